@@ -1,0 +1,99 @@
+//! How durations are written: as text in configuration (`"15m"`), as seconds in the API, as milliseconds in messages and
+//! in the store. Each module is a `#[serde(with)]`.
+
+/// Text such as `"15m"`, `"1h 30m"`, `"250ms"`.
+pub mod text {
+    use std::time::Duration;
+
+    use serde::{Deserializer, Serializer};
+
+    use super::optional_text;
+
+    /// Writes the text.
+    pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&humantime::format_duration(*value))
+    }
+
+    /// Reads the text.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let value = optional_text::deserialize(deserializer)?;
+        value.ok_or_else(|| serde::de::Error::custom("a duration is missing, such as \"15m\""))
+    }
+}
+
+/// The same, or nothing.
+pub mod optional_text {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    /// Writes the text, or null.
+    pub fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => super::text::serialize(value, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Reads the text.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+        let value = humantime::parse_duration(&text)
+            .map_err(|_| de::Error::custom(format!("'{text}' is no duration; write one like \"15m\" or \"250ms\"")))?;
+        Ok(Some(value))
+    }
+}
+
+/// Seconds as a number, fractions included; or nothing.
+pub mod optional_seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+    /// Writes the number, or null.
+    pub fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.map(|value| value.as_secs_f64()).serialize(serializer)
+    }
+
+    /// Reads the number.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        let Some(seconds) = Option::<f64>::deserialize(deserializer)? else { return Ok(None) };
+        let value = Duration::try_from_secs_f64(seconds)
+            .map_err(|_| de::Error::custom(format!("{seconds} is no duration in seconds")))?;
+        Ok(Some(value))
+    }
+}
+
+/// Whole milliseconds.
+pub mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Writes the number; saturates.
+    pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        u64::try_from(value.as_millis()).unwrap_or(u64::MAX).serialize(serializer)
+    }
+
+    /// Reads the number.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+/// Whole milliseconds, or nothing.
+pub mod optional_millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Writes the number, or null.
+    pub fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.map(|value| u64::try_from(value.as_millis()).unwrap_or(u64::MAX)).serialize(serializer)
+    }
+
+    /// Reads the number.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
+    }
+}

@@ -1,0 +1,114 @@
+//! Entries: what feeds announce, in the one shape that every kind of feed is brought to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// One entry of a feed, normalised. Text is as the publisher wrote it (HTML is not sanitised here).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Entry {
+    /// Identity inside its feed: guid or id, else the link, else a hash of title and date. Stable over polls.
+    pub id: String,
+    /// Where the entry can be read, resolved against `xml:base` and the feed's final URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Its title; many posts have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// When it was first published, by the publisher's word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published: Option<Timestamp>,
+    /// When it was last changed, by the publisher's word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated: Option<Timestamp>,
+    /// The authors' names, joined by ", ".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+    /// A short form of the content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// The whole content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// Attached media.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub enclosures: Vec<Enclosure>,
+    /// Text was cut, or content left out, to stay within the limits of size.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
+}
+
+/// A file that belongs to an entry: a podcast's episode, a picture.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Enclosure {
+    /// Where it can be fetched, resolved like [`Entry::url`].
+    pub url: String,
+    /// Its media type as announced, such as `audio/mpeg`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    /// Its length in bytes as announced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
+}
+
+/// Eight bytes that stand for an entry: see [`Entry::fingerprint`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub u64);
+
+impl Fingerprint {
+    /// Do both stand for the same identity, whatever the content?
+    pub fn same_identity(self, other: Fingerprint) -> bool {
+        self.0 >> 32 == other.0 >> 32
+    }
+}
+
+impl Entry {
+    /// What tells whether the entry is stored already: the upper half is a hash of the identity, the lower half one of
+    /// everything a reader sees. Equal fingerprints mean that there is nothing to store.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let mut content = xxhash_rust::xxh3::Xxh3::new();
+        let mut add = |part: &str| {
+            content.update(&(part.len() as u64).to_le_bytes());
+            content.update(part.as_bytes());
+        };
+        for text in [&self.url, &self.title, &self.author, &self.summary, &self.content] {
+            add(text.as_deref().unwrap_or("\u{0}"));
+        }
+        for time in [self.published, self.updated] {
+            add(&time.map_or(String::new(), |at| at.millis().to_string()));
+        }
+        for enclosure in &self.enclosures {
+            add(&enclosure.url);
+        }
+        let identity = xxhash_rust::xxh3::xxh3_64(self.id.as_bytes());
+        Fingerprint(identity & !u64::from(u32::MAX) | content.digest() >> 32)
+    }
+
+    /// Bytes of text that the entry carries, for limits of size.
+    pub fn text_bytes(&self) -> usize {
+        let texts = [&self.url, &self.title, &self.author, &self.summary, &self.content];
+        self.id.len()
+            + texts.into_iter().flatten().map(String::len).sum::<usize>()
+            + self.enclosures.iter().map(|enclosure| enclosure.url.len()).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_tells_an_edit_from_another_entry() {
+        let entry = Entry { id: "1".into(), title: Some("a".into()), ..Entry::default() };
+        let edited = Entry { title: Some("b".into()), ..entry.clone() };
+        let other = Entry { id: "2".into(), ..entry.clone() };
+        let moved = Entry { url: Some("a".into()), title: None, ..entry.clone() };
+        assert_eq!(entry.fingerprint(), entry.clone().fingerprint());
+        assert_ne!(entry.fingerprint(), edited.fingerprint());
+        assert_ne!(entry.fingerprint(), moved.fingerprint());
+        assert!(entry.fingerprint().same_identity(edited.fingerprint()));
+        assert!(!entry.fingerprint().same_identity(other.fingerprint()));
+    }
+}

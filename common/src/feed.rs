@@ -1,0 +1,435 @@
+//! A feed: its identity, who reads it, and what is remembered between two polls.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use crate::policy::Term;
+use crate::report::{FailureKind, OutcomeKind};
+use crate::time::Timestamp;
+
+/// A feed's number in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FeedId(pub i64);
+
+impl fmt::Display for FeedId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Counts the accepted reports and the changes of url, credentials or status of a feed. A job echoes it and so does its
+/// report: a report of another version is stale.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Version(pub i64);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An absolute http or https URL without fragment, user name and password. The rest stays as it was given.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct FeedUrl(Url);
+
+/// Why a text is no feed URL. Says what would be accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FeedUrlError {
+    /// Not an absolute URL.
+    #[error("'{0}' is not a URL; write it whole, such as https://example.com/feed.xml")]
+    NotAUrl(String),
+    /// Neither http nor https.
+    #[error("'{0}' has the scheme {1}; feeds are read over http and https")]
+    Scheme(String, String),
+    /// Longer than [`FeedUrl::MAX_LENGTH`].
+    #[error("the URL is {0} bytes long; at most {max} are read", max = FeedUrl::MAX_LENGTH)]
+    TooLong(usize),
+    /// Holds a user name or password.
+    #[error("the URL of {0} holds a user name or password; feeds with credentials are not supported yet")]
+    Credentials(String),
+}
+
+impl FeedUrl {
+    /// Bytes that a URL may have.
+    pub const MAX_LENGTH: usize = 8 * 1024;
+
+    /// The URL for the `url` crate's users.
+    pub fn as_url(&self) -> &Url {
+        &self.0
+    }
+
+    /// The URL's text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl FromStr for FeedUrl {
+    type Err = FeedUrlError;
+
+    /// Reads a URL; `feed:` in front of (or instead of) `http:` is a browser's habit and dropped.
+    fn from_str(text: &str) -> Result<Self, FeedUrlError> {
+        let text = text.trim();
+        if text.len() > Self::MAX_LENGTH {
+            return Err(FeedUrlError::TooLong(text.len()));
+        }
+        let unwrapped = match text.strip_prefix("feed:") {
+            Some(rest) if rest.starts_with("//") => format!("http:{rest}"),
+            Some(rest) => rest.to_owned(),
+            None => text.to_owned(),
+        };
+        let mut url = Url::parse(&unwrapped).map_err(|_| FeedUrlError::NotAUrl(text.to_owned()))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(FeedUrlError::Scheme(text.to_owned(), url.scheme().to_owned()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(FeedUrlError::Credentials(url.host_str().unwrap_or_default().to_owned()));
+        }
+        url.set_fragment(None);
+        Ok(FeedUrl(url))
+    }
+}
+
+impl TryFrom<String> for FeedUrl {
+    type Error = FeedUrlError;
+
+    fn try_from(text: String) -> Result<Self, FeedUrlError> {
+        text.parse()
+    }
+}
+
+impl From<FeedUrl> for String {
+    fn from(url: FeedUrl) -> String {
+        url.0.into()
+    }
+}
+
+impl fmt::Display for FeedUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// NewsGator's categories, kept by name. The penalty box (E) is a state on top: see [`Penalty`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Category {
+    /// Under an SLA.
+    A,
+    /// Over 20 subscribers, or marked important.
+    B,
+    /// 2 to 20 subscribers, and every feed with credentials.
+    C,
+    /// One subscriber, or none.
+    D,
+    /// On a host with an interval of its own.
+    F,
+}
+
+impl Category {
+    /// All of them, in order.
+    pub const ALL: [Category; 5] = [Category::A, Category::B, Category::C, Category::D, Category::F];
+
+    /// The letter.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Category::A => "A",
+            Category::B => "B",
+            Category::C => "C",
+            Category::D => "D",
+            Category::F => "F",
+        }
+    }
+}
+
+impl fmt::Display for Category {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Is a feed polled, and if not, why not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Polled.
+    #[default]
+    Active,
+    /// Not polled until a person resumes it.
+    Paused,
+    /// The server answered 410: never polled again.
+    Gone,
+    /// Failed for a long time: leaves only by a ping and a good fetch, or by an operator.
+    Blacklisted,
+    /// Killed its workers: not polled until an operator or a new program version lets it out.
+    Quarantined,
+    /// Taken out by a person.
+    Removed,
+    /// Moved onto another feed, whose alias it is now.
+    Merged,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Status; 7] = [
+        Status::Active,
+        Status::Paused,
+        Status::Gone,
+        Status::Blacklisted,
+        Status::Quarantined,
+        Status::Removed,
+        Status::Merged,
+    ];
+
+    /// The name as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Active => "active",
+            Status::Paused => "paused",
+            Status::Gone => "gone",
+            Status::Blacklisted => "blacklisted",
+            Status::Quarantined => "quarantined",
+            Status::Removed => "removed",
+            Status::Merged => "merged",
+        }
+    }
+}
+
+impl FromStr for Status {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Status::ALL.into_iter().find(|status| status.as_str() == name);
+        found.ok_or_else(|| format!("'{name}' is no status; one of {}", Status::ALL.map(Status::as_str).join(", ")))
+    }
+}
+
+/// Who reads a feed, as the people who subscribe it say. Reports never change it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Audience {
+    /// Subscribers in all.
+    pub subscribers: u32,
+    /// Of these, the ones that read at present.
+    pub active_subscribers: u32,
+    /// Content must arrive within two minutes (category A).
+    pub sla: bool,
+    /// Polled like a feed with many subscribers (category B).
+    pub important: bool,
+    /// An interval that a person asked for, in place of the category's.
+    #[serde(with = "crate::duration::optional_seconds")]
+    pub interval: Option<Duration>,
+}
+
+impl Default for Audience {
+    /// A feed added without a count has one active subscriber.
+    fn default() -> Self {
+        Audience { subscribers: 1, active_subscribers: 1, sla: false, important: false, interval: None }
+    }
+}
+
+/// What a server gave to make the next request conditional (RFC 9110, section 8.8). Opaque: kept and echoed byte for byte.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Validators {
+    /// The `ETag` field's value, quotes and `W/` included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    /// The `Last-Modified` field's value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_modified: Option<String>,
+}
+
+impl Validators {
+    /// Is there nothing to make a request conditional with?
+    pub fn is_empty(&self) -> bool {
+        self.etag.is_none() && self.last_modified.is_none()
+    }
+}
+
+/// xxh3-128 of a decoded body, in JSON as 32 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ContentHash(pub u128);
+
+impl ContentHash {
+    /// The hash of a body as parser `version` reads it: a better parser reads an equal body again.
+    pub fn of(body: &[u8], parser_version: u64) -> Self {
+        ContentHash(xxhash_rust::xxh3::xxh3_128_with_seed(body, parser_version))
+    }
+}
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl From<ContentHash> for String {
+    fn from(hash: ContentHash) -> String {
+        hash.to_string()
+    }
+}
+
+impl TryFrom<String> for ContentHash {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        u128::from_str_radix(&text, 16).map(ContentHash)
+    }
+}
+
+/// What a publisher says in the feed itself about when to poll. Absent fields were not said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FeedHints {
+    /// RSS `ttl`, JSON has seconds.
+    #[serde(with = "crate::duration::optional_seconds", skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Duration>,
+    /// `sy:updatePeriod` divided by `sy:updateFrequency`.
+    #[serde(with = "crate::duration::optional_seconds", skip_serializing_if = "Option::is_none")]
+    pub update_period: Option<Duration>,
+    /// `skipHours`: bit h is set when hour h (GMT) is skipped.
+    pub skip_hours: u32,
+    /// `skipDays`: bit d is set when day d (Monday = 0, GMT) is skipped.
+    pub skip_days: u8,
+}
+
+/// The penalty box: why a feed waits longer than its interval, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Penalty {
+    /// The failure that put it there.
+    pub kind: FailureKind,
+    /// When it is tried again.
+    pub until: Timestamp,
+}
+
+/// What the policy remembers of a feed between two polls. Written by `apply` alone, with the report that it came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PollState {
+    /// Start of the last fetch that was answered by a report (never a Deferred).
+    pub last_polled: Option<Timestamp>,
+    /// The last poll that ended well: Modified or NotModified.
+    pub last_success: Option<Timestamp>,
+    /// The last poll that brought something new.
+    pub last_changed: Option<Timestamp>,
+    /// The last HTTP status, if an answer came.
+    pub last_status: Option<u16>,
+    /// How the last poll ended.
+    pub last_outcome: Option<OutcomeKind>,
+    /// Failures since the last success; being throttled is none.
+    pub consecutive_failures: u32,
+    /// The first failure of this run.
+    pub failing_since: Option<Timestamp>,
+    /// The last delay of this run of failures, which the next one never undercuts. JSON: milliseconds.
+    #[serde(with = "crate::duration::millis")]
+    pub failure_delay: Duration,
+    /// Set while in the penalty box.
+    pub penalty: Option<Penalty>,
+    /// Not to be asked before, by the server's word.
+    pub hold_until: Option<Timestamp>,
+    /// Times throttled in a row.
+    pub throttles: u32,
+    /// Factor on the interval, grown by throttling, 1 at rest.
+    pub stretch: f32,
+    /// The server's freshness (`max-age`, `Expires`) of the last answer ends here.
+    pub fresh_until: Option<Timestamp>,
+    /// What the feed itself says.
+    pub hints: FeedHints,
+    /// Conditional requests in a row that were answered with a full 200.
+    pub ignored_conditions: u32,
+    /// Full downloads in a row that brought the same bytes.
+    pub equal_downloads: u32,
+    /// The estimate of how often it posts.
+    pub rate: RateEstimate,
+}
+
+/// A decayed count of items over a decayed time of watching: a Gamma estimate of the posting rate in constant space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RateEstimate {
+    /// Items seen, decayed with a time constant of 30 days.
+    pub items: f32,
+    /// Days watched, decayed alike.
+    pub days: f32,
+    /// When both were last brought up to date.
+    pub at: Option<Timestamp>,
+}
+
+/// A feed as the store knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Feed {
+    /// Its number.
+    pub id: FeedId,
+    /// Where it is polled.
+    pub url: FeedUrl,
+    /// The unit of politeness that its requests are charged to.
+    pub host: crate::host::HostKey,
+    /// The title that the feed gives itself.
+    pub title: Option<String>,
+    /// Is it polled?
+    pub status: Status,
+    /// Who reads it.
+    pub audience: Audience,
+    /// Unknown to pings and the publisher's page.
+    pub private: bool,
+    /// See [`Version`].
+    pub version: Version,
+    /// For the next conditional request; of the last accepted answer.
+    pub validators: Validators,
+    /// Of the last accepted body.
+    pub content_hash: Option<ContentHash>,
+    /// What the policy remembers.
+    pub state: PollState,
+    /// When it should be polled next; `None` for feeds that are not polled.
+    pub next_due: Option<Timestamp>,
+    /// A ping, refresh or requeue wants it at this time; may lie in the past.
+    pub wake_at: Option<Timestamp>,
+    /// The terms that made `next_due`, in order.
+    pub terms: Vec<Term>,
+    /// Its URL before it moved.
+    pub moved_from: Option<String>,
+    /// Entries stored.
+    pub entries: u64,
+    /// When it was added.
+    pub added: Timestamp,
+}
+
+impl Feed {
+    /// The time at which the schedule should hold it: the earlier of `next_due` and `wake_at`, `None` when not polled.
+    pub fn due(&self) -> Option<Timestamp> {
+        match (self.status, self.next_due) {
+            (Status::Active, Some(next_due)) => Some(self.wake_at.map_or(next_due, |wake| wake.min(next_due))),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feed_url_keeps_what_was_given_and_drops_what_is_never_sent() {
+        let parsed = |text: &str| text.parse::<FeedUrl>().map(|url| url.to_string());
+        assert_eq!(parsed(" http://Example.com/a?b=C#frag "), Ok("http://example.com/a?b=C".into()));
+        assert_eq!(parsed("feed://example.com/a"), Ok("http://example.com/a".into()));
+        assert_eq!(parsed("feed:https://example.com/a"), Ok("https://example.com/a".into()));
+        assert!(matches!(parsed("example.com/feed"), Err(FeedUrlError::NotAUrl(_))));
+        assert!(matches!(parsed("ftp://example.com/feed"), Err(FeedUrlError::Scheme(..))));
+        assert!(matches!(parsed(&format!("http://e.com/{}", "a".repeat(9000))), Err(FeedUrlError::TooLong(_))));
+    }
+
+    #[test]
+    fn credentials_are_refused_without_repeating_them() {
+        let error = "https://me:secret@example.com/".parse::<FeedUrl>().unwrap_err().to_string();
+        assert!(error.contains("example.com") && !error.contains("secret") && !error.contains("me:"), "{error}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Hosts, the unit of politeness: who is asked, at which pace, and which rules apply to whom.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{HostConfig, HostRule};
+
+/// The unit of politeness: `name:port` in lower case, or `*.suffix` where a rule makes a whole domain one unit.
+/// Gap, parallelism and holds are kept per key over the whole fleet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct HostKey(Arc<str>);
+
+impl HostKey {
+    /// A key as it was stored or typed; lower-cased.
+    pub fn new(key: &str) -> Self {
+        HostKey(key.to_ascii_lowercase().into())
+    }
+
+    /// The key's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for HostKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How fast a host may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostLimits {
+    /// Shortest time between the starts of two requests, once the burst is used up.
+    pub gap: Duration,
+    /// Requests that may start at once after a rest; 1 = strictly spaced.
+    pub burst: u32,
+    /// Requests in flight at once.
+    pub parallel: u32,
+}
+
+/// The host rules in force: which key and limits a URL's host has.
+#[derive(Clone, Debug, Default)]
+pub struct HostRules {
+    default: HostConfig,
+    rules: Vec<HostRule>,
+}
+
+/// What the rules say about one URL's host.
+#[derive(Clone, Debug)]
+pub struct HostPolicy<'a> {
+    /// The unit that the request is charged to.
+    pub key: HostKey,
+    /// Its pace.
+    pub limits: HostLimits,
+    /// The rule that matched, if any: interval (category F), user agent, soft statuses and so on.
+    pub rule: Option<&'a HostRule>,
+}
+
+impl HostRules {
+    /// The rules of a configuration; among several that match a host the longest `match` wins.
+    pub fn new(default: HostConfig, mut rules: Vec<HostRule>) -> Self {
+        rules.sort_by_key(|rule| std::cmp::Reverse(rule.r#match.len()));
+        HostRules { default, rules }
+    }
+
+    /// The key, pace and rule for a URL. A URL without a host (never a [`crate::feed::FeedUrl`]) has the key `:0`.
+    pub fn for_url(&self, url: &url::Url) -> HostPolicy<'_> {
+        let name = url.host_str().unwrap_or_default().trim_end_matches('.');
+        let rule = self.rules.iter().find(|rule| rule.matches(name));
+        let key = match rule {
+            Some(rule) if rule.shared => HostKey::new(&format!("*.{}", rule.r#match.trim_start_matches("*."))),
+            _ => HostKey::new(&format!("{name}:{}", url.port_or_known_default().unwrap_or(0))),
+        };
+        let limits = HostLimits {
+            gap: rule.and_then(|rule| rule.gap).unwrap_or(self.default.gap),
+            burst: rule.and_then(|rule| rule.burst).unwrap_or(self.default.burst),
+            parallel: rule.and_then(|rule| rule.parallel).unwrap_or(self.default.parallel),
+        };
+        HostPolicy { key, limits, rule }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(rules: &HostRules, url: &str) -> String {
+        rules.for_url(&url.parse().unwrap()).key.to_string()
+    }
+
+    #[test]
+    fn a_key_is_name_and_port_unless_a_rule_shares_the_domain() {
+        let shared = HostRule { r#match: "reddit.com".into(), shared: true, ..HostRule::default() };
+        let rules = HostRules::new(HostConfig::default(), vec![shared]);
+        assert_eq!(key(&rules, "https://Example.com/a"), "example.com:443");
+        assert_eq!(key(&rules, "http://example.com./a"), "example.com:80");
+        assert_eq!(key(&rules, "http://[::1]:8080/"), "[::1]:8080");
+        assert_eq!(key(&rules, "https://old.reddit.com/r/rust.rss"), "*.reddit.com");
+        assert_eq!(key(&rules, "https://reddit.com/r/rust.rss"), "*.reddit.com");
+        assert_eq!(key(&rules, "https://notreddit.com/"), "notreddit.com:443");
+    }
+
+    #[test]
+    fn the_longest_match_wins_and_leaves_the_rest_to_the_default() {
+        let wide = HostRule { r#match: "a.org".into(), gap: Some(Duration::from_secs(5)), ..HostRule::default() };
+        let narrow = HostRule { r#match: "b.a.org".into(), parallel: Some(3), ..HostRule::default() };
+        let rules = HostRules::new(HostConfig::default(), vec![wide, narrow]);
+        let limits = rules.for_url(&"http://x.b.a.org/".parse().unwrap()).limits;
+        assert_eq!((limits.gap, limits.parallel), (HostConfig::default().gap, 3));
+    }
+}

@@ -1,0 +1,169 @@
+//! The gate in front of every host: spacing, parallelism, holds, and the guard that keeps two workers off one feed.
+//!
+//! A scheduler reserves a place at the host before it publishes a job; the ticket travels in the job; the worker redeems
+//! it when it starts. The gate knows nothing of schedules, HTTP or policy.
+//!
+//! Each implementation guarantees, over all processes that share it:
+//! - starts at one host are at least [`HostLimits::gap`] apart once the burst is used, and at most
+//!   [`HostLimits::parallel`] tickets or requests are outstanding at once;
+//! - no start before a hold has passed;
+//! - one live permit a feed; a version whose report was released as reported is not granted again;
+//! - `release` frees only what its own `acquire` took;
+//! - a gate that lost its memory refuses everything until [`HostGate::open`] was called with a mark that is still valid,
+//!   and each host for at least its gap after that loss.
+
+pub mod memory;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::feed::{FeedId, Version};
+use crate::host::{HostKey, HostLimits};
+use crate::time::Timestamp;
+
+/// A place at a host, reserved for one job. Opaque; unique over all gates' lifetimes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ticket(pub u64);
+
+/// Asks for a place at a host.
+#[derive(Clone, Debug)]
+pub struct ReserveRequest {
+    /// Which host.
+    pub host: HostKey,
+    /// Its pace.
+    pub limits: HostLimits,
+    /// The ticket ends here if it is not redeemed: the job's `expires`.
+    pub expires: Timestamp,
+}
+
+/// The answer to a [`ReserveRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reservation {
+    /// A place.
+    Ticket(Ticket),
+    /// None before this time.
+    Refused {
+        /// When asking again makes sense.
+        until: Timestamp,
+    },
+}
+
+/// Asks to start a request now.
+#[derive(Clone, Debug)]
+pub struct AcquireRequest {
+    /// Which host.
+    pub host: HostKey,
+    /// Its pace.
+    pub limits: HostLimits,
+    /// The place reserved, redeemed by this call whatever the answer.
+    pub ticket: Ticket,
+    /// Which feed.
+    pub feed: FeedId,
+    /// The job's version.
+    pub version: Version,
+    /// The request is over by then: life of the permit.
+    pub deadline: Timestamp,
+}
+
+/// The answer to an [`AcquireRequest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// Start now.
+    Granted(Permit),
+    /// This version was reported: ack the job, fetch nothing.
+    Reported,
+    /// Started several times and never reported: report `crashed`, fetch nothing. Carries the permit to release.
+    Crashed(Permit),
+    /// Not before this time.
+    NotNow {
+        /// When asking again makes sense.
+        until: Timestamp,
+    },
+}
+
+/// The right to one request, until its deadline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permit {
+    /// Which host.
+    pub host: HostKey,
+    /// Which feed; `None` for a request that belongs to no job (a redirect hop, discovery).
+    pub feed: Option<FeedId>,
+    /// The version that is being fetched.
+    pub version: Version,
+    /// Names this very acquire.
+    pub nonce: u64,
+}
+
+/// Proof that a loading of holds began after the gate's last loss of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadMark(pub String);
+
+/// The gate's own trouble. What a host does is never an error.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// The backend did not do it.
+    #[error("the host gate could not {action}")]
+    Backend {
+        /// What was being attempted.
+        action: &'static str,
+        /// Why it failed.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// See the module's page for what an implementation guarantees.
+#[async_trait]
+pub trait HostGate: Send + Sync {
+    /// Reserves a place for each request, in order; one answer each.
+    async fn reserve(&self, requests: &[ReserveRequest], now: Timestamp) -> Result<Vec<Reservation>, GateError>;
+
+    /// Redeems a ticket and starts a request. Re-checks gap and hold without charging the host twice.
+    /// An unknown or ended ticket is `NotNow`.
+    async fn acquire(&self, request: &AcquireRequest, now: Timestamp) -> Result<Acquired, GateError>;
+
+    /// Starts a request that has no ticket: a redirect hop, discovery, a single fetch. `Err(until)` inside when it must wait.
+    async fn acquire_extra(
+        &self,
+        host: &HostKey,
+        limits: HostLimits,
+        deadline: Timestamp,
+        now: Timestamp,
+    ) -> Result<Result<Permit, Timestamp>, GateError>;
+
+    /// Gives back what the permit's acquire took, if it still holds it. With `remember_until` the feed's version counts
+    /// as reported until then.
+    async fn release(
+        &self,
+        permit: &Permit,
+        remember_until: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<(), GateError>;
+
+    /// Gives back a ticket that will not be redeemed (its job was never published, or expired).
+    async fn cancel(&self, host: &HostKey, ticket: Ticket, now: Timestamp) -> Result<(), GateError>;
+
+    /// Nothing starts at the host before `until`; a later hold stays.
+    async fn hold(&self, host: &HostKey, until: Timestamp, now: Timestamp) -> Result<(), GateError>;
+
+    /// Lifts a hold; for operators.
+    async fn lift_hold(&self, host: &HostKey, now: Timestamp) -> Result<(), GateError>;
+
+    /// `Some` while the gate has lost its memory and the holds must be loaded again.
+    async fn begin_loading(&self, now: Timestamp) -> Result<Option<LoadMark>, GateError>;
+
+    /// Opens the gate after the holds were loaded; false if it lost its memory again since `mark` was given.
+    async fn open(&self, mark: &LoadMark, now: Timestamp) -> Result<bool, GateError>;
+
+    /// Hosts that are held now.
+    async fn held(&self, now: Timestamp) -> Result<usize, GateError>;
+}
+
+/// How often a version may start without a report before the feed counts as one that kills workers.
+pub const STARTS_WITHOUT_REPORT: u32 = 3;
+
+/// When asking again makes sense while the gate has not been opened.
+pub const UNOPENED_RETRY: Duration = Duration::from_secs(1);

@@ -1,0 +1,38 @@
+//! What a scheduler asks a worker to do: one conditional fetch.
+
+use serde::{Deserialize, Serialize};
+
+use crate::feed::{ContentHash, FeedId, FeedUrl, Validators, Version};
+use crate::host::HostKey;
+use crate::host_gate::Ticket;
+use crate::known::KnownEntries;
+use crate::time::Timestamp;
+
+/// One fetch to be made. Carries everything a stateless worker needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FetchJob {
+    /// Which feed.
+    pub feed: FeedId,
+    /// The feed row's version when the job was built; the report echoes it.
+    pub version: Version,
+    /// Where to fetch.
+    pub url: FeedUrl,
+    /// The unit of politeness that the ticket is for.
+    pub host: HostKey,
+    /// The place at the host that was reserved.
+    pub ticket: Ticket,
+    /// Nothing starts after this time: the lease will bring the feed back.
+    pub expires: Timestamp,
+    /// For the conditional request.
+    #[serde(default)]
+    pub validators: Validators,
+    /// The last accepted body's hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<ContentHash>,
+    /// Entries that need not be reported again.
+    #[serde(default)]
+    pub known: KnownEntries,
+    /// For the `User-Agent`.
+    #[serde(default)]
+    pub subscribers: u32,
+}

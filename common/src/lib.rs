@@ -1,0 +1,18 @@
+//! What both halves of feedfleet agree on: the domain types, the pure polling policy, the seams between scheduler and
+//! worker (queue and host gate), configuration and metrics.
+//!
+//! Nothing in here knows SQL, HTTP or a schedule. A newcomer reads [`policy::decide`] first.
+
+pub mod config;
+pub mod duration;
+pub mod entry;
+pub mod feed;
+pub mod host;
+pub mod host_gate;
+pub mod job;
+pub mod known;
+pub mod metrics;
+pub mod policy;
+pub mod queue;
+pub mod report;
+pub mod time;

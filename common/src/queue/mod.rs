@@ -1,0 +1,147 @@
+//! The queue between scheduler and workers: jobs one way, reports the other.
+//!
+//! A message carries a batch, in an envelope with a version ([`encode`], [`decode`]), and crosses every implementation as
+//! the same bytes, in process too.
+//!
+//! Each implementation guarantees:
+//! - `publish` returns when the message is safe (confirmed); an error means that it may or may not have been accepted;
+//! - a delivery that is dropped without [`Delivery::ack`] comes again, to anyone, marked as redelivered;
+//! - a message that cannot be decoded goes to the dead letters at once, and blocks nothing;
+//! - a queue with a delivery limit sends a message there that came too often;
+//! - `depth` counts items that wait and items that are unacked.
+
+pub mod memory;
+
+use async_trait::async_trait;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// What may travel: jobs and reports.
+pub trait Message: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
+    /// The queue's name inside its namespace, and the label of its metrics.
+    const QUEUE: &'static str;
+    /// How often a message may be delivered before it goes to the dead letters; `None`: for ever, because an outage of
+    /// ours must not discard it.
+    const DELIVERY_LIMIT: Option<u32>;
+}
+
+impl Message for crate::job::FetchJob {
+    const QUEUE: &'static str = "jobs";
+    const DELIVERY_LIMIT: Option<u32> = Some(20);
+}
+
+impl Message for crate::report::FetchReport {
+    const QUEUE: &'static str = "reports";
+    const DELIVERY_LIMIT: Option<u32> = None;
+}
+
+/// The version of the envelope and of what is in it. Rises when an old reader could no longer understand a new message;
+/// a field more is no such change.
+pub const MESSAGE_VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Envelope<T> {
+    v: u32,
+    items: Vec<T>,
+}
+
+/// A batch as the bytes of one message.
+pub fn encode<T: Message>(items: &[T]) -> Result<Vec<u8>, QueueError> {
+    let envelope = EnvelopeRef { v: MESSAGE_VERSION, items };
+    serde_json::to_vec(&envelope).map_err(|source| QueueError::backend("encode a message", source))
+}
+
+#[derive(Serialize)]
+struct EnvelopeRef<'a, T> {
+    v: u32,
+    items: &'a [T],
+}
+
+/// The batch in a message's bytes, of this version or an older one.
+pub fn decode<T: Message>(bytes: &[u8]) -> Result<Vec<T>, QueueError> {
+    let envelope: Envelope<T> =
+        serde_json::from_slice(bytes).map_err(|source| QueueError::backend("decode a message", source))?;
+    if envelope.v > MESSAGE_VERSION {
+        return Err(QueueError::TooNew { found: envelope.v });
+    }
+    Ok(envelope.items)
+}
+
+/// The queue's own trouble.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueError {
+    /// The backend did not do it.
+    #[error("the queue could not {action}")]
+    Backend {
+        /// What was being attempted.
+        action: &'static str,
+        /// Why it failed.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A message of a newer program.
+    #[error("a message has version {found}, this program reads up to {max}", max = MESSAGE_VERSION)]
+    TooNew {
+        /// Its version.
+        found: u32,
+    },
+    /// There is no room; nothing was taken.
+    #[error("the queue is full")]
+    Full,
+    /// The queue was closed; nothing more will come.
+    #[error("the queue is closed")]
+    Closed,
+}
+
+impl QueueError {
+    /// A backend's error with what was being attempted.
+    pub fn backend(action: &'static str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        QueueError::Backend { action, source: source.into() }
+    }
+}
+
+/// See the module's page for what an implementation guarantees.
+#[async_trait]
+pub trait Queue<T: Message>: Send + Sync {
+    /// Publishes one message with these items and waits until it is safe.
+    async fn publish(&self, items: &[T]) -> Result<(), QueueError>;
+
+    /// The next message; waits for one.
+    async fn receive(&self) -> Result<Delivery<T>, QueueError>;
+
+    /// Items waiting and unacked.
+    async fn depth(&self) -> Result<usize, QueueError>;
+}
+
+/// A message in somebody's hands. Dropped without `ack` it is delivered again.
+pub struct Delivery<T> {
+    /// The batch.
+    pub items: Vec<T>,
+    /// It was delivered before, perhaps to a process that died over it.
+    pub redelivered: bool,
+    receipt: Box<dyn Receipt>,
+}
+
+impl<T> Delivery<T> {
+    /// A delivery whose receipt does the acking.
+    pub fn new(items: Vec<T>, redelivered: bool, receipt: Box<dyn Receipt>) -> Self {
+        Delivery { items, redelivered, receipt }
+    }
+
+    /// The message is dealt with, for good.
+    pub async fn ack(self) -> Result<(), QueueError> {
+        self.receipt.ack().await
+    }
+
+    /// Splits the delivery into its items and what acks it.
+    pub fn into_parts(self) -> (Vec<T>, Box<dyn Receipt>) {
+        (self.items, self.receipt)
+    }
+}
+
+/// The backend's half of a [`Delivery`]. Dropping it returns the message.
+#[async_trait]
+pub trait Receipt: Send + Sync {
+    /// Removes the message.
+    async fn ack(self: Box<Self>) -> Result<(), QueueError>;
+}

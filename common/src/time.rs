@@ -1,0 +1,144 @@
+//! Points in time, and the clock that the edges read them from.
+//!
+//! Everything between the edges takes `now` as an argument, so that a test or a simulation can choose it.
+
+use std::fmt;
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A point in time: milliseconds since 1970-01-01T00:00:00Z. In JSON an RFC 3339 string in UTC with milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// 1970-01-01T00:00:00Z, for "never" where an order is wanted.
+    pub const EPOCH: Timestamp = Timestamp(0);
+    /// The latest time that RFC 3339 can write: 9999-12-31T23:59:59.999Z.
+    pub const MAX: Timestamp = Timestamp(253_402_300_799_999);
+
+    /// From milliseconds since 1970; values outside of [`Self::EPOCH`]..=[`Self::MAX`] saturate.
+    pub fn from_millis(millis: i64) -> Self {
+        Timestamp(millis.clamp(Self::EPOCH.0, Self::MAX.0))
+    }
+
+    /// Milliseconds since 1970.
+    pub fn millis(self) -> i64 {
+        self.0
+    }
+
+    /// Whole seconds since 1970, rounded down.
+    pub fn unix_seconds(self) -> i64 {
+        self.0.div_euclid(1000)
+    }
+
+    /// This time moved later; saturates at [`Self::MAX`].
+    pub fn after(self, by: Duration) -> Self {
+        let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        Self::from_millis(self.0.saturating_add(millis))
+    }
+
+    /// This time moved earlier; saturates at [`Self::EPOCH`].
+    pub fn before(self, by: Duration) -> Self {
+        let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        Self::from_millis(self.0.saturating_sub(millis))
+    }
+
+    /// How long ago `earlier` was; zero when it lies ahead.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_millis(u64::try_from(self.0 - earlier.0).unwrap_or(0))
+    }
+
+    /// The same instant as chrono's type, for calendars and feeds' dates.
+    pub fn to_chrono(self) -> DateTime<Utc> {
+        DateTime::from_timestamp_millis(self.0).unwrap_or_default()
+    }
+
+    /// From chrono's type; saturates like [`Self::from_millis`].
+    pub fn from_chrono(at: DateTime<Utc>) -> Self {
+        Self::from_millis(at.timestamp_millis())
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_chrono().to_rfc3339_opts(SecondsFormat::Millis, true))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        let at = DateTime::parse_from_rfc3339(&text).map_err(de::Error::custom)?;
+        Ok(Self::from_chrono(at.to_utc()))
+    }
+}
+
+/// Where the edges read the time. Production has [`SystemClock`]; tests and simulations have their own.
+pub trait Clock: Send + Sync + 'static {
+    /// The time now.
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the edge at which time enters the program")]
+    fn now(&self) -> Timestamp {
+        Timestamp::from_chrono(Utc::now())
+    }
+}
+
+/// A clock that stands still until it is moved; for tests.
+#[derive(Debug)]
+pub struct ManualClock(std::sync::atomic::AtomicI64);
+
+impl ManualClock {
+    /// A clock that shows `at`.
+    pub fn new(at: Timestamp) -> Self {
+        ManualClock(at.millis().into())
+    }
+
+    /// Moves the clock later and returns the new time.
+    pub fn advance(&self, by: Duration) -> Timestamp {
+        let now = self.now().after(by);
+        self.0.store(now.millis(), std::sync::atomic::Ordering::SeqCst);
+        now
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(std::sync::atomic::Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_rfc3339_with_milliseconds_and_comes_back_equal() {
+        let at = Timestamp::from_millis(1_790_000_000_007);
+        let json = serde_json::to_string(&at).unwrap();
+        assert_eq!(json, "\"2026-09-21T14:13:20.007Z\"");
+        assert_eq!(serde_json::from_str::<Timestamp>(&json).unwrap(), at);
+    }
+
+    #[test]
+    fn sums_saturate_instead_of_overflowing() {
+        assert_eq!(Timestamp::MAX.after(Duration::MAX), Timestamp::MAX);
+        assert_eq!(Timestamp::from_millis(5).before(Duration::MAX), Timestamp::EPOCH);
+        assert_eq!(Timestamp::EPOCH.since(Timestamp::MAX), Duration::ZERO);
+        assert!(serde_json::to_string(&Timestamp::MAX).unwrap().contains("9999-12-31"));
+    }
+}

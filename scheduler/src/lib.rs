@@ -1,0 +1,7 @@
+//! Decides what is due, applies what came back, serves the operator API. Holds no HTTP client and no feed parser.
+//!
+//! Read [`dispatch`] (a due feed becomes a job) and [`results`] (a report becomes a stored state) first.
+
+pub mod ops;
+pub mod schedule;
+pub mod store;

@@ -1,0 +1,148 @@
+//! The schedule: when each live feed is due, and which feeds wait for a busy host.
+//!
+//! It is an index over the store's due times and can be deleted at any time. It knows no URLs and decides nothing.
+//!
+//! Each implementation guarantees:
+//! - a claim re-scores an entry to the end of its lease and never removes it;
+//! - each band gets its share of every claim, so that a backlog in one never delays another;
+//! - a lower or put_if_absent under a live lease keeps the lease, and a lower is remembered: the next `put` makes the feed due;
+//! - a host with parked feeds always has one timed head in the schedule, whatever dies; claiming it claims the top parked
+//!   feed and re-arms the head at the lease's end while others stay parked.
+
+pub mod memory;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use common::feed::{Category, FeedId};
+use common::host::HostKey;
+use common::time::Timestamp;
+
+/// Sets of the schedule, each with a guaranteed share of every claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Band {
+    /// Category A and wakes.
+    Urgent,
+    /// Category B.
+    Prompt,
+    /// The rest.
+    Steady,
+}
+
+impl Band {
+    /// All of them, most urgent first.
+    pub const ALL: [Band; 3] = [Band::Urgent, Band::Prompt, Band::Steady];
+
+    /// The band of a feed of this category that waits for its due time (`wake` false) or was woken.
+    pub fn of(category: Category, wake: bool) -> Band {
+        match category {
+            _ if wake => Band::Urgent,
+            Category::A => Band::Urgent,
+            Category::B => Band::Prompt,
+            Category::C | Category::D | Category::F => Band::Steady,
+        }
+    }
+
+    /// The name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Band::Urgent => "urgent",
+            Band::Prompt => "prompt",
+            Band::Steady => "steady",
+        }
+    }
+}
+
+/// A feed and when it is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Which feed.
+    pub feed: FeedId,
+    /// When.
+    pub due_at: Timestamp,
+    /// In which set.
+    pub band: Band,
+}
+
+/// A feed that somebody may now work on until the lease ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Which feed.
+    pub feed: FeedId,
+    /// It came out of this host's parked set.
+    pub parked_at: Option<HostKey>,
+}
+
+/// A feed that has to wait for its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parking {
+    /// Which feed.
+    pub feed: FeedId,
+    /// The busy host.
+    pub host: HostKey,
+    /// The host may be asked again then, as far as is known.
+    pub until: Timestamp,
+    /// The feed's set.
+    pub band: Band,
+    /// Order among the host's parked feeds, lowest first: due time less a bonus for weight.
+    pub rank: i64,
+}
+
+/// What is in the schedule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Feeds in all.
+    pub feeds: usize,
+    /// Of these, due now.
+    pub due: usize,
+    /// Of these, parked.
+    pub parked: usize,
+    /// The oldest due time of each band, if it has passed.
+    pub oldest: [Option<Timestamp>; 3],
+}
+
+/// The schedule's own trouble.
+#[derive(Debug, thiserror::Error)]
+pub enum ScheduleError {
+    /// The backend did not do it.
+    #[error("the schedule could not {action}")]
+    Backend {
+        /// What was being attempted.
+        action: &'static str,
+        /// Why it failed.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// See the module's page for what an implementation guarantees.
+#[async_trait]
+pub trait Schedule: Send + Sync {
+    /// Sets feeds' due times and ends their leases and parking. A wake remembered under the lease makes a feed due now.
+    async fn put(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
+
+    /// Adds feeds that are neither scheduled nor parked.
+    async fn put_if_absent(&self, slots: &[Slot]) -> Result<(), ScheduleError>;
+
+    /// Brings feeds forward, never back. Under a live lease the score stays and the wish is remembered; a parked feed
+    /// goes to the front of its host's set.
+    async fn lower(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
+
+    /// Brings feeds that stand later than `slot.due_at + slack` forward to `due_at`; leases end by then. For reconcile.
+    async fn correct(&self, slots: &[Slot], slack: Duration) -> Result<usize, ScheduleError>;
+
+    /// Takes feeds out.
+    async fn remove(&self, feeds: &[FeedId]) -> Result<(), ScheduleError>;
+
+    /// Claims at most `limit` due feeds until `now + lease`.
+    async fn claim_due(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError>;
+
+    /// Parks claimed feeds at their hosts and sees to the hosts' timed heads.
+    async fn park(&self, parkings: &[Parking]) -> Result<(), ScheduleError>;
+
+    /// The host can be asked again at `at`: brings its head forward. Nothing depends on it.
+    async fn unpark(&self, host: &HostKey, at: Timestamp) -> Result<(), ScheduleError>;
+
+    /// What is in it.
+    async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError>;
+}

@@ -1,0 +1,371 @@
+//! The store: feeds, entries, events and holds. It is the truth; schedule and gate are rebuilt from it.
+//!
+//! The trait speaks operations, not queries. It decides nothing about polling: it stores what `decide` said.
+//!
+//! Each implementation guarantees:
+//! - [`Store::apply`] is one transaction: entries first, feed rows after them, events last, numbered under one lock so that
+//!   commit order is `seq` order;
+//! - a report of another version changes nothing;
+//! - entries are unique per feed and identity;
+//! - audience, url and status belong to people, poll state and validators to `apply`: neither overwrites the other's.
+
+pub mod sqlite;
+
+use async_trait::async_trait;
+use common::entry::Entry;
+use common::feed::{Audience, Category, ContentHash, Feed, FeedId, FeedUrl, Status, Validators, Version};
+use common::host::HostKey;
+use common::known::KnownEntries;
+use common::policy::Decision;
+use common::report::{FailureKind, FetchReport, OutcomeKind};
+use common::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The store's own trouble.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database did not do it.
+    #[error("the store could not {action}")]
+    Database {
+        /// What was being attempted.
+        action: &'static str,
+        /// Why it failed.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The database was written by a newer program.
+    #[error("the database has schema version {found}, this program knows up to {known}: run a newer feedfleet")]
+    TooNew {
+        /// Its version.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// A stored value that this program cannot read.
+    #[error("feed {feed} has an unreadable {column} in the store: {reason}")]
+    Corrupt {
+        /// Whose row.
+        feed: FeedId,
+        /// Which column.
+        column: &'static str,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A feed to be added.
+#[derive(Clone, Debug)]
+pub struct NewFeed {
+    /// Where it is polled.
+    pub url: FeedUrl,
+    /// What its requests are charged to.
+    pub host: HostKey,
+    /// Who reads it.
+    pub audience: Audience,
+    /// The category that follows from it.
+    pub category: Category,
+    /// Unknown to pings and the publisher's page.
+    pub private: bool,
+    /// When to poll it first.
+    pub first_due: Timestamp,
+}
+
+/// What became of a [`NewFeed`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Added {
+    /// Its number.
+    pub id: FeedId,
+    /// It is in the store since this call; otherwise it was known.
+    pub new: bool,
+    /// It was known but not polled any more (gone, blacklisted, quarantined, removed), and gets one try.
+    pub revived: bool,
+}
+
+/// What is needed to build a job for a live feed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRow {
+    /// Which feed.
+    pub id: FeedId,
+    /// Its version.
+    pub version: Version,
+    /// Where to fetch.
+    pub url: FeedUrl,
+    /// Its category, for its band.
+    pub category: Category,
+    /// When it is due by the store's word.
+    pub next_due: Timestamp,
+    /// A wake, if one waits.
+    pub wake_at: Option<Timestamp>,
+    /// For the conditional request.
+    pub validators: Validators,
+    /// The last accepted body's hash.
+    pub content_hash: Option<ContentHash>,
+    /// Entries that need not be reported again.
+    pub known: KnownEntries,
+    /// Subscribers in all: for the `User-Agent` and for the order of waiting.
+    pub subscribers: u32,
+}
+
+/// A report with the decision on it, ready to be stored.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// What the worker said. Never a Deferred.
+    pub report: FetchReport,
+    /// What follows.
+    pub decision: Decision,
+    /// The category that the feed has now.
+    pub category: Category,
+}
+
+/// What became of a [`Verdict`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Applied {
+    /// Another version: nothing changed.
+    Stale,
+    /// Stored.
+    Stored {
+        /// Where the schedule should hold the feed: the earlier of `next_due` and a wake that is still unanswered;
+        /// `None`: not polled any more.
+        due: Option<Timestamp>,
+        /// A wake is still unanswered.
+        wake: bool,
+        /// Entries that were not stored before.
+        new_entries: u32,
+        /// Entries that were stored with other content.
+        updated_entries: u32,
+        /// The host's hold after this report, if the report asked for one.
+        host_hold: Option<Timestamp>,
+    },
+}
+
+/// A feed's place in the schedule by the store's word.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placement {
+    /// Which feed.
+    pub id: FeedId,
+    /// What its requests are charged to.
+    pub host: HostKey,
+    /// For its band.
+    pub category: Category,
+    /// The earlier of `next_due` and `wake_at`.
+    pub due: Timestamp,
+    /// A wake waits.
+    pub wake: bool,
+}
+
+/// A change that a person makes to a feed. `None` leaves as it is.
+#[derive(Clone, Debug, Default)]
+pub struct FeedChange {
+    /// Who reads it, and the category that follows.
+    pub audience: Option<(Audience, Category)>,
+    /// Unknown to pings and the publisher's page.
+    pub private: Option<bool>,
+    /// Pause, resume, remove; raises the version when it changes something.
+    pub status: Option<Status>,
+    /// A new due time.
+    pub next_due: Option<Timestamp>,
+}
+
+/// Which feed is meant.
+#[derive(Clone, Debug)]
+pub enum FeedRef {
+    /// By number.
+    Id(FeedId),
+    /// By URL.
+    Url(FeedUrl),
+}
+
+/// How a list of feeds is ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FeedSort {
+    /// By number.
+    #[default]
+    Id,
+    /// Most subscribers first.
+    Subscribers,
+    /// Next due first.
+    NextDue,
+}
+
+/// Which feeds to list.
+#[derive(Clone, Debug, Default)]
+pub struct FeedQuery {
+    /// Part of the title or the URL, case-insensitive.
+    pub text: Option<String>,
+    /// On this host.
+    pub host: Option<HostKey>,
+    /// In this category.
+    pub category: Option<Category>,
+    /// With this status.
+    pub status: Option<Status>,
+    /// Failing in this way at the last poll.
+    pub failure: Option<FailureKind>,
+    /// In this order.
+    pub sort: FeedSort,
+    /// After this cursor of an earlier page.
+    pub after: Option<String>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// A part of a list.
+#[derive(Clone, Debug)]
+pub struct Page<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<String>,
+}
+
+/// An entry in the store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredEntry {
+    /// The number of the event that announced its newest form.
+    pub seq: i64,
+    /// Whose entry.
+    pub feed_id: FeedId,
+    /// When it was first stored.
+    pub seen: Timestamp,
+    /// The entry.
+    #[serde(flatten)]
+    pub entry: Entry,
+}
+
+/// What consumers are told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its place in the order of all events.
+    pub seq: i64,
+    /// What happened, such as `entry.new`, `feed.gone`.
+    pub kind: String,
+    /// To which feed.
+    pub feed_id: FeedId,
+    /// When it was stored.
+    pub at: Timestamp,
+    /// The entry, for `entry.*`, in its newest form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<StoredEntry>,
+}
+
+/// A part of the events.
+#[derive(Clone, Debug)]
+pub struct EventPage<T> {
+    /// Changes when the store was restored from a backup: cursors of another epoch mean nothing.
+    pub epoch: String,
+    /// The oldest event still kept; a cursor below `oldest - 1` missed some. Zero while there is none.
+    pub oldest: i64,
+    /// The items, by `seq`.
+    pub items: Vec<T>,
+}
+
+/// One poll in a feed's history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistoryEntry {
+    /// When the fetch started.
+    pub at: Timestamp,
+    /// How it ended.
+    pub outcome: OutcomeKind,
+    /// The kind of failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureKind>,
+    /// The HTTP status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Bytes on the wire.
+    pub bytes: u64,
+    /// How long it took, in seconds.
+    pub duration: f64,
+    /// What was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_due: Option<Timestamp>,
+    /// The rules that made it.
+    pub reasons: Vec<common::policy::Rule>,
+}
+
+/// Numbers about the whole store.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreStats {
+    /// Feeds by category and status.
+    pub feeds: Vec<(Category, Status, u64)>,
+    /// Feeds in the penalty box, by failure.
+    pub penalised: Vec<(FailureKind, u64)>,
+    /// Entries stored.
+    pub entries: u64,
+    /// Events stored.
+    pub events: u64,
+    /// Live feeds whose due time has passed.
+    pub overdue: u64,
+    /// Hosts held now.
+    pub hosts_held: u64,
+}
+
+/// See the module's page for what an implementation guarantees.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Adds feeds, or finds them known; one answer each, in order.
+    async fn add_feeds(&self, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, StoreError>;
+
+    /// One feed, or `None`.
+    async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, StoreError>;
+
+    /// A page of feeds.
+    async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError>;
+
+    /// Changes a feed; gives it as it is afterwards, or `None` when there is no such feed.
+    async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError>;
+
+    /// Erases a feed with its entries and history. False when there is none.
+    async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError>;
+
+    /// Drops a feed's validators and content hash, so that the next poll reads it whole. False when there is none.
+    async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError>;
+
+    /// The rows of the feeds among `ids` that are live (active), in any order.
+    async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError>;
+
+    /// Feeds as [`common::policy::decide`] needs them, in any order; those that do not exist are left out.
+    async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError>;
+
+    /// Stores verdicts in one transaction; one answer each, in order. A wake older than a fetch's start by more than
+    /// `clock_skew` is answered by it and cleared.
+    async fn apply(
+        &self,
+        verdicts: &[Verdict],
+        clock_skew: std::time::Duration,
+        now: Timestamp,
+    ) -> Result<Vec<Applied>, StoreError>;
+
+    /// Wants these feeds polled at `at`: a past wake moves up to `at`, a future one is never postponed. Gives the live
+    /// ones with their places.
+    async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError>;
+
+    /// Live feeds by number, after `after`, at most `limit`: for rebuilding and checking the schedule.
+    async fn placements(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError>;
+
+    /// Hosts that are held, and until when.
+    async fn holds(&self, now: Timestamp) -> Result<Vec<(HostKey, Timestamp)>, StoreError>;
+
+    /// Entries with a larger `seq` than `after`, of one feed or of all, at most `limit`.
+    async fn entries(&self, feed: Option<FeedId>, after: i64, limit: u32)
+    -> Result<EventPage<StoredEntry>, StoreError>;
+
+    /// Events with a larger `seq` than `after`, at most `limit`.
+    async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError>;
+
+    /// The last polls of a feed, newest first; `None` when there is no such feed.
+    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError>;
+
+    /// Numbers about everything.
+    async fn stats(&self, now: Timestamp) -> Result<StoreStats, StoreError>;
+
+    /// Is all polling paused by a person?
+    async fn paused(&self) -> Result<bool, StoreError>;
+
+    /// Pauses or resumes all polling.
+    async fn set_paused(&self, paused: bool) -> Result<(), StoreError>;
+
+    /// Deletes events older than `events`, and entries not seen since `entries` (`None`: keeps them), a bounded number a
+    /// call; gives how many rows went. Identities of deleted entries are kept, so that they never come back as new.
+    async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError>;
+}
