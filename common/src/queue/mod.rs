@@ -10,6 +10,8 @@
 //! - a queue with a delivery limit sends a message there that came too often;
 //! - `depth` counts items that wait and items that are unacked.
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod memory;
 
 use async_trait::async_trait;
