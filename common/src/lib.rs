@@ -15,4 +15,5 @@ pub mod metrics;
 pub mod policy;
 pub mod queue;
 pub mod report;
+pub mod suggest;
 pub mod time;

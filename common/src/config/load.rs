@@ -1,20 +1,372 @@
-//! placeholder
-use super::Config;
-/// x
-pub type Setting = ();
-/// x
-pub type Source = ();
-/// x
-#[derive(Debug, thiserror::Error)]
-#[error("x")]
-pub struct ConfigError;
-/// x
+//! Lays the file, the environment and the flags over the defaults, and remembers where each value came from.
+//!
+//! Each overriding value is tried alone on the defaults, so that each mistake is reported under its own key, all of them
+//! at once. What the values mean together is judged by [`Config::check`]. Reads no environment and no clock itself.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::check::host_rule_key;
+use super::error::{ConfigError, Problem, Source};
+use super::{Config, DEFAULT_TOML, HostRule};
+use crate::suggest::{field_names, nearest};
+
+/// Variables of our prefix that are no configuration: they belong to the operator commands.
+const OTHER_VARIABLES: [&str; 4] = ["FEEDFLEET_SERVER", "FEEDFLEET_TOKEN", "FEEDFLEET_CONFIG", "FEEDFLEET_LOG"];
+
+/// A configuration, and where each of its values came from.
+#[derive(Clone, Debug)]
 pub struct Loaded {
-    /// x
+    /// The values, checked.
     pub config: Config,
+    /// Every key in alphabetical order; each host rule is one.
+    pub settings: Vec<Setting>,
 }
-/// x
-pub fn load() -> Result<Loaded, ConfigError> {
-    let config = toml::from_str(super::DEFAULT_TOML).map_err(|_| ConfigError)?;
-    Ok(Loaded { config })
+
+/// One key for people to see.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// The dotted key, such as `policy.salt`.
+    pub key: String,
+    /// Its value; tokens and passwords are masked.
+    pub value: Value,
+    /// Where it came from.
+    pub source: Source,
 }
+
+/// The configuration made of the defaults, then `file`, then those of the `env` variables that start with `FEEDFLEET_`,
+/// then `flags` (dotted key and value). Text given for a key that is no text is read as TOML, or as a comma list.
+pub fn load(
+    file: Option<&Path>,
+    env: impl Iterator<Item = (String, String)>,
+    flags: &[(&str, Value)],
+) -> Result<Loaded, ConfigError> {
+    let mut layers = Layers::of_defaults()?;
+    if let Some(path) = file {
+        layers.lay_file(path);
+    }
+    let mut variables: Vec<_> = env.filter(|(name, _)| is_ours(name)).collect();
+    variables.sort();
+    for (name, text) in variables {
+        let key = name.trim_start_matches("FEEDFLEET_").to_ascii_lowercase().replace("__", ".");
+        layers.lay(&key, Value::String(text), &Source::Environment(name));
+    }
+    for (key, value) in flags {
+        layers.lay(key, value.clone(), &Source::Flag((*key).to_owned()));
+    }
+    layers.finish()
+}
+
+/// Is the variable meant as configuration? Kubernetes puts variables named after its services beside ours.
+fn is_ours(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix("FEEDFLEET_") else { return false };
+    let of_kubernetes = !rest.contains("__")
+        && (rest.ends_with("SERVICE_HOST")
+            || rest.contains("SERVICE_PORT")
+            || rest.split("PORT").nth(1).is_some_and(|after| after.is_empty() || after.starts_with('_')));
+    !of_kubernetes && !OTHER_VARIABLES.contains(&name)
+}
+
+/// The values so far, by dotted key; host rules apart, because they add up.
+struct Layers {
+    defaults: BTreeMap<String, Value>,
+    values: BTreeMap<String, (Value, Source)>,
+    rules: Vec<(Table, Source)>,
+    problems: Vec<Problem>,
+}
+
+impl Layers {
+    fn of_defaults() -> Result<Self, ConfigError> {
+        let table: Table = toml::from_str(DEFAULT_TOML).map_err(|error| {
+            let source = syntax_problem(Path::new("config.default.toml"), DEFAULT_TOML, &error);
+            ConfigError { problems: vec![source] }
+        })?;
+        let mut defaults = BTreeMap::new();
+        collect_leaves("", &table, &mut defaults);
+        let rules = match defaults.get("host_rule") {
+            Some(Value::Array(rules)) => rules.iter().filter_map(Value::as_table).cloned().collect(),
+            _ => Vec::new(),
+        };
+        let values = defaults.iter().map(|(key, value)| (key.clone(), (value.clone(), Source::Default)));
+        Ok(Layers {
+            values: values.collect(),
+            defaults,
+            rules: rules.into_iter().map(|rule| (rule, Source::Default)).collect(),
+            problems: Vec::new(),
+        })
+    }
+
+    fn lay_file(&mut self, path: &Path) {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(source) => return self.problems.push(Problem::Unreadable { path: path.to_owned(), source }),
+        };
+        match toml::from_str::<Table>(&text) {
+            Ok(table) => {
+                let mut leaves = BTreeMap::new();
+                collect_leaves("", &table, &mut leaves);
+                for (key, value) in leaves {
+                    self.lay(&key, value, &Source::File(path.to_owned()));
+                }
+            }
+            Err(error) => self.problems.push(syntax_problem(path, &text, &error)),
+        }
+    }
+
+    /// Puts one value over what is there, if it can be one.
+    fn lay(&mut self, key: &str, value: Value, from: &Source) {
+        let Some(default) = self.defaults.get(key) else { return self.lay_unknown(key, &value, from) };
+        let value = match value {
+            Value::String(text) => read_text(text, default),
+            other => other,
+        };
+        if key == "host_rule" {
+            return self.lay_rules(value, from);
+        }
+        match self.refusal(key, &value, default) {
+            None => {
+                self.values.insert(key.to_owned(), (value, from.clone()));
+            }
+            Some(reason) => self.problems.push(Problem::Value { key: key.to_owned(), from: from.clone(), reason }),
+        }
+    }
+
+    fn lay_unknown(&mut self, key: &str, value: &Value, from: &Source) {
+        let section = format!("{key}.");
+        let inside = self.defaults.keys().find(|known| known.starts_with(&section));
+        match (inside, value) {
+            (Some(_), Value::Table(_)) => {}
+            (Some(inside), _) => {
+                let reason = format!("is a section; set one of its keys, such as {inside}");
+                self.problems.push(Problem::Value { key: key.to_owned(), from: from.clone(), reason });
+            }
+            (None, _) => self.problems.push(unknown_key(key, from, self.defaults.keys().map(String::as_str))),
+        }
+    }
+
+    /// Adds rules; one with the `match` of an earlier rule takes its place.
+    fn lay_rules(&mut self, value: Value, from: &Source) {
+        let refused = |key: String, reason: String| Problem::Value { key, from: from.clone(), reason };
+        let Value::Array(rules) = value else {
+            let reason = "must be a list of tables: [[host_rule]]".to_owned();
+            return self.problems.push(refused("host_rule".to_owned(), reason));
+        };
+        for (position, rule) in rules.into_iter().enumerate() {
+            let Value::Table(rule) = rule else {
+                let reason = "must be a table with at least `match`".to_owned();
+                self.problems.push(refused(format!("host_rule[{position}]"), reason));
+                continue;
+            };
+            let problems = rule_problems(&rule, position, from);
+            if problems.is_empty() {
+                self.rules.retain(|(earlier, _)| rule_match(earlier) != rule_match(&rule));
+                self.rules.push((rule, from.clone()));
+            }
+            self.problems.extend(problems);
+        }
+    }
+
+    /// Why the key cannot have the value, judged with every other key at its default.
+    fn refusal(&self, key: &str, value: &Value, default: &Value) -> Option<String> {
+        let mut tree = tree_of(self.defaults.iter());
+        insert(&mut tree, key, value.clone());
+        let error = tree.try_into::<Config>().err()?;
+        if key == "api.tokens" {
+            return Some("must be tables with name, token and role, where role is \"read\" or \"write\"".to_owned());
+        }
+        let example = match key {
+            "fetch.allow_networks" => "[\"127.0.0.0/8\"]".to_owned(),
+            _ => default.to_string(),
+        };
+        let same_type = std::mem::discriminant(value) == std::mem::discriminant(default);
+        Some(match default {
+            Value::String(_) | Value::Array(_) if same_type => {
+                format!("cannot be {value}: {}; such as {example}", error.message().trim_end())
+            }
+            Value::String(_) => format!("must be text, such as {example}"),
+            Value::Integer(_) => format!("must be a whole number, such as {example}"),
+            Value::Float(_) => format!("must be a number, such as {example}"),
+            Value::Boolean(_) => "must be true or false".to_owned(),
+            _ => format!("must be a list, such as {example}"),
+        })
+    }
+
+    fn finish(mut self) -> Result<Loaded, ConfigError> {
+        if self.problems.is_empty() {
+            let mut tree = tree_of(self.values.iter().map(|(key, (value, _))| (key, value)));
+            let rules = self.rules.iter().map(|(rule, _)| Value::Table(rule.clone()));
+            tree.insert("host_rule".to_owned(), Value::Array(rules.collect()));
+            match tree.try_into::<Config>() {
+                Ok(config) => return self.judged(config),
+                Err(error) => {
+                    let reason = format!("does not fit together: {}", error.message());
+                    self.problems.push(Problem::Value { key: "it".to_owned(), from: Source::Default, reason });
+                }
+            }
+        }
+        Err(ConfigError { problems: self.problems })
+    }
+
+    fn judged(self, config: Config) -> Result<Loaded, ConfigError> {
+        let refusals = config.check();
+        if refusals.is_empty() {
+            return Ok(Loaded { config, settings: self.settings() });
+        }
+        let problems = refusals.into_iter().map(|refusal| {
+            let from = self.source_of(&refusal.key);
+            Problem::Refused { key: refusal.key, from, reason: refusal.reason }
+        });
+        Err(ConfigError { problems: problems.collect() })
+    }
+
+    fn source_of(&self, key: &str) -> Source {
+        let of_rule = || {
+            let mut rules = self.rules.iter();
+            rules.find(|(rule, _)| key.starts_with(&host_rule_key(&rule_match(rule)))).map(|(_, source)| source)
+        };
+        let of_value = self.values.get(key).map(|(_, source)| source);
+        of_value.or_else(of_rule).cloned().unwrap_or(Source::Default)
+    }
+
+    fn settings(self) -> Vec<Setting> {
+        let values = self.values.into_iter().filter(|(key, _)| key != "host_rule");
+        let values = values.map(|(key, (value, source))| Setting { value: masked(&key, value), key, source });
+        let rules = self.rules.into_iter().map(|(mut rule, source)| {
+            let key = host_rule_key(&rule_match(&rule));
+            rule.remove("match");
+            Setting { key, value: Value::Table(rule), source }
+        });
+        let mut settings: Vec<Setting> = values.chain(rules).collect();
+        settings.sort_by(|left, right| left.key.cmp(&right.key));
+        settings
+    }
+}
+
+/// Brings tables to dotted keys; arrays and empty tables stay whole.
+fn collect_leaves(prefix: &str, table: &Table, leaves: &mut BTreeMap<String, Value>) {
+    for (name, value) in table {
+        let key = format!("{prefix}{name}");
+        match value {
+            Value::Table(inner) if !inner.is_empty() => collect_leaves(&format!("{key}."), inner, leaves),
+            leaf => {
+                leaves.insert(key, leaf.clone());
+            }
+        }
+    }
+}
+
+fn tree_of<'a>(leaves: impl Iterator<Item = (&'a String, &'a Value)>) -> Table {
+    let mut tree = Table::new();
+    for (key, value) in leaves {
+        insert(&mut tree, key, value.clone());
+    }
+    tree
+}
+
+fn insert(tree: &mut Table, key: &str, value: Value) {
+    match key.split_once('.') {
+        None => {
+            tree.insert(key.to_owned(), value);
+        }
+        Some((section, rest)) => {
+            let inner = tree.entry(section).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(inner) = inner {
+                insert(inner, rest, value);
+            }
+        }
+    }
+}
+
+/// Text from the environment or a flag as the type that the default has; text that cannot be read stays text, and is
+/// refused as such.
+fn read_text(text: String, default: &Value) -> Value {
+    let as_toml = |text: &str| toml::from_str::<Table>(&format!("value = {text}")).ok()?.remove("value");
+    match default {
+        Value::String(_) => Value::String(text),
+        Value::Array(_) if !text.trim_start().starts_with('[') => {
+            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            Value::Array(items.map(|item| Value::String(item.to_owned())).collect())
+        }
+        _ => as_toml(&text).unwrap_or(Value::String(text)),
+    }
+}
+
+fn rule_match(rule: &Table) -> String {
+    rule.get("match").and_then(Value::as_str).unwrap_or_default().trim_start_matches("*.").to_ascii_lowercase()
+}
+
+fn rule_problems(rule: &Table, position: usize, from: &Source) -> Vec<Problem> {
+    let name = match rule_match(rule) {
+        unnamed if unnamed.is_empty() => format!("host_rule[{position}]"),
+        domain => host_rule_key(&domain),
+    };
+    let known = field_names::<HostRule>();
+    let judge = |(field, value): (&String, &Value)| {
+        if !known.contains(&field.as_str()) {
+            let mut problem = unknown_key(field, from, known.iter().copied());
+            if let Problem::UnknownKey { name: typed, .. } = &mut problem {
+                *typed = format!("{name}.{field}");
+            }
+            return Some(problem);
+        }
+        let alone = Table::from_iter([(field.clone(), value.clone())]);
+        let error = alone.try_into::<HostRule>().err()?;
+        let reason = format!("cannot be {value}: {}", error.message().trim_end());
+        Some(Problem::Value { key: format!("{name}.{field}"), from: from.clone(), reason })
+    };
+    rule.iter().filter_map(judge).collect()
+}
+
+fn unknown_key<'a>(key: &str, from: &Source, known: impl Iterator<Item = &'a str>) -> Problem {
+    let found = nearest(key, known);
+    let (name, nearest) = match from {
+        Source::Environment(variable) => (variable.clone(), found.map(variable_of)),
+        _ => (key.to_owned(), found.map(str::to_owned)),
+    };
+    Problem::UnknownKey { name, from: from.clone(), nearest }
+}
+
+/// The environment variable that sets a key.
+fn variable_of(key: &str) -> String {
+    format!("FEEDFLEET_{}", key.replace('.', "__").to_ascii_uppercase())
+}
+
+fn syntax_problem(path: &Path, text: &str, error: &toml::de::Error) -> Problem {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    Problem::Syntax { path: path.to_owned(), line, message: error.message().to_owned() }
+}
+
+/// The value without what must not be shown.
+fn masked(key: &str, value: Value) -> Value {
+    match value {
+        Value::Array(tokens) if key == "api.tokens" => {
+            let masked = tokens.into_iter().map(|token| match token {
+                Value::Table(mut token) => {
+                    token.insert("token".to_owned(), Value::String("***".to_owned()));
+                    Value::Table(token)
+                }
+                other => other,
+            });
+            Value::Array(masked.collect())
+        }
+        Value::String(url) if key.ends_with("url") => Value::String(without_password(&url)),
+        other => other,
+    }
+}
+
+fn without_password(text: &str) -> String {
+    match url::Url::parse(text) {
+        Ok(mut url) if url.password().is_some() => match url.set_password(Some("***")) {
+            Ok(()) => url.to_string(),
+            Err(()) => "***".to_owned(),
+        },
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "load_tests.rs"]
+mod tests;

@@ -1,6 +1,8 @@
 //! The configuration: every key, typed. `config.default.toml` holds every default with its unit and reason, and is
 //! compiled in; [`load`] lays file, environment and flags over it.
 
+mod check;
+mod error;
 mod load;
 
 use std::net::SocketAddr;
@@ -9,7 +11,9 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub use load::{ConfigError, Loaded, Setting, Source, load};
+pub use check::Refusal;
+pub use error::{ConfigError, Problem, Source};
+pub use load::{Loaded, Setting, load};
 
 use crate::duration::{optional_text, text};
 

@@ -1,0 +1,255 @@
+//! Which configurations are refused: those that would break a promise (a lease that ends in mid-fetch, a host asked twice
+//! at once), or that cannot work. Each refusal names the key and what would be accepted.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::{ApiConfig, CategoriesConfig, Config, FetchConfig, HostRule, PenaltyConfig, PolicyConfig, SchedulerConfig};
+
+/// Shortest API token, in characters: what a random one needs so that nobody guesses it.
+const MIN_TOKEN_LENGTH: usize = 16;
+
+/// Why a configuration is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The key to change.
+    pub key: String,
+    /// What is wrong and what would be accepted.
+    pub reason: String,
+}
+
+/// Collects refusals: each method adds one unless its condition holds.
+#[derive(Default)]
+struct Refusals(Vec<Refusal>);
+
+impl Refusals {
+    fn require(&mut self, holds: bool, key: &str, reason: impl FnOnce() -> String) {
+        if !holds {
+            self.0.push(Refusal { key: key.to_owned(), reason: reason() });
+        }
+    }
+
+    fn positive(&mut self, key: &str, value: Duration) {
+        self.require(!value.is_zero(), key, || "must be longer than nothing".to_owned());
+    }
+
+    fn at_least(&mut self, key: &str, value: usize, least: usize) {
+        self.require(value >= least, key, || format!("must be at least {least}"));
+    }
+
+    fn ordered(&mut self, low: (&str, Duration), high: (&str, Duration)) {
+        self.require(low.1 <= high.1, low.0, || {
+            format!("must not be longer than {} ({})", high.0, humantime::format_duration(high.1))
+        });
+    }
+}
+
+impl Config {
+    /// What is wrong with the values taken together; empty when all is well.
+    pub fn check(&self) -> Vec<Refusal> {
+        let mut refusals = Refusals::default();
+        self.check_backends(&mut refusals);
+        check_policy(&self.policy, &mut refusals);
+        check_categories(&self.policy.category, &mut refusals);
+        check_penalty(&self.policy.penalty, &mut refusals);
+        check_fetch(&self.fetch, &mut refusals);
+        self.check_hosts(&mut refusals);
+        check_scheduler(&self.scheduler, &mut refusals);
+        self.check_leases(&mut refusals);
+        check_api(&self.api, &mut refusals);
+        refusals.positive("retention.events", self.retention.events);
+        refusals.require(!self.log.level.trim().is_empty(), "log.level", || "must name a level, such as info".into());
+        refusals.0
+    }
+
+    fn check_backends(&self, refusals: &mut Refusals) {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+        let fits = (1..=40).contains(&self.namespace.len()) && self.namespace.chars().all(plain);
+        refusals.require(fits, "namespace", || "must be 1 to 40 of a-z, 0-9, '-' and '_'".into());
+        let is_sqlite = self.store.url.starts_with("sqlite:");
+        refusals.require(is_sqlite, "store.url", || "must be sqlite://PATH or sqlite::memory:".into());
+        for (key, url) in
+            [("schedule.url", &self.schedule.url), ("gate.url", &self.gate.url), ("queue.url", &self.queue.url)]
+        {
+            refusals.require(url == "memory:", key, || "must be memory:".into());
+        }
+    }
+
+    fn check_hosts(&self, refusals: &mut Refusals) {
+        refusals.at_least("host.burst", self.host.burst as usize, 1);
+        refusals.at_least("host.parallel", self.host.parallel as usize, 1);
+        for rule in &self.host_rule {
+            check_host_rule(rule, refusals);
+        }
+    }
+
+    /// A feed is claimed once at a time only while no lease ends before its fetch and its report.
+    fn check_leases(&self, refusals: &mut Refusals) {
+        let needed = self.fetch.timeout + self.worker.report_delay;
+        refusals.require(self.scheduler.fetch_lease > needed, "scheduler.fetch_lease", || {
+            let needed = humantime::format_duration(needed);
+            format!("must be longer than fetch.timeout and worker.report_delay together ({needed})")
+        });
+        refusals.at_least("worker.concurrency", self.worker.concurrency, 1);
+        refusals.at_least("worker.job_batch", self.worker.job_batch, 1);
+        refusals.at_least("worker.report_batch", self.worker.report_batch, 1);
+        let room = self.scheduler.max_queued_jobs >= self.worker.job_batch;
+        refusals.require(room, "scheduler.max_queued_jobs", || {
+            format!("must be at least worker.job_batch ({})", self.worker.job_batch)
+        });
+    }
+}
+
+fn check_policy(policy: &PolicyConfig, refusals: &mut Refusals) {
+    refusals.positive("policy.min_interval", policy.min_interval);
+    refusals
+        .ordered(("policy.min_interval", policy.min_interval), ("policy.default_interval", policy.default_interval));
+    refusals.require((0.0..=1.0).contains(&policy.salt), "policy.salt", || "must be between 0 and 1".into());
+    let rate = policy.polls_per_second;
+    refusals
+        .require(rate >= 0.0 && rate.is_finite(), "policy.polls_per_second", || "must be 0 (no cap) or more".into());
+    let price = policy.price;
+    refusals.require(price > 0.0 && price.is_finite(), "policy.price", || "must be more than 0".into());
+    refusals.positive("policy.retry_after_ceiling", policy.retry_after_ceiling);
+    refusals.positive("policy.blacklist_after", policy.blacklist_after);
+    let factor = policy.no_validator_factor;
+    refusals.require(factor >= 1.0 && factor.is_finite(), "policy.no_validator_factor", || "must be 1 or more".into());
+}
+
+fn check_categories(category: &CategoriesConfig, refusals: &mut Refusals) {
+    let CategoriesConfig { a, b, c, d } = category;
+    refusals.positive("policy.category.a.interval", a.interval);
+    refusals.require(a.interval < a.promise, "policy.category.a.interval", || {
+        let promise = humantime::format_duration(a.promise);
+        format!("must be shorter than policy.category.a.promise ({promise}), which the fetch has to meet too")
+    });
+    let intervals = [
+        ("policy.category.b.interval", b.interval),
+        ("policy.category.c.interval", c.interval),
+        ("policy.category.d.interval", d.interval),
+        ("policy.category.d.idle_interval", d.idle_interval),
+        ("policy.category.b.min", b.min),
+        ("policy.category.c.min", c.min),
+        ("policy.category.d.min", d.min),
+    ];
+    for (key, interval) in intervals {
+        refusals.positive(key, interval);
+    }
+    let ranges = [
+        (("policy.category.b.min", b.min), ("policy.category.b.max", b.max)),
+        (("policy.category.c.min", c.min), ("policy.category.c.max", c.max)),
+        (("policy.category.d.min", d.min), ("policy.category.d.max", d.max)),
+        (("policy.category.c.interval", c.interval), ("policy.category.c.interval_max", c.interval_max)),
+        (("policy.category.d.interval", d.interval), ("policy.category.d.interval_max", d.interval_max)),
+        (
+            ("policy.category.d.idle_interval", d.idle_interval),
+            ("policy.category.d.idle_interval_max", d.idle_interval_max),
+        ),
+    ];
+    for (low, high) in ranges {
+        refusals.ordered(low, high);
+    }
+}
+
+/// No delay may begin beyond the ceiling that it is promised never to exceed.
+fn check_penalty(penalty: &PenaltyConfig, refusals: &mut Refusals) {
+    refusals.at_least("policy.penalty.box_after", penalty.box_after as usize, 1);
+    for (key, delay) in [
+        ("policy.penalty.transient_first", penalty.transient_first),
+        ("policy.penalty.box", penalty.first_box),
+        ("policy.penalty.server_error", penalty.server_error),
+        ("policy.penalty.not_found", penalty.not_found),
+        ("policy.penalty.client_error", penalty.client_error),
+        ("policy.penalty.bad_feed", penalty.bad_feed),
+        ("policy.penalty.throttled", penalty.throttled),
+    ] {
+        refusals.positive(key, delay);
+        refusals.ordered((key, delay), ("policy.penalty.ceiling", penalty.ceiling));
+    }
+}
+
+fn check_fetch(fetch: &FetchConfig, refusals: &mut Refusals) {
+    refusals.positive("fetch.connect_timeout", fetch.connect_timeout);
+    refusals.positive("fetch.idle_timeout", fetch.idle_timeout);
+    refusals.positive("fetch.timeout", fetch.timeout);
+    let address = &fetch.user_agent_url;
+    let is_page = url::Url::parse(address).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+    let printable = address.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '(' | ')' | ';'));
+    refusals.require(address.is_empty() || is_page && printable, "fetch.user_agent_url", || {
+        "must be the address of a page, such as https://example.com/about-our-reader".into()
+    });
+    for (key, value) in [
+        ("fetch.max_wire_bytes", fetch.max_wire_bytes),
+        ("fetch.max_body_bytes", fetch.max_body_bytes),
+        ("fetch.max_entries", fetch.max_entries),
+        ("fetch.max_report_bytes", fetch.max_report_bytes),
+        ("fetch.large_body_bytes", fetch.large_body_bytes),
+        ("fetch.large_bodies", fetch.large_bodies),
+        ("fetch.max_ratio", fetch.max_ratio as usize),
+    ] {
+        refusals.at_least(key, value, 1);
+    }
+    // Ordinary answers have a kilobyte of header fields; a smaller cap would refuse them all.
+    refusals.at_least("fetch.max_header_bytes", fetch.max_header_bytes, 1024);
+    for ports in &fetch.allow_ports {
+        refusals.require(is_port_range(ports), "fetch.allow_ports", || {
+            format!("cannot hold \"{ports}\"; a port is \"443\", a range \"8000-8999\"")
+        });
+    }
+}
+
+fn is_port_range(text: &str) -> bool {
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    match (low.trim().parse::<u16>(), high.trim().parse::<u16>()) {
+        (Ok(low), Ok(high)) => 0 < low && low <= high,
+        _ => false,
+    }
+}
+
+/// The name of a rule among the settings.
+pub(super) fn host_rule_key(domain: &str) -> String {
+    format!("host_rule.\"{domain}\"")
+}
+
+fn check_host_rule(rule: &HostRule, refusals: &mut Refusals) {
+    let domain = rule.r#match.trim_start_matches("*.").to_ascii_lowercase();
+    let key = host_rule_key(&domain);
+    let is_domain = !domain.is_empty() && domain.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c));
+    refusals.require(is_domain, &format!("{key}.match"), || "must be a domain, such as example.com".into());
+    refusals.require(rule.burst != Some(0), &format!("{key}.burst"), || "must be at least 1".into());
+    refusals.require(rule.parallel != Some(0), &format!("{key}.parallel"), || "must be at least 1".into());
+    let has_interval = rule.interval != Some(Duration::ZERO);
+    refusals.require(has_interval, &format!("{key}.interval"), || "must be longer than nothing".into());
+    let soft = rule.soft_statuses.iter().all(|status| (400..=599).contains(status));
+    refusals.require(soft, &format!("{key}.soft_statuses"), || "must be statuses from 400 to 599".into());
+    let agent = rule.user_agent.as_deref().unwrap_or("-");
+    let sendable = !agent.is_empty() && agent.chars().all(|c| c == ' ' || c.is_ascii_graphic());
+    refusals.require(sendable, &format!("{key}.user_agent"), || "must be printable ASCII".into());
+}
+
+fn check_scheduler(scheduler: &SchedulerConfig, refusals: &mut Refusals) {
+    refusals.positive("scheduler.tick", scheduler.tick);
+    refusals.positive("scheduler.queue_lease", scheduler.queue_lease);
+    refusals.positive("scheduler.fetch_lease", scheduler.fetch_lease);
+    refusals.positive("scheduler.reconcile_interval", scheduler.reconcile_interval);
+    refusals.at_least("scheduler.claim_batch", scheduler.claim_batch, 1);
+}
+
+fn check_api(api: &ApiConfig, refusals: &mut Refusals) {
+    refusals.require(!api.tokens.is_empty() || api.listen.ip().is_loopback(), "api.listen", || {
+        "must be a loopback address such as 127.0.0.1:7878 as long as there are no [[api.tokens]]".into()
+    });
+    let mut names = HashSet::new();
+    let mut secrets = HashSet::new();
+    for token in &api.tokens {
+        let fresh = !token.name.is_empty() && names.insert(token.name.as_str());
+        refusals.require(fresh, "api.tokens", || "must have different names".into());
+        let long = token.token.len() >= MIN_TOKEN_LENGTH && token.token.bytes().all(|byte| byte.is_ascii_graphic());
+        refusals.require(long, "api.tokens", || {
+            format!("hold \"{}\", whose token must be at least {MIN_TOKEN_LENGTH} letters, digits or signs", token.name)
+        });
+        refusals.require(secrets.insert(token.token.as_str()), "api.tokens", || {
+            format!("hold \"{}\", whose token another one has too", token.name)
+        });
+    }
+}

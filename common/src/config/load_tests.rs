@@ -1,0 +1,250 @@
+use std::io::Write;
+use std::time::Duration;
+
+use super::*;
+use crate::config::PolicyMode;
+
+fn environment(pairs: &[(&str, &str)]) -> impl Iterator<Item = (String, String)> {
+    let owned: Vec<_> = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    owned.into_iter()
+}
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+fn from_file(text: &str) -> Result<Loaded, ConfigError> {
+    load(Some(file(text).path()), std::iter::empty(), &[])
+}
+
+fn from_environment(name: &str, value: &str) -> Result<Loaded, ConfigError> {
+    load(None, environment(&[(name, value)]), &[])
+}
+
+fn source<'a>(loaded: &'a Loaded, key: &str) -> &'a Source {
+    &loaded.settings.iter().find(|setting| setting.key == key).unwrap().source
+}
+
+#[test]
+fn the_defaults_load_and_are_accepted() {
+    let loaded = load(None, std::iter::empty(), &[]).unwrap();
+    assert_eq!(loaded.config.policy.salt, 0.1);
+    assert!(loaded.settings.iter().all(|setting| setting.source == Source::Default));
+    assert!(loaded.settings.iter().any(|setting| setting.key == "host_rule.\"reddit.com\""));
+}
+
+#[test]
+fn later_layers_win_and_each_value_knows_its_layer() {
+    let file = file("[policy]\nsalt = 0.2\nmode = \"classes\"\n[worker]\nconcurrency = 4\n");
+    let env = environment(&[("FEEDFLEET_POLICY__SALT", "0.3"), ("FEEDFLEET_WORKER__CONCURRENCY", "1_000")]);
+    let loaded = load(Some(file.path()), env, &[("worker.concurrency", Value::Integer(7))]).unwrap();
+    assert_eq!(loaded.config.policy.mode, PolicyMode::Classes);
+    assert_eq!(loaded.config.policy.salt, 0.3);
+    assert_eq!(loaded.config.worker.concurrency, 7);
+    assert_eq!(source(&loaded, "policy.mode"), &Source::File(file.path().to_owned()));
+    assert_eq!(source(&loaded, "policy.salt"), &Source::Environment("FEEDFLEET_POLICY__SALT".into()));
+    assert_eq!(source(&loaded, "worker.concurrency"), &Source::Flag("worker.concurrency".into()));
+    assert_eq!(source(&loaded, "fetch.timeout"), &Source::Default);
+}
+
+#[test]
+fn lists_in_the_environment_are_toml_or_separated_by_commas() {
+    for text in ["10.0.0.0/8, 127.0.0.0/8", "[\"10.0.0.0/8\", \"127.0.0.0/8\"]"] {
+        let loaded = from_environment("FEEDFLEET_FETCH__ALLOW_NETWORKS", text).unwrap();
+        assert_eq!(loaded.config.fetch.allow_networks.len(), 2, "{text}");
+    }
+    let none = from_environment("FEEDFLEET_FETCH__ALLOW_PORTS", "").unwrap();
+    assert!(none.config.fetch.allow_ports.is_empty());
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_the_nearest_one_and_its_place() {
+    let file = file("[policy]\nslat = 0.2\n");
+    let error = load(Some(file.path()), std::iter::empty(), &[]).unwrap_err().to_string();
+    assert_eq!(error, format!("unknown key policy.slat in {}; did you mean policy.salt?", file.path().display()));
+    let error = from_environment("FEEDFLEET_POLICY_SALT", "1").unwrap_err().to_string();
+    assert!(error.contains("did you mean FEEDFLEET_POLICY__SALT?"), "{error}");
+    let error = from_file("[colours]\n").unwrap_err().to_string();
+    assert!(error.contains("colours") && error.contains("config print"), "{error}");
+    let error = from_file("[[host_rule]]\nmatch = \"a.org\"\ngab = \"1s\"\n").unwrap_err().to_string();
+    assert!(error.contains("host_rule.\"a.org\".gab") && error.contains("did you mean gap?"), "{error}");
+}
+
+#[test]
+fn each_wrong_value_is_named_with_what_would_be_accepted() {
+    let text = "[policy]\nsalt = \"much\"\nmode = \"clever\"\nmin_interval = 15\n[worker]\ngentle = 1\nconcurrency = -1\n\
+                [api]\nlisten = \"everywhere\"\n[fetch]\nallow_networks = [\"home\"]\nallow_ports = 80\n[scheduler]\ntick = \"soon\"\n";
+    let error = from_file(text).unwrap_err();
+    assert_eq!(error.problems.len(), 9, "{error}");
+    let error = error.to_string();
+    for part in [
+        "policy.salt in",
+        "must be a number, such as 0.1",
+        "expected `adaptive` or `classes`",
+        "must be text, such as \"15m\"",
+        "must be true or false",
+        "must be a whole number, such as 256",
+        "such as \"127.0.0.1:7878\"",
+        "such as [\"127.0.0.0/8\"]",
+        "must be a list, such as [\"80\"",
+        "'soon' is no duration",
+    ] {
+        assert!(error.contains(part), "{part} is missing in\n{error}");
+    }
+}
+
+#[test]
+fn a_section_is_no_value_and_bad_toml_has_a_line() {
+    let error = from_environment("FEEDFLEET_POLICY", "classes").unwrap_err().to_string();
+    assert!(error.contains("policy in FEEDFLEET_POLICY is a section"), "{error}");
+    let error = from_file("namespace = \"a\"\nsalt =\n").unwrap_err().to_string();
+    assert!(error.contains("line 2"), "{error}");
+    let error = load(Some(Path::new("/no/such/file")), std::iter::empty(), &[]).unwrap_err().to_string();
+    assert!(error.contains("/no/such/file"), "{error}");
+}
+
+#[test]
+fn variables_of_the_commands_and_of_kubernetes_are_no_configuration() {
+    let strangers = [
+        ("FEEDFLEET_SERVER", "http://127.0.0.1:1"),
+        ("FEEDFLEET_TOKEN", "x"),
+        ("FEEDFLEET_SERVICE_HOST", "10.0.0.1"),
+        ("FEEDFLEET_API_SERVICE_PORT_HTTP", "80"),
+        ("FEEDFLEET_PORT", "tcp://10.0.0.1:80"),
+        ("FEEDFLEET_PORT_80_TCP_ADDR", "10.0.0.1"),
+        ("PATH", "/bin"),
+    ];
+    load(None, environment(&strangers), &[]).unwrap();
+}
+
+#[test]
+fn host_rules_of_a_file_are_added_and_replace_shipped_ones_of_the_same_match() {
+    let loaded = from_file(
+        "[[host_rule]]\nmatch = \"Reddit.com\"\ngap = \"2m\"\n[[host_rule]]\nmatch = \"example.com\"\nparallel = 2\n",
+    )
+    .unwrap();
+    let rule = |name: &str| loaded.config.host_rule.iter().find(|rule| rule.matches(name)).unwrap();
+    assert_eq!(rule("reddit.com").gap, Some(Duration::from_secs(120)));
+    assert!(!rule("reddit.com").shared);
+    assert_eq!(rule("example.com").parallel, Some(2));
+    assert!(rule("craigslist.org").interval.is_some());
+    let shipped = load(None, std::iter::empty(), &[]).unwrap().config.host_rule.len();
+    assert_eq!(loaded.config.host_rule.len(), shipped + 1);
+}
+
+#[test]
+fn secrets_are_neither_shown_nor_repeated_in_errors() {
+    let text = "[[api.tokens]]\nname = \"ops\"\ntoken = \"correct-horse-battery\"\nrole = \"write\"\n";
+    let loaded = from_file(text).unwrap();
+    assert_eq!(loaded.config.api.tokens[0].token, "correct-horse-battery");
+    assert!(!format!("{:?}{:?}", loaded.settings, loaded.config).contains("battery"));
+    for broken in ["role = \"owner\"\n", "role = 1\n", ""] {
+        let error = from_file(&text.replace("role = \"write\"\n", broken)).unwrap_err().to_string();
+        assert!(error.contains("api.tokens") && !error.contains("battery"), "{error}");
+    }
+    let error = load(None, std::iter::empty(), &[("store.url", "postgres://me:battery@db/x".into())]);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("store.url in the command line must be sqlite://PATH"), "{error}");
+    assert!(!error.contains("battery"), "{error}");
+}
+
+#[test]
+fn configurations_that_would_break_a_promise_are_refused_by_key() {
+    let refused = [
+        ("scheduler.fetch_lease", "30s"),
+        ("policy.salt", "1.5"),
+        ("policy.salt", "nan"),
+        ("policy.price", "0.0"),
+        ("policy.min_interval", "0s"),
+        ("policy.category.b.min", "5h"),
+        ("policy.category.c.interval", "3h"),
+        ("policy.category.d.idle_interval", "9h"),
+        ("policy.category.a.interval", "2m"),
+        ("policy.penalty.not_found", "25h"),
+        ("host.parallel", "0"),
+        ("host.burst", "0"),
+        ("worker.concurrency", "0"),
+        ("scheduler.max_queued_jobs", "15"),
+        ("fetch.allow_ports", "80,http"),
+        ("fetch.user_agent_url", "me"),
+        ("api.listen", "0.0.0.0:7878"),
+        ("namespace", "Feed Fleet"),
+        ("schedule.url", "redis://localhost"),
+    ];
+    for (key, value) in refused {
+        let error = load(None, std::iter::empty(), &[(key, value.into())]).unwrap_err();
+        assert!(matches!(&error.problems[..], [Problem::Refused { key: named, .. }] if named == key), "{key}: {error}");
+    }
+    let rule = "[[host_rule]]\nmatch = \"a.org\"\nparallel = 0\n";
+    let error = from_file(rule).unwrap_err().to_string();
+    assert!(error.starts_with("host_rule.\"a.org\".parallel in /"), "{error}");
+}
+
+#[test]
+fn without_loopback_tokens_are_asked_for_and_short_or_doubled_ones_refused() {
+    let token =
+        |name: &str, token: &str| format!("[[api.tokens]]\nname = \"{name}\"\ntoken = \"{token}\"\nrole = \"read\"\n");
+    let open = "[api]\nlisten = \"0.0.0.0:80\"\n";
+    let one = token("a", "0123456789abcdef");
+    from_file(&format!("{open}{one}")).unwrap();
+    for tokens in [token("a", "short"), format!("{one}{one}"), format!("{one}{}", token("b", "0123456789abcdef"))] {
+        let error = from_file(&format!("{open}{tokens}")).unwrap_err().to_string();
+        assert!(error.contains("api.tokens") && !error.contains("0123456789abcdef"), "{error}");
+    }
+}
+
+#[test]
+fn a_day_fits_into_seconds() {
+    let scaled = "[policy]\nmin_interval = \"10ms\"\n[policy.category.a]\ninterval = \"10ms\"\npromise = \"30ms\"\n\
+                  [fetch]\ntimeout = \"300ms\"\n[scheduler]\nqueue_lease = \"500ms\"\nfetch_lease = \"400ms\"\n\
+                  [host]\ngap = \"0s\"\n";
+    let loaded = from_file(scaled).unwrap();
+    assert_eq!(loaded.config.scheduler.fetch_lease, Duration::from_millis(400));
+}
+
+/// The lines of the defaults file, each key with its section and the comment above it.
+fn documented_keys() -> BTreeMap<String, bool> {
+    let mut keys = BTreeMap::new();
+    let mut section = String::new();
+    let mut documented = false;
+    for line in DEFAULT_TOML.lines() {
+        if let Some(header) = line.strip_prefix('[') {
+            section = header.trim_matches(['[', ']']).to_owned() + ".";
+        } else if let Some((key, _)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
+            // A comment speaks of all keys of the paragraph that it opens.
+            keys.insert(format!("{section}{key}"), documented);
+            continue;
+        }
+        documented = match line {
+            _ if line.starts_with('#') => true,
+            "" => false,
+            _ => documented,
+        };
+    }
+    keys
+}
+
+#[test]
+fn every_key_is_documented_above_its_default() {
+    let documented = documented_keys();
+    let loaded = load(None, std::iter::empty(), &[]).unwrap();
+    for setting in loaded.settings.iter().filter(|setting| !setting.key.starts_with("host_rule")) {
+        assert_eq!(documented.get(&setting.key), Some(&true), "{} has no comment in config.default.toml", setting.key);
+    }
+    for field in field_names::<HostRule>() {
+        let mentioned = DEFAULT_TOML.lines().any(|line| line.starts_with('#') && line.contains(field));
+        assert!(mentioned, "host_rule's {field} is not explained");
+    }
+}
+
+#[test]
+fn the_defaults_hold_every_key_that_can_be_set() {
+    let tree: Table = toml::from_str(DEFAULT_TOML).unwrap();
+    let written = Table::try_from(load(None, std::iter::empty(), &[]).unwrap().config).unwrap();
+    let (mut known, mut fields) = (BTreeMap::new(), BTreeMap::new());
+    collect_leaves("", &tree, &mut known);
+    collect_leaves("", &written, &mut fields);
+    assert_eq!(known.keys().collect::<Vec<_>>(), fields.keys().collect::<Vec<_>>());
+}
