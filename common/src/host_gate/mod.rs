@@ -12,6 +12,8 @@
 //! - a gate that lost its memory refuses everything until [`HostGate::open`] was called with a mark that is still valid,
 //!   and each host for at least its gap after that loss.
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod memory;
 
 use std::time::Duration;
@@ -64,6 +66,19 @@ pub struct AcquireRequest {
     pub feed: FeedId,
     /// The job's version.
     pub version: Version,
+    /// The request is over by then: life of the permit.
+    pub deadline: Timestamp,
+}
+
+/// Asks to start a request that has no ticket.
+#[derive(Clone, Debug)]
+pub struct ExtraRequest<'a> {
+    /// Which host.
+    pub host: &'a HostKey,
+    /// Its pace.
+    pub limits: HostLimits,
+    /// The permit under which the caller works already, if any.
+    pub during: Option<&'a Permit>,
     /// The request is over by then: life of the permit.
     pub deadline: Timestamp,
 }
@@ -125,12 +140,12 @@ pub trait HostGate: Send + Sync {
     /// An unknown or ended ticket is `NotNow`.
     async fn acquire(&self, request: &AcquireRequest, now: Timestamp) -> Result<Acquired, GateError>;
 
-    /// Starts a request that has no ticket: a redirect hop, discovery, a single fetch. `Err(until)` inside when it must wait.
+    /// Starts a request that has no ticket: a redirect hop, discovery, a single fetch. `Err(until)` inside when it must
+    /// wait. `during` is the permit under which the caller works already: at its own host the hop takes that permit's
+    /// place, so that only the gap and the hold are checked.
     async fn acquire_extra(
         &self,
-        host: &HostKey,
-        limits: HostLimits,
-        deadline: Timestamp,
+        request: &ExtraRequest<'_>,
         now: Timestamp,
     ) -> Result<Result<Permit, Timestamp>, GateError>;
 

@@ -1,0 +1,277 @@
+//! What every [`HostGate`] must do, run against each implementation by [`host_gate_conformance!`].
+#![cfg_attr(not(test), expect(clippy::unwrap_used, reason = "a test suite"))]
+
+use std::time::Duration;
+
+use super::{AcquireRequest, Acquired, ExtraRequest, HostGate, Permit, Reservation, ReserveRequest, Ticket};
+use crate::feed::{FeedId, Version};
+use crate::host::{HostKey, HostLimits};
+use crate::time::Timestamp;
+
+/// Stamps the suite for one implementation: `$make` is a closure that gives a future of a new gate without a past.
+#[macro_export]
+macro_rules! host_gate_conformance {
+    ($make:expr) => {
+        $crate::host_gate_conformance!($make; an_unopened_gate_refuses_everything);
+        $crate::host_gate_conformance!($make; starts_are_a_gap_apart_after_the_burst);
+        $crate::host_gate_conformance!($make; at_most_parallel_places_are_outstanding);
+        $crate::host_gate_conformance!($make; a_ticket_ends_with_its_job_and_once_redeemed_with_the_permit);
+        $crate::host_gate_conformance!($make; an_unknown_ticket_is_not_now);
+        $crate::host_gate_conformance!($make; acquire_rechecks_the_gap_without_charging_twice);
+        $crate::host_gate_conformance!($make; a_hold_stops_reservations_and_reserved_jobs_and_never_shrinks);
+        $crate::host_gate_conformance!($make; a_reported_version_is_not_granted_again);
+        $crate::host_gate_conformance!($make; a_deferred_version_is_granted_again);
+        $crate::host_gate_conformance!($make; one_feed_has_one_live_permit);
+        $crate::host_gate_conformance!($make; release_frees_only_what_its_own_acquire_took);
+        $crate::host_gate_conformance!($make; a_version_that_started_three_times_without_a_report_is_crashed);
+        $crate::host_gate_conformance!($make; a_redirect_hop_is_charged_to_the_host_it_goes_to);
+        $crate::host_gate_conformance!($make; a_hop_on_the_own_host_waits_for_the_gap_but_not_for_itself);
+        $crate::host_gate_conformance!($make; a_cancelled_ticket_frees_its_place);
+    };
+    ($make:expr; $name:ident) => {
+        #[tokio::test]
+        async fn $name() {
+            $crate::host_gate::conformance::$name(&$make().await).await;
+        }
+    };
+}
+
+const LIMITS: HostLimits = HostLimits { gap: Duration::from_secs(1), burst: 1, parallel: 1 };
+const FETCH: Duration = Duration::from_secs(30);
+const LEASE: Duration = Duration::from_secs(120);
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(1_790_000_000_000 + millis)
+}
+
+fn host() -> HostKey {
+    HostKey::new("example.com:443")
+}
+
+async fn opened(gate: &dyn HostGate) {
+    let mark = gate.begin_loading(at(-10_000)).await.unwrap().unwrap();
+    assert!(gate.open(&mark, at(-10_000)).await.unwrap());
+    assert!(gate.begin_loading(at(-10_000)).await.unwrap().is_none());
+}
+
+async fn reserve(gate: &dyn HostGate, limits: HostLimits, now: i64) -> Result<Ticket, Timestamp> {
+    let request = ReserveRequest { host: host(), limits, expires: at(now).after(Duration::from_secs(60)) };
+    match gate.reserve(&[request], at(now)).await.unwrap()[0] {
+        Reservation::Ticket(ticket) => Ok(ticket),
+        Reservation::Refused { until } => Err(until),
+    }
+}
+
+async fn acquire(gate: &dyn HostGate, ticket: Ticket, feed: i64, version: i64, now: i64) -> Acquired {
+    acquire_at(gate, LIMITS, ticket, feed, version, now).await
+}
+
+async fn acquire_at(
+    gate: &dyn HostGate,
+    limits: HostLimits,
+    ticket: Ticket,
+    feed: i64,
+    version: i64,
+    now: i64,
+) -> Acquired {
+    let request = AcquireRequest {
+        host: host(),
+        limits,
+        ticket,
+        feed: FeedId(feed),
+        version: Version(version),
+        deadline: at(now).after(FETCH),
+    };
+    gate.acquire(&request, at(now)).await.unwrap()
+}
+
+fn granted(acquired: Acquired) -> Permit {
+    match acquired {
+        Acquired::Granted(permit) => permit,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+async fn reported(gate: &dyn HostGate, permit: &Permit, now: i64) {
+    gate.release(permit, Some(at(now).after(LEASE)), at(now)).await.unwrap();
+}
+
+macro_rules! cases {
+    ($($(#[$meta:meta])* $name:ident($gate:ident) $body:block)+) => {
+        $(
+            #[expect(missing_docs, reason = "the names say it")]
+            $(#[$meta])*
+            pub async fn $name($gate: &dyn HostGate) $body
+        )+
+    };
+}
+
+cases! {
+    an_unopened_gate_refuses_everything(gate) {
+        assert!(reserve(gate, LIMITS, 0).await.is_err());
+        gate.hold(&host(), at(50_000), at(0)).await.unwrap();
+        opened(gate).await;
+        assert_eq!(reserve(gate, LIMITS, 0).await, Err(at(50_000)));
+    }
+
+    starts_are_a_gap_apart_after_the_burst(gate) {
+        opened(gate).await;
+        let limits = HostLimits { burst: 3, parallel: 10, ..LIMITS };
+        for feed in 0..3 {
+            let ticket = reserve(gate, limits, 0).await.unwrap();
+            granted(acquire_at(gate, limits, ticket, feed, 0, 0).await);
+        }
+        assert_eq!(reserve(gate, limits, 0).await, Err(at(1000)));
+        assert!(reserve(gate, limits, 1000).await.is_ok());
+        assert_eq!(reserve(gate, limits, 1000).await, Err(at(2000)));
+    }
+
+    at_most_parallel_places_are_outstanding(gate) {
+        opened(gate).await;
+        let limits = HostLimits { parallel: 2, ..LIMITS };
+        reserve(gate, limits, 0).await.unwrap();
+        let ticket = reserve(gate, limits, 1000).await.unwrap();
+        assert!(reserve(gate, limits, 5000).await.is_err());
+        let permit = granted(acquire_at(gate, limits, ticket, 1, 0, 5000).await);
+        assert!(reserve(gate, limits, 8000).await.is_err());
+        reported(gate, &permit, 8000).await;
+        assert!(reserve(gate, limits, 8000).await.is_ok());
+    }
+
+    a_ticket_ends_with_its_job_and_once_redeemed_with_the_permit(gate) {
+        opened(gate).await;
+        let ticket = reserve(gate, LIMITS, 0).await.unwrap();
+        assert!(reserve(gate, LIMITS, 59_999).await.is_err());
+        let next = reserve(gate, LIMITS, 60_001).await.unwrap();
+        assert!(matches!(acquire(gate, ticket, 1, 0, 60_002).await, Acquired::NotNow { .. }));
+        granted(acquire(gate, next, 2, 0, 60_003).await);
+        assert!(reserve(gate, LIMITS, 90_002).await.is_err());
+        assert!(reserve(gate, LIMITS, 90_004).await.is_ok());
+    }
+
+    an_unknown_ticket_is_not_now(gate) {
+        opened(gate).await;
+        assert!(matches!(acquire(gate, Ticket(7), 1, 0, 0).await, Acquired::NotNow { .. }));
+        let ticket = reserve(gate, LIMITS, 0).await.unwrap();
+        let permit = granted(acquire(gate, ticket, 1, 0, 0).await);
+        gate.release(&permit, None, at(10)).await.unwrap();
+        assert!(matches!(acquire(gate, ticket, 1, 0, 5000).await, Acquired::NotNow { .. }));
+    }
+
+    acquire_rechecks_the_gap_without_charging_twice(gate) {
+        opened(gate).await;
+        let limits = HostLimits { parallel: 2, ..LIMITS };
+        let first = reserve(gate, limits, 0).await.unwrap();
+        let second = reserve(gate, limits, 1000).await.unwrap();
+        // The first job waited in the queue until the second's turn: both at once would break the gap.
+        let permit = granted(acquire_at(gate, limits, first, 1, 0, 1500).await);
+        assert_eq!(acquire_at(gate, limits, second, 2, 0, 1600).await, Acquired::NotNow { until: at(2500) });
+        reported(gate, &permit, 1700).await;
+        let third = reserve(gate, limits, 2500).await.unwrap();
+        granted(acquire_at(gate, limits, third, 2, 0, 2500).await);
+        assert_eq!(reserve(gate, limits, 3499).await, Err(at(3500)));
+    }
+
+    a_hold_stops_reservations_and_reserved_jobs_and_never_shrinks(gate) {
+        opened(gate).await;
+        let ticket = reserve(gate, LIMITS, 0).await.unwrap();
+        gate.hold(&host(), at(100_000), at(1)).await.unwrap();
+        gate.hold(&host(), at(20_000), at(2)).await.unwrap();
+        assert_eq!(acquire(gate, ticket, 1, 0, 3).await, Acquired::NotNow { until: at(100_000) });
+        assert_eq!(reserve(gate, LIMITS, 4).await, Err(at(100_000)));
+        assert_eq!(gate.held(at(5)).await.unwrap(), 1);
+        assert!(reserve(gate, LIMITS, 100_000).await.is_ok());
+        gate.hold(&host(), at(300_000), at(100_001)).await.unwrap();
+        gate.lift_hold(&host(), at(100_002)).await.unwrap();
+        assert!(reserve(gate, LIMITS, 200_000).await.is_ok());
+    }
+
+    a_reported_version_is_not_granted_again(gate) {
+        opened(gate).await;
+        let ticket = reserve(gate, LIMITS, 0).await.unwrap();
+        let permit = granted(acquire(gate, ticket, 1, 4, 0).await);
+        reported(gate, &permit, 100).await;
+        let ticket = reserve(gate, LIMITS, 2000).await.unwrap();
+        assert_eq!(acquire(gate, ticket, 1, 4, 2000).await, Acquired::Reported);
+        // The refused one gave its ticket back.
+        let ticket = reserve(gate, LIMITS, 4000).await.unwrap();
+        granted(acquire(gate, ticket, 1, 5, 4000).await);
+    }
+
+    a_deferred_version_is_granted_again(gate) {
+        opened(gate).await;
+        let ticket = reserve(gate, LIMITS, 0).await.unwrap();
+        let permit = granted(acquire(gate, ticket, 1, 4, 0).await);
+        gate.release(&permit, None, at(100)).await.unwrap();
+        let ticket = reserve(gate, LIMITS, 2000).await.unwrap();
+        granted(acquire(gate, ticket, 1, 4, 2000).await);
+    }
+
+    one_feed_has_one_live_permit(gate) {
+        opened(gate).await;
+        let limits = HostLimits { parallel: 5, ..LIMITS };
+        let first = reserve(gate, limits, 0).await.unwrap();
+        let second = reserve(gate, limits, 1000).await.unwrap();
+        granted(acquire_at(gate, limits, first, 1, 0, 1000).await);
+        assert_eq!(acquire_at(gate, limits, second, 1, 0, 2500).await, Acquired::NotNow { until: at(31_000) });
+    }
+
+    release_frees_only_what_its_own_acquire_took(gate) {
+        opened(gate).await;
+        let ticket = reserve(gate, LIMITS, 0).await.unwrap();
+        let paused = granted(acquire(gate, ticket, 1, 0, 0).await);
+        // Its permit ran out while the worker was paused; another worker has the feed now.
+        let ticket = reserve(gate, LIMITS, 40_000).await.unwrap();
+        let live = granted(acquire(gate, ticket, 1, 0, 40_000).await);
+        gate.release(&paused, None, at(41_000)).await.unwrap();
+        assert!(reserve(gate, LIMITS, 42_000).await.is_err());
+        reported(gate, &live, 43_000).await;
+        assert!(reserve(gate, LIMITS, 43_000).await.is_ok());
+    }
+
+    a_version_that_started_three_times_without_a_report_is_crashed(gate) {
+        opened(gate).await;
+        for round in 0..3 {
+            let now = round * 40_000;
+            let ticket = reserve(gate, LIMITS, now).await.unwrap();
+            granted(acquire(gate, ticket, 1, 0, now).await);
+        }
+        let ticket = reserve(gate, LIMITS, 120_000).await.unwrap();
+        let Acquired::Crashed(permit) = acquire(gate, ticket, 1, 0, 120_000).await else { panic!("not crashed") };
+        reported(gate, &permit, 120_001).await;
+        let ticket = reserve(gate, LIMITS, 130_000).await.unwrap();
+        granted(acquire(gate, ticket, 1, 1, 130_000).await);
+    }
+
+    a_redirect_hop_is_charged_to_the_host_it_goes_to(gate) {
+        opened(gate).await;
+        let other = HostKey::new("other.example:443");
+        let ticket = reserve(gate, LIMITS, 0).await.unwrap();
+        let permit = granted(acquire(gate, ticket, 1, 0, 0).await);
+        let request = ExtraRequest { host: &other, limits: LIMITS, during: Some(&permit), deadline: at(30_000) };
+        let hop = gate.acquire_extra(&request, at(10)).await.unwrap().unwrap();
+        assert!(gate.acquire_extra(&request, at(500)).await.unwrap().is_err());
+        assert!(gate.acquire_extra(&request, at(1500)).await.unwrap().is_err());
+        gate.release(&hop, None, at(1600)).await.unwrap();
+        assert!(gate.acquire_extra(&request, at(1700)).await.unwrap().is_ok());
+    }
+
+    a_hop_on_the_own_host_waits_for_the_gap_but_not_for_itself(gate) {
+        opened(gate).await;
+        let ticket = reserve(gate, LIMITS, 0).await.unwrap();
+        let permit = granted(acquire(gate, ticket, 1, 0, 0).await);
+        let own = host();
+        let request = ExtraRequest { host: &own, limits: LIMITS, during: Some(&permit), deadline: at(30_000) };
+        assert_eq!(gate.acquire_extra(&request, at(10)).await.unwrap(), Err(at(1000)));
+        let hop = gate.acquire_extra(&request, at(1000)).await.unwrap().unwrap();
+        gate.release(&hop, None, at(1100)).await.unwrap();
+        assert!(reserve(gate, LIMITS, 5000).await.is_err());
+    }
+
+    a_cancelled_ticket_frees_its_place(gate) {
+        opened(gate).await;
+        let ticket = reserve(gate, LIMITS, 0).await.unwrap();
+        gate.cancel(&host(), ticket, at(10)).await.unwrap();
+        assert!(reserve(gate, LIMITS, 1000).await.is_ok());
+    }
+}
