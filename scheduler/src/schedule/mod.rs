@@ -9,6 +9,8 @@
 //! - a host with parked feeds always has one timed head in the schedule, whatever dies; claiming it claims the top parked
 //!   feed and re-arms the head at the lease's end while others stay parked.
 
+#[cfg(test)]
+pub mod conformance;
 pub mod memory;
 
 use std::time::Duration;
@@ -71,6 +73,8 @@ pub struct Claim {
     pub feed: FeedId,
     /// It came out of this host's parked set.
     pub parked_at: Option<HostKey>,
+    /// An earlier claim of it ended without a put: whoever held it died or was too slow.
+    pub lease_expired: bool,
 }
 
 /// A feed that has to wait for its host.
@@ -128,7 +132,8 @@ pub trait Schedule: Send + Sync {
     /// goes to the front of its host's set.
     async fn lower(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
 
-    /// Brings feeds that stand later than `slot.due_at + slack` forward to `due_at`; leases end by then. For reconcile.
+    /// Adds feeds that are absent, and brings those that stand later than `slot.due_at + slack` forward to `due_at`;
+    /// parked feeds stay, their host has a head. Gives how many were wrong. For reconcile.
     async fn correct(&self, slots: &[Slot], slack: Duration) -> Result<usize, ScheduleError>;
 
     /// Takes feeds out.

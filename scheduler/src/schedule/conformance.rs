@@ -1,0 +1,265 @@
+//! What every [`Schedule`] must do, run against each implementation by [`schedule_conformance!`].
+
+use std::time::Duration;
+
+use common::feed::FeedId;
+use common::host::HostKey;
+use common::time::Timestamp;
+
+use super::{Band, Claim, Parking, Schedule, Slot};
+
+/// Stamps the suite for one implementation: `$make` is a closure that gives a future of an empty schedule.
+#[macro_export]
+macro_rules! schedule_conformance {
+    ($make:expr) => {
+        $crate::schedule_conformance!($make; what_is_due_is_claimed_earliest_first);
+        $crate::schedule_conformance!($make; a_claim_hides_a_feed_until_its_lease_ends);
+        $crate::schedule_conformance!($make; put_ends_a_lease_and_sets_the_time);
+        $crate::schedule_conformance!($make; put_if_absent_leaves_what_is_there);
+        $crate::schedule_conformance!($make; lower_brings_forward_and_never_back);
+        $crate::schedule_conformance!($make; a_lower_under_a_lease_is_remembered_for_the_next_put);
+        $crate::schedule_conformance!($make; a_remembered_wake_survives_parking);
+        $crate::schedule_conformance!($make; each_band_gets_its_share_of_a_claim);
+        $crate::schedule_conformance!($make; what_one_band_leaves_the_others_take);
+        $crate::schedule_conformance!($make; a_removed_feed_is_never_claimed);
+        $crate::schedule_conformance!($make; correct_adds_what_is_absent_and_lowers_what_is_too_late);
+        $crate::schedule_conformance!($make; a_parked_feed_comes_out_at_its_hosts_head_lowest_rank_first);
+        $crate::schedule_conformance!($make; unpark_brings_the_head_forward_only);
+        $crate::schedule_conformance!($make; claiming_a_head_rearms_it_while_others_stay_parked);
+        $crate::schedule_conformance!($make; only_a_claimed_feed_can_be_parked);
+        $crate::schedule_conformance!($make; a_woken_parked_feed_goes_first);
+        $crate::schedule_conformance!($make; removing_the_last_parked_feed_removes_the_head);
+        $crate::schedule_conformance!($make; depth_tells_feeds_due_parked_and_the_oldest);
+        $crate::schedule_conformance!($make; nothing_is_lost_or_doubled_in_a_random_life);
+    };
+    ($make:expr; $name:ident) => {
+        #[tokio::test]
+        async fn $name() {
+            $crate::schedule::conformance::$name(&$make().await).await;
+        }
+    };
+}
+
+const LEASE: Duration = Duration::from_secs(120);
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(1_790_000_000_000 + seconds * 1000)
+}
+
+fn slot(feed: i64, due: i64) -> Slot {
+    Slot { feed: FeedId(feed), due_at: at(due), band: Band::Steady }
+}
+
+fn urgent(feed: i64, due: i64) -> Slot {
+    Slot { band: Band::Urgent, ..slot(feed, due) }
+}
+
+async fn claim(schedule: &dyn Schedule, now: i64, limit: usize) -> Vec<i64> {
+    claims(schedule, now, limit).await.iter().map(|claim| claim.feed.0).collect()
+}
+
+async fn claims(schedule: &dyn Schedule, now: i64, limit: usize) -> Vec<Claim> {
+    schedule.claim_due(at(now), limit, LEASE).await.unwrap()
+}
+
+/// Puts and claims feeds, then parks them at one host until `until`, in this order.
+async fn parked(schedule: &dyn Schedule, feeds: &[i64], until: i64) {
+    for (rank, feed) in (0..).zip(feeds) {
+        schedule.put(&[slot(*feed, 0)], at(0)).await.unwrap();
+        assert_eq!(claim(schedule, 0, 10).await, [*feed]);
+        schedule.park(&[parking(*feed, until, rank)]).await.unwrap();
+    }
+}
+
+fn parking(feed: i64, until: i64, rank: i64) -> Parking {
+    Parking { feed: FeedId(feed), host: HostKey::new("busy:80"), until: at(until), band: Band::Steady, rank }
+}
+
+macro_rules! cases {
+    ($($name:ident($schedule:ident) $body:block)+) => {
+        $(
+            #[expect(missing_docs, reason = "the names say it")]
+            pub async fn $name($schedule: &dyn Schedule) $body
+        )+
+    };
+}
+
+cases! {
+    what_is_due_is_claimed_earliest_first(schedule) {
+        schedule.put(&[slot(1, 30), slot(2, 10), slot(3, 20), slot(4, 99)], at(0)).await.unwrap();
+        assert_eq!(claim(schedule, 30, 2).await, [2, 3]);
+        assert_eq!(claim(schedule, 30, 10).await, [1]);
+        assert!(claim(schedule, 30, 10).await.is_empty());
+    }
+
+    a_claim_hides_a_feed_until_its_lease_ends(schedule) {
+        schedule.put(&[slot(1, 0)], at(0)).await.unwrap();
+        assert!(!claims(schedule, 0, 10).await[0].lease_expired);
+        assert!(claim(schedule, 119, 10).await.is_empty());
+        assert!(claims(schedule, 120, 10).await[0].lease_expired);
+    }
+
+    put_ends_a_lease_and_sets_the_time(schedule) {
+        schedule.put(&[slot(1, 0)], at(0)).await.unwrap();
+        claim(schedule, 0, 1).await;
+        schedule.put(&[slot(1, 500)], at(10)).await.unwrap();
+        assert!(claim(schedule, 499, 10).await.is_empty());
+        assert_eq!(claim(schedule, 500, 10).await, [1]);
+    }
+
+    put_if_absent_leaves_what_is_there(schedule) {
+        schedule.put(&[slot(1, 50), slot(2, 0)], at(0)).await.unwrap();
+        claim(schedule, 0, 1).await;
+        schedule.put_if_absent(&[slot(1, 0), slot(2, 0), slot(3, 0)]).await.unwrap();
+        assert_eq!(claim(schedule, 10, 10).await, [3]);
+    }
+
+    lower_brings_forward_and_never_back(schedule) {
+        schedule.put(&[slot(1, 50), slot(2, 50)], at(0)).await.unwrap();
+        schedule.lower(&[slot(1, 20), slot(2, 90), slot(3, 20)], at(0)).await.unwrap();
+        assert_eq!(claim(schedule, 20, 10).await, [1, 3]);
+        assert_eq!(claim(schedule, 50, 10).await, [2]);
+    }
+
+    a_lower_under_a_lease_is_remembered_for_the_next_put(schedule) {
+        schedule.put(&[slot(1, 0)], at(0)).await.unwrap();
+        claim(schedule, 0, 1).await;
+        schedule.lower(&[urgent(1, 5)], at(5)).await.unwrap();
+        assert!(claim(schedule, 6, 10).await.is_empty());
+        schedule.put(&[slot(1, 900)], at(7)).await.unwrap();
+        assert_eq!(claim(schedule, 7, 10).await, [1]);
+        schedule.put(&[slot(1, 900)], at(8)).await.unwrap();
+        assert!(claim(schedule, 8, 10).await.is_empty());
+    }
+
+    a_remembered_wake_survives_parking(schedule) {
+        parked(schedule, &[1], 50).await;
+        schedule.put(&[slot(2, 0)], at(0)).await.unwrap();
+        claim(schedule, 0, 1).await;
+        schedule.lower(&[urgent(2, 1)], at(1)).await.unwrap();
+        schedule.park(&[parking(2, 60, 7)]).await.unwrap();
+        assert_eq!(claim(schedule, 50, 1).await, [2]);
+    }
+
+    each_band_gets_its_share_of_a_claim(schedule) {
+        let many = |band, from: i64| (from..from + 100).map(move |feed| Slot { feed: FeedId(feed), due_at: at(0), band });
+        for (band, from) in [(Band::Urgent, 0), (Band::Prompt, 100), (Band::Steady, 200)] {
+            schedule.put(&many(band, from).collect::<Vec<_>>(), at(0)).await.unwrap();
+        }
+        let claimed = claim(schedule, 0, 20).await;
+        assert_eq!(claimed.len(), 20);
+        for from in [0, 100, 200] {
+            assert!(claimed.iter().filter(|feed| (from..from + 100).contains(*feed)).count() >= 5, "{claimed:?}");
+        }
+    }
+
+    what_one_band_leaves_the_others_take(schedule) {
+        schedule.put(&(0..50).map(|feed| slot(feed, 0)).collect::<Vec<_>>(), at(0)).await.unwrap();
+        schedule.put(&[urgent(100, 0)], at(0)).await.unwrap();
+        assert_eq!(claim(schedule, 0, 40).await.len(), 40);
+        assert_eq!(claim(schedule, 0, 40).await.len(), 11);
+    }
+
+    a_removed_feed_is_never_claimed(schedule) {
+        parked(schedule, &[3], 10).await;
+        schedule.put(&[slot(1, 0), slot(2, 0)], at(0)).await.unwrap();
+        schedule.remove(&[FeedId(1), FeedId(3), FeedId(99)]).await.unwrap();
+        assert_eq!(claim(schedule, 1000, 10).await, [2]);
+    }
+
+    correct_adds_what_is_absent_and_lowers_what_is_too_late(schedule) {
+        parked(schedule, &[5], 9000).await;
+        schedule.put(&[slot(1, 100), slot(2, 9000), slot(3, 0)], at(0)).await.unwrap();
+        assert_eq!(claim(schedule, 0, 10).await, [3]);
+        let truth = [slot(1, 10), slot(2, 10), slot(3, 10), slot(4, 10), slot(5, 10)];
+        assert_eq!(schedule.correct(&truth, LEASE).await.unwrap(), 2);
+        assert_eq!(claim(schedule, 10, 10).await, [2, 4]);
+    }
+
+    a_parked_feed_comes_out_at_its_hosts_head_lowest_rank_first(schedule) {
+        parked(schedule, &[3, 1, 2], 50).await;
+        assert!(claim(schedule, 49, 10).await.is_empty());
+        let first = claims(schedule, 50, 10).await;
+        assert_eq!(first.len(), 1, "{first:?}");
+        assert_eq!(first[0].feed, FeedId(3));
+        assert_eq!(first[0].parked_at, Some(HostKey::new("busy:80")));
+    }
+
+    unpark_brings_the_head_forward_only(schedule) {
+        parked(schedule, &[1], 50).await;
+        let host = HostKey::new("busy:80");
+        schedule.unpark(&host, at(90)).await.unwrap();
+        schedule.unpark(&host, at(20)).await.unwrap();
+        schedule.unpark(&host, at(30)).await.unwrap();
+        schedule.unpark(&HostKey::new("idle:80"), at(0)).await.unwrap();
+        assert!(claim(schedule, 19, 10).await.is_empty());
+        assert_eq!(claim(schedule, 20, 10).await, [1]);
+    }
+
+    claiming_a_head_rearms_it_while_others_stay_parked(schedule) {
+        parked(schedule, &[1, 2], 50).await;
+        assert_eq!(claim(schedule, 50, 10).await, [1]);
+        schedule.put(&[slot(1, 9000)], at(51)).await.unwrap();
+        assert!(claim(schedule, 169, 10).await.is_empty());
+        assert_eq!(claim(schedule, 170, 10).await, [2]);
+        schedule.park(&[parking(2, 180, 0)]).await.unwrap();
+        assert_eq!(claim(schedule, 180, 10).await, [2]);
+    }
+
+    only_a_claimed_feed_can_be_parked(schedule) {
+        schedule.put(&[slot(1, 5)], at(0)).await.unwrap();
+        schedule.park(&[parking(1, 9000, 0), parking(2, 9000, 0)]).await.unwrap();
+        assert_eq!(claim(schedule, 5, 10).await, [1]);
+        assert!(claim(schedule, 9000, 10).await.iter().all(|feed| *feed == 1));
+    }
+
+    a_woken_parked_feed_goes_first(schedule) {
+        parked(schedule, &[1, 2, 3], 50).await;
+        schedule.lower(&[urgent(3, 0)], at(0)).await.unwrap();
+        assert!(claim(schedule, 49, 10).await.is_empty());
+        assert_eq!(claim(schedule, 50, 1).await, [3]);
+    }
+
+    removing_the_last_parked_feed_removes_the_head(schedule) {
+        parked(schedule, &[1], 50).await;
+        schedule.put(&[slot(1, 700)], at(1)).await.unwrap();
+        assert!(claim(schedule, 600, 10).await.is_empty());
+        assert_eq!(schedule.depth(at(600)).await.unwrap().parked, 0);
+        assert_eq!(claim(schedule, 700, 10).await, [1]);
+    }
+
+    depth_tells_feeds_due_parked_and_the_oldest(schedule) {
+        parked(schedule, &[9], 50).await;
+        schedule.put(&[slot(1, 5), slot(2, 10), slot(3, 99), urgent(4, 7)], at(0)).await.unwrap();
+        let depth = schedule.depth(at(10)).await.unwrap();
+        assert_eq!((depth.feeds, depth.due, depth.parked), (5, 4, 1));
+        assert_eq!(depth.oldest, [Some(at(7)), None, Some(at(5))]);
+    }
+
+    nothing_is_lost_or_doubled_in_a_random_life(schedule) {
+        let mut seed = 7_u64;
+        let mut draw = move |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            i64::try_from((seed >> 33) % below).unwrap()
+        };
+        schedule.put(&(0..50).map(|feed| slot(feed, feed)).collect::<Vec<_>>(), at(0)).await.unwrap();
+        let mut last_claim = [-1_i64; 50];
+        for now in 0..3000 {
+            for claim in claims(schedule, now, 5).await {
+                let feed = claim.feed.0;
+                let gap = now - std::mem::replace(&mut last_claim[usize::try_from(feed).unwrap()], now);
+                assert!(gap > 0, "feed {feed} was claimed twice at {now}");
+                match draw(4) {
+                    0 => schedule.park(&[parking(feed, now + draw(30), now)]).await.unwrap(),
+                    1 => schedule.put(&[slot(feed, now + draw(60))], at(now)).await.unwrap(),
+                    2 => schedule.lower(&[urgent(feed, now)], at(now)).await.unwrap(),
+                    _ => {}
+                }
+            }
+            schedule.unpark(&HostKey::new("busy:80"), at(now + draw(20))).await.unwrap();
+            schedule.lower(&[urgent(draw(50), now)], at(now)).await.unwrap();
+        }
+        assert!(last_claim.iter().all(|last| 3000 - last < 600), "{last_claim:?}");
+        assert_eq!(schedule.depth(at(3000)).await.unwrap().feeds, 50);
+    }
+}
