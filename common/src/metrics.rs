@@ -1,1 +1,313 @@
-//! Metrics.
+//! What a process counts about itself, in Prometheus' text format.
+//!
+//! One [`Metrics`] per fleet, passed around; its registry is its own, so that two fleets can run in one process. No label
+//! ever names a feed or a host: the number of series is fixed when the process starts.
+
+use std::time::Duration;
+
+use prometheus::core::Collector;
+use prometheus::{
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+
+use crate::feed::{Category, Status};
+use crate::policy::Rule;
+use crate::report::{FailureKind, FetchReport, Outcome, OutcomeKind};
+
+/// Seconds; a poll ends between a few milliseconds and the fetch deadline.
+const POLL_SECONDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0];
+
+/// Seconds; dense where category A's promise of two minutes is decided.
+const LAG_SECONDS: &[f64] =
+    &[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 90.0, 120.0, 300.0, 600.0, 1800.0, 3600.0];
+
+/// Every metric of `feedfleet_*`, by its name without prefix and unit.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Finished polls, by [`OutcomeKind`]; `deferred` is counted in [`Self::deferred`] instead.
+    pub polls: IntCounterVec,
+    /// Failed polls, by [`FailureKind`].
+    pub failures: IntCounterVec,
+    /// Seconds from a request's start to its last byte, or to its failure.
+    pub poll_duration: Histogram,
+    /// Requests sent without validators.
+    pub unconditional: IntCounter,
+    /// Body bytes: `wire` as received, `body` after decoding.
+    pub bytes: IntCounterVec,
+    /// Jobs that came back unasked, because the host could not be asked at that time.
+    pub deferred: IntCounter,
+    /// Requests under way in this process.
+    pub in_flight: IntGauge,
+    /// Seconds from a feed's stored due time to its claim, by [`Category`].
+    pub lag: HistogramVec,
+    /// Feeds in the store, by [`Category`] and [`Status`].
+    pub feeds: IntGaugeVec,
+    /// Feeds in the penalty box, by [`FailureKind`].
+    pub penalised_feeds: IntGaugeVec,
+    /// Feeds whose scheduled time has passed.
+    pub due_feeds: IntGauge,
+    /// Feeds that wait for a busy host.
+    pub parked_feeds: IntGauge,
+    /// Seconds since the oldest passed due time, by band of the schedule; 0 when none has passed.
+    pub oldest_due: GaugeVec,
+    /// Items waiting in or unacknowledged by a queue, by queue: `jobs`, `reports`.
+    pub queue_depth: IntGaugeVec,
+    /// Messages put aside for good, by queue.
+    pub dead_letters: IntCounterVec,
+    /// Decisions, by the [`Rule`]s that moved the due time; one decision counts under each of its rules.
+    pub decisions: IntCounterVec,
+    /// Reports of another version of their feed, which changed nothing.
+    pub stale_reports: IntCounter,
+    /// Feeds claimed again because an earlier lease ended without a report.
+    pub leases_expired: IntCounter,
+    /// Entries stored that were not stored before.
+    pub entries: IntCounter,
+    /// Hosts that asked to be left alone for a time and are.
+    pub hosts_held: IntGauge,
+    /// 1 while all polling is paused by a person.
+    pub paused: IntGauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All metrics at zero, every label value that exists included, so that a rate over a rare event is 0 and not absent.
+    pub fn new() -> Self {
+        let metrics = Self::register(&Makes(Registry::new()));
+        metrics.touch_labels();
+        metrics
+    }
+
+    fn register(makes: &Makes) -> Self {
+        makes.build_info();
+        Metrics {
+            polls: makes.counters("polls_total", "Finished polls by outcome.", &["outcome"]),
+            failures: makes.counters("failures_total", "Failed polls by kind of failure.", &["kind"]),
+            poll_duration: makes.poll_duration(),
+            unconditional: makes.counter("unconditional_total", "Requests sent without validators."),
+            bytes: makes.counters("bytes_total", "Body bytes, as received (wire) and decoded (body).", &["kind"]),
+            deferred: makes.counter("deferred_total", "Jobs returned unasked because the host could not be asked."),
+            in_flight: makes.gauge("in_flight", "Requests under way in this process."),
+            lag: makes.lag(),
+            feeds: makes.gauges("feeds", "Feeds in the store by category and status.", &["category", "status"]),
+            penalised_feeds: makes.gauges("penalised_feeds", "Feeds in the penalty box by kind of failure.", &["kind"]),
+            due_feeds: makes.gauge("due_feeds", "Feeds whose scheduled time has passed."),
+            parked_feeds: makes.gauge("parked_feeds", "Feeds that wait for a busy host."),
+            oldest_due: makes.oldest_due(),
+            queue_depth: makes.gauges("queue_depth", "Items waiting in or unacknowledged by a queue.", &["queue"]),
+            dead_letters: makes.counters("dead_letters_total", "Messages put aside for good.", &["queue"]),
+            decisions: makes.counters(
+                "decisions_total",
+                "Decisions by the rules that moved the due time; one counts under each of its rules.",
+                &["reason"],
+            ),
+            stale_reports: makes
+                .counter("stale_reports_total", "Reports of an outdated version, which changed nothing."),
+            leases_expired: makes
+                .counter("leases_expired_total", "Feeds claimed again after a lease without a report."),
+            entries: makes.counter("entries_total", "Entries stored that were not stored before."),
+            hosts_held: makes.gauge("hosts_held", "Hosts that are left alone because they asked for it."),
+            paused: makes.gauge("paused", "1 while all polling is paused by a person."),
+            registry: makes.0.clone(),
+        }
+    }
+
+    fn touch_labels(&self) {
+        for outcome in OutcomeKind::ALL.iter().filter(|outcome| **outcome != OutcomeKind::Deferred) {
+            self.polls.with_label_values(&[outcome.as_str()]);
+        }
+        for kind in FailureKind::ALL {
+            self.failures.with_label_values(&[kind.as_str()]);
+            self.penalised_feeds.with_label_values(&[kind.as_str()]);
+        }
+        for category in Category::ALL {
+            self.lag.with_label_values(&[category.as_str()]);
+            for status in Status::ALL {
+                self.feeds.with_label_values(&[category.as_str(), status.as_str()]);
+            }
+        }
+        for rule in Rule::ALL {
+            self.decisions.with_label_values(&[&rule_name(rule)]);
+        }
+        for kind in ["wire", "body"] {
+            self.bytes.with_label_values(&[kind]);
+        }
+        for band in ["urgent", "prompt", "steady"] {
+            self.oldest_due.with_label_values(&[band]);
+        }
+        for queue in ["jobs", "reports"] {
+            self.queue_depth.with_label_values(&[queue]);
+            self.dead_letters.with_label_values(&[queue]);
+        }
+    }
+
+    /// Counts what a worker reports: outcome, failure, duration, bytes, and whether validators were sent.
+    pub fn record_report(&self, report: &FetchReport) {
+        let kind = report.outcome.kind();
+        if kind == OutcomeKind::Deferred {
+            self.deferred.inc();
+            return;
+        }
+        self.polls.with_label_values(&[kind.as_str()]).inc();
+        if let Outcome::Failed { failure, .. } = &report.outcome {
+            self.failures.with_label_values(&[failure.as_str()]).inc();
+        }
+        self.poll_duration.observe(report.duration.as_secs_f64());
+        self.unconditional.inc_by(u64::from(!report.conditional));
+        self.bytes.with_label_values(&["wire"]).inc_by(report.wire_bytes);
+        self.bytes.with_label_values(&["body"]).inc_by(report.body_bytes);
+    }
+
+    /// Counts a decision under each rule that moved its due time.
+    pub fn record_decision(&self, rules: impl IntoIterator<Item = Rule>) {
+        for rule in rules {
+            self.decisions.with_label_values(&[&rule_name(rule)]).inc();
+        }
+    }
+
+    /// Notes how late a feed of this category was claimed.
+    pub fn record_lag(&self, category: Category, lag: Duration) {
+        self.lag.with_label_values(&[category.as_str()]).observe(lag.as_secs_f64());
+    }
+
+    /// Everything in Prometheus' text format, the process' own figures (memory, CPU, file descriptors) included.
+    pub fn render(&self) -> String {
+        let mut families = self.registry.gather();
+        families.extend(prometheus::process_collector::ProcessCollector::for_self().collect());
+        // A text encoder fails only for a family without a name or without samples, and the registry gives neither.
+        TextEncoder::new().encode_to_string(&families).unwrap_or_default()
+    }
+}
+
+/// A rule's name as in JSON.
+fn rule_name(rule: Rule) -> String {
+    match serde_json::to_value(rule) {
+        Ok(serde_json::Value::String(name)) => name,
+        _ => rule.number().to_string(),
+    }
+}
+
+/// Makes metrics with our prefix and registers them.
+struct Makes(Registry);
+
+impl Makes {
+    fn options(name: &str, help: &str) -> Opts {
+        Opts::new(format!("feedfleet_{name}"), help)
+    }
+
+    /// Both can fail only for a name that is taken or malformed, and names and labels are literals of this file.
+    fn add<C: Collector + Clone + 'static>(&self, made: prometheus::Result<C>) -> C {
+        let metric = made.expect("names and labels are literals that Prometheus accepts");
+        self.0.register(Box::new(metric.clone())).expect("each literal name is used once");
+        metric
+    }
+
+    fn counter(&self, name: &str, help: &str) -> IntCounter {
+        self.add(IntCounter::with_opts(Self::options(name, help)))
+    }
+
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.add(IntCounterVec::new(Self::options(name, help), labels))
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.add(IntGauge::with_opts(Self::options(name, help)))
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.add(IntGaugeVec::new(Self::options(name, help), labels))
+    }
+
+    fn oldest_due(&self) -> GaugeVec {
+        let help = "Seconds since the oldest passed due time of a band; 0 when none has passed.";
+        self.add(GaugeVec::new(Self::options("oldest_due_seconds", help), &["band"]))
+    }
+
+    fn poll_duration(&self) -> Histogram {
+        let help = "From a request's start to its last byte or its failure.";
+        let options = HistogramOpts::new("feedfleet_poll_duration_seconds", help).buckets(POLL_SECONDS.to_vec());
+        self.add(Histogram::with_opts(options))
+    }
+
+    fn lag(&self) -> HistogramVec {
+        let help = "From a feed's stored due time to its claim, by category.";
+        let options = HistogramOpts::new("feedfleet_lag_seconds", help).buckets(LAG_SECONDS.to_vec());
+        self.add(HistogramVec::new(options, &["category"]))
+    }
+
+    fn build_info(&self) {
+        let labels = Self::options("build_info", "Always 1; the label tells the program's version.")
+            .const_label("version", env!("CARGO_PKG_VERSION"));
+        self.add(Gauge::with_opts(labels)).set(1.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feed::{FeedId, Version};
+    use crate::host::HostKey;
+    use crate::time::Timestamp;
+
+    fn report(outcome: Outcome) -> FetchReport {
+        FetchReport {
+            feed: FeedId(1),
+            version: Version(1),
+            host: HostKey::new("a:80"),
+            started: Timestamp::EPOCH,
+            duration: Duration::from_millis(30),
+            outcome,
+            http_status: None,
+            conditional: false,
+            wire_bytes: 10,
+            body_bytes: 40,
+            fresh_for: None,
+            moved_to: None,
+        }
+    }
+
+    fn value(text: &str, series: &str) -> f64 {
+        let line = text.lines().find(|line| line.split(' ').next() == Some(series));
+        line.unwrap_or_else(|| panic!("{series} is missing")).rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn a_report_is_counted_under_its_outcome_and_a_deferred_is_no_poll() {
+        let metrics = Metrics::new();
+        metrics.record_report(&report(Outcome::Failed { failure: FailureKind::Dns, detail: String::new() }));
+        metrics.record_report(&report(Outcome::Deferred { until: Timestamp::EPOCH }));
+        let text = metrics.render();
+        assert_eq!(value(&text, "feedfleet_polls_total{outcome=\"failed\"}"), 1.0);
+        assert_eq!(value(&text, "feedfleet_failures_total{kind=\"dns\"}"), 1.0);
+        assert_eq!(value(&text, "feedfleet_deferred_total"), 1.0);
+        assert_eq!(value(&text, "feedfleet_unconditional_total"), 1.0);
+        assert_eq!(value(&text, "feedfleet_bytes_total{kind=\"body\"}"), 40.0);
+        assert_eq!(value(&text, "feedfleet_poll_duration_seconds_count"), 1.0);
+        assert!(!text.contains("outcome=\"deferred\""));
+    }
+
+    #[test]
+    fn series_exist_before_anything_happens_and_each_has_a_help() {
+        let text = Metrics::new().render();
+        assert_eq!(value(&text, "feedfleet_decisions_total{reason=\"hot_minute\"}"), 0.0);
+        assert_eq!(value(&text, "feedfleet_feeds{category=\"F\",status=\"gone\"}"), 0.0);
+        assert_eq!(value(&text, "feedfleet_lag_seconds_count{category=\"A\"}"), 0.0);
+        assert!(value(&text, "process_resident_memory_bytes") > 0.0);
+        let types = text.lines().filter(|line| line.starts_with("# TYPE")).count();
+        assert_eq!(text.lines().filter(|line| line.starts_with("# HELP")).count(), types);
+    }
+
+    #[test]
+    fn two_fleets_in_one_process_count_apart() {
+        let (one, other) = (Metrics::new(), Metrics::new());
+        one.entries.inc_by(3);
+        assert_eq!(value(&one.render(), "feedfleet_entries_total"), 3.0);
+        assert_eq!(value(&other.render(), "feedfleet_entries_total"), 0.0);
+    }
+}
