@@ -1,0 +1,224 @@
+//! What the origin was asked and what it answered: the ground truth that the judge reads.
+//!
+//! Records keep the raw heads, so that order, spelling and bytes of headers stay as they were on the wire, and one
+//! request costs two small allocations. The log grows for ever: it belongs to one run.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::time::{Clock, SystemClock, Timestamp};
+use tokio::sync::watch;
+
+/// Who ended an exchange before the answer was complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The script asked for it.
+    ByUs,
+    /// The client closed or reset the connection.
+    ByPeer,
+}
+
+/// One request and its answer.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Place in the log, from 0; requests are numbered in the order in which their heads were complete.
+    pub number: usize,
+    /// Connection that it came on; numbered from 0 per origin.
+    pub connection: u64,
+    /// The address that was asked: the host.
+    pub local: SocketAddr,
+    /// Where the client called from.
+    pub peer: SocketAddr,
+    /// The path of the script that answered; the target without its query where no script matched.
+    pub path: Arc<str>,
+    /// First byte of the request, since the origin's start.
+    pub start: Duration,
+    /// The same as wall time.
+    pub wall: Timestamp,
+    /// Just before the answer's last byte was handed to the kernel, or when the exchange was cut; since the origin's
+    /// start. `None` while in flight.
+    pub end: Option<Duration>,
+    /// Status sent; `None` when none was (silence, a closed connection, raw bytes).
+    pub status: Option<u16>,
+    /// Bytes of the body handed to the kernel: coded, without chunk framing.
+    pub body_bytes: u64,
+    /// Who cut the exchange, if anybody did.
+    pub cut: Option<Cut>,
+    /// Which items of the path's [`truth`](crate::Origin::truth) the sent document showed; `None` for anything but a
+    /// 200 with a feed.
+    pub items: Option<Range<usize>>,
+    request: Arc<[u8]>,
+    answer: Arc<[u8]>,
+}
+
+impl Record {
+    /// The request's method.
+    pub fn method(&self) -> &str {
+        self.request_line(0)
+    }
+
+    /// The request's target as it was sent, query included.
+    pub fn target(&self) -> &str {
+        self.request_line(1)
+    }
+
+    fn request_line(&self, word: usize) -> &str {
+        let line = self.request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let word = line.split(|byte| *byte == b' ').nth(word).unwrap_or_default();
+        std::str::from_utf8(word).unwrap_or("?")
+    }
+
+    /// The request's headers in order, spelled as they were.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        header_lines(&self.request)
+    }
+
+    /// The request's first header of that name, whatever its case; bytes beyond ASCII are read as Latin-1.
+    pub fn header(&self, name: &str) -> Option<String> {
+        self.header_bytes(name).map(latin1)
+    }
+
+    /// The same as raw bytes.
+    pub fn header_bytes(&self, name: &str) -> Option<&[u8]> {
+        find(&self.request, name)
+    }
+
+    /// The answer's headers in order, spelled as they were sent; empty when no head was sent.
+    pub fn answer_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        header_lines(&self.answer)
+    }
+
+    /// The answer's first header of that name; bytes beyond ASCII are read as Latin-1.
+    pub fn answer_header(&self, name: &str) -> Option<String> {
+        self.answer_header_bytes(name).map(latin1)
+    }
+
+    /// The same as raw bytes.
+    pub fn answer_header_bytes(&self, name: &str) -> Option<&[u8]> {
+        find(&self.answer, name)
+    }
+
+    /// Whether `If-None-Match` or `If-Modified-Since` was sent.
+    pub fn is_conditional(&self) -> bool {
+        self.header_bytes("if-none-match").is_some() || self.header_bytes("if-modified-since").is_some()
+    }
+
+    /// Whether the answer went out whole.
+    pub fn is_complete(&self) -> bool {
+        self.end.is_some() && self.cut.is_none()
+    }
+}
+
+fn latin1(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).collect()
+}
+
+fn find<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    header_lines(head).find(|(candidate, _)| candidate.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
+/// Splits a head that was already accepted (or written by us) into its header lines.
+fn header_lines(head: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
+    head.split(|byte| *byte == b'\n').skip(1).filter_map(|line| {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let name = std::str::from_utf8(&line[..colon]).ok()?;
+        Some((name, line[colon + 1..].trim_ascii()))
+    })
+}
+
+/// What is known when a request's head is complete.
+pub(super) struct Begin {
+    pub(super) connection: u64,
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
+    pub(super) path: Arc<str>,
+    pub(super) first_byte: Instant,
+    pub(super) request: Arc<[u8]>,
+}
+
+/// What is known when an exchange ends.
+#[derive(Debug, Default)]
+pub(super) struct End {
+    pub(super) at: Option<Instant>,
+    pub(super) status: Option<u16>,
+    pub(super) answer: Vec<u8>,
+    pub(super) body_bytes: u64,
+    pub(super) cut: Option<Cut>,
+    pub(super) items: Option<Range<usize>>,
+}
+
+/// The growing log of one origin, and its time base.
+pub(super) struct Log {
+    started: Instant,
+    started_wall: Timestamp,
+    records: Mutex<Vec<Record>>,
+    changes: watch::Sender<u64>,
+}
+
+impl Log {
+    pub(super) fn new() -> Self {
+        Log {
+            started: Instant::now(),
+            started_wall: SystemClock.now(),
+            records: Mutex::default(),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    pub(super) fn started_wall(&self) -> Timestamp {
+        self.started_wall
+    }
+
+    pub(super) fn since_start(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.started)
+    }
+
+    pub(super) fn begin(&self, begin: Begin) -> usize {
+        let start = self.since_start(begin.first_byte);
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = records.len();
+        records.push(Record {
+            number,
+            connection: begin.connection,
+            local: begin.local,
+            peer: begin.peer,
+            path: begin.path,
+            start,
+            wall: self.started_wall.after(start),
+            end: None,
+            status: None,
+            body_bytes: 0,
+            cut: None,
+            items: None,
+            request: begin.request,
+            answer: Arc::default(),
+        });
+        drop(records);
+        self.changes.send_modify(|count| *count += 1);
+        number
+    }
+
+    pub(super) fn end(&self, number: usize, end: End) {
+        let at = self.since_start(end.at.unwrap_or_else(Instant::now));
+        if let Some(record) = self.records.lock().unwrap_or_else(PoisonError::into_inner).get_mut(number) {
+            record.end = Some(at);
+            record.status = end.status;
+            record.answer = end.answer.into();
+            record.body_bytes = end.body_bytes;
+            record.cut = end.cut;
+            record.items = end.items;
+        }
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    pub(super) fn read<T>(&self, read: impl FnOnce(&[Record]) -> T) -> T {
+        read(&self.records.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}

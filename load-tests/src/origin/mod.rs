@@ -1,0 +1,202 @@
+//! The scripted origin: an HTTP/1.1 server that answers by script and records every request.
+//!
+//! It parses requests (httparse) and writes every byte of its answers itself. One origin can serve thousands of hosts:
+//! each listener, on an address and port of its own, is one. Scripts belong to paths, on all hosts alike.
+//!
+//! It does no TLS, no HTTP/2 and no chunked requests: clients of feeds need none of them here.
+
+pub mod bodies;
+pub mod feed;
+pub mod log;
+mod plan;
+mod render;
+pub mod script;
+mod server;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::time::Timestamp;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use feed::{FeedState, Item};
+use log::{Log, Record};
+use script::Script;
+
+/// A running origin; see the [crate's example](crate). Stops when dropped: open connections are closed, the log is gone.
+pub struct Origin {
+    shared: Arc<Shared>,
+    hosts: Vec<SocketAddr>,
+    stop: CancellationToken,
+}
+
+/// What all connections of an origin use.
+struct Shared {
+    /// How many were accepted: their numbers in the log.
+    connections: AtomicU64,
+    log: Log,
+    routes: Mutex<HashMap<Arc<str>, Route>>,
+}
+
+/// A path: its script, how far it has been played, its items.
+struct Route {
+    script: Script,
+    step: usize,
+    served_in_step: usize,
+    feed: Option<FeedState>,
+}
+
+impl Origin {
+    /// One host on 127.0.0.1 and a free port.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn start() -> io::Result<Self> {
+        Self::listen(&loopback(1, 0)).await
+    }
+
+    /// One host on each of these addresses; port 0 is a free port. Runs on the current tokio runtime.
+    ///
+    /// # Errors
+    /// When one of the addresses cannot be bound.
+    pub async fn listen(addresses: &[SocketAddr]) -> io::Result<Self> {
+        let shared = Arc::new(Shared { connections: AtomicU64::new(0), log: Log::new(), routes: Mutex::default() });
+        let stop = CancellationToken::new();
+        let mut origin = Origin { shared: Arc::clone(&shared), hosts: Vec::new(), stop };
+        for address in addresses {
+            let listener = TcpListener::bind(address).await?;
+            origin.hosts.push(listener.local_addr()?);
+            let accepting = server::accept(Arc::clone(&shared), listener, origin.stop.clone());
+            tokio::spawn(origin.stop.clone().run_until_cancelled_owned(accepting));
+        }
+        Ok(origin)
+    }
+
+    /// The absolute URL of a path on the first host.
+    pub fn url(&self, path: &str) -> String {
+        self.url_on(0, path)
+    }
+
+    /// The absolute URL of a path on one of the hosts, counted from 0 and around.
+    pub fn url_on(&self, host: usize, path: &str) -> String {
+        format!("http://{}{path}", self.address(host))
+    }
+
+    /// The address of one of the hosts, counted from 0 and around.
+    pub fn address(&self, host: usize) -> SocketAddr {
+        self.hosts[host % self.hosts.len()]
+    }
+
+    /// All hosts.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.hosts
+    }
+
+    /// The wall time from which [`Record::start`] and the scripts' times count.
+    pub fn started(&self) -> Timestamp {
+        self.shared.log.started_wall()
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.shared.log.since_start(Instant::now())
+    }
+
+    /// Sets what a path answers from now on. The path may have a query: then only that very query is meant; a request
+    /// with another one falls back to the path without. Items that the path has already published stay.
+    ///
+    /// Paths without a script answer 404.
+    pub fn set(&self, path: &str, script: Script) {
+        let path: Arc<str> = path.into();
+        let mut routes = self.routes();
+        let kept = routes.remove(&path).and_then(|route| route.feed);
+        let feed = kept.or_else(|| script.first_feed().map(|feed| FeedState::new(Arc::clone(&path), feed, self.started())));
+        routes.insert(path, Route { script, step: 0, served_in_step: 0, feed });
+    }
+
+    /// Publishes so many new items at a path now, and returns them; none where the path has no feed.
+    pub fn publish(&self, path: &str, items: usize) -> Vec<Item> {
+        self.with_feed(path, |feed, now| {
+            let before = feed.items().len();
+            (0..items).for_each(|_| feed.add(now));
+            feed.items()[before..].to_vec()
+        })
+        .unwrap_or_default()
+    }
+
+    /// Gives a path new validators for the same bytes, as `touch` does to a file.
+    pub fn touch(&self, path: &str) {
+        self.with_feed(path, FeedState::touch);
+    }
+
+    /// All items that a path has ever published until now, oldest first.
+    pub fn truth(&self, path: &str) -> Vec<Item> {
+        self.with_feed(path, |feed, _| feed.items().to_vec()).unwrap_or_default()
+    }
+
+    /// All requests so far, in order.
+    pub fn log(&self) -> Vec<Record> {
+        self.shared.log.read(<[Record]>::to_vec)
+    }
+
+    /// The requests so far that a path's script answered.
+    pub fn requests(&self, path: &str) -> Vec<Record> {
+        self.shared.log.read(|records| records.iter().filter(|record| &*record.path == path).cloned().collect())
+    }
+
+    /// Waits until a path has that many requests that have ended, and returns its requests; returns what there is
+    /// when `limit` has passed.
+    pub async fn wait_for(&self, path: &str, count: usize, limit: Duration) -> Vec<Record> {
+        self.wait(path, limit, |requests| requests.iter().filter(|record| record.end.is_some()).count() >= count).await
+    }
+
+    /// Waits until a path has that many requests, in flight or ended; else like [`Origin::wait_for`].
+    pub async fn wait_for_start(&self, path: &str, count: usize, limit: Duration) -> Vec<Record> {
+        self.wait(path, limit, |requests| requests.len() >= count).await
+    }
+
+    async fn wait(&self, path: &str, limit: Duration, enough: impl Fn(&[Record]) -> bool) -> Vec<Record> {
+        let mut changes = self.shared.log.changes();
+        let waiting = async {
+            while !enough(&self.requests(path)) && changes.changed().await.is_ok() {}
+        };
+        let _ = tokio::time::timeout(limit, waiting).await;
+        self.requests(path)
+    }
+
+    fn routes(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Route>> {
+        self.shared.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with_feed<T>(&self, path: &str, act: impl FnOnce(&mut FeedState, Timestamp) -> T) -> Option<T> {
+        let elapsed = self.elapsed();
+        let mut routes = self.routes();
+        let feed = routes.get_mut(path)?.feed.as_mut()?;
+        feed.advance(elapsed, self.started());
+        Some(act(feed, self.started().after(elapsed)))
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// So many loopback addresses from 127.0.0.1 on, each with this port (0: each a free one): as many hosts.
+pub fn loopback(hosts: u16, port: u16) -> Vec<SocketAddr> {
+    (0..u32::from(hosts)).map(|host| (Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + host), port).into()).collect()
+}
+
+/// A well-mixed number out of another one; the same each time.
+pub(crate) fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}

@@ -1,0 +1,183 @@
+//! From a request to the answer that the script wants: pure but for the path's own state.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::time::Timestamp;
+
+use super::bodies::Coding;
+use super::feed::{Feed, FeedState, Tag, http_date};
+use super::script::{Delivery, Gate, Lasts, Source, Step};
+use super::{Route, Shared, render};
+
+/// The parts of a request that answers depend on.
+pub(super) struct Request<'a> {
+    pub(super) method: &'a str,
+    pub(super) target: &'a str,
+    pub(super) none_match: Option<&'a [u8]>,
+    pub(super) modified_since: Option<&'a [u8]>,
+    pub(super) accept_encoding: Cow<'a, str>,
+}
+
+/// An answer, ready to be delivered.
+pub(super) struct Plan {
+    pub(super) path: Arc<str>,
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, Vec<u8>)>,
+    /// What the status has: empty for a 304.
+    pub(super) body: Bytes,
+    /// False for HEAD: the length is told, the body is not sent.
+    pub(super) send_body: bool,
+    pub(super) delivery: Delivery,
+    pub(super) delay: Duration,
+    pub(super) gate: Option<Gate>,
+    pub(super) items: Option<Range<usize>>,
+}
+
+impl Shared {
+    /// Plays one step of the script that the target belongs to.
+    pub(super) fn plan(&self, request: &Request<'_>) -> Plan {
+        let elapsed = self.log.since_start(Instant::now());
+        let now = self.log.started_wall().after(elapsed);
+        let bare = request.target.split('?').next().unwrap_or_default();
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = [request.target, bare].into_iter().find_map(|path| routes.get_key_value(path).map(|(path, _)| Arc::clone(path)));
+        let path = known.unwrap_or_else(|| bare.into());
+        match routes.get_mut(&path) {
+            Some(route) => {
+                if let Some(feed) = &mut route.feed {
+                    feed.advance(elapsed, self.log.started_wall());
+                }
+                route.play(elapsed);
+                answer(path, &route.script.steps[route.step], route.feed.as_mut(), request, now)
+            }
+            None => plan_of_404(path, request, now),
+        }
+    }
+}
+
+impl Route {
+    /// Moves to the step that answers now, and counts this request.
+    fn play(&mut self, elapsed: Duration) {
+        while self.step + 1 < self.script.steps.len() {
+            let over = match self.script.steps[self.step].lasts {
+                Lasts::Times(requests) => self.served_in_step >= requests,
+                Lasts::Until(time) => elapsed >= time,
+            };
+            if !over {
+                break;
+            }
+            self.step += 1;
+            self.served_in_step = 0;
+        }
+        self.served_in_step += 1;
+    }
+}
+
+fn plan_of_404(path: Arc<str>, request: &Request<'_>, now: Timestamp) -> Plan {
+    Plan {
+        path,
+        status: 404,
+        headers: vec![("Date".to_owned(), http_date(now).into_bytes())],
+        body: Bytes::from_static(b"no script for this path\n"),
+        send_body: request.method != "HEAD",
+        delivery: Delivery::Whole,
+        delay: Duration::ZERO,
+        gate: None,
+        items: None,
+    }
+}
+
+fn answer(path: Arc<str>, step: &Step, state: Option<&mut FeedState>, request: &Request<'_>, now: Timestamp) -> Plan {
+    let mut headers = vec![("Date".to_owned(), http_date(now).into_bytes())];
+    let accepted = || step.offered.iter().copied().find(|coding| coding.accepted_by(&request.accept_encoding));
+    let coding = step.forced.or_else(accepted).unwrap_or(Coding::Identity);
+    let (status, plain, items) = match (&step.source, state) {
+        (Source::Feed(feed), Some(state)) => feed_answer(feed, &path, state, request, coding, &mut headers),
+        (Source::Feed(_), None) => (500, Bytes::from_static(b"this path has no items"), None),
+        (Source::Fixed { status, content_type, body }, _) => {
+            if let Some(content_type) = content_type {
+                headers.push(("Content-Type".to_owned(), content_type.clone().into_bytes()));
+            }
+            (*status, body.clone(), None)
+        }
+    };
+    if !step.offered.is_empty() {
+        headers.push(("Vary".to_owned(), b"Accept-Encoding".to_vec()));
+    }
+    let body = match coding.encode(&plain) {
+        Ok(coded) if coding != Coding::Identity && !plain.is_empty() => {
+            headers.push(("Content-Encoding".to_owned(), coding.name().into()));
+            coded.into()
+        }
+        _ => plain,
+    };
+    headers.retain(|(name, _)| !step.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)));
+    headers.extend(step.headers.iter().map(|(name, value)| (name.clone(), with_dates(value, now))));
+    Plan {
+        path,
+        status,
+        headers,
+        body,
+        send_body: request.method != "HEAD",
+        delivery: step.delivery.clone(),
+        delay: step.delay,
+        gate: step.gate.clone(),
+        items,
+    }
+}
+
+type StatusBodyItems = (u16, Bytes, Option<Range<usize>>);
+
+fn feed_answer(
+    feed: &Feed,
+    path: &str,
+    state: &mut FeedState,
+    request: &Request<'_>,
+    coding: Coding,
+    headers: &mut Vec<(String, Vec<u8>)>,
+) -> StatusBodyItems {
+    let not_modified = state.not_modified(feed, request.none_match, request.modified_since);
+    let current = state.current(feed);
+    let tag = match &feed.tag {
+        Tag::Suffix(suffix) if coding != Coding::Identity => current.tag.map(|tag| with_suffix(&tag, suffix)),
+        _ => current.tag,
+    };
+    headers.extend(tag.map(|tag| ("ETag".to_owned(), tag)));
+    headers.extend(current.stamp.map(|stamp| ("Last-Modified".to_owned(), stamp)));
+    if not_modified {
+        return (304, Bytes::new(), None);
+    }
+    headers.push(("Content-Type".to_owned(), feed.content_type().into()));
+    let visible = state.visible(feed);
+    let document = render::document(feed, path, &state.items()[visible.clone()], state.modified());
+    (200, document.into(), Some(visible))
+}
+
+fn with_suffix(tag: &[u8], suffix: &str) -> Vec<u8> {
+    match tag.strip_suffix(b"\"") {
+        Some(open) => [open, suffix.as_bytes(), b"\""].concat(),
+        None => [tag, suffix.as_bytes()].concat(),
+    }
+}
+
+/// Replaces `{date}`, `{date+N}` and `{date-N}`; leaves anything else in braces alone.
+fn with_dates(value: &[u8], now: Timestamp) -> Vec<u8> {
+    let Some(open) = value.windows(5).position(|part| part == b"{date") else {
+        return value.to_vec();
+    };
+    let Some(length) = value[open..].iter().position(|byte| *byte == b'}') else {
+        return value.to_vec();
+    };
+    let offset = std::str::from_utf8(&value[open + 5..open + length]).unwrap_or("?");
+    let at = match (offset.strip_prefix('+').map(str::parse), offset.strip_prefix('-').map(str::parse)) {
+        (Some(Ok(seconds)), _) => now.after(Duration::from_secs(seconds)),
+        (_, Some(Ok(seconds))) => now.before(Duration::from_secs(seconds)),
+        _ if offset.is_empty() => now,
+        _ => return value.to_vec(),
+    };
+    [&value[..open], http_date(at).as_bytes(), &value[open + length + 1..]].concat()
+}
