@@ -137,7 +137,8 @@ async fn the_log_keeps_order_and_spelling_and_tells_hosts_apart() {
 async fn a_connection_carries_many_requests_and_each_is_recorded() {
     let origin = Origin::start().await.unwrap();
     origin.set("/f", Script::feed(Feed::rss()));
-    let pipelined = "GET /f HTTP/1.1\r\nHost: x\r\n\r\n".repeat(3) + "GET /f HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let pipelined =
+        "GET /f HTTP/1.1\r\nHost: x\r\n\r\n".repeat(3) + "GET /f HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let received = send(origin.address(0), pipelined.as_bytes()).await;
     assert_eq!(String::from_utf8_lossy(&received).matches("HTTP/1.1 200 OK").count(), 4);
     let log = origin.log();

@@ -89,7 +89,8 @@ pub fn nested(depth: usize) -> Vec<u8> {
 
 /// A web page where a feed was expected.
 pub fn html_page() -> Vec<u8> {
-    b"<!DOCTYPE html>\n<html><head><title>Welcome</title></head><body><p>Nothing to subscribe to<br></body></html>\n".to_vec()
+    b"<!DOCTYPE html>\n<html><head><title>Welcome</title></head><body><p>Nothing to subscribe to<br></body></html>\n"
+        .to_vec()
 }
 
 /// Bytes that are nothing: no text, no known format; the same ones each time.

@@ -229,7 +229,9 @@ impl FeedState {
         };
         for number in 0..feed.initial {
             let hours = u64::try_from(feed.initial - number).unwrap_or(u64::MAX);
-            state.add(started.before(Duration::from_secs(3600).saturating_mul(u32::try_from(hours).unwrap_or(u32::MAX))));
+            state.add(
+                started.before(Duration::from_secs(3600).saturating_mul(u32::try_from(hours).unwrap_or(u32::MAX))),
+            );
         }
         state.next = state.following(Duration::ZERO);
         state
@@ -286,7 +288,11 @@ impl FeedState {
 
     /// Validators as they are now.
     pub(super) fn current(&self, feed: &Feed) -> Current {
-        let bare = format!("{:x}-{}", self.path.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte)), self.revision);
+        let bare = format!(
+            "{:x}-{}",
+            self.path.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte)),
+            self.revision
+        );
         let tag = match &feed.tag {
             Tag::None => None,
             Tag::Strong | Tag::Suffix(_) => Some(format!("\"{bare}\"").into_bytes()),

@@ -115,7 +115,8 @@ impl Origin {
         let path: Arc<str> = path.into();
         let mut routes = self.routes();
         let kept = routes.remove(&path).and_then(|route| route.feed);
-        let feed = kept.or_else(|| script.first_feed().map(|feed| FeedState::new(Arc::clone(&path), feed, self.started())));
+        let feed =
+            kept.or_else(|| script.first_feed().map(|feed| FeedState::new(Arc::clone(&path), feed, self.started())));
         routes.insert(path, Route { script, step: 0, served_in_step: 0, feed });
     }
 
@@ -162,9 +163,7 @@ impl Origin {
 
     async fn wait(&self, path: &str, limit: Duration, enough: impl Fn(&[Record]) -> bool) -> Vec<Record> {
         let mut changes = self.shared.log.changes();
-        let waiting = async {
-            while !enough(&self.requests(path)) && changes.changed().await.is_ok() {}
-        };
+        let waiting = async { while !enough(&self.requests(path)) && changes.changed().await.is_ok() {} };
         let _ = tokio::time::timeout(limit, waiting).await;
         self.requests(path)
     }

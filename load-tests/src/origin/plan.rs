@@ -44,7 +44,9 @@ impl Shared {
         let now = self.log.started_wall().after(elapsed);
         let bare = request.target.split('?').next().unwrap_or_default();
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = [request.target, bare].into_iter().find_map(|path| routes.get_key_value(path).map(|(path, _)| Arc::clone(path)));
+        let known = [request.target, bare]
+            .into_iter()
+            .find_map(|path| routes.get_key_value(path).map(|(path, _)| Arc::clone(path)));
         let path = known.unwrap_or_else(|| bare.into());
         match routes.get_mut(&path) {
             Some(route) => {

@@ -190,6 +190,7 @@ impl Script {
     }
 
     /// How the bytes go over the wire.
+    #[expect(clippy::needless_pass_by_value, reason = "callers write it in place")]
     pub fn deliver(self, delivery: Delivery) -> Self {
         self.each(|step| step.delivery = delivery.clone())
     }

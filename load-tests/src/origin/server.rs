@@ -290,7 +290,9 @@ fn answer_head(plan: &Plan, close: bool, framed: bool) -> Vec<u8> {
     let own = |name: &str| plan.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
     let until_close = matches!(plan.delivery, Delivery::UntilClose);
     match plan.delivery {
-        Delivery::Chunked(_) | Delivery::CutChunks(_) | Delivery::Endless if framed => line("Transfer-Encoding", b"chunked"),
+        Delivery::Chunked(_) | Delivery::CutChunks(_) | Delivery::Endless if framed => {
+            line("Transfer-Encoding", b"chunked");
+        }
         _ if framed && !until_close && !own("content-length") => {
             line("Content-Length", plan.body.len().to_string().as_bytes());
         }

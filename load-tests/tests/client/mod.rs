@@ -14,9 +14,11 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let line = self.head.lines().skip(1).find(|line| {
-            line.split(':').next().is_some_and(|own| own.eq_ignore_ascii_case(name))
-        })?;
+        let line = self
+            .head
+            .lines()
+            .skip(1)
+            .find(|line| line.split(':').next().is_some_and(|own| own.eq_ignore_ascii_case(name)))?;
         Some(line.split_once(':')?.1.trim())
     }
 
@@ -27,8 +29,8 @@ impl Answer {
 
 /// Sends these bytes and reads until the end of the connection.
 pub(crate) async fn send(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(bytes).await.unwrap();
+    let mut stream = TcpStream::connect(address).await.expect("the origin accepts");
+    stream.write_all(bytes).await.expect("the origin reads");
     let mut received = Vec::new();
     let _ = stream.read_to_end(&mut received).await;
     received
@@ -45,6 +47,6 @@ pub(crate) async fn get(address: SocketAddr, target: &str, headers: &[&str]) -> 
 pub(crate) fn parse(received: &[u8]) -> Answer {
     let end = received.windows(4).position(|part| part == b"\r\n\r\n").expect("a whole head");
     let head = String::from_utf8_lossy(&received[..end]).into_owned();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
     Answer { status, head, body: received[end + 4..].to_vec() }
 }
