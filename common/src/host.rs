@@ -70,17 +70,36 @@ impl HostRules {
     /// The key, pace and rule for a URL. A URL without a host (never a [`crate::feed::FeedUrl`]) has the key `:0`.
     pub fn for_url(&self, url: &url::Url) -> HostPolicy<'_> {
         let name = url.host_str().unwrap_or_default().trim_end_matches('.');
-        let rule = self.rules.iter().find(|rule| rule.matches(name));
+        let rule = self.rule_named(name);
         let key = match rule {
             Some(rule) if rule.shared => HostKey::new(&format!("*.{}", rule.r#match.trim_start_matches("*."))),
             _ => HostKey::new(&format!("{name}:{}", url.port_or_known_default().unwrap_or(0))),
         };
-        let limits = HostLimits {
+        HostPolicy { key, limits: self.limits(rule), rule }
+    }
+
+    /// The rule alone, for those who need no key.
+    pub fn rule_for(&self, url: &url::Url) -> Option<&HostRule> {
+        self.rule_named(url.host_str().unwrap_or_default().trim_end_matches('.'))
+    }
+
+    /// The pace of a host by its key.
+    pub fn limits_of(&self, key: &HostKey) -> HostLimits {
+        let name = key.as_str().trim_start_matches("*.");
+        let name = name.rsplit_once(':').map_or(name, |(name, _)| name);
+        self.limits(self.rule_named(name))
+    }
+
+    fn rule_named(&self, name: &str) -> Option<&HostRule> {
+        self.rules.iter().find(|rule| rule.matches(name))
+    }
+
+    fn limits(&self, rule: Option<&HostRule>) -> HostLimits {
+        HostLimits {
             gap: rule.and_then(|rule| rule.gap).unwrap_or(self.default.gap),
             burst: rule.and_then(|rule| rule.burst).unwrap_or(self.default.burst),
             parallel: rule.and_then(|rule| rule.parallel).unwrap_or(self.default.parallel),
-        };
-        HostPolicy { key, limits, rule }
+        }
     }
 }
 
@@ -109,7 +128,8 @@ mod tests {
         let wide = HostRule { r#match: "a.org".into(), gap: Some(Duration::from_secs(5)), ..HostRule::default() };
         let narrow = HostRule { r#match: "b.a.org".into(), parallel: Some(3), ..HostRule::default() };
         let rules = HostRules::new(HostConfig::default(), vec![wide, narrow]);
-        let limits = rules.for_url(&"http://x.b.a.org/".parse().unwrap()).limits;
-        assert_eq!((limits.gap, limits.parallel), (HostConfig::default().gap, 3));
+        let host = rules.for_url(&"http://x.b.a.org/".parse().unwrap());
+        assert_eq!((host.limits.gap, host.limits.parallel), (HostConfig::default().gap, 3));
+        assert_eq!(rules.limits_of(&host.key), host.limits);
     }
 }

@@ -2,6 +2,13 @@
 //!
 //! Read [`dispatch`] (a due feed becomes a job) and [`results`] (a report becomes a stored state) first.
 
+pub mod dispatch;
 pub mod ops;
+mod pace;
+pub mod reconcile;
+pub mod results;
 pub mod schedule;
 pub mod store;
+mod subject;
+
+pub use subject::subject;

@@ -1,1 +1,154 @@
-//! Operations.
+//! What people and programs may ask of a fleet: add feeds, change them, have them polled, pause. The API and the embedded
+//! command line both end here.
+//!
+//! Each operation writes the store first and the schedule second: a crash between the two is repaired by reconcile. No
+//! polling decisions are made here.
+
+use std::sync::Arc;
+
+use common::config::Config;
+use common::feed::{Audience, Feed, FeedId, FeedUrl, Status};
+use common::host::HostRules;
+use common::host_gate::HostGate;
+use common::metrics::Metrics;
+use common::policy::{Subject, category};
+use common::time::Clock;
+
+use crate::schedule::{Band, Schedule, ScheduleError, Slot};
+use crate::store::{Added, FeedChange, FeedRef, NewFeed, Store, StoreError};
+use crate::subject::{new_subject, placement_slot, slot, subject};
+
+/// The operations, over whatever the fleet runs on.
+pub struct Ops {
+    /// Feeds, entries, events.
+    pub store: Arc<dyn Store>,
+    /// Due times.
+    pub schedule: Arc<dyn Schedule>,
+    /// Hosts' gaps and holds.
+    pub gate: Arc<dyn HostGate>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The configuration in force.
+    pub config: Arc<Config>,
+    /// The host rules in force.
+    pub rules: Arc<HostRules>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Why an operation failed: our own infrastructure.
+#[derive(Debug, thiserror::Error)]
+pub enum OpsError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The schedule. What was stored stays; reconcile brings the schedule in line.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+}
+
+/// A feed that somebody wants polled.
+#[derive(Clone, Debug)]
+pub struct AddFeed {
+    /// Where.
+    pub url: FeedUrl,
+    /// Who reads it.
+    pub audience: Audience,
+    /// Unknown to pings and the publisher's page.
+    pub private: bool,
+}
+
+/// What a person changes about a feed. `None` leaves as it is.
+#[derive(Clone, Debug, Default)]
+pub struct EditFeed {
+    /// Who reads it.
+    pub audience: Option<Audience>,
+    /// Unknown to pings and the publisher's page.
+    pub private: Option<bool>,
+    /// Pause, resume, remove.
+    pub status: Option<Status>,
+}
+
+impl Ops {
+    /// Adds feeds, or finds them known; one answer each, in order. `spread` gives for each feed a number in [0, 1): its
+    /// place in the spread of an import; `None` polls at once, as for feeds added by hand.
+    pub async fn add(&self, feeds: &[AddFeed], spread: Option<&[f64]>) -> Result<Vec<Added>, OpsError> {
+        let now = self.clock.now();
+        let new_feeds: Vec<NewFeed> = feeds
+            .iter()
+            .enumerate()
+            .map(|(index, feed)| {
+                let place = spread.and_then(|places| places.get(index)).copied().unwrap_or(0.0);
+                let subject = new_subject(&self.rules, &feed.url, feed.audience);
+                NewFeed {
+                    url: feed.url.clone(),
+                    host: self.rules.for_url(feed.url.as_url()).key,
+                    audience: feed.audience,
+                    category: category(&subject),
+                    private: feed.private,
+                    first_due: now.after(self.config.policy.import_spread.mul_f64(place)),
+                }
+            })
+            .collect();
+        let added = self.store.add_feeds(&new_feeds, now).await?;
+        let slots: Vec<Slot> = (added.iter().zip(&new_feeds))
+            .filter(|(added, _)| added.new || added.revived)
+            .map(|(added, feed)| Slot {
+                feed: added.id,
+                due_at: if added.revived { now } else { feed.first_due },
+                band: Band::of(feed.category, false),
+            })
+            .collect();
+        self.schedule.put(&slots, now).await?;
+        Ok(added)
+    }
+
+    /// One feed.
+    pub async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, OpsError> {
+        Ok(self.store.feed(which).await?)
+    }
+
+    /// Changes a feed and moves it in the schedule accordingly. `None`: there is no such feed.
+    pub async fn edit(&self, id: FeedId, edit: &EditFeed) -> Result<Option<Feed>, OpsError> {
+        let now = self.clock.now();
+        let Some(before) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
+        let resumed = edit.status == Some(Status::Active) && before.status != Status::Active;
+        let change = FeedChange {
+            audience: edit.audience.map(|audience| {
+                let subject = Subject { audience, ..subject(&self.rules, &before) };
+                (audience, category(&subject))
+            }),
+            private: edit.private,
+            status: edit.status,
+            // A feed that comes back is due when it would have been, or at once if that is over.
+            next_due: resumed.then(|| before.next_due.unwrap_or(now).max(before.state.hold_until.unwrap_or(now))),
+        };
+        let Some(feed) = self.store.change_feed(id, &change, now).await? else { return Ok(None) };
+        match feed.due() {
+            Some(due_at) => self.schedule.lower(&[slot(&self.rules, &feed, due_at)], now).await?,
+            None => self.schedule.remove(&[id]).await?,
+        }
+        Ok(Some(feed))
+    }
+
+    /// Erases a feed with its entries and history. False when there is none.
+    pub async fn erase(&self, id: FeedId) -> Result<bool, OpsError> {
+        let erased = self.store.erase_feed(id).await?;
+        self.schedule.remove(&[id]).await?;
+        Ok(erased)
+    }
+
+    /// Has live feeds polled as soon as their hosts allow it; gives how many of `ids` are live.
+    pub async fn wake(&self, ids: &[FeedId]) -> Result<usize, OpsError> {
+        let now = self.clock.now();
+        let woken = self.store.wake(ids, now, now).await?;
+        let slots: Vec<Slot> = woken.iter().map(placement_slot).collect();
+        self.schedule.lower(&slots, now).await?;
+        Ok(woken.len())
+    }
+
+    /// Stops or starts all polling; fetches under way end.
+    pub async fn set_paused(&self, paused: bool) -> Result<(), OpsError> {
+        Ok(self.store.set_paused(paused).await?)
+    }
+}

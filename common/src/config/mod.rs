@@ -41,6 +41,14 @@ pub struct Config {
     pub log: LogConfig,
 }
 
+/// The defaults alone, without file, environment and flags.
+///
+/// # Panics
+/// Never: a test reads the compiled-in text.
+pub fn defaults() -> Config {
+    toml::from_str(DEFAULT_TOML).expect("the compiled-in defaults are tested")
+}
+
 /// `[store]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

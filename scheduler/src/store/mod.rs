@@ -53,6 +53,25 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Does the database refuse these very rows, so that trying again is useless? Otherwise it is out of order.
+    pub fn refuses_data(&self) -> bool {
+        use sqlx::error::ErrorKind;
+        let StoreError::Database { source, .. } = self else { return matches!(self, StoreError::Corrupt { .. }) };
+        match source {
+            sqlx::Error::Database(error) => matches!(
+                error.kind(),
+                ErrorKind::UniqueViolation
+                    | ErrorKind::ForeignKeyViolation
+                    | ErrorKind::NotNullViolation
+                    | ErrorKind::CheckViolation
+            ),
+            sqlx::Error::Encode(_) | sqlx::Error::ColumnDecode { .. } => true,
+            _ => false,
+        }
+    }
+}
+
 /// A feed to be added.
 #[derive(Clone, Debug)]
 pub struct NewFeed {

@@ -1,0 +1,265 @@
+//! From due to job: steps 1 to 3 of a feed's life.
+//!
+//! A round claims what is due, corrects what the schedule had wrong, reserves a place at each feed's host, parks the
+//! feeds of busy hosts, and publishes jobs for the rest. It fetches nothing and decides nothing about due times. Any
+//! number of dispatchers may run at once; a round that dies half way is repaired by the leases of what it claimed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::config::Config;
+use common::feed::{Category, FeedId};
+use common::host::{HostLimits, HostRules};
+use common::host_gate::{GateError, HostGate, Reservation, ReserveRequest, Ticket};
+use common::job::FetchJob;
+use common::metrics::Metrics;
+use common::queue::{Queue, QueueError};
+use common::time::{Clock, Timestamp};
+use tokio_util::sync::CancellationToken;
+
+use crate::pace::Pace;
+use crate::schedule::{Band, Claim, Parking, Schedule, ScheduleError, Slot};
+use crate::store::{JobRow, Store, StoreError};
+
+/// Turns due feeds into jobs.
+pub struct Dispatcher {
+    /// The truth about feeds.
+    pub store: Arc<dyn Store>,
+    /// When they are due.
+    pub schedule: Arc<dyn Schedule>,
+    /// Whether their hosts may be asked.
+    pub gate: Arc<dyn HostGate>,
+    /// Where jobs go.
+    pub jobs: Arc<dyn Queue<FetchJob>>,
+    /// Which host a URL belongs to.
+    pub rules: Arc<HostRules>,
+    /// The numbers.
+    pub config: Arc<Config>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Why a round could not be finished.
+#[derive(Debug, thiserror::Error)]
+pub enum DispatchError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The schedule.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// The host gate.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    /// The queue.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+}
+
+/// How often the store is asked whether a person paused the fleet.
+const PAUSE_CHECK: Duration = Duration::from_secs(1);
+/// How long to wait after a round that failed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What is to be done with the feeds of a round.
+#[derive(Default)]
+struct Sorted {
+    /// Not live any more.
+    dead: Vec<FeedId>,
+    /// The schedule had them too early.
+    early: Vec<Slot>,
+    /// Due.
+    due: Vec<(JobRow, Claim)>,
+}
+
+impl Dispatcher {
+    /// Dispatches until stopped. A failing round is logged when it starts to fail, not each time.
+    pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let mut pace = Pace::new(&self.config, clock.now());
+        let mut paused = false;
+        let mut paused_checked = Timestamp::EPOCH;
+        let mut failing = false;
+        while !stop.is_cancelled() {
+            let now = clock.now();
+            if now.since(paused_checked) >= PAUSE_CHECK {
+                paused = self.store.paused().await.unwrap_or(paused);
+                paused_checked = now;
+            }
+            let room = if paused { 0 } else { pace.room(now) };
+            let wait = match self.round(now, room).await {
+                Ok(claimed) => {
+                    if std::mem::take(&mut failing) {
+                        tracing::info!("dispatch works again");
+                    }
+                    pace.spend(claimed);
+                    // A full round means that more is due: go on at once.
+                    if claimed >= self.config.scheduler.claim_batch {
+                        Duration::ZERO
+                    } else {
+                        self.config.scheduler.tick
+                    }
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::error!(
+                            error = &error as &dyn std::error::Error,
+                            "dispatch stopped; it is tried again"
+                        );
+                    }
+                    RETRY
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// One round over at most `room` feeds; gives how many were claimed.
+    pub async fn round(&self, now: Timestamp, room: usize) -> Result<usize, DispatchError> {
+        let scheduler = &self.config.scheduler;
+        let queued = self.jobs.depth().await?;
+        let limit = room.min(scheduler.claim_batch).min(scheduler.max_queued_jobs.saturating_sub(queued));
+        if limit == 0 {
+            return Ok(0);
+        }
+        let lease = scheduler.queue_lease + scheduler.fetch_lease;
+        let claims = self.schedule.claim_due(now, limit, lease).await?;
+        if claims.is_empty() {
+            return Ok(0);
+        }
+        let claimed = claims.len();
+        let expired = claims.iter().filter(|claim| claim.lease_expired).count();
+        self.metrics.leases_expired.inc_by(expired as u64);
+
+        let ids: Vec<FeedId> = claims.iter().map(|claim| claim.feed).collect();
+        let rows = self.store.jobs_for(&ids).await?;
+        let Sorted { dead, early, due } = self.sort(claims, rows, now);
+        self.schedule.remove(&dead).await?;
+        self.schedule.put(&early, now).await?;
+        self.dispatch(due, now).await?;
+        Ok(claimed)
+    }
+
+    /// What the store says about what the schedule claimed. The store is the truth.
+    fn sort(&self, claims: Vec<Claim>, rows: Vec<JobRow>, now: Timestamp) -> Sorted {
+        let mut rows: HashMap<FeedId, JobRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+        let mut sorted = Sorted::default();
+        for claim in claims {
+            let Some(row) = rows.remove(&claim.feed) else {
+                sorted.dead.push(claim.feed);
+                continue;
+            };
+            let due_at = row.due();
+            if due_at > now {
+                sorted.early.push(Slot { feed: row.id, due_at, band: row.band() });
+            } else {
+                sorted.due.push((row, claim));
+            }
+        }
+        sorted
+    }
+
+    /// Reserves, parks and publishes.
+    async fn dispatch(&self, due: Vec<(JobRow, Claim)>, now: Timestamp) -> Result<(), DispatchError> {
+        let mut requests = Vec::with_capacity(due.len());
+        for (row, _) in &due {
+            let host = self.rules.for_url(row.url.as_url());
+            requests.push(ReserveRequest { host: host.key, limits: host.limits, expires: self.expires(row, now) });
+        }
+        let reservations = self.gate.reserve(&requests, now).await?;
+
+        let (mut jobs, mut parkings, mut wide) = (Vec::new(), Vec::new(), Vec::new());
+        for (((row, claim), request), reservation) in due.into_iter().zip(requests).zip(reservations) {
+            match reservation {
+                Reservation::Refused { until } => {
+                    let (band, rank) = (row.band(), row.rank());
+                    parkings.push(Parking { feed: row.id, host: request.host, until, band, rank });
+                }
+                Reservation::Ticket(ticket) => {
+                    if let Some(at) = next_place(&claim, request.limits, now) {
+                        wide.push((request.host.clone(), at));
+                    }
+                    self.observe_lag(&row, now);
+                    jobs.push(job(row, request, ticket));
+                }
+            }
+        }
+        self.schedule.park(&parkings).await?;
+        for (host, at) in wide {
+            self.schedule.unpark(&host, at).await?;
+        }
+        self.publish(&jobs, now).await
+    }
+
+    async fn publish(&self, jobs: &[FetchJob], now: Timestamp) -> Result<(), DispatchError> {
+        for (index, batch) in jobs.chunks(self.config.worker.job_batch).enumerate() {
+            if let Err(error) = self.jobs.publish(batch).await {
+                // Unconfirmed: perhaps lost, perhaps not. The leases bring the feeds back; the places at the hosts of
+                // what was never sent are given back now.
+                for job in &jobs[(index + 1) * self.config.worker.job_batch.min(jobs.len())..] {
+                    self.gate.cancel(&job.host, job.ticket, now).await?;
+                }
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// When a job may no longer start: the queue's part of the lease, for category A at most half its interval.
+    fn expires(&self, row: &JobRow, now: Timestamp) -> Timestamp {
+        let queue_lease = self.config.scheduler.queue_lease;
+        match row.category {
+            Category::A => now.after(queue_lease.min(self.config.policy.category.a.interval / 2)),
+            _ => now.after(queue_lease),
+        }
+    }
+
+    fn observe_lag(&self, row: &JobRow, now: Timestamp) {
+        self.metrics.record_lag(row.category, now.since(row.due()));
+    }
+}
+
+/// When the host whose head was claimed can take another feed without waiting for this one, if its pace allows that.
+fn next_place(claim: &Claim, limits: HostLimits, now: Timestamp) -> Option<Timestamp> {
+    claim.parked_at.as_ref()?;
+    match (limits.parallel > 1, limits.burst > 1) {
+        (false, _) => None,
+        (true, true) => Some(now),
+        (true, false) => Some(now.after(limits.gap)),
+    }
+}
+
+fn job(row: JobRow, request: ReserveRequest, ticket: Ticket) -> FetchJob {
+    FetchJob {
+        feed: row.id,
+        version: row.version,
+        url: row.url,
+        host: request.host,
+        ticket,
+        expires: request.expires,
+        validators: row.validators,
+        content_hash: row.content_hash,
+        known: row.known,
+        subscribers: row.subscribers,
+    }
+}
+
+impl JobRow {
+    /// The earlier of `next_due` and a wake.
+    pub fn due(&self) -> Timestamp {
+        self.wake_at.map_or(self.next_due, |wake| wake.min(self.next_due))
+    }
+
+    /// The band that the feed waits in now.
+    pub fn band(&self) -> Band {
+        Band::of(self.category, self.wake_at.is_some_and(|wake| wake <= self.next_due))
+    }
+
+    /// The feed's place among others that wait for the same host: due time less a minute for each subscriber.
+    pub fn rank(&self) -> i64 {
+        self.due().millis() - i64::from(self.subscribers.min(1440)) * 60_000
+    }
+}

@@ -1,0 +1,76 @@
+//! The fleet's own pace: a token bucket over all polls, for small installations and for fleets with a budget.
+
+use std::time::Duration;
+
+use common::config::Config;
+use common::time::Timestamp;
+
+/// Polls that may be started, refilled with time. Unlimited when nothing limits it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    per_second: f64,
+    burst: f64,
+    tokens: f64,
+    at: Timestamp,
+}
+
+/// `worker.gentle`: the Windows RSS Platform's token bucket.
+const GENTLE_PER_SECOND: f64 = 1.0;
+const GENTLE_BURST: f64 = 4.0;
+
+impl Pace {
+    /// A full bucket, as `worker.gentle` and `policy.polls_per_second` say.
+    pub(crate) fn new(config: &Config, now: Timestamp) -> Self {
+        let (per_second, burst) = match (config.worker.gentle, config.policy.polls_per_second) {
+            (true, _) => (GENTLE_PER_SECOND, GENTLE_BURST),
+            (false, limit) if limit > 0.0 => (limit, limit.max(1.0)),
+            (false, _) => (f64::INFINITY, f64::INFINITY),
+        };
+        Pace { per_second, burst, tokens: burst, at: now }
+    }
+
+    /// How many polls may start now.
+    pub(crate) fn room(&mut self, now: Timestamp) -> usize {
+        if self.per_second.is_finite() {
+            let passed: Duration = now.since(self.at);
+            self.tokens = (self.tokens + passed.as_secs_f64() * self.per_second).min(self.burst);
+            self.at = now;
+        }
+        // A float's whole part saturates into usize.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturating is what is wanted")]
+        let room = self.tokens.max(0.0) as usize;
+        room
+    }
+
+    /// So many were started.
+    pub(crate) fn spend(&mut self, polls: usize) {
+        if self.per_second.is_finite() {
+            self.tokens -= polls as f64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gentle_is_four_at_once_and_one_a_second() {
+        let mut config = common::config::defaults();
+        config.worker.gentle = true;
+        let start = Timestamp::from_millis(1_000_000);
+        let mut pace = Pace::new(&config, start);
+        assert_eq!(pace.room(start), 4);
+        pace.spend(4);
+        assert_eq!(pace.room(start.after(Duration::from_millis(900))), 0);
+        assert_eq!(pace.room(start.after(Duration::from_millis(2100))), 2);
+        assert_eq!(pace.room(start.after(Duration::from_secs(1000))), 4);
+    }
+
+    #[test]
+    fn without_a_limit_there_is_always_room() {
+        let mut pace = Pace::new(&common::config::defaults(), Timestamp::EPOCH);
+        pace.spend(1_000_000);
+        assert_eq!(pace.room(Timestamp::EPOCH), usize::MAX);
+    }
+}

@@ -1,0 +1,110 @@
+//! Brings schedule and gate in line with the store: at start, after either lost its memory, and now and then.
+//!
+//! The store is the truth; this module only reads it. Every step may run at any time, in several processes at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::config::Config;
+use common::feed::FeedId;
+use common::host_gate::{GateError, HostGate};
+use common::queue::{Queue, QueueError};
+use common::report::FetchReport;
+use common::time::{Clock, Timestamp};
+use tokio_util::sync::CancellationToken;
+
+use crate::schedule::{Schedule, ScheduleError, Slot};
+use crate::store::{Store, StoreError};
+use crate::subject::placement_slot;
+
+/// Compares the schedule and the gate with the store.
+pub struct Reconciler {
+    /// The truth.
+    pub store: Arc<dyn Store>,
+    /// What is brought in line.
+    pub schedule: Arc<dyn Schedule>,
+    /// What is brought in line.
+    pub gate: Arc<dyn HostGate>,
+    /// Reports that may still carry holds that the store does not know.
+    pub reports: Arc<dyn Queue<FetchReport>>,
+    /// The numbers.
+    pub config: Arc<Config>,
+}
+
+/// Why schedule or gate could not be brought in line; it is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The schedule.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// The host gate.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    /// The queue of reports.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+}
+
+/// Feeds read from the store at once.
+const PAGE: u32 = 10_000;
+/// How often a closed gate is looked for.
+const GATE_CHECK: Duration = Duration::from_secs(1);
+
+impl Reconciler {
+    /// Reconciles until stopped: the gate every second, the schedule every `reconcile_interval`. The caller has made a
+    /// first [`Self::schedule_once`] and [`Self::open_gate`] if it wants to wait for them.
+    pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let mut compared = clock.now();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(GATE_CHECK) => {}
+            }
+            let now = clock.now();
+            if let Err(error) = self.open_gate(now).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the host gate is not open yet");
+            }
+            if now.since(compared) >= self.config.scheduler.reconcile_interval {
+                compared = now;
+                match self.schedule_once().await {
+                    Ok(0) => {}
+                    Ok(corrected) => tracing::warn!(corrected, "the schedule differed from the store"),
+                    Err(error) => {
+                        tracing::warn!(error = &error as &dyn std::error::Error, "the schedule was not compared");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Walks the store and adds to the schedule what is missing, and lowers what stands later than a lease can explain.
+    /// Gives how many places were wrong.
+    pub async fn schedule_once(&self) -> Result<usize, ReconcileError> {
+        let lease = self.config.scheduler.queue_lease + self.config.scheduler.fetch_lease;
+        let (mut after, mut corrected) = (FeedId(0), 0);
+        loop {
+            let page = self.store.placements(after, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(corrected) };
+            after = last.id;
+            let slots: Vec<Slot> = page.iter().map(placement_slot).collect();
+            corrected += self.schedule.correct(&slots, lease).await?;
+        }
+    }
+
+    /// Opens a gate that lost its memory: only once no report is on its way that may carry a hold, and with all stored
+    /// holds loaded. True when the gate is open afterwards.
+    pub async fn open_gate(&self, now: Timestamp) -> Result<bool, ReconcileError> {
+        let Some(mark) = self.gate.begin_loading(now).await? else { return Ok(true) };
+        if self.reports.depth().await? > 0 {
+            return Ok(false);
+        }
+        let holds = self.store.holds(now).await?;
+        for (host, until) in &holds {
+            self.gate.hold(host, *until, now).await?;
+        }
+        Ok(self.gate.open(&mark, now).await?)
+    }
+}

@@ -1,0 +1,252 @@
+//! From report to stored state: steps 6 to 8 of a feed's life.
+//!
+//! Reports are taken in batches, decided, stored in one transaction, and only then is the schedule changed and the report
+//! acked. Everything is safe to repeat: a report that comes twice is stale the second time. This module decides nothing
+//! itself; [`common::policy::decide`] does.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::config::Config;
+use common::feed::{Feed, FeedId};
+use common::host::HostRules;
+use common::host_gate::{GateError, HostGate};
+use common::metrics::Metrics;
+use common::policy::{Draw, Policy, category, decide};
+use common::queue::{Delivery, Queue, QueueError};
+use common::report::{FailureKind, FetchReport, Outcome};
+use common::time::{Clock, Timestamp};
+use futures_util::FutureExt;
+use rand::RngExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::schedule::{Band, Schedule, ScheduleError, Slot};
+use crate::store::{Applied, Store, StoreError, Verdict};
+use crate::subject::subject;
+
+/// Turns reports into stored states.
+pub struct Results {
+    /// Where states are stored.
+    pub store: Arc<dyn Store>,
+    /// Where due times are kept.
+    pub schedule: Arc<dyn Schedule>,
+    /// Where holds are kept.
+    pub gate: Arc<dyn HostGate>,
+    /// Where reports come from.
+    pub reports: Arc<dyn Queue<FetchReport>>,
+    /// Which rules a host has.
+    pub rules: Arc<HostRules>,
+    /// The numbers.
+    pub config: Arc<Config>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Why reports could not be settled: our own infrastructure. They stay in the queue.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultsError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The schedule.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// The host gate.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    /// The queue.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+}
+
+/// Reports settled in one transaction, at most.
+const BATCH: usize = 500;
+/// How long to wait before reports that could not be settled are tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+impl Results {
+    /// Settles reports until stopped.
+    pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let mut failing = false;
+        loop {
+            let first = tokio::select! {
+                () = stop.cancelled() => return,
+                received = self.reports.receive() => received,
+            };
+            let settled = match first {
+                Ok(first) => self.settle_deliveries(self.gather(first), clock.now()).await,
+                Err(error) => Err(error.into()),
+            };
+            match settled {
+                Ok(()) if std::mem::take(&mut failing) => tracing::info!("reports are stored again"),
+                Ok(()) => {}
+                Err(error) => {
+                    if !std::mem::replace(&mut failing, true) {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::error!(error, "reports cannot be stored; they wait in the queue");
+                    }
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        () = tokio::time::sleep(RETRY) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// What else has arrived already, up to a batch.
+    fn gather(&self, first: Delivery<FetchReport>) -> Vec<Delivery<FetchReport>> {
+        let mut items = first.items.len();
+        let mut deliveries = vec![first];
+        while items < BATCH
+            && let Some(Ok(next)) = self.reports.receive().now_or_never()
+        {
+            items += next.items.len();
+            deliveries.push(next);
+        }
+        deliveries
+    }
+
+    /// Settles deliveries together and acks them.
+    async fn settle_deliveries(
+        &self,
+        deliveries: Vec<Delivery<FetchReport>>,
+        now: Timestamp,
+    ) -> Result<(), ResultsError> {
+        let (mut reports, mut receipts) = (Vec::new(), Vec::new());
+        for delivery in deliveries {
+            let (items, receipt) = delivery.into_parts();
+            reports.extend(items);
+            receipts.push(receipt);
+        }
+        self.settle(reports, now).await?;
+        for receipt in receipts {
+            receipt.ack().await?;
+        }
+        Ok(())
+    }
+
+    /// Decides, stores and reschedules. Safe to repeat with the same reports.
+    pub async fn settle(&self, reports: Vec<FetchReport>, now: Timestamp) -> Result<(), ResultsError> {
+        let ids: Vec<FeedId> = reports.iter().map(|report| report.feed).collect();
+        let feeds: HashMap<FeedId, Feed> =
+            self.store.states_for(&ids).await?.into_iter().map(|feed| (feed.id, feed)).collect();
+        let (mut verdicts, mut slots) = (Vec::new(), Vec::new());
+        for report in reports {
+            let Some(feed) = feeds.get(&report.feed) else { continue };
+            if report.version != feed.version {
+                self.metrics.stale_reports.inc();
+                continue;
+            }
+            match report.outcome {
+                Outcome::Deferred { until } => {
+                    self.metrics.record_report(&report);
+                    slots.push(Slot { feed: feed.id, due_at: until, band: self.band(feed) });
+                }
+                _ => verdicts.push(self.judge(feed, report, now)),
+            }
+        }
+        self.schedule.put(&slots, now).await?;
+        self.store_verdicts(verdicts, &feeds, now).await
+    }
+
+    fn judge(&self, feed: &Feed, report: FetchReport, now: Timestamp) -> Verdict {
+        let subject = subject(&self.rules, feed);
+        let mut random = rand::rng();
+        let draw = Draw { salt: random.random(), minute: random.random() };
+        let policy = Policy { config: &self.config.policy, load: 0.0 };
+        let decision = decide(&subject, &report, now, draw, &policy);
+        Verdict { report, decision, category: category(&subject) }
+    }
+
+    fn band(&self, feed: &Feed) -> Band {
+        Band::of(category(&subject(&self.rules, feed)), feed.wake_at.is_some())
+    }
+
+    /// Stores verdicts; a batch that the database refuses is halved until the row that it refuses stands alone.
+    async fn store_verdicts(
+        &self,
+        verdicts: Vec<Verdict>,
+        feeds: &HashMap<FeedId, Feed>,
+        now: Timestamp,
+    ) -> Result<(), ResultsError> {
+        let mut pending = vec![verdicts];
+        while let Some(mut batch) = pending.pop() {
+            if batch.is_empty() {
+                continue;
+            }
+            match self.store.apply(&batch, self.config.scheduler.clock_skew, now).await {
+                Ok(applied) => self.reschedule(&batch, &applied, now).await?,
+                Err(error) if error.refuses_data() && batch.len() > 1 => {
+                    let rest = batch.split_off(batch.len() / 2);
+                    pending.extend([rest, batch]);
+                }
+                Err(error) if error.refuses_data() => {
+                    pending.extend(batch.pop().and_then(|verdict| self.refused(verdict, &error, feeds, now)));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// A report that the database will not take counts as a malformed feed. If that is refused as well, the feed's lease
+    /// brings it back.
+    fn refused(
+        &self,
+        verdict: Verdict,
+        error: &StoreError,
+        feeds: &HashMap<FeedId, Feed>,
+        now: Timestamp,
+    ) -> Option<Vec<Verdict>> {
+        let report = verdict.report;
+        tracing::error!(feed = %report.feed, error = error as &dyn std::error::Error, "the store refused a report");
+        if report.outcome.failure().is_some() {
+            return None;
+        }
+        let detail = "the store refused what this feed brought".to_owned();
+        let outcome = Outcome::Failed { failure: FailureKind::Malformed, detail };
+        let feed = feeds.get(&report.feed)?;
+        Some(vec![self.judge(feed, FetchReport { outcome, ..report }, now)])
+    }
+
+    /// Moves the feeds in the schedule, holds and frees the hosts.
+    async fn reschedule(&self, verdicts: &[Verdict], applied: &[Applied], now: Timestamp) -> Result<(), ResultsError> {
+        let (mut slots, mut dead) = (Vec::new(), Vec::new());
+        for (verdict, applied) in verdicts.iter().zip(applied) {
+            let report = &verdict.report;
+            match applied {
+                Applied::Stale => self.metrics.stale_reports.inc(),
+                Applied::Stored { due, wake, new_entries, host_hold, .. } => {
+                    self.metrics.record_report(report);
+                    self.metrics.record_decision(verdict.decision.terms.iter().map(|term| term.rule));
+                    self.metrics.entries.inc_by(u64::from(*new_entries));
+                    match due {
+                        Some(due_at) => slots.push(Slot {
+                            feed: report.feed,
+                            due_at: *due_at,
+                            band: Band::of(verdict.category, *wake),
+                        }),
+                        None => dead.push(report.feed),
+                    }
+                    if let Some(until) = host_hold {
+                        self.gate.hold(&report.host, *until, now).await?;
+                    }
+                }
+            }
+        }
+        self.schedule.put(&slots, now).await?;
+        self.schedule.remove(&dead).await?;
+        for verdict in verdicts {
+            self.free_host(&verdict.report).await?;
+        }
+        Ok(())
+    }
+
+    /// The host can be asked again a gap after this request's start.
+    async fn free_host(&self, report: &FetchReport) -> Result<(), ScheduleError> {
+        let gap = self.rules.limits_of(&report.host).gap;
+        self.schedule.unpark(&report.host, report.started.after(gap)).await
+    }
+}

@@ -1,0 +1,37 @@
+//! A stored feed as the policy sees it.
+
+use common::feed::{Audience, Feed, FeedUrl, PollState, Status};
+use common::host::HostRules;
+use common::policy::{Subject, category};
+use common::time::Timestamp;
+
+use crate::schedule::{Band, Slot};
+use crate::store::Placement;
+
+/// The policy's view of a feed, its host's rules included.
+pub fn subject(rules: &HostRules, feed: &Feed) -> Subject {
+    Subject { status: feed.status, state: feed.state, ..new_subject(rules, &feed.url, feed.audience) }
+}
+
+/// The same for a feed that was never polled.
+pub(crate) fn new_subject(rules: &HostRules, url: &FeedUrl, audience: Audience) -> Subject {
+    let rule = rules.rule_for(url.as_url());
+    Subject {
+        status: Status::Active,
+        audience,
+        credentials: false,
+        host_interval: rule.and_then(|rule| rule.interval),
+        state: PollState::default(),
+    }
+}
+
+/// A feed's place in the schedule at `due_at`.
+pub(crate) fn slot(rules: &HostRules, feed: &Feed, due_at: Timestamp) -> Slot {
+    let woken = feed.wake_at.is_some_and(|wake| wake <= due_at);
+    Slot { feed: feed.id, due_at, band: Band::of(category(&subject(rules, feed)), woken) }
+}
+
+/// A feed's place in the schedule by the store's word.
+pub(crate) fn placement_slot(place: &Placement) -> Slot {
+    Slot { feed: place.id, due_at: place.due, band: Band::of(place.category, place.wake) }
+}
