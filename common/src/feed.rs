@@ -244,6 +244,9 @@ pub struct Validators {
     /// The `Last-Modified` field's value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
+    /// The URL that gave them, when redirects led to another one than the feed's own. They are sent to that URL alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub for_url: Option<String>,
 }
 
 impl Validators {

@@ -1,0 +1,303 @@
+//! What an answer's header fields say: validators, freshness, when to come back.
+//!
+//! Pure readers: any bytes may come in, nothing panics, and what makes no sense counts as not said. Nothing here decides
+//! what follows; `common::policy` does.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use common::feed::Validators;
+use common::time::Timestamp;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+/// Bytes that a validator may have. A longer one is dropped: servers refuse requests with so long a field.
+pub const MAX_VALIDATOR_BYTES: usize = 8 * 1024;
+
+/// No freshness counts for longer than this, about 68 years (RFC 9111, section 1.2.2).
+const MAX_DELTA_SECONDS: u64 = 1 << 31;
+
+/// The validators of an answer (RFC 9110, section 8.8), each as it came. Unsendable ones are left out: empty, over-long,
+/// or `*`, which would match whatever the server has.
+pub fn validators(headers: &HeaderMap) -> Validators {
+    let sendable = |value: &String| !value.is_empty() && value.len() <= MAX_VALIDATOR_BYTES && value != "*";
+    let read = |name| headers.get(name).map(to_text).filter(sendable);
+    Validators { etag: read(header::ETAG), last_modified: read(header::LAST_MODIFIED), for_url: None }
+}
+
+/// A field's bytes as text: one character a byte (ISO-8859-1), so that [`to_value`] gives exactly these bytes back.
+fn to_text(value: &HeaderValue) -> String {
+    value.as_bytes().iter().copied().map(char::from).collect()
+}
+
+/// The field value with the bytes that [`validators`] read; `None` for a text that no field can hold.
+pub fn to_value(text: &str) -> Option<HeaderValue> {
+    let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
+    HeaderValue::from_bytes(&bytes?).ok()
+}
+
+/// How long the answer stays fresh, counted from the start of its request: `Cache-Control: max-age` less `Age`, else
+/// `Expires` less `Date` (RFC 9111, section 4.2). Zero for an answer that forbids reuse or says it with garbage; `None`
+/// when it says nothing. `s-maxage` is for shared caches, which a feed reader is not.
+pub fn freshness(headers: &HeaderMap, received: Timestamp) -> Option<Duration> {
+    let cache_control = CacheControl::of(headers);
+    if cache_control.forbids_reuse {
+        return Some(Duration::ZERO);
+    }
+    if let Some(max_age) = cache_control.max_age {
+        let age = first_text(headers, header::AGE).and_then(delta_seconds).unwrap_or(0);
+        return Some(Duration::from_secs(max_age.saturating_sub(age)));
+    }
+    let expires = headers.get(header::EXPIRES)?;
+    let expires = expires.to_str().ok().and_then(http_date).unwrap_or(Timestamp::EPOCH);
+    let lifetime = expires.since(sent_at(headers).unwrap_or(received));
+    Some(lifetime.min(Duration::from_secs(MAX_DELTA_SECONDS)))
+}
+
+/// Does the answer have a `Retry-After` field, readable or not?
+pub fn has_retry_after(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::RETRY_AFTER)
+}
+
+/// When a server wants to be asked again (RFC 9110, section 10.2.3): seconds, or an HTTP date, which is read against the
+/// server's own `Date` so that a wrong clock over there does no harm. Garbage, zero and the past are `None`; huge values
+/// saturate; of several fields the latest time counts.
+pub fn retry_after(headers: &HeaderMap, received: Timestamp) -> Option<Timestamp> {
+    let values = headers.get_all(header::RETRY_AFTER).iter().filter_map(|value| value.to_str().ok());
+    let delays = values.filter_map(|text| match seconds_rounded_up(text) {
+        Some(seconds) => Some(Duration::from_secs(seconds)),
+        None => Some(http_date(text)?.since(sent_at(headers).unwrap_or(received))),
+    });
+    delays.max().filter(|delay| !delay.is_zero()).map(|delay| received.after(delay))
+}
+
+/// Seconds, as RFC 9110 has them, or with the fraction that some servers add to it.
+fn seconds_rounded_up(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
+    let seconds = delta_seconds(whole)?;
+    let digits = !fraction.is_empty() && fraction.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| seconds + u64::from(fraction.bytes().any(|byte| byte != b'0')))
+}
+
+fn sent_at(headers: &HeaderMap) -> Option<Timestamp> {
+    first_text(headers, header::DATE).and_then(http_date)
+}
+
+fn first_text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// An HTTP date in any of its three forms (RFC 9110, section 5.6.7).
+fn http_date(text: &str) -> Option<Timestamp> {
+    let at = httpdate::parse_http_date(text.trim()).ok()?;
+    let since_epoch = at.duration_since(UNIX_EPOCH).ok()?;
+    Some(Timestamp::EPOCH.after(since_epoch))
+}
+
+/// RFC 9111, section 1.2.2: digits only; more than fits counts as the largest value.
+fn delta_seconds(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().unwrap_or(u64::MAX).min(MAX_DELTA_SECONDS))
+}
+
+/// The directives that matter to a reader (RFC 9111, section 5.2.2), of all `Cache-Control` fields together.
+#[derive(Default)]
+struct CacheControl {
+    /// `no-store`, `no-cache` (the form without field names).
+    forbids_reuse: bool,
+    /// The first `max-age`; 0 where it is not a number, because then the answer should count as stale.
+    max_age: Option<u64>,
+}
+
+impl CacheControl {
+    fn of(headers: &HeaderMap) -> Self {
+        let mut found = CacheControl::default();
+        for value in headers.get_all(header::CACHE_CONTROL) {
+            for directive in split_outside_quotes(value.as_bytes()) {
+                found.read(&String::from_utf8_lossy(directive));
+            }
+        }
+        found
+    }
+
+    fn read(&mut self, directive: &str) {
+        let (name, argument) = directive.split_once('=').map_or((directive, None), |(n, a)| (n, Some(a)));
+        match (name.trim().to_ascii_lowercase().as_str(), argument) {
+            ("no-store", _) | ("no-cache", None) => self.forbids_reuse = true,
+            ("max-age", argument) => {
+                let seconds = argument.and_then(|text| delta_seconds(text.trim().trim_matches('"')));
+                self.max_age.get_or_insert(seconds.unwrap_or(0));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The parts of a comma-separated list; commas inside of `"quoted strings"` do not count.
+fn split_outside_quotes(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut quoted = false;
+    let mut escaped = false;
+    list.split(move |byte| {
+        let comma = !quoted && *byte == b',';
+        quoted ^= *byte == b'"' && !escaped;
+        escaped = quoted && *byte == b'\\' && !escaped;
+        comma
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// 2026-09-21T14:13:20Z
+    const NOW: i64 = 1_790_000_000_000;
+
+    fn headers(fields: &[(&str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&str, &str)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        fields.iter().map(pair).collect()
+    }
+
+    fn fresh_seconds(fields: &[(&str, &str)]) -> Option<u64> {
+        freshness(&headers(fields), Timestamp::from_millis(NOW)).map(|fresh| fresh.as_secs())
+    }
+
+    fn retry_seconds(fields: &[(&str, &str)]) -> Option<u64> {
+        let now = Timestamp::from_millis(NOW);
+        retry_after(&headers(fields), now).map(|at| at.since(now).as_secs())
+    }
+
+    #[test]
+    fn p2_validators_come_back_byte_for_byte() {
+        let long = format!("\"{}\"", "x".repeat(MAX_VALIDATOR_BYTES - 2));
+        let odd: [&[u8]; 9] = [
+            b"\"plain\"",
+            b"W/\"weak\"",
+            b"unquoted",
+            b"\"in \"the\" middle\"",
+            b"\"\xc3\xa9\"",
+            b"\"\xe9\xff\"",
+            b"\"\"",
+            b"\"a\", \"b\"",
+            long.as_bytes(),
+        ];
+        for bytes in odd {
+            let mut map = HeaderMap::new();
+            map.insert(header::ETAG, HeaderValue::from_bytes(bytes).unwrap());
+            let etag = validators(&map).etag.expect("sendable");
+            assert_eq!(to_value(&etag).unwrap().as_bytes(), bytes);
+        }
+        let date = "Yesterday, about noon";
+        assert_eq!(validators(&headers(&[("last-modified", date)])).last_modified.as_deref(), Some(date));
+    }
+
+    #[test]
+    fn p3_unsendable_validators_are_dropped_not_repaired() {
+        let too_long = "x".repeat(MAX_VALIDATOR_BYTES + 1);
+        for value in ["", "*", too_long.as_str()] {
+            assert_eq!(validators(&headers(&[("etag", value), ("last-modified", value)])), Validators::default());
+        }
+        assert_eq!(to_value("line\nfeed"), None);
+        assert_eq!(to_value("\u{20ac}"), None);
+    }
+
+    #[test]
+    fn p16_max_age_less_age_wins_over_expires() {
+        assert_eq!(fresh_seconds(&[("cache-control", "max-age=3600")]), Some(3600));
+        assert_eq!(fresh_seconds(&[("cache-control", "public, Max-Age = \"3600\""), ("age", "600")]), Some(3000));
+        assert_eq!(fresh_seconds(&[("cache-control", "max-age=60"), ("age", "600")]), Some(0));
+        assert_eq!(fresh_seconds(&[("cache-control", "max-age=60"), ("age", "old")]), Some(60));
+        let expires = ("expires", "Mon, 21 Sep 2026 15:13:20 GMT");
+        assert_eq!(fresh_seconds(&[expires, ("cache-control", "max-age=60")]), Some(60));
+        assert_eq!(
+            fresh_seconds(&[("cache-control", "private"), ("cache-control", "max-age=7")]),
+            Some(7),
+            "two fields"
+        );
+        assert_eq!(fresh_seconds(&[("cache-control", "max-age=7, max-age=9")]), Some(7), "the first counts");
+        assert_eq!(fresh_seconds(&[("cache-control", "s-maxage=60")]), None, "for shared caches");
+        assert_eq!(fresh_seconds(&[("cache-control", "max-age=99999999999999999999999")]), Some(MAX_DELTA_SECONDS));
+    }
+
+    #[test]
+    fn p16_expires_is_read_against_the_servers_own_clock() {
+        let expires = ("expires", "Mon, 21 Sep 2026 15:13:20 GMT");
+        assert_eq!(fresh_seconds(&[expires]), Some(3600));
+        assert_eq!(fresh_seconds(&[expires, ("date", "Mon, 21 Sep 2026 15:03:20 GMT")]), Some(600));
+        assert_eq!(fresh_seconds(&[expires, ("date", "Tue, 22 Sep 2026 15:03:20 GMT")]), Some(0));
+        assert_eq!(fresh_seconds(&[("expires", "0")]), Some(0), "garbage means already stale");
+        assert_eq!(fresh_seconds(&[]), None);
+    }
+
+    #[test]
+    fn p16_an_answer_that_forbids_reuse_is_not_fresh() {
+        for directive in
+            ["no-cache, max-age=600", "max-age=600, no-store", "NO-CACHE", "max-age=ten", "max-age", "max-age=-1"]
+        {
+            assert_eq!(fresh_seconds(&[("cache-control", directive)]), Some(0), "{directive}");
+        }
+        let qualified = "no-cache=\"set-cookie, max-age=1\", max-age=600";
+        assert_eq!(fresh_seconds(&[("cache-control", qualified)]), Some(600), "speaks of one field only");
+    }
+
+    #[test]
+    fn p17_retry_after_is_read_in_all_its_forms() {
+        let forms =
+            ["Mon, 21 Sep 2026 14:15:20 GMT", "Monday, 21-Sep-26 14:15:20 GMT", "Mon Sep 21 14:15:20 2026", "120"];
+        for form in forms.into_iter().chain([" 120 ", "119.5", "120.0"]) {
+            assert_eq!(retry_seconds(&[("retry-after", form)]), Some(120), "{form}");
+        }
+        let by_its_clock = [("retry-after", forms[0]), ("date", "Mon, 21 Sep 2026 14:15:10 GMT")];
+        assert_eq!(retry_seconds(&by_its_clock), Some(10));
+        assert_eq!(retry_seconds(&[("retry-after", "5"), ("retry-after", "60")]), Some(60), "the latest of several");
+    }
+
+    #[test]
+    fn p17_garbage_zero_and_the_past_are_no_time_and_huge_ones_saturate() {
+        let useless =
+            ["", "soon", "-5", "0", "0.0", "1e3", "5.", ".5", "Mon, 21 Sep 2020 14:15:20 GMT", "12 Monkeys", "+5"];
+        for text in useless {
+            assert_eq!(retry_seconds(&[("retry-after", text)]), None, "'{text}'");
+        }
+        assert_eq!(retry_seconds(&[("retry-after", "99999999999999999999999999")]), Some(MAX_DELTA_SECONDS));
+        let late = Timestamp::MAX;
+        assert_eq!(retry_after(&headers(&[("retry-after", "100")]), late), Some(late));
+    }
+
+    fn any_field() -> impl Strategy<Value = (HeaderName, HeaderValue)> {
+        let names =
+            [header::CACHE_CONTROL, header::EXPIRES, header::DATE, header::AGE, header::RETRY_AFTER, header::ETAG];
+        let likely = "(max-age|no-cache|s-maxage|[0-9]{0,30}|Mon, 21 Sep 2026 14:15:20 GMT|[=,\"\\\\ .;-])*";
+        let value = prop_oneof![likely.prop_map(String::into_bytes), proptest::collection::vec(any::<u8>(), 0..200)];
+        let valid = value.prop_filter_map("no field value", |bytes| HeaderValue::from_bytes(&bytes).ok());
+        (proptest::sample::select(names.to_vec()), valid)
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic(
+            fields in proptest::collection::vec(any_field(), 0..12),
+            at in 0..=Timestamp::MAX.millis(),
+        ) {
+            let received = Timestamp::from_millis(at);
+            let mut map = HeaderMap::new();
+            for (name, value) in fields {
+                map.append(name, value);
+            }
+            let ceiling = Duration::from_secs(MAX_DELTA_SECONDS + 1);
+            prop_assert!(freshness(&map, received).is_none_or(|fresh| fresh <= ceiling));
+            prop_assert!(retry_after(&map, received).is_none_or(|at| at >= received));
+            let kept = validators(&map);
+            if let (Some(etag), Some(sent)) = (&kept.etag, map.get(header::ETAG)) {
+                let value = to_value(etag);
+                prop_assert_eq!(value.as_ref(), Some(sent));
+            }
+        }
+
+        #[test]
+        fn a_delay_in_seconds_is_never_shortened(seconds in 1u64..1_000_000_000, fraction in 0u32..1000) {
+            let text = format!("{seconds}.{fraction:03}");
+            prop_assert!(retry_seconds(&[("retry-after", &text)]).is_some_and(|read| read >= seconds));
+        }
+    }
+}
