@@ -12,6 +12,8 @@
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+#[cfg(test)]
+mod golden_tests;
 pub mod memory;
 
 use async_trait::async_trait;
