@@ -3,12 +3,15 @@
 //! Read [`dispatch`] (a due feed becomes a job) and [`results`] (a report becomes a stored state) first.
 
 pub mod dispatch;
+mod maintain;
 pub mod ops;
 mod pace;
 pub mod reconcile;
 pub mod results;
+mod run;
 pub mod schedule;
 pub mod store;
 mod subject;
 
+pub use run::{Backends, Scheduler};
 pub use subject::subject;

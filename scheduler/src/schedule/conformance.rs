@@ -232,7 +232,13 @@ cases! {
         parked(schedule, &[9], 50).await;
         schedule.put(&[slot(1, 5), slot(2, 10), slot(3, 99), urgent(4, 7)], at(0)).await.unwrap();
         let depth = schedule.depth(at(10)).await.unwrap();
-        assert_eq!((depth.feeds, depth.due, depth.parked), (5, 4, 1));
+        assert_eq!((depth.feeds, depth.due, depth.parked, depth.leased), (5, 4, 1, 0));
+        assert_eq!(depth.next, Some(at(5)));
+        assert_eq!(claim(schedule, 5, 10).await, [1]);
+        assert_eq!(schedule.depth(at(10)).await.unwrap().leased, 1);
+        schedule.put(&[slot(1, 5)], at(10)).await.unwrap();
+        let depth = schedule.depth(at(10)).await.unwrap();
+        assert_eq!(depth.leased, 0);
         assert_eq!(depth.oldest, [Some(at(7)), None, Some(at(5))]);
     }
 

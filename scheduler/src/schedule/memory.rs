@@ -24,6 +24,7 @@ struct State {
     /// What becomes due when, by band.
     bands: [BTreeSet<(Timestamp, Key)>; 3],
     hosts: HashMap<HostKey, ParkedHost>,
+    leased: usize,
 }
 
 /// What stands in a band's set.
@@ -69,6 +70,7 @@ impl State {
     /// Takes a feed out of wherever it is.
     fn take(&mut self, feed: FeedId) -> Option<Place> {
         let place = self.places.remove(&feed)?;
+        self.leased -= usize::from(matches!(place, Place::Leased { .. }));
         match &place {
             Place::Waiting { due_at: at, band } | Place::Leased { until: at, band, .. } => {
                 let entry = (*at, Key::Feed(feed));
@@ -175,6 +177,7 @@ impl State {
         match self.band(band).pop_first()? {
             (_, Key::Feed(feed)) => {
                 let expired = matches!(self.places.get(&feed), Some(Place::Leased { .. }));
+                self.leased -= usize::from(expired);
                 self.lease(feed, band, until);
                 Some(Claim { feed, parked_at: None, lease_expired: expired })
             }
@@ -215,6 +218,7 @@ impl State {
     fn lease(&mut self, feed: FeedId, band: Band, until: Timestamp) {
         self.band(band).insert((until, Key::Feed(feed)));
         self.places.insert(feed, Place::Leased { until, band, woken: false });
+        self.leased += 1;
     }
 
     /// Claims from every band: first its guaranteed share, then what the others left, most urgent first.
@@ -247,6 +251,8 @@ impl State {
             feeds: self.places.len(),
             due: Band::ALL.into_iter().map(|band| waiting(band).count()).sum::<usize>() + parked,
             parked,
+            leased: self.leased,
+            next: self.bands.iter().filter_map(|band| band.first()).map(|(at, _)| *at).min(),
             oldest: Band::ALL.map(|band| waiting(band).next()),
         }
     }

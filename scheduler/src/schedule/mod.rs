@@ -101,6 +101,10 @@ pub struct Depth {
     pub due: usize,
     /// Of these, parked.
     pub parked: usize,
+    /// Claimed, under a lease.
+    pub leased: usize,
+    /// When something is to be claimed next: a due time, a host's head, or a lease's end; may have passed.
+    pub next: Option<Timestamp>,
     /// The oldest due time of each band, if it has passed.
     pub oldest: [Option<Timestamp>; 3],
 }

@@ -1,0 +1,115 @@
+//! What has to be done now and then: gauges brought up to date, old events and entries deleted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::config::Config;
+use common::feed::{Category, Status};
+use common::host_gate::HostGate;
+use common::job::FetchJob;
+use common::metrics::Metrics;
+use common::queue::Queue;
+use common::report::{FailureKind, FetchReport};
+use common::time::{Clock, Timestamp};
+use tokio_util::sync::CancellationToken;
+
+use crate::schedule::{Band, Schedule};
+use crate::store::Store;
+
+/// Keeps gauges and retention.
+pub(crate) struct Maintainer {
+    /// Counted and pruned.
+    pub(crate) store: Arc<dyn Store>,
+    /// Measured.
+    pub(crate) schedule: Arc<dyn Schedule>,
+    /// Measured.
+    pub(crate) gate: Arc<dyn HostGate>,
+    /// Measured.
+    pub(crate) jobs: Arc<dyn Queue<FetchJob>>,
+    /// Measured.
+    pub(crate) reports: Arc<dyn Queue<FetchReport>>,
+    /// The numbers.
+    pub(crate) config: Arc<Config>,
+    /// What is set.
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// Between two looks at depths: cheap.
+const DEPTHS_EVERY: Duration = Duration::from_secs(5);
+/// Between two counts of the whole store: costs a scan.
+const COUNTS_EVERY: Duration = Duration::from_secs(60);
+/// Between two prunings.
+const PRUNE_EVERY: Duration = Duration::from_secs(600);
+
+type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+fn log(outcome: Outcome, what: &str) {
+    if let Err(error) = outcome {
+        tracing::warn!(error = &*error as &dyn std::error::Error, "{what}");
+    }
+}
+
+impl Maintainer {
+    /// Runs until stopped. What fails is tried again at its next turn.
+    pub(crate) async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let (mut counted, mut pruned) = (Timestamp::EPOCH, clock.now());
+        while !stop.is_cancelled() {
+            let now = clock.now();
+            log(self.depths(now).await, "depths could not be read");
+            if now.since(counted) >= COUNTS_EVERY {
+                counted = now;
+                log(self.counts(now).await, "the store could not be counted");
+            }
+            if now.since(pruned) >= PRUNE_EVERY {
+                pruned = now;
+                log(self.prune(now).await, "old events could not be deleted");
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(DEPTHS_EVERY) => {}
+            }
+        }
+    }
+
+    async fn depths(&self, now: Timestamp) -> Outcome {
+        let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
+        let depth = self.schedule.depth(now).await?;
+        self.metrics.due_feeds.set(gauge(depth.due));
+        self.metrics.parked_feeds.set(gauge(depth.parked));
+        for (band, oldest) in Band::ALL.into_iter().zip(depth.oldest) {
+            let age = oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64());
+            self.metrics.oldest_due.with_label_values(&[band.as_str()]).set(age);
+        }
+        self.metrics.hosts_held.set(gauge(self.gate.held(now).await?));
+        for (queue, depth) in [("jobs", self.jobs.depth().await?), ("reports", self.reports.depth().await?)] {
+            self.metrics.queue_depth.with_label_values(&[queue]).set(gauge(depth));
+        }
+        Ok(())
+    }
+
+    async fn counts(&self, now: Timestamp) -> Outcome {
+        let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let stats = self.store.stats(now).await?;
+        for category in Category::ALL {
+            for status in Status::ALL {
+                let of_both = |found: &&(Category, Status, u64)| (found.0, found.1) == (category, status);
+                let count = stats.feeds.iter().find(of_both).map_or(0, |found| found.2);
+                self.metrics.feeds.with_label_values(&[category.as_str(), status.as_str()]).set(gauge(count));
+            }
+        }
+        for kind in FailureKind::ALL {
+            let count = stats.penalised.iter().find(|found| found.0 == *kind).map_or(0, |found| found.1);
+            self.metrics.penalised_feeds.with_label_values(&[kind.as_str()]).set(gauge(count));
+        }
+        self.metrics.paused.set(i64::from(self.store.paused().await?));
+        Ok(())
+    }
+
+    async fn prune(&self, now: Timestamp) -> Outcome {
+        let retention = &self.config.retention;
+        let entries = (!retention.entries.is_zero()).then(|| now.before(retention.entries));
+        let gone = self.store.prune(now.before(retention.events), entries).await?;
+        tracing::debug!(gone, "old rows deleted");
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! A scheduler as a whole: its loops over one set of backends, started and stopped together.
+
+use std::sync::Arc;
+
+use common::config::Config;
+use common::host::HostRules;
+use common::host_gate::HostGate;
+use common::job::FetchJob;
+use common::metrics::Metrics;
+use common::queue::Queue;
+use common::report::FetchReport;
+use common::time::Clock;
+use tokio_util::sync::CancellationToken;
+
+use crate::dispatch::Dispatcher;
+use crate::maintain::Maintainer;
+use crate::ops::Ops;
+use crate::reconcile::{ReconcileError, Reconciler};
+use crate::results::Results;
+use crate::schedule::Schedule;
+use crate::store::Store;
+
+/// What a fleet runs on: one implementation of each seam.
+#[derive(Clone)]
+pub struct Backends {
+    /// Feeds, entries, events.
+    pub store: Arc<dyn Store>,
+    /// Due times.
+    pub schedule: Arc<dyn Schedule>,
+    /// Hosts' gaps and holds.
+    pub gate: Arc<dyn HostGate>,
+    /// To the workers.
+    pub jobs: Arc<dyn Queue<FetchJob>>,
+    /// From the workers.
+    pub reports: Arc<dyn Queue<FetchReport>>,
+}
+
+/// The loops of a scheduler.
+pub struct Scheduler {
+    /// What people and programs may ask of it.
+    pub ops: Arc<Ops>,
+    dispatcher: Dispatcher,
+    results: Results,
+    reconciler: Reconciler,
+    maintainer: Maintainer,
+    clock: Arc<dyn Clock>,
+}
+
+impl Scheduler {
+    /// A scheduler over these backends; nothing runs yet.
+    pub fn new(backends: &Backends, config: &Arc<Config>, metrics: &Arc<Metrics>, clock: &Arc<dyn Clock>) -> Self {
+        let Backends { store, schedule, gate, jobs, reports } = backends.clone();
+        let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
+        let (config, metrics, clock) = (Arc::clone(config), Arc::clone(metrics), Arc::clone(clock));
+        Scheduler {
+            ops: Arc::new(Ops {
+                store: store.clone(),
+                schedule: schedule.clone(),
+                gate: gate.clone(),
+                clock: clock.clone(),
+                config: config.clone(),
+                rules: rules.clone(),
+                metrics: metrics.clone(),
+            }),
+            dispatcher: Dispatcher {
+                store: store.clone(),
+                schedule: schedule.clone(),
+                gate: gate.clone(),
+                jobs: jobs.clone(),
+                rules: rules.clone(),
+                config: config.clone(),
+                metrics: metrics.clone(),
+            },
+            results: Results {
+                store: store.clone(),
+                schedule: schedule.clone(),
+                gate: gate.clone(),
+                reports: reports.clone(),
+                rules,
+                config: config.clone(),
+                metrics: metrics.clone(),
+            },
+            reconciler: Reconciler {
+                store: store.clone(),
+                schedule: schedule.clone(),
+                gate: gate.clone(),
+                reports: reports.clone(),
+                config: config.clone(),
+            },
+            maintainer: Maintainer { store, schedule, gate, jobs, reports, config, metrics },
+            clock,
+        }
+    }
+
+    /// Fills the schedule from the store and tries to open the gate; the loops go on with both.
+    pub async fn boot(&self) -> Result<(), ReconcileError> {
+        self.reconciler.schedule_once().await?;
+        self.reconciler.open_gate(self.clock.now()).await?;
+        Ok(())
+    }
+
+    /// Runs the loops. After `quiet` no more jobs are dispatched; after `stop` reports are no longer taken either.
+    pub async fn run(&self, quiet: &CancellationToken, stop: &CancellationToken) {
+        tokio::join!(
+            self.dispatcher.run(&*self.clock, quiet),
+            self.reconciler.run(&*self.clock, quiet),
+            self.maintainer.run(&*self.clock, quiet),
+            self.results.run(&*self.clock, stop),
+        );
+    }
+}
