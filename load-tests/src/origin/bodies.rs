@@ -2,8 +2,8 @@
 
 use std::io::{self, Write as _};
 
-use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+use flate2::{Compress, Compression, Crc, FlushCompress};
 
 /// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,4 +96,123 @@ pub fn html_page() -> Vec<u8> {
 /// Bytes that are nothing: no text, no known format; the same ones each time.
 pub fn garbage(bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|number| super::mix(number).to_le_bytes()[0]).collect()
+}
+
+/// Zero bytes in this coding that unfold to so many MiB: a decompression bomb. Cheap to make, whatever the size: one
+/// part is encoded and repeated.
+///
+/// # Errors
+/// Only if an encoder itself fails; none of them does on memory.
+pub fn bomb(coding: Coding, mebibytes: u32) -> io::Result<Vec<u8>> {
+    match coding {
+        Coding::Identity => Ok(vec![0; mebibytes as usize * MIB.len()]),
+        Coding::Gzip => {
+            let (mut one, mut all) = (Crc::new(), Crc::new());
+            one.update(MIB);
+            (0..mebibytes).for_each(|_| all.combine(&one));
+            let head = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+            let trailer = [all.sum().to_le_bytes(), mebibytes.wrapping_shl(20).to_le_bytes()].concat();
+            Ok([&head, &*deflated_zeros(mebibytes)?, &*trailer].concat())
+        }
+        Coding::Deflate => {
+            // Adler-32 of zeros: the low sum stays 1, the high sum counts the bytes.
+            let bytes = u64::from(mebibytes) << 20;
+            let adler = u32::try_from(bytes % 65_521).unwrap_or_default() << 16 | 1;
+            Ok([&[0x78, 0x01], &*deflated_zeros(mebibytes)?, &adler.to_be_bytes()].concat())
+        }
+        Coding::RawDeflate => deflated_zeros(mebibytes),
+        Coding::Brotli => brotli_zeros(mebibytes),
+        Coding::Zstd => Ok(zstd_zeros(mebibytes)),
+    }
+}
+
+const MIB: &[u8] = &[0; 1 << 20];
+
+/// A full flush ends a part on a byte's edge and forgets the window, so that the part can be repeated.
+fn deflated_zeros(mebibytes: u32) -> io::Result<Vec<u8>> {
+    let mut part = Vec::with_capacity(64 * 1024);
+    Compress::new(Compression::fast(), false).compress_vec(MIB, &mut part, FlushCompress::Full)?;
+    let empty_last_block = [1, 0, 0, 0xff, 0xff];
+    Ok([part.repeat(mebibytes as usize), empty_last_block.to_vec()].concat())
+}
+
+/// After its second part the encoder is in the state that it had before: the second part can be repeated.
+fn brotli_zeros(mebibytes: u32) -> io::Result<Vec<u8>> {
+    let mut encoder = brotli::CompressorWriter::new(Vec::new(), 4096, 1, 20);
+    let mut ends = Vec::new();
+    for _ in 0..2 {
+        encoder.write_all(MIB)?;
+        encoder.flush()?;
+        ends.push(encoder.get_ref().len());
+    }
+    let encoded = encoder.into_inner();
+    let (first, second, last) = (&encoded[..ends[0]], &encoded[ends[0]..ends[1]], &encoded[ends[1]..]);
+    Ok([first, &second.repeat((mebibytes as usize).saturating_sub(1)), last].concat())
+}
+
+/// One frame of a 128 KiB window, made of blocks that say "128 KiB of zero" in four bytes.
+fn zstd_zeros(mebibytes: u32) -> Vec<u8> {
+    let block = |last: u32| -> [u8; 4] {
+        let run_length = 1 << 1;
+        let [a, b, c, _] = (last | run_length | (128 * 1024) << 3).to_le_bytes();
+        [a, b, c, 0]
+    };
+    let blocks = mebibytes as usize * 8;
+    let head = [0x28, 0xb5, 0x2f, 0xfd, 0, 7 << 3];
+    [&head, &*block(0).repeat(blocks.saturating_sub(1)), &block(1)].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    const ALL: [Coding; 6] =
+        [Coding::Identity, Coding::Gzip, Coding::Brotli, Coding::Zstd, Coding::Deflate, Coding::RawDeflate];
+
+    fn decoded(coding: Coding, bytes: &[u8]) -> Vec<u8> {
+        let mut plain = Vec::new();
+        match coding {
+            Coding::Identity => plain.extend_from_slice(bytes),
+            Coding::Gzip => drop(flate2::read::GzDecoder::new(bytes).read_to_end(&mut plain).unwrap()),
+            Coding::Deflate => drop(flate2::read::ZlibDecoder::new(bytes).read_to_end(&mut plain).unwrap()),
+            Coding::RawDeflate => drop(flate2::read::DeflateDecoder::new(bytes).read_to_end(&mut plain).unwrap()),
+            Coding::Brotli => drop(brotli::Decompressor::new(bytes, 4096).read_to_end(&mut plain).unwrap()),
+            Coding::Zstd => plain = zstd::stream::decode_all(bytes).unwrap(),
+        }
+        plain
+    }
+
+    #[test]
+    fn what_is_encoded_comes_back_equal_in_every_coding() {
+        let text = b"some text, some text, some more text".repeat(100);
+        for coding in ALL {
+            assert_eq!(decoded(coding, &coding.encode(&text).unwrap()), text, "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn a_bomb_is_valid_small_and_unfolds_to_the_size_that_was_asked_for() {
+        for coding in &ALL[1..] {
+            let bomb = bomb(*coding, 5).unwrap();
+            assert!(bomb.len() < 40_000, "{coding:?}: {}", bomb.len());
+            let plain = decoded(*coding, &bomb);
+            assert_eq!(plain.len(), 5 << 20, "{coding:?}");
+            assert!(plain.iter().all(|byte| *byte == 0), "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn a_coding_is_accepted_when_named_unless_its_weight_is_zero() {
+        assert!(Coding::Gzip.accepted_by("br, GZIP;q=0.5"));
+        assert!(!Coding::Gzip.accepted_by("br, gzip; q=0"));
+        assert!(!Coding::Gzip.accepted_by("x-gzip"));
+        assert!(Coding::RawDeflate.accepted_by("deflate"));
+    }
+
+    #[test]
+    fn the_nested_feed_is_as_small_as_promised() {
+        assert!(nested(900).len() < 30_000);
+    }
 }

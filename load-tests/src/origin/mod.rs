@@ -7,6 +7,7 @@
 
 pub mod bodies;
 pub mod feed;
+mod items;
 pub mod log;
 mod plan;
 mod render;
@@ -17,22 +18,31 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::time::Timestamp;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use feed::{FeedState, Item};
+use feed::Item;
+use items::FeedState;
 use log::{Log, Record};
 use script::Script;
 
 /// A running origin; see the [crate's example](crate). Stops when dropped: open connections are closed, the log is gone.
 pub struct Origin {
     shared: Arc<Shared>,
-    hosts: Vec<SocketAddr>,
+    addresses: Vec<SocketAddr>,
+    hosts: Mutex<Vec<Option<Host>>>,
     stop: CancellationToken,
+}
+
+/// A host that is up.
+struct Host {
+    stop: CancellationToken,
+    accepting: JoinHandle<Option<()>>,
 }
 
 /// What all connections of an origin use.
@@ -49,6 +59,8 @@ struct Route {
     step: usize,
     served_in_step: usize,
     feed: Option<FeedState>,
+    /// The last coded body, with what it was made from: step, revision, coding.
+    coded: Option<((usize, u64, bodies::Coding), bytes::Bytes)>,
 }
 
 impl Origin {
@@ -66,15 +78,34 @@ impl Origin {
     /// When one of the addresses cannot be bound.
     pub async fn listen(addresses: &[SocketAddr]) -> io::Result<Self> {
         let shared = Arc::new(Shared { connections: AtomicU64::new(0), log: Log::new(), routes: Mutex::default() });
+        let (mut bound, mut hosts) = (Vec::new(), Vec::new());
         let stop = CancellationToken::new();
-        let mut origin = Origin { shared: Arc::clone(&shared), hosts: Vec::new(), stop };
         for address in addresses {
             let listener = TcpListener::bind(address).await?;
-            origin.hosts.push(listener.local_addr()?);
-            let accepting = server::accept(Arc::clone(&shared), listener, origin.stop.clone());
-            tokio::spawn(origin.stop.clone().run_until_cancelled_owned(accepting));
+            bound.push(listener.local_addr()?);
+            hosts.push(Some(Host::up(Arc::clone(&shared), listener, stop.child_token())));
         }
-        Ok(origin)
+        Ok(Origin { shared, addresses: bound, hosts: Mutex::new(hosts), stop })
+    }
+
+    /// Takes a host down: its connections are closed, new ones are refused.
+    pub async fn take_down(&self, host: usize) {
+        let down = self.hosts().get_mut(host).and_then(Option::take);
+        if let Some(down) = down {
+            down.stop.cancel();
+            // Awaited so that the listener is closed when this returns; the task cannot fail.
+            let _ = down.accepting.await;
+        }
+    }
+
+    /// Brings a host back on its old address.
+    ///
+    /// # Errors
+    /// When something else has taken the address meanwhile.
+    pub async fn bring_up(&self, host: usize) -> io::Result<()> {
+        let listener = TcpListener::bind(self.addresses[host]).await?;
+        self.hosts()[host] = Some(Host::up(Arc::clone(&self.shared), listener, self.stop.child_token()));
+        Ok(())
     }
 
     /// The absolute URL of a path on the first host.
@@ -89,12 +120,12 @@ impl Origin {
 
     /// The address of one of the hosts, counted from 0 and around.
     pub fn address(&self, host: usize) -> SocketAddr {
-        self.hosts[host % self.hosts.len()]
+        self.addresses[host % self.addresses.len()]
     }
 
     /// All hosts.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.hosts
+        &self.addresses
     }
 
     /// The wall time from which [`Record::start`] and the scripts' times count.
@@ -117,7 +148,7 @@ impl Origin {
         let kept = routes.remove(&path).and_then(|route| route.feed);
         let feed =
             kept.or_else(|| script.first_feed().map(|feed| FeedState::new(Arc::clone(&path), feed, self.started())));
-        routes.insert(path, Route { script, step: 0, served_in_step: 0, feed });
+        routes.insert(path, Route { script, step: 0, served_in_step: 0, feed, coded: None });
     }
 
     /// Publishes so many new items at a path now, and returns them; none where the path has no feed.
@@ -168,8 +199,12 @@ impl Origin {
         self.requests(path)
     }
 
-    fn routes(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Route>> {
+    fn routes(&self) -> MutexGuard<'_, HashMap<Arc<str>, Route>> {
         self.shared.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hosts(&self) -> MutexGuard<'_, Vec<Option<Host>>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with_feed<T>(&self, path: &str, act: impl FnOnce(&mut FeedState, Timestamp) -> T) -> Option<T> {
@@ -178,6 +213,13 @@ impl Origin {
         let feed = routes.get_mut(path)?.feed.as_mut()?;
         feed.advance(elapsed, self.started());
         Some(act(feed, self.started().after(elapsed)))
+    }
+}
+
+impl Host {
+    fn up(shared: Arc<Shared>, listener: TcpListener, stop: CancellationToken) -> Self {
+        let accepting = server::accept(shared, listener, stop.clone());
+        Host { accepting: tokio::spawn(stop.clone().run_until_cancelled_owned(accepting)), stop }
     }
 }
 

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use common::time::Timestamp;
 
 use super::bodies::Coding;
-use super::feed::{Feed, FeedState, Tag, http_date};
-use super::script::{Delivery, Gate, Lasts, Source, Step};
+use super::feed::{Feed, Tag};
+use super::items::{FeedState, http_date};
+use super::script::{Delivery, Gate, Lasts, Source};
 use super::{Route, Shared, render};
 
 /// The parts of a request that answers depend on.
@@ -54,7 +55,7 @@ impl Shared {
                     feed.advance(elapsed, self.log.started_wall());
                 }
                 route.play(elapsed);
-                answer(path, &route.script.steps[route.step], route.feed.as_mut(), request, now)
+                route.answer(path, request, now)
             }
             None => plan_of_404(path, request, now),
         }
@@ -77,6 +78,48 @@ impl Route {
         }
         self.served_in_step += 1;
     }
+
+    fn answer(&mut self, path: Arc<str>, request: &Request<'_>, now: Timestamp) -> Plan {
+        let step = &self.script.steps[self.step];
+        let mut headers = vec![("Date".to_owned(), http_date(now).into_bytes())];
+        let accepted = || step.offered.iter().copied().find(|coding| coding.accepted_by(&request.accept_encoding));
+        let coding = step.forced.or_else(accepted).unwrap_or(Coding::Identity);
+        let (status, plain, items) = match (&step.source, &mut self.feed) {
+            (Source::Feed(feed), Some(state)) => feed_answer(feed, &path, state, request, coding, &mut headers),
+            (Source::Feed(_), None) => (500, Bytes::from_static(b"this path has no items"), None),
+            (Source::Fixed { status, content_type, body }, _) => {
+                if let Some(content_type) = content_type {
+                    headers.push(("Content-Type".to_owned(), content_type.clone().into_bytes()));
+                }
+                (*status, body.clone(), None)
+            }
+        };
+        if !step.offered.is_empty() {
+            headers.push(("Vary".to_owned(), b"Accept-Encoding".to_vec()));
+        }
+        let is_coded = coding != Coding::Identity && !plain.is_empty();
+        if is_coded {
+            headers.push(("Content-Encoding".to_owned(), coding.name().into()));
+        }
+        headers.retain(|(name, _)| !step.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)));
+        headers.extend(step.headers.iter().map(|(name, value)| (name.clone(), with_dates(value, now))));
+        let (delivery, delay, gate) = (step.delivery.clone(), step.delay, step.gate.clone());
+        let body = if is_coded { self.coded(coding, &plain) } else { plain };
+        Plan { path, status, headers, body, send_body: request.method != "HEAD", delivery, delay, gate, items }
+    }
+
+    /// The coded body, kept until the step, the document or the coding changes: encoding is what costs most here.
+    fn coded(&mut self, coding: Coding, plain: &Bytes) -> Bytes {
+        let key = (self.step, self.feed.as_ref().map_or(0, FeedState::revision), coding);
+        match &self.coded {
+            Some((kept, body)) if *kept == key => body.clone(),
+            _ => {
+                let body = coding.encode(plain).map_or_else(|_| plain.clone(), Bytes::from);
+                self.coded = Some((key, body.clone()));
+                body
+            }
+        }
+    }
 }
 
 fn plan_of_404(path: Arc<str>, request: &Request<'_>, now: Timestamp) -> Plan {
@@ -90,45 +133,6 @@ fn plan_of_404(path: Arc<str>, request: &Request<'_>, now: Timestamp) -> Plan {
         delay: Duration::ZERO,
         gate: None,
         items: None,
-    }
-}
-
-fn answer(path: Arc<str>, step: &Step, state: Option<&mut FeedState>, request: &Request<'_>, now: Timestamp) -> Plan {
-    let mut headers = vec![("Date".to_owned(), http_date(now).into_bytes())];
-    let accepted = || step.offered.iter().copied().find(|coding| coding.accepted_by(&request.accept_encoding));
-    let coding = step.forced.or_else(accepted).unwrap_or(Coding::Identity);
-    let (status, plain, items) = match (&step.source, state) {
-        (Source::Feed(feed), Some(state)) => feed_answer(feed, &path, state, request, coding, &mut headers),
-        (Source::Feed(_), None) => (500, Bytes::from_static(b"this path has no items"), None),
-        (Source::Fixed { status, content_type, body }, _) => {
-            if let Some(content_type) = content_type {
-                headers.push(("Content-Type".to_owned(), content_type.clone().into_bytes()));
-            }
-            (*status, body.clone(), None)
-        }
-    };
-    if !step.offered.is_empty() {
-        headers.push(("Vary".to_owned(), b"Accept-Encoding".to_vec()));
-    }
-    let body = match coding.encode(&plain) {
-        Ok(coded) if coding != Coding::Identity && !plain.is_empty() => {
-            headers.push(("Content-Encoding".to_owned(), coding.name().into()));
-            coded.into()
-        }
-        _ => plain,
-    };
-    headers.retain(|(name, _)| !step.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)));
-    headers.extend(step.headers.iter().map(|(name, value)| (name.clone(), with_dates(value, now))));
-    Plan {
-        path,
-        status,
-        headers,
-        body,
-        send_body: request.method != "HEAD",
-        delivery: step.delivery.clone(),
-        delay: step.delay,
-        gate: step.gate.clone(),
-        items,
     }
 }
 

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use common::time::Timestamp;
 
-use super::feed::{Feed, Format, Item, http_date};
+use super::feed::{Feed, Format, Item};
+use super::items::http_date;
 
 /// The document that shows these items. Deterministic: same items and time of change, same bytes.
 pub(super) fn document(feed: &Feed, path: &str, items: &[Item], modified: Timestamp) -> String {

@@ -1,12 +1,13 @@
 //! What a path answers: scripts, made of steps that are played one after the other.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::bodies::Coding;
+use super::bodies::{self, Coding};
 use super::feed::Feed;
 
 /// What one path answers. Built from one answer ([`Script::feed`], [`Script::status`], ..), refined by its other
@@ -141,6 +142,15 @@ impl Script {
     /// These bytes instead of an HTTP answer, then the connection closes.
     pub fn raw(bytes: impl Into<Bytes>) -> Self {
         Self::status(200).deliver(Delivery::Raw(bytes.into()))
+    }
+
+    /// A decompression bomb: a 200 that claims to be RSS and unfolds to so many MiB of zero bytes.
+    ///
+    /// # Errors
+    /// Only if an encoder itself fails; none of them does on memory.
+    pub fn bomb(coding: Coding, mebibytes: u32) -> io::Result<Self> {
+        let body = bodies::bomb(coding, mebibytes)?;
+        Ok(Self::body("application/rss+xml", body).header("Content-Encoding", coding.name()))
     }
 
     /// Never answers.

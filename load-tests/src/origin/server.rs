@@ -50,6 +50,23 @@ enum Next {
     Close,
 }
 
+/// Ends the request's record in any case, also when its connection is dropped because the host goes down.
+struct InFlight {
+    shared: Arc<Shared>,
+    number: usize,
+    end: End,
+    over: bool,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if !self.over {
+            self.end.cut = Some(Cut::ByUs);
+        }
+        self.shared.log.end(self.number, std::mem::take(&mut self.end));
+    }
+}
+
 /// A request head as far as the server itself needs it.
 struct Head {
     raw: Arc<[u8]>,
@@ -72,13 +89,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 first_byte: head.first_byte,
                 request: Arc::clone(&head.raw),
             });
-            let mut end = End::default();
-            let next = self.exchange(&head, plan, &mut end).await;
+            let mut exchange = InFlight { shared: Arc::clone(&self.shared), number, end: End::default(), over: false };
+            let next = self.exchange(&head, plan, &mut exchange.end).await;
             if next.is_err() {
-                end.cut = Some(Cut::ByPeer);
+                exchange.end.cut = Some(Cut::ByPeer);
             }
-            let close = head.close || end.cut.is_some() || !matches!(next, Ok(Next::Request));
-            self.shared.log.end(number, end);
+            exchange.over = true;
+            let close = head.close || exchange.end.cut.is_some() || !matches!(next, Ok(Next::Request));
+            drop(exchange);
             if close {
                 break;
             }
