@@ -4,5 +4,6 @@
 
 pub mod address;
 pub mod headers;
+pub mod parse;
 pub mod redirect;
 pub mod request;

@@ -1,0 +1,364 @@
+//! Dates as publishers write them: RFC 3339 and its relatives, RFC 822 and its relatives, and everything between.
+//!
+//! One reader for all forms: the text is cut into words, and each word is taken for what it looks like (a clock time, a
+//! zone, a month's name, a year, a day). What is missing is midnight and UTC. A date that cannot be, or that lies before
+//! 1970 or after 9999, is none: no date is better than a wrong one, and nothing may be keyed on dates.
+
+use chrono::{DateTime, Duration, NaiveDate, NaiveTime, Utc};
+
+/// Longer texts are no dates.
+const MAX_BYTES: usize = 100;
+
+/// The point in time that a publisher's text means.
+pub(super) fn parse(text: &str) -> Option<DateTime<Utc>> {
+    let text = text.trim();
+    if text.is_empty() || text.len() > MAX_BYTES {
+        return None;
+    }
+    let at = iso(text).or_else(|| unix(text)).or_else(|| words(text))?;
+    (0..=253_402_300_799).contains(&at.timestamp()).then_some(at)
+}
+
+/// `2021-09-06`, `2021-09-06T00:01:00.5+02:00`, `2021-09-06 00:01`, `2021-09`, `20210906T000100Z`.
+fn iso(text: &str) -> Option<DateTime<Utc>> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (date, rest) = match (digits, text.as_bytes().get(digits)) {
+        (4, Some(b'-')) => {
+            let end = text.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(text.len());
+            let mut parts = text[..end].split('-');
+            let mut number = |default: u32| parts.next().map_or(Some(default), |part| part.parse().ok());
+            let year = i32::try_from(number(0)?).ok()?;
+            // A zone may follow the date at once, but no feed was ever seen to do so.
+            (NaiveDate::from_ymd_opt(year, number(1)?, number(1)?)?, &text[end..])
+        }
+        (8, None | Some(b'T' | b't' | b' ' | b'Z')) => {
+            (NaiveDate::parse_from_str(&text[..8], "%Y%m%d").ok()?, &text[8..])
+        }
+        (4, None) => (NaiveDate::from_ymd_opt(text.parse().ok()?, 1, 1)?, ""),
+        _ => return None,
+    };
+    let rest = rest.trim_start_matches(['T', 't', ' ']);
+    let clock_end = rest.find(|c: char| !c.is_ascii_digit() && !matches!(c, ':' | '.' | ',')).unwrap_or(rest.len());
+    let (seconds, zone) = match (&rest[..clock_end], rest[clock_end..].trim()) {
+        ("", zone) => (Duration::zero(), zone),
+        (time, zone) => (clock(time)?, zone),
+    };
+    // Half a day's name after the clock is an English habit that came along with the ISO form.
+    let (noon, zone) = half_day(zone);
+    let seconds = on_half_day(seconds, noon);
+    let offset = if zone.is_empty() { 0 } else { zone_seconds(zone)? };
+    at(date, seconds, offset)
+}
+
+/// Seconds or milliseconds since 1970.
+fn unix(text: &str) -> Option<DateTime<Utc>> {
+    let whole = text.split('.').next()?;
+    let number: i64 = whole.parse().ok()?;
+    match whole.len() {
+        9 | 10 => DateTime::from_timestamp(number, 0),
+        12 | 13 => DateTime::from_timestamp_millis(number),
+        _ => None,
+    }
+}
+
+/// What has been recognised among the words of a date.
+#[derive(Default)]
+struct Found {
+    year: Option<i32>,
+    month: Option<u32>,
+    day: Option<u32>,
+    time: Option<Duration>,
+    offset: Option<i32>,
+    afternoon: Option<bool>,
+}
+
+/// `Mon, 06 Sep 2021 00:01:00 GMT`, `September 6, 2021 12:01 AM`, `Mon Sep  6 00:01:00 2021`, `9/6/2021`, `6-Sep-21`,
+/// with weekdays, months and order of any language whose months are known.
+fn words(text: &str) -> Option<DateTime<Utc>> {
+    let mut found = Found::default();
+    let separator = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '(' | ')');
+    for word in text.split(separator).filter(|word| !word.is_empty()) {
+        found.take(word);
+    }
+    let date = NaiveDate::from_ymd_opt(found.year?, found.month?, found.day?)?;
+    let seconds = on_half_day(found.time.unwrap_or_default(), found.afternoon);
+    at(date, seconds, found.offset.unwrap_or(0))
+}
+
+impl Found {
+    fn take(&mut self, word: &str) {
+        if word.contains(':') {
+            self.take_clock(word);
+        } else if let Some(date) = numeric_date(word) {
+            (self.year, self.month, self.day) = (Some(date.0), Some(date.1), Some(date.2));
+        } else if let Ok(number) = word.trim_end_matches(['.', 'º', 'ª', '日']).parse::<u32>().or_else(|_| ordinal(word)) {
+            if !word.starts_with('+') || self.time.is_none() {
+                self.take_number(number, word.len());
+            } else {
+                self.offset = zone_seconds(word);
+            }
+        } else if self.time.is_some() && word.starts_with(['+', '-']) {
+            self.offset = self.offset.or_else(|| zone_seconds(word));
+        } else if let (Some(noon), "") = half_day(word) {
+            self.afternoon = Some(noon);
+        } else if let Some(month) = self.month.is_none().then(|| month(word)).flatten() {
+            self.month = Some(month);
+        } else if word.contains('-') {
+            word.split('-').for_each(|part| self.take(part));
+        } else if self.time.is_some() {
+            self.offset = self.offset.or_else(|| zone_seconds(word));
+        }
+    }
+
+    /// `00:01:00`, also with a zone or half of a day at once behind it.
+    fn take_clock(&mut self, word: &str) {
+        let end = word.find(|c: char| !c.is_ascii_digit() && !matches!(c, ':' | '.')).unwrap_or(word.len());
+        if self.time.is_none() {
+            self.time = clock(&word[..end]);
+            let (noon, zone) = half_day(&word[end..]);
+            self.afternoon = noon;
+            self.offset = zone_seconds(zone);
+        } else {
+            self.offset = zone_seconds(word);
+        }
+    }
+
+    fn take_number(&mut self, number: u32, length: usize) {
+        let year = i32::try_from(number).unwrap_or(i32::MAX);
+        if length >= 4 {
+            self.year = self.year.or(Some(year));
+        } else if self.day.is_none() && (1..=31).contains(&number) {
+            self.day = Some(number);
+        } else if self.year.is_none() {
+            self.year = Some(full_year(year));
+        }
+    }
+}
+
+/// `9/6/2021` is the sixth of September, unless it cannot be; `6.9.2021` the same day; `2021/9/6`, too.
+fn numeric_date(word: &str) -> Option<(i32, u32, u32)> {
+    let separator = ['/', '.'].into_iter().find(|separator| word.matches(*separator).count() == 2)?;
+    let mut parts = word.split(separator).map(|part| part.parse::<u32>().ok());
+    let (first, second, third) = (parts.next()??, parts.next()??, parts.next()??);
+    let year = |number: u32| i32::try_from(number).ok().map(full_year);
+    if word.find(separator) == Some(4) {
+        return Some((year(first)?, second, third));
+    }
+    let day_first = separator == '.' || first > 12;
+    let (month, day) = if day_first { (second, first) } else { (first, second) };
+    Some((year(third)?, month, day))
+}
+
+/// `6th`, `1er`.
+fn ordinal(word: &str) -> Result<u32, std::num::ParseIntError> {
+    let lower = word.to_ascii_lowercase();
+    let digits = ["st", "nd", "rd", "th", "er"].iter().find_map(|suffix| lower.strip_suffix(suffix)).unwrap_or("");
+    digits.parse()
+}
+
+/// RFC 2822's reading of years with two or three digits.
+fn full_year(year: i32) -> i32 {
+    match year {
+        0..=49 => year + 2000,
+        50..=999 => year + 1900,
+        _ => year,
+    }
+}
+
+/// `hh`, `hh:mm`, `hh:mm:ss`, `hhmmss`, with a fraction; 24:00 is the next midnight, a leap second the one before it.
+fn clock(text: &str) -> Option<Duration> {
+    let (whole, fraction) = text.split_once(['.', ',']).unwrap_or((text, ""));
+    let whole = whole.trim_end_matches(':');
+    let mut numbers = [0_i64; 3];
+    if whole.contains(':') || whole.len() <= 2 {
+        for (at, part) in whole.split(':').enumerate() {
+            *numbers.get_mut(at)? = part.parse().ok()?;
+        }
+    } else {
+        for (at, part) in whole.as_bytes().chunks(2).enumerate() {
+            *numbers.get_mut(at)? = std::str::from_utf8(part).ok()?.parse().ok()?;
+        }
+    }
+    let [hours, minutes, seconds] = numbers;
+    let sane = (0..=24).contains(&hours) && (0..60).contains(&minutes) && (0..=61).contains(&seconds);
+    let digits: String = fraction.chars().take_while(char::is_ascii_digit).chain("000".chars()).take(3).collect();
+    let millis = digits.parse().ok()?;
+    let seconds = seconds.min(59);
+    sane.then(|| Duration::seconds(hours * 3600 + minutes * 60 + seconds) + Duration::milliseconds(millis))
+}
+
+/// `AM` or `PM` at the beginning of a text, and the rest of it.
+fn half_day(text: &str) -> (Option<bool>, &str) {
+    let lower = text.get(..2).unwrap_or("").to_ascii_lowercase();
+    let noon = match lower.as_str() {
+        "am" => false,
+        "pm" => true,
+        _ => return (None, text),
+    };
+    let rest = &text[2..];
+    if rest.starts_with(|next: char| next.is_alphanumeric()) { (None, text) } else { (Some(noon), rest.trim()) }
+}
+
+fn on_half_day(time: Duration, afternoon: Option<bool>) -> Duration {
+    let noon = Duration::hours(12);
+    match afternoon {
+        Some(true) if time < noon => time + noon,
+        Some(false) if time >= noon && time < noon * 2 => time - noon,
+        _ => time,
+    }
+}
+
+fn at(date: NaiveDate, time: Duration, offset: i32) -> Option<DateTime<Utc>> {
+    let midnight = date.and_time(NaiveTime::MIN).and_utc();
+    midnight.checked_add_signed(time)?.checked_sub_signed(Duration::seconds(offset.into()))
+}
+
+/// Seconds east of Greenwich. Names are those of RFC 822 and a few that feeds use besides; a lone letter means nothing
+/// any more (RFC 2822, section 4.3), but for Z.
+fn zone_seconds(zone: &str) -> Option<i32> {
+    let zone = zone.trim();
+    if let Some(digits) = zone.strip_prefix(['+', '-']) {
+        let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
+        let (hours, minutes) = match digits.len() {
+            1 | 2 => (digits.parse::<i32>().ok()?, 0),
+            3 | 4 => digits.parse::<i32>().map(|both| (both / 100, both % 100)).ok()?,
+            _ => return None,
+        };
+        let seconds = hours * 3600 + minutes * 60;
+        let sane = hours <= 14 && minutes < 60;
+        return sane.then_some(if zone.starts_with('-') { -seconds } else { seconds });
+    }
+    let name = zone.to_ascii_uppercase();
+    if let Some(rest) = name.strip_prefix("GMT").or_else(|| name.strip_prefix("UTC")) {
+        return if rest.is_empty() { Some(0) } else { zone_seconds(rest) };
+    }
+    let hours = match name.as_str() {
+        "Z" | "UT" | "WET" | "A" | "M" | "N" | "Y" => 0,
+        "BST" | "CET" | "MEZ" | "WEST" => 1,
+        "CEST" | "MESZ" | "EET" | "SAST" => 2,
+        "EEST" | "MSK" => 3,
+        "SGT" | "HKT" | "AWST" => 8,
+        "JST" | "KST" => 9,
+        "AEST" => 10,
+        "AEDT" => 11,
+        "NZST" => 12,
+        "NZDT" => 13,
+        "BRT" | "ART" | "ADT" => -3,
+        "AST" | "EDT" | "ET" => if name == "ET" { -5 } else { -4 },
+        "EST" | "CDT" => -5,
+        "CST" | "MDT" | "CT" => -6,
+        "MST" | "PDT" | "MT" => -7,
+        "PST" | "AKDT" | "PT" => -8,
+        "AKST" => -9,
+        "HST" => -10,
+        "IST" => return Some(19_800),
+        _ => return None,
+    };
+    Some(hours * 3600)
+}
+
+/// The beginnings of the months' names in the languages of most feeds that localise them.
+const MONTHS: [&[&str]; 12] = [
+    &["jan", "ene", "gen", "janv", "sty", "led", "янв", "ιαν", "oca", "1月"],
+    &["feb", "fev", "fév", "lut", "úno", "фев", "φεβ", "şub", "2月"],
+    &["mar", "mär", "mrz", "maa", "bře", "мар", "μάρ", "μαρ", "már", "3月"],
+    &["apr", "abr", "avr", "kwi", "dub", "апр", "απρ", "ápr", "nis", "4月"],
+    &["may", "mai", "mei", "maj", "mag", "kvě", "мая", "май", "μάι", "μαι", "máj", "5月"],
+    &["jun", "juin", "giu", "cze", "čvn", "июн", "ιού", "ιουν", "jún", "haz", "6月"],
+    &["jul", "juil", "lug", "lip", "čvc", "июл", "ιούλ", "ιουλ", "júl", "tem", "7月"],
+    &["aug", "ago", "aoû", "aou", "sie", "srp", "авг", "αύγ", "αυγ", "ağu", "8月"],
+    &["sep", "set", "wrz", "zář", "сен", "σεπ", "sze", "eyl", "9月"],
+    &["oct", "okt", "ott", "out", "paź", "říj", "окт", "οκτ", "eki", "10月"],
+    &["nov", "lis", "ноя", "νοέ", "νοε", "kas", "11月"],
+    &["dec", "dez", "dic", "déc", "gru", "pro", "дек", "δεκ", "ara", "12月"],
+];
+
+fn month(word: &str) -> Option<u32> {
+    let word = word.to_lowercase();
+    let mut best: Option<(usize, usize)> = None;
+    for (at, names) in MONTHS.iter().enumerate() {
+        for name in names.iter().filter(|name| word.starts_with(**name)) {
+            if best.is_none_or(|(length, _)| name.len() > length) {
+                best = Some((name.len(), at));
+            }
+        }
+    }
+    best.and_then(|(_, at)| u32::try_from(at + 1).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<String> {
+        parse(text).map(|at| at.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+    }
+
+    #[test]
+    fn every_form_of_one_minute_is_read_as_that_minute() {
+        let forms = [
+            "2021-09-06T00:01:00Z",
+            "2021-09-06T00:01:00+00:00",
+            "2021-09-06T02:01:00+0200",
+            "2021-09-06T02:01:00 +02:00",
+            "2021-09-05T19:01:00-05",
+            "2021-09-06 00:01:00",
+            "2021-09-06T00:01:00",
+            "2021-09-06 00:01:00 UTC",
+            "2021-09-06T00:01Z",
+            "2021-09-06 12:01:00 AM",
+            "20210906T000100Z",
+            "Mon, 06 Sep 2021 00:01:00 GMT",
+            "Mon, 06 Sep 2021 00:01:00 +0000",
+            "Mon, 6 Sep 21 00:01 UT",
+            "Mon, 06 Sep 2021 00:01:00",
+            "Wed, 06 Sep 2021 00:01:00 GMT",
+            "Sun, 05 Sep 2021 20:01:00 EDT",
+            "Mon, 06 Sept 2021 02:01:00 GMT+2",
+            "Monday, September 6th, 2021 12:01 AM",
+            "Sep 6, 2021 12:01am",
+            "Mon Sep  6 00:01:00 2021",
+            "Mon Sep  6 00:01:00 UTC 2021",
+            "6-Sep-2021 00:01:00",
+            "06-Sep-21 00:01:00 +0000",
+            "9/6/2021 12:01:00 AM",
+            "6.9.2021 00:01",
+            "2021/09/06 00:01:00",
+            "lun., 06 sept. 2021 00:01:00 +0000",
+            "Пн, 06 сен 2021 00:01:00 +0000",
+            "Mo, 06 September 2021 02:01:00 +0200",
+            "  Mon,06 Sep 2021 00:01:00 GMT ",
+            "1630886460",
+            "1630886460000",
+        ];
+        for form in forms {
+            assert_eq!(read(form).as_deref(), Some("2021-09-06T00:01:00.000Z"), "{form}");
+        }
+    }
+
+    #[test]
+    fn a_date_alone_is_its_midnight() {
+        for form in ["2021-09-06", "06 Sep 2021", "Mon, 6 September 2021", "20210906", "9/6/2021", "6 septembre 2021"] {
+            assert_eq!(read(form).as_deref(), Some("2021-09-06T00:00:00.000Z"), "{form}");
+        }
+        assert_eq!(read("2021-09").as_deref(), Some("2021-09-01T00:00:00.000Z"));
+        assert_eq!(read("2021").as_deref(), Some("2021-01-01T00:00:00.000Z"));
+        assert_eq!(read("31/12/2021").as_deref(), Some("2021-12-31T00:00:00.000Z"));
+    }
+
+    #[test]
+    fn odd_clocks_are_read_and_fractions_kept() {
+        assert_eq!(read("2021-09-06T12:30:15.123456Z").as_deref(), Some("2021-09-06T12:30:15.123Z"));
+        assert_eq!(read("2021-09-06T24:00:00Z").as_deref(), Some("2021-09-07T00:00:00.000Z"));
+        assert_eq!(read("2016-12-31T23:59:60Z").as_deref(), Some("2016-12-31T23:59:59.000Z"));
+        assert_eq!(read("06 Sep 2021 12:00 PM").as_deref(), Some("2021-09-06T12:00:00.000Z"));
+    }
+
+    #[test]
+    fn what_is_no_date_is_none() {
+        let long = "1".repeat(MAX_BYTES + 1);
+        for text in ["", "yesterday", "2021-13-01", "2021-02-30", "32 Sep 2021", "0001-01-01T00:00:00Z", "1969-12-31", "25:00", &long, "é:é", "99999999999999999999", "-", "+:", "2021-09-06T99:99:99Z"] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}

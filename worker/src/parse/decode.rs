@@ -1,0 +1,205 @@
+//! From bytes to text: what encoding a document is written in, whatever it says about itself.
+//!
+//! The order is that of XML's appendix F and RFC 7303: a byte order mark, the shape of the first bytes, the `charset` of
+//! the content type, the XML declaration, then a guess. Declarations are often wrong, so each candidate must really fit
+//! the bytes: one that does not is passed over. The result is UTF-8 without byte order mark, without NULs and without the
+//! XML declaration, which would contradict it.
+//!
+//! Deliberately not here: statistical guessing of single-byte encodings, and encodings outside of the WHATWG standard.
+
+use std::borrow::Cow;
+
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+
+/// An XML declaration ends within so many bytes, if there is one.
+const DECLARATION_WINDOW: usize = 4 * 1024;
+
+/// The document's text. Never fails: what fits nothing is read as Windows-1252, in which every byte means something.
+pub(super) fn decode<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
+    let text = match unicode_by_first_bytes(bytes) {
+        Some(text) => text,
+        None => by_declaration(bytes, content_type),
+    };
+    without_declaration(without_nuls(text))
+}
+
+/// Texts that say by their first bytes that they are Unicode: a byte order mark, or a `<` or `{` two or four bytes wide.
+fn unicode_by_first_bytes(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    let wide = |encoding: &'static Encoding, skip: usize| Some(encoding.decode_without_bom_handling(&bytes[skip..]).0);
+    match bytes {
+        [0xEF, 0xBB, 0xBF, rest @ ..] => Some(utf8(rest).unwrap_or_else(|| String::from_utf8_lossy(rest))),
+        [0xFF, 0xFE, 0, 0, rest @ ..] => Some(utf32(rest, u32::from_le_bytes).into()),
+        [0, 0, 0xFE, 0xFF, rest @ ..] => Some(utf32(rest, u32::from_be_bytes).into()),
+        [b'<' | b'{', 0, 0, 0, ..] => Some(utf32(bytes, u32::from_le_bytes).into()),
+        [0, 0, 0, b'<' | b'{', ..] => Some(utf32(bytes, u32::from_be_bytes).into()),
+        [0xFF, 0xFE, ..] => wide(UTF_16LE, 2),
+        [0xFE, 0xFF, ..] => wide(UTF_16BE, 2),
+        [b'<' | b'{', 0, second, 0, ..] if *second != 0 => wide(UTF_16LE, 0),
+        [0, b'<' | b'{', 0, second, ..] if *second != 0 => wide(UTF_16BE, 0),
+        _ => None,
+    }
+}
+
+fn by_declaration<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
+    let declared = [content_type.and_then(charset_parameter), declared_encoding(bytes)];
+    let as_utf8 = utf8(bytes);
+    for encoding in declared.into_iter().flatten() {
+        // A label in ASCII bytes cannot mean UTF-16. And text that is valid UTF-8 beyond ASCII is UTF-8 by overwhelming
+        // odds, while a single-byte encoding accepts anything: servers add `charset=iso-8859-1` to whatever they send.
+        let implausible = matches!(encoding, e if e == UTF_16LE || e == UTF_16BE || e == UTF_8)
+            || (encoding.is_single_byte() && as_utf8.is_some() && !bytes.is_ascii());
+        if implausible {
+            continue;
+        }
+        if let Some(text) = encoding.decode_without_bom_handling_and_without_replacement(bytes) {
+            return text;
+        }
+    }
+    as_utf8.or_else(|| damaged_utf8(bytes)).unwrap_or_else(|| {
+        let wide = declared.into_iter().flatten().find(|encoding| !encoding.is_single_byte() && *encoding != UTF_8);
+        let encoding = wide.filter(|encoding| encoding.is_ascii_compatible()).unwrap_or(WINDOWS_1252);
+        encoding.decode_without_bom_handling(bytes).0
+    })
+}
+
+fn utf8(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    std::str::from_utf8(bytes).ok().map(Cow::Borrowed)
+}
+
+/// UTF-8 with a few broken bytes in it (a cut document, a careless `substr`) rather than another encoding: most of what
+/// lies beyond ASCII is sound.
+fn damaged_utf8(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    let (mut sound, mut broken) = (0_usize, 0_usize);
+    for chunk in bytes.utf8_chunks() {
+        sound += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
+        broken += usize::from(!chunk.invalid().is_empty());
+    }
+    (sound > broken).then(|| String::from_utf8_lossy(bytes))
+}
+
+fn utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> String {
+    let (units, _) = bytes.as_chunks::<4>();
+    units.iter().map(|bytes| char::from_u32(unit(*bytes)).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+}
+
+/// The `charset` parameter of a media type (RFC 9110, section 8.3.1).
+fn charset_parameter(content_type: &str) -> Option<&'static Encoding> {
+    content_type.split(';').skip(1).find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let label = value.trim().trim_matches(['"', '\'']);
+        name.trim().eq_ignore_ascii_case("charset").then(|| Encoding::for_label(label.as_bytes()))?
+    })
+}
+
+/// The encoding that an XML declaration in ASCII-compatible bytes names.
+fn declared_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
+    let head = &bytes[..bytes.len().min(DECLARATION_WINDOW)];
+    let start = head.windows(5).position(|window| window == b"<?xml")?;
+    let end = start + head[start..].windows(2).position(|window| window == b"?>")?;
+    let declaration = std::str::from_utf8(&head[start..end]).ok()?;
+    let (_, value) = declaration.split_once("encoding")?.1.split_once('=')?;
+    let value = value.trim_start();
+    let quote = value.chars().next().filter(|first| matches!(first, '"' | '\''))?;
+    Encoding::for_label(value[1..].split(quote).next()?.as_bytes())
+}
+
+fn without_nuls(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.as_bytes().contains(&0) { text.replace('\0', "").into() } else { text }
+}
+
+/// Leaves out everything up to the end of an XML declaration that no markup stands before.
+fn without_declaration(text: Cow<'_, str>) -> Cow<'_, str> {
+    let window = text.len().min(DECLARATION_WINDOW);
+    let declared = text.as_bytes()[..window].iter().position(|byte| *byte == b'<').filter(|start| {
+        text[*start..].strip_prefix("<?xml").is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_whitespace()))
+    });
+    let skip = match declared.and_then(|start| text[start..].find("?>").map(|end| start + end + 2)) {
+        Some(end) => end,
+        None => text.len() - text.trim_start_matches(['\u{FEFF}', ' ', '\t', '\r', '\n']).len(),
+    };
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(&text[skip..]),
+        Cow::Owned(mut text) => {
+            text.drain(..skip);
+            Cow::Owned(text)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: &str = "<rss>žluť Привет 日本</rss>";
+
+    fn utf16(text: &str, order: fn(u16) -> [u8; 2]) -> Vec<u8> {
+        text.encode_utf16().flat_map(order).collect()
+    }
+
+    #[test]
+    fn unicode_is_known_by_its_first_bytes_with_and_without_a_mark() {
+        let marked = format!("\u{FEFF}{PLAIN}");
+        let in_utf32 = |order: fn(u32) -> [u8; 4], text: &str| -> Vec<u8> {
+            text.chars().flat_map(|character| order(character.into())).collect()
+        };
+        let forms = [
+            PLAIN.as_bytes().to_vec(),
+            marked.as_bytes().to_vec(),
+            utf16(PLAIN, u16::to_le_bytes),
+            utf16(PLAIN, u16::to_be_bytes),
+            utf16(&marked, u16::to_le_bytes),
+            utf16(&marked, u16::to_be_bytes),
+            in_utf32(u32::to_le_bytes, PLAIN),
+            in_utf32(u32::to_be_bytes, PLAIN),
+            in_utf32(u32::to_le_bytes, &marked),
+            in_utf32(u32::to_be_bytes, &marked),
+        ];
+        for (at, form) in forms.iter().enumerate() {
+            assert_eq!(decode(form, Some("text/xml; charset=iso-8859-1")), PLAIN, "form {at}");
+        }
+    }
+
+    #[test]
+    fn declared_encodings_are_used_and_the_content_type_comes_first() {
+        let table = [
+            ("iso-8859-1", "<rss>caf\u{e9}</rss>", None),
+            ("windows-1251", "<rss>Привет</rss>", None),
+            ("shift_jis", "<rss>日本語</rss>", None),
+            ("gb2312", "<rss>中文</rss>", None),
+            ("koi8-r", "<rss>Привет</rss>", Some("windows-1251")),
+        ];
+        for (label, text, wrong_declaration) in table {
+            let encoding = Encoding::for_label(label.as_bytes()).unwrap();
+            let body = encoding.encode(text).0;
+            let declared = [format!("<?xml version='1.0' encoding=\"{}\"?>", wrong_declaration.unwrap_or(label)).as_bytes(), &body].concat();
+            let content_type = wrong_declaration.map(|_| format!("text/xml; Charset=\"{label}\""));
+            assert_eq!(decode(&declared, content_type.as_deref()), text, "{label}");
+        }
+    }
+
+    #[test]
+    fn wrong_declarations_are_passed_over() {
+        let declared = |label: &str| format!("<?xml version=\"1.0\" encoding=\"{label}\"?>{PLAIN}").into_bytes();
+        for label in ["utf-16", "iso-8859-1", "windows-1251", "us-ascii", "no-such-thing", ""] {
+            assert_eq!(decode(&declared(label), None), PLAIN, "{label}");
+            assert_eq!(decode(PLAIN.as_bytes(), Some(&format!("text/xml;charset={label}"))), PLAIN, "{label}");
+        }
+        let latin = b"<?xml version='1.0' encoding='utf-8'?><rss>caf\xe9</rss>";
+        assert_eq!(decode(latin, Some("text/xml; charset=utf-8")), "<rss>café</rss>");
+    }
+
+    #[test]
+    fn a_few_broken_bytes_do_not_turn_utf8_into_another_encoding() {
+        let cut = &PLAIN.as_bytes()[..PLAIN.len() - 7];
+        assert_eq!(decode(cut, None), "<rss>žluť Привет 日\u{FFFD}");
+    }
+
+    #[test]
+    fn nuls_marks_and_declarations_are_left_out() {
+        assert_eq!(decode(b"\xEF\xBB\xBF \n<?xml version='1.0'?>\n<r\0ss/>", None), "\n<rss/>");
+        assert_eq!(decode(b"some warning <?xml version='1.0' encoding='utf-7' ?><rss/>", None), "<rss/>");
+        assert_eq!(decode(b"<p><?xml version='1.0'?><rss/>", None), "<p><?xml version='1.0'?><rss/>");
+        assert_eq!(decode(b"<?xml-stylesheet href='a'?><rss/>", None), "<?xml-stylesheet href='a'?><rss/>");
+        assert_eq!(decode(b"", None), "");
+    }
+}

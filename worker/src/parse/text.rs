@@ -1,0 +1,178 @@
+//! Texts of publishers made fit to store: no characters that databases refuse, no more bytes than allowed, and titles as
+//! plain text.
+//!
+//! Deliberately not here: sanitising of HTML. Content stays as the publisher wrote it; whoever shows it must sanitise.
+
+use std::borrow::Cow;
+
+use encoding_rs::WINDOWS_1252;
+use quick_xml::escape::resolve_html5_entity;
+
+/// Removes control characters (NUL above all) and reads the second block of them, as browsers do, as Windows-1252: they
+/// come from that encoding taken for Latin-1. White space at both ends goes; a text of nothing is none.
+pub(super) fn cleaned(text: String) -> Option<String> {
+    let text = if text.chars().any(is_unwanted) { text.chars().filter_map(repaired).collect() } else { text };
+    let trimmed = text.trim();
+    match trimmed.len() {
+        0 => None,
+        all if all == text.len() => Some(text),
+        _ => Some(trimmed.to_owned()),
+    }
+}
+
+fn is_unwanted(character: char) -> bool {
+    matches!(character, '\0'..='\u{8}' | '\u{B}' | '\u{C}' | '\u{E}'..='\u{1F}' | '\u{7F}'..='\u{9F}')
+}
+
+fn repaired(character: char) -> Option<char> {
+    match character {
+        '\u{80}'..='\u{9F}' => {
+            let byte = u8::try_from(u32::from(character)).ok()?;
+            let meant = WINDOWS_1252.decode_without_bom_handling(&[byte]).0.chars().next()?;
+            (!meant.is_control()).then_some(meant)
+        }
+        _ => (!is_unwanted(character)).then_some(character),
+    }
+}
+
+/// Cuts a text to at most `max` bytes at a character's border. Says whether it did.
+pub(super) fn cut(text: &mut String, max: usize) -> bool {
+    let too_long = text.len() > max;
+    if too_long {
+        text.truncate(text.floor_char_boundary(max));
+    }
+    too_long
+}
+
+/// White space of all kinds as single spaces: what a title looks like on a page.
+pub(super) fn on_one_line(text: &str) -> Cow<'_, str> {
+    let plain = !text.contains(|c: char| c.is_whitespace() && c != ' ') && !text.contains("  ");
+    if plain { text.into() } else { text.split_whitespace().collect::<Vec<_>>().join(" ").into() }
+}
+
+/// Which tags are markup in a text that may or may not be HTML.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Markup {
+    /// The text is HTML: every tag is.
+    All,
+    /// The text may be either (an RSS title): tags that format are, `Vec<T>` is not.
+    Formatting,
+}
+
+const FORMATTING: &[&str] = &[
+    "a", "abbr", "acronym", "b", "big", "br", "cite", "code", "del", "div", "em", "font", "h1", "h2", "h3", "h4", "h5", "h6", "i",
+    "img", "ins", "kbd", "li", "mark", "nobr", "p", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "tt", "u", "wbr",
+];
+
+/// The plain text of HTML: tags left out, references resolved.
+pub(super) fn plain(html: &str, markup: Markup) -> Cow<'_, str> {
+    if !html.contains(['<', '&']) {
+        return html.into();
+    }
+    let mut text = String::with_capacity(html.len());
+    let mut rest = html;
+    while let Some(at) = rest.find(['<', '&']) {
+        text.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let consumed = if rest.starts_with('<') { skip_tag(rest, markup) } else { push_reference(&mut text, rest) };
+        if consumed == 0 {
+            text.push_str(&rest[..1]);
+        }
+        rest = &rest[consumed.max(1)..];
+    }
+    text.push_str(rest);
+    text.into()
+}
+
+/// Longest tag or comment that is known as one, in bytes: an unclosed one must not cost a search to the text's end.
+const MAX_TAG: usize = 2 * 1024;
+
+/// The length of the tag or comment that a text begins with; 0 when it is neither.
+fn skip_tag(text: &str, markup: Markup) -> usize {
+    let text = &text[..text.floor_char_boundary(MAX_TAG)];
+    if text.starts_with("<!--") {
+        return text.find("-->").map_or(0, |end| end + 3);
+    }
+    let inside = text[1..].trim_start_matches('/');
+    let name_end = inside.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(inside.len());
+    let name = &inside[..name_end];
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic());
+    let wanted = match markup {
+        Markup::All => is_name,
+        Markup::Formatting => FORMATTING.iter().any(|known| known.eq_ignore_ascii_case(name)),
+    };
+    let ended = inside[name_end..].starts_with(|next: char| next.is_whitespace() || matches!(next, '>' | '/'));
+    if !wanted || !ended {
+        return 0;
+    }
+    text.find('>').map_or(0, |end| end + 1)
+}
+
+/// Longest name of a reference in HTML, in bytes, with room.
+const MAX_REFERENCE: usize = 40;
+
+/// Adds what the reference at the beginning of `text` stands for; returns its length, 0 when it is none.
+fn push_reference(text: &mut String, from: &str) -> usize {
+    let Some(end) = from.bytes().take(MAX_REFERENCE).position(|byte| byte == b';') else { return 0 };
+    let name = &from[1..end];
+    let character = match name.strip_prefix('#') {
+        Some(number) => match number.strip_prefix(['x', 'X']) {
+            Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16),
+            None => number.parse(),
+        }
+        .ok()
+        .and_then(char::from_u32),
+        None => {
+            let Some(meaning) = resolve_html5_entity(name) else { return 0 };
+            text.push_str(meaning);
+            return end + 1;
+        }
+    };
+    match character {
+        Some(character) => {
+            text.extend(repaired(character));
+            end + 1
+        }
+        None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_go_and_windows_quotes_are_read() {
+        assert_eq!(cleaned(" a\0b\u{1}\tc\n ".into()).as_deref(), Some("ab\tc"));
+        assert_eq!(cleaned("\u{93}it\u{92}s\u{94}\u{81}".into()).as_deref(), Some("“it’s”"));
+        assert_eq!(cleaned(" \0\n ".into()), None);
+    }
+
+    #[test]
+    fn a_cut_never_splits_a_character() {
+        let mut text = "aé".repeat(3);
+        assert!(cut(&mut text, 5));
+        assert_eq!(text, "aéa");
+        assert!(!cut(&mut text, 5));
+    }
+
+    #[test]
+    fn plain_text_has_no_tags_and_no_references() {
+        let table = [
+            ("Fish &amp; <b>chips</b>", "Fish & chips"),
+            ("a<br/>b<!-- x -->c", "abc"),
+            ("1 < 2 && 3 > 2", "1 < 2 && 3 > 2"),
+            ("&eacute;&#233;&#xE9;&#146;&nosuch;&#0;&#xD800;", "ééé’&nosuch;&#xD800;"),
+            ("&", "&"),
+            ("<", "<"),
+            ("<b", "<b"),
+            ("AT&T; & co", "AT&T; & co"),
+        ];
+        for (html, text) in table {
+            assert_eq!(plain(html, Markup::All), text, "{html}");
+            assert_eq!(plain(html, Markup::Formatting), text, "{html}");
+        }
+        assert_eq!(plain("Vec<T> and <i>more</i>", Markup::Formatting), "Vec<T> and more");
+        assert_eq!(plain("Vec<T> and <i>more</i>", Markup::All), "Vec and more");
+    }
+}
