@@ -91,7 +91,9 @@ impl Found {
             self.take_clock(word);
         } else if let Some(date) = numeric_date(word) {
             (self.year, self.month, self.day) = (Some(date.0), Some(date.1), Some(date.2));
-        } else if let Ok(number) = word.trim_end_matches(['.', 'º', 'ª', '日']).parse::<u32>().or_else(|_| ordinal(word)) {
+        } else if let Ok(number) =
+            word.trim_end_matches(['.', 'º', 'ª', '日']).parse::<u32>().or_else(|_| ordinal(word))
+        {
             if !word.starts_with('+') || self.time.is_none() {
                 self.take_number(number, word.len());
             } else {
@@ -244,7 +246,13 @@ fn zone_seconds(zone: &str) -> Option<i32> {
         "NZST" => 12,
         "NZDT" => 13,
         "BRT" | "ART" | "ADT" => -3,
-        "AST" | "EDT" | "ET" => if name == "ET" { -5 } else { -4 },
+        "AST" | "EDT" | "ET" => {
+            if name == "ET" {
+                -5
+            } else {
+                -4
+            }
+        }
         "EST" | "CDT" => -5,
         "CST" | "MDT" | "CT" => -6,
         "MST" | "PDT" | "MT" => -7,
@@ -357,7 +365,22 @@ mod tests {
     #[test]
     fn what_is_no_date_is_none() {
         let long = "1".repeat(MAX_BYTES + 1);
-        for text in ["", "yesterday", "2021-13-01", "2021-02-30", "32 Sep 2021", "0001-01-01T00:00:00Z", "1969-12-31", "25:00", &long, "é:é", "99999999999999999999", "-", "+:", "2021-09-06T99:99:99Z"] {
+        for text in [
+            "",
+            "yesterday",
+            "2021-13-01",
+            "2021-02-30",
+            "32 Sep 2021",
+            "0001-01-01T00:00:00Z",
+            "1969-12-31",
+            "25:00",
+            &long,
+            "é:é",
+            "99999999999999999999",
+            "-",
+            "+:",
+            "2021-09-06T99:99:99Z",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
     }

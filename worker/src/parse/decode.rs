@@ -111,7 +111,9 @@ fn without_nuls(text: Cow<'_, str>) -> Cow<'_, str> {
 fn without_declaration(text: Cow<'_, str>) -> Cow<'_, str> {
     let window = text.len().min(DECLARATION_WINDOW);
     let declared = text.as_bytes()[..window].iter().position(|byte| *byte == b'<').filter(|start| {
-        text[*start..].strip_prefix("<?xml").is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_whitespace()))
+        text[*start..]
+            .strip_prefix("<?xml")
+            .is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_whitespace()))
     });
     let skip = match declared.and_then(|start| text[start..].find("?>").map(|end| start + end + 2)) {
         Some(end) => end,
@@ -171,7 +173,11 @@ mod tests {
         for (label, text, wrong_declaration) in table {
             let encoding = Encoding::for_label(label.as_bytes()).unwrap();
             let body = encoding.encode(text).0;
-            let declared = [format!("<?xml version='1.0' encoding=\"{}\"?>", wrong_declaration.unwrap_or(label)).as_bytes(), &body].concat();
+            let declared = [
+                format!("<?xml version='1.0' encoding=\"{}\"?>", wrong_declaration.unwrap_or(label)).as_bytes(),
+                &body,
+            ]
+            .concat();
             let content_type = wrong_declaration.map(|_| format!("text/xml; Charset=\"{label}\""));
             assert_eq!(decode(&declared, content_type.as_deref()), text, "{label}");
         }

@@ -33,12 +33,13 @@ pub(super) struct DraftEntry {
 impl DraftEntry {
     /// Adds a file, or completes what is known of it: the same file is often announced in two ways.
     pub(super) fn add_enclosure(&mut self, new: Enclosure) {
+        let full = self.entry.enclosures.len() == MAX_ENCLOSURES;
         match self.entry.enclosures.iter_mut().find(|known| known.url == new.url) {
             Some(known) => {
                 known.media_type = known.media_type.take().or(new.media_type);
                 known.length = known.length.or(new.length);
             }
-            None if self.entry.enclosures.len() == MAX_ENCLOSURES => self.entry.cut = true,
+            None if full => self.entry.cut = true,
             None => self.entry.enclosures.push(new),
         }
     }

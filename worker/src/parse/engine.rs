@@ -81,8 +81,12 @@ fn chosen_link(links: &[model::Link]) -> Option<String> {
     let is_page = |link: &model::Link| link.media_type.as_deref().is_none_or(|media_type| media_type.contains("html"));
     let is_alternate = |link: &model::Link| link.rel.as_deref() == Some("alternate");
     let plain = |link: &model::Link| link.rel.is_none() && link.target.is_none();
-    let order: [&dyn Fn(&model::Link) -> bool; 3] = [&plain, &|link| is_alternate(link) && is_page(link), &is_alternate];
-    order.iter().find_map(|wanted| links.iter().find(|link| wanted(link) && !link.href.is_empty())).map(|link| link.href.clone())
+    let order: [&dyn Fn(&model::Link) -> bool; 3] =
+        [&plain, &|link| is_alternate(link) && is_page(link), &is_alternate];
+    order
+        .iter()
+        .find_map(|wanted| links.iter().find(|link| wanted(link) && !link.href.is_empty()))
+        .map(|link| link.href.clone())
 }
 
 /// An RSS guid is a link unless it says otherwise; the engine keeps no word of that, so only web addresses count.

@@ -232,7 +232,9 @@ impl<'l> Walk<'l> {
     /// Leaves out a range; neighbours with nothing but space between them become one.
     fn cut(&mut self, text: &str, range: Range<usize>) {
         match self.cuts.last_mut() {
-            Some(last) if last.end <= range.start && text[last.end..range.start].trim().is_empty() => last.end = range.end,
+            Some(last) if last.end <= range.start && text[last.end..range.start].trim().is_empty() => {
+                last.end = range.end;
+            }
             _ => self.cuts.push(range),
         }
     }

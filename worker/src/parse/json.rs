@@ -31,7 +31,10 @@ pub(super) fn read(text: &str, limits: &ParseLimits) -> Result<Draft, ParseError
     let by_default = authors(feed.author.0, feed.authors.0);
     let items = feed.items.0.unwrap_or_default();
     let hub = feed.hubs.0.unwrap_or_default().into_iter().find(|hub| {
-        hub.kind.0.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case("websub") || kind.eq_ignore_ascii_case("pubsubhubbub"))
+        hub.kind
+            .0
+            .as_deref()
+            .is_some_and(|kind| kind.eq_ignore_ascii_case("websub") || kind.eq_ignore_ascii_case("pubsubhubbub"))
     });
     Ok(Draft {
         title: feed.title.0,
@@ -40,7 +43,11 @@ pub(super) fn read(text: &str, limits: &ParseLimits) -> Result<Draft, ParseError
         id: feed.feed_url.0.clone().unwrap_or_default(),
         language: feed.language.0,
         announced: Announced { hub: hub.and_then(|hub| hub.url.0), self_link: feed.feed_url.0, ..Announced::default() },
-        entries: items.into_iter().take(limits.max_entries).map(|item| draft_entry(item, by_default.as_deref())).collect(),
+        entries: items
+            .into_iter()
+            .take(limits.max_entries)
+            .map(|item| draft_entry(item, by_default.as_deref()))
+            .collect(),
     })
 }
 

@@ -148,7 +148,11 @@ pub fn to_json(feed: &ParsedFeed) -> serde_json::Value {
 fn read_xml(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<Draft, ParseError> {
     let surveyed = guard::survey(text, limits)?;
     let read = unpanicked(|| engine::read(&surveyed, base));
-    read.unwrap_or_else(Err).map_err(|error| ParseError::malformed(&error))
+    let draft = read.unwrap_or_else(Err).map_err(|error| ParseError::malformed(&error))?;
+    if surveyed.old_namespaces && draft.is_hollow() {
+        return Err(ParseError::malformed(&"written in an old dialect"));
+    }
+    Ok(draft)
 }
 
 /// Runs something that may panic over a document. The panic's own text is left to the process' panic hook.

@@ -54,8 +54,9 @@ pub(super) fn canonical(uri: &str) -> Option<&'static str> {
 
 /// Does the element bind one of the other names?
 pub(super) fn any_alias(element: &BytesStart<'_>) -> bool {
-    let mut bindings = element.attributes().with_checks(false).flatten();
-    bindings.any(|attribute| attribute.key.as_ref().starts_with("xmlns") && canonical(&attribute.value).is_some())
+    let mut attributes = element.attributes();
+    let mut bindings = attributes.with_checks(false).flatten().filter(|one| one.key.as_ref().starts_with("xmlns"));
+    bindings.any(|binding| canonical(&binding.value).is_some())
 }
 
 #[cfg(test)]

@@ -60,8 +60,9 @@ pub(super) enum Markup {
 }
 
 const FORMATTING: &[&str] = &[
-    "a", "abbr", "acronym", "b", "big", "br", "cite", "code", "del", "div", "em", "font", "h1", "h2", "h3", "h4", "h5", "h6", "i",
-    "img", "ins", "kbd", "li", "mark", "nobr", "p", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "tt", "u", "wbr",
+    "a", "abbr", "acronym", "b", "big", "br", "cite", "code", "del", "div", "em", "font", "h1", "h2", "h3", "h4", "h5",
+    "h6", "i", "img", "ins", "kbd", "li", "mark", "nobr", "p", "q", "s", "small", "span", "strike", "strong", "sub",
+    "sup", "tt", "u", "wbr",
 ];
 
 /// The plain text of HTML: tags left out, references resolved.
