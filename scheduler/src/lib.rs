@@ -2,6 +2,7 @@
 //!
 //! Read [`dispatch`] (a due feed becomes a job) and [`results`] (a report becomes a stored state) first.
 
+pub mod api;
 pub mod dispatch;
 mod maintain;
 pub mod ops;

@@ -1,0 +1,51 @@
+//! Entries, in the order in which they were stored: a reader remembers the last `seq` and asks for what came after it.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use common::feed::FeedId;
+use serde::Deserialize;
+
+use super::Api;
+use super::error::ApiError;
+use super::request::{Params, PathId, limit, parsed};
+use super::view::EntryList;
+
+/// The parameters of both lists.
+#[derive(Debug, Deserialize)]
+pub(super) struct EntryParams {
+    after: Option<String>,
+    limit: Option<String>,
+}
+
+/// `GET /entries?after=SEQ&limit=`
+pub(super) async fn all(
+    State(api): State<Api>,
+    Params(params): Params<EntryParams>,
+) -> Result<Json<EntryList>, ApiError> {
+    list(&api, None, &params).await
+}
+
+/// `GET /feeds/{id}/entries?after=SEQ&limit=`
+pub(super) async fn of_feed(
+    State(api): State<Api>,
+    PathId(id): PathId,
+    Params(params): Params<EntryParams>,
+) -> Result<Json<EntryList>, ApiError> {
+    api.feed(id).await?;
+    list(&api, Some(id), &params).await
+}
+
+async fn list(api: &Api, feed: Option<FeedId>, params: &EntryParams) -> Result<Json<EntryList>, ApiError> {
+    let accepted = "a seq: a whole number, 0 for the beginning";
+    let after: i64 = parsed("after", params.after.as_deref(), accepted)?.unwrap_or(0);
+    let limit = limit(params.limit.as_deref(), 100, 1000)?;
+    let page = api.ops.store.entries(feed, after, limit).await?;
+    if 0 < after && after < page.oldest - 1 {
+        let message = format!("after={after} is older than what is kept; go on after {}", page.oldest - 1);
+        let refusal = ApiError::new(StatusCode::GONE, message);
+        return Err(refusal.with("oldest", page.oldest).with("epoch", page.epoch));
+    }
+    let next = page.items.last().map_or(after, |entry| entry.seq);
+    Ok(Json(EntryList { epoch: page.epoch, oldest: page.oldest, items: page.items, next }))
+}

@@ -1,0 +1,255 @@
+//! Feeds: add, list, show, change, erase, pause, resume, refresh, and what one feed did and will do.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use common::feed::{Audience, Category, Feed, FeedId, FeedUrl, Status};
+use common::host::HostKey;
+use common::report::FailureKind;
+use serde::{Deserialize, Deserializer};
+
+use super::error::ApiError;
+use super::request::{Accepts, Body, Params, PathId, explained, limit};
+use super::view::{AddedView, FeedView, HistoryView, List};
+use super::{Api, to_the_end};
+use crate::ops::{AddFeed, EditFeed};
+use crate::store::{FeedQuery, FeedRef, FeedSort};
+
+/// A feed in a request. Everything may be left out but the `url` of a new one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct FeedBody {
+    url: Option<String>,
+    subscribers: Option<u32>,
+    active_subscribers: Option<u32>,
+    sla: Option<bool>,
+    important: Option<bool>,
+    private: Option<bool>,
+    /// Seconds; `null` takes a person's interval away.
+    #[serde(deserialize_with = "given")]
+    interval: Option<Option<f64>>,
+}
+
+/// Tells a field that is null from one that is absent.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<f64>>, D::Error> {
+    Option::<f64>::deserialize(deserializer).map(Some)
+}
+
+impl Accepts for FeedBody {
+    fn accepts(field: &str) -> &'static str {
+        match field {
+            "subscribers" | "active_subscribers" => "a whole number from 0 to 4294967295",
+            "sla" | "important" | "private" => "true or false",
+            "interval" => "a number of seconds, or null",
+            _ => "text",
+        }
+    }
+}
+
+impl FeedBody {
+    /// The audience that results when these fields are laid over `before`.
+    fn audience(&self, before: Audience) -> Result<Audience, ApiError> {
+        let subscribers = self.subscribers.unwrap_or(before.subscribers);
+        let otherwise_active = self.subscribers.unwrap_or(before.active_subscribers);
+        let active_subscribers = self.active_subscribers.unwrap_or(otherwise_active);
+        if active_subscribers > subscribers {
+            let message = format!("active_subscribers must not be more than subscribers ({subscribers})");
+            return Err(ApiError::bad(message));
+        }
+        let interval = match self.interval {
+            None => before.interval,
+            Some(None) => None,
+            Some(Some(seconds)) => match std::time::Duration::try_from_secs_f64(seconds) {
+                Ok(interval) if !interval.is_zero() => Some(interval),
+                _ => return Err(ApiError::bad("interval must be a positive number of seconds, or null")),
+            },
+        };
+        let sla = self.sla.unwrap_or(before.sla);
+        let important = self.important.unwrap_or(before.important);
+        Ok(Audience { subscribers, active_subscribers, sla, important, interval })
+    }
+}
+
+fn feed_url(text: &str) -> Result<FeedUrl, ApiError> {
+    explained("url", text)
+}
+
+/// `POST /feeds`: 201 when it is new, 200 when it was known.
+pub(super) async fn add(
+    State(api): State<Api>,
+    Body(body): Body<FeedBody>,
+) -> Result<(StatusCode, Json<AddedView>), ApiError> {
+    let url = body.url.as_deref().ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
+    let url = feed_url(url)?;
+    let audience = body.audience(Audience::default())?;
+    let feed = AddFeed { url, audience, private: body.private.unwrap_or(false) };
+    let ops = api.ops.clone();
+    let added = to_the_end(async move { ops.add(&[feed], None).await }).await?;
+    let gone = || ApiError::new(StatusCode::CONFLICT, "the feed was erased while it was added; add it again");
+    let added = added.into_iter().next().ok_or_else(gone)?;
+    let feed = api.ops.feed(&FeedRef::Id(added.id)).await?.ok_or_else(gone)?;
+    let status = if added.new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(AddedView { new: added.new, revived: added.revived, feed: api.view(feed) })))
+}
+
+/// The parameters of `GET /feeds`.
+#[derive(Debug, Deserialize)]
+pub(super) struct ListParams {
+    q: Option<String>,
+    host: Option<String>,
+    category: Option<String>,
+    status: Option<String>,
+    failure: Option<String>,
+    sort: Option<String>,
+    after: Option<String>,
+    limit: Option<String>,
+}
+
+/// `GET /feeds`
+pub(super) async fn list(
+    State(api): State<Api>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<List<FeedView>>, ApiError> {
+    let query = FeedQuery {
+        host: params.host.as_deref().map(host_key).transpose()?,
+        category: named("category", params.category.as_deref(), &Category::ALL, Category::as_str)?,
+        status: named("status", params.status.as_deref(), &Status::ALL, Status::as_str)?,
+        failure: named("failure", params.failure.as_deref(), FailureKind::ALL, FailureKind::as_str)?,
+        sort: named("sort", params.sort.as_deref(), &SORTS, sort_name)?.unwrap_or_default(),
+        limit: limit(params.limit.as_deref(), 100, 1000)?,
+        after: params.after,
+        text: params.q.filter(|text| !text.is_empty()),
+    };
+    let page = api.ops.store.feeds(&query).await?;
+    let items = page.items.into_iter().map(|feed| api.view(feed)).collect();
+    Ok(Json(List { items, next: page.next }))
+}
+
+const SORTS: [FeedSort; 3] = [FeedSort::Id, FeedSort::Subscribers, FeedSort::NextDue];
+
+fn sort_name(sort: FeedSort) -> &'static str {
+    match sort {
+        FeedSort::Id => "id",
+        FeedSort::Subscribers => "subscribers",
+        FeedSort::NextDue => "next_due",
+    }
+}
+
+/// One of a few names, in any case.
+fn named<T: Copy>(
+    parameter: &str,
+    text: Option<&str>,
+    all: &[T],
+    name: fn(T) -> &'static str,
+) -> Result<Option<T>, ApiError> {
+    let Some(text) = text else { return Ok(None) };
+    let found = all.iter().copied().find(|value| name(*value).eq_ignore_ascii_case(text));
+    let names = || all.iter().copied().map(name).collect::<Vec<_>>().join(", ");
+    found.map(Some).ok_or_else(|| ApiError::bad(format!("{parameter} must be one of {}", names())))
+}
+
+fn host_key(text: &str) -> Result<HostKey, ApiError> {
+    let has_port = text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if has_port || text.starts_with("*.") {
+        return Ok(HostKey::new(text));
+    }
+    Err(ApiError::bad("host must be a name and port, such as example.com:443, or *.example.com for a shared one"))
+}
+
+/// The parameters of `GET /feeds/lookup`.
+#[derive(Debug, Deserialize)]
+pub(super) struct LookupParams {
+    url: Option<String>,
+}
+
+/// `GET /feeds/lookup?url=`
+pub(super) async fn lookup(
+    State(api): State<Api>,
+    Params(params): Params<LookupParams>,
+) -> Result<Json<FeedView>, ApiError> {
+    let url = params.url.ok_or_else(|| ApiError::bad("url is missing; it must be a feed's address"))?;
+    let url = feed_url(&url)?;
+    let unknown = || ApiError::new(StatusCode::NOT_FOUND, format!("no feed has the URL {url}"));
+    let feed = api.ops.feed(&FeedRef::Url(url.clone())).await?.ok_or_else(unknown)?;
+    Ok(Json(api.view(feed)))
+}
+
+/// `GET /feeds/{id}`
+pub(super) async fn show(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+    let feed = api.feed(id).await?;
+    Ok(Json(api.view(feed)))
+}
+
+/// `PATCH /feeds/{id}`: the fields given replace what was.
+pub(super) async fn change(
+    State(api): State<Api>,
+    PathId(id): PathId,
+    Body(body): Body<FeedBody>,
+) -> Result<Json<FeedView>, ApiError> {
+    if body.url.is_some() {
+        return Err(ApiError::bad("url cannot be changed: add the new one and remove this one"));
+    }
+    let before = api.feed(id).await?;
+    let audience = body.audience(before.audience)?;
+    let audience = (audience != before.audience).then_some(audience);
+    edit(&api, id, EditFeed { audience, private: body.private, status: None }).await
+}
+
+/// `DELETE /feeds/{id}`: erases the feed with its entries and history.
+pub(super) async fn erase(State(api): State<Api>, PathId(id): PathId) -> Result<StatusCode, ApiError> {
+    let erased = to_the_end(async move { api.ops.erase(id).await }).await?;
+    if erased { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::no_feed(id)) }
+}
+
+/// `POST /feeds/{id}/pause`
+pub(super) async fn pause(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+    let feed = api.feed(id).await?;
+    if !matches!(feed.status, Status::Active | Status::Paused) {
+        return Err(conflict(&feed, "is not polled anyway"));
+    }
+    edit(&api, id, EditFeed { status: Some(Status::Paused), ..EditFeed::default() }).await
+}
+
+/// `POST /feeds/{id}/resume`: lets a feed out of pause, blacklist or quarantine.
+pub(super) async fn resume(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+    let feed = api.feed(id).await?;
+    if matches!(feed.status, Status::Gone | Status::Removed | Status::Merged) {
+        return Err(conflict(&feed, "cannot be resumed; add its URL again to give it one more try"));
+    }
+    edit(&api, id, EditFeed { status: Some(Status::Active), ..EditFeed::default() }).await
+}
+
+/// `POST /feeds/{id}/refresh`: polled as soon as its host allows it. 202: the poll is still to come.
+pub(super) async fn refresh(
+    State(api): State<Api>,
+    PathId(id): PathId,
+) -> Result<(StatusCode, Json<FeedView>), ApiError> {
+    let ops = api.ops.clone();
+    let woken = to_the_end(async move { ops.wake(&[id]).await }).await?;
+    let feed = api.feed(id).await?;
+    if woken == 0 {
+        return Err(conflict(&feed, "is not polled; resume it first"));
+    }
+    Ok((StatusCode::ACCEPTED, Json(api.view(feed))))
+}
+
+/// `GET /feeds/{id}/history`
+pub(super) async fn history(State(api): State<Api>, PathId(id): PathId) -> Result<Json<HistoryView>, ApiError> {
+    let items = api.ops.store.history(id).await?.ok_or_else(|| ApiError::no_feed(id))?;
+    Ok(Json(HistoryView { items }))
+}
+
+async fn edit(api: &Api, id: FeedId, edit: EditFeed) -> Result<Json<FeedView>, ApiError> {
+    let ops = api.ops.clone();
+    let feed = to_the_end(async move { ops.edit(id, &edit).await }).await?;
+    Ok(Json(api.view(feed.ok_or_else(|| ApiError::no_feed(id))?)))
+}
+
+fn conflict(feed: &Feed, what: &str) -> ApiError {
+    ApiError::new(StatusCode::CONFLICT, format!("feed {} is {} and {what}", feed.id, feed.status.as_str()))
+}
+
+/// Every path that nobody serves.
+pub(super) async fn nowhere(uri: Uri) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, format!("nothing is served at {}", uri.path()))
+}

@@ -1,0 +1,55 @@
+//! The fleet as a whole: pause and resume, numbers, health.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderName, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::error::ApiError;
+use super::view::StatsView;
+use super::{Api, to_the_end};
+
+/// `POST /fleet/pause`
+pub(super) async fn pause(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+    set_paused(api, true).await
+}
+
+/// `POST /fleet/resume`
+pub(super) async fn resume(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+    set_paused(api, false).await
+}
+
+async fn set_paused(api: Api, paused: bool) -> Result<Json<Value>, ApiError> {
+    to_the_end(async move { api.ops.set_paused(paused).await }).await?;
+    Ok(Json(json!({ "paused": paused })))
+}
+
+/// `GET /stats`
+pub(super) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, ApiError> {
+    let now = api.ops.clock.now();
+    let store = api.ops.store.stats(now).await?;
+    let depth = api.ops.schedule.depth(now).await.map_err(crate::ops::OpsError::from)?;
+    let paused = api.ops.store.paused().await?;
+    Ok(Json(StatsView::of(&store, &depth, paused, now)))
+}
+
+/// `GET /healthz`: the process answers. Says nothing of what it depends on.
+pub(super) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// `GET /readyz`: store and schedule answer too.
+pub(super) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+    let not_ready = |what: &str, error: &dyn std::fmt::Display| {
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, format!("{what}: {error}"))
+    };
+    api.ops.store.paused().await.map_err(|error| not_ready("the store does not answer", &error))?;
+    let depth = api.ops.schedule.depth(api.ops.clock.now()).await;
+    depth.map_err(|error| not_ready("the schedule does not answer", &error))?;
+    Ok(Json(json!({ "ready": true })))
+}
+
+/// `GET /metrics`
+pub(super) async fn metrics(State(api): State<Api>) -> ([(HeaderName, &'static str); 1], String) {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], api.ops.metrics.render())
+}

@@ -1,0 +1,145 @@
+//! Who may call. With tokens: whoever shows one, as far as its role goes. Without: this machine's programs, but no web
+//! page that runs in a browser on it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use common::config::{ApiRole, ApiToken};
+use subtle::ConstantTimeEq;
+
+use super::error::ApiError;
+
+/// Refuses whoever may not call; everything else goes on.
+pub(super) async fn admit(State(tokens): State<Arc<[ApiToken]>>, request: Request, next: Next) -> Response {
+    let admitted = if tokens.is_empty() {
+        from_this_machine(request.method(), request.uri(), request.headers())
+    } else if request.uri().path().starts_with("/api/") {
+        with_token(&tokens, request.method(), request.headers())
+    } else {
+        Ok(())
+    };
+    match admitted {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+fn with_token(tokens: &[ApiToken], method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+    let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let shown = match shown.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
+        _ => "",
+    };
+    // Every token is compared, and each in constant time: the time tells nothing about any of them.
+    let mut role = None;
+    for token in tokens {
+        if bool::from(token.token.as_bytes().ct_eq(shown.as_bytes())) {
+            role = Some(token.role);
+        }
+    }
+    match role {
+        None => Err(ApiError::new(
+            StatusCode::UNAUTHORIZED,
+            "the Authorization header must be 'Bearer ' and one of the tokens in api.tokens",
+        )),
+        Some(role) if role < needed_role(method) => {
+            Err(ApiError::new(StatusCode::FORBIDDEN, "this token may only read; changes need one with the role write"))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn needed_role(method: &Method) -> ApiRole {
+    if method.is_safe() { ApiRole::Read } else { ApiRole::Write }
+}
+
+/// A page of a foreign site can make a browser send requests here: under a name of its own that it points at this
+/// machine (refused by the Host), or across origins (refused by the Origin).
+fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    let host = match uri.authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default()),
+    };
+    if host.is_some_and(|host| !is_loopback(host)) {
+        return Err(ApiError::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "without api.tokens only localhost and loopback addresses are answered as Host",
+        ));
+    }
+    let origin = headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
+    let same_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(|rest| Some(rest) == host);
+    let foreign = origin.is_some_and(|origin| !same_origin(origin))
+        || headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    if foreign && !method.is_safe() {
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "changes are not taken from pages of another origin"));
+    }
+    Ok(())
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    let lower = bare.to_ascii_lowercase();
+    lower == "localhost"
+        || lower.ends_with(".localhost")
+        || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    fn local(method: &Method, pairs: &[(&'static str, &'static str)]) -> Option<StatusCode> {
+        from_this_machine(method, &Uri::from_static("/api/v1/feeds"), &headers(pairs)).err().map(|error| error.status())
+    }
+
+    #[test]
+    fn only_loopback_names_are_answered_without_tokens() {
+        for host in ["localhost:7878", "127.0.0.1", "127.8.0.1:1", "[::1]:7878", "LOCALHOST", "fleet.localhost:80"] {
+            assert_eq!(local(&Method::GET, &[("host", host)]), None, "{host}");
+        }
+        for host in ["evil.example", "evil.example:7878", "10.0.0.1", "localhost.evil.example", "[::2]", ""] {
+            assert_eq!(local(&Method::GET, &[("host", host)]), Some(StatusCode::MISDIRECTED_REQUEST), "{host}");
+        }
+    }
+
+    #[test]
+    fn changes_across_origins_are_refused_and_our_own_pages_are_not() {
+        let host = ("host", "127.0.0.1:7878");
+        assert_eq!(local(&Method::POST, &[host]), None);
+        assert_eq!(local(&Method::POST, &[host, ("origin", "http://127.0.0.1:7878")]), None);
+        for origin in ["http://evil.example", "http://127.0.0.1:8080", "https://127.0.0.1:7878", "null"] {
+            assert_eq!(local(&Method::POST, &[host, ("origin", origin)]), Some(StatusCode::FORBIDDEN), "{origin}");
+            assert_eq!(local(&Method::GET, &[host, ("origin", origin)]), None);
+        }
+        assert_eq!(local(&Method::DELETE, &[host, ("sec-fetch-site", "cross-site")]), Some(StatusCode::FORBIDDEN));
+    }
+
+    #[test]
+    fn a_token_opens_what_its_role_allows() {
+        let token = |name: &str, token: &str, role| ApiToken { name: name.into(), token: token.into(), role };
+        let tokens =
+            [token("look", "0123456789abcdef", ApiRole::Read), token("do", "fedcba9876543210", ApiRole::Write)];
+        let status = |method: &Method, shown: &'static str| {
+            with_token(&tokens, method, &headers(&[("authorization", shown)])).err().map(|error| error.status())
+        };
+        assert_eq!(status(&Method::GET, "Bearer 0123456789abcdef"), None);
+        assert_eq!(status(&Method::POST, "bearer fedcba9876543210"), None);
+        assert_eq!(status(&Method::POST, "Bearer 0123456789abcdef"), Some(StatusCode::FORBIDDEN));
+        for wrong in ["Bearer 0123456789abcde", "Bearer ", "Basic 0123456789abcdef", "0123456789abcdef"] {
+            assert_eq!(status(&Method::GET, wrong), Some(StatusCode::UNAUTHORIZED), "{wrong}");
+        }
+        assert!(with_token(&tokens, &Method::GET, &HeaderMap::new()).is_err());
+    }
+}

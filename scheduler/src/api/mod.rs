@@ -1,0 +1,116 @@
+//! The HTTP API: what operators, scripts and the command line ask of a fleet, under `/api/v1`, and health and metrics
+//! beside it.
+//!
+//! Handlers translate: they read a request strictly, call [`Ops`] or the store, and answer with a shape of [`view`]. They
+//! decide nothing about polling.
+
+mod entries;
+mod error;
+mod feeds;
+mod fleet;
+mod guard;
+mod request;
+pub mod view;
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use common::feed::{Feed, FeedId};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::ops::{Ops, OpsError};
+use crate::store::FeedRef;
+use error::ApiError;
+use view::FeedView;
+
+/// Bytes of a request's body: a feed's fields are far smaller.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// No answer takes longer; a database that hangs must not collect callers.
+const MAX_DURATION: Duration = Duration::from_secs(30);
+
+/// What every handler works on.
+#[derive(Clone)]
+struct Api {
+    ops: Arc<Ops>,
+}
+
+impl Api {
+    /// The feed, or 404.
+    async fn feed(&self, id: FeedId) -> Result<Feed, ApiError> {
+        self.ops.feed(&FeedRef::Id(id)).await?.ok_or_else(|| ApiError::no_feed(id))
+    }
+
+    fn view(&self, feed: Feed) -> FeedView {
+        FeedView::of(feed, &self.ops.rules)
+    }
+}
+
+/// Serves until `shutdown`; requests under way are then finished.
+pub async fn serve(listener: TcpListener, ops: Arc<Ops>, shutdown: CancellationToken) -> io::Result<()> {
+    let stopped = async move { shutdown.cancelled().await };
+    axum::serve(listener, router(ops)).with_graceful_shutdown(stopped).await
+}
+
+/// Every path that is served.
+pub fn router(ops: Arc<Ops>) -> Router {
+    let tokens = ops.config.api.tokens.clone().into();
+    Router::new()
+        .nest("/api/v1", api_paths())
+        .route("/healthz", get(fleet::healthz))
+        .route("/readyz", get(fleet::readyz))
+        .route("/metrics", get(fleet::metrics))
+        .fallback(feeds::nowhere)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(tokens, guard::admit))
+        .layer(middleware::from_fn(in_time))
+        .with_state(Api { ops })
+}
+
+fn api_paths() -> Router<Api> {
+    Router::new()
+        .route("/feeds", get(feeds::list).post(feeds::add))
+        .route("/feeds/lookup", get(feeds::lookup))
+        .route("/feeds/{id}", get(feeds::show).patch(feeds::change).delete(feeds::erase))
+        .route("/feeds/{id}/history", get(feeds::history))
+        .route("/feeds/{id}/entries", get(entries::of_feed))
+        .route("/feeds/{id}/pause", post(feeds::pause))
+        .route("/feeds/{id}/resume", post(feeds::resume))
+        .route("/feeds/{id}/refresh", post(feeds::refresh))
+        .route("/entries", get(entries::all))
+        .route("/fleet/pause", post(fleet::pause))
+        .route("/fleet/resume", post(fleet::resume))
+        .route("/stats", get(fleet::stats))
+}
+
+async fn wrong_method(request: Request) -> ApiError {
+    let message = format!("{} does not take {}", request.uri().path(), request.method());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message)
+}
+
+async fn in_time(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(MAX_DURATION, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "this took too long; try again").into_response(),
+    }
+}
+
+/// Runs a change to its end even when the caller hangs up half way: store and schedule are written one after the other.
+async fn to_the_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, OpsError>> + Send + 'static,
+) -> Result<T, ApiError> {
+    match tokio::spawn(change).await {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the change failed half way; look at the log")),
+    }
+}

@@ -1,0 +1,164 @@
+//! Reads what callers send: query parameters and JSON bodies. A name that nobody reads is refused with the nearest one
+//! that is, so that a mistyped field never passes as a default.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use common::feed::FeedId;
+use common::suggest::{field_names, nearest};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::error::ApiError;
+
+/// A body or a query that can say, for each of its fields, what is accepted.
+pub(super) trait Accepts: DeserializeOwned {
+    /// What the field must be, to follow "must be".
+    fn accepts(field: &str) -> &'static str;
+}
+
+/// A JSON object, every field of which may be left out as far as serde is concerned.
+#[derive(Debug)]
+pub(super) struct Body<T>(pub(super) T);
+
+impl<S: Send + Sync, T: Accepts> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let media_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type = media_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        if !media_type.eq_ignore_ascii_case("application/json") {
+            let message = "the Content-Type header must be application/json";
+            return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(|rejection| ApiError::new(rejection.status(), rejection.body_text().to_lowercase()))?;
+        read_object(&bytes).map(Body)
+    }
+}
+
+fn read_object<T: Accepts>(bytes: &[u8]) -> Result<T, ApiError> {
+    let value: Value =
+        serde_json::from_slice(bytes).map_err(|error| ApiError::bad(format!("the body is no JSON: {error}")))?;
+    let Value::Object(object) = value else { return Err(ApiError::bad("the body must be a JSON object")) };
+    let known = field_names::<T>();
+    for (field, value) in &object {
+        refuse_unknown(field, known, "field")?;
+        let alone = Map::from_iter([(field.clone(), value.clone())]);
+        if serde_json::from_value::<T>(Value::Object(alone)).is_err() {
+            return Err(ApiError::bad(format!("{field} must be {}", T::accepts(field))));
+        }
+    }
+    serde_json::from_value(Value::Object(object))
+        .map_err(|error| ApiError::bad(format!("the body is not read: {error}")))
+}
+
+/// Query parameters; all fields are optional texts.
+#[derive(Debug)]
+pub(super) struct Params<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let unreadable = |_| ApiError::bad("the query string is not readable; write name=value&name=value");
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri).map_err(unreadable)?;
+        let known = field_names::<T>();
+        for (name, _) in &pairs {
+            refuse_unknown(name, known, "parameter")?;
+        }
+        let Query(params) = Query::<T>::try_from_uri(&parts.uri)
+            .map_err(|_| ApiError::bad("a query parameter is given twice; give each once"))?;
+        Ok(Params(params))
+    }
+}
+
+fn refuse_unknown(name: &str, known: &[&str], what: &str) -> Result<(), ApiError> {
+    if known.contains(&name) {
+        return Ok(());
+    }
+    let known_names = known.iter().copied();
+    Err(ApiError::bad(match (nearest(name, known_names), known.is_empty()) {
+        (Some(near), _) => format!("unknown {what} {name}; did you mean {near}?"),
+        (None, true) => format!("unknown {what} {name}; none is read here"),
+        (None, false) => format!("unknown {what} {name}; one of {}", known.join(", ")),
+    }))
+}
+
+/// A query parameter as its type, or a refusal that says what it must be.
+pub(super) fn parsed<T: FromStr>(name: &str, text: Option<&str>, accepted: &str) -> Result<Option<T>, ApiError> {
+    let parse = |text: &str| text.parse().map_err(|_| ApiError::bad(format!("{name} must be {accepted}")));
+    text.map(parse).transpose()
+}
+
+/// A number of items from 1 to `most`.
+pub(super) fn limit(text: Option<&str>, default: u32, most: u32) -> Result<u32, ApiError> {
+    let accepted = format!("a whole number from 1 to {most}");
+    let limit = parsed("limit", text, &accepted)?.unwrap_or(default);
+    if (1..=most).contains(&limit) { Ok(limit) } else { Err(ApiError::bad(format!("limit must be {accepted}"))) }
+}
+
+/// The `{id}` of the path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PathId(pub(super) FeedId);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathId {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let not_a_number = || ApiError::bad("a feed's id must be a whole number; /api/v1/feeds/lookup?url= finds it");
+        let Path(id) = Path::<i64>::from_request_parts(parts, state).await.map_err(|_| not_a_number())?;
+        Ok(PathId(FeedId(id)))
+    }
+}
+
+/// A value that its own error explains.
+pub(super) fn explained<T: FromStr<Err: Display>>(name: &str, text: &str) -> Result<T, ApiError> {
+    text.parse().map_err(|error| ApiError::bad(format!("{name}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Sample {
+        #[serde(default)]
+        subscribers: Option<u32>,
+    }
+
+    impl Accepts for Sample {
+        fn accepts(_: &str) -> &'static str {
+            "a whole number"
+        }
+    }
+
+    fn message(body: &str) -> String {
+        read_object::<Sample>(body.as_bytes()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_body_is_read_strictly_and_refusals_name_the_field() {
+        assert_eq!(read_object::<Sample>(b"{\"subscribers\": 3}").unwrap().subscribers, Some(3));
+        assert_eq!(message("{\"subscriber\": 3}"), "unknown field subscriber; did you mean subscribers?");
+        assert_eq!(message("{\"colour\": 3}"), "unknown field colour; one of subscribers");
+        assert_eq!(message("{\"subscribers\": -1}"), "subscribers must be a whole number");
+        assert_eq!(message("[]"), "the body must be a JSON object");
+        assert!(message("{").starts_with("the body is no JSON"));
+    }
+
+    #[test]
+    fn a_limit_stays_in_its_bounds() {
+        assert_eq!(limit(None, 100, 1000).unwrap(), 100);
+        assert_eq!(limit(Some("1000"), 100, 1000).unwrap(), 1000);
+        for wrong in ["0", "1001", "-1", "many", ""] {
+            let message = limit(Some(wrong), 100, 1000).unwrap_err().to_string();
+            assert_eq!(message, "limit must be a whole number from 1 to 1000");
+        }
+    }
+}

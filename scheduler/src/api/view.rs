@@ -1,0 +1,202 @@
+//! What the API answers, in JSON: shared with the command line, which reads these shapes again.
+//!
+//! Times are RFC 3339 in UTC with milliseconds, durations seconds as numbers. Absent fields have no value.
+
+use std::collections::BTreeMap;
+
+use common::feed::{Category, ContentHash, Feed, FeedId, Penalty, Status, Version};
+use common::host::HostRules;
+use common::policy::category;
+use common::report::OutcomeKind;
+use common::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::schedule::Depth;
+use crate::store::{HistoryEntry, StoreStats, StoredEntry};
+use crate::subject;
+
+/// A feed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are the ones of common::feed::Feed and its PollState")]
+pub struct FeedView {
+    pub id: FeedId,
+    pub url: String,
+    pub host: String,
+    pub title: Option<String>,
+    pub category: Category,
+    pub status: Status,
+    pub subscribers: u32,
+    pub active_subscribers: u32,
+    pub sla: bool,
+    pub important: bool,
+    /// An interval that a person asked for, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<f64>,
+    /// It is fetched with a user name and password.
+    pub credentials: bool,
+    pub private: bool,
+    pub etag: Option<String>,
+    pub last_modified: Option<String>,
+    pub content_hash: Option<ContentHash>,
+    pub next_due: Option<Timestamp>,
+    pub last_polled: Option<Timestamp>,
+    pub last_success: Option<Timestamp>,
+    pub last_changed: Option<Timestamp>,
+    pub last_status: Option<u16>,
+    pub last_outcome: Option<OutcomeKind>,
+    pub consecutive_failures: u32,
+    pub failing_since: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub penalty: Option<Penalty>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_until: Option<Timestamp>,
+    /// A refresh or a ping wants it polled at this time, whatever `next_due` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_from: Option<String>,
+    pub version: Version,
+    pub entries: u64,
+    pub added: Timestamp,
+}
+
+impl FeedView {
+    /// The feed as callers see it; its category follows from its audience and from `rules`.
+    pub fn of(feed: Feed, rules: &HostRules) -> Self {
+        let category = category(&subject(rules, &feed));
+        let Feed { audience, validators, state, .. } = feed;
+        FeedView {
+            id: feed.id,
+            url: feed.url.to_string(),
+            host: feed.host.to_string(),
+            title: feed.title,
+            category,
+            status: feed.status,
+            subscribers: audience.subscribers,
+            active_subscribers: audience.active_subscribers,
+            sla: audience.sla,
+            important: audience.important,
+            interval: audience.interval.map(|interval| interval.as_secs_f64()),
+            credentials: false,
+            private: feed.private,
+            etag: validators.etag,
+            last_modified: validators.last_modified,
+            content_hash: feed.content_hash,
+            next_due: feed.next_due,
+            last_polled: state.last_polled,
+            last_success: state.last_success,
+            last_changed: state.last_changed,
+            last_status: state.last_status,
+            last_outcome: state.last_outcome,
+            consecutive_failures: state.consecutive_failures,
+            failing_since: state.failing_since,
+            penalty: state.penalty,
+            hold_until: state.hold_until,
+            wake_at: feed.wake_at,
+            moved_from: feed.moved_from,
+            version: feed.version,
+            entries: feed.entries,
+            added: feed.added,
+        }
+    }
+}
+
+/// The answer to adding a feed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AddedView {
+    /// It is polled since this call; otherwise it was known.
+    pub new: bool,
+    /// It was known but not polled any more, and gets one try.
+    pub revived: bool,
+    /// The feed.
+    #[serde(flatten)]
+    pub feed: FeedView,
+}
+
+/// A part of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct List<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// The cursor of the next part (`after=`); null at the end.
+    pub next: Option<String>,
+}
+
+/// A part of the entries, in the order in which they were stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EntryList {
+    /// Changes when the store was restored from a backup: cursors of another epoch mean nothing.
+    pub epoch: String,
+    /// The oldest `seq` that is kept; 0 while there is none.
+    pub oldest: i64,
+    /// The entries, by `seq`.
+    pub items: Vec<StoredEntry>,
+    /// The cursor to go on with (`after=`), now or when there is more.
+    pub next: i64,
+}
+
+/// A feed's last polls, newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistoryView {
+    /// The polls.
+    pub items: Vec<HistoryEntry>,
+}
+
+/// The fleet in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StatsView {
+    /// All polling is paused by a person.
+    pub paused: bool,
+    /// Feeds in all.
+    pub feeds: u64,
+    /// Of these, by category.
+    pub by_category: BTreeMap<String, u64>,
+    /// The same, by status.
+    pub by_status: BTreeMap<String, u64>,
+    /// Feeds in the penalty box, by kind of failure.
+    pub penalised: BTreeMap<String, u64>,
+    /// Entries stored.
+    pub entries: u64,
+    /// Events stored.
+    pub events: u64,
+    /// Live feeds whose due time has passed, by the store's word.
+    pub overdue: u64,
+    /// Feeds in the schedule.
+    pub scheduled: u64,
+    /// Of these, due now.
+    pub due: u64,
+    /// Of these, waiting for a busy host.
+    pub parked: u64,
+    /// Seconds since the oldest due time that has passed.
+    pub oldest_due: f64,
+    /// Hosts that are held now.
+    pub hosts_held: u64,
+}
+
+impl StatsView {
+    /// The numbers of store and schedule, put together.
+    pub fn of(store: &StoreStats, depth: &Depth, paused: bool, now: Timestamp) -> Self {
+        let mut view = StatsView {
+            paused,
+            entries: store.entries,
+            events: store.events,
+            overdue: store.overdue,
+            scheduled: depth.feeds as u64,
+            due: depth.due as u64,
+            parked: depth.parked as u64,
+            hosts_held: store.hosts_held,
+            ..StatsView::default()
+        };
+        let oldest = depth.oldest.iter().flatten().min();
+        view.oldest_due = oldest.map_or(0.0, |oldest| now.since(*oldest).as_secs_f64());
+        for (category, status, feeds) in &store.feeds {
+            view.feeds += feeds;
+            *view.by_category.entry(category.to_string()).or_default() += feeds;
+            *view.by_status.entry(status.as_str().to_owned()).or_default() += feeds;
+        }
+        for (kind, feeds) in &store.penalised {
+            *view.penalised.entry(kind.to_string()).or_default() += feeds;
+        }
+        view
+    }
+}
