@@ -1,0 +1,224 @@
+//! `feedfleet run`: scheduler and worker in one process, over the embedded backends. Nothing to install.
+//!
+//! Stops in three steps: no more jobs are dispatched; fetches end, or are given up after a grace, and their reports are
+//! stored; everything closes. A second signal skips the waiting; nothing is lost by that either.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use common::config::Config;
+use common::feed::{Audience, FeedUrl};
+use common::host::HostRules;
+use common::host_gate::memory::MemoryGate;
+use common::metrics::Metrics;
+use common::queue::memory::MemoryQueue;
+use common::time::{Clock, SystemClock, Timestamp};
+use rand::RngExt;
+use scheduler::ops::{AddFeed, Ops};
+use scheduler::schedule::memory::MemorySchedule;
+use scheduler::store::Store;
+use scheduler::store::sqlite::SqliteStore;
+use scheduler::{Backends, Scheduler};
+use tokio_util::sync::CancellationToken;
+use worker::poll::Poller;
+use worker::run::Worker;
+
+use crate::{follow, opml};
+
+/// Messages in process are bounded by bytes; jobs are bounded by `max_queued_jobs` before that.
+const JOB_BYTES: usize = 64 << 20;
+const REPORT_BYTES: usize = 64 << 20;
+/// How long fetches under way may go on after the first signal.
+const GRACE: Duration = Duration::from_secs(10);
+/// `--once` ends when nothing more can happen within this time: only feeds of held hosts are left then.
+const ONCE_HORIZON: Duration = Duration::from_secs(60);
+const ONCE_CHECK: Duration = Duration::from_millis(50);
+
+/// Runs the whole fleet until a signal, or with `once` until what is due was polled.
+pub async fn run(config: Config, sources: &[String], once: bool) -> anyhow::Result<()> {
+    let config = Arc::new(config);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let feeds = read_sources(sources)?;
+    let store = Arc::new(SqliteStore::open(&config.store.url).await?);
+    let listener = scheduler::api::bind(&config.api).await?;
+    let metrics = Arc::new(Metrics::new());
+    let backends = embedded_backends(store, &*clock).await?;
+    let scheduler = Arc::new(Scheduler::new(&backends, &config, &metrics, &clock));
+    let worker = embedded_worker(&backends, &config, &metrics, &clock)?;
+    scheduler.boot().await?;
+
+    let seen = backends.store.latest_seq().await?;
+    add_sources(&scheduler.ops, feeds).await?;
+    greet(&scheduler.ops, &config, listener.local_addr()?).await?;
+
+    let (quiet, drained, stop) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+    let api = tokio::spawn(scheduler::api::serve(listener, Arc::clone(&scheduler.ops), stop.clone()));
+    let loops = {
+        let (scheduler, quiet, drained) = (Arc::clone(&scheduler), quiet.clone(), drained.clone());
+        tokio::spawn(async move { scheduler.run(&quiet, &drained).await })
+    };
+    let fetching = {
+        let quiet = quiet.clone();
+        tokio::spawn(async move { worker.run(&quiet).await })
+    };
+    let printer = tokio::spawn(follow::print_new_entries(Arc::clone(&backends.store), seen, stop.clone()));
+
+    let started = clock.now();
+    tokio::select! {
+        signal = stop_signal() => signal?,
+        done = polled_once(&backends, started, &*clock), if once => done?,
+    }
+    quiet.cancel();
+    if !once {
+        eprintln!("stopping: fetches under way may end within {} s; once more stops at once", GRACE.as_secs());
+    }
+    tokio::select! {
+        () = drain(fetching, &backends) => {}
+        signal = stop_signal() => signal?,
+    }
+    drained.cancel();
+    stop.cancel();
+    for (name, task) in [("the scheduler", loops), ("the printer", printer)] {
+        task.await.with_context(|| format!("{name} died"))?;
+    }
+    api.await.context("the API died")??;
+    Ok(())
+}
+
+async fn embedded_backends(store: Arc<SqliteStore>, clock: &dyn Clock) -> anyhow::Result<Backends> {
+    // A process before this one may have asked any host a moment ago; in a new installation nobody was asked.
+    let new_installation = store.placements(common::feed::FeedId(0), 1).await?.is_empty();
+    let born = if new_installation { Timestamp::EPOCH } else { clock.now() };
+    Ok(Backends {
+        store,
+        schedule: Arc::new(MemorySchedule::default()),
+        gate: Arc::new(MemoryGate::new(born)),
+        jobs: Arc::new(MemoryQueue::new(JOB_BYTES)),
+        reports: Arc::new(MemoryQueue::new(REPORT_BYTES)),
+    })
+}
+
+fn embedded_worker(
+    backends: &Backends,
+    config: &Arc<Config>,
+    metrics: &Arc<Metrics>,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Worker> {
+    let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
+    let poller = Poller {
+        fetcher: worker::fetch::Fetcher::new(&config.fetch, HostRules::clone(&rules))?,
+        gate: Arc::clone(&backends.gate),
+        rules,
+        config: Arc::clone(config),
+        clock: Arc::clone(clock),
+        metrics: Arc::clone(metrics),
+    };
+    Ok(Worker {
+        poller: Arc::new(poller),
+        jobs: Arc::clone(&backends.jobs),
+        reports: Arc::clone(&backends.reports),
+    })
+}
+
+/// A feed named on the command line, by itself or in a file of subscriptions.
+enum Source {
+    ByHand(FeedUrl),
+    Imported(FeedUrl),
+}
+
+/// Reads all sources before anything is changed, so that a bad one changes nothing.
+fn read_sources(sources: &[String]) -> anyhow::Result<Vec<Source>> {
+    let mut feeds = Vec::new();
+    for source in sources {
+        if Path::new(source).is_file() {
+            let text = std::fs::read(source).with_context(|| format!("cannot read {source}"))?;
+            let urls = opml::feed_urls(&text).with_context(|| format!("{source} is no OPML file"))?;
+            for url in urls {
+                match url.parse() {
+                    Ok(url) => feeds.push(Source::Imported(url)),
+                    Err(error) => eprintln!("left out from {source}: {error}"),
+                }
+            }
+        } else {
+            match source.parse() {
+                Ok(url) => feeds.push(Source::ByHand(url)),
+                Err(error) if source.contains("://") => bail!("{error}"),
+                Err(_) => bail!("'{source}' is neither a URL such as https://example.com/feed.xml nor an OPML file"),
+            }
+        }
+    }
+    Ok(feeds)
+}
+
+async fn add_sources(ops: &Ops, sources: Vec<Source>) -> anyhow::Result<()> {
+    let (mut by_hand, mut imported) = (Vec::new(), Vec::new());
+    for source in sources {
+        let (list, url) = match source {
+            Source::ByHand(url) => (&mut by_hand, url),
+            Source::Imported(url) => (&mut imported, url),
+        };
+        list.push(AddFeed { url, audience: Audience::default(), private: false });
+    }
+    let mut added = ops.add(&by_hand, None).await?;
+    let places: Vec<f64> = imported.iter().map(|_| rand::rng().random()).collect();
+    added.extend(ops.add(&imported, Some(&places)).await?);
+    if !added.is_empty() {
+        let new = added.iter().filter(|feed| feed.new).count();
+        eprintln!("{new} feeds added, {} known already", added.len() - new);
+    }
+    Ok(())
+}
+
+/// Says what runs, where its data is and where it can be looked at.
+async fn greet(ops: &Ops, config: &Config, address: std::net::SocketAddr) -> anyhow::Result<()> {
+    let feeds: u64 = ops.store.stats(ops.clock.now()).await?.feeds.iter().map(|(.., count)| count).sum();
+    eprintln!("feedfleet {} polls {feeds} feeds, data in {}", env!("CARGO_PKG_VERSION"), config.store.url);
+    eprintln!("API and metrics at http://{address}; new entries follow; Ctrl-C stops");
+    if config.fetch.user_agent_url.is_empty() {
+        eprintln!("please set fetch.user_agent_url to a page that says who polls: publishers look for it in their logs");
+    }
+    if feeds == 0 {
+        eprintln!("no feeds yet; add one with: feedfleet feed add https://example.com/feed.xml");
+    }
+    Ok(())
+}
+
+/// Waits until every feed that was due at `started` has been polled, as far as hosts allow it soon.
+async fn polled_once(backends: &Backends, started: Timestamp, clock: &dyn Clock) -> anyhow::Result<()> {
+    loop {
+        tokio::time::sleep(ONCE_CHECK).await;
+        let now = clock.now();
+        let depth = backends.schedule.depth(now).await?;
+        if depth.leased > 0 || backends.jobs.depth().await? > 0 || backends.reports.depth().await? > 0 {
+            continue;
+        }
+        let nothing_soon = depth.next.is_none_or(|next| next > now.after(ONCE_HORIZON));
+        if nothing_soon || backends.store.stats(started).await?.overdue == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits for the worker to finish within the grace, and for its reports to be stored.
+async fn drain(fetching: tokio::task::JoinHandle<()>, backends: &Backends) {
+    let abort = fetching.abort_handle();
+    if tokio::time::timeout(GRACE, fetching).await.is_err() {
+        abort.abort();
+    }
+    while backends.reports.depth().await.is_ok_and(|depth| depth > 0) {
+        tokio::time::sleep(ONCE_CHECK).await;
+    }
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+async fn stop_signal() -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
