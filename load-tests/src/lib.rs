@@ -34,8 +34,10 @@
 //! # Ok(()) }
 //! ```
 
+pub mod judge;
 pub mod origin;
 
+pub use judge::{Fault, Rules, ScoreCard, Violation, judge};
 pub use origin::bodies::{self, Coding};
 pub use origin::feed::{Conditions, Feed, Format, Item, Pace, Stamp, Tag};
 pub use origin::log::{Cut, Record};

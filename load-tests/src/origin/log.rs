@@ -111,6 +111,32 @@ impl Record {
     }
 }
 
+#[cfg(test)]
+impl Record {
+    /// A GET that came at so many milliseconds and was in flight for 10; a 200 is a feed. For the judge's own tests.
+    pub(crate) fn made(number: usize, path: &str, at: u64, sent: &[&str], status: u16, given: &[&str]) -> Self {
+        let start = Duration::from_millis(at);
+        let host = SocketAddr::from(([127, 0, 0, 1], 80));
+        let head = |first: String, lines: &[&str]| [&[&*first], lines, &["\r\n"]].concat().join("\r\n").into_bytes();
+        Record {
+            number,
+            connection: 0,
+            local: host,
+            peer: host,
+            path: path.into(),
+            start,
+            wall: Timestamp::from_millis(1_790_000_000_000).after(start),
+            end: Some(start + Duration::from_millis(10)),
+            status: Some(status),
+            body_bytes: 0,
+            cut: None,
+            items: (status == 200).then_some(0..1),
+            request: head(format!("GET {path} HTTP/1.1"), sent).into(),
+            answer: head(format!("HTTP/1.1 {status} Made"), given).into(),
+        }
+    }
+}
+
 fn latin1(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
