@@ -202,9 +202,11 @@ mod tests {
     const FEED: &[&str] = &["ETag: \"a\"", "Last-Modified: yesterday"];
     const BOTH: &[&str] = &["If-None-Match: \"a\"", "If-Modified-Since: yesterday"];
 
-    /// Requests with their answers, at these seconds.
-    fn log(exchanges: &[(u64, &[&str], u16, &[&str])]) -> Vec<Record> {
-        let made = |(number, (at, sent, status, given)): (usize, &(u64, &[&str], u16, &[&str]))| {
+    /// Second of the request, its headers, the answer's status and headers.
+    type Exchange<'a> = (u64, &'a [&'a str], u16, &'a [&'a str]);
+
+    fn log(exchanges: &[Exchange<'_>]) -> Vec<Record> {
+        let made = |(number, (at, sent, status, given)): (usize, &Exchange<'_>)| {
             Record::made(number, "/f", at * 1000, sent, *status, given)
         };
         exchanges.iter().enumerate().map(made).collect()
@@ -216,7 +218,7 @@ mod tests {
         violations.iter().map(|violation| (violation.fault, violation.request)).collect()
     }
 
-    fn faults(exchanges: &[(u64, &[&str], u16, &[&str])]) -> Vec<(Fault, usize)> {
+    fn faults(exchanges: &[Exchange<'_>]) -> Vec<(Fault, usize)> {
         faults_of(&log(exchanges), &Rules::default())
     }
 
