@@ -9,6 +9,11 @@
 //! - entries are unique per feed and identity;
 //! - audience, url and status belong to people, poll state and validators to `apply`: neither overwrites the other's.
 
+#[cfg(test)]
+mod conformance;
+mod error;
+mod history;
+mod row;
 pub mod sqlite;
 
 use async_trait::async_trait;
@@ -21,37 +26,7 @@ use common::report::{FailureKind, FetchReport, OutcomeKind};
 use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The store's own trouble.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The database did not do it.
-    #[error("the store could not {action}")]
-    Database {
-        /// What was being attempted.
-        action: &'static str,
-        /// Why it failed.
-        #[source]
-        source: sqlx::Error,
-    },
-    /// The database was written by a newer program.
-    #[error("the database has schema version {found}, this program knows up to {known}: run a newer feedfleet")]
-    TooNew {
-        /// Its version.
-        found: i64,
-        /// Ours.
-        known: i64,
-    },
-    /// A stored value that this program cannot read.
-    #[error("feed {feed} has an unreadable {column} in the store: {reason}")]
-    Corrupt {
-        /// Whose row.
-        feed: FeedId,
-        /// Which column.
-        column: &'static str,
-        /// Why.
-        reason: String,
-    },
-}
+pub use error::StoreError;
 
 impl StoreError {
     /// Does the database refuse these very rows, so that trying again is useless? Otherwise it is out of order.
@@ -272,7 +247,7 @@ pub struct Event {
 pub struct EventPage<T> {
     /// Changes when the store was restored from a backup: cursors of another epoch mean nothing.
     pub epoch: String,
-    /// The oldest event still kept; a cursor below `oldest - 1` missed some. Zero while there is none.
+    /// Nothing from this `seq` on was taken by retention; a cursor below `oldest - 1` missed something.
     pub oldest: i64,
     /// The items, by `seq`.
     pub items: Vec<T>,
@@ -346,8 +321,9 @@ pub trait Store: Send + Sync {
     /// Feeds as [`common::policy::decide`] needs them, in any order; those that do not exist are left out.
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError>;
 
-    /// Stores verdicts in one transaction; one answer each, in order. A wake older than a fetch's start by more than
-    /// `clock_skew` is answered by it and cleared.
+    /// Stores verdicts in one transaction; one answer each, in order. Of two on the same feed the second is stale. A wake
+    /// older than a fetch's start by more than `clock_skew` is answered by it and cleared. When the database refuses a
+    /// row ([`StoreError::is_refusal`]) nothing of the batch is stored.
     async fn apply(
         &self,
         verdicts: &[Verdict],
@@ -355,8 +331,8 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<Applied>, StoreError>;
 
-    /// Wants these feeds polled at `at`: a past wake moves up to `at`, a future one is never postponed. Gives the live
-    /// ones with their places.
+    /// Wants these feeds polled at `at`: a past wake that is still unanswered moves up to `now`, a future one is never
+    /// postponed, and none comes before the end of the feed's own hold. Gives the live ones with their places.
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError>;
 
     /// Live feeds by number, after `after`, at most `limit`: for rebuilding and checking the schedule.
@@ -384,7 +360,8 @@ pub trait Store: Send + Sync {
     /// Pauses or resumes all polling.
     async fn set_paused(&self, paused: bool) -> Result<(), StoreError>;
 
-    /// Deletes events older than `events`, and entries not seen since `entries` (`None`: keeps them), a bounded number a
-    /// call; gives how many rows went. Identities of deleted entries are kept, so that they never come back as new.
+    /// Deletes events older than `events`, and entries whose newest form is older than `entries` (`None`: keeps them),
+    /// oldest first and a bounded number a call; gives how many rows went. Identities of deleted entries are kept, so that
+    /// they never come back as new.
     async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError>;
 }

@@ -1,0 +1,300 @@
+//! A feed's row as both databases hold it, and the codecs of its packed columns.
+//!
+//! What a person or a query looks for has a column of its own; what only the program reads is packed: the policy's memory
+//! as JSON, so that a new field needs no migration, everything that is long as bytes.
+
+use std::time::Duration;
+
+use common::entry::{Enclosure, Entry};
+use common::feed::{Audience, Category, ContentHash, Feed, FeedId, FeedUrl, PollState, Status, Validators, Version};
+use common::host::HostKey;
+use common::known::KnownEntries;
+use common::policy::{Rule, Term};
+use common::time::Timestamp;
+use sqlx::FromRow;
+
+use super::{JobRow, Placement, StoreError, StoredEntry};
+
+/// Everything about a feed but its history and its known entries.
+#[derive(Debug, FromRow)]
+pub(crate) struct FeedRow {
+    id: i64,
+    url: String,
+    host: String,
+    added: i64,
+    status: String,
+    subscribers: i64,
+    active_subscribers: i64,
+    sla: bool,
+    important: bool,
+    interval_ms: Option<i64>,
+    private: bool,
+    version: i64,
+    next_due: Option<i64>,
+    wake_at: Option<i64>,
+    etag: Option<String>,
+    last_modified: Option<String>,
+    content_hash: Option<Vec<u8>>,
+    title: Option<String>,
+    entries: i64,
+    moved_from: Option<String>,
+    state: String,
+    terms: Vec<u8>,
+}
+
+/// What a job is built from.
+#[derive(Debug, FromRow)]
+pub(crate) struct JobColumns {
+    id: i64,
+    version: i64,
+    url: String,
+    category: String,
+    next_due: i64,
+    wake_at: Option<i64>,
+    etag: Option<String>,
+    last_modified: Option<String>,
+    content_hash: Option<Vec<u8>>,
+    known: Vec<u8>,
+    subscribers: i64,
+}
+
+/// An entry in its newest form.
+#[derive(Debug, FromRow)]
+pub(crate) struct EntryRow {
+    seq: i64,
+    feed_id: i64,
+    seen: i64,
+    published: Option<i64>,
+    updated: Option<i64>,
+    cut: bool,
+    id: String,
+    url: Option<String>,
+    title: Option<String>,
+    author: Option<String>,
+    enclosures: Option<String>,
+    summary: Option<String>,
+    content: Option<String>,
+}
+
+/// A live feed's place.
+#[derive(Debug, FromRow)]
+pub(crate) struct PlaceColumns {
+    id: i64,
+    host: String,
+    category: String,
+    next_due: i64,
+    wake_at: Option<i64>,
+}
+
+impl FeedRow {
+    pub(crate) fn id(&self) -> i64 {
+        self.id
+    }
+
+    pub(crate) fn subscribers(&self) -> i64 {
+        self.subscribers
+    }
+
+    /// Its place among feeds by due time: feeds that are not polled stand at the end.
+    pub(crate) fn place_in_time(&self) -> i64 {
+        self.next_due.filter(|_| self.status == Status::Active.as_str()).unwrap_or(i64::MAX)
+    }
+}
+
+impl TryFrom<FeedRow> for Feed {
+    type Error = StoreError;
+
+    fn try_from(row: FeedRow) -> Result<Feed, StoreError> {
+        let id = FeedId(row.id);
+        let status = read_status(id, &row.status)?;
+        Ok(Feed {
+            id,
+            url: read_url(id, row.url)?,
+            host: HostKey::new(&row.host),
+            title: row.title,
+            status,
+            audience: Audience {
+                subscribers: count(row.subscribers),
+                active_subscribers: count(row.active_subscribers),
+                sla: row.sla,
+                important: row.important,
+                interval: row.interval_ms.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))),
+            },
+            private: row.private,
+            version: Version(row.version),
+            validators: Validators { etag: row.etag, last_modified: row.last_modified },
+            content_hash: read_hash(id, row.content_hash)?,
+            state: read_state(id, &row.state)?,
+            next_due: row.next_due.filter(|_| status == Status::Active).map(Timestamp::from_millis),
+            wake_at: row.wake_at.map(Timestamp::from_millis),
+            terms: read_terms(id, &row.terms)?,
+            moved_from: row.moved_from,
+            entries: u64::try_from(row.entries).unwrap_or(0),
+            added: Timestamp::from_millis(row.added),
+        })
+    }
+}
+
+impl TryFrom<JobColumns> for JobRow {
+    type Error = StoreError;
+
+    fn try_from(row: JobColumns) -> Result<JobRow, StoreError> {
+        let id = FeedId(row.id);
+        Ok(JobRow {
+            id,
+            version: Version(row.version),
+            url: read_url(id, row.url)?,
+            category: read_category(id, &row.category)?,
+            next_due: Timestamp::from_millis(row.next_due),
+            wake_at: row.wake_at.map(Timestamp::from_millis),
+            validators: Validators { etag: row.etag, last_modified: row.last_modified },
+            content_hash: read_hash(id, row.content_hash)?,
+            known: KnownEntries::from_bytes(&row.known),
+            subscribers: count(row.subscribers),
+        })
+    }
+}
+
+impl TryFrom<PlaceColumns> for Placement {
+    type Error = StoreError;
+
+    fn try_from(row: PlaceColumns) -> Result<Placement, StoreError> {
+        let id = FeedId(row.id);
+        let due = row.wake_at.map_or(row.next_due, |wake| wake.min(row.next_due));
+        Ok(Placement {
+            id,
+            host: HostKey::new(&row.host),
+            category: read_category(id, &row.category)?,
+            due: Timestamp::from_millis(due),
+            wake: row.wake_at.is_some(),
+        })
+    }
+}
+
+impl TryFrom<EntryRow> for StoredEntry {
+    type Error = StoreError;
+
+    fn try_from(row: EntryRow) -> Result<StoredEntry, StoreError> {
+        let feed_id = FeedId(row.feed_id);
+        let enclosures = row.enclosures.as_deref().map_or(Ok(Vec::new()), serde_json::from_str);
+        Ok(StoredEntry {
+            seq: row.seq,
+            feed_id,
+            seen: Timestamp::from_millis(row.seen),
+            entry: Entry {
+                id: row.id,
+                url: row.url,
+                title: row.title,
+                published: row.published.map(Timestamp::from_millis),
+                updated: row.updated.map(Timestamp::from_millis),
+                author: row.author,
+                summary: row.summary,
+                content: row.content,
+                enclosures: enclosures.map_err(|error| corrupt(feed_id, "enclosures")(error.to_string()))?,
+                cut: row.cut,
+            },
+        })
+    }
+}
+
+/// Reads the rows of a batch. One that cannot be read is left out and logged: it must not stop all others for ever.
+pub(crate) fn readable<Row, T: TryFrom<Row, Error = StoreError>>(rows: Vec<Row>) -> Vec<T> {
+    let read = rows.into_iter().filter_map(|row| match T::try_from(row) {
+        Ok(item) => Some(item),
+        Err(error) => {
+            tracing::error!(%error, "a feed is left out");
+            None
+        }
+    });
+    read.collect()
+}
+
+/// The policy's memory as it is stored.
+pub(crate) fn pack_state(state: &PollState) -> String {
+    serde_json::to_string(state).unwrap_or_else(|_| "{}".to_owned())
+}
+
+/// The terms of a due time: a byte for the rule and eight for the due time, little-endian, each.
+pub(crate) fn pack_terms(terms: &[Term]) -> Vec<u8> {
+    let mut packed = Vec::with_capacity(terms.len() * 9);
+    for term in terms {
+        packed.push(term.rule.number());
+        packed.extend_from_slice(&term.due.millis().to_le_bytes());
+    }
+    packed
+}
+
+/// Enclosures as they are stored.
+pub(crate) fn pack_enclosures(enclosures: &[Enclosure]) -> String {
+    serde_json::to_string(enclosures).unwrap_or_else(|_| "[]".to_owned())
+}
+
+/// The identity of an entry inside its feed.
+pub(crate) fn entry_identity(entry: &Entry) -> [u8; 16] {
+    xxhash_rust::xxh3::xxh3_128(entry.id.as_bytes()).to_be_bytes()
+}
+
+fn corrupt(feed: FeedId, column: &'static str) -> impl FnOnce(String) -> StoreError {
+    move |reason| StoreError::Corrupt { feed, column, reason }
+}
+
+fn read_url(feed: FeedId, url: String) -> Result<FeedUrl, StoreError> {
+    FeedUrl::try_from(url).map_err(|error| corrupt(feed, "url")(error.to_string()))
+}
+
+pub(crate) fn read_status(feed: FeedId, status: &str) -> Result<Status, StoreError> {
+    status.parse().map_err(corrupt(feed, "status"))
+}
+
+pub(crate) fn read_category(feed: FeedId, letter: &str) -> Result<Category, StoreError> {
+    let found = Category::ALL.into_iter().find(|category| category.as_str() == letter);
+    found.ok_or_else(|| corrupt(feed, "category")(format!("'{letter}' is none")))
+}
+
+fn read_hash(feed: FeedId, hash: Option<Vec<u8>>) -> Result<Option<ContentHash>, StoreError> {
+    let Some(bytes) = hash else { return Ok(None) };
+    let bytes = <[u8; 16]>::try_from(bytes).map_err(|_| corrupt(feed, "content_hash")("not 16 bytes".into()))?;
+    Ok(Some(ContentHash(u128::from_be_bytes(bytes))))
+}
+
+fn read_state(feed: FeedId, state: &str) -> Result<PollState, StoreError> {
+    serde_json::from_str(state).map_err(|error| corrupt(feed, "state")(error.to_string()))
+}
+
+fn read_terms(feed: FeedId, packed: &[u8]) -> Result<Vec<Term>, StoreError> {
+    let (terms, _) = packed.as_chunks::<9>();
+    let read = |term: &[u8; 9]| {
+        let [rule, due @ ..] = *term;
+        let rule = *Rule::ALL.get(usize::from(rule)).ok_or_else(|| format!("rule {rule} is none"))?;
+        Ok(Term { rule, due: Timestamp::from_millis(i64::from_le_bytes(due)) })
+    };
+    terms.iter().map(read).collect::<Result<_, String>>().map_err(corrupt(feed, "terms"))
+}
+
+/// A count that fits by construction.
+fn count(number: i64) -> u32 {
+    u32::try_from(number).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_come_back_equal_and_an_unknown_rule_is_an_error_that_names_the_column() {
+        let terms = vec![
+            Term { rule: Rule::Category, due: Timestamp::from_millis(5) },
+            Term { rule: Rule::Added, due: Timestamp::MAX },
+        ];
+        assert_eq!(read_terms(FeedId(1), &pack_terms(&terms)).unwrap(), terms);
+        let error = read_terms(FeedId(7), &[250; 9]).unwrap_err().to_string();
+        assert_eq!(error, "feed 7 has an unreadable terms in the store: rule 250 is none");
+    }
+
+    #[test]
+    fn a_memory_comes_back_equal_and_an_older_one_has_defaults() {
+        let state = PollState { last_status: Some(304), consecutive_failures: 3, ..PollState::default() };
+        assert_eq!(read_state(FeedId(1), &pack_state(&state)).unwrap(), state);
+        assert_eq!(read_state(FeedId(1), "{}").unwrap(), PollState::default());
+    }
+}

@@ -1,0 +1,3 @@
+SELECT id, version, category, status, host, audience_at, wake_at, etag, last_modified, history
+FROM feeds
+WHERE id IN (SELECT value FROM json_each(?1))

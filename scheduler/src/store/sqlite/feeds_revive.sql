@@ -1,0 +1,13 @@
+-- Known feeds that are not polled any more get one try, but never before the end of a hold. Their memory stays, so that
+-- one more failure ends it again.
+UPDATE feeds
+SET status   = 'active',
+    version  = version + 1,
+    wake_at  = NULL,
+    next_due = max(new.value ->> 11, coalesce(hold_until, 0)),
+    terms    = substr(?2, new.value ->> 12, new.value ->> 13)
+FROM jsonb_each(?1) AS new
+WHERE feeds.url = CAST(substr(?2, new.value ->> 0, new.value ->> 1) AS TEXT)
+  AND feeds.credentials = x''
+  AND feeds.status IN ('gone', 'blacklisted', 'quarantined', 'removed')
+RETURNING id

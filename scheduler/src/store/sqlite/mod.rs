@@ -1,0 +1,144 @@
+//! The store on SQLite: one machine, one process, one file.
+//!
+//! One connection writes, a few read. The single writer is what makes commit order and `seq` order the same, and lets
+//! `apply` look at rows and then write them without their changing in between. A batch costs a handful of statements
+//! whatever its size: it crosses as two parameters (`batch`). The namespace is the file.
+
+mod apply;
+mod batch;
+mod entries;
+mod events;
+mod feeds;
+mod list;
+mod open;
+mod people;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+
+use std::fs::File;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use common::feed::{Feed, FeedId};
+use common::host::HostKey;
+use common::time::Timestamp;
+use sqlx::{Sqlite, SqlitePool, Transaction};
+
+use super::{
+    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, JobRow, NewFeed, Page, Placement,
+    Store, StoreError, StoreStats, StoredEntry, Verdict,
+};
+
+/// A store in one SQLite database. See [`SqliteStore::open`].
+#[derive(Debug)]
+pub struct SqliteStore {
+    /// One connection.
+    writer: SqlitePool,
+    /// A few; in memory the writer's own, because nobody else sees its database.
+    readers: SqlitePool,
+    /// Held as long as the database is open. Last, so that it is let go last.
+    _lock: Option<File>,
+}
+
+impl SqliteStore {
+    /// Begins the one transaction that may write.
+    async fn write(&self, action: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
+        self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(StoreError::on(action))
+    }
+
+    /// Closes all connections, which folds the write-ahead log into the database. Without it nothing is lost either.
+    pub async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn add_feeds(&self, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, StoreError> {
+        self.add(feeds, now).await
+    }
+
+    async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, StoreError> {
+        self.one_feed(which).await
+    }
+
+    async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
+        self.list(query).await
+    }
+
+    async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError> {
+        self.change(id, change, now).await
+    }
+
+    async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError> {
+        self.erase(id).await
+    }
+
+    async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
+        self.forget(id).await
+    }
+
+    async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError> {
+        self.job_rows(ids).await
+    }
+
+    async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
+        self.feed_rows(ids).await
+    }
+
+    async fn apply(
+        &self,
+        verdicts: &[Verdict],
+        clock_skew: Duration,
+        now: Timestamp,
+    ) -> Result<Vec<Applied>, StoreError> {
+        self.apply_verdicts(verdicts, clock_skew, now).await
+    }
+
+    async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
+        self.wake_feeds(ids, at, now).await
+    }
+
+    async fn placements(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError> {
+        self.places(after, limit).await
+    }
+
+    async fn holds(&self, now: Timestamp) -> Result<Vec<(HostKey, Timestamp)>, StoreError> {
+        self.host_holds(now).await
+    }
+
+    async fn entries(
+        &self,
+        feed: Option<FeedId>,
+        after: i64,
+        limit: u32,
+    ) -> Result<EventPage<StoredEntry>, StoreError> {
+        self.stored_entries(feed, after, limit).await
+    }
+
+    async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
+        self.stored_events(after, limit).await
+    }
+
+    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
+        self.polls(id).await
+    }
+
+    async fn stats(&self, now: Timestamp) -> Result<StoreStats, StoreError> {
+        self.numbers(now).await
+    }
+
+    async fn paused(&self) -> Result<bool, StoreError> {
+        self.is_paused().await
+    }
+
+    async fn set_paused(&self, paused: bool) -> Result<(), StoreError> {
+        self.pause(paused).await
+    }
+
+    async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
+        self.prune_some(events, entries).await
+    }
+}

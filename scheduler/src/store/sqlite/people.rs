@@ -1,0 +1,143 @@
+//! What people do to feeds: add, change, erase, forget.
+
+use std::collections::HashSet;
+
+use common::feed::{Audience, Feed, FeedId, Status};
+use common::policy::{Rule, Term};
+use common::time::Timestamp;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{FromRow, Row, Sqlite, Transaction};
+
+use super::SqliteStore;
+use super::batch::Batch;
+use crate::store::row::{FeedRow, pack_terms};
+use crate::store::{Added, FeedChange, NewFeed, StoreError};
+
+/// Feeds that one statement adds.
+const CHUNK: usize = 1_000;
+
+impl SqliteStore {
+    pub(super) async fn add(&self, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, StoreError> {
+        let failed = "add feeds";
+        let mut tx = self.write(failed).await?;
+        let mut added = Vec::with_capacity(feeds.len());
+        for chunk in feeds.chunks(CHUNK) {
+            added.extend(add_chunk(&mut tx, chunk, now).await.map_err(StoreError::on(failed))?);
+        }
+        tx.commit().await.map_err(StoreError::on(failed))?;
+        Ok(added)
+    }
+
+    pub(super) async fn change(
+        &self,
+        id: FeedId,
+        change: &FeedChange,
+        now: Timestamp,
+    ) -> Result<Option<Feed>, StoreError> {
+        let failed = "change a feed";
+        let mut tx = self.write(failed).await?;
+        let audience = change.audience.map(|(audience, _)| audience);
+        // A live feed must have a due time: a retired one that comes back without a wish is due now.
+        let revived = change.next_due.unwrap_or(now);
+        let row = sqlx::query(include_str!("feed_change.sql"))
+            .bind(id.0)
+            .bind(now.millis())
+            .bind(audience.map(|audience| audience.subscribers))
+            .bind(audience.map(|audience| audience.active_subscribers))
+            .bind(audience.map(|audience| audience.sla))
+            .bind(audience.map(|audience| audience.important))
+            .bind(audience.and_then(interval_millis))
+            .bind(change.audience.map(|(_, category)| category.as_str()))
+            .bind(change.private)
+            .bind(change.status.map(Status::as_str))
+            .bind(change.next_due.map(Timestamp::millis))
+            .bind(added_terms(revived))
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(StoreError::on(failed))?;
+        let Some(row) = row else { return Ok(None) };
+        let feed = FeedRow::from_row(&row).map_err(StoreError::on(failed))?.try_into()?;
+        tx.commit().await.map_err(StoreError::on(failed))?;
+        Ok(Some(feed))
+    }
+
+    /// Its events stay until retention takes them; they no longer hold anything of it but its number.
+    pub(super) async fn erase(&self, id: FeedId) -> Result<bool, StoreError> {
+        let failed = "erase a feed";
+        let mut tx = self.write(failed).await?;
+        let entries: Option<i64> = sqlx::query_scalar("DELETE FROM feeds WHERE id = ?1 RETURNING entries")
+            .bind(id.0)
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(StoreError::on(failed))?;
+        sqlx::query("UPDATE store SET entries = entries - ?1")
+            .bind(entries.unwrap_or(0))
+            .execute(&mut *tx)
+            .await
+            .map_err(StoreError::on(failed))?;
+        tx.commit().await.map_err(StoreError::on(failed))?;
+        Ok(entries.is_some())
+    }
+
+    pub(super) async fn forget(&self, id: FeedId) -> Result<bool, StoreError> {
+        let sql = "UPDATE feeds SET etag = NULL, last_modified = NULL, content_hash = NULL WHERE id = ?1";
+        let done = sqlx::query(sql)
+            .bind(id.0)
+            .execute(&self.writer)
+            .await
+            .map_err(StoreError::on("forget a feed's validators"))?;
+        Ok(done.rows_affected() > 0)
+    }
+}
+
+/// Adds at most [`CHUNK`] feeds. The same URL twice is one feed.
+async fn add_chunk(
+    tx: &mut Transaction<'_, Sqlite>,
+    feeds: &[NewFeed],
+    now: Timestamp,
+) -> Result<Vec<Added>, sqlx::Error> {
+    let rows = new_rows(feeds);
+    let revive = rows.clone().query(include_str!("feeds_revive.sql"));
+    let mut revived: HashSet<i64> = ids(&revive.fetch_all(&mut **tx).await?)?;
+    let insert = rows.clone().query(include_str!("feeds_insert.sql")).bind(now.millis());
+    let mut inserted: HashSet<i64> = ids(&insert.fetch_all(&mut **tx).await?)?;
+    let find = rows.query(include_str!("feeds_find.sql"));
+    let found: Vec<i64> = ids(&find.fetch_all(&mut **tx).await?)?;
+    // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
+    let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };
+    Ok(found.into_iter().map(answer).collect())
+}
+
+fn new_rows(feeds: &[NewFeed]) -> Batch {
+    let mut rows = Batch::default();
+    for feed in feeds {
+        rows.row(|row| {
+            row.text(feed.url.as_str());
+            row.text(feed.host.as_str());
+            row.int(i64::from(feed.audience.subscribers));
+            row.int(i64::from(feed.audience.active_subscribers));
+            row.int(i64::from(feed.audience.sla));
+            row.int(i64::from(feed.audience.important));
+            row.int(interval_millis(feed.audience));
+            row.int(i64::from(feed.private));
+            row.word(feed.category.as_str());
+            row.int(feed.first_due.millis());
+            row.bytes(added_terms(feed.first_due).as_slice());
+        });
+    }
+    rows
+}
+
+/// The first column of each row.
+fn ids<Ids: FromIterator<i64>>(rows: &[SqliteRow]) -> Result<Ids, sqlx::Error> {
+    rows.iter().map(|row| row.try_get(0)).collect()
+}
+
+fn interval_millis(audience: Audience) -> Option<i64> {
+    audience.interval.map(|interval| i64::try_from(interval.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Why a feed is due at `due`: because somebody asked.
+fn added_terms(due: Timestamp) -> Vec<u8> {
+    pack_terms(&[Term { rule: Rule::Added, due }])
+}

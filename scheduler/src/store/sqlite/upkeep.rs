@@ -1,0 +1,113 @@
+//! Everything about the store as a whole: numbers, the pause, holds, retention.
+
+use common::feed::FeedId;
+use common::host::HostKey;
+use common::report::FailureKind;
+use common::time::Timestamp;
+use sqlx::SqliteConnection;
+
+use super::SqliteStore;
+use crate::store::row::{read_category, read_status};
+use crate::store::{StoreError, StoreStats};
+
+/// Rows of each kind that one call of `prune` deletes at most: some ten milliseconds for the others who wait to write.
+const PRUNED: i64 = 2_000;
+
+impl SqliteStore {
+    pub(super) async fn host_holds(&self, now: Timestamp) -> Result<Vec<(HostKey, Timestamp)>, StoreError> {
+        let rows: Vec<(String, i64)> = sqlx::query_as("SELECT host, held_until FROM host_holds WHERE held_until > ?1")
+            .bind(now.millis())
+            .fetch_all(&self.readers)
+            .await
+            .map_err(StoreError::on("read the hosts' holds"))?;
+        Ok(rows.into_iter().map(|(host, until)| (HostKey::new(&host), Timestamp::from_millis(until))).collect())
+    }
+
+    /// Feeds by category and status, penalties and entries come from indexes and counters; what is overdue is counted over
+    /// the whole table, about a second a million feeds.
+    pub(super) async fn numbers(&self, now: Timestamp) -> Result<StoreStats, StoreError> {
+        let failed = StoreError::on;
+        const ACTION: &str = "count what it holds";
+        let mut tx = self.readers.begin().await.map_err(failed(ACTION))?;
+        let feeds: Vec<(String, String, i64)> =
+            sqlx::query_as("SELECT category, status, count(*) FROM feeds GROUP BY category, status ORDER BY 1, 2")
+                .fetch_all(&mut *tx)
+                .await
+                .map_err(failed(ACTION))?;
+        let penalised: Vec<(String, i64)> =
+            sqlx::query_as("SELECT penalty, count(*) FROM feeds WHERE penalty IS NOT NULL GROUP BY penalty ORDER BY 1")
+                .fetch_all(&mut *tx)
+                .await
+                .map_err(failed(ACTION))?;
+        let (entries, events, overdue, hosts_held): (i64, i64, i64, i64) = sqlx::query_as(include_str!("stats.sql"))
+            .bind(now.millis())
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(failed(ACTION))?;
+        let count = |number: i64| u64::try_from(number).unwrap_or(0);
+        let classes = feeds.into_iter().map(|(category, status, number)| {
+            // No feed in particular: a name that cannot be read would be in every row of the group.
+            Ok((read_category(FeedId(0), &category)?, read_status(FeedId(0), &status)?, count(number)))
+        });
+        let kind = |name: &str| FailureKind::ALL.iter().copied().find(|kind| kind.as_str() == name);
+        Ok(StoreStats {
+            feeds: classes.collect::<Result<_, StoreError>>()?,
+            penalised: penalised.iter().filter_map(|(name, number)| Some((kind(name)?, count(*number)))).collect(),
+            entries: count(entries),
+            events: count(events),
+            overdue: count(overdue),
+            hosts_held: count(hosts_held),
+        })
+    }
+
+    pub(super) async fn is_paused(&self) -> Result<bool, StoreError> {
+        let paused = sqlx::query_scalar("SELECT paused FROM store").fetch_one(&self.readers);
+        paused.await.map_err(StoreError::on("tell whether polling is paused"))
+    }
+
+    pub(super) async fn pause(&self, paused: bool) -> Result<(), StoreError> {
+        let set = sqlx::query("UPDATE store SET paused = ?1").bind(paused).execute(&self.writer);
+        set.await.map_err(StoreError::on("pause or resume polling"))?;
+        Ok(())
+    }
+
+    /// Takes from the low end of the numbers only, and stops at the first row that stays: so one number tells a consumer
+    /// whether it missed something.
+    pub(super) async fn prune_some(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
+        const ACTION: &str = "delete old events and entries";
+        let mut tx = self.write(ACTION).await?;
+        let mut gone = prune_events(&mut tx, events).await.map_err(StoreError::on(ACTION))?;
+        if let Some(before) = entries {
+            gone += prune_entries(&mut tx, before).await.map_err(StoreError::on(ACTION))?;
+        }
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(gone)
+    }
+}
+
+async fn prune_events(on: &mut SqliteConnection, before: Timestamp) -> Result<u64, sqlx::Error> {
+    let last: Option<i64> = sqlx::query_scalar(include_str!("prune_events_until.sql"))
+        .bind(before.millis())
+        .bind(PRUNED)
+        .fetch_one(&mut *on)
+        .await?;
+    let Some(last) = last else { return Ok(0) };
+    let gone = sqlx::query("DELETE FROM events WHERE seq <= ?1").bind(last).execute(&mut *on).await?;
+    sqlx::query("UPDATE store SET events_gone = ?1").bind(last).execute(on).await?;
+    Ok(gone.rows_affected())
+}
+
+async fn prune_entries(on: &mut SqliteConnection, before: Timestamp) -> Result<u64, sqlx::Error> {
+    let last: Option<i64> = sqlx::query_scalar(include_str!("prune_entries_until.sql"))
+        .bind(before.millis())
+        .bind(PRUNED)
+        .fetch_one(&mut *on)
+        .await?;
+    let Some(last) = last else { return Ok(0) };
+    sqlx::query(include_str!("prune_entries_count.sql")).bind(last).execute(&mut *on).await?;
+    let gone = sqlx::query("DELETE FROM entries WHERE seq <= ?1").bind(last).execute(&mut *on).await?;
+    let count = i64::try_from(gone.rows_affected()).unwrap_or(i64::MAX);
+    let update = sqlx::query("UPDATE store SET entries_gone = ?1, entries = entries - ?2").bind(last).bind(count);
+    update.execute(on).await?;
+    Ok(gone.rows_affected())
+}

@@ -1,0 +1,7 @@
+-- The feeds ?1 at the time ?2; it is now ?3.
+UPDATE feeds
+SET wake_at = max(
+        coalesce(hold_until, 0),
+        CASE WHEN wake_at IS NULL THEN ?2 WHEN wake_at <= ?3 THEN ?3 ELSE min(wake_at, ?2) END)
+WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'active'
+RETURNING id, host, category, next_due, wake_at
