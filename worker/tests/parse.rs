@@ -10,7 +10,7 @@ fn fixture(name: &str) -> Vec<u8> {
 }
 
 fn read(bytes: &[u8]) -> ParsedFeed {
-    parse(bytes, None, BASE, &ParseLimits::default()).unwrap()
+    parse(bytes, None, BASE, &ParseLimits::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! The engine recurses: 24 KB of nested `media:group` overflow its stack, and no panic handler survives that. It also
 //! copies what a group inherits into every group, so that its memory grows with their product. This pass counts depth,
 //! elements, attributes, entries and groups on a tokeniser that does not recurse, refuses what is beyond the limits, and
-//! leaves out what is merely too many. It collects on the way what the engine's model loses: hints and RSS enclosures.
+//! leaves out what is merely too many. It resolves HTML's names of characters, which the engine leaves standing, and
+//! collects what the engine's model loses: hints and RSS enclosures.
 //!
 //! Deliberately not here: any judgement of the content, and any repair.
 
@@ -16,6 +17,7 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::ParseLimits;
 use super::draft::MAX_ENCLOSURES;
+use super::entities;
 use super::hints::{Announced, HintScanner, attribute};
 use super::namespaces;
 
@@ -84,7 +86,12 @@ pub(super) fn survey<'a>(text: &'a str, limits: &ParseLimits) -> Result<Surveyed
             }
             Event::Text(content) => walk.hints_text(&content),
             Event::CData(content) => walk.hints_text(&content),
-            Event::Decl(_) => walk.cuts.push(span),
+            Event::GeneralRef(reference) => {
+                if let Some(character) = entities::character(&reference).filter(|character| !character.is_ascii()) {
+                    walk.replace(text, span, character.encode_utf8(&mut [0; 4]));
+                }
+            }
+            Event::Decl(_) => walk.replace(text, span, ""),
             Event::Eof => break,
             _ => {}
         }
@@ -107,7 +114,9 @@ struct Walk<'l> {
     groups: usize,
     /// The depth and beginning of an element that is left out, while inside of one.
     leaving_out: Option<(usize, usize)>,
-    cuts: Vec<Range<usize>>,
+    /// The document as the engine shall see it, and how far it was copied; empty as long as nothing differs.
+    edited: String,
+    copied: usize,
     old_namespaces: bool,
     hints: HintScanner,
     enclosures: Vec<(usize, Enclosure)>,
@@ -124,7 +133,8 @@ impl<'l> Walk<'l> {
             entry: None,
             groups: 0,
             leaving_out: None,
-            cuts: Vec::new(),
+            edited: String::new(),
+            copied: 0,
             old_namespaces: false,
             hints: HintScanner::default(),
             enclosures: Vec::new(),
@@ -219,7 +229,7 @@ impl<'l> Walk<'l> {
         match self.leaving_out {
             Some((depth, start)) if depth == self.depth => {
                 self.leaving_out = None;
-                self.cut(text, start..span.end);
+                self.replace(text, start..span.end, "");
             }
             Some(_) => {}
             None if self.entry == Some(self.depth) => self.entry = None,
@@ -229,25 +239,31 @@ impl<'l> Walk<'l> {
         self.depth -= 1;
     }
 
-    /// Leaves out a range; neighbours with nothing but space between them become one.
-    fn cut(&mut self, text: &str, range: Range<usize>) {
-        match self.cuts.last_mut() {
-            Some(last) if last.end <= range.start && text[last.end..range.start].trim().is_empty() => {
-                last.end = range.end;
-            }
-            _ => self.cuts.push(range),
+    /// Has the engine see something else in place of a range.
+    fn replace(&mut self, text: &str, range: Range<usize>, by: &str) {
+        if self.leaving_out.is_none() {
+            self.edited.push_str(&text[self.copied..range.start]);
+            self.edited.push_str(by);
+            self.copied = range.end;
         }
     }
 
-    fn finish(self, text: &str) -> Result<Surveyed<'_>, Refusal> {
+    fn finish(mut self, text: &str) -> Result<Surveyed<'_>, Refusal> {
         let Some(root) = self.root else {
             return Err(Refusal::NotAFeed("no element at all".to_owned()));
         };
         if self.depth > 0 {
             return Err(Refusal::Malformed(format!("the document ends inside of {} open elements", self.depth)));
         }
+        let text = match self.copied {
+            0 => Cow::Borrowed(text),
+            copied => {
+                self.edited.push_str(&text[copied..]);
+                Cow::Owned(self.edited)
+            }
+        };
         Ok(Surveyed {
-            text: without(text, &self.cuts),
+            text,
             root,
             entries: self.entries,
             old_namespaces: self.old_namespaces,
@@ -273,18 +289,4 @@ fn is_entry(root: Root, name: &str) -> bool {
         Root::Feed => name == "entry",
         Root::Entry => false,
     }
-}
-
-fn without<'a>(text: &'a str, cuts: &[Range<usize>]) -> Cow<'a, str> {
-    if cuts.is_empty() {
-        return Cow::Borrowed(text);
-    }
-    let mut kept = String::with_capacity(text.len());
-    let mut from = 0;
-    for cut in cuts {
-        kept.push_str(&text[from..cut.start]);
-        from = cut.end;
-    }
-    kept.push_str(&text[from..]);
-    Cow::Owned(kept)
 }

@@ -17,11 +17,13 @@ mod dates;
 mod decode;
 mod draft;
 mod engine;
+mod entities;
 mod guard;
 mod hints;
 mod json;
 mod namespaces;
 mod normalise;
+mod repair;
 mod text;
 
 use std::fmt::Display;
@@ -116,14 +118,14 @@ pub fn parse(
     let whole = || {
         let text = decode::decode(bytes, content_type);
         let base = Url::parse(base_url).ok();
-        let draft = if text.trim_start().starts_with('{') {
-            json::read(&text, limits)?
+        let (draft, repaired) = if text.trim_start().starts_with('{') {
+            (json::read(&text, limits)?, false)
         } else {
             read_xml(&text, base.as_ref(), limits)?
         };
-        Ok(normalise::finish(draft, base.as_ref(), limits))
+        Ok(ParsedFeed { repaired, ..normalise::finish(draft, base.as_ref(), limits) })
     };
-    unpanicked(whole).unwrap_or_else(|panicked| Err(ParseError::malformed(&panicked)))
+    unpanicked(whole).unwrap_or_else(|| Err(ParseError::malformed(&PANICKED)))
 }
 
 /// The shape in which `feedfleet parse --json` prints a feed: `{"title","link","id","entries":[{"id","title","link",
@@ -145,21 +147,73 @@ pub fn to_json(feed: &ParsedFeed) -> serde_json::Value {
     json!({ "title": feed.title, "link": feed.link, "id": feed.id, "entries": entries })
 }
 
-fn read_xml(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<Draft, ParseError> {
-    let surveyed = guard::survey(text, limits)?;
-    let read = unpanicked(|| engine::read(&surveyed, base));
-    let draft = read.unwrap_or_else(Err).map_err(|error| ParseError::malformed(&error))?;
-    if surveyed.old_namespaces && draft.is_hollow() {
-        return Err(ParseError::malformed(&"written in an old dialect"));
+/// The first try, and the second on the mended document where the first failed or found nothing.
+fn read_xml(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<(Draft, bool), ParseError> {
+    let error = match try_xml(text, base, limits) {
+        Ok(draft) => return Ok((draft, false)),
+        Err(Failure::Final(error)) => return Err(error),
+        Err(error) => error,
+    };
+    let mut panicked = matches!(error, Failure::Panicked);
+    for _ in 0..2 {
+        let Some(mended) = repair::mended(text, panicked) else { break };
+        match try_xml(&mended, base, limits) {
+            Ok(draft) => return Ok((draft, true)),
+            Err(Failure::Hollow(draft)) => return Ok((*draft, true)),
+            Err(Failure::Panicked) if !panicked => panicked = true,
+            Err(_) => break,
+        }
     }
-    Ok(draft)
+    // The first try's error speaks of what the publisher wrote.
+    match error {
+        Failure::Hollow(draft) => Ok((*draft, false)),
+        Failure::Mendable(error) | Failure::Final(error) => Err(error),
+        Failure::Panicked => Err(ParseError::malformed(&PANICKED)),
+    }
 }
 
-/// Runs something that may panic over a document. The panic's own text is left to the process' panic hook.
-fn unpanicked<T>(read: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(read)).map_err(|_| "the parser panicked".to_owned())
+/// Why one try did not succeed.
+enum Failure {
+    /// No repair helps.
+    Final(ParseError),
+    /// A repair may help.
+    Mendable(ParseError),
+    /// The engine panicked.
+    Panicked,
+    /// A feed without anything in it: probably read by the wrong rules.
+    Hollow(Box<Draft>),
 }
 
+fn try_xml(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<Draft, Failure> {
+    let surveyed = match guard::survey(text, limits) {
+        Ok(surveyed) => surveyed,
+        Err(Refusal::TooLarge(why)) => return Err(Failure::Final(ParseError::TooLarge(why))),
+        Err(Refusal::Malformed(why)) if repair::feed_position(text).is_some() => {
+            return Err(Failure::Mendable(ParseError::malformed(&why)));
+        }
+        Err(Refusal::Malformed(why) | Refusal::NotAFeed(why)) => {
+            return Err(Failure::Mendable(ParseError::not_a_feed(&why)));
+        }
+    };
+    if surveyed.old_namespaces {
+        return Err(Failure::Mendable(ParseError::malformed(&"an old dialect that could not be translated")));
+    }
+    match unpanicked(|| engine::read(&surveyed, base)) {
+        None => Err(Failure::Panicked),
+        Some(Err(error)) => Err(Failure::Mendable(ParseError::malformed(&error))),
+        Some(Ok(draft)) if draft.is_hollow() || (draft.entries.is_empty() && surveyed.entries > 0) => {
+            Err(Failure::Hollow(Box::new(draft)))
+        }
+        Some(Ok(draft)) => Ok(draft),
+    }
+}
+
+const PANICKED: &str = "the parser panicked";
+
+/// Runs something that may panic over a document; `None` when it did. The panic's own text is left to the process' hook.
+fn unpanicked<T>(read: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(read)).ok()
+}
 /// Longest text of an error, in characters: it may quote the document.
 const MAX_ERROR_CHARS: usize = 200;
 
@@ -170,16 +224,6 @@ impl ParseError {
 
     fn not_a_feed(why: &dyn Display) -> Self {
         ParseError::NotAFeed(one_line(why))
-    }
-}
-
-impl From<Refusal> for ParseError {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::TooLarge(why) => ParseError::TooLarge(why),
-            Refusal::Malformed(why) => ParseError::malformed(&why),
-            Refusal::NotAFeed(why) => ParseError::not_a_feed(&why),
-        }
     }
 }
 

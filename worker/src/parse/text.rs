@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 
 use encoding_rs::WINDOWS_1252;
-use quick_xml::escape::resolve_html5_entity;
+
+use super::entities;
 
 /// Removes control characters (NUL above all) and reads the second block of them, as browsers do, as Windows-1252: they
 /// come from that encoding taken for Latin-1. White space at both ends goes; a text of nothing is none.
@@ -123,11 +124,7 @@ fn push_reference(text: &mut String, from: &str) -> usize {
         }
         .ok()
         .and_then(char::from_u32),
-        None => {
-            let Some(meaning) = resolve_html5_entity(name) else { return 0 };
-            text.push_str(meaning);
-            return end + 1;
-        }
+        None => entities::character(name),
     };
     match character {
         Some(character) => {

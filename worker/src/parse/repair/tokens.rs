@@ -1,0 +1,233 @@
+//! A tokeniser for XML that is none: it never fails, and finds in any text what the author probably meant.
+//!
+//! Linear in the length of the text: what is unclosed is searched for once.
+
+use crate::parse::entities;
+
+/// A piece of a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Token<'a> {
+    /// Text with references as they were written.
+    Text(&'a str),
+    /// The inside of a CDATA section.
+    Data(&'a str),
+    /// A start tag.
+    Start(Tag<'a>),
+    /// An end tag's name.
+    End(&'a str),
+    /// Comments, instructions, declarations.
+    Nothing,
+}
+
+/// A start tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tag<'a> {
+    pub(super) name: &'a str,
+    /// What stands between the name and the tag's end.
+    pub(super) attributes: &'a str,
+    /// `<a/>`
+    pub(super) empty: bool,
+}
+
+/// The token that a text begins with, and its length. `None` at the end.
+pub(super) fn first(text: &str) -> Option<(Token<'_>, usize)> {
+    let Some(markup) = text.strip_prefix('<') else {
+        let length = text.find('<').unwrap_or(text.len());
+        return (length > 0).then(|| (Token::Text(&text[..length]), length));
+    };
+    if let Some(data) = markup.strip_prefix("![CDATA[") {
+        let (inside, length) = data.find("]]>").map_or((data, text.len()), |end| (&data[..end], end + 12));
+        return Some((Token::Data(inside), length));
+    }
+    let through = |end: &str| text.find(end).map_or(text.len(), |at| at + end.len());
+    if markup.starts_with("!--") {
+        return Some((Token::Nothing, through("-->")));
+    }
+    if markup.starts_with(['?', '!']) {
+        return Some((Token::Nothing, through(">")));
+    }
+    let (is_end, named) = markup.strip_prefix('/').map_or((false, markup), |named| (true, named));
+    let name_end = named.find(|c: char| c.is_whitespace() || matches!(c, '>' | '/' | '<' | '=')).unwrap_or(named.len());
+    let name = &named[..name_end];
+    if !is_name(name) {
+        return Some((Token::Text(&text[..1]), 1));
+    }
+    if is_end {
+        let rest = &named[name_end..];
+        let end = rest.find(['>', '<']).map_or(rest.len(), |at| at + usize::from(rest[at..].starts_with('>')));
+        return Some((Token::End(name), 2 + name_end + end));
+    }
+    let rest = &named[name_end..];
+    let (inside, closed) = tag_end(rest);
+    let trimmed = rest[..inside].trim_end();
+    let empty = trimmed.ends_with('/');
+    let attributes = trimmed.strip_suffix('/').unwrap_or(trimmed);
+    Some((Token::Start(Tag { name, attributes, empty }), 1 + name_end + inside + closed))
+}
+
+/// Where the inside of a tag ends, and the length of what closes it: the first `>` outside of quotes, or, when a quote is
+/// never closed or another tag begins, the first of either.
+fn tag_end(text: &str) -> (usize, usize) {
+    let mut quote = None;
+    let mut after_equals = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match (quote, byte) {
+            (Some(open), byte) if byte == open => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') if after_equals => quote = Some(byte),
+            (None, b'>') => return (at, 1),
+            (None, b'<') => return (at, 0),
+            _ => {}
+        }
+        after_equals = byte == b'=' || (after_equals && byte.is_ascii_whitespace());
+    }
+    match text.find(['>', '<']) {
+        Some(at) => (at, usize::from(text[at..].starts_with('>'))),
+        None => (text.len(), 0),
+    }
+}
+
+pub(super) fn is_name(name: &str) -> bool {
+    let begins = name.starts_with(|first: char| first.is_alphabetic() || first == '_');
+    begins && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'))
+}
+
+/// The attributes of a tag: names with raw values, quoted or not; a name alone is its own value.
+pub(super) fn attributes(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '/' | '"' | '\'' | '='));
+        if rest.is_empty() {
+            return None;
+        }
+        let end = rest.find(|c: char| c.is_whitespace() || c == '=').unwrap_or(rest.len());
+        let (name, behind) = rest.split_at(end);
+        let Some(value) = behind.trim_start().strip_prefix('=').map(str::trim_start) else {
+            rest = behind;
+            return Some((name, name));
+        };
+        let quote = value.chars().next().filter(|first| matches!(first, '"' | '\''));
+        let value = quote.map_or(value, |_| &value[1..]);
+        let end = value.find(|c: char| quote.map_or(c.is_whitespace(), |quote| c == quote)).unwrap_or(value.len());
+        rest = &value[end..];
+        Some((name, &value[..end]))
+    })
+}
+
+/// Longest reference with a meaning, `&` and `;` included, in bytes, with room.
+const MAX_REFERENCE: usize = 40;
+
+/// Adds text in which every `&` begins a reference that an XML reader can resolve, and no `<` or `"` stands.
+pub(super) fn push_escaped(out: &mut String, text: &str) {
+    let mut rest = text;
+    while let Some(at) = rest.find(['&', '<', '"']) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let consumed = match rest.as_bytes()[0] {
+            b'<' => {
+                out.push_str("&lt;");
+                1
+            }
+            b'"' => {
+                out.push_str("&quot;");
+                1
+            }
+            _ => push_reference(out, rest),
+        };
+        rest = &rest[consumed..];
+    }
+    out.push_str(rest);
+}
+
+/// Adds text with everything escaped that has a meaning in XML, references included.
+pub(super) fn push_literal(out: &mut String, text: &str) {
+    out.push_str(&quick_xml::escape::partial_escape(text));
+}
+
+fn push_reference(out: &mut String, text: &str) -> usize {
+    let end = text.bytes().take(MAX_REFERENCE).position(|byte| byte == b';');
+    let reference = end.map(|end| (&text[1..end], end + 1));
+    if let Some((name, length)) = reference {
+        if let Some(number) = name.strip_prefix('#') {
+            let digits = number.strip_prefix(['x', 'X']);
+            let parsed = digits.map_or_else(|| number.parse(), |digits| u32::from_str_radix(digits, 16));
+            if let Ok(number) = parsed {
+                if let Some(character) = char::from_u32(number).filter(|character| *character != '\0') {
+                    out.push_str(&format!("&#{};", u32::from(character)));
+                }
+                return length;
+            }
+        } else if let Some(character) = entities::character(name) {
+            match character {
+                '&' | '<' | '>' | '"' | '\'' => out.push_str(&text[..length]),
+                character => out.push(character),
+            }
+            return length;
+        }
+    }
+    out.push_str("&amp;");
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(mut text: &str) -> Vec<Token<'_>> {
+        let mut tokens = Vec::new();
+        while let Some((token, length)) = first(text) {
+            assert!(length > 0, "{text}");
+            tokens.push(token);
+            text = &text[length..];
+        }
+        tokens
+    }
+
+    fn start<'a>(name: &'a str, attributes: &'a str, empty: bool) -> Token<'a> {
+        Token::Start(Tag { name, attributes, empty })
+    }
+
+    #[test]
+    fn any_text_is_tokens() {
+        let table: [(&str, Vec<Token<'_>>); 8] = [
+            (
+                "a<b c='>'/>d</b >",
+                vec![Token::Text("a"), start("b", " c='>'", true), Token::Text("d"), Token::End("b")],
+            ),
+            ("1 < 2", vec![Token::Text("1 "), Token::Text("<"), Token::Text(" 2")]),
+            ("<!-- < --><?x?><!DOCTYPE a>", vec![Token::Nothing, Token::Nothing, Token::Nothing]),
+            ("<![CDATA[<a>]]>b", vec![Token::Data("<a>"), Token::Text("b")]),
+            ("<![CDATA[<a>", vec![Token::Data("<a>")]),
+            ("<a b=\"c><d>", vec![start("a", " b=\"c", false), start("d", "", false)]),
+            ("<a <b>", vec![start("a", "", false), start("b", "", false)]),
+            ("</a</b", vec![Token::End("a"), Token::End("b")]),
+        ];
+        for (text, expected) in table {
+            assert_eq!(tokens(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn attributes_are_found_with_and_without_quotes() {
+        let found: Vec<_> = attributes(" a=\"1\" b = 'x y' c=d checked e='").collect();
+        assert_eq!(found, [("a", "1"), ("b", "x y"), ("c", "d"), ("checked", "checked"), ("e", "")]);
+    }
+
+    #[test]
+    fn every_reference_can_be_resolved_afterwards() {
+        let table = [
+            ("AT&T", "AT&amp;T"),
+            ("a &amp; b &eacute;", "a &amp; b é"),
+            ("&nosuch;", "&amp;nosuch;"),
+            ("&#0;&#xD800;&#x41;&#65;", "&#65;&#65;"),
+            ("?a=1&b=2;", "?a=1&amp;b=2;"),
+            ("<\">", "&lt;&quot;>"),
+            ("&é;", "&amp;é;"),
+        ];
+        for (text, expected) in table {
+            let mut out = String::new();
+            push_escaped(&mut out, text);
+            assert_eq!(out, expected, "{text}");
+        }
+    }
+}
