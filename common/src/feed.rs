@@ -329,24 +329,26 @@ pub struct PollState {
     pub last_outcome: Option<OutcomeKind>,
     /// Failures since the last success; being throttled is none.
     pub consecutive_failures: u32,
-    /// The first failure of this run.
+    /// The first failure of this run; later by the time in which the feed was not asked at all.
     pub failing_since: Option<Timestamp>,
     /// The last delay of this run of failures, which the next one never undercuts. JSON: milliseconds.
     #[serde(with = "crate::duration::millis")]
     pub failure_delay: Duration,
     /// Set while in the penalty box.
     pub penalty: Option<Penalty>,
-    /// Not to be asked before, by the server's word.
+    /// Not to be asked before, not even by a person: the server throttled us.
     pub hold_until: Option<Timestamp>,
     /// Times throttled in a row.
     pub throttles: u32,
-    /// Factor on the interval, grown by throttling, 1 at rest.
+    /// Factor on the interval, grown by throttling; 1 or less is none.
     pub stretch: f32,
-    /// The server's freshness (`max-age`, `Expires`) of the last answer ends here.
+    /// The server's freshness (`max-age`, `Expires`) of the last answer ends here; a person's refresh may come sooner.
     pub fresh_until: Option<Timestamp>,
     /// What the feed itself says.
     pub hints: FeedHints,
-    /// Conditional requests in a row that were answered with a full 200.
+    /// The last good answer brought no validators: the next request cannot be conditional.
+    pub no_validators: bool,
+    /// Conditional requests that were answered with the same bytes in full, since the last 304.
     pub ignored_conditions: u32,
     /// Full downloads in a row that brought the same bytes.
     pub equal_downloads: u32,

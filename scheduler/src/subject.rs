@@ -1,6 +1,6 @@
 //! A stored feed as the policy sees it.
 
-use common::feed::{Audience, Feed, FeedUrl, PollState, Status};
+use common::feed::{Audience, Feed, FeedUrl};
 use common::host::HostRules;
 use common::policy::{Subject, category};
 use common::time::Timestamp;
@@ -9,20 +9,13 @@ use crate::schedule::{Band, Slot};
 use crate::store::Placement;
 
 /// The policy's view of a feed, its host's rules included.
-pub fn subject(rules: &HostRules, feed: &Feed) -> Subject {
+pub fn subject<'a>(rules: &'a HostRules, feed: &Feed) -> Subject<'a> {
     Subject { status: feed.status, state: feed.state, ..new_subject(rules, &feed.url, feed.audience) }
 }
 
 /// The same for a feed that was never polled.
-pub(crate) fn new_subject(rules: &HostRules, url: &FeedUrl, audience: Audience) -> Subject {
-    let rule = rules.rule_for(url.as_url());
-    Subject {
-        status: Status::Active,
-        audience,
-        credentials: false,
-        host_interval: rule.and_then(|rule| rule.interval),
-        state: PollState::default(),
-    }
+pub(crate) fn new_subject<'a>(rules: &'a HostRules, url: &FeedUrl, audience: Audience) -> Subject<'a> {
+    Subject::new(audience, rules.rule_for(url.as_url()))
 }
 
 /// A feed's place in the schedule at `due_at`.

@@ -114,6 +114,8 @@ pub struct PolicyConfig {
     #[serde(with = "text")]
     pub import_spread: Duration,
     pub no_validator_factor: f64,
+    #[serde(with = "text")]
+    pub stretch_ceiling: Duration,
     pub category: CategoriesConfig,
     pub penalty: PenaltyConfig,
 }
@@ -138,6 +140,8 @@ pub struct CategoryA {
     pub interval: Duration,
     #[serde(with = "text")]
     pub promise: Duration,
+    #[serde(with = "text")]
+    pub fetch_allowance: Duration,
 }
 
 /// `[policy.category.b]`

@@ -1,15 +1,153 @@
-//! The decision.
+//! The decision: what one report means for a feed's state, and when the feed is polled next.
 
-use super::{Decision, Draw, Policy, Rule, Subject, Terms};
-use crate::report::FetchReport;
+use std::time::Duration;
+
+use super::category::{base, category};
+use super::penalty::Trouble;
+use super::plan::Plan;
+use super::{Decision, Draw, Notice, Policy, Rule, Subject, Terms};
+use super::{cost, hints, hot_minute, penalty, remember, salt, throttle};
+use crate::config::PolicyConfig;
+use crate::feed::{Category, PollState, Status};
+use crate::report::{FailureKind, FetchReport, Outcome};
 use crate::time::Timestamp;
 
-/// What follows from a report.
-pub fn decide(subject: &Subject, report: &FetchReport, now: Timestamp, _draw: Draw, policy: &Policy<'_>) -> Decision {
-    let mut state = subject.state;
-    state.last_polled = Some(report.started);
-    let mut terms = Terms::default();
-    let next = now.after(policy.config.min_interval);
-    terms.push(Rule::Category, next);
-    Decision { state, status: subject.status, next_due: Some(next), terms, host_hold: None, notice: None }
+/// What follows from a report. Rules apply in the order of `docs/policy.md`; each that moves the due time leaves a term.
+///
+/// Intervals count from the start of the fetch. `draw` is used for salt and hot minutes alone: the same arguments give the
+/// same decision. Deferred reports have nothing to decide; one that comes here anyway changes nothing.
+pub fn decide(
+    subject: &Subject<'_>,
+    report: &FetchReport,
+    now: Timestamp,
+    draw: Draw,
+    policy: &Policy<'_>,
+) -> Decision {
+    let before = &subject.state;
+    let polled = report.started.min(now);
+    let mut state = remember::answer(before, report, polled, now);
+    let fresh_for = remember::freshness(before, report, polled);
+    let mut trouble = None;
+    let mut hold = None;
+    match &report.outcome {
+        Outcome::Deferred { until } => return deferred(subject, *until),
+        Outcome::Gone => return retired(state, Status::Gone, Some(Notice::Gone)),
+        Outcome::Modified(document) => remember::modified(&mut state, document, polled),
+        Outcome::NotModified { validators } => remember::not_modified(&mut state, report, validators, polled),
+        Outcome::Throttled { retry_after } => {
+            hold = Some(throttle::remember(&mut state, *retry_after, report.started, now, policy.config));
+        }
+        Outcome::Failed { failure, .. } => {
+            remember::failed(&mut state, before, polled);
+            if let Some((status, notice)) = given_up(&state, *failure, polled, policy.config) {
+                return retired(state, status, Some(notice));
+            }
+            let soft_statuses = subject.soft_statuses;
+            trouble = Some(Trouble { kind: *failure, status: report.http_status, soft_statuses });
+        }
+    }
+    let good = trouble.is_none() && hold.is_none();
+    let Some(status) = standing(subject.status, good) else { return retired(state, subject.status, None) };
+
+    let category = category(subject);
+    let mut plan = normal_plan(&Subject { state, ..*subject }, category, polled, fresh_for, policy); // rules 1 to 3
+    state.fresh_until = fresh_for.map(|fresh_for| polled.after(fresh_for.min(policy.config.hint_ceiling)));
+    match (trouble, hold) {
+        (Some(trouble), _) => penalty::apply(&mut plan, &mut state, trouble, &policy.config.penalty), // rule 4
+        (None, Some(hold)) => {
+            penalty::keep(&mut plan, &mut state);
+            hold.apply(&mut plan);
+        }
+        // A feed whose pushes proved reliable will be polled more rarely from here on.
+        (None, None) => {}
+    }
+    finish(&mut plan, &state, category, now, draw, policy.config); // rules 6 and 7; 5 is in each rule that has a ceiling
+    if let Some(penalty) = &mut state.penalty {
+        penalty.until = plan.due;
+    }
+    Decision {
+        state,
+        status,
+        next_due: Some(plan.due),
+        terms: plan.terms,
+        host_hold: hold.map(|hold| hold.until),
+        notice: notice(before, &state, subject.status != status),
+    }
+}
+
+/// Rules 1 to 3: when the feed would be polled if all is well, and nobody else wants to be polled at the same time.
+pub(super) fn normal_plan(
+    subject: &Subject<'_>,
+    category: Category,
+    polled: Timestamp,
+    fresh_for: Option<Duration>,
+    policy: &Policy<'_>,
+) -> Plan {
+    let mut plan = base(subject, category, polled, policy);
+    hints::apply(&mut plan, &subject.state.hints, fresh_for, policy.config);
+    cost::apply(&mut plan, &subject.state, category, policy.config);
+    plan
+}
+
+/// Holds that stand, the present, and rules 6 and 7.
+pub(super) fn finish(
+    plan: &mut Plan,
+    state: &PollState,
+    category: Category,
+    now: Timestamp,
+    draw: Draw,
+    config: &PolicyConfig,
+) {
+    if let Some(until) = state.hold_until {
+        plan.not_before(Rule::RetryAfter, until);
+    }
+    plan.not_before(Rule::Late, now);
+    salt::apply(plan, category, draw.salt, config);
+    hot_minute::apply(plan, config.hot_minutes && category != Category::A, draw.minute);
+}
+
+/// Is this the failure that ends polling?
+fn given_up(
+    state: &PollState,
+    failure: FailureKind,
+    polled: Timestamp,
+    config: &PolicyConfig,
+) -> Option<(Status, Notice)> {
+    let failing_for = state.failing_since.map_or(Duration::ZERO, |since| polled.since(since));
+    if failure == FailureKind::Crashed {
+        Some((Status::Quarantined, Notice::Quarantined))
+    } else if failing_for >= config.blacklist_after {
+        Some((Status::Blacklisted, Notice::Blacklisted))
+    } else {
+        None
+    }
+}
+
+/// The status after an answer of a feed that was asked with this one; `None` when it is not polled on. Only a good answer
+/// brings a feed back that we gave up, and nothing brings back one that a publisher or a person ended.
+fn standing(status: Status, good: bool) -> Option<Status> {
+    match status {
+        Status::Active | Status::Paused => Some(status),
+        Status::Blacklisted | Status::Quarantined => good.then_some(Status::Active),
+        Status::Gone | Status::Removed | Status::Merged => None,
+    }
+}
+
+fn notice(before: &PollState, after: &PollState, came_back: bool) -> Option<Notice> {
+    match (before.penalty, after.penalty) {
+        (None, Some(_)) => Some(Notice::Penalised),
+        (Some(_), None) => Some(Notice::Recovered),
+        _ => came_back.then_some(Notice::Recovered),
+    }
+}
+
+/// Not polled any more. A notice is due only when that is news.
+fn retired(state: PollState, status: Status, notice: Option<Notice>) -> Decision {
+    Decision { state, status, next_due: None, terms: Terms::default(), host_hold: None, notice }
+}
+
+fn deferred(subject: &Subject<'_>, until: Timestamp) -> Decision {
+    debug_assert!(false, "a deferred report is re-scored, not decided");
+    let Subject { state, status, .. } = *subject;
+    Decision { state, status, next_due: Some(until), terms: Terms::default(), host_hold: None, notice: None }
 }

@@ -1,22 +1,48 @@
-//! When to poll. [`decide`] is the one function that knows; everything in here is pure: no clock, no randomness, no I/O.
+//! When to poll. [`decide`] is the one function that knows; everything in here is pure: no clock, no randomness, no I/O,
+//! and no allocation on the way of a decision.
 //!
-//! `docs/policy.md` has the numbers and their reasons.
+//! `docs/policy.md` has the numbers and their reasons. Files, in the order in which a due time is made: [`category`] and
+//! `adaptive` (the base interval), `hints` (what the publisher asks for), `cost` (feeds that are dear to ask), `penalty`
+//! and `throttle` (trouble), `salt` and `hot_minute` (even load). `plan` holds the due time on its way through them.
+//!
+//! Deliberately not in here: who may start how much (the scheduler's bands and the host gate), wakes (the store keeps
+//! them beside the due time), and what a whole fleet's failures mean (see `penalty`). Not built yet, with their places:
+//! hour and weekday profiles and the price controller (`adaptive`), polling less where pushes are reliable (`decide`, after
+//! the penalty), calm delivery (`category`, in place of the base interval).
 
+mod adaptive;
+mod added;
+mod category;
+mod cost;
 mod decide;
+mod explain;
+mod hints;
+mod hot_minute;
+mod penalty;
+mod plan;
+mod remember;
+mod salt;
+mod terms;
+mod throttle;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use added::{first_due, replan};
+pub use category::{category, rank, sla_unmet, weight};
 pub use decide::decide;
+pub use explain::{ExplainedTerm, explain};
+pub use terms::{Rule, Term, Terms};
+pub use throttle::{SINGLE_FEED_HOLD, host_hold};
 
-use crate::config::PolicyConfig;
-use crate::feed::{Audience, Category, PollState, Status};
+use crate::config::{HostRule, PolicyConfig};
+use crate::feed::{Audience, PollState, Status};
 use crate::time::Timestamp;
 
 /// What the policy needs to know of a feed.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject {
+pub struct Subject<'a> {
     /// Is it polled?
     pub status: Status,
     /// Who reads it.
@@ -25,8 +51,24 @@ pub struct Subject {
     pub credentials: bool,
     /// Its host's own interval (category F).
     pub host_interval: Option<Duration>,
+    /// HTTP statuses that are passing trouble on its host, such as 404.
+    pub soft_statuses: &'a [u16],
     /// What was remembered.
     pub state: PollState,
+}
+
+impl<'a> Subject<'a> {
+    /// A feed without credentials that was never polled, on a host with this rule.
+    pub fn new(audience: Audience, rule: Option<&'a HostRule>) -> Self {
+        Subject {
+            status: Status::Active,
+            audience,
+            credentials: false,
+            host_interval: rule.and_then(|rule| rule.interval),
+            soft_statuses: rule.map_or(&[], |rule| &rule.soft_statuses),
+            state: PollState::default(),
+        }
+    }
 }
 
 /// The policy in force: configuration and the fleet's condition.
@@ -56,7 +98,8 @@ pub struct Decision {
     pub status: Status,
     /// When to poll next; `None` when it is not polled any more.
     pub next_due: Option<Timestamp>,
-    /// The terms that made `next_due`, in the order in which they were applied.
+    /// The terms that made `next_due`, in the order in which they were applied, beginning with an interval from
+    /// [`PollState::last_polled`] on.
     pub terms: Terms,
     /// The whole host is asked to rest until then; the store shortens it while only one feed of the host was throttled.
     pub host_hold: Option<Timestamp>,
@@ -79,169 +122,3 @@ pub enum Notice {
     /// Killed its workers: no longer polled.
     Quarantined,
 }
-
-/// One term of a due time: the rule, and the due time after it was applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Term {
-    /// Which rule.
-    pub rule: Rule,
-    /// The due time that it left behind.
-    pub due: Timestamp,
-}
-
-/// The rules that move a due time. Numbers (positions in [`Rule::ALL`]) are stored: append only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rule {
-    /// The category's interval.
-    Category,
-    /// The interval that the posting rate asks for, inside the category's bounds.
-    Adaptive,
-    /// An interval that a person asked for.
-    Person,
-    /// Nobody subscribes.
-    NoSubscribers,
-    /// The host rule's interval (category F).
-    HostInterval,
-    /// The floor of all scheduled polls.
-    MinInterval,
-    /// RSS `ttl`.
-    Ttl,
-    /// `sy:updatePeriod` and `sy:updateFrequency`.
-    UpdatePeriod,
-    /// `Cache-Control: max-age` or `Expires`.
-    Freshness,
-    /// `skipHours` or `skipDays`.
-    Skip,
-    /// No validators, or conditions that the server ignores.
-    NoValidators,
-    /// The same bytes downloaded again and again.
-    EqualDownloads,
-    /// Grown by earlier throttling.
-    Stretch,
-    /// A transient failure's back-off.
-    Backoff,
-    /// The penalty box.
-    PenaltyBox,
-    /// The server's Retry-After.
-    RetryAfter,
-    /// Our own delay after a 429 without Retry-After.
-    Throttled,
-    /// A ceiling was reached.
-    Ceiling,
-    /// A random share of the interval on top.
-    Salt,
-    /// Moved off a hot minute.
-    HotMinute,
-    /// Added: due at once, or at its place in the import's spread.
-    Added,
-}
-
-impl Rule {
-    /// All of them, in the order of their stored numbers: append only.
-    pub const ALL: [Rule; 21] = [
-        Rule::Category,
-        Rule::Adaptive,
-        Rule::Person,
-        Rule::NoSubscribers,
-        Rule::HostInterval,
-        Rule::MinInterval,
-        Rule::Ttl,
-        Rule::UpdatePeriod,
-        Rule::Freshness,
-        Rule::Skip,
-        Rule::NoValidators,
-        Rule::EqualDownloads,
-        Rule::Stretch,
-        Rule::Backoff,
-        Rule::PenaltyBox,
-        Rule::RetryAfter,
-        Rule::Throttled,
-        Rule::Ceiling,
-        Rule::Salt,
-        Rule::HotMinute,
-        Rule::Added,
-    ];
-
-    /// The position in [`Self::ALL`].
-    pub fn number(self) -> u8 {
-        self as u8
-    }
-}
-
-/// Up to [`Terms::CAPACITY`] terms, without allocation.
-#[derive(Clone, Copy, PartialEq)]
-pub struct Terms {
-    list: [Term; Terms::CAPACITY],
-    len: usize,
-}
-
-impl Terms {
-    /// More terms than a decision can have.
-    pub const CAPACITY: usize = 16;
-
-    /// Adds a term.
-    ///
-    /// # Panics
-    /// When there are [`Self::CAPACITY`] already.
-    pub fn push(&mut self, rule: Rule, due: Timestamp) {
-        self.list[self.len] = Term { rule, due };
-        self.len += 1;
-    }
-}
-
-impl Default for Terms {
-    fn default() -> Self {
-        Terms { list: [Term { rule: Rule::Category, due: Timestamp::EPOCH }; Terms::CAPACITY], len: 0 }
-    }
-}
-
-impl std::ops::Deref for Terms {
-    type Target = [Term];
-
-    fn deref(&self) -> &[Term] {
-        &self.list[..self.len]
-    }
-}
-
-impl std::fmt::Debug for Terms {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-/// The category that a feed's audience puts it in.
-pub fn category(subject: &Subject) -> Category {
-    let Audience { subscribers, sla, important, .. } = subject.audience;
-    if sla {
-        Category::A
-    } else if subject.host_interval.is_some() {
-        Category::F
-    } else if important || subscribers > 20 {
-        Category::B
-    } else if subject.credentials || subscribers >= 2 {
-        Category::C
-    } else {
-        Category::D
-    }
-}
-
-/// How long a host is held after feed `feed` of it was throttled until `until`: one feed alone holds its host for at most
-/// an hour, so that one blog cannot freeze a platform; a second throttled feed makes it the full time.
-///
-/// `previous` is the host's hold and the feed that caused it, if it still runs.
-pub fn host_hold(
-    previous: Option<(Timestamp, crate::feed::FeedId)>,
-    feed: crate::feed::FeedId,
-    until: Timestamp,
-    now: Timestamp,
-) -> Timestamp {
-    match previous {
-        Some((held_until, cause)) if held_until > now && cause != feed => until.max(held_until),
-        Some((held_until, _)) if held_until > now => held_until.max(until.min(now.after(SINGLE_FEED_HOLD))),
-        _ => until.min(now.after(SINGLE_FEED_HOLD)),
-    }
-}
-
-/// The longest hold that one throttled feed puts on its whole host.
-pub const SINGLE_FEED_HOLD: Duration = Duration::from_secs(3600);

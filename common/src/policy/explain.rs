@@ -1,0 +1,83 @@
+//! A due time in words, for `feed explain`, the API and the pages.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Rule, Term};
+use crate::feed::Category;
+use crate::time::Timestamp;
+
+/// One term with its words.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExplainedTerm {
+    /// Which rule.
+    pub rule: Rule,
+    /// The due time that it left behind.
+    pub due: Timestamp,
+    /// By how many seconds it moved the due time; negative for earlier. The first term counts from `base`.
+    pub by: f64,
+    /// The term in words, such as "max-age raised it to 2 h".
+    pub text: String,
+}
+
+/// Terms in words. `base` is the poll that they followed ([`crate::feed::PollState::last_polled`]), or the time at which
+/// the feed was added if it was never polled.
+pub fn explain(category: Category, base: Timestamp, terms: &[Term]) -> Vec<ExplainedTerm> {
+    let mut before = base;
+    let explained = terms.iter().map(|term| {
+        let later = term.due >= before;
+        let by = if later { term.due.since(before) } else { before.since(term.due) };
+        let text = words(term.rule, category, term.due.since(base), by, later, term.due);
+        before = term.due;
+        let sign = if later { 1.0 } else { -1.0 };
+        ExplainedTerm { rule: term.rule, due: term.due, by: sign * by.as_secs_f64(), text }
+    });
+    explained.collect()
+}
+
+fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later: bool, due: Timestamp) -> String {
+    let to = format!("{} it to {}", if later { "raised" } else { "brought" }, spoken(interval));
+    match rule {
+        Rule::Category => format!("category {category}: {}", spoken(interval)),
+        Rule::Adaptive => format!("category {category}, by its posting rate: {}", spoken(interval)),
+        Rule::Person => format!("a person asked for {}", spoken(interval)),
+        Rule::NoSubscribers => format!("nobody subscribes: {}", spoken(interval)),
+        Rule::HostInterval => format!("the host's rule: {}", spoken(interval)),
+        Rule::MinInterval => format!("the shortest interval allowed {to}"),
+        Rule::Ttl => format!("the feed's ttl {to}"),
+        Rule::UpdatePeriod => format!("the feed's update period {to}"),
+        Rule::Freshness => format!("max-age {to}"),
+        Rule::Skip => format!("moved out of skipped hours or days +{}", spoken(by)),
+        Rule::NoValidators => format!("it cannot be asked conditionally, which {to}"),
+        Rule::EqualDownloads => format!("the same bytes again and again {to}"),
+        Rule::Stretch => format!("earlier throttling {to}"),
+        Rule::Backoff => format!("back-off after a failure {to}"),
+        Rule::PenaltyBox => format!("the penalty box {to}"),
+        Rule::RetryAfter => format!("the server asked to wait until {due}"),
+        Rule::Throttled => format!("the server throttles without saying for how long, which {to}"),
+        Rule::Ceiling => format!("a ceiling brought it back to {}", spoken(interval)),
+        Rule::Salt => format!("salt +{}", spoken(by)),
+        Rule::HotMinute => format!("moved off a hot minute +{}", spoken(by)),
+        Rule::Added if interval.is_zero() => "just added: at once".to_owned(),
+        Rule::Added => format!("just added: at its place in the import's spread, after {}", spoken(interval)),
+        Rule::Late => "that time had passed when the report came: at once".to_owned(),
+    }
+}
+
+/// A duration in its two largest units, rounded: "1 h 40 m", "3 d", "250 ms".
+fn spoken(duration: Duration) -> String {
+    const UNITS: [(u128, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")];
+    let millis = duration.as_millis();
+    let largest = UNITS.iter().position(|(unit, _)| millis >= *unit).unwrap_or(UNITS.len() - 1);
+    let smallest = (largest + 1).min(UNITS.len() - 1);
+    let (unit, name) = UNITS[smallest];
+    let rounded = (millis + unit / 2) / unit * unit;
+    // Rounding may have reached the next unit: 59 m 59.9 s is 1 h.
+    let (large, large_name) = UNITS[UNITS.iter().position(|(unit, _)| rounded >= *unit).unwrap_or(smallest)];
+    let rest = rounded % large / unit;
+    match (rounded / large, rest) {
+        (count, 0) => format!("{count} {large_name}"),
+        (count, rest) => format!("{count} {large_name} {rest} {name}"),
+    }
+}

@@ -1,0 +1,20 @@
+//! A random share of the interval on top of it (rule 6), so that feeds that were polled together drift apart.
+//!
+//! Only ever later: what a publisher was promised is a floor. The number is drawn at the edge, anew for each decision.
+
+use super::Rule;
+use super::plan::{Plan, scaled};
+use crate::config::PolicyConfig;
+use crate::feed::Category;
+
+/// Moves the plan later by `draw` (0 to 1) of the salt that the interval bears.
+pub(super) fn apply(plan: &mut Plan, category: Category, draw: f64, config: &PolicyConfig) {
+    let mut span = scaled(plan.interval, config.salt);
+    let a = &config.category.a;
+    let room = a.promise.checked_sub(plan.interval.saturating_add(a.fetch_allowance));
+    // An SLA that cannot be kept anyway is no reason to let feeds fall into step.
+    if let (Category::A, Some(room)) = (category, room) {
+        span = span.min(room);
+    }
+    plan.not_before(Rule::Salt, plan.due.after(scaled(span, draw.clamp(0.0, 1.0))));
+}

@@ -1,0 +1,85 @@
+//! Servers that ask us to slow down: 429, and 503 with Retry-After.
+//!
+//! Being throttled is no failure: it is answered by waiting, for the feed and for its host, and by a longer interval when
+//! the server did not say how long to wait.
+
+use std::time::Duration;
+
+use super::Rule;
+use super::plan::Plan;
+use crate::config::PolicyConfig;
+use crate::feed::{FeedId, PollState};
+use crate::time::Timestamp;
+
+/// The longest hold that one throttled feed puts on its whole host.
+pub const SINGLE_FEED_HOLD: Duration = Duration::from_secs(3600);
+
+/// What a throttling without Retry-After does to the feed's interval, each time.
+const STRETCH_GROWTH: f32 = 1.5;
+/// What a good answer leaves of it: eight good answers take back one throttling.
+const STRETCH_RECOVERY: f32 = 0.95;
+/// It grows no further than this; the interval has its own ceiling.
+const STRETCH_MAX: f32 = 16.0;
+
+/// A throttled answer in the state: counts it, stretches the interval if we have to guess, and says until when to wait.
+pub(super) fn remember(
+    state: &mut PollState,
+    retry_after: Option<Timestamp>,
+    started: Timestamp,
+    now: Timestamp,
+    config: &PolicyConfig,
+) -> Hold {
+    state.throttles = state.throttles.saturating_add(1);
+    let hold = match retry_after.filter(|until| *until > started) {
+        Some(asked) => Hold { rule: Rule::RetryAfter, asked, until: asked.min(now.after(config.retry_after_ceiling)) },
+        None => {
+            state.stretch = (state.stretch.max(1.0) * STRETCH_GROWTH).min(STRETCH_MAX);
+            let doublings = (state.throttles - 1).min(31);
+            let delay = config.penalty.throttled.saturating_mul(1 << doublings).min(config.penalty.ceiling);
+            let until = now.after(delay);
+            Hold { rule: Rule::Throttled, asked: until, until }
+        }
+    };
+    state.hold_until = Some(state.hold_until.map_or(hold.until, |before| before.max(hold.until)));
+    hold
+}
+
+/// A good answer in the state.
+pub(super) fn forgive(state: &mut PollState) {
+    state.throttles = 0;
+    state.stretch = (state.stretch * STRETCH_RECOVERY).max(1.0);
+}
+
+/// Until when a throttled feed waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hold {
+    rule: Rule,
+    /// What the server asked for.
+    asked: Timestamp,
+    /// The same under the ceiling.
+    pub(super) until: Timestamp,
+}
+
+impl Hold {
+    /// Moves the plan behind the hold, and shows a ceiling where it cut.
+    pub(super) fn apply(self, plan: &mut Plan) {
+        let before = plan.due;
+        plan.not_before(self.rule, self.asked);
+        if self.asked > self.until {
+            plan.move_to(Rule::Ceiling, self.until.max(before));
+            plan.leave_skipped();
+        }
+    }
+}
+
+/// How long a host is held after feed `feed` of it was throttled until `until`: one feed alone holds its host for at most
+/// an hour, so that one blog cannot freeze a platform; a second throttled feed makes it the full time.
+///
+/// `previous` is the host's hold and the feed that caused it, if it still runs.
+pub fn host_hold(previous: Option<(Timestamp, FeedId)>, feed: FeedId, until: Timestamp, now: Timestamp) -> Timestamp {
+    match previous {
+        Some((held_until, cause)) if held_until > now && cause != feed => until.max(held_until),
+        Some((held_until, _)) if held_until > now => held_until.max(until.min(now.after(SINGLE_FEED_HOLD))),
+        _ => until.min(now.after(SINGLE_FEED_HOLD)),
+    }
+}
