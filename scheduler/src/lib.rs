@@ -4,6 +4,8 @@
 
 pub mod api;
 pub mod dispatch;
+#[cfg(test)]
+mod life_tests;
 mod maintain;
 pub mod ops;
 mod pace;

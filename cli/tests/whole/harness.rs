@@ -1,0 +1,212 @@
+//! A fleet as a process of its own, and the look into its store while it is dead.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::feed::{Feed, FeedId};
+use scheduler::store::sqlite::SqliteStore;
+use scheduler::store::{FeedQuery, Store, StoredEntry};
+
+/// How long anything may take before a test gives up: far beyond what a loaded machine needs.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A folder with a configuration, and the program run over it again and again.
+pub struct Home {
+    folder: tempfile::TempDir,
+}
+
+/// A running `feedfleet run`. Killed when dropped.
+pub struct Fleet {
+    child: Child,
+    /// `http://127.0.0.1:PORT`
+    pub api: String,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Home {
+    /// A home with these lines of configuration beside what every test needs: loopback may be dialled.
+    pub fn new(config: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let open = "[fetch]\nallow_networks = [\"127.0.0.0/8\"]\nallow_ports = [\"1-65535\"]\n";
+        std::fs::write(folder.path().join("config.toml"), format!("{config}\n{open}")).unwrap();
+        Home { folder }
+    }
+
+    /// A path inside the home.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `feedfleet` with these arguments, its output to be read.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_feedfleet"));
+        command.args(arguments).current_dir(self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Writes an OPML file with these feeds and gives its path.
+    pub fn opml(&self, urls: impl IntoIterator<Item = String>) -> String {
+        let outlines = urls.into_iter().fold(String::new(), |mut text, url| {
+            writeln!(text, "<outline type=\"rss\" xmlUrl=\"{url}\"/>").unwrap();
+            text
+        });
+        let path = self.path("feeds.opml");
+        std::fs::write(&path, format!("<opml version=\"2.0\"><body>{outlines}</body></opml>")).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Starts `feedfleet run` with these sources and waits until it says where its API is.
+    pub fn start(&self, sources: &[&str]) -> Fleet {
+        let mut arguments = vec!["run", "--data", "data", "--config", "config.toml", "--listen", "127.0.0.1:0"];
+        arguments.extend(sources);
+        let mut child = self.command(&arguments).stdout(Stdio::null()).spawn().unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let seen = Arc::clone(&lines);
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                seen.lock().unwrap().push(line);
+            }
+        });
+        let mut fleet = Fleet { child, api: String::new(), lines };
+        fleet.api = fleet.wait_for_address();
+        fleet
+    }
+
+    /// All feeds in the store, while no fleet runs.
+    pub async fn feeds(&self) -> Vec<Feed> {
+        let store = self.store().await;
+        let (mut feeds, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.feeds(&FeedQuery { after, limit: 1000, ..FeedQuery::default() }).await.unwrap();
+            feeds.extend(page.items);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return feeds,
+            }
+        }
+    }
+
+    /// All entries in the store, while no fleet runs.
+    pub async fn entries(&self, feed: Option<FeedId>) -> Vec<StoredEntry> {
+        let store = self.store().await;
+        let mut entries: Vec<StoredEntry> = Vec::new();
+        loop {
+            let after = entries.last().map_or(0, |entry| entry.seq);
+            let page = store.entries(feed, after, 1000).await.unwrap();
+            if page.items.is_empty() {
+                return entries;
+            }
+            entries.extend(page.items);
+        }
+    }
+
+    /// The store, while no fleet runs.
+    pub async fn store(&self) -> SqliteStore {
+        SqliteStore::open(&self.store_url()).await.unwrap()
+    }
+
+    pub fn store_url(&self) -> String {
+        format!("sqlite://{}", self.path("data/feedfleet.db").display())
+    }
+
+    /// SQLite's own check of the file.
+    pub async fn integrity(&self) -> String {
+        use sqlx::{ConnectOptions, Connection};
+        let options: sqlx::sqlite::SqliteConnectOptions = self.store_url().parse().unwrap();
+        let mut connection = options.connect().await.unwrap();
+        let verdict = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        verdict
+    }
+}
+
+impl Fleet {
+    fn wait_for_address(&mut self) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = self.stderr().lines().find_map(|line| {
+                let rest = &line[line.find("http://127.0.0.1:")?..];
+                Some(rest.split([';', ' ']).next()?.to_owned())
+            });
+            if let Some(address) = found {
+                return address;
+            }
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none() && Instant::now() < deadline, "the fleet did not start:\n{}", self.stderr());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// What it wrote to stderr so far.
+    pub fn stderr(&self) -> String {
+        self.lines.lock().unwrap().join("\n")
+    }
+
+    /// kill -9.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM, and the wait for a clean end.
+    pub fn stop(mut self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "ended with {status}:\n{}", self.stderr());
+    }
+
+    /// Still running?
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// The most memory it ever had, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join("status"));
+        let status = status.unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    /// A JSON answer of the API.
+    pub async fn get(&self, path: &str) -> serde_json::Value {
+        let answer = reqwest::get(format!("{}{path}", self.api)).await.unwrap();
+        assert!(answer.status().is_success(), "{path}: {}", answer.status());
+        serde_json::from_str(&answer.text().await.unwrap()).unwrap()
+    }
+
+    /// The value of a metric's series; zero when there is none.
+    pub async fn metric(&self, series: &str) -> f64 {
+        let text = reqwest::get(format!("{}/metrics", self.api)).await.unwrap().text().await.unwrap();
+        let line = text.lines().find(|line| line.split(' ').next() == Some(series));
+        line.and_then(|line| line.rsplit(' ').next()).map_or(0.0, |value| value.parse().unwrap())
+    }
+
+    /// Waits until `ready` gives something.
+    pub async fn wait_for<T>(&mut self, what: &str, mut ready: impl AsyncFnMut(&Fleet) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = ready(self).await {
+                return found;
+            }
+            assert!(self.is_alive(), "the fleet died while the test waited for {what}:\n{}", self.stderr());
+            assert!(Instant::now() < deadline, "never came: {what}:\n{}", self.stderr());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // Already ended is fine.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,57 @@
+//! The house itself: which crate may know which, and that there is one TLS stack.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The workspace members that a crate's manifest names under `section`.
+fn members_in(crate_name: &str, section: &str) -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(crate_name).join("Cargo.toml");
+    let manifest: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+    let names = manifest.get(section).and_then(toml::Value::as_table).into_iter().flat_map(|table| table.keys());
+    names.filter(|name| CRATES.contains(&name.as_str())).cloned().collect()
+}
+
+const CRATES: [&str; 5] = ["cli", "common", "load-tests", "scheduler", "worker"];
+
+#[test]
+fn dependencies_point_one_way() {
+    let allowed = [
+        ("common", vec![]),
+        ("scheduler", vec!["common"]),
+        ("worker", vec!["common"]),
+        ("cli", vec!["common", "scheduler", "worker"]),
+        ("load-tests", vec!["common"]),
+    ];
+    for (crate_name, allowed) in allowed {
+        let allowed: BTreeSet<String> = allowed.into_iter().map(str::to_owned).collect();
+        let found = members_in(crate_name, "dependencies");
+        assert!(found.is_subset(&allowed), "{crate_name} depends on {found:?}, it may on {allowed:?}");
+        for name in members_in(crate_name, "dev-dependencies") {
+            let fine = allowed.contains(&name) || name == "load-tests" || name == crate_name;
+            assert!(fine, "the tests of {crate_name} depend on {name}");
+        }
+    }
+}
+
+#[test]
+fn the_scheduler_has_no_http_client_and_no_parser_and_the_worker_no_sql() {
+    let names = |crate_name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(crate_name).join("Cargo.toml");
+        let manifest: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+        manifest["dependencies"].as_table().unwrap().keys().cloned().collect::<BTreeSet<String>>()
+    };
+    for banned in ["reqwest", "hyper", "feed-rs", "quick-xml"] {
+        assert!(!names("scheduler").contains(banned), "{banned}");
+    }
+    for banned in ["sqlx", "axum"] {
+        assert!(!names("worker").contains(banned), "{banned}");
+    }
+}
+
+#[test]
+fn there_is_one_tls_stack() {
+    let lock = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock")).unwrap();
+    for banned in ["ring", "openssl-sys", "native-tls"] {
+        assert!(!lock.contains(&format!("name = \"{banned}\"\n")), "{banned} crept in");
+    }
+}

@@ -1,0 +1,210 @@
+//! kill -9 at random moments of a busy run, again and again: nothing is lost, nothing is doubled, nobody is bothered.
+//!
+//! Between two runs the store is read; what it had committed is what the next run is judged by. A fetch that was not
+//! committed when its process was killed may repeat once: it shows as a poll whose due time is still the old one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use common::feed::{Feed, FeedUrl};
+use common::time::Timestamp;
+use load_tests::{Format, Origin, Pace, Record, Script, loopback};
+
+use crate::harness::Home;
+
+const KILLS: usize = 20;
+const FEEDS: usize = 120;
+const HOSTS: u16 = 30;
+/// Nobody is asked sooner than this after the last poll.
+const INTERVAL: Duration = Duration::from_millis(500);
+const GAP: Duration = Duration::from_millis(100);
+/// The origin sees a request later than it was started, by what a loaded machine takes to let it through.
+const ARRIVAL_NOISE: Duration = Duration::from_millis(60);
+
+const CONFIG: &str = r#"
+[policy]
+mode = "classes"
+min_interval = "500ms"
+salt = 0.1
+hot_minutes = false
+no_validator_factor = 1.0
+import_spread = "0s"
+[policy.category.d]
+interval = "500ms"
+interval_max = "500ms"
+[host]
+gap = "100ms"
+[worker]
+concurrency = 64
+"#;
+
+/// What the store had committed of a feed when its process was dead.
+struct Committed {
+    next_due: Timestamp,
+    has_validators: bool,
+}
+
+#[derive(Debug, Default)]
+struct Verdict {
+    early: Vec<String>,
+    unconditional: Vec<String>,
+    too_close: Vec<String>,
+    overlapping: Vec<String>,
+}
+
+/// A number below `below`, from a fixed seed: a failing run can be repeated.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+}
+
+async fn busy_origin() -> (Origin, Vec<String>) {
+    let origin = Origin::listen(&loopback(HOSTS, 0)).await.unwrap();
+    let formats = [Format::Rss, Format::Atom, Format::Json];
+    let mut urls = Vec::new();
+    for n in 0..FEEDS {
+        let path = format!("/feed{n}");
+        let feed = load_tests::Feed::new(formats[n % 3])
+            .initial(3)
+            .shown(1000)
+            .pace(Pace::Every(Duration::from_millis(900 + 37 * n as u64)));
+        origin.set(&path, Script::feed(feed));
+        urls.push(origin.url_on(n % usize::from(HOSTS), &path));
+    }
+    (origin, urls)
+}
+
+fn path_of(url: &FeedUrl) -> String {
+    url.as_url().path().to_owned()
+}
+
+async fn committed(home: &Home) -> HashMap<String, Committed> {
+    let remember = |feed: Feed| {
+        let next_due = feed.next_due.expect("every feed of this origin is live");
+        (path_of(&feed.url), Committed { next_due, has_validators: !feed.validators.is_empty() })
+    };
+    home.feeds().await.into_iter().map(remember).collect()
+}
+
+/// Judges the requests of one run by what was committed before it, and by each other.
+fn judge_run(requests: &[Record], before: &HashMap<String, Committed>, verdict: &mut Verdict) {
+    let mut by_path: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
+    for request in requests {
+        by_path.entry(request.target()).or_default().push(request);
+    }
+    for (path, requests) in by_path {
+        if let Some(committed) = before.get(path) {
+            if requests[0].wall < committed.next_due {
+                verdict.early.push(format!("{path} at {} was due at {}", requests[0].wall, committed.next_due));
+            }
+            if committed.has_validators && !requests[0].is_conditional() {
+                verdict.unconditional.push(format!("{path} at {}", requests[0].wall));
+            }
+        }
+        for pair in requests.windows(2) {
+            let apart = pair[1].wall.since(pair[0].wall);
+            if apart + ARRIVAL_NOISE < INTERVAL {
+                verdict.early.push(format!("{path} at {} again after {apart:?}", pair[1].wall));
+            }
+            if !pair[1].is_conditional() {
+                verdict.unconditional.push(format!("{path} at {} again", pair[1].wall));
+            }
+        }
+    }
+}
+
+/// Judges each host over all runs: starts a gap apart, never two requests at once.
+fn judge_hosts(requests: &[Record], verdict: &mut Verdict) {
+    let mut by_host: BTreeMap<_, Vec<&Record>> = BTreeMap::new();
+    for request in requests {
+        by_host.entry(request.local).or_default().push(request);
+    }
+    for (host, mut requests) in by_host {
+        requests.sort_by_key(|request| request.start);
+        for pair in requests.windows(2) {
+            let apart = pair[1].start - pair[0].start;
+            if apart + ARRIVAL_NOISE < GAP {
+                verdict.too_close.push(format!("{host}: {apart:?} apart at {}", pair[1].wall));
+            }
+            if pair[0].end.is_some_and(|end| end > pair[1].start) {
+                verdict.overlapping.push(format!("{host} at {}", pair[1].wall));
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_twenty_times_nothing_is_lost_doubled_early_or_unconditional() {
+    let (origin, urls) = busy_origin().await;
+    let home = Home::new(CONFIG);
+    let opml = home.opml(urls);
+    let mut draw = Draw(20_261_120);
+    let mut verdict = Verdict::default();
+    let mut before = HashMap::new();
+    let mut judged = 0;
+    for kill in 0..KILLS {
+        let fleet = home.start(if kill == 0 { &[opml.as_str()] } else { &[] });
+        tokio::time::sleep(Duration::from_millis(300 + draw.below(1500))).await;
+        fleet.kill();
+        let log = origin.log();
+        judge_run(&log[judged..], &before, &mut verdict);
+        judged = log.len();
+        assert_eq!(home.integrity().await, "ok", "after kill {kill}");
+        before = committed(&home).await;
+        assert_eq!(before.len(), FEEDS, "after kill {kill}");
+    }
+
+    // One run to the end: everything that was published by now must come in.
+    let mut fleet = home.start(&[]);
+    let truth: HashMap<String, Vec<String>> = (0..FEEDS)
+        .map(|n| format!("/feed{n}"))
+        .map(|path| (path.clone(), origin.truth(&path).into_iter().map(|item| item.id).collect()))
+        .collect();
+    let polls_so_far: HashMap<String, usize> =
+        truth.keys().map(|path| (path.clone(), origin.requests(path).len())).collect();
+    fleet
+        .wait_for("two polls of every feed", async |_| {
+            polls_so_far.iter().all(|(path, polls)| origin.requests(path).len() >= polls + 2).then_some(())
+        })
+        .await;
+    fleet.stop();
+    let log = origin.log();
+    judge_run(&log[judged..], &before, &mut verdict);
+    judge_hosts(&log, &mut verdict);
+
+    let feeds = home.feeds().await;
+    let (mut missing, mut doubled) = (Vec::new(), Vec::new());
+    for feed in &feeds {
+        let path = path_of(&feed.url);
+        let mut stored: HashMap<String, usize> = HashMap::new();
+        for entry in home.entries(Some(feed.id)).await {
+            *stored.entry(entry.entry.id).or_default() += 1;
+        }
+        missing.extend(truth[&path].iter().filter(|id| !stored.contains_key(*id)).map(|id| format!("{path} {id}")));
+        doubled.extend(stored.into_iter().filter(|(_, times)| *times > 1).map(|(id, _)| format!("{path} {id}")));
+    }
+    assert_eq!(home.integrity().await, "ok");
+    let entries: usize = truth.values().map(Vec::len).sum();
+    println!(
+        "{KILLS} kills, {FEEDS} feeds, {HOSTS} hosts, {} requests, {entries} entries published: missing {}, doubled {}, \
+         early {}, unconditional {}, too close {}, overlapping {}",
+        log.len(),
+        missing.len(),
+        doubled.len(),
+        verdict.early.len(),
+        verdict.unconditional.len(),
+        verdict.too_close.len(),
+        verdict.overlapping.len(),
+    );
+    assert!(log.len() > FEEDS * 5, "the run was not busy: {} requests", log.len());
+    assert!(missing.is_empty(), "missing: {missing:?}");
+    assert!(doubled.is_empty(), "doubled: {doubled:?}");
+    assert!(verdict.early.is_empty(), "early: {:?}", verdict.early);
+    assert!(verdict.unconditional.is_empty(), "unconditional: {:?}", verdict.unconditional);
+    assert!(verdict.too_close.is_empty(), "too close: {:?}", verdict.too_close);
+    assert!(verdict.overlapping.is_empty(), "overlapping: {:?}", verdict.overlapping);
+}

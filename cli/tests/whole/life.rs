@@ -1,0 +1,200 @@
+//! One feed's whole life against a real nginx with static files.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::harness::{Fleet, Home, PATIENCE};
+
+/// A private nginx that serves a folder. Stopped when dropped.
+struct Nginx {
+    child: Child,
+    folder: tempfile::TempDir,
+    port: u16,
+}
+
+impl Nginx {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // Free at this moment; nginx takes it right away.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let path = folder.path().display();
+        std::fs::create_dir(folder.path().join("www")).unwrap();
+        let config = format!(
+            "daemon off; master_process off; pid {path}/pid; error_log {path}/error.log;\n\
+             events {{}}\n\
+             http {{ access_log {path}/access.log; client_body_temp_path {path}/b; proxy_temp_path {path}/p;\n\
+               fastcgi_temp_path {path}/f; uwsgi_temp_path {path}/u; scgi_temp_path {path}/s;\n\
+               types {{ application/rss+xml rss; application/atom+xml atom; application/feed+json json; }}\n\
+               server {{ listen 127.0.0.1:{port}; root {path}/www; }} }}\n"
+        );
+        std::fs::write(folder.path().join("nginx.conf"), config).unwrap();
+        let mut child = Command::new("nginx")
+            .arg("-e")
+            .arg(folder.path().join("start.log"))
+            .arg("-c")
+            .arg(folder.path().join("nginx.conf"))
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("nginx is needed for this test: `dev/test` installs it, or `apt-get install nginx-light`");
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(child.try_wait().unwrap().is_none(), "nginx ended: see {path}/start.log");
+            assert!(std::time::Instant::now() < deadline, "nginx does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Nginx { child, folder, port }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join("www").join(name)
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("http://127.0.0.1:{}/{name}", self.port)
+    }
+
+    /// The answers that nginx gave for a file, by its access log: (status, bytes).
+    fn answers(&self, name: &str) -> Vec<(u16, u64)> {
+        let log = std::fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
+        let ours = log.lines().filter(|line| line.contains(&format!("GET /{name} ")));
+        ours.map(|line| {
+            let after = line.split("\" ").nth(1).unwrap();
+            let mut fields = after.split(' ');
+            (fields.next().unwrap().parse().unwrap(), fields.next().unwrap().parse().unwrap())
+        })
+        .collect()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn rss(items: &[(&str, &str)]) -> String {
+    let items: String = items
+        .iter()
+        .map(|(id, title)| {
+            format!("<item><guid isPermaLink=\"false\">{id}</guid><title>{title}</title><link>/{id}</link></item>")
+        })
+        .collect();
+    format!("<rss version=\"2.0\"><channel><title>R</title><link>http://r.example/</link>{items}</channel></rss>")
+}
+
+const ATOM: &str = r#"<feed xmlns="http://www.w3.org/2005/Atom"><title>A</title><id>urn:a</id>
+    <updated>2026-01-01T00:00:00Z</updated><entry><id>urn:a:1</id><title>Atom one</title>
+    <link href="http://a.example/1"/><updated>2026-01-01T00:00:00Z</updated></entry></feed>"#;
+const JSON: &str = r#"{"version":"https://jsonfeed.org/version/1.1","title":"J","items":[
+    {"id":"j1","title":"Json one","url":"http://j.example/1","content_text":"x"}]}"#;
+
+/// A day in seconds: polls every 300 ms.
+const CONFIG: &str = r#"
+[policy]
+mode = "classes"
+min_interval = "300ms"
+salt = 0.0
+hot_minutes = false
+no_validator_factor = 1.0
+[policy.category.d]
+interval = "300ms"
+interval_max = "300ms"
+[host]
+gap = "10ms"
+"#;
+
+async fn titles_and_links(fleet: &Fleet) -> Vec<(String, String)> {
+    let page = fleet.get("/api/v1/entries?after=0&limit=100").await;
+    let text = |entry: &serde_json::Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+    let mut found: Vec<(String, String)> =
+        page["items"].as_array().unwrap().iter().map(|entry| (text(entry, "title"), text(entry, "url"))).collect();
+    found.sort();
+    found
+}
+
+async fn wait_for_polls(fleet: &mut Fleet, nginx: &Nginx, name: &str, more: usize) {
+    let wanted = nginx.answers(name).len() + more;
+    fleet.wait_for("more polls", async |_| (nginx.answers(name).len() >= wanted).then_some(())).await;
+}
+
+/// Replaces a file at once, as a publisher's tool does, with a modification time of its own.
+fn publish(path: &Path, text: &str) {
+    let next = path.with_extension("next");
+    std::fs::write(&next, text).unwrap();
+    std::fs::rename(next, path).unwrap();
+}
+
+#[tokio::test]
+async fn three_static_feeds_are_read_once_and_then_only_asked_whether_they_changed() {
+    let nginx = Nginx::start();
+    publish(&nginx.file("r.rss"), &rss(&[("1", "Rss one"), ("2", "Rss two")]));
+    publish(&nginx.file("a.atom"), ATOM);
+    publish(&nginx.file("j.json"), JSON);
+    let home = Home::new(CONFIG);
+    let mut fleet = home.start(&[&nginx.url("r.rss"), &nginx.url("a.atom"), &nginx.url("j.json")]);
+
+    fleet.wait_for("all entries", async |fleet| (titles_and_links(fleet).await.len() == 4).then_some(())).await;
+    let link = |path: &str| nginx.url(path);
+    let mut expected = vec![
+        ("Atom one".to_owned(), "http://a.example/1".to_owned()),
+        ("Json one".to_owned(), "http://j.example/1".to_owned()),
+        ("Rss one".to_owned(), link("1")),
+        ("Rss two".to_owned(), link("2")),
+    ];
+    assert_eq!(titles_and_links(&fleet).await, expected);
+
+    wait_for_polls(&mut fleet, &nginx, "r.rss", 3).await;
+    for name in ["r.rss", "a.atom", "j.json"] {
+        let answers = nginx.answers(name);
+        assert_eq!(answers[0].0, 200);
+        assert!(answers[1..].iter().all(|(status, _)| *status == 304), "{name}: {answers:?}");
+    }
+
+    // A changed file: its new entry appears once.
+    publish(&nginx.file("r.rss"), &rss(&[("3", "Rss three"), ("1", "Rss one"), ("2", "Rss two")]));
+    expected.push(("Rss three".to_owned(), link("3")));
+    expected.sort();
+    fleet.wait_for("the new entry", async |fleet| (titles_and_links(fleet).await.len() == 5).then_some(())).await;
+    assert_eq!(titles_and_links(&fleet).await, expected);
+
+    // A touched file with the same bytes: read, recognised by its hash, nothing new and nothing parsed.
+    let read_before = fleet.metric("feedfleet_polls_total{outcome=\"modified\"}").await;
+    let touched = std::fs::File::options().append(true).open(nginx.file("j.json")).unwrap();
+    touched.set_modified(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)).unwrap();
+    let full = |nginx: &Nginx| nginx.answers("j.json").iter().filter(|(status, _)| *status == 200).count();
+    fleet.wait_for("the touched file", async |_| (full(&nginx) == 2).then_some(())).await;
+    wait_for_polls(&mut fleet, &nginx, "j.json", 2).await;
+    assert_eq!(full(&nginx), 2, "asked again without the new validators");
+    assert_eq!(fleet.metric("feedfleet_polls_total{outcome=\"modified\"}").await, read_before);
+    assert_eq!(titles_and_links(&fleet).await, expected);
+
+    // A restart keeps the validators.
+    fleet.stop();
+    let before = nginx.answers("r.rss").len();
+    let mut fleet = home.start(&[]);
+    wait_for_polls(&mut fleet, &nginx, "r.rss", 2).await;
+    let answers = nginx.answers("r.rss");
+    assert!(answers[before..].iter().all(|(status, _)| *status == 304), "{answers:?}");
+    assert_eq!(titles_and_links(&fleet).await, expected);
+    fleet.stop();
+}
+
+#[tokio::test]
+async fn run_once_polls_what_is_due_prints_the_entries_and_ends() {
+    let nginx = Nginx::start();
+    publish(&nginx.file("r.rss"), &rss(&[("1", "Rss one")]));
+    let home = Home::new("");
+    let url = nginx.url("r.rss");
+    let arguments = ["run", "--once", "--data", "data", "--config", "config.toml", "--listen", "127.0.0.1:0", &url];
+    let output = home.command(&arguments).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{err}");
+    assert!(out.contains("Rss one") && out.contains(&nginx.url("1")), "{out}\n{err}");
+    assert_eq!(nginx.answers("r.rss").len(), 1);
+    // Nothing is due a moment later.
+    let again = home.command(&arguments).output().unwrap();
+    assert!(again.status.success() && again.stdout.is_empty());
+    assert_eq!(nginx.answers("r.rss").len(), 1);
+}

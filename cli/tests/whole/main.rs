@@ -1,0 +1,7 @@
+//! The whole program, as its users run it: real processes, real servers, real kills.
+
+mod harness;
+mod hostile;
+mod house;
+mod kills;
+mod life;

@@ -1,0 +1,406 @@
+//! The scheduler's half of a feed's life over the embedded backends, with a clock that stands still: every row of the
+//! crash table that does not need a real process to die.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::config::Config;
+use common::feed::{Audience, Feed, FeedId, Status, Validators};
+use common::host::HostRules;
+use common::host_gate::memory::MemoryGate;
+use common::job::FetchJob;
+use common::metrics::Metrics;
+use common::queue::Queue;
+use common::queue::memory::MemoryQueue;
+use common::report::{FailureKind, FetchReport, Outcome};
+use common::time::{Clock, ManualClock, Timestamp};
+
+use crate::dispatch::Dispatcher;
+use crate::ops::{AddFeed, Ops};
+use crate::reconcile::Reconciler;
+use crate::results::Results;
+use crate::schedule::Schedule;
+use crate::schedule::memory::MemorySchedule;
+use crate::store::sqlite::SqliteStore;
+use crate::store::{FeedRef, Store};
+
+/// A scheduler without loops: each step is taken by hand.
+struct Fleet {
+    ops: Ops,
+    dispatcher: Dispatcher,
+    results: Results,
+    reconciler: Reconciler,
+    jobs: Arc<MemoryQueue<FetchJob>>,
+    clock: Arc<ManualClock>,
+}
+
+const GAP: Duration = Duration::from_secs(1);
+
+fn config() -> Config {
+    let mut config = common::config::defaults();
+    config.policy.hot_minutes = false;
+    config
+}
+
+impl Fleet {
+    async fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+        Self::over(store, clock, Timestamp::EPOCH).await
+    }
+
+    /// A process that finds this store: schedule, gate and queues are empty.
+    async fn over(store: Arc<dyn Store>, clock: Arc<ManualClock>, born: Timestamp) -> Self {
+        let config = Arc::new(config());
+        let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
+        let metrics = Arc::new(Metrics::new());
+        let schedule = Arc::new(MemorySchedule::default());
+        let gate = Arc::new(MemoryGate::new(born));
+        let jobs = Arc::new(MemoryQueue::new(1 << 20));
+        let reports = Arc::new(MemoryQueue::new(1 << 20));
+        let fleet = Fleet {
+            ops: Ops {
+                store: store.clone(),
+                schedule: schedule.clone(),
+                gate: gate.clone(),
+                clock: clock.clone(),
+                config: config.clone(),
+                rules: rules.clone(),
+                metrics: metrics.clone(),
+            },
+            dispatcher: Dispatcher {
+                store: store.clone(),
+                schedule: schedule.clone(),
+                gate: gate.clone(),
+                jobs: jobs.clone(),
+                rules: rules.clone(),
+                config: config.clone(),
+                metrics: metrics.clone(),
+            },
+            results: Results {
+                store: store.clone(),
+                schedule: schedule.clone(),
+                gate: gate.clone(),
+                reports: reports.clone(),
+                rules,
+                config: config.clone(),
+                metrics,
+            },
+            reconciler: Reconciler { store, schedule, gate, reports, config },
+            jobs,
+            clock,
+        };
+        fleet.reconciler.schedule_once().await.unwrap();
+        assert!(fleet.reconciler.open_gate(fleet.clock.now()).await.unwrap());
+        fleet
+    }
+
+    /// The same store, found by a new process.
+    async fn restart(self) -> Self {
+        let born = self.clock.now();
+        Self::over(self.ops.store, self.clock, born).await
+    }
+
+    async fn add(&self, url: &str) -> FeedId {
+        let feed = AddFeed { url: url.parse().unwrap(), audience: Audience::default(), private: false };
+        self.ops.add(&[feed], None).await.unwrap()[0].id
+    }
+
+    async fn feed(&self, id: FeedId) -> Feed {
+        self.ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap()
+    }
+
+    /// One dispatch round; gives the jobs that it published, acked.
+    async fn dispatched(&self) -> Vec<FetchJob> {
+        self.dispatcher.round(self.clock.now(), usize::MAX).await.unwrap();
+        let mut jobs = Vec::new();
+        while self.jobs.depth().await.unwrap() > 0 {
+            let delivery = self.jobs.receive().await.unwrap();
+            jobs.extend(delivery.items.clone());
+            delivery.ack().await.unwrap();
+        }
+        jobs
+    }
+
+    async fn dispatched_ids(&self) -> Vec<FeedId> {
+        self.dispatched().await.iter().map(|job| job.feed).collect()
+    }
+
+    async fn settle(&self, report: FetchReport) {
+        self.results.settle(vec![report], self.clock.now()).await.unwrap();
+    }
+
+    /// Redeems a job's ticket as a worker does, and reports.
+    async fn work(&self, job: &FetchJob, outcome: Outcome) -> FetchReport {
+        use common::host_gate::{AcquireRequest, Acquired};
+        let now = self.clock.now();
+        let request = AcquireRequest {
+            host: job.host.clone(),
+            limits: self.ops.rules.limits_of(&job.host),
+            ticket: job.ticket,
+            feed: job.feed,
+            version: job.version,
+            deadline: now.after(Duration::from_secs(30)),
+        };
+        let Acquired::Granted(permit) = self.ops.gate.acquire(&request, now).await.unwrap() else {
+            panic!("not granted")
+        };
+        self.ops.gate.release(&permit, Some(now.after(Duration::from_secs(120))), now).await.unwrap();
+        report(job, now, outcome)
+    }
+}
+
+fn report(job: &FetchJob, started: Timestamp, outcome: Outcome) -> FetchReport {
+    FetchReport {
+        feed: job.feed,
+        version: job.version,
+        host: job.host.clone(),
+        started,
+        duration: Duration::from_millis(20),
+        outcome,
+        http_status: None,
+        conditional: false,
+        wire_bytes: 0,
+        body_bytes: 0,
+        fresh_for: None,
+        moved_to: None,
+    }
+}
+
+fn not_modified() -> Outcome {
+    Outcome::NotModified { validators: Validators::default() }
+}
+
+#[tokio::test]
+async fn a_feed_added_by_hand_is_a_job_at_once_and_again_when_it_is_due() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let jobs = fleet.dispatched().await;
+    assert_eq!(jobs.len(), 1);
+    assert!(fleet.dispatched().await.is_empty(), "hidden by its lease");
+    let report = fleet.work(&jobs[0], not_modified()).await;
+    fleet.settle(report).await;
+
+    let feed = fleet.feed(id).await;
+    assert_eq!(feed.version.0, jobs[0].version.0 + 1);
+    let next = feed.next_due.unwrap();
+    fleet.clock.advance(next.since(fleet.clock.now()) - Duration::from_millis(1));
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.clock.advance(Duration::from_millis(1));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn a_report_that_comes_twice_changes_nothing_the_second_time() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let job = &fleet.dispatched().await[0];
+    let report = fleet.work(job, not_modified()).await;
+    fleet.settle(report.clone()).await;
+    let once = fleet.feed(id).await;
+    fleet.clock.advance(Duration::from_secs(5));
+    fleet.settle(report).await;
+    assert_eq!(fleet.feed(id).await, once);
+}
+
+#[tokio::test]
+async fn died_after_claim_before_publish_the_lease_brings_the_feed_back() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let claims = fleet.ops.schedule.claim_due(fleet.clock.now(), 10, Duration::from_secs(120)).await.unwrap();
+    assert_eq!(claims.len(), 1);
+    fleet.clock.advance(Duration::from_secs(119));
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.clock.advance(Duration::from_secs(1));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn died_after_apply_before_rescheduling_the_stored_time_wins_and_nothing_is_polled() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let job = &fleet.dispatched().await[0];
+    let report = fleet.work(job, not_modified()).await;
+    fleet.settle(report).await;
+    // What a crash between the two leaves behind: the schedule still shows the end of the lease.
+    let lease_end = fleet.clock.now().after(Duration::from_secs(120));
+    let slot = crate::schedule::Slot { feed: id, due_at: lease_end, band: crate::schedule::Band::Steady };
+    fleet.ops.schedule.put(&[slot], fleet.clock.now()).await.unwrap();
+    fleet.clock.advance(Duration::from_secs(120));
+    assert!(fleet.dispatched().await.is_empty());
+    let next = fleet.feed(id).await.next_due.unwrap();
+    fleet.clock.advance(next.since(fleet.clock.now()));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn a_deferred_moves_the_feed_and_nothing_else() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let before = fleet.feed(id).await;
+    let job = &fleet.dispatched().await[0];
+    let until = fleet.clock.now().after(Duration::from_secs(40));
+    fleet.settle(report(job, fleet.clock.now(), Outcome::Deferred { until })).await;
+    assert_eq!(fleet.feed(id).await, before);
+    fleet.clock.advance(Duration::from_secs(39));
+    assert!(fleet.dispatched().await.is_empty());
+    // The ticket of the deferred job ends with its `expires`; until then its host is busy.
+    fleet.clock.advance(Duration::from_secs(22));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn a_wake_in_mid_fetch_is_answered_by_a_fetch_that_began_after_it() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let job = &fleet.dispatched().await[0];
+    let report = fleet.work(job, not_modified()).await;
+    fleet.clock.advance(Duration::from_secs(3));
+    assert_eq!(fleet.ops.wake(&[id]).await.unwrap(), 1);
+    fleet.settle(report).await;
+    let again = fleet.dispatched().await;
+    assert_eq!(again.len(), 1, "the wake was lost");
+    fleet.clock.advance(Duration::from_secs(3));
+    let report = fleet.work(&again[0], not_modified()).await;
+    fleet.settle(report).await;
+    assert_eq!(fleet.feed(id).await.wake_at, None);
+    assert!(fleet.dispatched().await.is_empty());
+}
+
+#[tokio::test]
+async fn feeds_of_one_host_are_asked_one_by_one_a_gap_apart() {
+    let fleet = Fleet::new().await;
+    let mut ids = Vec::new();
+    for n in 0..5 {
+        ids.push(fleet.add(&format!("http://busy.example/{n}")).await);
+    }
+    let other = fleet.add("http://free.example/").await;
+    let mut asked = Vec::new();
+    for second in 0..5 {
+        let jobs = fleet.dispatched().await;
+        let (busy, free): (Vec<_>, Vec<_>) = jobs.iter().partition(|job| job.feed != other);
+        assert_eq!(busy.len(), 1, "second {second}");
+        assert_eq!(free.len(), usize::from(second == 0), "the free host waits for nobody");
+        for job in jobs {
+            asked.push(job.feed);
+            let report = fleet.work(&job, not_modified()).await;
+            fleet.settle(report).await;
+        }
+        assert!(fleet.dispatched().await.is_empty(), "within the gap");
+        fleet.clock.advance(GAP);
+    }
+    ids.push(other);
+    asked.sort();
+    assert_eq!(asked, ids);
+}
+
+#[tokio::test]
+async fn a_throttled_host_rests_over_a_restart_and_is_then_asked_one_by_one() {
+    let fleet = Fleet::new().await;
+    for n in 0..3 {
+        fleet.add(&format!("http://busy.example/{n}")).await;
+    }
+    let jobs = fleet.dispatched().await;
+    let retry_after = Some(fleet.clock.now().after(Duration::from_secs(600)));
+    let report = fleet.work(&jobs[0], Outcome::Throttled { retry_after }).await;
+    fleet.settle(report).await;
+    let fleet = fleet.restart().await;
+    fleet.clock.advance(Duration::from_secs(599));
+    assert!(fleet.dispatched().await.is_empty(), "the host is held");
+    fleet.clock.advance(Duration::from_secs(1));
+    assert_eq!(fleet.dispatched().await.len(), 1, "the release is spread");
+}
+
+#[tokio::test]
+async fn after_a_restart_nothing_is_early_and_no_host_is_asked_within_its_gap() {
+    let fleet = Fleet::new().await;
+    let polled = fleet.add("http://a.example/feed").await;
+    let job = &fleet.dispatched().await[0];
+    let report = fleet.work(job, not_modified()).await;
+    fleet.settle(report).await;
+    let next = fleet.feed(polled).await.next_due.unwrap();
+    let waiting = fleet.add("http://b.example/feed").await;
+
+    let fleet = fleet.restart().await;
+    assert!(fleet.dispatched().await.is_empty(), "somebody may have asked b.example a moment ago");
+    fleet.clock.advance(GAP);
+    assert_eq!(fleet.dispatched_ids().await, [waiting]);
+    fleet.clock.advance(next.since(fleet.clock.now()) - Duration::from_millis(1));
+    assert!(!fleet.dispatched_ids().await.contains(&polled));
+    fleet.clock.advance(Duration::from_millis(1));
+    assert!(fleet.dispatched_ids().await.contains(&polled));
+}
+
+#[tokio::test]
+async fn a_gone_or_paused_or_erased_feed_is_never_dispatched() {
+    use crate::ops::EditFeed;
+    let fleet = Fleet::new().await;
+    let gone = fleet.add("http://a.example/").await;
+    let paused = fleet.add("http://b.example/").await;
+    let erased = fleet.add("http://c.example/").await;
+    for job in fleet.dispatched().await {
+        let outcome = if job.feed == gone { Outcome::Gone } else { not_modified() };
+        let report = fleet.work(&job, outcome).await;
+        fleet.settle(report).await;
+    }
+    assert_eq!(fleet.feed(gone).await.status, Status::Gone);
+    let pause = EditFeed { status: Some(Status::Paused), ..EditFeed::default() };
+    fleet.ops.edit(paused, &pause).await.unwrap().unwrap();
+    assert!(fleet.ops.erase(erased).await.unwrap());
+    fleet.clock.advance(Duration::from_secs(100 * 86_400));
+    assert!(fleet.dispatched().await.is_empty());
+    assert_eq!(fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap().feeds, 0);
+
+    let resume = EditFeed { status: Some(Status::Active), ..EditFeed::default() };
+    fleet.ops.edit(paused, &resume).await.unwrap().unwrap();
+    assert_eq!(fleet.dispatched_ids().await, [paused]);
+}
+
+#[tokio::test]
+async fn nothing_is_claimed_while_the_job_queue_is_full() {
+    let fleet = Fleet::new().await;
+    fleet.add("http://a.example/").await;
+    let mut full = config();
+    full.scheduler.max_queued_jobs = 0;
+    let dispatcher = Dispatcher {
+        store: fleet.ops.store.clone(),
+        schedule: fleet.ops.schedule.clone(),
+        gate: fleet.ops.gate.clone(),
+        jobs: fleet.jobs.clone(),
+        rules: fleet.ops.rules.clone(),
+        config: Arc::new(full),
+        metrics: fleet.ops.metrics.clone(),
+    };
+    assert_eq!(dispatcher.round(fleet.clock.now(), usize::MAX).await.unwrap(), 0);
+    assert_eq!(fleet.dispatched().await.len(), 1, "it was not hidden by a claim");
+}
+
+#[tokio::test]
+async fn reconcile_finds_what_a_lost_schedule_forgot_and_corrects_what_an_old_one_has_too_late() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/").await;
+    fleet.ops.schedule.remove(&[id]).await.unwrap();
+    assert!(fleet.dispatched().await.is_empty());
+    assert_eq!(fleet.reconciler.schedule_once().await.unwrap(), 1);
+    assert_eq!(fleet.reconciler.schedule_once().await.unwrap(), 0);
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn failures_are_retried_later_and_later() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/").await;
+    let mut last = Duration::ZERO;
+    for _ in 0..8 {
+        let job = &fleet.dispatched().await[0];
+        let outcome = Outcome::Failed { failure: FailureKind::Timeout, detail: "no answer".into() };
+        let started = fleet.clock.now();
+        let report = fleet.work(job, outcome).await;
+        fleet.settle(report).await;
+        let next = fleet.feed(id).await.next_due.unwrap();
+        assert!(next.since(started).mul_f64(1.11) >= last, "{last:?} then {:?}", next.since(started));
+        last = next.since(started);
+        fleet.clock.advance(last);
+    }
+    assert_eq!(fleet.feed(id).await.state.consecutive_failures, 8);
+}
