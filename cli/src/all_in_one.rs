@@ -3,6 +3,7 @@
 //! Stops in three steps: no more jobs are dispatched; fetches end, or are given up after a grace, and their reports are
 //! stored; everything closes. A second signal skips the waiting; nothing is lost by that either.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use scheduler::schedule::memory::MemorySchedule;
 use scheduler::store::Store;
 use scheduler::store::sqlite::SqliteStore;
 use scheduler::{Backends, Scheduler};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use worker::poll::Poller;
 use worker::run::Worker;
@@ -42,7 +44,7 @@ pub async fn run(config: Config, sources: &[String], once: bool) -> anyhow::Resu
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let feeds = read_sources(sources)?;
     let store = Arc::new(SqliteStore::open(&config.store.url).await?);
-    let listener = scheduler::api::bind(&config.api).await?;
+    let listener = bind(config.api.listen).await?;
     let metrics = Arc::new(Metrics::new());
     let backends = embedded_backends(store, &*clock).await?;
     let scheduler = Arc::new(Scheduler::new(&backends, &config, &metrics, &clock));
@@ -85,6 +87,11 @@ pub async fn run(config: Config, sources: &[String], once: bool) -> anyhow::Resu
     }
     api.await.context("the API died")??;
     Ok(())
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let busy = || format!("cannot listen on {address}: name another address with --listen, such as 127.0.0.1:0");
+    TcpListener::bind(address).await.with_context(busy)
 }
 
 async fn embedded_backends(store: Arc<SqliteStore>, clock: &dyn Clock) -> anyhow::Result<Backends> {
@@ -172,7 +179,7 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>) -> anyhow::Result<()> {
 }
 
 /// Says what runs, where its data is and where it can be looked at.
-async fn greet(ops: &Ops, config: &Config, address: std::net::SocketAddr) -> anyhow::Result<()> {
+async fn greet(ops: &Ops, config: &Config, address: SocketAddr) -> anyhow::Result<()> {
     let feeds: u64 = ops.store.stats(ops.clock.now()).await?.feeds.iter().map(|(.., count)| count).sum();
     eprintln!("feedfleet {} polls {feeds} feeds, data in {}", env!("CARGO_PKG_VERSION"), config.store.url);
     eprintln!("API and metrics at http://{address}; new entries follow; Ctrl-C stops");

@@ -348,6 +348,9 @@ pub trait Store: Send + Sync {
     /// Events with a larger `seq` than `after`, at most `limit`.
     async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError>;
 
+    /// The newest `seq` given out, zero before the first: where somebody who wants only what is new begins.
+    async fn latest_seq(&self) -> Result<i64, StoreError>;
+
     /// The last polls of a feed, newest first; `None` when there is no such feed.
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError>;
 

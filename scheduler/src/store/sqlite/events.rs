@@ -44,6 +44,13 @@ impl SqliteStore {
         Ok(EventPage { epoch, oldest, items: readable(rows) })
     }
 
+    /// From SQLite's own counter, which pruning does not turn back.
+    pub(super) async fn last_seq(&self) -> Result<i64, StoreError> {
+        let query = sqlx::query_scalar("SELECT seq FROM sqlite_sequence WHERE name = 'events'");
+        let seq: Option<i64> = query.fetch_optional(&self.readers).await.map_err(StoreError::on(ACTION))?;
+        Ok(seq.unwrap_or(0))
+    }
+
     pub(super) async fn stored_events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
         let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
         let rows: Vec<EventRow> = sqlx::query_as(include_str!("events.sql"))

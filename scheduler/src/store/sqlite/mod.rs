@@ -122,6 +122,10 @@ impl Store for SqliteStore {
         self.stored_events(after, limit).await
     }
 
+    async fn latest_seq(&self) -> Result<i64, StoreError> {
+        self.last_seq().await
+    }
+
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
         self.polls(id).await
     }
