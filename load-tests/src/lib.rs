@@ -36,6 +36,7 @@
 
 pub mod judge;
 pub mod origin;
+pub mod population;
 
 pub use judge::{Fault, Rules, ScoreCard, Violation, judge};
 pub use origin::bodies::{self, Coding};
@@ -43,3 +44,4 @@ pub use origin::feed::{Conditions, Feed, Format, Item, Pace, Stamp, Tag};
 pub use origin::log::{Cut, Record};
 pub use origin::script::{Delivery, Gate, Script};
 pub use origin::{Origin, loopback};
+pub use population::{Kind, Member, Plan, Population};

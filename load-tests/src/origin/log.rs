@@ -3,16 +3,20 @@
 //! Records keep the raw heads, so that order, spelling and bytes of headers stay as they were on the wire, and one
 //! request costs two small allocations. The log grows for ever: it belongs to one run.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::time::{Clock, SystemClock, Timestamp};
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
 /// Who ended an exchange before the answer was complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Cut {
     /// The script asked for it.
     ByUs,
@@ -111,6 +115,28 @@ impl Record {
     }
 }
 
+/// For files: the essentials, headers as pairs, bytes beyond ASCII read as Latin-1.
+impl Serialize for Record {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let pairs = |(name, value): (&str, &[u8])| (name.to_owned(), latin1(value));
+        let mut record = serializer.serialize_struct("Record", 13)?;
+        record.serialize_field("number", &self.number)?;
+        record.serialize_field("connection", &self.connection)?;
+        record.serialize_field("host", &self.local)?;
+        record.serialize_field("method", self.method())?;
+        record.serialize_field("target", self.target())?;
+        record.serialize_field("wall", &self.wall)?;
+        record.serialize_field("start", &self.start.as_secs_f64())?;
+        record.serialize_field("end", &self.end.map(|end| end.as_secs_f64()))?;
+        record.serialize_field("status", &self.status)?;
+        record.serialize_field("body_bytes", &self.body_bytes)?;
+        record.serialize_field("cut", &self.cut)?;
+        record.serialize_field("request_headers", &self.headers().map(pairs).collect::<Vec<_>>())?;
+        record.serialize_field("answer_headers", &self.answer_headers().map(pairs).collect::<Vec<_>>())?;
+        record.end()
+    }
+}
+
 #[cfg(test)]
 impl Record {
     /// A GET that came at so many milliseconds and was in flight for 10; a 200 is a feed. For the judge's own tests.
@@ -176,11 +202,26 @@ pub(super) struct End {
     pub(super) items: Option<Range<usize>>,
 }
 
+/// All records, and where those of each path are.
+#[derive(Default)]
+struct Records {
+    all: Vec<Record>,
+    by_path: HashMap<Arc<str>, Vec<usize>>,
+    ended: usize,
+}
+
+/// Requests so far.
+#[derive(Clone, Copy)]
+pub(super) struct Counts {
+    pub(super) started: usize,
+    pub(super) ended: usize,
+}
+
 /// The growing log of one origin, and its time base.
 pub(super) struct Log {
     started: Instant,
     started_wall: Timestamp,
-    records: Mutex<Vec<Record>>,
+    records: Mutex<Records>,
     changes: watch::Sender<u64>,
 }
 
@@ -204,9 +245,10 @@ impl Log {
 
     pub(super) fn begin(&self, begin: Begin) -> usize {
         let start = self.since_start(begin.first_byte);
-        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = records.len();
-        records.push(Record {
+        let mut records = self.records();
+        let number = records.all.len();
+        records.by_path.entry(Arc::clone(&begin.path)).or_default().push(number);
+        records.all.push(Record {
             number,
             connection: begin.connection,
             local: begin.local,
@@ -229,7 +271,9 @@ impl Log {
 
     pub(super) fn end(&self, number: usize, end: End) {
         let at = self.since_start(end.at.unwrap_or_else(Instant::now));
-        if let Some(record) = self.records.lock().unwrap_or_else(PoisonError::into_inner).get_mut(number) {
+        let mut records = self.records();
+        records.ended += 1;
+        if let Some(record) = records.all.get_mut(number) {
             record.end = Some(at);
             record.status = end.status;
             record.answer = end.answer.into();
@@ -237,11 +281,36 @@ impl Log {
             record.cut = end.cut;
             record.items = end.items;
         }
+        drop(records);
         self.changes.send_modify(|count| *count += 1);
     }
 
-    pub(super) fn read<T>(&self, read: impl FnOnce(&[Record]) -> T) -> T {
-        read(&self.records.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The records from this number on.
+    pub(super) fn since(&self, number: usize) -> Vec<Record> {
+        self.records().all.get(number..).unwrap_or_default().to_vec()
+    }
+
+    pub(super) fn of_path(&self, path: &str) -> Vec<Record> {
+        let records = self.records();
+        let numbers = records.by_path.get(path).map(Vec::as_slice).unwrap_or_default();
+        numbers.iter().map(|number| records.all[*number].clone()).collect()
+    }
+
+    /// How many records of one path, or of all, there are and have ended.
+    pub(super) fn counts(&self, path: Option<&str>) -> Counts {
+        let records = self.records();
+        let ended = |numbers: &[usize]| numbers.iter().filter(|number| records.all[**number].end.is_some()).count();
+        match path {
+            Some(path) => {
+                let numbers = records.by_path.get(path).map(Vec::as_slice).unwrap_or_default();
+                Counts { started: numbers.len(), ended: ended(numbers) }
+            }
+            None => Counts { started: records.all.len(), ended: records.ended },
+        }
+    }
+
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<u64> {

@@ -173,30 +173,46 @@ impl Origin {
 
     /// All requests so far, in order.
     pub fn log(&self) -> Vec<Record> {
-        self.shared.log.read(<[Record]>::to_vec)
+        self.log_from(0)
+    }
+
+    /// The requests from this [`Record::number`] on, for those who read the log in parts.
+    pub fn log_from(&self, number: usize) -> Vec<Record> {
+        self.shared.log.since(number)
     }
 
     /// The requests so far that a path's script answered.
     pub fn requests(&self, path: &str) -> Vec<Record> {
-        self.shared.log.read(|records| records.iter().filter(|record| &*record.path == path).cloned().collect())
+        self.shared.log.of_path(path)
+    }
+
+    /// How many requests there were so far, those in flight included.
+    pub fn request_count(&self) -> usize {
+        self.shared.log.counts(None).started
     }
 
     /// Waits until a path has that many requests that have ended, and returns its requests; returns what there is
     /// when `limit` has passed.
     pub async fn wait_for(&self, path: &str, count: usize, limit: Duration) -> Vec<Record> {
-        self.wait(path, limit, |requests| requests.iter().filter(|record| record.end.is_some()).count() >= count).await
+        self.wait(limit, || self.shared.log.counts(Some(path)).ended >= count).await;
+        self.requests(path)
     }
 
     /// Waits until a path has that many requests, in flight or ended; else like [`Origin::wait_for`].
     pub async fn wait_for_start(&self, path: &str, count: usize, limit: Duration) -> Vec<Record> {
-        self.wait(path, limit, |requests| requests.len() >= count).await
+        self.wait(limit, || self.shared.log.counts(Some(path)).started >= count).await;
+        self.requests(path)
     }
 
-    async fn wait(&self, path: &str, limit: Duration, enough: impl Fn(&[Record]) -> bool) -> Vec<Record> {
+    /// Waits until that many requests to whatever path have ended, or `limit` has passed; whether there were as many.
+    pub async fn wait_for_total(&self, count: usize, limit: Duration) -> bool {
+        self.wait(limit, || self.shared.log.counts(None).ended >= count).await
+    }
+
+    async fn wait(&self, limit: Duration, enough: impl Fn() -> bool) -> bool {
         let mut changes = self.shared.log.changes();
-        let waiting = async { while !enough(&self.requests(path)) && changes.changed().await.is_ok() {} };
-        let _ = tokio::time::timeout(limit, waiting).await;
-        self.requests(path)
+        let waiting = async { while !enough() && changes.changed().await.is_ok() {} };
+        tokio::time::timeout(limit, waiting).await.is_ok()
     }
 
     fn routes(&self) -> MutexGuard<'_, HashMap<Arc<str>, Route>> {
