@@ -44,6 +44,7 @@ CREATE TABLE feeds (
     -- the last accepted document
     etag               TEXT,                          -- as received
     last_modified      TEXT,                          -- as received
+    validators_url     TEXT,                          -- who gave these two, when redirects led to another URL than the feed's
     content_hash       BLOB,                          -- xxh3-128 of its body, big-endian
     title              TEXT,
     link               TEXT,                          -- the site it belongs to

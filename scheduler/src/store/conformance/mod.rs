@@ -83,7 +83,11 @@ fn entry(id: &str, title: &str) -> Entry {
 fn document(entries: Vec<Entry>) -> Document {
     let mut document = Document {
         title: Some("a title".into()),
-        validators: Validators { etag: Some("\"1\"".into()), last_modified: Some("yesterday".into()) },
+        validators: Validators {
+            etag: Some("\"1\"".into()),
+            last_modified: Some("yesterday".into()),
+            for_url: Some("https://cdn.a.org/feed".into()),
+        },
         content_hash: Some(ContentHash(u128::MAX - 5)),
         ..Document::default()
     };

@@ -41,6 +41,7 @@ struct Before {
     wake_at: Option<i64>,
     etag: Option<String>,
     last_modified: Option<String>,
+    validators_url: Option<String>,
     history: Vec<u8>,
 }
 
@@ -237,6 +238,7 @@ fn document(documents: &mut Batch, fresh: &Fresh<'_>, document: &Document, more:
         row.int(more);
         row.text(document.validators.etag.as_deref());
         row.text(document.validators.last_modified.as_deref());
+        row.text(document.validators.for_url.as_deref());
         row.bytes(document.content_hash.map(|hash| hash.0.to_be_bytes()).as_ref().map(<[u8; 16]>::as_slice));
         row.text(document.title.as_deref());
         row.text(document.link.as_deref());
@@ -248,11 +250,13 @@ fn document(documents: &mut Batch, fresh: &Fresh<'_>, document: &Document, more:
 }
 
 fn kept_document(validators: &mut Batch, fresh: &Fresh<'_>, new: &Validators) {
-    if (&fresh.row.etag, &fresh.row.last_modified) != (&new.etag, &new.last_modified) {
+    let Before { etag, last_modified, validators_url, .. } = &fresh.row;
+    if (etag, last_modified, validators_url) != (&new.etag, &new.last_modified, &new.for_url) {
         validators.row(|row| {
             row.int(fresh.verdict.report.feed.0);
             row.text(new.etag.as_deref());
             row.text(new.last_modified.as_deref());
+            row.text(new.for_url.as_deref());
         });
     }
 }

@@ -80,7 +80,7 @@ impl SqliteStore {
     }
 
     pub(super) async fn forget(&self, id: FeedId) -> Result<bool, StoreError> {
-        let sql = "UPDATE feeds SET etag = NULL, last_modified = NULL, content_hash = NULL WHERE id = ?1";
+        let sql = "UPDATE feeds SET etag = NULL, last_modified = NULL, validators_url = NULL, content_hash = NULL WHERE id = ?1";
         let done = sqlx::query(sql)
             .bind(id.0)
             .execute(&self.writer)
