@@ -79,13 +79,14 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Is it the data that the database refuses (a constraint, a size), so that trying again is useless, but the rest of
-    /// the batch may do without the offending row?
-    pub fn is_refusal(&self) -> bool {
+    /// Does the database refuse these very rows (a constraint, a size), so that trying again is useless, but the rest of the
+    /// batch may do without the offending one? Otherwise it is out of order.
+    pub fn refuses_data(&self) -> bool {
         match self {
             StoreError::Database { source, .. } => {
                 matches!(sqlite_code(source), Some(CONSTRAINT | MISMATCH | TOO_BIG))
             }
+            StoreError::Corrupt { .. } => true,
             _ => false,
         }
     }

@@ -28,25 +28,6 @@ use serde::{Deserialize, Serialize};
 
 pub use error::StoreError;
 
-impl StoreError {
-    /// Does the database refuse these very rows, so that trying again is useless? Otherwise it is out of order.
-    pub fn refuses_data(&self) -> bool {
-        use sqlx::error::ErrorKind;
-        let StoreError::Database { source, .. } = self else { return matches!(self, StoreError::Corrupt { .. }) };
-        match source {
-            sqlx::Error::Database(error) => matches!(
-                error.kind(),
-                ErrorKind::UniqueViolation
-                    | ErrorKind::ForeignKeyViolation
-                    | ErrorKind::NotNullViolation
-                    | ErrorKind::CheckViolation
-            ),
-            sqlx::Error::Encode(_) | sqlx::Error::ColumnDecode { .. } => true,
-            _ => false,
-        }
-    }
-}
-
 /// A feed to be added.
 #[derive(Clone, Debug)]
 pub struct NewFeed {
@@ -323,7 +304,7 @@ pub trait Store: Send + Sync {
 
     /// Stores verdicts in one transaction; one answer each, in order. Of two on the same feed the second is stale. A wake
     /// older than a fetch's start by more than `clock_skew` is answered by it and cleared. When the database refuses a
-    /// row ([`StoreError::is_refusal`]) nothing of the batch is stored.
+    /// row ([`StoreError::refuses_data`]) nothing of the batch is stored.
     async fn apply(
         &self,
         verdicts: &[Verdict],
