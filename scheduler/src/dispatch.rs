@@ -258,8 +258,8 @@ impl JobRow {
         Band::of(self.category, self.wake_at.is_some_and(|wake| wake <= self.next_due))
     }
 
-    /// The feed's place among others that wait for the same host: due time less a minute for each subscriber.
+    /// The feed's place among others that wait for the same host.
     pub fn rank(&self) -> i64 {
-        self.due().millis() - i64::from(self.subscribers.min(1440)) * 60_000
+        common::policy::rank(self.due(), f64::from(self.subscribers))
     }
 }

@@ -11,12 +11,12 @@ use common::feed::{Audience, Feed, FeedId, FeedUrl, Status};
 use common::host::HostRules;
 use common::host_gate::HostGate;
 use common::metrics::Metrics;
-use common::policy::{Subject, category};
+use common::policy::{Policy, Subject, category, first_due, replan};
 use common::time::Clock;
 
 use crate::schedule::{Band, Schedule, ScheduleError, Slot};
 use crate::store::{Added, FeedChange, FeedRef, NewFeed, Store, StoreError};
-use crate::subject::{new_subject, placement_slot, slot, subject};
+use crate::subject::{draw, new_subject, placement_slot, slot, subject};
 
 /// The operations, over whatever the fleet runs on.
 pub struct Ops {
@@ -78,7 +78,7 @@ impl Ops {
             .iter()
             .enumerate()
             .map(|(index, feed)| {
-                let place = spread.and_then(|places| places.get(index)).copied().unwrap_or(0.0);
+                let place = spread.and_then(|places| places.get(index)).copied();
                 let subject = new_subject(&self.rules, &feed.url, feed.audience);
                 NewFeed {
                     url: feed.url.clone(),
@@ -86,7 +86,7 @@ impl Ops {
                     audience: feed.audience,
                     category: category(&subject),
                     private: feed.private,
-                    first_due: now.after(self.config.policy.import_spread.mul_f64(place)),
+                    first_due: first_due(now, place, &self.config.policy),
                 }
             })
             .collect();
@@ -113,15 +113,19 @@ impl Ops {
         let now = self.clock.now();
         let Some(before) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
         let resumed = edit.status == Some(Status::Active) && before.status != Status::Active;
+        let audience = edit.audience.unwrap_or(before.audience);
+        let subject = Subject { audience, ..subject(&self.rules, &before) };
+        let policy = Policy { config: &self.config.policy, load: 0.0 };
+        let earlier = before.next_due.and_then(|due| replan(&subject, due, now, draw(), &policy));
         let change = FeedChange {
-            audience: edit.audience.map(|audience| {
-                let subject = Subject { audience, ..subject(&self.rules, &before) };
-                (audience, category(&subject))
-            }),
+            audience: edit.audience.map(|audience| (audience, category(&subject))),
             private: edit.private,
             status: edit.status,
             // A feed that comes back is due when it would have been, or at once if that is over.
-            next_due: resumed.then(|| before.next_due.unwrap_or(now).max(before.state.hold_until.unwrap_or(now))),
+            next_due: match resumed {
+                true => Some(before.next_due.unwrap_or(now).max(before.state.hold_until.unwrap_or(now))),
+                false => earlier.map(|(due, _)| due),
+            },
         };
         let Some(feed) = self.store.change_feed(id, &change, now).await? else { return Ok(None) };
         match feed.due() {

@@ -13,17 +13,16 @@ use common::feed::{Feed, FeedId};
 use common::host::HostRules;
 use common::host_gate::{GateError, HostGate};
 use common::metrics::Metrics;
-use common::policy::{Draw, Policy, category, decide};
+use common::policy::{Policy, category, decide};
 use common::queue::{Delivery, Queue, QueueError};
 use common::report::{FailureKind, FetchReport, Outcome};
 use common::time::{Clock, Timestamp};
 use futures_util::FutureExt;
-use rand::RngExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::schedule::{Band, Schedule, ScheduleError, Slot};
 use crate::store::{Applied, Store, StoreError, Verdict};
-use crate::subject::subject;
+use crate::subject::{draw, subject};
 
 /// Turns reports into stored states.
 pub struct Results {
@@ -153,10 +152,8 @@ impl Results {
 
     fn judge(&self, feed: &Feed, report: FetchReport, now: Timestamp) -> Verdict {
         let subject = subject(&self.rules, feed);
-        let mut random = rand::rng();
-        let draw = Draw { salt: random.random(), minute: random.random() };
         let policy = Policy { config: &self.config.policy, load: 0.0 };
-        let decision = decide(&subject, &report, now, draw, &policy);
+        let decision = decide(&subject, &report, now, draw(), &policy);
         Verdict { report, decision, category: category(&subject) }
     }
 

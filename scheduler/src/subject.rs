@@ -1,9 +1,10 @@
-//! A stored feed as the policy sees it.
+//! A stored feed as the policy sees it, and the numbers that are drawn for its decisions: the edge of the pure policy.
 
 use common::feed::{Audience, Feed, FeedUrl};
 use common::host::HostRules;
-use common::policy::{Subject, category};
+use common::policy::{Draw, Subject, category};
 use common::time::Timestamp;
+use rand::RngExt;
 
 use crate::schedule::{Band, Slot};
 use crate::store::Placement;
@@ -16,6 +17,12 @@ pub fn subject<'a>(rules: &'a HostRules, feed: &Feed) -> Subject<'a> {
 /// The same for a feed that was never polled.
 pub(crate) fn new_subject<'a>(rules: &'a HostRules, url: &FeedUrl, audience: Audience) -> Subject<'a> {
     Subject::new(audience, rules.rule_for(url.as_url()))
+}
+
+/// Fresh random numbers.
+pub(crate) fn draw() -> Draw {
+    let mut random = rand::rng();
+    Draw { salt: random.random(), minute: random.random() }
 }
 
 /// A feed's place in the schedule at `due_at`.
