@@ -208,7 +208,7 @@ fn good_script(plan: &Plan, format: Format, number: usize, dice: &mut Dice) -> S
         .tag(tag)
         .stamp(stamp)
         .conditions(conditions);
-    let codings = [Coding::Gzip, Coding::Brotli, Coding::Zstd, Coding::Deflate];
+    let codings = [Coding::Gzip, Coding::Br, Coding::Zstd, Coding::Deflate];
     let script = match dice.below(4) {
         0 => Script::feed(feed),
         _ => Script::feed(feed).offer([*dice.pick(&codings)]),
@@ -227,7 +227,7 @@ fn hostile(plan: &Plan, number: usize) -> io::Result<Member> {
         1 => Script::bomb(Coding::Gzip, 1024)?,
         2 => rss().deliver(Delivery::Endless),
         3 => Script::silent(),
-        4 => Script::bomb(Coding::Brotli, 1024)?,
+        4 => Script::bomb(Coding::Br, 1024)?,
         5 => Script::bomb(Coding::Zstd, 1024)?,
         6 => Script::bomb(Coding::Deflate, 1024)?,
         7 => rss().deliver(Delivery::Drip(Duration::from_secs(1))),

@@ -129,7 +129,7 @@ async fn bad_documents_are_served_as_they_are() {
         assert_eq!((answer.status, answer.body), (200, body));
         assert_eq!(answer.head.matches("Content-Type").count(), 1);
     }
-    origin.set("/bomb", Script::bomb(Coding::Brotli, 64).unwrap());
+    origin.set("/bomb", Script::bomb(Coding::Br, 64).unwrap());
     let bomb = get(origin.address(0), "/bomb", &[]).await;
     assert_eq!(bomb.header("content-encoding"), Some("br"));
     assert!(bomb.body.len() < 64 * 1024);

@@ -13,7 +13,7 @@ pub enum Coding {
     /// `gzip`.
     Gzip,
     /// `br`.
-    Brotli,
+    Br,
     /// `zstd`.
     Zstd,
     /// `deflate` as the RFC means it: zlib's wrapping.
@@ -28,7 +28,7 @@ impl Coding {
         match self {
             Coding::Identity => "identity",
             Coding::Gzip => "gzip",
-            Coding::Brotli => "br",
+            Coding::Br => "br",
             Coding::Zstd => "zstd",
             Coding::Deflate | Coding::RawDeflate => "deflate",
         }
@@ -66,7 +66,7 @@ impl Coding {
                 encoder.write_all(bytes)?;
                 encoder.finish()
             }
-            Coding::Brotli => {
+            Coding::Br => {
                 let mut encoded = Vec::new();
                 let mut encoder = brotli::CompressorWriter::new(&mut encoded, 4096, 1, 20);
                 encoder.write_all(bytes)?;
@@ -121,7 +121,7 @@ pub fn bomb(coding: Coding, mebibytes: u32) -> io::Result<Vec<u8>> {
             Ok([&[0x78, 0x01], &*deflated_zeros(mebibytes)?, &adler.to_be_bytes()].concat())
         }
         Coding::RawDeflate => deflated_zeros(mebibytes),
-        Coding::Brotli => brotli_zeros(mebibytes),
+        Coding::Br => brotli_zeros(mebibytes),
         Coding::Zstd => Ok(zstd_zeros(mebibytes)),
     }
 }
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     const ALL: [Coding; 6] =
-        [Coding::Identity, Coding::Gzip, Coding::Brotli, Coding::Zstd, Coding::Deflate, Coding::RawDeflate];
+        [Coding::Identity, Coding::Gzip, Coding::Br, Coding::Zstd, Coding::Deflate, Coding::RawDeflate];
 
     fn decoded(coding: Coding, bytes: &[u8]) -> Vec<u8> {
         let mut plain = Vec::new();
@@ -178,7 +178,7 @@ mod tests {
             Coding::Gzip => drop(flate2::read::GzDecoder::new(bytes).read_to_end(&mut plain).unwrap()),
             Coding::Deflate => drop(flate2::read::ZlibDecoder::new(bytes).read_to_end(&mut plain).unwrap()),
             Coding::RawDeflate => drop(flate2::read::DeflateDecoder::new(bytes).read_to_end(&mut plain).unwrap()),
-            Coding::Brotli => drop(brotli::Decompressor::new(bytes, 4096).read_to_end(&mut plain).unwrap()),
+            Coding::Br => drop(brotli::Decompressor::new(bytes, 4096).read_to_end(&mut plain).unwrap()),
             Coding::Zstd => plain = zstd::stream::decode_all(bytes).unwrap(),
         }
         plain
