@@ -1,0 +1,81 @@
+//! TLS: one provider, verified certificates, and a name for each way in which a handshake fails.
+
+use std::io;
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::pki_types::CertificateDer;
+use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
+
+/// Hosts whose sessions are remembered, so that the next poll needs no whole handshake.
+const REMEMBERED_SESSIONS: usize = 1024;
+
+/// A failed handshake, by its class.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("TLS: {class}{}{detail}", if detail.is_empty() { "" } else { ": " })]
+pub(crate) struct TlsFailure {
+    class: &'static str,
+    detail: String,
+}
+
+impl TlsFailure {
+    /// No certificate can be made out for such a name.
+    pub(crate) fn name(host: &str) -> Self {
+        TlsFailure { class: "not a name for a certificate", detail: host.to_owned() }
+    }
+}
+
+/// The client's side of TLS 1.2 and 1.3 with the machine's root certificates and `extra_roots`.
+pub(crate) fn client_config(extra_roots: &[CertificateDer<'static>]) -> Result<ClientConfig, Error> {
+    let mut roots = RootCertStore::empty();
+    let native = rustls_native_certs::load_native_certs();
+    let (found, _) = roots.add_parsable_certificates(native.certs);
+    if found == 0 {
+        let reason = native.errors.first().map_or_else(|| "the store is empty".to_owned(), ToString::to_string);
+        tracing::warn!(reason, "no root certificates on this machine: every https feed will fail until there are some");
+    }
+    for certificate in extra_roots {
+        roots.add(certificate.clone())?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.resumption = Resumption::in_memory_sessions(REMEMBERED_SESSIONS);
+    Ok(config)
+}
+
+/// Names a handshake's failure.
+pub(crate) fn classify(error: &io::Error) -> TlsFailure {
+    let Some(cause) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
+        return TlsFailure { class: "connection lost in the handshake", detail: error.to_string() };
+    };
+    let class = match cause {
+        Error::InvalidCertificate(certificate) => certificate_class(certificate),
+        Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => "the server does not speak TLS",
+        Error::AlertReceived(_) => "the server refused the handshake",
+        Error::PeerIncompatible(_) | Error::NoApplicationProtocol => "no common protocol version",
+        Error::NoCertificatesPresented => "no certificate",
+        _ => "handshake failed",
+    };
+    TlsFailure { class, detail: cause.to_string() }
+}
+
+fn certificate_class(error: &CertificateError) -> &'static str {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "certificate expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "certificate not valid yet",
+        CertificateError::UnknownIssuer => "certificate of an unknown issuer",
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "certificate of another name"
+        }
+        CertificateError::Revoked => "certificate revoked",
+        CertificateError::BadSignature => "certificate with a wrong signature",
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "certificate for another purpose"
+        }
+        _ => "certificate refused",
+    }
+}
