@@ -67,6 +67,11 @@ impl HostRules {
         HostRules { default, rules }
     }
 
+    /// Every rule, the narrowest first.
+    pub fn all(&self) -> &[HostRule] {
+        &self.rules
+    }
+
     /// The key, pace and rule for a URL. A URL without a host (never a [`crate::feed::FeedUrl`]) has the key `:0`.
     pub fn for_url(&self, url: &url::Url) -> HostPolicy<'_> {
         let name = url.host_str().unwrap_or_default().trim_end_matches('.');

@@ -43,6 +43,11 @@ impl KnownEntries {
         KnownEntries(list)
     }
 
+    /// The list without these.
+    pub fn without(&self, gone: &[Fingerprint]) -> Self {
+        KnownEntries(self.0.iter().copied().filter(|known| !gone.contains(known)).collect())
+    }
+
     /// The number of fingerprints.
     pub fn len(&self) -> usize {
         self.0.len()

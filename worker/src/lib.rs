@@ -3,8 +3,20 @@
 //! It holds no SQL, no schedule and no credentials of either; the code that touches hostile bytes lives here.
 
 pub mod address;
+mod body;
+pub mod classify;
+pub mod client;
+mod connection;
 pub mod decode;
+mod dial;
+mod document;
+mod failure;
+pub mod fetch;
 pub mod headers;
 pub mod parse;
+pub mod poll;
 pub mod redirect;
 pub mod request;
+mod resolve;
+pub mod run;
+mod tls;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ProtocolConfig, ResolverConfig, ResolverOpts,
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts,
 };
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
@@ -38,7 +38,8 @@ impl Resolver {
         options.cache_size = CACHED_ANSWERS;
         options.positive_max_ttl = Some(LONGEST_LIFE);
         options.negative_max_ttl = Some(LONGEST_NEGATIVE_LIFE);
-        options.timeout = timeout / 2;
+        // an address family whose question is never answered must leave time for the other one
+        options.timeout = timeout / 6;
         options.attempts = 2;
         let mut resolver = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
             .with_options(options)

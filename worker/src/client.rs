@@ -1,0 +1,190 @@
+//! The HTTP client: how connections are kept, what a head may cost, and one request sent once.
+//!
+//! hyper's client without the comfort of those above it, because these follow redirects, keep cookies, read proxies from
+//! the environment, repeat requests, or hide what must be judged here: interim answers and the size of a header.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use common::config::FetchConfig;
+use common::host::HostRules;
+use common::report::FailureKind;
+use http::header::{HeaderMap, HeaderValue};
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::CertificateDer;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+use url::Url;
+
+use crate::address::{AddressGuard, InvalidPorts};
+use crate::dial::{DialSetup, Dialer};
+use crate::failure::Failure;
+use crate::fetch::NoBody;
+use crate::request::UserAgent;
+use crate::resolve::Resolver;
+use crate::tls;
+
+pub(crate) type Client = legacy::Client<Dialer, NoBody>;
+
+/// What only tests and special installations need.
+#[derive(Clone, Debug, Default)]
+pub struct FetchSetup {
+    /// Root certificates beside the machine's.
+    pub extra_roots: Vec<CertificateDer<'static>>,
+    /// Names that are answered without asking, in the format of `/etc/hosts`.
+    pub hosts: String,
+}
+
+/// The configuration does not allow a fetcher. Names the key.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchSetupError {
+    /// `fetch.allow_ports`
+    #[error(transparent)]
+    Ports(#[from] InvalidPorts),
+    /// A limit that would stop every fetch.
+    #[error("{key}: {value} is too little, at least {least} is needed")]
+    TooSmall {
+        /// Which key.
+        key: &'static str,
+        /// Its value.
+        value: usize,
+        /// What would be accepted.
+        least: usize,
+    },
+    /// A text that cannot be sent.
+    #[error("{key}: '{value}' cannot be sent in a header field; use printable ASCII")]
+    UserAgent {
+        /// Which key.
+        key: String,
+        /// Its value.
+        value: String,
+    },
+    /// TLS could not be set up.
+    #[error("TLS could not be set up")]
+    Tls(#[from] rustls::Error),
+    /// The resolver could not be set up.
+    #[error("the name resolver could not be set up: {0}")]
+    Resolver(String),
+}
+
+/// How long a connection waits for the next request to its host: shorter than the patience of common servers (Apache: 5
+/// seconds), so that no request goes out on a connection that is about to be closed.
+const IDLE_CONNECTION: Duration = Duration::from_secs(4);
+/// Bytes that a server may send ahead on an HTTP/2 stream, and on all streams of a connection.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 512 * 1024;
+/// The least that hyper's read buffer may be limited to.
+const LEAST_HEADER_BYTES: usize = 8192;
+
+/// A client by the configuration.
+pub(crate) fn build(
+    config: &FetchConfig,
+    guard: AddressGuard,
+    setup: &FetchSetup,
+) -> Result<Client, FetchSetupError> {
+    check_limits(config)?;
+    let resolver = Resolver::new(&config.name_servers, config.connect_timeout, &setup.hosts);
+    let dialer = Dialer(Arc::new(DialSetup {
+        resolver: resolver.map_err(|error| FetchSetupError::Resolver(error.to_string()))?,
+        guard,
+        tls: TlsConnector::from(Arc::new(tls::client_config(&setup.extra_roots)?)),
+        connect_timeout: config.connect_timeout,
+        idle_timeout: config.idle_timeout,
+    }));
+    let header_bytes = u32::try_from(config.max_header_bytes).unwrap_or(u32::MAX);
+    Ok(legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_CONNECTION)
+        .pool_max_idle_per_host(1)
+        .http1_title_case_headers(true)
+        .http1_max_buf_size(config.max_header_bytes)
+        .http1_max_headers(config.max_headers)
+        .http2_max_header_list_size(header_bytes)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .build(dialer))
+}
+
+fn check_limits(config: &FetchConfig) -> Result<(), FetchSetupError> {
+    let at_least = |key, value: usize, least| {
+        if value < least { Err(FetchSetupError::TooSmall { key, value, least }) } else { Ok(()) }
+    };
+    at_least("fetch.max_header_bytes", config.max_header_bytes, LEAST_HEADER_BYTES)?;
+    at_least("fetch.max_headers", config.max_headers, 1)?;
+    at_least("fetch.large_bodies", config.large_bodies, 1)
+}
+
+/// Who we are; also checks the texts of host rules.
+pub(crate) fn user_agent(config: &FetchConfig, rules: &HostRules) -> Result<UserAgent, FetchSetupError> {
+    for rule in rules.all() {
+        if let Some(text) = rule.user_agent.as_ref().filter(|text| HeaderValue::from_str(text).is_err()) {
+            let key = format!("host_rule '{}'.user_agent", rule.r#match);
+            return Err(FetchSetupError::UserAgent { key, value: text.clone() });
+        }
+    }
+    let url = &config.user_agent_url;
+    let invalid = || FetchSetupError::UserAgent { key: "fetch.user_agent_url".to_owned(), value: url.clone() };
+    UserAgent::new(env!("CARGO_PKG_VERSION"), url).ok_or_else(invalid)
+}
+
+/// What may be spent until an answer's head is there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadLimits {
+    /// When the whole fetch ends, and how long it may take, for the message.
+    pub(crate) deadline: Instant,
+    pub(crate) timeout: Duration,
+    pub(crate) max_informational: u32,
+    pub(crate) max_header_bytes: usize,
+}
+
+/// Sends a GET once and reads the head of its answer.
+pub(crate) async fn send(
+    client: &Client,
+    url: &Url,
+    fields: HeaderMap,
+    limits: HeadLimits,
+) -> Result<Response<Incoming>, Failure> {
+    let uri: Uri = url.as_str().parse().map_err(|_| Failure::new(FailureKind::Malformed, "the URL cannot be sent"))?;
+    let mut request = Request::new(NoBody::new());
+    *request.uri_mut() = uri;
+    *request.headers_mut() = fields;
+    let interim = Arc::new(Interim { left: AtomicU32::new(limits.max_informational), exceeded: Notify::new() });
+    let counted = Arc::clone(&interim);
+    hyper::ext::on_informational(&mut request, move |_| counted.count());
+
+    let answer = tokio::select! {
+        biased;
+        () = interim.exceeded.notified() => {
+            let detail = format!("more than {} interim answers", limits.max_informational);
+            return Err(Failure::new(FailureKind::TooLarge, detail));
+        }
+        answer = timeout_at(limits.deadline, client.request(request)) => answer,
+    };
+    let response = answer.map_err(|_| Failure::late(limits.timeout))?.map_err(|error| Failure::of_request(&error))?;
+    let header_bytes: usize = response.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if header_bytes > limits.max_header_bytes {
+        return Err(Failure::new(FailureKind::TooLarge, "the answer's header is too large"));
+    }
+    Ok(response)
+}
+
+/// Counts interim answers down.
+struct Interim {
+    left: AtomicU32,
+    exceeded: Notify,
+}
+
+impl Interim {
+    fn count(&self) {
+        let counted = self.left.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if counted.is_err() {
+            self.exceeded.notify_one();
+        }
+    }
+}

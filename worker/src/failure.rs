@@ -1,0 +1,136 @@
+//! Names for what goes wrong between us and a server: from the HTTP client's errors to a kind of failure and one line
+//! for people.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use common::report::{FailureKind, Outcome};
+
+use crate::address::Refused;
+use crate::connection::Silence;
+use crate::decode::DecodeError;
+use crate::dial::DialError;
+use crate::parse::ParseError;
+use crate::redirect::RedirectError;
+
+/// A failed fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) kind: FailureKind,
+    pub(crate) detail: String,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: FailureKind, detail: impl Into<String>) -> Self {
+        Failure { kind, detail: detail.into() }
+    }
+
+    /// The whole fetch took too long.
+    pub(crate) fn late(timeout: Duration) -> Self {
+        Failure::new(FailureKind::Timeout, format!("no complete answer within {}", humantime::format_duration(timeout)))
+    }
+
+    /// No answer came.
+    pub(crate) fn of_request(error: &hyper_util::client::legacy::Error) -> Self {
+        match find::<DialError>(error) {
+            Some(dial) => Self::of_dial(dial),
+            None => Self::of_wire(error),
+        }
+    }
+
+    fn of_dial(error: &DialError) -> Self {
+        let kind = match error {
+            DialError::Dns { .. } => FailureKind::Dns,
+            DialError::Refused(_) => FailureKind::RefusedAddress,
+            DialError::Connect(_) => FailureKind::Connect,
+            DialError::Tls(_) => FailureKind::Tls,
+            DialError::Timeout(_) => FailureKind::Timeout,
+        };
+        Failure::new(kind, error.to_string())
+    }
+
+    /// The connection stood, and then an answer did not come, or not whole.
+    pub(crate) fn of_wire(error: &(dyn Error + 'static)) -> Self {
+        if let Some(silence) = find::<Silence>(error) {
+            return Failure::new(FailureKind::Timeout, silence.to_string());
+        }
+        if let Some(broken) = find::<hyper::Error>(error) {
+            if broken.is_parse_too_large() {
+                return Failure::new(FailureKind::TooLarge, "the answer's header is too large");
+            }
+            if broken.is_parse() {
+                return Failure::new(FailureKind::Malformed, format!("the answer is no HTTP: {}", innermost(error)));
+            }
+            if broken.is_incomplete_message() {
+                return Failure::new(FailureKind::Truncated, "the connection ended inside the answer");
+            }
+        }
+        match find::<io::Error>(error).map(io::Error::kind) {
+            Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
+                Failure::new(FailureKind::Malformed, format!("the answer is no HTTP: {}", innermost(error)))
+            }
+            _ => Failure::new(FailureKind::Truncated, format!("the connection broke: {}", innermost(error))),
+        }
+    }
+}
+
+impl From<Failure> for Outcome {
+    fn from(failure: Failure) -> Self {
+        Outcome::Failed { failure: failure.kind, detail: failure.detail }
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Failure::new(FailureKind::RefusedAddress, refused.to_string())
+    }
+}
+
+impl From<RedirectError> for Failure {
+    fn from(error: RedirectError) -> Self {
+        Failure::new(FailureKind::Redirects, error.to_string())
+    }
+}
+
+impl From<DecodeError> for Failure {
+    fn from(error: DecodeError) -> Self {
+        let kind = match error {
+            DecodeError::Unknown(_) | DecodeError::TooMany | DecodeError::Corrupt(_) => FailureKind::Malformed,
+            DecodeError::Truncated => FailureKind::Truncated,
+            DecodeError::TooLarge(_) | DecodeError::Bomb(_) => FailureKind::TooLarge,
+        };
+        Failure::new(kind, error.to_string())
+    }
+}
+
+impl From<ParseError> for Failure {
+    fn from(error: ParseError) -> Self {
+        let kind = match error {
+            ParseError::NotAFeed(_) => FailureKind::NotAFeed,
+            ParseError::Malformed(_) => FailureKind::Malformed,
+            ParseError::TooLarge(_) => FailureKind::TooLarge,
+        };
+        Failure::new(kind, error.to_string())
+    }
+}
+
+/// The first error of this type in the chain of causes.
+fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    causes(error).find_map(|cause| cause.downcast_ref())
+}
+
+fn innermost(error: &(dyn Error + 'static)) -> String {
+    causes(error).last().map_or_else(String::new, ToString::to_string)
+}
+
+/// An error and its causes. [`io::Error`] passes over what it wraps when it is asked for its source.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| {
+        let error: &'a (dyn Error + 'static) = *error;
+        match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(wrapped) => Some(wrapped),
+            None => error.source(),
+        }
+    })
+}

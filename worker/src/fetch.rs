@@ -1,0 +1,391 @@
+//! One polite fetch: step 4 of a feed's life, from a job to what its report says.
+//!
+//! The hops of a fetch are asked one after the other, each checked against the address guard and charged to its host;
+//! validators go to the URL that gave them, and to no other. Whatever a server does is an [`Outcome`], never an error.
+//! When the job's own host may be asked was settled before; when to poll next is none of this module's business.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::config::FetchConfig;
+use common::feed::{FeedUrl, Validators};
+use common::host::{HostKey, HostRules};
+use common::host_gate::{ExtraRequest, GateError, HostGate, Permit};
+use common::job::FetchJob;
+use common::report::{FailureKind, Outcome};
+use common::time::{Clock, Timestamp};
+use http::header::{self, HeaderMap};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::address::AddressGuard;
+use crate::body::{self, BodyError, WireLimits};
+use crate::classify::{self, Asked, Head};
+use crate::client::{self, Client, FetchSetup, FetchSetupError};
+use crate::decode::{DecodeLimits, codings};
+use crate::document::{Answer, ReadLimits, read};
+use crate::failure::Failure;
+use crate::headers;
+use crate::parse::ParseLimits;
+use crate::redirect::{Chain, Interrupted};
+use crate::request::{self, UserAgent};
+
+/// Makes fetches. One for a process: it holds the connections, the resolver's cache and the places for large bodies.
+pub struct Fetcher {
+    client: Client,
+    guard: AddressGuard,
+    user_agent: UserAgent,
+    timeout: Duration,
+    max_redirects: usize,
+    max_header_bytes: usize,
+    max_informational: u32,
+    max_wire_bytes: usize,
+    large_body_bytes: usize,
+    large_bodies: Arc<Semaphore>,
+    parsers: Arc<Semaphore>,
+    limits: ReadLimits,
+    interrupted: Mutex<Interrupted>,
+}
+
+/// What a fetch needs from around it.
+pub struct Hops<'a> {
+    /// Charges hops to their hosts.
+    pub gate: &'a dyn HostGate,
+    /// Which host a URL belongs to.
+    pub rules: &'a HostRules,
+    /// The time.
+    pub clock: &'a dyn Clock,
+    /// The job's own permit; its first request is covered by it.
+    pub permit: &'a Permit,
+    /// When that permit ends: the life of further ones.
+    pub deadline: Timestamp,
+}
+
+/// What a fetch came to: the part of a report that the fetch decides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fetched {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The last HTTP status, if an answer came.
+    pub http_status: Option<u16>,
+    /// The last request carried validators.
+    pub conditional: bool,
+    /// Bytes of body on the wire.
+    pub wire_bytes: u64,
+    /// Bytes of body after decoding.
+    pub body_bytes: u64,
+    /// How long the answer stays fresh, from the fetch's start on.
+    pub fresh_for: Option<Duration>,
+    /// Where the unbroken permanent prefix of the redirects led, if a good answer was at the end of them.
+    pub moved_to: Option<FeedUrl>,
+    /// Who was asked last: whom a throttling outcome speaks of.
+    pub last_host: Option<HostKey>,
+    /// From the start to the last byte read, or to the failure.
+    pub duration: Duration,
+}
+
+impl Fetched {
+    /// An outcome that needed no request.
+    pub fn unasked(outcome: Outcome) -> Self {
+        Fetched {
+            outcome,
+            http_status: None,
+            conditional: false,
+            wire_bytes: 0,
+            body_bytes: 0,
+            fresh_for: None,
+            moved_to: None,
+            last_host: None,
+            duration: Duration::ZERO,
+        }
+    }
+}
+
+impl Fetcher {
+    /// A fetcher by the configuration; `rules` are only checked here.
+    pub fn new(config: &FetchConfig, rules: &HostRules) -> Result<Self, FetchSetupError> {
+        Self::with_setup(config, rules, &FetchSetup::default())
+    }
+
+    /// A fetcher that knows names or root certificates which the machine does not know.
+    pub fn with_setup(config: &FetchConfig, rules: &HostRules, setup: &FetchSetup) -> Result<Self, FetchSetupError> {
+        let guard = AddressGuard::new(&config.allow_networks, &config.allow_ports)?;
+        let parsers = match config.parsers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            parsers => parsers,
+        };
+        Ok(Fetcher {
+            client: client::build(config, guard.clone(), setup)?,
+            guard,
+            user_agent: client::user_agent(config, rules)?,
+            timeout: config.timeout,
+            max_redirects: config.max_redirects,
+            max_header_bytes: config.max_header_bytes,
+            max_informational: config.max_informational,
+            max_wire_bytes: config.max_wire_bytes,
+            large_body_bytes: config.large_body_bytes,
+            large_bodies: Arc::new(Semaphore::new(config.large_bodies)),
+            parsers: Arc::new(Semaphore::new(parsers)),
+            limits: ReadLimits {
+                decode: DecodeLimits { max_bytes: config.max_body_bytes, max_ratio: config.max_ratio },
+                parse: ParseLimits { max_entries: config.max_entries, ..ParseLimits::default() },
+                max_report_bytes: config.max_report_bytes,
+            },
+            interrupted: Mutex::default(),
+        })
+    }
+
+    /// Fetches a job's feed and reads what came.
+    pub async fn fetch(&self, job: &FetchJob, hops: &Hops<'_>) -> Fetched {
+        let started = Instant::now();
+        let kept = self.interrupted().take(&job.url, hops.clock.now());
+        let mut fetch = Fetch {
+            fetcher: self,
+            job,
+            hops,
+            started,
+            deadline: started + self.timeout,
+            chain: kept.unwrap_or_else(|| Chain::new(job.url.clone())),
+            fetched: Fetched::unasked(Outcome::Gone),
+        };
+        let outcome = fetch.run().await;
+        fetch.finish(outcome)
+    }
+
+    fn interrupted(&self) -> std::sync::MutexGuard<'_, Interrupted> {
+        self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One fetch under way.
+struct Fetch<'a> {
+    fetcher: &'a Fetcher,
+    job: &'a FetchJob,
+    hops: &'a Hops<'a>,
+    started: Instant,
+    deadline: Instant,
+    chain: Chain,
+    fetched: Fetched,
+}
+
+/// What one hop came to.
+enum Step {
+    Ended(Outcome),
+    Redirected,
+    Body(Box<Answer>, Option<tokio::sync::OwnedSemaphorePermit>),
+}
+
+impl Fetch<'_> {
+    async fn run(&mut self) -> Outcome {
+        loop {
+            let url = self.chain.current().clone();
+            if let Err(refused) = self.fetcher.guard.check_url(url.as_url()) {
+                return Failure::from(refused).into();
+            }
+            let permit = match self.admission(&url).await {
+                Ok(permit) => permit,
+                Err(until) => return self.interrupt(until),
+            };
+            let step = self.hop(&url).await;
+            self.fetched.duration = self.started.elapsed();
+            if let Some(permit) = permit {
+                self.give_back(&permit).await;
+            }
+            match step {
+                Step::Ended(outcome) => return outcome,
+                Step::Redirected => {}
+                Step::Body(answer, place) => {
+                    let outcome = self.read(*answer).await;
+                    drop(place);
+                    return outcome;
+                }
+            }
+        }
+    }
+
+    fn finish(self, outcome: Outcome) -> Fetched {
+        let mut fetched = self.fetched;
+        if matches!(outcome, Outcome::Modified(_) | Outcome::NotModified { .. }) {
+            fetched.moved_to = self.chain.moved_to().cloned();
+        }
+        fetched.outcome = outcome;
+        fetched
+    }
+
+    /// Waits until the hop's host may be asked; the extra permit, if the job's own does not cover it; `Err`: not in this
+    /// fetch, but at that time.
+    async fn admission(&mut self, url: &FeedUrl) -> Result<Option<Permit>, Timestamp> {
+        let policy = self.hops.rules.for_url(url.as_url());
+        let first = self.fetched.last_host.is_none();
+        self.fetched.last_host = Some(policy.key.clone());
+        if first && policy.key == self.job.host {
+            return Ok(None);
+        }
+        let request = ExtraRequest {
+            host: &policy.key,
+            limits: policy.limits,
+            during: Some(self.hops.permit),
+            deadline: self.hops.deadline,
+        };
+        loop {
+            let now = self.hops.clock.now();
+            let until = match self.hops.gate.acquire_extra(&request, now).await {
+                Ok(Ok(permit)) => return Ok(Some(permit)),
+                Ok(Err(until)) => until,
+                Err(error) => return Err(self.gate_failed(&error, now)),
+            };
+            // the wait must leave time for the request
+            let ready = Instant::now() + until.since(now).max(SHORTEST_WAIT);
+            if ready + self.fetcher.timeout / 3 > self.deadline {
+                return Err(until);
+            }
+            tokio::time::sleep_until(ready).await;
+        }
+    }
+
+    fn gate_failed(&self, error: &GateError, now: Timestamp) -> Timestamp {
+        tracing::warn!(feed = %self.job.feed, error = error as &dyn std::error::Error, "a redirect waits for the host gate");
+        now.after(GATE_RETRY)
+    }
+
+    /// The job is put off; the next fetch goes on where this one stopped.
+    fn interrupt(&mut self, until: Timestamp) -> Outcome {
+        if self.chain.hops() > 0 {
+            self.fetcher.interrupted().keep(self.chain.clone(), self.hops.clock.now());
+        }
+        self.fetched.http_status = None;
+        Outcome::Deferred { until }
+    }
+
+    async fn give_back(&self, permit: &Permit) {
+        if let Err(error) = self.hops.gate.release(permit, None, self.hops.clock.now()).await {
+            // it ends by itself with its deadline
+            tracing::warn!(feed = %self.job.feed, error = &error as &dyn std::error::Error, "a hop's permit was not released");
+        }
+    }
+
+    /// Asks one URL.
+    async fn hop(&mut self, url: &FeedUrl) -> Step {
+        let fields = self.fields(url);
+        self.fetched.conditional = request::is_conditional(&fields);
+        self.fetched.http_status = None;
+        let before = self.started.elapsed();
+        let limits = client::HeadLimits {
+            deadline: self.deadline,
+            timeout: self.fetcher.timeout,
+            max_informational: self.fetcher.max_informational,
+            max_header_bytes: self.fetcher.max_header_bytes,
+        };
+        let response = match client::send(&self.fetcher.client, url.as_url(), fields, limits).await {
+            Ok(response) => response,
+            Err(failure) => return Step::Ended(failure.into()),
+        };
+        let (head, incoming) = response.into_parts();
+        let received = self.hops.clock.now();
+        self.fetched.http_status = Some(head.status.as_u16());
+        self.fetched.fresh_for = headers::freshness(&head.headers, received).map(|fresh| fresh + before);
+
+        let permanent = self.chain.is_permanent();
+        let asked = Asked { conditional: self.fetched.conditional, permanent, received };
+        match classify::head(head.status, &head.headers, asked) {
+            Head::Ended(outcome) => Step::Ended(outcome),
+            Head::NotModified => {
+                let validators = classify::merged(&self.job.validators, headers::validators(&head.headers));
+                Step::Ended(Outcome::NotModified { validators })
+            }
+            Head::Redirect => match self.chain.follow(head.status, &head.headers, self.fetcher.max_redirects) {
+                Ok(()) => Step::Redirected,
+                Err(error) => Step::Ended(Failure::from(error).into()),
+            },
+            Head::Content => self.content(url, &head.headers, incoming).await,
+        }
+    }
+
+    fn fields(&self, url: &FeedUrl) -> HeaderMap {
+        let stored = &self.job.validators;
+        let given_by = stored.for_url.as_deref().unwrap_or(self.job.url.as_str());
+        let none = Validators::default();
+        let validators = if given_by == url.as_str() { stored } else { &none };
+        let rule = self.hops.rules.for_url(url.as_url()).rule;
+        let own = || self.fetcher.user_agent.text(self.job.subscribers);
+        let user_agent = rule.and_then(|rule| rule.user_agent.clone()).unwrap_or_else(own);
+        request::fields(&user_agent, validators)
+    }
+
+    /// Reads the body of a good answer off the wire.
+    async fn content(&mut self, url: &FeedUrl, headers: &HeaderMap, incoming: Incoming) -> Step {
+        let codings = match codings(headers) {
+            Ok(codings) => codings,
+            Err(error) => return Step::Ended(Failure::from(error).into()),
+        };
+        let fetcher = self.fetcher;
+        let limits = WireLimits {
+            max_bytes: fetcher.max_wire_bytes,
+            large_bytes: fetcher.large_body_bytes,
+            deadline: self.deadline,
+        };
+        let body = match body::read(incoming, limits, &fetcher.large_bodies, &mut self.fetched.wire_bytes).await {
+            Ok(body) => body,
+            Err(error) => return Step::Ended(self.unread(&error)),
+        };
+        let mut validators = headers::validators(headers);
+        if *url != self.job.url && !validators.is_empty() {
+            validators.for_url = Some(url.as_str().to_owned());
+        }
+        let content_type = headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
+        let answer = Answer {
+            wire: body.bytes,
+            codings,
+            content_type,
+            url: url.as_str().to_owned(),
+            validators,
+            known_hash: self.job.content_hash,
+            known: self.job.known.clone(),
+        };
+        Step::Body(Box::new(answer), body.place)
+    }
+
+    fn unread(&self, error: &BodyError) -> Outcome {
+        match error {
+            BodyError::TooLarge => {
+                let detail = format!("the body has more than {} bytes", self.fetcher.max_wire_bytes);
+                Failure::new(FailureKind::TooLarge, detail).into()
+            }
+            BodyError::Late => Failure::late(self.fetcher.timeout).into(),
+            BodyError::Broken(error) => Failure::of_wire(error).into(),
+            BodyError::NoPlace => Outcome::Deferred { until: self.hops.clock.now().after(self.fetcher.timeout) },
+        }
+    }
+
+    /// Decodes and parses on a thread of its own, one of a few: that bounds memory and leaves the network its share.
+    async fn read(&mut self, answer: Answer) -> Outcome {
+        let limits = self.fetcher.limits;
+        let place = Arc::clone(&self.fetcher.parsers).acquire_owned().await;
+        let work = tokio::task::spawn_blocking(move || {
+            let result = read(answer, &limits);
+            drop(place);
+            result
+        });
+        match work.await {
+            Ok((outcome, body_bytes)) => {
+                self.fetched.body_bytes = body_bytes;
+                outcome
+            }
+            Err(error) => {
+                tracing::error!(feed = %self.job.feed, %error, "reading this feed panicked");
+                Failure::new(FailureKind::Malformed, "our reader panicked over the body; please report it").into()
+            }
+        }
+    }
+}
+
+/// Waiting for a host takes at least this long, so that a clock that stands still does not make a busy loop.
+const SHORTEST_WAIT: Duration = Duration::from_millis(5);
+/// When a job is tried again whose redirect could not be charged because the gate did not answer.
+const GATE_RETRY: Duration = Duration::from_secs(5);
+
+/// A body that nobody sends: every request is a GET.
+pub(crate) type NoBody = Empty<Bytes>;
