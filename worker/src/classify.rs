@@ -94,7 +94,9 @@ mod tests {
             assert_eq!(head(status), Head::Redirect);
         }
         assert_eq!((kind(410, ASKED), kind(429, ASKED)), (Some(OutcomeKind::Gone), Some(OutcomeKind::Throttled)));
-        for status in [201, 204, 206, 226, 300, 305, 306, 400, 401, 403, 404, 406, 418, 451, 500, 502, 503, 504, 599, 999] {
+        for status in
+            [201, 204, 206, 226, 300, 305, 306, 400, 401, 403, 404, 406, 418, 451, 500, 502, 503, 504, 599, 999]
+        {
             assert_eq!(outcome(status, &none, ASKED).and_then(|o| o.failure()), Some(FailureKind::Status), "{status}");
         }
     }

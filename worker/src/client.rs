@@ -82,11 +82,7 @@ const CONNECTION_WINDOW: u32 = 512 * 1024;
 const LEAST_HEADER_BYTES: usize = 8192;
 
 /// A client by the configuration.
-pub(crate) fn build(
-    config: &FetchConfig,
-    guard: AddressGuard,
-    setup: &FetchSetup,
-) -> Result<Client, FetchSetupError> {
+pub(crate) fn build(config: &FetchConfig, guard: AddressGuard, setup: &FetchSetup) -> Result<Client, FetchSetupError> {
     check_limits(config)?;
     let resolver = Resolver::new(&config.name_servers, config.connect_timeout, &setup.hosts);
     let dialer = Dialer(Arc::new(DialSetup {

@@ -256,8 +256,12 @@ impl<R: BufRead> Read for Brotli<R> {
             self.inner.consume(consumed);
             self.ended = matches!(result, BrotliResult::ResultSuccess);
             match result {
-                BrotliResult::ResultFailure => return Err(io::Error::new(io::ErrorKind::InvalidData, "corrupt brotli stream")),
-                BrotliResult::NeedsMoreInput if exhausted && written == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                BrotliResult::ResultFailure => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "corrupt brotli stream"));
+                }
+                BrotliResult::NeedsMoreInput if exhausted && written == 0 => {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
                 _ if written > 0 || self.ended => return Ok(written),
                 _ => {}
             }

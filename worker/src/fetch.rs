@@ -335,7 +335,8 @@ impl Fetch<'_> {
         if *url != self.job.url && !validators.is_empty() {
             validators.for_url = Some(url.as_str().to_owned());
         }
-        let content_type = headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
+        let content_type =
+            headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
         let answer = Answer {
             wire: body.bytes,
             codings,

@@ -5,9 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts,
-};
+use hickory_resolver::config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::{Hosts, TokioResolver};
@@ -32,7 +30,10 @@ impl Resolver {
                 tracing::warn!(%error, "no name servers are configured on this machine: only addresses can be polled");
                 (ResolverConfig::default(), ResolverOpts::default())
             }),
-            listed => (ResolverConfig::from_name_servers(listed.iter().map(by_udp_and_tcp).collect()), ResolverOpts::default()),
+            listed => (
+                ResolverConfig::from_name_servers(listed.iter().map(by_udp_and_tcp).collect()),
+                ResolverOpts::default(),
+            ),
         };
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         options.cache_size = CACHED_ANSWERS;

@@ -1,0 +1,157 @@
+//! A fetcher, a gate and an origin, and a feed that remembers between two polls what the store would remember.
+
+use std::time::Duration;
+
+use common::config::{Config, FetchConfig, HostConfig, HostRule};
+use common::feed::{FeedId, Version};
+use common::host::HostRules;
+use common::host_gate::memory::MemoryGate;
+use common::host_gate::{AcquireRequest, Acquired, HostGate, LoadMark, Permit, Reservation, ReserveRequest};
+use common::job::FetchJob;
+use common::known::KnownEntries;
+use common::report::{Document, FailureKind, Outcome};
+use common::time::{Clock, SystemClock, Timestamp};
+use load_tests::{Origin, Record, Script};
+use worker::client::FetchSetup;
+use worker::fetch::{Fetched, Fetcher, Hops};
+
+pub(crate) struct Bench {
+    pub(crate) origin: Origin,
+    pub(crate) fetcher: Fetcher,
+    pub(crate) gate: MemoryGate,
+    pub(crate) rules: HostRules,
+    pub(crate) config: FetchConfig,
+}
+
+/// The defaults, with loopback and all ports opened.
+pub(crate) fn config() -> FetchConfig {
+    let loaded = common::config::load(None, std::iter::empty(), &[]).unwrap();
+    let Config { mut fetch, .. } = loaded.config;
+    fetch.allow_networks = vec!["127.0.0.0/8".parse().unwrap()];
+    fetch.allow_ports = vec!["1-65535".to_owned()];
+    fetch.user_agent_url = "https://example.com/bot".to_owned();
+    fetch
+}
+
+impl Bench {
+    /// Two hosts without a gap.
+    pub(crate) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut FetchConfig)) -> Self {
+        let host = HostConfig { gap: Duration::ZERO, ..HostConfig::default() };
+        Self::with_hosts(host, Vec::new(), change).await
+    }
+
+    pub(crate) async fn with_hosts(
+        host: HostConfig,
+        rules: Vec<HostRule>,
+        change: impl FnOnce(&mut FetchConfig),
+    ) -> Self {
+        let origin = Origin::listen(&load_tests::loopback(2, 0)).await.unwrap();
+        let mut config = config();
+        change(&mut config);
+        let rules = HostRules::new(host, rules);
+        let setup =
+            FetchSetup { hosts: "127.0.0.1 one.test\n127.0.0.2 two.test\n".to_owned(), ..FetchSetup::default() };
+        let fetcher = Fetcher::with_setup(&config, &rules, &setup).unwrap();
+        let gate = MemoryGate::new(Timestamp::EPOCH);
+        assert!(gate.open(&LoadMark(String::new()), SystemClock.now()).await.unwrap());
+        Bench { origin, fetcher, gate, rules, config }
+    }
+
+    /// A path of the first host with this script, and the feed there.
+    pub(crate) fn feed(&self, path: &str, script: Script) -> FetchJob {
+        self.origin.set(path, script);
+        self.job(&self.origin.url(path))
+    }
+
+    pub(crate) fn job(&self, url: &str) -> FetchJob {
+        let url: common::feed::FeedUrl = url.parse().unwrap();
+        FetchJob {
+            feed: FeedId(1),
+            version: Version(1),
+            host: self.rules.for_url(url.as_url()).key,
+            url,
+            ticket: common::host_gate::Ticket(0),
+            expires: Timestamp::MAX,
+            validators: common::feed::Validators::default(),
+            content_hash: None,
+            known: KnownEntries::default(),
+            subscribers: 3,
+        }
+    }
+
+    /// One fetch under a permit, as the worker does it, without remembering anything.
+    pub(crate) async fn fetch(&self, job: &FetchJob) -> Fetched {
+        let permit = self.permit(job).await;
+        let deadline = SystemClock.now().after(self.config.timeout);
+        let hops = Hops { gate: &self.gate, rules: &self.rules, clock: &SystemClock, permit: &permit, deadline };
+        let fetched = self.fetcher.fetch(job, &hops).await;
+        self.gate.release(&permit, None, SystemClock.now()).await.unwrap();
+        fetched
+    }
+
+    async fn permit(&self, job: &FetchJob) -> Permit {
+        let limits = self.rules.limits_of(&job.host);
+        loop {
+            let now = SystemClock.now();
+            let deadline = now.after(self.config.timeout);
+            let request = ReserveRequest { host: job.host.clone(), limits, expires: deadline };
+            let ticket = match self.gate.reserve(&[request], now).await.unwrap()[0] {
+                Reservation::Ticket(ticket) => ticket,
+                Reservation::Refused { until } => {
+                    tokio::time::sleep(until.since(now)).await;
+                    continue;
+                }
+            };
+            let host = job.host.clone();
+            let request = AcquireRequest { host, limits, ticket, feed: job.feed, version: job.version, deadline };
+            match self.gate.acquire(&request, SystemClock.now()).await.unwrap() {
+                Acquired::Granted(permit) => return permit,
+                other => panic!("the gate says {other:?}"),
+            }
+        }
+    }
+
+    /// One fetch; the job remembers what the store would.
+    pub(crate) async fn poll(&self, job: &mut FetchJob) -> Fetched {
+        let fetched = self.fetch(job).await;
+        match &fetched.outcome {
+            Outcome::Modified(document) => {
+                job.validators = document.validators.clone();
+                job.content_hash = document.content_hash;
+                job.known = document.known.clone();
+            }
+            Outcome::NotModified { validators } => job.validators = validators.clone(),
+            _ => {}
+        }
+        fetched
+    }
+
+    /// The path's requests, all of which must have ended.
+    pub(crate) async fn requests(&self, path: &str, count: usize) -> Vec<Record> {
+        let requests = self.origin.wait_for(path, count, Duration::from_secs(10)).await;
+        assert_eq!(requests.len(), count, "requests for {path}");
+        requests
+    }
+}
+
+pub(crate) fn document(fetched: &Fetched) -> &Document {
+    match &fetched.outcome {
+        Outcome::Modified(document) => document,
+        other => panic!("expected a document, got {other:?}"),
+    }
+}
+
+pub(crate) fn failure(fetched: &Fetched) -> (FailureKind, &str) {
+    match &fetched.outcome {
+        Outcome::Failed { failure, detail } => (*failure, detail),
+        other => panic!("expected a failure, got {other:?}"),
+    }
+}
+
+pub(crate) fn not_modified(fetched: &Fetched) -> bool {
+    matches!(fetched.outcome, Outcome::NotModified { .. })
+}

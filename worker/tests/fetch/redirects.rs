@@ -1,0 +1,1 @@
+//! P13, P30, P36, P37: redirects.
