@@ -115,7 +115,7 @@ fn embedded_worker(
 ) -> anyhow::Result<Worker> {
     let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
     let poller = Poller {
-        fetcher: worker::fetch::Fetcher::new(&config.fetch, HostRules::clone(&rules))?,
+        fetcher: worker::fetch::Fetcher::new(&config.fetch, &rules)?,
         gate: Arc::clone(&backends.gate),
         rules,
         config: Arc::clone(config),
