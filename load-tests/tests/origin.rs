@@ -63,6 +63,9 @@ async fn tags_and_dates_that_are_not_equal_byte_for_byte_do_not_match() {
     assert_eq!(get(origin.address(0), "/f", &[&list]).await.status, 304);
     let later = "If-Modified-Since: Fri, 31 Dec 2100 23:59:59 GMT";
     assert_eq!(get(origin.address(0), "/f", &[later]).await.status, 200);
+    assert_eq!(get(origin.address(0), "/f", &["If-None-Match: *"]).await.status, 304);
+    let date = format!("If-Modified-Since: {}", first.header("last-modified").unwrap());
+    assert_eq!(get(origin.address(0), "/f", &["If-None-Match: \"other\"", &date]).await.status, 200);
     // The tag decides where both are sent, unless the server wants both to match.
     let tag = format!("If-None-Match: {tag}");
     assert_eq!(get(origin.address(0), "/f", &[&tag, later]).await.status, 304);
@@ -70,6 +73,19 @@ async fn tags_and_dates_that_are_not_equal_byte_for_byte_do_not_match() {
     assert_eq!(get(origin.address(0), "/f", &[&tag, later]).await.status, 200);
     origin.set("/f", Script::feed(Feed::rss().tag(Tag::Weak).conditions(Conditions::Ignored)));
     assert_eq!(get(origin.address(0), "/f", &[&tag]).await.status, 200);
+}
+
+#[tokio::test]
+async fn every_change_moves_the_date_even_within_one_second() {
+    let origin = Origin::start().await.unwrap();
+    origin.set("/f", Script::feed(Feed::rss()));
+    let mut dates = std::collections::BTreeSet::new();
+    for _ in 0..4 {
+        origin.publish("/f", 1);
+        let answer = get(origin.address(0), "/f", &[]).await;
+        dates.insert(answer.header("last-modified").unwrap().to_owned());
+    }
+    assert_eq!(dates.len(), 4);
 }
 
 #[tokio::test]

@@ -304,6 +304,9 @@ mod tests {
         ] {
             assert_eq!((early(status, &given, 59), early(status, &given, 60)), (1, 0), "{given:?}");
         }
+        let fresh = Record::made(0, "/f", 0, &[], 200, &["Cache-Control: max-age=60"]);
+        let almost = |at: u64| faults_of(&[fresh.clone(), Record::made(1, "/f", at, &[], 200, &[])], &Rules::default());
+        assert_eq!((almost(59_940).len(), almost(59_960).len()), (1, 0), "50 ms are forgiven");
         assert_eq!(early(200, &["Cache-Control: no-cache, max-age=60"], 1), 0);
         assert_eq!(early(500, &["Retry-After: 60"], 1), 0);
         assert_eq!(early(429, &["Retry-After: soon"], 1), 0);
