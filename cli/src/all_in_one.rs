@@ -46,7 +46,8 @@ pub async fn run(config: Config, sources: &[String], once: bool) -> anyhow::Resu
     let store = Arc::new(SqliteStore::open(&config.store.url).await?);
     let listener = bind(config.api.listen).await?;
     let metrics = Arc::new(Metrics::new());
-    let backends = embedded_backends(store, &*clock).await?;
+    let gate = embedded_gate(&store, &config, &*clock).await?;
+    let backends = embedded_backends(store, Arc::clone(&gate));
     let scheduler = Arc::new(Scheduler::new(&backends, &config, &metrics, &clock));
     let worker = embedded_worker(&backends, &config, &metrics, &clock)?;
     scheduler.boot().await?;
@@ -86,6 +87,7 @@ pub async fn run(config: Config, sources: &[String], once: bool) -> anyhow::Resu
         task.await.with_context(|| format!("{name} died"))?;
     }
     api.await.context("the API died")??;
+    gate.close();
     Ok(())
 }
 
@@ -94,17 +96,26 @@ async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(busy)
 }
 
-async fn embedded_backends(store: Arc<SqliteStore>, clock: &dyn Clock) -> anyhow::Result<Backends> {
+async fn embedded_gate(store: &SqliteStore, config: &Config, clock: &dyn Clock) -> anyhow::Result<Arc<MemoryGate>> {
     // A process before this one may have asked any host a moment ago; in a new installation nobody was asked.
     let new_installation = store.placements(common::feed::FeedId(0), 1).await?.is_empty();
     let born = if new_installation { Timestamp::EPOCH } else { clock.now() };
-    Ok(Backends {
+    let gate = match config.store.url.strip_prefix("sqlite://") {
+        Some(path) => MemoryGate::with_journal(born, &Path::new(path).with_extension("starts"))
+            .with_context(|| format!("cannot write beside {path}"))?,
+        None => MemoryGate::new(born),
+    };
+    Ok(Arc::new(gate))
+}
+
+fn embedded_backends(store: Arc<SqliteStore>, gate: Arc<MemoryGate>) -> Backends {
+    Backends {
         store,
         schedule: Arc::new(MemorySchedule::default()),
-        gate: Arc::new(MemoryGate::new(born)),
+        gate,
         jobs: Arc::new(MemoryQueue::new(JOB_BYTES)),
         reports: Arc::new(MemoryQueue::new(REPORT_BYTES)),
-    })
+    }
 }
 
 fn embedded_worker(

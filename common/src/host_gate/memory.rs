@@ -1,15 +1,19 @@
 //! The gate inside one process.
 //!
 //! Its memory ends with the process, and so do all requests it let through. What must outlive a restart comes from
-//! elsewhere: holds are loaded from the store before [`HostGate::open`], and no host is asked within its gap of the
-//! gate's birth, because the process before may have asked it a moment ago.
+//! elsewhere: holds are loaded from the store before [`HostGate::open`], no host is asked within its gap of the gate's
+//! birth, because the process before may have asked it a moment ago, and starts without a report are kept in a file, so
+//! that a feed which kills the process is found out.
 
 use std::collections::HashMap;
+use std::io;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::journal::Journal;
 use super::{
     AcquireRequest, Acquired, ExtraRequest, GateError, HostGate, LoadMark, Permit, Reservation, ReserveRequest,
     STARTS_WITHOUT_REPORT, Ticket, UNOPENED_RETRY,
@@ -34,6 +38,7 @@ struct State {
     hosts: HashMap<HostKey, Host>,
     feeds: HashMap<FeedId, Guard>,
     sweep_at: usize,
+    journal: Option<Journal>,
 }
 
 /// What is known of one host. Times of tickets and flights are ends of life.
@@ -71,7 +76,28 @@ impl MemoryGate {
                 hosts: HashMap::new(),
                 feeds: HashMap::new(),
                 sweep_at: SWEEP_FROM,
+                journal: None,
             }),
+        }
+    }
+
+    /// The same, with starts that brought no report remembered in this file over the process' death.
+    pub fn with_journal(born: Timestamp, path: &Path) -> io::Result<Self> {
+        let gate = Self::new(born);
+        let (journal, left) = Journal::open(path)?;
+        let mut state = gate.lock();
+        state.journal = Some(journal);
+        for (feed, version, starts) in left {
+            state.feeds.entry(feed).or_default().starts = (version, starts);
+        }
+        drop(state);
+        Ok(gate)
+    }
+
+    /// Forgets the starts that brought no report: the process ends by its own will, nobody killed it.
+    pub fn close(&self) {
+        if let Some(journal) = &mut self.lock().journal {
+            journal.clear();
         }
     }
 
@@ -184,6 +210,8 @@ impl State {
             return Acquired::Crashed(permit);
         }
         guard.starts.1 += 1;
+        let starts = guard.starts.1;
+        self.note(request.feed, request.version, starts);
         let host = self.host(&request.host, now);
         host.charge_start(limits, now);
         host.flights.push((nonce, request.deadline));
@@ -231,6 +259,14 @@ impl State {
             // It came back alive, so it killed nobody.
             None if guard.starts.0 == permit.version => guard.starts.1 = guard.starts.1.saturating_sub(1),
             None => {}
+        }
+        let (version, starts) = guard.starts;
+        self.note(feed, version, starts);
+    }
+
+    fn note(&mut self, feed: FeedId, version: Version, starts: u32) {
+        if let Some(journal) = &mut self.journal {
+            journal.note(feed, version, starts);
         }
     }
 
@@ -334,6 +370,43 @@ mod tests {
         assert_eq!(early, [Reservation::Refused { until: born.after(Duration::from_secs(60)) }]);
         let later = gate.reserve(&[request], born.after(Duration::from_secs(60))).await.unwrap();
         assert!(matches!(later[0], Reservation::Ticket(_)));
+    }
+
+    /// One process' life: starts the feed once, and dies of it or ends well.
+    async fn process(path: &Path, round: i64, reports: bool) -> Acquired {
+        let now = Timestamp::from_millis(round * 100_000);
+        let gate = MemoryGate::with_journal(Timestamp::EPOCH, path).unwrap();
+        let mark = gate.begin_loading(now).await.unwrap().unwrap();
+        gate.open(&mark, now).await.unwrap();
+        let limits = HostLimits { gap: Duration::from_secs(1), burst: 1, parallel: 1 };
+        let (host, expires) = (HostKey::new("a:80"), now.after(Duration::from_secs(60)));
+        let reserved = gate.reserve(&[ReserveRequest { host: host.clone(), limits, expires }], now).await.unwrap();
+        let Reservation::Ticket(ticket) = reserved[0] else { panic!("no ticket") };
+        let (feed, version) = (FeedId(7), Version(3));
+        let request = AcquireRequest { host, limits, ticket, feed, version, deadline: expires };
+        let acquired = gate.acquire(&request, now).await.unwrap();
+        if let (true, Acquired::Granted(permit)) = (reports, &acquired) {
+            gate.release(permit, Some(expires), now).await.unwrap();
+        }
+        acquired
+    }
+
+    #[tokio::test]
+    async fn a_feed_that_kills_its_process_is_found_out_and_one_that_was_only_there_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("starts");
+        for round in 1..=3 {
+            assert!(matches!(process(&path, round, false).await, Acquired::Granted(_)), "round {round}");
+        }
+        assert!(matches!(process(&path, 4, false).await, Acquired::Crashed(_)));
+
+        let path = folder.path().join("innocent");
+        for round in 1..=6 {
+            let reports = round % 3 == 0;
+            assert!(matches!(process(&path, round, reports).await, Acquired::Granted(_)), "round {round}");
+        }
+        MemoryGate::with_journal(Timestamp::EPOCH, &path).unwrap().close();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod journal;
 pub mod memory;
 
 use std::time::Duration;
