@@ -156,7 +156,7 @@ mod tests {
         let twice = [(0, "/a", Some(7200)), (3601, "/b", Some(7200)), (7300, "/c", None), (10_900, "/d", None)];
         assert_eq!(during_hold(&twice, &rules), [2]);
         let overlapping = [(0, "/a", Some(7200)), (1, "/b", Some(5)), (3700, "/c", None), (7300, "/d", None)];
-        assert_eq!(during_hold(&overlapping, &rules), [2]);
+        assert_eq!(during_hold(&overlapping, &rules), [1, 2]);
     }
 
     #[test]
