@@ -43,9 +43,19 @@ pub struct FetchReport {
     /// How long the answer stays fresh by its `Cache-Control` or `Expires`, from [`Self::started`] on. JSON: milliseconds.
     #[serde(default, with = "crate::duration::optional_millis", skip_serializing_if = "Option::is_none")]
     pub fresh_for: Option<Duration>,
+    /// Who gave the last answer, if redirects led to another host than [`Self::host`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<HostKey>,
     /// Where the unbroken permanent prefix of the redirects led.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<FeedUrl>,
+}
+
+impl FetchReport {
+    /// Who gave the last answer: the host that a throttling outcome speaks of.
+    pub fn answering_host(&self) -> &HostKey {
+        self.answered_by.as_ref().unwrap_or(&self.host)
+    }
 }
 
 /// How a fetch ended.

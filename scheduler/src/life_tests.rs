@@ -163,6 +163,7 @@ fn report(job: &FetchJob, started: Timestamp, outcome: Outcome) -> FetchReport {
         wire_bytes: 0,
         body_bytes: 0,
         fresh_for: None,
+        answered_by: None,
         moved_to: None,
     }
 }

@@ -228,7 +228,7 @@ impl Results {
                         None => dead.push(report.feed),
                     }
                     if let Some(until) = host_hold {
-                        self.gate.hold(&report.host, *until, now).await?;
+                        self.gate.hold(report.answering_host(), *until, now).await?;
                     }
                 }
             }

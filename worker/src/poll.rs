@@ -92,7 +92,8 @@ impl Poller {
         if let Outcome::Throttled { retry_after } = &fetched.outcome {
             let now = self.clock.now();
             let latest = now.after(SINGLE_FEED_HOLD);
-            self.gate.hold(&job.host, retry_after.unwrap_or(latest).min(latest), now).await?;
+            let host = fetched.last_host.as_ref().unwrap_or(&job.host);
+            self.gate.hold(host, retry_after.unwrap_or(latest).min(latest), now).await?;
         }
         Ok(Polled::Report(Box::new(report(job, started, fetched)), Some(permit)))
     }
@@ -119,6 +120,7 @@ fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchReport {
         wire_bytes: fetched.wire_bytes,
         body_bytes: fetched.body_bytes,
         fresh_for: fetched.fresh_for,
+        answered_by: fetched.last_host.filter(|host| *host != job.host),
         moved_to: fetched.moved_to,
     }
 }

@@ -147,7 +147,8 @@ async fn killed_twenty_times_nothing_is_lost_doubled_early_or_unconditional() {
     let mut before = HashMap::new();
     let mut judged = 0;
     for kill in 0..KILLS {
-        let fleet = home.start(if kill == 0 { &[opml.as_str()] } else { &[] });
+        let sources = [opml.as_str()];
+        let fleet = home.start(if kill == 0 { &sources } else { &[] });
         tokio::time::sleep(Duration::from_millis(300 + draw.below(1500))).await;
         fleet.kill();
         let log = origin.log();

@@ -14,6 +14,9 @@ use crate::feed::{FeedId, Version};
 /// Feed, version, starts: two i64 and a u64, little-endian. A feed of zero marks a free record.
 const RECORD: usize = 24;
 
+/// A version of a feed, and how often it was started without a report.
+type Starts = (FeedId, Version, u32);
+
 /// The file.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -25,7 +28,7 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Opens or makes the file; gives what it holds: starts of processes that ended without a report.
-    pub(super) fn open(path: &Path) -> io::Result<(Self, Vec<(FeedId, Version, u32)>)> {
+    pub(super) fn open(path: &Path) -> io::Result<(Self, Vec<Starts>)> {
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
         let bytes = std::fs::read(path)?;
         let (records, _) = bytes.as_chunks::<RECORD>();
@@ -89,7 +92,7 @@ fn encode(feed: FeedId, version: Version, starts: u32) -> [u8; RECORD] {
     record
 }
 
-fn decode(record: &[u8; RECORD]) -> Option<(FeedId, Version, u32)> {
+fn decode(record: &[u8; RECORD]) -> Option<Starts> {
     let (words, _) = record.as_chunks::<8>();
     let [feed, version, starts] = [words.first()?, words.get(1)?, words.get(2)?].map(|word| i64::from_le_bytes(*word));
     (feed != 0).then(|| (FeedId(feed), Version(version), u32::try_from(starts).unwrap_or(u32::MAX)))

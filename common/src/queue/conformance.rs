@@ -44,6 +44,7 @@ pub fn report(n: i64) -> FetchReport {
         wire_bytes: 0,
         body_bytes: 0,
         fresh_for: None,
+        answered_by: None,
         moved_to: None,
     }
 }

@@ -109,6 +109,7 @@ fn reports() -> Vec<FetchReport> {
         wire_bytes: 1000,
         body_bytes: 4000,
         fresh_for: Some(Duration::from_secs(300)),
+        answered_by: None,
         moved_to: Some("https://example.org/feed.xml".parse().unwrap()),
     };
     outcomes.into_iter().map(report).collect()

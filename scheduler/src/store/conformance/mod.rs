@@ -123,6 +123,7 @@ fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict {
             wire_bytes: 1000,
             body_bytes: 3000,
             fresh_for: None,
+            answered_by: None,
             moved_to: None,
         },
         decision: Decision { state, status: feed.status, next_due: Some(due), terms, host_hold: None, notice: None },

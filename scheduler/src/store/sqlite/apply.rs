@@ -282,7 +282,8 @@ async fn write_holds(
     fresh: &[Fresh<'_>],
     now: Timestamp,
 ) -> Result<HashMap<usize, Timestamp>, StoreError> {
-    let asked = |fresh: &Fresh<'_>| Some((fresh.verdict.report.host.clone(), fresh.verdict.decision.host_hold?));
+    let asked =
+        |fresh: &Fresh<'_>| Some((fresh.verdict.report.answering_host().clone(), fresh.verdict.decision.host_hold?));
     let mut hosts = Batch::default();
     for (host, _) in fresh.iter().filter_map(asked) {
         hosts.row(|row| row.text(host.as_str()));
