@@ -1,1 +1,105 @@
-fn main() {}
+//! The `feedfleet` binary: the fleet's roles and the operator's commands. The only crate that sees both halves.
+//!
+//! Each command group has a file; this one reads the command line and turns failures into exit codes: 0 done, 1 the
+//! operation failed, 2 wrong usage or configuration.
+
+mod all_in_one;
+mod client;
+mod config;
+mod entries;
+mod feed;
+mod fleet;
+mod logs;
+mod migrate;
+mod output;
+mod parse;
+mod run;
+mod settings;
+mod stats;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use client::Refused;
+use common::config::ConfigError;
+
+/// Polls RSS, Atom and JSON feeds on time and politely.
+#[derive(Debug, Parser)]
+#[command(
+    name = "feedfleet",
+    version,
+    propagate_version = false,
+    disable_help_subcommand = true,
+    after_help = "A first fleet, with nothing to install:\n  \
+                  feedfleet run https://example.com/feed.xml\n\n\
+                  In another terminal:\n  \
+                  feedfleet feed list\n  \
+                  feedfleet entries --follow\n\n\
+                  Operator commands speak to the fleet at --server. Exit codes: 0 done, 1 failed, 2 wrong usage or\n\
+                  configuration."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::RunArgs),
+    Migrate(migrate::MigrateArgs),
+    #[command(subcommand)]
+    Feed(feed::FeedCommand),
+    #[command(subcommand)]
+    Fleet(fleet::FleetCommand),
+    Entries(entries::EntriesArgs),
+    Stats(stats::StatsArgs),
+    Parse(parse::ParseArgs),
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+}
+
+/// The command line asks for something that cannot be.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // Fails only when a provider is installed already, and this is the first thing that happens.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let done = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let done = done.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(execute(cli.command)));
+    done.unwrap_or_else(|error| failed(&error))
+}
+
+async fn execute(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(args) => run::run(&args).await,
+        Command::Migrate(args) => migrate::run(&args).await,
+        Command::Feed(command) => feed::run(command).await,
+        Command::Fleet(command) => fleet::run(command).await,
+        Command::Entries(args) => entries::run(&args).await,
+        Command::Stats(args) => stats::run(&args).await,
+        Command::Parse(args) => parse::run(&args),
+        Command::Config(command) => config::run(command),
+    }
+}
+
+/// Says what went wrong and gives the exit code for it.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    let is_closed_pipe = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    };
+    if error.chain().any(is_closed_pipe) {
+        return ExitCode::SUCCESS;
+    }
+    for line in format!("{error:#}").lines() {
+        eprintln!("error: {line}");
+    }
+    let wrong_usage = error.is::<Usage>()
+        || error.is::<ConfigError>()
+        || error.downcast_ref::<Refused>().is_some_and(|refused| refused.status.as_u16() == 400);
+    ExitCode::from(if wrong_usage { 2 } else { 1 })
+}

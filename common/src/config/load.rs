@@ -13,8 +13,8 @@ use super::error::{ConfigError, Problem, Source};
 use super::{Config, DEFAULT_TOML, HostRule};
 use crate::suggest::{field_names, nearest};
 
-/// Variables of our prefix that are no configuration: they belong to the operator commands.
-const OTHER_VARIABLES: [&str; 4] = ["FEEDFLEET_SERVER", "FEEDFLEET_TOKEN", "FEEDFLEET_CONFIG", "FEEDFLEET_LOG"];
+/// Variables of our prefix that are no configuration: other flags read them.
+const OTHER_VARIABLES: [&str; 3] = ["FEEDFLEET_SERVER", "FEEDFLEET_TOKEN", "FEEDFLEET_CONFIG"];
 
 /// A configuration, and where each of its values came from.
 #[derive(Clone, Debug)]

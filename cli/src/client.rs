@@ -1,0 +1,133 @@
+//! The operator commands' way to a fleet: its HTTP API.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use common::feed::FeedId;
+use reqwest::{Method, StatusCode, Url};
+use scheduler::api::view::FeedView;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::Usage;
+
+/// The flags of every operator command.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ClientArgs {
+    /// The fleet's address; a token goes into FEEDFLEET_TOKEN
+    #[arg(long, value_name = "URL", env = "FEEDFLEET_SERVER", default_value = "http://127.0.0.1:7878")]
+    server: String,
+
+    /// Prints JSON: one document, or for lists one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// No answer takes longer: the fleet's own limit and a slow way there.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the fleet said instead of doing it.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Refused {
+    /// The answer's status.
+    pub(crate) status: StatusCode,
+    message: String,
+}
+
+/// A fleet.
+pub(crate) struct Client {
+    http: reqwest::Client,
+    server: Url,
+    token: Option<String>,
+}
+
+impl Client {
+    /// The fleet that the flags name; nothing is sent yet.
+    pub(crate) fn new(args: &ClientArgs) -> anyhow::Result<Self> {
+        let server = Url::parse(&args.server).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let wrong = || Usage(format!("--server cannot be '{}'; such as http://127.0.0.1:7878", args.server));
+        let server = server.ok_or_else(wrong)?;
+        let mut http = reqwest::Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
+        // A proxy's own loopback is another machine's.
+        if matches!(server.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
+            http = http.no_proxy();
+        }
+        let http = http.build().context("the HTTP client could not be started")?;
+        let token = std::env::var("FEEDFLEET_TOKEN").ok().filter(|token| !token.is_empty());
+        Ok(Client { http, server, token })
+    }
+
+    /// What the fleet answers to `GET /api/v1{path}`.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {
+        let (_, answer) = self.send(Method::GET, path, query, None).await?;
+        self.read(answer)
+    }
+
+    /// What the fleet answers to a change.
+    pub(crate) async fn change<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<T> {
+        let (_, answer) = self.send(method, path, &[], body).await?;
+        self.read(answer)
+    }
+
+    fn read<T: DeserializeOwned>(&self, answer: Value) -> anyhow::Result<T> {
+        serde_json::from_value(answer).with_context(|| format!("{} is no fleet of this version", self.server))
+    }
+
+    /// The feed that a person means: an id or a URL.
+    pub(crate) async fn find(&self, feed: &str) -> anyhow::Result<FeedId> {
+        if let Ok(id) = feed.parse() {
+            return Ok(FeedId(id));
+        }
+        let found: FeedView = self.get("/feeds/lookup", &[("url", feed)]).await?;
+        Ok(found.id)
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        query: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> anyhow::Result<(StatusCode, Value)> {
+        let mut url = self.server.clone();
+        url.set_path(&format!("{}/api/v1{path}", self.server.path().trim_end_matches('/')));
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let mut request = self.http.request(method, url);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(body) = body {
+            request = request.header(reqwest::header::CONTENT_TYPE, "application/json").body(body.to_string());
+        }
+        let answer = request.send().await.map_err(|error| self.unreachable(error))?;
+        let status = answer.status();
+        let bytes = answer.bytes().await.with_context(|| format!("{} broke off its answer", self.server))?;
+        let value = if bytes.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&bytes) };
+        match value {
+            Ok(value) if status.is_success() => Ok((status, value)),
+            Ok(value) if value["error"].is_string() => {
+                let message = value["error"].as_str().unwrap_or_default().to_owned();
+                Err(Refused { status, message }.into())
+            }
+            _ => bail!("{} is no fleet: it answered {status}", self.server),
+        }
+    }
+
+    fn unreachable(&self, error: reqwest::Error) -> anyhow::Error {
+        let server = self.server.as_str().trim_end_matches('/');
+        if error.is_connect() {
+            let advice = "start one with `feedfleet run` or name it with --server";
+            return anyhow::anyhow!("no fleet answers at {server}; {advice}");
+        }
+        anyhow::Error::new(error.without_url()).context(format!("{server} did not answer"))
+    }
+}

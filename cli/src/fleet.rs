@@ -1,0 +1,30 @@
+//! `feedfleet fleet`: stops and starts all polling.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::client::{Client, ClientArgs};
+use crate::output;
+
+/// Stops and starts all polling
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetCommand {
+    /// Stops all polling; fetches under way are finished
+    Pause(ClientArgs),
+    /// Starts polling again
+    Resume(ClientArgs),
+}
+
+/// Runs one of them.
+pub(crate) async fn run(command: FleetCommand) -> anyhow::Result<ExitCode> {
+    let (args, path, done) = match &command {
+        FleetCommand::Pause(args) => (args, "/fleet/pause", "polling is paused"),
+        FleetCommand::Resume(args) => (args, "/fleet/resume", "polling goes on"),
+    };
+    let answer: Value = Client::new(args)?.change(Method::POST, path, None).await?;
+    if args.json { output::json(&answer)? } else { output::line(done)? }
+    Ok(ExitCode::SUCCESS)
+}

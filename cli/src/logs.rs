@@ -1,0 +1,25 @@
+//! Log lines: to standard error, as `[log]` says. Standard output belongs to results.
+
+use anyhow::Context;
+use common::config::{LogConfig, LogFormat};
+use tracing_subscriber::EnvFilter;
+
+use crate::Usage;
+
+/// Starts logging for this process.
+pub(crate) fn start(config: &LogConfig) -> anyhow::Result<()> {
+    let filter = filter(config)?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match config.format {
+        LogFormat::Text => lines.with_ansi(false).try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| anyhow::anyhow!(error)).context("logging could not be started")
+}
+
+/// Which lines are written, or why `log.level` is not understood.
+pub(crate) fn filter(config: &LogConfig) -> Result<EnvFilter, Usage> {
+    let level = &config.level;
+    EnvFilter::try_new(level)
+        .map_err(|_| Usage(format!("log.level cannot be \"{level}\"; such as info, or info,worker=debug")))
+}

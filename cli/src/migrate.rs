@@ -1,0 +1,1 @@
+//! `feedfleet migrate`: brings the store's schema up to date.

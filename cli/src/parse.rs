@@ -1,0 +1,73 @@
+//! `feedfleet parse`: reads a file as the worker reads an answer's body. Exit code 0 a feed, 1 not a feed.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use worker::parse::{ParseLimits, ParsedFeed, parse, to_json};
+
+use crate::Usage;
+use crate::output::{self, fields, plain, table};
+
+/// Reads a file as a feed and prints what was understood; exit code 0 a feed, 1 not a feed
+#[derive(Debug, Args)]
+pub(crate) struct ParseArgs {
+    /// The file; - for standard input
+    file: PathBuf,
+    /// Prints one JSON document
+    #[arg(long)]
+    json: bool,
+    /// The Content-Type that the server would have sent
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+    /// The URL that the file came from: relative links are resolved against it
+    #[arg(long, value_name = "URL", default_value = "")]
+    base: String,
+}
+
+/// Runs it.
+pub(crate) fn run(args: &ParseArgs) -> anyhow::Result<ExitCode> {
+    let bytes = read(args)?;
+    match parse(&bytes, args.content_type.as_deref(), &args.base, &ParseLimits::default()) {
+        Ok(feed) if args.json => output::json(&to_json(&feed))?,
+        Ok(feed) => output::line(&summary(&feed))?,
+        Err(error) => {
+            eprintln!("error: {}: {}", args.file.display(), plain(&error.to_string(), 500));
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(args: &ParseArgs) -> Result<Vec<u8>, Usage> {
+    let unreadable = |error| Usage(format!("{} cannot be read: {error}", args.file.display()));
+    if args.file.as_os_str() != "-" {
+        return std::fs::read(&args.file).map_err(unreadable);
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
+}
+
+fn summary(feed: &ParsedFeed) -> String {
+    let text = |text: &Option<String>| text.as_deref().map(|text| plain(text, 200));
+    let head = fields(&[
+        ("title", text(&feed.title)),
+        ("link", text(&feed.link)),
+        ("id", text(&feed.id)),
+        ("entries", Some(feed.entries.len().to_string())),
+    ]);
+    if feed.entries.is_empty() {
+        return head;
+    }
+    let rows = feed.entries.iter().map(|entry| {
+        let when = entry.published.or(entry.updated);
+        vec![
+            when.map_or_else(|| "-".to_owned(), |at| at.to_chrono().format("%Y-%m-%d %H:%M").to_string()),
+            plain(entry.title.as_deref().unwrap_or("-"), 80),
+            plain(entry.url.as_deref().unwrap_or("-"), 500),
+        ]
+    });
+    format!("{head}\n\n{}", table(&["PUBLISHED (UTC)", "TITLE", "LINK"], &rows.collect::<Vec<_>>()))
+}

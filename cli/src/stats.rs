@@ -1,0 +1,74 @@
+//! `feedfleet stats`: the fleet on one screen.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use scheduler::api::view::StatsView;
+
+use crate::client::{Client, ClientArgs};
+use crate::output::{self, fields, words};
+
+/// Prints the fleet in numbers
+#[derive(Debug, Args)]
+pub(crate) struct StatsArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// Runs it.
+pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
+    let stats: StatsView = Client::new(&args.client)?.get("/stats", &[]).await?;
+    if args.client.json {
+        output::json(&stats)?;
+    } else {
+        output::line(&summary(&stats))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summary(stats: &StatsView) -> String {
+    let late = (stats.due > 0).then(|| format!(", the oldest for {}", words(Duration::from_secs_f64(stats.oldest_due))));
+    fields(&[
+        ("polling", Some(if stats.paused { "paused" } else { "running" }.to_owned())),
+        ("feeds", Some(stats.feeds.to_string())),
+        ("by category", listed(&stats.by_category)),
+        ("by status", listed(&stats.by_status)),
+        ("penalty box", listed(&stats.penalised)),
+        ("due now", Some(format!("{}{}", stats.due, late.unwrap_or_default()))),
+        ("waiting for a host", Some(stats.parked.to_string())),
+        ("held hosts", Some(stats.hosts_held.to_string())),
+        ("entries", Some(stats.entries.to_string())),
+    ])
+}
+
+fn listed(counts: &BTreeMap<String, u64>) -> Option<String> {
+    let some = counts.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}"));
+    Some(some.collect::<Vec<_>>().join(", ")).filter(|list| !list.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_leaves_out_what_is_not_there() {
+        let stats = StatsView {
+            feeds: 3,
+            by_category: BTreeMap::from([("A".to_owned(), 1), ("D".to_owned(), 2), ("F".to_owned(), 0)]),
+            due: 1,
+            oldest_due: 90.0,
+            ..StatsView::default()
+        };
+        insta::assert_snapshot!(summary(&stats), @r"
+        polling             running
+        feeds               3
+        by category         A 1, D 2
+        due now             1, the oldest for 1 m 30 s
+        waiting for a host  0
+        held hosts          0
+        entries             0
+        ");
+    }
+}
