@@ -71,10 +71,14 @@ fn as_json(setting: &Setting) -> serde_json::Value {
     json!({ "key": setting.key, "value": setting.value, "source": source })
 }
 
-/// `key = value`, with the source behind it unless it is the default.
+/// `key = value  # source`, a line each.
 fn listing(settings: &[Setting]) -> String {
     let pairs: Vec<String> = settings.iter().map(|setting| format!("{} = {}", setting.key, setting.value)).collect();
     let width = pairs.iter().map(|pair| pair.chars().count()).filter(|width| *width <= 60).max().unwrap_or(0);
-    let line = |(pair, setting): (&String, &Setting)| format!("{pair:width$}  # {}", setting.source);
+    let source = |setting: &Setting| match &setting.source {
+        Source::Default => "default".to_owned(),
+        other => other.to_string(),
+    };
+    let line = |(pair, setting): (&String, &Setting)| format!("{pair:width$}  # {}", source(setting));
     pairs.iter().zip(settings).map(line).collect::<Vec<_>>().join("\n")
 }

@@ -51,7 +51,7 @@ pub enum Problem {
         message: String,
     },
     /// Nobody reads this key.
-    #[error("unknown key {name} in {from}; {}", hint(nearest.as_deref()))]
+    #[error("unknown key {name} in {}; {}", place(from), hint(nearest.as_deref()))]
     UnknownKey {
         /// As it was typed; for the environment the variable.
         name: String,
@@ -80,6 +80,14 @@ pub enum Problem {
         /// What would be accepted.
         reason: String,
     },
+}
+
+/// Where a key stands; a variable is its own name already.
+fn place(from: &Source) -> String {
+    match from {
+        Source::Environment(_) => "the environment".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 fn hint(nearest: Option<&str>) -> String {

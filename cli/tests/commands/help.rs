@@ -1,0 +1,50 @@
+//! Help texts are read before anything else: each is looked at when it changes.
+
+use crate::program::run;
+
+fn help(command: &[&str]) -> String {
+    let arguments: Vec<&str> = command.iter().copied().chain(["--help"]).collect();
+    let ran = run(&arguments);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{command:?}");
+    ran.out
+}
+
+#[test]
+fn help_texts_are_as_they_were_read_last() {
+    let commands: [&[&str]; 15] = [
+        &[],
+        &["feed"],
+        &["feed", "add"],
+        &["feed", "list"],
+        &["feed", "show"],
+        &["feed", "set"],
+        &["feed", "remove"],
+        &["fleet"],
+        &["entries"],
+        &["stats"],
+        &["parse"],
+        &["config"],
+        &["config", "check"],
+        &["config", "print"],
+        &["fleet", "pause"],
+    ];
+    for command in commands {
+        let name = ["feedfleet"].iter().chain(command).copied().collect::<Vec<_>>().join("-");
+        insta::assert_snapshot!(name, help(command));
+    }
+}
+
+#[test]
+fn help_fits_a_terminal_of_120_columns() {
+    for command in [&[][..], &["feed"], &["fleet"], &["config"], &["parse"]] {
+        for line in help(command).lines() {
+            assert!(line.chars().count() <= 120, "{line}");
+        }
+    }
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    let ran = run(&["--version"]);
+    assert_eq!(ran.out.trim(), format!("feedfleet {}", env!("CARGO_PKG_VERSION")));
+}

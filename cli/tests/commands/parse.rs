@@ -1,0 +1,44 @@
+//! `parse`: exit code 0 a feed, 1 not a feed, 2 wrong usage.
+
+use serde_json::{Value, json};
+
+use crate::program::{run, run_with_input};
+
+const FEED: &[u8] = b"<rss version=\"2.0\"><channel><title>Harbour \x1b[31mnews</title><link>/home</link>\
+    <item><title>Crane repaired</title><link>/crane</link><guid>c1</guid>\
+    <pubDate>Tue, 02 Jan 2024 10:00:00 GMT</pubDate></item></channel></rss>";
+
+#[test]
+fn a_feed_is_printed_as_one_json_document() {
+    let ran = run_with_input(&["parse", "-", "--json", "--base", "https://harbour.example/feed"], FEED);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert_eq!(ran.out.lines().count(), 1);
+    let feed: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(
+        feed["entries"],
+        json!([{
+            "id": "c1",
+            "title": "Crane repaired",
+            "link": "https://harbour.example/crane",
+            "published": "2024-01-02T10:00:00.000Z",
+            "updated": null,
+        }])
+    );
+}
+
+#[test]
+fn people_get_a_table_without_control_characters() {
+    let ran = run_with_input(&["parse", "-"], FEED);
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.out.contains("Crane repaired") && ran.out.contains("2024-01-02 10:00"), "{}", ran.out);
+    assert!(!ran.out.contains('\u{1b}'));
+}
+
+#[test]
+fn a_page_is_no_feed_and_a_missing_file_is_wrong_usage() {
+    let page = run_with_input(&["parse", "-", "--json"], b"<html><body>hello</body></html>");
+    assert_eq!((page.code, page.out.as_str()), (Some(1), ""));
+    assert!(page.err.starts_with("error: "), "{}", page.err);
+    assert_eq!(run(&["parse", "/no/such/file"]).code, Some(2));
+    assert_eq!(run(&["parse"]).code, Some(2));
+}

@@ -1,0 +1,34 @@
+//! Operator commands when there is no fleet to speak to.
+
+use std::net::TcpListener;
+
+use crate::program::{Ran, command, run};
+
+/// An address at which nobody listens.
+fn nobody() -> String {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    format!("http://{address}")
+}
+
+#[test]
+fn no_fleet_is_a_failure_that_says_how_to_get_one() {
+    let server = nobody();
+    for arguments in [&["stats"][..], &["feed", "list"], &["feed", "add", "http://a.example/"], &["entries"]] {
+        let ran: Ran = command(arguments).env("FEEDFLEET_SERVER", &server).output().unwrap().into();
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{arguments:?}");
+        let expected =
+            format!("error: no fleet answers at {server}; start one with `feedfleet run` or name it with --server\n");
+        assert_eq!(ran.err, expected);
+    }
+}
+
+#[test]
+fn wrong_usage_has_an_exit_code_of_its_own() {
+    let usages: [&[&str]; 6] =
+        [&[], &["nonsense"], &["feed", "add"], &["stats", "--server", "ftp://a"], &["feed", "set", "1"], &["stats", "-x"]];
+    for arguments in usages {
+        let ran = run(arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments:?}: {}", ran.err);
+        assert!(!ran.err.is_empty());
+    }
+}
