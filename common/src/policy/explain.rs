@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Rule, Term};
 use crate::feed::Category;
 use crate::time::Timestamp;
 
 /// One term with its words.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExplainedTerm {
     /// Which rule.
     pub rule: Rule,

@@ -72,8 +72,11 @@ impl From<StoreError> for ApiError {
 }
 
 impl From<OpsError> for ApiError {
-    /// Our own trouble: logged in full, told in general, and worth trying again.
+    /// Our own trouble: logged in full, told in general, and worth trying again. A foreign cursor is the caller's.
     fn from(error: OpsError) -> Self {
+        if let OpsError::Store(StoreError::Cursor(_)) = error {
+            return Self::bad(format!("after: {error}"));
+        }
         tracing::error!(error = &error as &dyn std::error::Error, "an API request failed");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("{error}; try again"))
     }

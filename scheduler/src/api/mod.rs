@@ -6,6 +6,7 @@
 
 mod entries;
 mod error;
+mod explain;
 mod feeds;
 mod fleet;
 mod guard;
@@ -98,6 +99,7 @@ fn api_paths() -> Router<Api> {
         .route("/feeds", get(feeds::list).post(feeds::add))
         .route("/feeds/lookup", get(feeds::lookup))
         .route("/feeds/{id}", get(feeds::show).patch(feeds::change).delete(feeds::erase))
+        .route("/feeds/{id}/explain", get(explain::explain))
         .route("/feeds/{id}/history", get(feeds::history))
         .route("/feeds/{id}/entries", get(entries::of_feed))
         .route("/feeds/{id}/pause", post(feeds::pause))
@@ -130,3 +132,6 @@ async fn to_the_end<T: Send + 'static>(
         Err(_) => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the change failed half way; look at the log")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use common::feed::{Category, ContentHash, Feed, FeedId, Penalty, Status, Version};
 use common::host::HostRules;
-use common::policy::category;
+use common::policy::{ExplainedTerm, category};
 use common::report::OutcomeKind;
 use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -133,6 +133,32 @@ pub struct EntryList {
     pub items: Vec<StoredEntry>,
     /// The cursor to go on with (`after=`), now or when there is more.
     pub next: i64,
+}
+
+/// Why a feed is due when it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExplainView {
+    /// Its number.
+    pub id: FeedId,
+    /// Where it is polled.
+    pub url: String,
+    /// Its category.
+    pub category: Category,
+    /// Is it polled?
+    pub status: Status,
+    /// What the first term counts from: the last poll, or the time when the feed was added.
+    pub base: Timestamp,
+    /// When it should be polled next; null when it is not polled.
+    pub next_due: Option<Timestamp>,
+    /// A refresh or a ping wants it polled at this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_at: Option<Timestamp>,
+    /// The terms in the order in which they were applied; each starts from the due time of the one before.
+    pub terms: Vec<ExplainedTerm>,
+    /// What else keeps it from being polled at that time, a sentence each.
+    pub notes: Vec<String>,
+    /// All of it as one line for people.
+    pub text: String,
 }
 
 /// A feed's last polls, newest first.

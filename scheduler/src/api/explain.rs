@@ -1,0 +1,80 @@
+//! `GET /feeds/{id}/explain`: why a feed is due when it is, term by term, and what else keeps it waiting.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use common::feed::{Category, Feed, Status};
+use common::policy::{category, explain as explain_terms};
+use common::time::Timestamp;
+
+use super::Api;
+use super::error::ApiError;
+use super::request::PathId;
+use super::view::ExplainView;
+use crate::subject;
+
+/// The handler.
+pub(super) async fn explain(State(api): State<Api>, PathId(id): PathId) -> Result<Json<ExplainView>, ApiError> {
+    let feed = api.feed(id).await?;
+    let now = api.ops.clock.now();
+    let fleet_paused = api.ops.store.paused().await?;
+    let holds = api.ops.store.holds(now).await?;
+    let host_hold = holds.into_iter().find(|(host, _)| *host == feed.host).map(|(_, until)| until);
+    let category = category(&subject(&api.ops.rules, &feed));
+    let waits = Waits { fleet_paused, host_hold, promise: api.ops.config.policy.category.a.promise, now };
+    Ok(Json(view(feed, category, &waits)))
+}
+
+/// What may keep a feed waiting beside its own due time.
+struct Waits {
+    fleet_paused: bool,
+    host_hold: Option<Timestamp>,
+    promise: Duration,
+    now: Timestamp,
+}
+
+fn view(feed: Feed, category: Category, waits: &Waits) -> ExplainView {
+    let base = feed.state.last_polled.unwrap_or(feed.added);
+    let terms = explain_terms(category, base, &feed.terms);
+    let notes = notes(&feed, category, base, waits);
+    let texts = terms.iter().map(|term| term.text.as_str()).chain(notes.iter().map(String::as_str));
+    let text = texts.collect::<Vec<_>>().join("; ");
+    ExplainView {
+        id: feed.id,
+        url: feed.url.to_string(),
+        category,
+        status: feed.status,
+        base,
+        next_due: feed.next_due.filter(|_| feed.status == Status::Active),
+        wake_at: feed.wake_at,
+        terms,
+        notes,
+        text,
+    }
+}
+
+fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits) -> Vec<String> {
+    let mut notes = Vec::new();
+    if feed.status != Status::Active {
+        notes.push(format!("it is {} and not polled", feed.status.as_str()));
+        return notes;
+    }
+    if let Some(wake) = feed.wake_at {
+        notes.push(format!("a refresh or ping wants it polled at {wake}"));
+    }
+    if let Some(until) = feed.state.hold_until.filter(|until| *until > waits.now) {
+        notes.push(format!("its server asked not to be asked for it before {until}"));
+    }
+    if let Some(until) = waits.host_hold {
+        notes.push(format!("its host {} is left alone until {until}", feed.host));
+    }
+    let unmet = feed.next_due.is_some_and(|due| due.since(base) > waits.promise);
+    if category == Category::A && unmet {
+        notes.push("its SLA cannot be met: publisher's wishes and back-off come first".to_owned());
+    }
+    if waits.fleet_paused {
+        notes.push("all polling is paused".to_owned());
+    }
+    notes
+}

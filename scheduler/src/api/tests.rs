@@ -1,0 +1,365 @@
+//! The API over the embedded backends, request by request, without a network.
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, header};
+use common::config::{ApiRole, ApiToken};
+use common::entry::Entry;
+use common::host::HostRules;
+use common::host_gate::memory::MemoryGate;
+use common::known::KnownEntries;
+use common::metrics::Metrics;
+use common::policy::{Decision, Rule, Terms};
+use common::report::{Document, FetchReport, Outcome};
+use common::time::{Clock, ManualClock, Timestamp};
+use serde_json::{Value, json};
+use tower_service::Service;
+
+use super::*;
+use crate::schedule::Schedule;
+use crate::schedule::memory::MemorySchedule;
+use crate::store::Verdict;
+use crate::store::sqlite::SqliteStore;
+
+/// A fleet without loops: what the API reads and writes.
+struct Fleet {
+    ops: Arc<Ops>,
+    clock: Arc<ManualClock>,
+    router: Router,
+}
+
+/// An answer.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    body: Value,
+}
+
+impl Fleet {
+    async fn with_tokens(tokens: Vec<ApiToken>) -> Self {
+        let mut config = common::config::defaults();
+        config.api.tokens = tokens;
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let ops = Arc::new(Ops {
+            store: Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()),
+            schedule: Arc::new(MemorySchedule::default()),
+            gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
+            clock: clock.clone(),
+            rules: Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone())),
+            config: Arc::new(config),
+            metrics: Arc::new(Metrics::new()),
+        });
+        Fleet { router: router(ops.clone()), ops, clock }
+    }
+
+    async fn new() -> Self {
+        Self::with_tokens(Vec::new()).await
+    }
+
+    async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().call(request).await.unwrap();
+        let status = response.status().as_u16();
+        let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
+        Answer { status, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) }
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+        let request = Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:7878");
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        self.send(request.header(header::CONTENT_TYPE, "application/json").body(body).unwrap()).await
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, None).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Answer {
+        self.ask("POST", path, Some(body)).await
+    }
+
+    /// Adds a feed and gives its id.
+    async fn feed(&self, url: &str) -> i64 {
+        let added = self.post("/api/v1/feeds", json!({ "url": url })).await;
+        assert_eq!(added.status, 201, "{}", added.body);
+        added.body["id"].as_i64().unwrap()
+    }
+
+    /// Stores a good poll of the feed that brought these entries.
+    async fn polled(&self, id: i64, entries: &[&str]) {
+        let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();
+        let now = self.clock.now();
+        let entries = entries.iter().map(|id| Entry { id: (*id).to_owned(), ..Entry::default() }).collect();
+        let mut document = Document::default();
+        document.keep_news(entries, &KnownEntries::default());
+        let outcome = Outcome::Modified(Box::new(document));
+        let mut terms = Terms::default();
+        terms.push(Rule::Category, now.after(Duration::from_secs(6000)));
+        let state = common::feed::PollState {
+            last_polled: Some(now),
+            last_outcome: Some(outcome.kind()),
+            ..feed.state
+        };
+        let report = FetchReport {
+            feed: feed.id,
+            version: feed.version,
+            host: feed.host.clone(),
+            started: now,
+            duration: Duration::from_millis(250),
+            outcome,
+            http_status: Some(200),
+            conditional: false,
+            wire_bytes: 1000,
+            body_bytes: 3000,
+            fresh_for: None,
+            moved_to: None,
+        };
+        let next_due = terms.last().map(|term| term.due);
+        let decision = Decision { state, status: feed.status, next_due, terms, host_hold: None, notice: None };
+        let verdict = Verdict { report, decision, category: common::feed::Category::D };
+        self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_feed_is_added_once_and_due_at_once() {
+    let fleet = Fleet::new().await;
+    let url = "https://example.com/feed.xml";
+    let first = fleet.post("/api/v1/feeds", json!({ "url": url, "subscribers": 30, "interval": 1800.5 })).await;
+    assert_eq!(first.status, 201, "{}", first.body);
+    assert_eq!(first.body["new"], true);
+    assert_eq!(first.body["category"], "B");
+    assert_eq!(first.body["active_subscribers"], 30);
+    assert_eq!(first.body["interval"], 1800.5);
+    assert_eq!(first.body["next_due"], fleet.clock.now().to_string());
+    assert_eq!(first.body["host"], "example.com:443");
+    let depth = fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap();
+    assert_eq!((depth.feeds, depth.due), (1, 1));
+
+    let again = fleet.post("/api/v1/feeds", json!({ "url": url })).await;
+    assert_eq!((again.status, &again.body["new"], &again.body["id"]), (200, &json!(false), &first.body["id"]));
+    assert_eq!(again.body["subscribers"], 30);
+    let found = fleet.get("/api/v1/feeds/lookup?url=https://example.com/feed.xml").await;
+    assert_eq!((found.status, &found.body["id"]), (200, &first.body["id"]));
+}
+
+#[tokio::test]
+async fn the_fields_of_a_feed_are_the_ones_that_are_documented() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let feed = fleet.get(&format!("/api/v1/feeds/{id}")).await.body;
+    for field in [
+        "id", "url", "host", "title", "category", "status", "subscribers", "active_subscribers", "sla", "important",
+        "credentials", "etag", "last_modified", "content_hash", "next_due", "last_polled", "last_success",
+        "last_changed", "last_status", "last_outcome", "consecutive_failures", "failing_since", "private", "version",
+        "entries",
+    ] {
+        assert!(feed.get(field).is_some(), "{field} is missing in {feed}");
+    }
+}
+
+#[tokio::test]
+async fn mistakes_are_refused_with_a_sentence_that_names_them() {
+    let fleet = Fleet::new().await;
+    let refusals = [
+        (json!({}), "url is missing"),
+        (json!({ "url": "example.com" }), "url: 'example.com' is not a URL"),
+        (json!({ "url": "http://a/", "subscriber": 1 }), "did you mean subscribers?"),
+        (json!({ "url": "http://a/", "sla": "yes" }), "sla must be true or false"),
+        (json!({ "url": "http://a/", "interval": 0 }), "interval must be a positive number of seconds"),
+        (json!({ "url": "http://a/", "subscribers": 1, "active_subscribers": 2 }), "active_subscribers must not"),
+    ];
+    for (body, told) in refusals {
+        let answer = fleet.post("/api/v1/feeds", body).await;
+        assert_eq!(answer.status, 400);
+        assert!(answer.body["error"].as_str().unwrap().contains(told), "{told}: {}", answer.body);
+    }
+    let paths = [
+        ("/api/v1/feeds?limit=1001", 400, "limit must be a whole number from 1 to 1000"),
+        ("/api/v1/feeds?catgory=A", 400, "did you mean category?"),
+        ("/api/v1/feeds?category=Z", 400, "category must be one of A, B, C, D, F"),
+        ("/api/v1/feeds?status=fine", 400, "status must be one of active"),
+        ("/api/v1/feeds?failure=bad", 400, "failure must be one of dns"),
+        ("/api/v1/feeds?sort=age", 400, "sort must be one of id"),
+        ("/api/v1/feeds?host=example.com", 400, "host must be a name and port"),
+        ("/api/v1/feeds?after=nonsense", 400, "is no cursor of this list"),
+        ("/api/v1/feeds/abc", 400, "id must be a whole number"),
+        ("/api/v1/feeds/7", 404, "there is no feed 7"),
+        ("/api/v1/feeds/7/history", 404, "there is no feed 7"),
+        ("/api/v1/feeds/7/explain", 404, "there is no feed 7"),
+        ("/api/v1/feeds/7/entries", 404, "there is no feed 7"),
+        ("/api/v1/feeds/lookup", 400, "url is missing"),
+        ("/api/v1/feeds/lookup?url=http://a/", 404, "no feed has the URL http://a/"),
+        ("/api/v1/entries?after=x", 400, "after must be a seq"),
+        ("/api/v2/feeds", 404, "nothing is served at /api/v2/feeds"),
+        ("/api/v1/fleet/pause", 405, "does not take GET"),
+    ];
+    for (path, status, told) in paths {
+        let answer = fleet.get(path).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+        assert!(answer.body["error"].as_str().unwrap().contains(told), "{path}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn bodies_must_be_small_json() {
+    let fleet = Fleet::new().await;
+    let request = |media_type: &str, body: String| {
+        let request = Request::builder().method("POST").uri("/api/v1/feeds").header(header::HOST, "localhost");
+        request.header(header::CONTENT_TYPE, media_type).body(Body::from(body)).unwrap()
+    };
+    let form = fleet.send(request("application/x-www-form-urlencoded", "url=http://a/".into())).await;
+    assert_eq!((form.status, form.body["error"].is_string()), (415, true));
+    let large = json!({ "url": format!("http://a/{}", "a".repeat(MAX_BODY_BYTES)) }).to_string();
+    let large = fleet.send(request("application/json; charset=utf-8", large)).await;
+    assert_eq!((large.status, large.body["error"].is_string()), (413, true));
+}
+
+#[tokio::test]
+async fn a_change_replaces_what_is_given_and_leaves_the_rest() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let path = format!("/api/v1/feeds/{id}");
+    let changed = fleet.ask("PATCH", &path, Some(json!({ "sla": true, "interval": 600 }))).await;
+    assert_eq!((changed.status, &changed.body["category"]), (200, &json!("A")));
+    let changed = fleet.ask("PATCH", &path, Some(json!({ "subscribers": 5, "sla": false }))).await;
+    assert_eq!((&changed.body["category"], &changed.body["active_subscribers"]), (&json!("C"), &json!(5)));
+    assert_eq!(changed.body["interval"], 600.0);
+    let changed = fleet.ask("PATCH", &path, Some(json!({ "interval": null }))).await;
+    assert!(changed.body.get("interval").is_none());
+    let refused = fleet.ask("PATCH", &path, Some(json!({ "url": "http://b/" }))).await;
+    assert_eq!(refused.status, 400);
+}
+
+#[tokio::test]
+async fn a_paused_feed_leaves_the_schedule_and_comes_back() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let act = |action: &'static str| fleet.post_action(id, action);
+    let feeds = async || fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap().feeds;
+    assert_eq!(act("pause").await.body["status"], "paused");
+    assert_eq!(feeds().await, 0);
+    let refresh = act("refresh").await;
+    assert_eq!((refresh.status, refresh.body["error"].as_str()), (409, Some(
+        format!("feed {id} is paused and is not polled; resume it first").as_str())));
+    assert_eq!(act("resume").await.body["status"], "active");
+    assert_eq!(feeds().await, 1);
+    let refresh = act("refresh").await;
+    assert_eq!((refresh.status, refresh.body["wake_at"].is_string()), (202, true));
+    let erased = fleet.ask("DELETE", &format!("/api/v1/feeds/{id}"), None).await;
+    assert_eq!((erased.status, feeds().await), (204, 0));
+    assert_eq!(fleet.ask("DELETE", &format!("/api/v1/feeds/{id}"), None).await.status, 404);
+}
+
+impl Fleet {
+    async fn post_action(&self, id: i64, action: &str) -> Answer {
+        self.ask("POST", &format!("/api/v1/feeds/{id}/{action}"), None).await
+    }
+}
+
+#[tokio::test]
+async fn a_list_goes_on_where_its_cursor_says() {
+    let fleet = Fleet::new().await;
+    for number in 0..5 {
+        fleet.feed(&format!("https://example.com/{number}")).await;
+    }
+    let mut path = "/api/v1/feeds?limit=2&host=example.com:443".to_owned();
+    let mut seen = Vec::new();
+    loop {
+        let page = fleet.get(&path).await.body;
+        seen.extend(page["items"].as_array().unwrap().iter().map(|feed| feed["id"].as_i64().unwrap()));
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/api/v1/feeds?limit=2&host=example.com:443&after={next}");
+    }
+    assert_eq!(seen.len(), 5);
+    assert!(seen.is_sorted());
+    let one = fleet.get("/api/v1/feeds?q=com/3").await.body;
+    assert_eq!(one["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn entries_are_read_on_from_a_seq_and_an_outdated_one_is_told() {
+    let fleet = Fleet::new().await;
+    let (first, second) = (fleet.feed("https://a.example/").await, fleet.feed("https://b.example/").await);
+    fleet.polled(first, &["1", "2"]).await;
+    fleet.polled(second, &["3"]).await;
+    let page = fleet.get("/api/v1/entries?limit=2").await.body;
+    assert_eq!(page["items"].as_array().unwrap().len(), 2);
+    assert!(page["epoch"].is_string() && page["oldest"].is_i64());
+    let rest = fleet.get(&format!("/api/v1/entries?after={}", page["next"])).await.body;
+    assert_eq!((&rest["items"][0]["id"], &rest["items"][0]["feed_id"]), (&json!("3"), &json!(second)));
+    let none = fleet.get(&format!("/api/v1/entries?after={}", rest["next"])).await.body;
+    assert_eq!((&none["items"], &none["next"]), (&json!([]), &rest["next"]));
+    let own = fleet.get(&format!("/api/v1/feeds/{first}/entries")).await.body;
+    assert_eq!(own["items"].as_array().unwrap().len(), 2);
+
+    let later = fleet.clock.advance(Duration::from_secs(3600));
+    let _: u64 = fleet.ops.store.prune(later, Some(later)).await.unwrap();
+    let missed = fleet.get("/api/v1/entries?after=1").await;
+    assert_eq!(missed.status, 410, "{}", missed.body);
+    assert!(missed.body["oldest"].as_i64().unwrap() > 2 && missed.body["epoch"].is_string());
+    assert_eq!(fleet.get("/api/v1/entries").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_due_time_is_explained_and_a_history_kept() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let fresh = fleet.get(&format!("/api/v1/feeds/{id}/explain")).await.body;
+    assert!(fresh["text"].as_str().unwrap().contains("just added"), "{fresh}");
+    fleet.polled(id, &["1"]).await;
+    let explained = fleet.get(&format!("/api/v1/feeds/{id}/explain")).await.body;
+    assert_eq!(explained["terms"][0]["rule"], "category");
+    assert_eq!(explained["terms"][0]["by"], 6000.0);
+    assert_eq!(explained["text"], "category D: 1 h 40 m");
+    fleet.ask("POST", "/api/v1/fleet/pause", None).await;
+    let paused = fleet.get(&format!("/api/v1/feeds/{id}/explain")).await.body;
+    assert_eq!(paused["notes"], json!(["all polling is paused"]));
+    let history = fleet.get(&format!("/api/v1/feeds/{id}/history")).await.body;
+    let poll = &history["items"][0];
+    assert_eq!((&poll["outcome"], &poll["duration"], &poll["bytes"]), (&json!("modified"), &json!(0.25), &json!(1000)));
+}
+
+#[tokio::test]
+async fn the_fleet_tells_its_numbers_and_its_health() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    fleet.feed("https://www.craigslist.org/feed.xml").await;
+    fleet.polled(id, &["1", "2"]).await;
+    let stats = fleet.get("/api/v1/stats").await.body;
+    assert_eq!((&stats["feeds"], &stats["entries"]), (&json!(2), &json!(2)), "{stats}");
+    assert_eq!(stats["by_category"], json!({ "D": 1, "F": 1 }));
+    assert_eq!(stats["paused"], false);
+    assert_eq!(fleet.ask("POST", "/api/v1/fleet/pause", None).await.body, json!({ "paused": true }));
+    assert_eq!(fleet.get("/api/v1/stats").await.body["paused"], true);
+    assert_eq!(fleet.get("/healthz").await.body, "ok\n");
+    assert_eq!(fleet.get("/readyz").await.body, json!({ "ready": true }));
+    let metrics = fleet.get("/metrics").await.body;
+    assert!(metrics.as_str().unwrap().contains("feedfleet_polls_total{outcome=\"modified\"} 0"));
+}
+
+#[tokio::test]
+async fn without_tokens_pages_of_other_sites_are_kept_out() {
+    let fleet = Fleet::new().await;
+    let rebound = Request::builder().uri("/api/v1/feeds").header(header::HOST, "evil.example:7878");
+    assert_eq!(fleet.send(rebound.body(Body::empty()).unwrap()).await.status, 421);
+    let foreign = Request::builder().method("POST").uri("/api/v1/fleet/pause").header(header::HOST, "127.0.0.1:7878");
+    let foreign = foreign.header(header::ORIGIN, "http://evil.example").body(Body::empty()).unwrap();
+    assert_eq!(fleet.send(foreign).await.status, 403);
+    assert_eq!(fleet.get("/api/v1/stats").await.body["paused"], false);
+}
+
+#[tokio::test]
+async fn with_tokens_the_api_is_closed_and_health_stays_open() {
+    let secret = "0123456789abcdef";
+    let reader = ApiToken { name: "look".into(), token: secret.into(), role: ApiRole::Read };
+    let fleet = Fleet::with_tokens(vec![reader]).await;
+    let bare = fleet.get("/api/v1/feeds").await;
+    assert_eq!((bare.status, bare.body["error"].is_string()), (401, true));
+    assert_eq!(fleet.get("/healthz").await.status, 200);
+    let shown = |method: &str, path: &str| {
+        let request = Request::builder().method(method).uri(path).header(header::HOST, "fleet.example");
+        request.header(header::AUTHORIZATION, format!("Bearer {secret}")).body(Body::empty()).unwrap()
+    };
+    assert_eq!(fleet.send(shown("GET", "/api/v1/feeds")).await.status, 200);
+    assert_eq!(fleet.send(shown("POST", "/api/v1/fleet/pause")).await.status, 403);
+}
