@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use common::time::{Clock, SystemClock, Timestamp};
 use reqwest::Method;
-use scheduler::api::view::{AddedView, FeedView, HistoryView, List};
+use common::policy::Rule;
+use scheduler::api::view::{AddedView, ExplainView, FeedView, HistoryView, List};
 use scheduler::store::HistoryEntry;
 use serde_json::{Map, Value, json};
 
@@ -21,6 +22,8 @@ pub(crate) enum FeedCommand {
     List(ListArgs),
     /// Shows everything about a feed
     Show(OneArgs),
+    /// Says why a feed is due when it is
+    Explain(OneArgs),
     /// Shows a feed's last polls
     History(OneArgs),
     /// Changes who reads a feed
@@ -155,6 +158,7 @@ pub(crate) async fn run(command: FeedCommand) -> anyhow::Result<ExitCode> {
             let feed = one(&args, Method::GET, "").await?;
             print_feed(&args, &feed)?;
         }
+        FeedCommand::Explain(args) => explain(&args).await?,
         FeedCommand::History(args) => history(&args).await?,
         FeedCommand::Set(args) => set(&args).await?,
         FeedCommand::Pause(args) => told(&args, &one(&args, Method::POST, "/pause").await?, "paused")?,
@@ -325,6 +329,31 @@ fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("added", when(Some(feed.added))),
         ("version", Some(feed.version.to_string())),
     ])
+}
+
+async fn explain(args: &OneArgs) -> anyhow::Result<()> {
+    let client = Client::new(&args.client)?;
+    let id = client.find(&args.feed).await?;
+    let explained: ExplainView = client.get(&format!("/feeds/{id}/explain"), &[]).await?;
+    if args.client.json {
+        return Ok(output::json(&explained)?);
+    }
+    Ok(output::line(&explanation(&explained, SystemClock.now()))?)
+}
+
+/// When, then each term with the time that it led to.
+fn explanation(explained: &ExplainView, now: Timestamp) -> String {
+    let next = explained.next_due.map_or_else(|| "never".to_owned(), |due| moment(due, now));
+    let since = if explained.terms.first().is_some_and(|term| term.rule == Rule::Added) { "added" } else { "last poll" };
+    let head = fields(&[
+        ("feed", Some(format!("{} {}", explained.id, explained.url))),
+        ("next poll", Some(next)),
+        (since, Some(moment(explained.base, now))),
+    ]);
+    let clock = |at: Timestamp| at.to_chrono().format("%m-%d %H:%M:%S").to_string();
+    let rows: Vec<_> = explained.terms.iter().map(|term| vec![clock(term.due), term.text.clone()]).collect();
+    let notes = explained.notes.iter().map(|note| format!("note: {note}"));
+    [head, table(&["DUE (UTC)", "BECAUSE"], &rows)].into_iter().chain(notes).collect::<Vec<_>>().join("\n\n")
 }
 
 async fn history(args: &OneArgs) -> anyhow::Result<()> {

@@ -3,14 +3,19 @@
 //! Each command group has a file; this one reads the command line and turns failures into exit codes: 0 done, 1 the
 //! operation failed, 2 wrong usage or configuration.
 
+mod all_in_one;
 mod client;
 mod config;
 mod entries;
 mod feed;
 mod fleet;
+mod follow;
 mod logs;
+mod migrate;
+mod opml;
 mod output;
 mod parse;
+mod run;
 mod settings;
 mod stats;
 
@@ -44,6 +49,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::RunArgs),
+    Migrate(migrate::MigrateArgs),
     #[command(subcommand)]
     Feed(feed::FeedCommand),
     #[command(subcommand)]
@@ -71,6 +78,8 @@ fn main() -> ExitCode {
 
 async fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Run(args) => run::run(&args).await,
+        Command::Migrate(args) => migrate::run(&args).await,
         Command::Feed(command) => feed::run(command).await,
         Command::Fleet(command) => fleet::run(command).await,
         Command::Entries(args) => entries::run(&args).await,

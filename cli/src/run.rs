@@ -49,7 +49,7 @@ impl RunArgs {
 }
 
 /// The store's URL for `--data`.
-fn store_url(data: &str) -> String {
+pub(crate) fn store_url(data: &str) -> String {
     match data {
         ":memory:" => "sqlite::memory:".to_owned(),
         directory => format!("sqlite://{}/feedfleet.db", directory.trim_end_matches('/')),

@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use tower_service::Service;
 
 use super::*;
-use crate::schedule::Schedule;
 use crate::schedule::memory::MemorySchedule;
 use crate::store::Verdict;
 use crate::store::sqlite::SqliteStore;
