@@ -39,7 +39,7 @@ const ONCE_HORIZON: Duration = Duration::from_secs(60);
 const ONCE_CHECK: Duration = Duration::from_millis(50);
 
 /// Runs the whole fleet until a signal, or with `once` until what is due was polled.
-pub async fn run(config: Config, sources: &[String], once: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyhow::Result<()> {
     let config = Arc::new(config);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let feeds = read_sources(sources)?;
@@ -133,11 +133,7 @@ fn embedded_worker(
         clock: Arc::clone(clock),
         metrics: Arc::clone(metrics),
     };
-    Ok(Worker {
-        poller: Arc::new(poller),
-        jobs: Arc::clone(&backends.jobs),
-        reports: Arc::clone(&backends.reports),
-    })
+    Ok(Worker { poller: Arc::new(poller), jobs: Arc::clone(&backends.jobs), reports: Arc::clone(&backends.reports) })
 }
 
 /// A feed named on the command line, by itself or in a file of subscriptions.
@@ -195,7 +191,9 @@ async fn greet(ops: &Ops, config: &Config, address: SocketAddr) -> anyhow::Resul
     eprintln!("feedfleet {} polls {feeds} feeds, data in {}", env!("CARGO_PKG_VERSION"), config.store.url);
     eprintln!("API and metrics at http://{address}; new entries follow; Ctrl-C stops");
     if config.fetch.user_agent_url.is_empty() {
-        eprintln!("please set fetch.user_agent_url to a page that says who polls: publishers look for it in their logs");
+        eprintln!(
+            "please set fetch.user_agent_url to a page that says who polls: publishers look for it in their logs"
+        );
     }
     if feeds == 0 {
         eprintln!("no feeds yet; add one with: feedfleet feed add https://example.com/feed.xml");

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use common::policy::Rule;
 use common::time::{Clock, SystemClock, Timestamp};
 use reqwest::Method;
-use common::policy::Rule;
 use scheduler::api::view::{AddedView, ExplainView, FeedView, HistoryView, List};
 use scheduler::store::HistoryEntry;
 use serde_json::{Map, Value, json};
@@ -344,7 +344,8 @@ async fn explain(args: &OneArgs) -> anyhow::Result<()> {
 /// When, then each term with the time that it led to.
 fn explanation(explained: &ExplainView, now: Timestamp) -> String {
     let next = explained.next_due.map_or_else(|| "never".to_owned(), |due| moment(due, now));
-    let since = if explained.terms.first().is_some_and(|term| term.rule == Rule::Added) { "added" } else { "last poll" };
+    let since =
+        if explained.terms.first().is_some_and(|term| term.rule == Rule::Added) { "added" } else { "last poll" };
     let head = fields(&[
         ("feed", Some(format!("{} {}", explained.id, explained.url))),
         ("next poll", Some(next)),

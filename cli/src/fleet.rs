@@ -25,6 +25,10 @@ pub(crate) async fn run(command: FleetCommand) -> anyhow::Result<ExitCode> {
         FleetCommand::Resume(args) => (args, "/fleet/resume", "polling goes on"),
     };
     let answer: Value = Client::new(args)?.change(Method::POST, path, None).await?;
-    if args.json { output::json(&answer)? } else { output::line(done)? }
+    if args.json {
+        output::json(&answer)?
+    } else {
+        output::line(done)?
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,13 +11,13 @@ pub(crate) fn feed_urls(document: &[u8]) -> anyhow::Result<Vec<String>> {
     loop {
         let event = reader.read_event_into(&mut buffer).context("it is not well-formed XML")?;
         if let Event::Start(element) | Event::Empty(element) = &event {
-            is_opml |= element.name().as_ref().eq_ignore_ascii_case(b"opml");
-            if element.name().as_ref().eq_ignore_ascii_case(b"outline") {
+            is_opml |= element.name().as_ref().eq_ignore_ascii_case("opml");
+            if element.name().as_ref().eq_ignore_ascii_case("outline") {
                 for attribute in element.attributes().with_checks(false) {
                     let attribute = attribute.context("it is not well-formed XML")?;
-                    if attribute.key.as_ref().eq_ignore_ascii_case(b"xmlUrl") {
-                        let value = String::from_utf8_lossy(&attribute.value).into_owned();
-                        let value = quick_xml::escape::unescape(&value).context("an xmlUrl is not well-formed")?;
+                    if attribute.key.as_ref().eq_ignore_ascii_case("xmlUrl") {
+                        let value =
+                            quick_xml::escape::unescape(&attribute.value).context("an xmlUrl is not well-formed")?;
                         urls.push(value.trim().to_owned());
                     }
                 }

@@ -27,7 +27,8 @@ impl SettingsArgs {
     /// Defaults, file, environment, `--set`, then `flags` (dotted key and value) on top.
     pub(crate) fn load(&self, flags: &[(&str, Value)]) -> Result<Loaded, ConfigError> {
         let environment = std::env::vars_os();
-        let readable = environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let readable =
+            environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let set = self.set.iter().map(|(key, value)| (key.as_str(), Value::String(value.clone())));
         let flags: Vec<_> = set.chain(flags.iter().cloned()).collect();
         load(self.config.as_deref(), readable, &flags)

@@ -29,7 +29,8 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn summary(stats: &StatsView) -> String {
-    let late = (stats.due > 0).then(|| format!(", the oldest for {}", words(Duration::from_secs_f64(stats.oldest_due))));
+    let late =
+        (stats.due > 0).then(|| format!(", the oldest for {}", words(Duration::from_secs_f64(stats.oldest_due))));
     fields(&[
         ("polling", Some(if stats.paused { "paused" } else { "running" }.to_owned())),
         ("feeds", Some(stats.feeds.to_string())),

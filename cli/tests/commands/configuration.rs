@@ -25,11 +25,8 @@ fn the_defaults_are_accepted_with_a_warning_that_says_who_polls() {
 fn every_mistake_is_told_at_once_with_its_place_and_the_nearest_name() {
     let file = file("[policy]\nslat = 0.2\n\n[worker]\nconcurrency = \"many\"\n");
     let path = file.path().to_str().unwrap();
-    let ran: Ran = command(&["config", "check", "--config", path])
-        .env("FEEDFLEET_FETCH__TIMOUT", "1s")
-        .output()
-        .unwrap()
-        .into();
+    let ran: Ran =
+        command(&["config", "check", "--config", path]).env("FEEDFLEET_FETCH__TIMOUT", "1s").output().unwrap().into();
     assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""));
     let told = ran.err.replace(path, "FILE");
     insta::assert_snapshot!(told, @r#"

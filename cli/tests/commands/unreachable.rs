@@ -24,8 +24,14 @@ fn no_fleet_is_a_failure_that_says_how_to_get_one() {
 
 #[test]
 fn wrong_usage_has_an_exit_code_of_its_own() {
-    let usages: [&[&str]; 6] =
-        [&[], &["nonsense"], &["feed", "add"], &["stats", "--server", "ftp://a"], &["feed", "set", "1"], &["stats", "-x"]];
+    let usages: [&[&str]; 6] = [
+        &[],
+        &["nonsense"],
+        &["feed", "add"],
+        &["stats", "--server", "ftp://a"],
+        &["feed", "set", "1"],
+        &["stats", "-x"],
+    ];
     for arguments in usages {
         let ran = run(arguments);
         assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments:?}: {}", ran.err);

@@ -15,7 +15,6 @@ pub mod view;
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +24,6 @@ use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use common::config::ApiConfig;
 use common::feed::{Feed, FeedId};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -56,20 +54,6 @@ impl Api {
     fn view(&self, feed: Feed) -> FeedView {
         FeedView::of(feed, &self.ops.rules)
     }
-}
-
-/// Why the API's address cannot be had.
-#[derive(Debug, thiserror::Error)]
-#[error("api.listen: {address} cannot be listened on; choose another, or stop what listens there")]
-pub struct BindError {
-    address: SocketAddr,
-    source: io::Error,
-}
-
-/// Listens on the configured address; port 0 takes any free one.
-pub async fn bind(config: &ApiConfig) -> Result<TcpListener, BindError> {
-    let address = config.listen;
-    TcpListener::bind(address).await.map_err(|source| BindError { address, source })
 }
 
 /// Serves until `shutdown`; requests under way are then finished.

@@ -93,11 +93,8 @@ impl Fleet {
         let outcome = Outcome::Modified(Box::new(document));
         let mut terms = Terms::default();
         terms.push(Rule::Category, now.after(Duration::from_secs(6000)));
-        let state = common::feed::PollState {
-            last_polled: Some(now),
-            last_outcome: Some(outcome.kind()),
-            ..feed.state
-        };
+        let state =
+            common::feed::PollState { last_polled: Some(now), last_outcome: Some(outcome.kind()), ..feed.state };
         let report = FetchReport {
             feed: feed.id,
             version: feed.version,
@@ -147,9 +144,30 @@ async fn the_fields_of_a_feed_are_the_ones_that_are_documented() {
     let id = fleet.feed("https://example.com/feed.xml").await;
     let feed = fleet.get(&format!("/api/v1/feeds/{id}")).await.body;
     for field in [
-        "id", "url", "host", "title", "category", "status", "subscribers", "active_subscribers", "sla", "important",
-        "credentials", "etag", "last_modified", "content_hash", "next_due", "last_polled", "last_success",
-        "last_changed", "last_status", "last_outcome", "consecutive_failures", "failing_since", "private", "version",
+        "id",
+        "url",
+        "host",
+        "title",
+        "category",
+        "status",
+        "subscribers",
+        "active_subscribers",
+        "sla",
+        "important",
+        "credentials",
+        "etag",
+        "last_modified",
+        "content_hash",
+        "next_due",
+        "last_polled",
+        "last_success",
+        "last_changed",
+        "last_status",
+        "last_outcome",
+        "consecutive_failures",
+        "failing_since",
+        "private",
+        "version",
         "entries",
     ] {
         assert!(feed.get(field).is_some(), "{field} is missing in {feed}");
@@ -238,8 +256,10 @@ async fn a_paused_feed_leaves_the_schedule_and_comes_back() {
     assert_eq!(act("pause").await.body["status"], "paused");
     assert_eq!(feeds().await, 0);
     let refresh = act("refresh").await;
-    assert_eq!((refresh.status, refresh.body["error"].as_str()), (409, Some(
-        format!("feed {id} is paused and is not polled; resume it first").as_str())));
+    assert_eq!(
+        (refresh.status, refresh.body["error"].as_str()),
+        (409, Some(format!("feed {id} is paused and is not polled; resume it first").as_str()))
+    );
     assert_eq!(act("resume").await.body["status"], "active");
     assert_eq!(feeds().await, 1);
     let refresh = act("refresh").await;
