@@ -2,26 +2,37 @@
 //!
 //! What only one backend has (files, locks, schema versions) is tested beside that backend.
 
+pub(crate) mod apply;
+pub(crate) mod entries;
+pub(crate) mod feeds;
 pub(crate) mod life;
+pub(crate) mod lists;
+pub(crate) mod wakes;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use common::entry::Entry;
-use common::feed::{Audience, Category, ContentHash, Feed, FeedId, PollState, Status, Validators, Version};
+use common::entry::{Enclosure, Entry};
+use common::feed::{Audience, Category, ContentHash, Feed, FeedId, Penalty, PollState, Status, Validators, Version};
 use common::host::HostKey;
 use common::known::KnownEntries;
-use common::policy::{Decision, Rule, Terms};
-use common::report::{Document, FetchReport, Outcome};
+use common::policy::{Decision, Notice, Rule, Term, Terms};
+use common::report::{Document, FailureKind, FetchReport, Outcome, OutcomeKind};
 use common::time::Timestamp;
 
-use super::{Applied, FeedRef, NewFeed, Store, Verdict};
+use super::{
+    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, FeedSort, NewFeed, Store, StoreError,
+    StoredEntry, Verdict,
+};
 
 /// A backend under test, and the data that it keeps.
 #[async_trait]
 pub(crate) trait Backend: Send + Sync {
     /// Opens the store, with what earlier handles stored.
     async fn open(&self) -> Box<dyn Store>;
+
+    /// A backend of the same kind with data of its own.
+    fn another(&self) -> Box<dyn Backend>;
 }
 
 /// Makes the suite's tests for the backend that the expression gives; each test gets its own.
@@ -30,6 +41,66 @@ macro_rules! stamp {
         crate::store::conformance::stamp! { $backend =>
             life {
                 a_feed_is_added_polled_and_read_back;
+                what_was_stored_is_there_after_a_reopening;
+                two_stores_do_not_interfere;
+                the_history_keeps_the_last_twenty_polls_newest_first;
+                the_pause_of_the_fleet_is_kept;
+                numbers_tell_what_is_there;
+            }
+            feeds {
+                adding_a_url_twice_answers_the_same_feed_and_changes_nothing;
+                the_same_url_twice_in_one_batch_is_one_feed;
+                thousands_of_feeds_are_answered_in_order;
+                adding_a_retired_feed_revives_it_for_one_try;
+                a_revived_feed_waits_for_the_end_of_its_hold;
+                adding_a_paused_feed_leaves_it_paused;
+                only_a_change_of_status_raises_the_version;
+                a_paused_feed_is_not_polled_and_is_due_as_before_when_it_is_resumed;
+                a_retired_feed_that_is_resumed_is_due;
+                an_erased_feed_takes_its_entries_along_and_its_number_is_not_given_again;
+                forgotten_validators_do_not_come_back_with_a_fetch_under_way;
+                an_audience_set_in_mid_fetch_keeps_its_category;
+            }
+            lists {
+                pages_are_complete_without_duplicates_while_feeds_are_added;
+                a_page_is_ordered_as_asked;
+                a_list_holds_what_the_filters_let_through;
+                a_cursor_of_another_list_is_refused;
+                placements_come_in_pages_of_live_feeds;
+            }
+            apply {
+                a_report_of_another_version_changes_nothing;
+                of_two_reports_on_one_feed_the_second_is_stale;
+                a_report_on_an_unknown_feed_is_stale;
+                stale_reports_do_not_stop_the_others_of_their_batch;
+                a_refused_row_takes_its_whole_batch_back;
+                failures_keep_what_the_last_good_answer_left;
+                a_304_replaces_the_validators_and_keeps_the_document;
+                a_new_document_replaces_all_that_was_known;
+                one_throttled_feed_holds_its_host_for_an_hour_and_a_second_one_in_full;
+                a_feed_that_is_gone_is_told_and_not_due;
+                a_batch_of_hundreds_is_stored;
+            }
+            wakes {
+                a_wake_before_the_fetch_is_answered_by_it;
+                a_wake_in_mid_fetch_is_kept;
+                a_wake_that_two_clocks_may_see_differently_is_kept;
+                a_past_wake_moves_up_to_now;
+                a_future_wake_is_brought_forward_and_never_postponed;
+                a_wake_never_comes_before_the_end_of_a_hold;
+                only_live_feeds_are_woken;
+            }
+            entries {
+                an_entry_is_stored_once_however_often_it_comes;
+                two_feeds_may_have_entries_of_the_same_id;
+                changed_content_is_an_update_with_a_new_number;
+                an_identity_twice_in_a_document_is_one_entry;
+                every_part_of_an_entry_comes_back_equal;
+                thousands_of_long_entries_are_stored_in_order;
+                events_of_a_batch_stand_in_its_order_with_entries_in_their_newest_form;
+                numbers_go_on_after_everything_was_deleted;
+                an_entry_that_retention_took_never_comes_back_as_new;
+                retention_takes_the_oldest_first_and_tells_how_far_it_went;
             }
         }
     };
@@ -134,4 +205,36 @@ fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict {
 /// Applies at `at(now)`.
 async fn apply(store: &dyn Store, verdicts: &[Verdict], now: u64) -> Vec<Applied> {
     store.apply(verdicts, SKEW, at(now)).await.unwrap()
+}
+
+/// Applies one verdict on the feed as it is, on a fetch that began at `at(started)` and is stored at once.
+async fn poll(store: &dyn Store, id: FeedId, started: u64, outcome: Outcome) -> Applied {
+    let verdict = verdict(store, id, started, outcome).await;
+    apply(store, &[verdict], started).await.remove(0)
+}
+
+fn not_modified(validators: Validators) -> Outcome {
+    Outcome::NotModified { validators }
+}
+
+fn failed(failure: FailureKind) -> Outcome {
+    Outcome::Failed { failure, detail: "why".into() }
+}
+
+/// A 304 that confirms what [`document`] brought.
+fn unchanged() -> Outcome {
+    not_modified(document(vec![]).validators)
+}
+
+fn new_entries(applied: &Applied) -> (u32, u32) {
+    match applied {
+        Applied::Stored { new_entries, updated_entries, .. } => (*new_entries, *updated_entries),
+        Applied::Stale => panic!("the report is stale"),
+    }
+}
+
+/// Every event, as kind and title of its entry.
+async fn told(store: &dyn Store) -> Vec<(String, Option<String>)> {
+    let events = store.events(0, 1000).await.unwrap().items;
+    events.into_iter().map(|event| (event.kind, event.entry.and_then(|entry| entry.entry.title))).collect()
 }

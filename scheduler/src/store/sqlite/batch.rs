@@ -48,9 +48,11 @@ impl Batch {
     }
 
     /// The statement with the rows as its parameters 1 and 2; further ones can be bound after them.
-    pub(super) fn query(self, sql: &'static str) -> Query<'static, Sqlite, SqliteArguments> {
-        let rows = if self.len == 0 { "[]".to_owned() } else { self.rows + "]" };
-        sqlx::query(sql).bind(rows).bind(self.bytes)
+    pub(super) fn query(mut self, sql: &'static str) -> Query<'static, Sqlite, SqliteArguments> {
+        self.rows.push_str(if self.len == 0 { "[]" } else { "]" });
+        // `substr` of an empty blob is NULL, which would make empty texts absent ones.
+        self.bytes.push(0);
+        sqlx::query(sql).bind(self.rows).bind(self.bytes)
     }
 
     /// Runs the statement, unless there are no rows.

@@ -1,11 +1,16 @@
 //! The suite on SQLite, and what only SQLite has.
 
 use async_trait::async_trait;
+use common::feed::{Audience, Category, FeedId};
+use common::host::HostKey;
+use common::time::Timestamp;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use tempfile::TempDir;
 
 use super::SqliteStore;
-use crate::store::Store;
 use crate::store::conformance::{Backend, stamp};
+use crate::store::{FeedRef, NewFeed, Store, StoreError};
 
 /// A database in a folder of its own.
 struct Folder(TempDir);
@@ -25,6 +30,179 @@ impl Backend for Folder {
     async fn open(&self) -> Box<dyn Store> {
         Box::new(SqliteStore::open(&self.url()).await.unwrap())
     }
+
+    fn another(&self) -> Box<dyn Backend> {
+        Box::new(Folder::new())
+    }
 }
 
 stamp!(Folder::new());
+
+/// What the database says about itself, and whether references lead somewhere.
+async fn is_sound(store: &SqliteStore) -> bool {
+    let check: String = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&store.writer).await.unwrap();
+    let dangling = sqlx::query("PRAGMA foreign_key_check").fetch_all(&store.writer).await.unwrap();
+    check == "ok" && dangling.is_empty()
+}
+
+async fn refusal(url: &str) -> StoreError {
+    match SqliteStore::open(url).await {
+        Ok(_) => panic!("{url} was opened"),
+        Err(error) => error,
+    }
+}
+
+fn new_feed(url: &str) -> NewFeed {
+    NewFeed {
+        url: url.parse().unwrap(),
+        host: HostKey::new("a.org:443"),
+        audience: Audience::default(),
+        category: Category::D,
+        private: false,
+        first_due: Timestamp::EPOCH,
+    }
+}
+
+#[tokio::test]
+async fn a_database_is_for_one_process_at_a_time() {
+    let folder = Folder::new();
+    let first = SqliteStore::open(&folder.url()).await.unwrap();
+    let error = refusal(&folder.url()).await;
+    assert!(matches!(error, StoreError::InUse { .. }), "{error:?}");
+    assert!(error.to_string().contains("in use by another feedfleet"), "{error}");
+    first.close().await;
+    drop(first);
+    SqliteStore::open(&folder.url()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_program_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(&folder.url()).await.unwrap();
+    let sql = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+               VALUES (9000, 'of the future', 1, x'00', 0)";
+    sqlx::query(sql).execute(&store.writer).await.unwrap();
+    drop(store);
+    let error = refusal(&folder.url()).await;
+    assert!(matches!(error, StoreError::TooNew { found: 9000, known: 1 }), "{error:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_database_of_ours_is_refused_with_its_path() {
+    let folder = Folder::new();
+    let path = folder.0.path().join("feedfleet.db");
+    std::fs::write(&path, "<opml>".repeat(1000)).unwrap();
+    let error = refusal(&folder.url()).await;
+    assert!(matches!(&error, StoreError::Foreign { path: named } if *named == path), "{error:?}");
+
+    std::fs::remove_file(&path).unwrap();
+    let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+    let mut other = options.connect().await.unwrap();
+    sqlx::query("CREATE TABLE bookmarks (url TEXT)").execute(&mut other).await.unwrap();
+    other.close().await.unwrap();
+    let error = refusal(&folder.url()).await;
+    assert!(matches!(error, StoreError::Foreign { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_be_used_is_refused_with_its_path() {
+    let folder = Folder::new();
+    let file = folder.0.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = refusal(&format!("sqlite://{}/feedfleet.db", file.display())).await;
+    assert!(matches!(&error, StoreError::Unusable { path, .. } if *path == file), "{error:?}");
+
+    std::fs::create_dir(folder.0.path().join("feedfleet.db")).unwrap();
+    let error = refusal(&folder.url()).await;
+    assert!(matches!(error, StoreError::Unusable { .. }), "{error:?}");
+
+    for url in ["", "sqlite:", "postgres://localhost/feeds"] {
+        let error = refusal(url).await;
+        assert!(matches!(error, StoreError::Url { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_folder_is_made() {
+    let folder = Folder::new();
+    let deep = folder.0.path().join("a/b c%20/feedfleet.db");
+    SqliteStore::open(deep.to_str().unwrap()).await.unwrap();
+    assert!(deep.is_file());
+}
+
+#[tokio::test]
+async fn a_store_in_memory_works_and_is_nobody_elses() {
+    let one = SqliteStore::open("sqlite::memory:").await.unwrap();
+    let two = SqliteStore::open(":memory:").await.unwrap();
+    let added = one.add_feeds(&[new_feed("https://a.org/1")], Timestamp::EPOCH).await.unwrap();
+    assert_eq!(one.placements(FeedId(0), 10).await.unwrap().len(), 1);
+    assert_eq!(one.events(0, 10).await.unwrap().items, []);
+    assert_eq!(two.feed(&FeedRef::Id(added[0].id)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said_so_and_harms_nothing() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(&folder.url()).await.unwrap();
+    store.add_feeds(&[new_feed("https://a.org/first")], Timestamp::EPOCH).await.unwrap();
+    let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&store.writer).await.unwrap();
+    let limit = |pages: i64| AssertSqlSafe(format!("PRAGMA max_page_count = {pages}"));
+    sqlx::query(limit(pages)).execute(&store.writer).await.unwrap();
+
+    let many: Vec<NewFeed> = (0..1000).map(|number| new_feed(&format!("https://a.org/{number}"))).collect();
+    let error = store.add_feeds(&many, Timestamp::EPOCH).await.unwrap_err();
+    assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
+    assert_eq!(error.to_string(), "the store could not add feeds: the disk is full");
+    assert!(!error.refuses_data(), "the feeds are good: they can be added later");
+    assert_eq!(store.placements(FeedId(0), 9).await.unwrap().len(), 1);
+    assert!(is_sound(&store).await);
+
+    sqlx::query(limit(1_000_000)).execute(&store.writer).await.unwrap();
+    assert_eq!(store.add_feeds(&many, Timestamp::EPOCH).await.unwrap().len(), 1000);
+}
+
+#[tokio::test]
+async fn a_store_that_is_dropped_without_closing_leaves_a_sound_database() {
+    let folder = Folder::new();
+    for number in 0..5 {
+        let store = SqliteStore::open(&folder.url()).await.unwrap();
+        assert!(is_sound(&store).await);
+        store.add_feeds(&[new_feed(&format!("https://a.org/{number}"))], Timestamp::EPOCH).await.unwrap();
+        assert_eq!(store.placements(FeedId(0), 9).await.unwrap().len(), number + 1);
+    }
+}
+
+#[tokio::test]
+async fn every_statement_of_a_batch_finds_its_feeds_by_number() {
+    let store = SqliteStore::open(":memory:").await.unwrap();
+    let statements = [
+        include_str!("apply_before.sql"),
+        include_str!("apply_standing.sql"),
+        include_str!("apply_poll.sql"),
+        include_str!("apply_document.sql"),
+        include_str!("apply_validators.sql"),
+        include_str!("apply_holds_before.sql"),
+        include_str!("entries_before.sql"),
+        include_str!("entries_delete.sql"),
+        include_str!("events.sql"),
+        include_str!("feeds_find.sql"),
+        include_str!("feeds_revive.sql"),
+        include_str!("jobs.sql"),
+        include_str!("placements.sql"),
+        include_str!("wake.sql"),
+    ];
+    for statement in statements {
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+        let plan: Vec<(i64, i64, i64, String)> = sqlx::query_as(explain).fetch_all(&store.writer).await.unwrap();
+        for table in ["feeds", "known", "entries", "host_holds"] {
+            let scan = format!("SCAN {table}");
+            assert!(!plan.iter().any(|step| step.3.starts_with(&scan)), "{statement}\n{plan:#?}");
+        }
+    }
+}
+
+#[test]
+fn every_migration_in_the_folder_is_compiled_in() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite");
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), sqlx::migrate!("migrations/sqlite").iter().count());
+}

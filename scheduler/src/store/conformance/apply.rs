@@ -1,0 +1,194 @@
+//! `apply`: one transaction, versions, what each outcome may change.
+
+use super::*;
+
+pub(crate) async fn a_report_of_another_version_changes_nothing(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let late = verdict(&*store, id, 10, modified(vec![entry("late", "late")])).await;
+    poll(&*store, id, 20, modified(vec![entry("1", "one")])).await;
+    let (before, events) = (feed(&*store, id).await, store.events(0, 10).await.unwrap().items);
+
+    let mut held = late.clone();
+    held.decision.host_hold = Some(at(9000));
+    held.decision.notice = Some(Notice::Penalised);
+    let mut early = late;
+    early.report.version = Version(before.version.0 + 1);
+    assert_eq!(apply(&*store, &[held, early], 30).await, [Applied::Stale, Applied::Stale]);
+    assert_eq!(feed(&*store, id).await, before);
+    assert_eq!(store.events(0, 10).await.unwrap().items, events);
+    assert_eq!(store.holds(at(30)).await.unwrap(), []);
+    assert_eq!(store.history(id).await.unwrap().unwrap().len(), 1);
+}
+
+pub(crate) async fn of_two_reports_on_one_feed_the_second_is_stale(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let first = verdict(&*store, id, 10, modified(vec![entry("1", "one")])).await;
+    let second = verdict(&*store, id, 11, modified(vec![entry("2", "two")])).await;
+    let applied = apply(&*store, &[first, second], 12).await;
+    assert_eq!(new_entries(&applied[0]), (1, 0));
+    assert_eq!(applied[1], Applied::Stale);
+    assert_eq!(feed(&*store, id).await.version, Version(2));
+    assert_eq!(told(&*store).await, [("entry.new".into(), Some("one".into()))]);
+}
+
+pub(crate) async fn a_report_on_an_unknown_feed_is_stale(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let verdict = verdict(&*store, id, 10, modified(vec![entry("1", "one")])).await;
+    store.erase_feed(id).await.unwrap();
+    assert_eq!(apply(&*store, &[verdict], 12).await, [Applied::Stale]);
+    assert_eq!(apply(&*store, &[], 12).await, []);
+}
+
+pub(crate) async fn stale_reports_do_not_stop_the_others_of_their_batch(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let (a, b) = (add(&*store, "https://a.org/feed").await, add(&*store, "https://b.org/feed").await);
+    let mut stale = verdict(&*store, a, 10, modified(vec![entry("1", "one")])).await;
+    stale.report.version = Version(77);
+    let fresh = verdict(&*store, b, 10, modified(vec![entry("2", "two")])).await;
+    let applied = apply(&*store, &[stale, fresh], 12).await;
+    assert_eq!((&applied[0], new_entries(&applied[1])), (&Applied::Stale, (1, 0)));
+    assert_eq!((feed(&*store, a).await.entries, feed(&*store, b).await.entries), (0, 1));
+}
+
+pub(crate) async fn a_refused_row_takes_its_whole_batch_back(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let (a, b) = (add(&*store, "https://a.org/feed").await, add(&*store, "https://b.org/feed").await);
+    let mut good = verdict(&*store, a, 10, modified(vec![entry("1", "one")])).await;
+    good.decision.host_hold = Some(at(500));
+    let mut bad = verdict(&*store, b, 10, modified(vec![entry("2", "two")])).await;
+    bad.decision.next_due = None;
+    let before = (feed(&*store, a).await, feed(&*store, b).await);
+
+    let refused = store.apply(&[good.clone(), bad], SKEW, at(12)).await.unwrap_err();
+    assert!(refused.refuses_data(), "a live feed without a due time is refused as data: {refused:?}");
+    assert_eq!((feed(&*store, a).await, feed(&*store, b).await), before);
+    assert_eq!((told(&*store).await, store.holds(at(12)).await.unwrap()), (vec![], vec![]));
+    assert_eq!(store.stats(at(12)).await.unwrap().entries, 0);
+
+    assert_eq!(new_entries(&apply(&*store, &[good], 13).await[0]), (1, 0));
+}
+
+pub(crate) async fn failures_keep_what_the_last_good_answer_left(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, modified(vec![entry("1", "one")])).await;
+    let good = feed(&*store, id).await;
+    let job = store.jobs_for(&[id]).await.unwrap().remove(0);
+    let bad = [failed(FailureKind::Truncated), Outcome::Throttled { retry_after: Some(at(90)) }];
+    for (started, outcome) in [20, 30].into_iter().zip(bad) {
+        let kind = outcome.kind();
+        poll(&*store, id, started, outcome).await;
+        let after = feed(&*store, id).await;
+        assert_eq!((&after.validators, after.content_hash), (&good.validators, good.content_hash), "after {kind}");
+        assert_eq!((&after.title, after.entries), (&good.title, good.entries), "after {kind}");
+        assert_eq!(store.jobs_for(&[id]).await.unwrap()[0].known, job.known, "after {kind}");
+        assert_eq!(after.state.last_outcome, Some(kind));
+    }
+    assert_eq!(feed(&*store, id).await.version, Version(4));
+}
+
+pub(crate) async fn a_304_replaces_the_validators_and_keeps_the_document(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, modified(vec![entry("1", "one")])).await;
+    let before = feed(&*store, id).await;
+    let validators = Validators { etag: Some("W/\"ü 2\"".into()), ..Validators::default() };
+    poll(&*store, id, 20, not_modified(validators.clone())).await;
+    let after = feed(&*store, id).await;
+    assert_eq!(after.validators, validators);
+    assert_eq!((after.content_hash, &after.title, after.entries), (before.content_hash, &before.title, 1));
+    let job = store.jobs_for(&[id]).await.unwrap().remove(0);
+    assert_eq!((job.validators, job.content_hash, job.known.len()), (validators, before.content_hash, 1));
+    assert_eq!(told(&*store).await.len(), 1);
+}
+
+pub(crate) async fn a_new_document_replaces_all_that_was_known(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, modified(vec![entry("1", "one")])).await;
+    poll(&*store, id, 20, Outcome::Modified(Box::default())).await;
+    let after = feed(&*store, id).await;
+    assert_eq!((after.validators, after.content_hash, after.title), (Validators::default(), None, None));
+    assert_eq!(after.entries, 1, "an entry that the document no longer has stays");
+}
+
+pub(crate) async fn one_throttled_feed_holds_its_host_for_an_hour_and_a_second_one_in_full(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let throttled = |feed: &Feed, started, until| {
+        let mut verdict = verdict_on(feed, started, Outcome::Throttled { retry_after: Some(at(until)) });
+        verdict.decision.host_hold = Some(at(until));
+        verdict
+    };
+    let held = |applied: &Applied| match applied {
+        Applied::Stored { host_hold, .. } => *host_hold,
+        Applied::Stale => panic!("the report is stale"),
+    };
+    let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];
+    let feeds = [feed(&*store, ids[0]).await, feed(&*store, ids[1]).await];
+    let host = feeds[0].host.clone();
+
+    let applied = apply(&*store, &[throttled(&feeds[0], 10, 50_000)], 10).await;
+    assert_eq!(held(&applied[0]), Some(at(10 + 3600)), "one feed alone");
+    assert_eq!(store.holds(at(20)).await.unwrap(), [(host.clone(), at(10 + 3600))]);
+    let applied = apply(&*store, &[throttled(&feeds[1], 30, 50_000)], 30).await;
+    assert_eq!(held(&applied[0]), Some(at(50_000)), "a second feed of the host");
+    assert_eq!(store.holds(at(49_999)).await.unwrap(), [(host, at(50_000))]);
+    assert_eq!(store.holds(at(50_000)).await.unwrap(), []);
+
+    let other = backend.another();
+    let store = other.open().await;
+    let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];
+    let feeds = [feed(&*store, ids[0]).await, feed(&*store, ids[1]).await];
+    let batch = [throttled(&feeds[0], 10, 50_000), throttled(&feeds[1], 10, 50_000)];
+    let applied = apply(&*store, &batch, 10).await;
+    assert_eq!(applied.iter().map(held).collect::<Vec<_>>(), [Some(at(3610)), Some(at(50_000))], "both in one batch");
+}
+
+pub(crate) async fn a_feed_that_is_gone_is_told_and_not_due(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    store.wake(&[id], at(15), at(15)).await.unwrap();
+    let mut gone = verdict(&*store, id, 10, Outcome::Gone).await;
+    gone.decision = Decision { status: Status::Gone, next_due: None, notice: Some(Notice::Gone), ..gone.decision };
+    let applied = apply(&*store, &[gone], 20).await;
+    let stored = Applied::Stored { due: None, wake: false, new_entries: 0, updated_entries: 0, host_hold: None };
+    assert_eq!(applied, [stored]);
+    let after = feed(&*store, id).await;
+    assert_eq!((after.status, after.next_due, after.due()), (Status::Gone, None, None));
+    assert_eq!(store.placements(FeedId(0), 10).await.unwrap(), []);
+    assert_eq!(store.jobs_for(&[id]).await.unwrap(), []);
+    assert_eq!(told(&*store).await, [("feed.gone".into(), None)]);
+}
+
+pub(crate) async fn a_batch_of_hundreds_is_stored(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let new: Vec<NewFeed> = (0..500).map(|number| new_feed(&format!("https://h{number}.org/feed"))).collect();
+    let ids: Vec<FeedId> = store.add_feeds(&new, at(0)).await.unwrap().iter().map(|added| added.id).collect();
+    let feeds = store.states_for(&ids).await.unwrap();
+    let outcome = |number: i64| match number % 4 {
+        0 => modified(vec![entry("1", &format!("of {number}")), entry("2", "two")]),
+        1 => unchanged(),
+        2 => failed(FailureKind::Status),
+        _ => Outcome::Throttled { retry_after: None },
+    };
+    let mut verdicts: Vec<Verdict> = feeds.iter().map(|feed| verdict_on(feed, 10, outcome(feed.id.0))).collect();
+    for verdict in &mut verdicts {
+        let failed = verdict.report.outcome.kind() == OutcomeKind::Failed;
+        verdict.decision.host_hold = failed.then_some(at(100));
+        verdict.decision.notice = failed.then_some(Notice::Penalised);
+    }
+    let applied = apply(&*store, &verdicts, 12).await;
+    assert!(applied.iter().all(|applied| *applied != Applied::Stale));
+    for (feed, verdict) in store.states_for(&ids).await.unwrap().iter().zip(&verdicts) {
+        assert_eq!((feed.id, feed.version), (verdict.report.feed, Version(2)));
+        assert_eq!((feed.next_due, feed.state), (verdict.decision.next_due, verdict.decision.state));
+        assert_eq!(feed.entries, if feed.id.0 % 4 == 0 { 2 } else { 0 });
+    }
+    assert_eq!(store.holds(at(12)).await.unwrap().len(), 125);
+    let events = store.events(0, 1000).await.unwrap().items;
+    assert_eq!(events.len(), 125 * 2 + 125);
+    assert!(events.iter().zip(1..).all(|(event, seq)| event.seq == seq));
+}

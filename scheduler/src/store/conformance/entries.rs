@@ -1,0 +1,167 @@
+//! Entries and events: unique, numbered in commit order, never new twice.
+
+use super::*;
+
+async fn titles(store: &dyn Store, id: Option<FeedId>) -> Vec<(i64, String)> {
+    let EventPage { items, .. } = store.entries(id, 0, 10_000).await.unwrap();
+    items.into_iter().map(|item: StoredEntry| (item.seq, item.entry.title.unwrap_or_default())).collect()
+}
+
+fn kinds(events: &[(String, Option<String>)]) -> Vec<(&str, Option<&str>)> {
+    events.iter().map(|(kind, title)| (kind.as_str(), title.as_deref())).collect()
+}
+
+pub(crate) async fn an_entry_is_stored_once_however_often_it_comes(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let applied = poll(&*store, id, 10, modified(vec![entry("1", "one"), entry("2", "two")])).await;
+    assert_eq!(new_entries(&applied), (2, 0));
+    let applied =
+        poll(&*store, id, 20, modified(vec![entry("3", "three"), entry("2", "two"), entry("1", "one")])).await;
+    assert_eq!(new_entries(&applied), (1, 0));
+    assert_eq!(feed(&*store, id).await.entries, 3);
+    assert_eq!(titles(&*store, None).await, [(1, "one".into()), (2, "two".into()), (3, "three".into())]);
+    assert_eq!(told(&*store).await.len(), 3);
+}
+
+pub(crate) async fn two_feeds_may_have_entries_of_the_same_id(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];
+    let verdicts = [
+        verdict(&*store, ids[0], 10, modified(vec![entry("1", "of the first")])).await,
+        verdict(&*store, ids[1], 10, modified(vec![entry("1", "of the second")])).await,
+    ];
+    let applied = apply(&*store, &verdicts, 10).await;
+    assert_eq!(applied.iter().map(new_entries).collect::<Vec<_>>(), [(1, 0), (1, 0)]);
+    assert_eq!(titles(&*store, Some(ids[0])).await, [(1, "of the first".into())]);
+    assert_eq!(titles(&*store, Some(ids[1])).await, [(2, "of the second".into())]);
+}
+
+pub(crate) async fn changed_content_is_an_update_with_a_new_number(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, modified(vec![entry("1", "one"), entry("2", "two")])).await;
+    let applied = poll(&*store, id, 20, modified(vec![entry("1", "one, mended"), entry("2", "two")])).await;
+    assert_eq!(new_entries(&applied), (0, 1));
+    assert_eq!(feed(&*store, id).await.entries, 2);
+    assert_eq!(store.stats(at(20)).await.unwrap().entries, 2);
+    let items = store.entries(Some(id), 0, 10).await.unwrap().items;
+    let seen: Vec<_> = items.iter().map(|item| (item.seq, item.seen, item.entry.title.as_deref())).collect();
+    assert_eq!(seen, [(2, at(10), Some("two")), (3, at(10), Some("one, mended"))]);
+    assert_eq!(told(&*store).await.last(), Some(&("entry.updated".into(), Some("one, mended".into()))));
+}
+
+pub(crate) async fn an_identity_twice_in_a_document_is_one_entry(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let twice = || modified(vec![entry("1", "one"), entry("1", "another"), entry("2", "two")]);
+    assert_eq!(new_entries(&poll(&*store, id, 10, twice()).await), (2, 0));
+    assert_eq!(new_entries(&poll(&*store, id, 20, twice()).await), (0, 0), "nothing changed");
+    assert_eq!(titles(&*store, None).await, [(1, "one".into()), (2, "two".into())]);
+}
+
+pub(crate) async fn every_part_of_an_entry_comes_back_equal(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let enclosure = |url: &str, length| Enclosure { url: url.into(), media_type: Some("audio/mpeg".into()), length };
+    let whole = Entry {
+        id: "urn:x '\"\\ \u{1F600}".into(),
+        url: Some("https://a.org/?a=%20&b=[1]".into()),
+        title: Some("line\nbreak, tab\t, \u{202E}, \u{7F}".into()),
+        published: Some(at(1)),
+        updated: Some(at(2)),
+        author: Some(String::new()),
+        summary: Some("]},{\"".into()),
+        content: Some("<p>ü</p>".repeat(10_000)),
+        enclosures: vec![enclosure("https://a.org/1.mp3", Some(u64::MAX >> 1)), enclosure("", None)],
+        cut: true,
+    };
+    let bare = Entry { id: String::new(), ..Entry::default() };
+    poll(&*store, id, 10, modified(vec![whole.clone(), bare.clone()])).await;
+    let items = store.entries(None, 0, 10).await.unwrap().items;
+    assert_eq!(items.iter().map(|item| &item.entry).collect::<Vec<_>>(), [&whole, &bare]);
+    assert_eq!(store.events(0, 1).await.unwrap().items[0].entry.as_ref(), Some(&items[0]));
+}
+
+pub(crate) async fn thousands_of_long_entries_are_stored_in_order(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let long =
+        |number: usize| Entry { content: Some("x".repeat(4000)), ..entry(&number.to_string(), &number.to_string()) };
+    let applied = poll(&*store, id, 10, modified((0..5000).map(long).collect())).await;
+    assert_eq!(new_entries(&applied), (5000, 0));
+    let expected: Vec<(i64, String)> = (1..=5000).map(|seq| (seq, (seq - 1).to_string())).collect();
+    assert_eq!(titles(&*store, None).await, expected);
+}
+
+pub(crate) async fn events_of_a_batch_stand_in_its_order_with_entries_in_their_newest_form(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];
+    let mut second = verdict(&*store, ids[1], 10, modified(vec![entry("2", "two")])).await;
+    second.decision.notice = Some(Notice::Recovered);
+    let first = verdict(&*store, ids[0], 10, modified(vec![entry("1", "one"), entry("0", "zero")])).await;
+    apply(&*store, &[second, first], 11).await;
+    poll(&*store, ids[1], 20, modified(vec![entry("2", "two, mended")])).await;
+    let events = told(&*store).await;
+    let expected = [
+        ("entry.new", Some("two, mended")),
+        ("feed.recovered", None),
+        ("entry.new", Some("one")),
+        ("entry.new", Some("zero")),
+        ("entry.updated", Some("two, mended")),
+    ];
+    assert_eq!(kinds(&events), expected);
+    let page = store.events(2, 2).await.unwrap();
+    let seen: Vec<(i64, FeedId, Timestamp)> =
+        page.items.iter().map(|event: &Event| (event.seq, event.feed_id, event.at)).collect();
+    assert_eq!(seen, [(3, ids[0], at(11)), (4, ids[0], at(11))]);
+    assert_eq!(page.epoch, store.entries(None, 0, 1).await.unwrap().epoch);
+    assert_eq!(store.events(5, 10).await.unwrap().items, []);
+}
+
+pub(crate) async fn numbers_go_on_after_everything_was_deleted(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, modified(vec![entry("1", "one")])).await;
+    assert_eq!(store.prune(at(100), Some(at(100))).await.unwrap(), 2);
+    poll(&*store, id, 200, modified(vec![entry("2", "two")])).await;
+    assert_eq!(titles(&*store, None).await, [(2, "two".into())]);
+    assert_eq!(store.events(0, 10).await.unwrap().items[0].seq, 2);
+}
+
+pub(crate) async fn an_entry_that_retention_took_never_comes_back_as_new(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, modified(vec![entry("1", "one"), entry("2", "two")])).await;
+    assert_eq!(store.prune(at(0), Some(at(11))).await.unwrap(), 2);
+    assert_eq!(feed(&*store, id).await.entries, 0);
+    assert_eq!(kinds(&told(&*store).await), [("entry.new", None), ("entry.new", None)], "told, but no longer kept");
+
+    let applied = poll(&*store, id, 20, modified(vec![entry("1", "one"), entry("2", "two, mended")])).await;
+    assert_eq!(new_entries(&applied), (0, 1));
+    assert_eq!(titles(&*store, Some(id)).await, [(3, "two, mended".into())]);
+    assert_eq!((feed(&*store, id).await.entries, store.stats(at(20)).await.unwrap().entries), (1, 1));
+}
+
+pub(crate) async fn retention_takes_the_oldest_first_and_tells_how_far_it_went(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let fresh = store.events(0, 10).await.unwrap();
+    assert_eq!((fresh.items, fresh.oldest), (vec![], 1));
+    for (number, started) in [10, 20, 30].into_iter().enumerate() {
+        poll(&*store, id, started, modified(vec![entry(&number.to_string(), &started.to_string())])).await;
+    }
+    assert_eq!(store.prune(at(20), Some(at(25))).await.unwrap(), 1 + 2);
+    assert_eq!(store.prune(at(20), Some(at(25))).await.unwrap(), 0);
+    let (events, entries) = (store.events(0, 10).await.unwrap(), store.entries(None, 0, 10).await.unwrap());
+    assert_eq!((events.oldest, events.items[0].seq), (2, 2));
+    assert_eq!((entries.oldest, entries.items[0].seq), (3, 3));
+    assert_eq!(store.prune(at(40), None).await.unwrap(), 2);
+    let events = store.events(0, 10).await.unwrap();
+    assert_eq!(
+        (events.oldest, events.items),
+        (4, vec![]),
+        "a consumer of the second still learns that it missed the third"
+    );
+    assert_eq!((titles(&*store, None).await.len(), feed(&*store, id).await.entries), (1, 1));
+}

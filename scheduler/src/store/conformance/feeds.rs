@@ -1,0 +1,207 @@
+//! What people do to feeds.
+
+use super::*;
+
+fn status(status: Status) -> FeedChange {
+    FeedChange { status: Some(status), ..FeedChange::default() }
+}
+
+/// A feed that `decide` retired, with a memory.
+async fn retired(store: &dyn Store, url: &str, to: Status) -> FeedId {
+    let id = add(store, url).await;
+    let mut last = verdict(store, id, 10, failed(FailureKind::Status)).await;
+    last.decision.status = to;
+    last.decision.next_due = None;
+    last.decision.state.consecutive_failures = 90;
+    apply(store, &[last], 10).await;
+    id
+}
+
+pub(crate) async fn adding_a_url_twice_answers_the_same_feed_and_changes_nothing(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let before = feed(&*store, id).await;
+    let again = NewFeed {
+        audience: Audience { subscribers: 500, sla: true, ..Audience::default() },
+        category: Category::A,
+        private: true,
+        first_due: at(99),
+        ..new_feed("https://a.org/feed")
+    };
+    let other = new_feed("https://a.org/FEED");
+    let added = store.add_feeds(&[again, other], at(5)).await.unwrap();
+    assert_eq!(added[0], Added { id, new: false, revived: false });
+    assert!(added[1].new && added[1].id != id, "URLs are compared byte for byte");
+    assert_eq!(feed(&*store, id).await, before);
+    let found = store.feed(&FeedRef::Url("https://a.org/feed".parse().unwrap())).await.unwrap();
+    assert_eq!(found, Some(before));
+    assert_eq!(store.feed(&FeedRef::Url("https://a.org/none".parse().unwrap())).await.unwrap(), None);
+}
+
+pub(crate) async fn the_same_url_twice_in_one_batch_is_one_feed(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let batch = ["https://a.org/1", "https://a.org/2", "https://a.org/1"].map(new_feed);
+    let added = store.add_feeds(&batch, at(0)).await.unwrap();
+    assert_eq!(added.iter().map(|added| added.new).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(added[0].id, added[2].id);
+    assert_eq!(store.add_feeds(&[], at(0)).await.unwrap(), []);
+}
+
+pub(crate) async fn thousands_of_feeds_are_answered_in_order(backend: &dyn Backend) {
+    let store = backend.open().await;
+    add(&*store, "https://a.org/1700").await;
+    let batch: Vec<NewFeed> = (0..2500).map(|number| new_feed(&format!("https://a.org/{number}"))).collect();
+    let added = store.add_feeds(&batch, at(0)).await.unwrap();
+    assert_eq!(added.iter().filter(|added| !added.new).count(), 1);
+    for (added, new) in added.iter().zip(&batch).step_by(97) {
+        assert_eq!(feed(&*store, added.id).await.url, new.url);
+    }
+    assert_eq!(store.stats(at(0)).await.unwrap().feeds, [(Category::D, Status::Active, 2500)]);
+}
+
+pub(crate) async fn adding_a_retired_feed_revives_it_for_one_try(backend: &dyn Backend) {
+    let store = backend.open().await;
+    for to in [Status::Gone, Status::Blacklisted, Status::Quarantined, Status::Removed] {
+        let url = format!("https://a.org/{to:?}");
+        let id = retired(&*store, &url, to).await;
+        let before = feed(&*store, id).await;
+        assert_eq!((before.status, before.due()), (to, None));
+        let new = NewFeed { first_due: at(77), ..new_feed(&url) };
+        let added = store.add_feeds(&[new], at(50)).await.unwrap();
+        assert_eq!(added, [Added { id, new: false, revived: true }], "{to:?}");
+        let after = feed(&*store, id).await;
+        assert_eq!((after.status, after.due()), (Status::Active, Some(at(77))));
+        assert_eq!(after.version, Version(before.version.0 + 1));
+        assert_eq!(after.state, before.state, "it remembers its failures: the next one ends it");
+    }
+}
+
+pub(crate) async fn a_revived_feed_waits_for_the_end_of_its_hold(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let mut throttled = verdict(&*store, id, 10, Outcome::Throttled { retry_after: Some(at(900)) }).await;
+    throttled.decision.state.hold_until = Some(at(900));
+    apply(&*store, &[throttled], 10).await;
+    store.change_feed(id, &status(Status::Removed), at(20)).await.unwrap();
+    assert!(store.add_feeds(&[new_feed("https://a.org/feed")], at(30)).await.unwrap()[0].revived);
+    assert_eq!(feed(&*store, id).await.due(), Some(at(900)));
+    let sooner = FeedChange { next_due: Some(at(40)), ..FeedChange::default() };
+    let changed = store.change_feed(id, &sooner, at(40)).await.unwrap().unwrap();
+    assert_eq!(changed.due(), Some(at(900)));
+}
+
+pub(crate) async fn adding_a_paused_feed_leaves_it_paused(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let paused = store.change_feed(id, &status(Status::Paused), at(1)).await.unwrap().unwrap();
+    let added = store.add_feeds(&[new_feed("https://a.org/feed")], at(30)).await.unwrap();
+    assert_eq!(added, [Added { id, new: false, revived: false }]);
+    assert_eq!(feed(&*store, id).await, paused);
+}
+
+pub(crate) async fn only_a_change_of_status_raises_the_version(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let audience = Audience {
+        subscribers: 70,
+        active_subscribers: 7,
+        sla: true,
+        important: true,
+        interval: Some(Duration::from_millis(1500)),
+    };
+    let change = FeedChange {
+        audience: Some((audience, Category::A)),
+        private: Some(true),
+        status: Some(Status::Active),
+        next_due: Some(at(5)),
+    };
+    let changed = store.change_feed(id, &change, at(2)).await.unwrap().unwrap();
+    assert_eq!((changed.audience, changed.private, changed.version), (audience, true, Version(1)));
+    assert_eq!((changed.next_due, &changed.terms[..]), (Some(at(5)), &[Term { rule: Rule::Added, due: at(5) }][..]));
+    assert_eq!(store.placements(FeedId(0), 1).await.unwrap()[0].category, Category::A);
+    let plain = FeedChange { audience: Some((Audience::default(), Category::D)), ..FeedChange::default() };
+    assert_eq!(store.change_feed(id, &plain, at(3)).await.unwrap().unwrap().audience, Audience::default());
+    let same = store.change_feed(id, &FeedChange::default(), at(4)).await.unwrap().unwrap();
+    assert_eq!(same, feed(&*store, id).await);
+    let paused = store.change_feed(id, &status(Status::Paused), at(5)).await.unwrap().unwrap();
+    assert_eq!(paused.version, Version(2));
+    assert_eq!(store.change_feed(FeedId(99), &plain, at(6)).await.unwrap(), None);
+}
+
+pub(crate) async fn a_paused_feed_is_not_polled_and_is_due_as_before_when_it_is_resumed(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let under_way = verdict(&*store, id, 10, modified(vec![entry("1", "one")])).await;
+    poll(&*store, id, 20, modified(vec![])).await;
+    let paused = store.change_feed(id, &status(Status::Paused), at(30)).await.unwrap().unwrap();
+    assert_eq!((paused.next_due, paused.due()), (None, None));
+    assert_eq!(store.jobs_for(&[id]).await.unwrap(), []);
+    assert_eq!(store.placements(FeedId(0), 9).await.unwrap(), []);
+    assert_eq!(apply(&*store, &[under_way], 40).await, [Applied::Stale]);
+    let resumed = store.change_feed(id, &status(Status::Active), at(50)).await.unwrap().unwrap();
+    assert_eq!((resumed.due(), resumed.version), (Some(at(3620)), Version(4)), "not early");
+}
+
+pub(crate) async fn a_retired_feed_that_is_resumed_is_due(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = retired(&*store, "https://a.org/feed", Status::Blacklisted).await;
+    let resumed = store.change_feed(id, &status(Status::Active), at(50)).await.unwrap().unwrap();
+    assert_eq!((resumed.due(), &resumed.terms[..]), (Some(at(50)), &[Term { rule: Rule::Added, due: at(50) }][..]));
+}
+
+pub(crate) async fn an_erased_feed_takes_its_entries_along_and_its_number_is_not_given_again(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let kept = add(&*store, "https://a.org/kept").await;
+    poll(&*store, kept, 10, modified(vec![entry("1", "kept")])).await;
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, modified(vec![entry("1", "one"), entry("2", "two")])).await;
+    assert!(store.erase_feed(id).await.unwrap());
+    assert!(!store.erase_feed(id).await.unwrap());
+    assert_eq!(store.feed(&FeedRef::Id(id)).await.unwrap(), None);
+    assert_eq!(store.history(id).await.unwrap(), None);
+    let entries = store.entries(None, 0, 10).await.unwrap().items;
+    assert_eq!(entries.iter().map(|entry| entry.feed_id).collect::<Vec<_>>(), [kept]);
+    assert_eq!(store.stats(at(10)).await.unwrap().entries, 1);
+    let again = add(&*store, "https://a.org/feed").await;
+    assert_ne!(again, id);
+    assert_eq!(new_entries(&poll(&*store, again, 20, modified(vec![entry("1", "one")])).await), (1, 0));
+}
+
+pub(crate) async fn forgotten_validators_do_not_come_back_with_a_fetch_under_way(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, modified(vec![entry("1", "one")])).await;
+    let under_way = verdict(&*store, id, 20, not_modified(Validators::default())).await;
+    let mut under_way = under_way;
+    under_way.report.outcome = unchanged();
+    assert!(store.forget_validators(id).await.unwrap());
+    assert!(!store.forget_validators(FeedId(99)).await.unwrap());
+    let job = store.jobs_for(&[id]).await.unwrap().remove(0);
+    assert_eq!((job.validators, job.content_hash, job.known.len()), (Validators::default(), None, 1));
+    apply(&*store, &[under_way], 21).await;
+    assert!(feed(&*store, id).await.validators.is_empty());
+    poll(&*store, id, 30, modified(vec![entry("1", "one")])).await;
+    assert!(!feed(&*store, id).await.validators.is_empty());
+}
+
+pub(crate) async fn an_audience_set_in_mid_fetch_keeps_its_category(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let fetched = verdict(&*store, id, 10, modified(vec![])).await;
+    let audience = Audience { sla: true, ..Audience::default() };
+    let change = FeedChange { audience: Some((audience, Category::A)), ..FeedChange::default() };
+    store.change_feed(id, &change, at(12)).await.unwrap();
+    apply(&*store, &[fetched], 14).await;
+    let place = store.placements(FeedId(0), 1).await.unwrap().remove(0);
+    assert_eq!((place.category, feed(&*store, id).await.audience), (Category::A, audience));
+    let mut later = verdict(&*store, id, 20, unchanged()).await;
+    later.category = Category::F;
+    later.report.host = HostKey::new("*.a.org");
+    apply(&*store, &[later], 22).await;
+    let place = store.placements(FeedId(0), 1).await.unwrap().remove(0);
+    assert_eq!(
+        (place.category, place.host.as_str()),
+        (Category::F, "*.a.org"),
+        "rules that changed since reach the row"
+    );
+}

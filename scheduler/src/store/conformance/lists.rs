@@ -1,0 +1,135 @@
+//! Lists and pages.
+
+use super::*;
+
+/// All pages of a query; `between` runs before each further page.
+async fn pages(store: &dyn Store, query: &FeedQuery, between: impl AsyncFn()) -> Vec<FeedId> {
+    let mut query = query.clone();
+    let mut found = Vec::new();
+    loop {
+        let page = store.feeds(&query).await.unwrap();
+        assert!(page.items.len() <= query.limit as usize);
+        found.extend(page.items.iter().map(|feed| feed.id));
+        query.after = page.next;
+        if query.after.is_none() {
+            return found;
+        }
+        between().await;
+    }
+}
+
+async fn found(store: &dyn Store, query: FeedQuery) -> Vec<String> {
+    let page = store.feeds(&FeedQuery { limit: 50, ..query }).await.unwrap();
+    page.items.into_iter().map(|feed| feed.url.to_string()).collect()
+}
+
+fn subscribed(url: &str, subscribers: u32) -> NewFeed {
+    NewFeed { audience: Audience { subscribers, ..Audience::default() }, ..new_feed(url) }
+}
+
+pub(crate) async fn pages_are_complete_without_duplicates_while_feeds_are_added(backend: &dyn Backend) {
+    for sort in [FeedSort::Id, FeedSort::Subscribers, FeedSort::NextDue] {
+        let backend = backend.another();
+        let store = backend.open().await;
+        let new: Vec<NewFeed> = (0..23).map(|n| subscribed(&format!("https://a.org/{n}"), n % 3)).collect();
+        let ids: Vec<FeedId> = store.add_feeds(&new, at(0)).await.unwrap().iter().map(|added| added.id).collect();
+        let count = std::sync::atomic::AtomicU32::new(0);
+        let query = FeedQuery { sort, limit: 4, ..FeedQuery::default() };
+        let listed = pages(&*store, &query, async || {
+            let number = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let new = subscribed(&format!("https://b.org/{number}"), number % 3);
+            store.add_feeds(&[new], at(1)).await.unwrap();
+        })
+        .await;
+        let mut unique = listed.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), listed.len(), "no feed twice by {sort:?}");
+        assert!(ids.iter().all(|id| listed.contains(id)), "no feed is missing by {sort:?}");
+    }
+}
+
+pub(crate) async fn a_page_is_ordered_as_asked(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let mut new = [5, 70, 5, 1].map(|subscribers| subscribed(&format!("https://a.org/{subscribers}"), subscribers));
+    for (number, (new, due)) in new.iter_mut().zip([30, 10, 20, 10]).enumerate() {
+        new.url = format!("https://a.org/{number}").parse().unwrap();
+        new.first_due = at(due);
+    }
+    let ids: Vec<FeedId> = store.add_feeds(&new, at(0)).await.unwrap().iter().map(|added| added.id).collect();
+    let pause = FeedChange { status: Some(Status::Paused), ..FeedChange::default() };
+    store.change_feed(ids[1], &pause, at(1)).await.unwrap();
+    for (sort, order) in
+        [(FeedSort::Id, [0, 1, 2, 3]), (FeedSort::Subscribers, [1, 0, 2, 3]), (FeedSort::NextDue, [3, 2, 0, 1])]
+    {
+        let query = FeedQuery { sort, limit: 2, ..FeedQuery::default() };
+        assert_eq!(pages(&*store, &query, async || ()).await, order.map(|number| ids[number]), "{sort:?}");
+    }
+    let exactly = store.feeds(&FeedQuery { limit: 4, ..FeedQuery::default() }).await.unwrap();
+    assert_eq!((exactly.items.len(), exactly.next), (4, None), "a full last page has no next one");
+}
+
+pub(crate) async fn a_list_holds_what_the_filters_let_through(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let urls = ["https://a.org/50%25_off", "https://a.org/500xoff", "https://b.org/Rust"];
+    let mut new = urls.map(new_feed);
+    new[1].category = Category::B;
+    let ids: Vec<FeedId> = store.add_feeds(&new, at(0)).await.unwrap().iter().map(|added| added.id).collect();
+    poll(&*store, ids[0], 10, modified(vec![])).await;
+    poll(&*store, ids[1], 10, failed(FailureKind::Dns)).await;
+    poll(&*store, ids[2], 10, failed(FailureKind::Tls)).await;
+    let pause = FeedChange { status: Some(Status::Paused), ..FeedChange::default() };
+    store.change_feed(ids[2], &pause, at(20)).await.unwrap();
+
+    let text = |text: &str| FeedQuery { text: Some(text.into()), ..FeedQuery::default() };
+    assert_eq!(found(&*store, text("%25_off")).await, [urls[0]]);
+    assert_eq!(found(&*store, text("rUST")).await, [urls[2]]);
+    assert_eq!(found(&*store, text("A TITLE")).await, [urls[0]], "the title counts as well");
+    assert_eq!(found(&*store, text("\\")).await, [""; 0]);
+    let host = FeedQuery { host: Some(HostKey::new("b.org:443")), ..FeedQuery::default() };
+    assert_eq!(found(&*store, host).await, [urls[2]]);
+    let status = FeedQuery { status: Some(Status::Paused), ..FeedQuery::default() };
+    assert_eq!(found(&*store, status).await, [urls[2]]);
+    let failure = FeedQuery { failure: Some(FailureKind::Dns), ..FeedQuery::default() };
+    assert_eq!(found(&*store, failure).await, [urls[1]]);
+    let all = FeedQuery {
+        host: Some(HostKey::new("a.org:443")),
+        category: Some(Category::D),
+        status: Some(Status::Active),
+        ..text("a.org")
+    };
+    assert_eq!(found(&*store, all).await.len(), 2, "the verdicts said D of both");
+    poll(&*store, ids[1], 30, unchanged()).await;
+    let failure = FeedQuery { failure: Some(FailureKind::Dns), ..FeedQuery::default() };
+    assert_eq!(found(&*store, failure).await, [""; 0], "it failed before, not at the last poll");
+}
+
+pub(crate) async fn a_cursor_of_another_list_is_refused(backend: &dyn Backend) {
+    let store = backend.open().await;
+    store.add_feeds(&["https://a.org/1", "https://a.org/2"].map(new_feed), at(0)).await.unwrap();
+    let page = store.feeds(&FeedQuery { limit: 1, ..FeedQuery::default() }).await.unwrap();
+    let other = FeedQuery { sort: FeedSort::NextDue, after: page.next, limit: 1, ..FeedQuery::default() };
+    assert!(matches!(store.feeds(&other).await, Err(StoreError::Cursor(_))));
+    let invented = FeedQuery { after: Some("7".into()), limit: 1, ..FeedQuery::default() };
+    assert!(matches!(store.feeds(&invented).await, Err(StoreError::Cursor(_))));
+}
+
+pub(crate) async fn placements_come_in_pages_of_live_feeds(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let new: Vec<NewFeed> = (0..10).map(|number| new_feed(&format!("https://a.org/{number}"))).collect();
+    let ids: Vec<FeedId> = store.add_feeds(&new, at(0)).await.unwrap().iter().map(|added| added.id).collect();
+    let pause = FeedChange { status: Some(Status::Paused), ..FeedChange::default() };
+    store.change_feed(ids[3], &pause, at(1)).await.unwrap();
+    let mut found = Vec::new();
+    let mut after = FeedId(0);
+    loop {
+        let page = store.placements(after, 4).await.unwrap();
+        assert!(page.len() <= 4);
+        let Some(last) = page.last() else { break };
+        after = last.id;
+        found.extend(page);
+    }
+    let live: Vec<FeedId> = ids.iter().copied().filter(|id| *id != ids[3]).collect();
+    assert_eq!(found.iter().map(|place| place.id).collect::<Vec<_>>(), live);
+    assert!(found.iter().all(|place| place.due == at(0) && place.host.as_str() == "a.org:443" && !place.wake));
+}
