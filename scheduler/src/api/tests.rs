@@ -107,6 +107,7 @@ impl Fleet {
             wire_bytes: 1000,
             body_bytes: 3000,
             fresh_for: None,
+            answered_by: None,
             moved_to: None,
         };
         let next_due = terms.last().map(|term| term.due);

@@ -147,6 +147,17 @@ pub(crate) async fn one_throttled_feed_holds_its_host_for_an_hour_and_a_second_o
     assert_eq!(applied.iter().map(held).collect::<Vec<_>>(), [Some(at(3610)), Some(at(50_000))], "both in one batch");
 }
 
+pub(crate) async fn the_host_that_answered_is_held(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let mut throttled = verdict(&*store, id, 10, Outcome::Throttled { retry_after: Some(at(99)) }).await;
+    throttled.decision.host_hold = Some(at(99));
+    throttled.report.answered_by = Some(HostKey::new("cdn.net:443"));
+    apply(&*store, &[throttled], 10).await;
+    assert_eq!(store.holds(at(20)).await.unwrap(), [(HostKey::new("cdn.net:443"), at(99))]);
+    assert_eq!(feed(&*store, id).await.host.as_str(), "a.org:443");
+}
+
 pub(crate) async fn a_feed_that_is_gone_is_told_and_not_due(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = add(&*store, "https://a.org/feed").await;

@@ -78,6 +78,7 @@ macro_rules! stamp {
                 a_304_replaces_the_validators_and_keeps_the_document;
                 a_new_document_replaces_all_that_was_known;
                 one_throttled_feed_holds_its_host_for_an_hour_and_a_second_one_in_full;
+                the_host_that_answered_is_held;
                 a_feed_that_is_gone_is_told_and_not_due;
                 a_batch_of_hundreds_is_stored;
             }
