@@ -62,8 +62,10 @@ pub struct ParsedFeed {
     pub cloud: Option<String>,
     /// Its entries in the document's order, each id once.
     pub entries: Vec<Entry>,
-    /// The document was broken and had to be repaired first.
+    /// The document was broken, or of an old dialect, and had to be rewritten before it could be read.
     pub repaired: bool,
+    /// The document ends too early: these are the entries before its end, and the answer should not be taken as whole.
+    pub truncated: bool,
 }
 
 /// Why bytes are no feed. The texts are single lines for people.
@@ -118,12 +120,13 @@ pub fn parse(
     let whole = || {
         let text = decode::decode(bytes, content_type);
         let base = Url::parse(base_url).ok();
-        let (draft, repaired) = if text.trim_start().starts_with('{') {
-            (json::read(&text, limits)?, false)
+        let reading = if text.trim_start().starts_with('{') {
+            Reading { draft: json::read(&text, limits)?, repaired: false, truncated: false }
         } else {
             read_xml(&text, base.as_ref(), limits)?
         };
-        Ok(ParsedFeed { repaired, ..normalise::finish(draft, base.as_ref(), limits) })
+        let feed = normalise::finish(reading.draft, base.as_ref(), limits);
+        Ok(ParsedFeed { repaired: reading.repaired, truncated: reading.truncated, ..feed })
     };
     unpanicked(whole).unwrap_or_else(|| Err(ParseError::malformed(&PANICKED)))
 }
@@ -147,27 +150,36 @@ pub fn to_json(feed: &ParsedFeed) -> serde_json::Value {
     json!({ "title": feed.title, "link": feed.link, "id": feed.id, "entries": entries })
 }
 
+/// A draft, and what had to be done to the document for it.
+struct Reading {
+    draft: Draft,
+    repaired: bool,
+    truncated: bool,
+}
+
 /// The first try, and the second on the mended document where the first failed or found nothing.
-fn read_xml(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<(Draft, bool), ParseError> {
-    let error = match try_xml(text, base, limits) {
-        Ok(draft) => return Ok((draft, false)),
+fn read_xml(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<Reading, ParseError> {
+    let failure = match try_xml(text, base, limits) {
+        Ok(draft) => return Ok(Reading { draft, repaired: false, truncated: false }),
         Err(Failure::Final(error)) => return Err(error),
-        Err(error) => error,
+        Err(failure) => failure,
     };
-    let mut panicked = matches!(error, Failure::Panicked);
+    let mut panicked = matches!(failure, Failure::Panicked);
     for _ in 0..2 {
         let Some(mended) = repair::mended(text, panicked) else { break };
-        match try_xml(&mended, base, limits) {
-            Ok(draft) => return Ok((draft, true)),
-            Err(Failure::Hollow(draft)) => return Ok((*draft, true)),
+        let reading = |draft| Ok(Reading { draft, repaired: true, truncated: mended.truncated });
+        match try_xml(&mended.text, base, limits) {
+            Ok(draft) => return reading(draft),
             Err(Failure::Panicked) if !panicked => panicked = true,
+            // A sound document that has nothing in it is an empty feed; the ruins of a broken one are none.
+            Err(Failure::Hollow(draft)) if !matches!(failure, Failure::IllFormed(_)) => return reading(*draft),
             Err(_) => break,
         }
     }
     // The first try's error speaks of what the publisher wrote.
-    match error {
-        Failure::Hollow(draft) => Ok((*draft, false)),
-        Failure::Mendable(error) | Failure::Final(error) => Err(error),
+    match failure {
+        Failure::Hollow(draft) => Ok(Reading { draft: *draft, repaired: false, truncated: false }),
+        Failure::IllFormed(error) | Failure::Unread(error) | Failure::Final(error) => Err(error),
         Failure::Panicked => Err(ParseError::malformed(&PANICKED)),
     }
 }
@@ -176,8 +188,10 @@ fn read_xml(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<(Dra
 enum Failure {
     /// No repair helps.
     Final(ParseError),
-    /// A repair may help.
-    Mendable(ParseError),
+    /// Not XML.
+    IllFormed(ParseError),
+    /// XML that the engine does not take for a feed.
+    Unread(ParseError),
     /// The engine panicked.
     Panicked,
     /// A feed without anything in it: probably read by the wrong rules.
@@ -189,18 +203,18 @@ fn try_xml(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<Draft
         Ok(surveyed) => surveyed,
         Err(Refusal::TooLarge(why)) => return Err(Failure::Final(ParseError::TooLarge(why))),
         Err(Refusal::Malformed(why)) if repair::feed_position(text).is_some() => {
-            return Err(Failure::Mendable(ParseError::malformed(&why)));
+            return Err(Failure::IllFormed(ParseError::malformed(&why)));
         }
         Err(Refusal::Malformed(why) | Refusal::NotAFeed(why)) => {
-            return Err(Failure::Mendable(ParseError::not_a_feed(&why)));
+            return Err(Failure::IllFormed(ParseError::not_a_feed(&why)));
         }
     };
     if surveyed.old_namespaces {
-        return Err(Failure::Mendable(ParseError::malformed(&"an old dialect that could not be translated")));
+        return Err(Failure::Unread(ParseError::malformed(&"an old dialect that could not be translated")));
     }
     match unpanicked(|| engine::read(&surveyed, base)) {
         None => Err(Failure::Panicked),
-        Some(Err(error)) => Err(Failure::Mendable(ParseError::malformed(&error))),
+        Some(Err(error)) => Err(Failure::Unread(ParseError::malformed(&error))),
         Some(Ok(draft)) if draft.is_hollow() || (draft.entries.is_empty() && surveyed.entries > 0) => {
             Err(Failure::Hollow(Box::new(draft)))
         }

@@ -41,6 +41,7 @@ pub(super) fn finish(draft: Draft, base: Option<&Url>, limits: &ParseLimits) -> 
         cloud: line(draft.announced.cloud, &mut cut),
         entries: distinguished(entries.map(|entry| finish_entry(entry, base, limits)).collect()),
         repaired: false,
+        truncated: false,
     }
 }
 

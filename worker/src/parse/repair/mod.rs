@@ -30,9 +30,17 @@ pub(super) fn feed_position(text: &str) -> Option<usize> {
     })
 }
 
+/// A document that was rewritten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mended {
+    pub(super) text: String,
+    /// It ended before its root element did.
+    pub(super) truncated: bool,
+}
+
 /// The document mended. `without_people` also leaves out authors, over whose addresses the engine is known to panic.
 /// `None` when it is no feed.
-pub(super) fn mended(text: &str, without_people: bool) -> Option<String> {
+pub(super) fn mended(text: &str, without_people: bool) -> Option<Mended> {
     let mut rest = &text[feed_position(text)?..];
     let mut rewriter = Rewriter::new(rest.len(), without_people);
     while let Some((token, length)) = tokens::first(rest) {
@@ -254,7 +262,7 @@ impl Rewriter {
         }
     }
 
-    fn finish(mut self) -> Option<String> {
+    fn finish(mut self) -> Option<Mended> {
         if self.too_deep {
             return None;
         }
@@ -264,8 +272,9 @@ impl Rewriter {
             self.open.truncate(depth - 1);
             self.leaving_out = None;
         }
+        let truncated = !self.closed;
         self.close_to(1);
-        Some(self.out)
+        Some(Mended { text: self.out, truncated })
     }
 
     fn write_start(&mut self, name: &str, attributes: &str, empty: bool) {
@@ -398,6 +407,10 @@ mod tests {
         assert_eq!(feed_position("< rss"), None);
     }
 
+    fn mended_to(text: &str) -> Option<String> {
+        mended(text, false).map(|mended| mended.text)
+    }
+
     #[test]
     fn what_is_broken_is_mended() {
         let rss = |inside: &str| format!("<rss version=\"2.0\"><channel>{inside}</channel></rss>");
@@ -425,7 +438,7 @@ mod tests {
             ("<rss><channel><a b=c b=d '9'=e f='<'/></channel>", rss("<a b=\"c\" f=\"&lt;\"/>")),
         ];
         for (broken, mended_text) in table {
-            assert_eq!(mended(broken, false).as_deref(), Some(mended_text.as_str()), "{broken}");
+            assert_eq!(mended_to(broken).as_deref(), Some(mended_text.as_str()), "{broken}");
         }
         assert_eq!(mended("<html></html>", false), None);
         assert_eq!(mended(&format!("<rss>{}", "<a>".repeat(MAX_OPEN)), false), None);
@@ -437,13 +450,20 @@ mod tests {
                    <content type='application/xhtml+xml' mode='xml'><p>a &lt; b</p></content></entry></feed>";
         let new = "<feed xmlns=\"http://www.w3.org/2005/Atom\"><subtitle type=\"text\">t</subtitle><entry><published>2003</published>\
                    <content type=\"html\">&lt;p&gt;a &amp;lt; b&lt;/p&gt;</content></entry></feed>";
-        assert_eq!(mended(old, false).as_deref(), Some(new));
+        assert_eq!(mended_to(old).as_deref(), Some(new));
+    }
+
+    #[test]
+    fn a_document_that_ends_too_early_is_known() {
+        for (text, truncated) in [("<rss></rss>", false), ("<rss><channel>", true), ("<rss></channel></rss>x", false)] {
+            assert_eq!(mended(text, false).map(|mended| mended.truncated), Some(truncated), "{text}");
+        }
     }
 
     #[test]
     fn people_are_left_out_on_demand_only() {
         let feed = "<rss><channel><item><author>a</author></item></channel></rss>";
-        assert!(mended(feed, false).is_some_and(|mended| mended.contains("author")));
-        assert!(mended(feed, true).is_some_and(|mended| !mended.contains("author")));
+        assert!(mended(feed, false).is_some_and(|mended| mended.text.contains("author")));
+        assert!(mended(feed, true).is_some_and(|mended| !mended.text.contains("author")));
     }
 }
