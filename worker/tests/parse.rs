@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use common::entry::Entry;
+use common::feed::FeedHints;
 use worker::parse::{ParseError, ParseLimits, ParsedFeed, parse, to_json};
 
 const BASE: &str = "https://harbour.example/dir/feed.xml";
@@ -136,6 +137,51 @@ fn a_broken_document_is_repaired_and_its_half_entry_left_out() {
 }
 
 #[test]
+fn a_broken_json_feed_is_repaired_and_its_half_entry_left_out() {
+    let document = "{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"a\tb\",\"items\":[{\"id\":1,},{\"id\":2},{\"id\":3";
+    let feed = read(document.as_bytes());
+    assert!(feed.repaired && feed.truncated);
+    assert_eq!((feed.title.as_deref(), feed.entries.len()), (Some("a b"), 2));
+}
+
+#[test]
+fn hints_are_read_from_every_dialect_and_only_from_the_feed_itself() {
+    let hints = |document: String| read(document.as_bytes()).hints;
+    let hour = Duration::from_secs(60 * 60);
+    let update = |text: &str| hints(rss(text)).update_period;
+    assert_eq!(
+        update("<sy:updatePeriod>daily</sy:updatePeriod><sy:updateFrequency>4</sy:updateFrequency>"),
+        Some(hour * 6)
+    );
+    assert_eq!(update("<sy:updatePeriod> Weekly </sy:updatePeriod>"), Some(hour * 24 * 7));
+    assert_eq!(update("<sy:updateFrequency>2</sy:updateFrequency>"), Some(hour * 12));
+    assert_eq!(update("<sy:updatePeriod>often</sy:updatePeriod>"), None);
+    assert_eq!(
+        update("<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>0</sy:updateFrequency>"),
+        Some(hour)
+    );
+    assert_eq!(hints(rss("<ttl><![CDATA[60]]></ttl><ttl>5</ttl>")).ttl, Some(hour));
+    assert_eq!(hints(rss("<ttl>never</ttl>")), FeedHints::default());
+    assert_eq!(hints(rss("<item><ttl>5</ttl><skipHours><hour>3</hour></skipHours></item>")), FeedHints::default());
+    assert_eq!(hints(rss("<opening><day>Monday</day><hour>9</hour></opening>")), FeedHints::default());
+    assert_eq!(hints(rss("<skipHours><hour>24</hour><hour>x</hour></skipHours>")).skip_hours, 1);
+    let rdf = String::from_utf8_lossy(&fixture("rss10.rdf")).into_owned();
+    assert_eq!(hints(rdf).update_period, Some(hour * 24 * 7));
+
+    let cloud = |attributes: &str| read(rss(&format!("<cloud {attributes}/>")).as_bytes()).cloud;
+    assert_eq!(
+        cloud("domain='c.example' path='RPC2' protocol='XML-RPC'").as_deref(),
+        Some("c.example:80/RPC2 xml-rpc")
+    );
+    assert_eq!(cloud("domain='c.example' port='99999' path='/' protocol='http-post'"), None);
+    assert_eq!(cloud(""), None);
+    let linked = read(
+        rss("<atom:link rel='next hub' href='/hub'/><atom:link rel='HUB' href='/other'/><link rel='self'/>").as_bytes(),
+    );
+    assert_eq!((linked.hub.as_deref(), linked.self_link), (Some("https://harbour.example/hub"), None));
+}
+
+#[test]
 fn versions_namespaces_and_types_that_nobody_knows_cost_nothing() {
     let table = [
         "<rss><channel><title>t</title><item><title>a</title></item></channel></rss>",
@@ -148,6 +194,7 @@ fn versions_namespaces_and_types_that_nobody_knows_cost_nothing() {
         "<feed xmlns='urn:my-own'><title>t</title><entry><title>a</title></entry></feed>",
         "<a:feed xmlns:a='http://www.w3.org/2005/Atom'><a:title>t</a:title><a:entry><a:title>a</a:title></a:entry></a:feed>",
         "{\"version\":\"https://jsonfeed.org/version/2\",\"title\":\"t\",\"items\":[{\"title\":\"a\"}]}",
+        "<r:rss version='2.0' xmlns:r='http://backend.userland.com/rss2'><r:channel><r:title>t</r:title><r:item><r:title>a</r:title></r:item></r:channel></r:rss>",
         "{\"title\":\"t\",\"items\":[{\"title\":\"a\",\"authors\":{},\"url\":[],\"attachments\":7}]}",
     ];
     for document in table {

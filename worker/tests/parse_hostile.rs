@@ -191,6 +191,12 @@ fn repair_takes_time_in_proportion_to_the_document() {
             let _whatever = read(format!("{around}{}", fill(piece)));
         }
     }
+    for piece in ["\"", "\\", "[", "{\"a\":", ",", "]", "\"\t\",", "\\ud800"] {
+        let _whatever = read(format!("{{\"version\":\"https://jsonfeed.org/version/1\",\"items\":[{}", fill(piece)));
+    }
+    for title in ["<b ", "<b '", "&", "<!--", "<script>"] {
+        let _whatever = read(item(&format!("<title><![CDATA[{}]]></title>", fill(title))));
+    }
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 

@@ -46,7 +46,7 @@ pub(super) fn read(document: &Surveyed<'_>, base: Option<&Url>) -> Result<Draft,
 fn draft_entry(entry: model::Entry, root: Root) -> DraftEntry {
     let is_rss = matches!(root, Root::Rss | Root::Rdf);
     let out_of_line = entry.content.as_ref().and_then(|content| content.src.as_ref()).map(|source| source.href.clone());
-    let url = chosen_link(&entry.links).or_else(|| permalink(&entry.id).filter(|_| is_rss));
+    let url = chosen_link(&entry.links).or_else(|| permalink(&entry.id));
     // The engine repeats RSS' date of publication as that of change.
     let updated = entry.updated.filter(|updated| !is_rss || Some(*updated) != entry.published);
     let authors: Vec<String> = entry.authors.into_iter().filter_map(|author| author.name.or(author.email)).collect();

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use common::entry::Enclosure;
 use quick_xml::Reader;
-use quick_xml::events::{BytesStart, Event};
+use quick_xml::events::{BytesEnd, BytesStart, Event};
 
 use super::ParseLimits;
 use super::draft::MAX_ENCLOSURES;
@@ -78,8 +78,8 @@ pub(super) fn survey<'a>(text: &'a str, limits: &ParseLimits) -> Result<Surveyed
         let span = before..position(reader.buffer_position());
         match event {
             Event::Start(element) => walk.start(&element, span)?,
-            Event::End(_) => {
-                walk.end(text, span);
+            Event::End(element) => {
+                walk.end(&element, text, span);
                 if walk.depth == 0 {
                     break;
                 }
@@ -225,7 +225,7 @@ impl<'l> Walk<'l> {
         }
     }
 
-    fn end(&mut self, text: &str, span: Range<usize>) {
+    fn end(&mut self, element: &BytesEnd<'_>, text: &str, span: Range<usize>) {
         match self.leaving_out {
             Some((depth, start)) if depth == self.depth => {
                 self.leaving_out = None;
@@ -233,7 +233,7 @@ impl<'l> Walk<'l> {
             }
             Some(_) => {}
             None if self.entry == Some(self.depth) => self.entry = None,
-            None if self.entry.is_none() => self.hints.end(),
+            None if self.entry.is_none() => self.hints.end(element),
             None => {}
         }
         self.depth -= 1;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use common::feed::FeedHints;
-use quick_xml::events::BytesStart;
+use quick_xml::events::{BytesEnd, BytesStart};
 
 /// The hints and links of one document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub(super) struct HintScanner {
     period: Option<Duration>,
     frequency: Option<u32>,
     open: Option<Field>,
+    /// Inside of `skipHours` or `skipDays`, whose members have names that others use as well.
+    skipping: bool,
     text: String,
 }
 
@@ -54,8 +56,12 @@ impl HintScanner {
         self.text.clear();
         self.open = match element.local_name().as_ref() {
             "ttl" => Some(Field::Ttl),
-            "hour" => Some(Field::Hour),
-            "day" => Some(Field::Day),
+            "skipHours" | "skipDays" => {
+                self.skipping = true;
+                None
+            }
+            "hour" if self.skipping => Some(Field::Hour),
+            "day" if self.skipping => Some(Field::Day),
             "updatePeriod" => Some(Field::UpdatePeriod),
             "updateFrequency" => Some(Field::UpdateFrequency),
             "cloud" => {
@@ -78,7 +84,10 @@ impl HintScanner {
     }
 
     /// An element ends.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end(&mut self, element: &BytesEnd<'_>) {
+        if matches!(element.local_name().as_ref(), "skipHours" | "skipDays") {
+            self.skipping = false;
+        }
         let Some(field) = self.open.take() else { return };
         let text = self.text.trim();
         let hints = &mut self.announced.hints;

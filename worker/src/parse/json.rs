@@ -14,15 +14,21 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAcce
 
 use super::draft::{Draft, DraftEntry};
 use super::hints::Announced;
-use super::{ParseError, ParseLimits, dates};
+use super::{ParseError, ParseLimits, Reading, dates, repair};
 
-/// Reads a document that begins with `{`.
-pub(super) fn read(text: &str, limits: &ParseLimits) -> Result<Draft, ParseError> {
-    let feed: JsonFeed = match serde_json::from_str(text) {
-        Ok(feed) => feed,
-        Err(error) if claims_to_be_a_feed(text) => return Err(ParseError::malformed(&error)),
+/// Reads a document that begins with `{`; one that is broken, a second time after a repair.
+pub(super) fn read(text: &str, limits: &ParseLimits) -> Result<Reading, ParseError> {
+    let error = match serde_json::from_str(text) {
+        Ok(feed) => return draft(feed, limits).map(Reading::sound),
+        Err(error) if claims_to_be_a_feed(text) => ParseError::malformed(&error),
         Err(error) => return Err(ParseError::not_a_feed(&format!("neither XML nor JSON: {error}"))),
     };
+    let mended = repair::json::mended(text);
+    let draft = serde_json::from_str(&mended.text).ok().and_then(|feed| draft(feed, limits).ok());
+    draft.map(|draft| Reading { draft, repaired: true, truncated: mended.truncated }).ok_or(error)
+}
+
+fn draft(feed: JsonFeed, limits: &ParseLimits) -> Result<Draft, ParseError> {
     let version = feed.version.0.unwrap_or_default();
     let is_feed = version.contains("jsonfeed.org/") || (feed.title.0.is_some() && feed.items.0.is_some());
     if !is_feed {

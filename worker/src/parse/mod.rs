@@ -121,7 +121,7 @@ pub fn parse(
         let text = decode::decode(bytes, content_type);
         let base = Url::parse(base_url).ok();
         let reading = if text.trim_start().starts_with('{') {
-            Reading { draft: json::read(&text, limits)?, repaired: false, truncated: false }
+            json::read(&text, limits)?
         } else {
             read_xml(&text, base.as_ref(), limits)?
         };
@@ -157,10 +157,17 @@ struct Reading {
     truncated: bool,
 }
 
+impl Reading {
+    /// Of a document that needed nothing.
+    fn sound(draft: Draft) -> Self {
+        Reading { draft, repaired: false, truncated: false }
+    }
+}
+
 /// The first try, and the second on the mended document where the first failed or found nothing.
 fn read_xml(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<Reading, ParseError> {
     let failure = match try_xml(text, base, limits) {
-        Ok(draft) => return Ok(Reading { draft, repaired: false, truncated: false }),
+        Ok(draft) => return Ok(Reading::sound(draft)),
         Err(Failure::Final(error)) => return Err(error),
         Err(failure) => failure,
     };
@@ -178,7 +185,7 @@ fn read_xml(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<Read
     }
     // The first try's error speaks of what the publisher wrote.
     match failure {
-        Failure::Hollow(draft) => Ok(Reading { draft: *draft, repaired: false, truncated: false }),
+        Failure::Hollow(draft) => Ok(Reading::sound(*draft)),
         Failure::IllFormed(error) | Failure::Unread(error) | Failure::Final(error) => Err(error),
         Failure::Panicked => Err(ParseError::malformed(&PANICKED)),
     }

@@ -107,7 +107,28 @@ fn skip_tag(text: &str, markup: Markup) -> usize {
     if !wanted || !ended {
         return 0;
     }
-    text.find('>').map_or(0, |end| end + 1)
+    let tag = 1 + tag_end(&text[1..]);
+    let hides = matches!(name.to_ascii_lowercase().as_str(), "script" | "style") && text.as_bytes()[1] != b'/';
+    let end_tag = if hides { text[tag.min(text.len())..].find("</") } else { None };
+    match text.get(..tag) {
+        Some(_) => tag + end_tag.unwrap_or(0),
+        None => 0,
+    }
+}
+
+/// The length of a tag's inside with its `>`; more than there is when the tag does not end.
+fn tag_end(inside: &str) -> usize {
+    let mut quote = None;
+    for (at, byte) in inside.bytes().enumerate() {
+        match (quote, byte) {
+            (Some(open), byte) if byte == open => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'>') => return at + 1,
+            _ => {}
+        }
+    }
+    inside.find('>').map_or(inside.len() + 1, |at| at + 1)
 }
 
 /// Longest name of a reference in HTML, in bytes, with room.
@@ -165,6 +186,9 @@ mod tests {
             ("<", "<"),
             ("<b", "<b"),
             ("AT&T; & co", "AT&T; & co"),
+            ("a<img alt='x > y'>b<a href=\"it's\">c</a>", "abc"),
+            ("a<b '>c", "ac"),
+            ("<b <b <b", "<b <b <b"),
         ];
         for (html, text) in table {
             assert_eq!(plain(html, Markup::All), text, "{html}");
@@ -172,5 +196,6 @@ mod tests {
         }
         assert_eq!(plain("Vec<T> and <i>more</i>", Markup::Formatting), "Vec<T> and more");
         assert_eq!(plain("Vec<T> and <i>more</i>", Markup::All), "Vec and more");
+        assert_eq!(plain("a<script>alert('<b>')</script>b<style>", Markup::All), "ab");
     }
 }

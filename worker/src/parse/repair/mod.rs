@@ -8,9 +8,12 @@
 //!
 //! The result is only a better guess: it passes the guard and the engine like any document.
 
+mod dialect;
+pub(super) mod json;
 mod tokens;
 
 use super::namespaces;
+use dialect::{Dialect, Kind, local};
 use tokens::{Tag, Token};
 
 /// More open elements than this are not mended: the guard would refuse them anyway.
@@ -26,7 +29,7 @@ pub(super) fn feed_position(text: &str) -> Option<usize> {
     head.match_indices('<').map(|(at, _)| at).find(|at| {
         let name = &head[at + 1..];
         let end = name.find(|c: char| c.is_whitespace() || matches!(c, '>' | '/')).unwrap_or(name.len());
-        kind(&name[..end]).is_some()
+        dialect::kind(&name[..end]).is_some()
     })
 }
 
@@ -42,7 +45,8 @@ pub(super) struct Mended {
 /// `None` when it is no feed.
 pub(super) fn mended(text: &str, without_people: bool) -> Option<Mended> {
     let mut rest = &text[feed_position(text)?..];
-    let mut rewriter = Rewriter::new(rest.len(), without_people);
+    let Some((Token::Start(root), _)) = tokens::first(rest) else { return None };
+    let mut rewriter = Rewriter::new(Dialect::of_root(root.name)?, rest.len(), without_people);
     while let Some((token, length)) = tokens::first(rest) {
         let raw = &rest[..length];
         rest = &rest[length..];
@@ -58,22 +62,6 @@ pub(super) fn mended(text: &str, without_people: bool) -> Option<Mended> {
         }
     }
     rewriter.finish()
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Rss,
-    Rdf,
-    Atom,
-}
-
-fn kind(name: &str) -> Option<Kind> {
-    match name.rsplit(':').next()?.to_ascii_lowercase().as_str() {
-        "rss" => Some(Kind::Rss),
-        "rdf" => Some(Kind::Rdf),
-        "feed" => Some(Kind::Atom),
-        _ => None,
-    }
 }
 
 struct Open {
@@ -95,9 +83,7 @@ enum Inside {
 struct Rewriter {
     out: String,
     open: Vec<Open>,
-    kind: Option<Kind>,
-    /// Names in capitals: `<RSS><CHANNEL>`.
-    lower_case: bool,
+    dialect: Dialect,
     without_people: bool,
     /// An element that holds text is open: its depth.
     text_holder: Option<(usize, Inside)>,
@@ -111,12 +97,11 @@ struct Rewriter {
 }
 
 impl Rewriter {
-    fn new(length: usize, without_people: bool) -> Self {
+    fn new(dialect: Dialect, length: usize, without_people: bool) -> Self {
         Rewriter {
             out: String::with_capacity(length + length / 8),
             open: Vec::new(),
-            kind: None,
-            lower_case: false,
+            dialect,
             without_people,
             text_holder: None,
             leaving_out: None,
@@ -147,17 +132,14 @@ impl Rewriter {
     }
 
     fn start(&mut self, tag: Tag<'_>, raw: &str) {
-        let name = self.spelt(tag.name);
-        if self.kind.is_none() {
-            self.kind = kind(&name);
-            self.lower_case = tag.name == "RSS";
-        } else if self.is_entry(&name) {
+        let name = self.dialect.plain(tag.name);
+        if self.dialect.is_entry(&name) && !self.open.is_empty() {
             self.close_to(self.container() + 1);
         } else if self.text_holder.is_some() {
             tokens::push_literal(&mut self.out, raw);
             return;
         }
-        if self.kind == Some(Kind::Rss) && matches!(self.open.len(), 1 | 2) {
+        if self.dialect.kind == Kind::Rss && matches!(self.open.len(), 1 | 2) {
             let is_channel = name == "channel";
             if is_channel && self.has_channel {
                 return;
@@ -182,7 +164,7 @@ impl Rewriter {
             }
             return;
         }
-        let written = self.renamed(&name).to_owned();
+        let written = self.dialect.renamed(&name).to_owned();
         self.open.push(Open { name: name.clone(), written });
         self.too_deep |= self.open.len() > MAX_OPEN;
         if self.leaving_out.is_none() {
@@ -199,25 +181,25 @@ impl Rewriter {
 
     fn note_opened(&mut self, name: &str, attributes: &str, begins: usize) {
         let depth = self.open.len();
-        if depth > 1 && self.is_entry(name) {
+        if depth > 1 && self.dialect.is_entry(name) {
             self.entry = Some((depth, begins));
-        } else if self.holds_text(name) {
-            let is_xhtml = self.kind == Some(Kind::Atom) && text_type(attributes).1;
+        } else if self.dialect.holds_text(name) {
+            let is_xhtml = self.dialect.kind == Kind::Atom && dialect::text_type(attributes).1;
             self.text_holder = Some((depth, if is_xhtml { Inside::Xhtml } else { Inside::Html }));
         }
     }
 
     fn end(&mut self, name: &str, raw: &str) {
-        let name = self.spelt(name);
+        let name = self.dialect.plain(name);
         if let Some((depth, _)) = self.text_holder {
             let own = self.open.get(depth - 1).is_some_and(|open| open.name == name);
-            if !own && !self.is_frame(&name) {
+            if !own && !self.dialect.is_frame(&name) {
                 tokens::push_literal(&mut self.out, raw);
                 return;
             }
         }
         // Items after their channel's end are still its items.
-        if self.kind == Some(Kind::Rss) && name == "channel" {
+        if self.dialect.kind == Kind::Rss && name == "channel" {
             if let Some((depth, _)) = self.entry {
                 self.close_to(depth);
             }
@@ -231,15 +213,19 @@ impl Rewriter {
 
     /// The depth of the element that entries stand in: whatever else is open, an entry begins outside of it.
     fn container(&self) -> usize {
-        let channel = self.open.iter().position(|open| open.name == "channel" && self.kind == Some(Kind::Rss));
+        let channel = self.open.iter().position(|open| open.name == "channel" && self.dialect.kind == Kind::Rss);
         channel.map_or(1, |at| at + 1)
+    }
+
+    fn is_unwanted(&self, name: &str) -> bool {
+        self.dialect.is_unwanted(name) || (self.without_people && dialect::is_person(name))
     }
 
     /// Closes every element down to, and with, the one at `depth`.
     fn close_to(&mut self, depth: usize) {
         while self.open.len() >= depth {
             let at = self.open.len();
-            if at == 1 && self.kind == Some(Kind::Rss) {
+            if at == 1 && self.dialect.kind == Kind::Rss {
                 self.close_missing_channel();
             }
             let Some(open) = self.open.pop() else { return };
@@ -280,12 +266,12 @@ impl Rewriter {
     fn write_start(&mut self, name: &str, attributes: &str, empty: bool) {
         let is_root = self.open.is_empty();
         self.out.push('<');
-        let written = self.renamed(name).to_owned();
+        let written = self.dialect.renamed(name).to_owned();
         self.out.push_str(&written);
         if is_root {
             self.write_root_attributes();
         }
-        let atom_text = self.kind == Some(Kind::Atom) && self.holds_text(name);
+        let atom_text = self.dialect.kind == Kind::Atom && self.dialect.holds_text(name);
         let strict_type = name.contains(':') && matches!(local(name), "title" | "description" | "text");
         let mut seen: Vec<&str> = Vec::new();
         for (attribute, value) in tokens::attributes(attributes) {
@@ -301,17 +287,16 @@ impl Rewriter {
             self.write_attribute(attribute, value);
         }
         if atom_text {
-            self.write_attribute("type", text_type(attributes).0);
+            self.write_attribute("type", dialect::text_type(attributes).0);
         }
         self.out.push_str(if empty { "/>" } else { ">" });
     }
 
     fn write_root_attributes(&mut self) {
-        match self.kind {
-            Some(Kind::Rss) => self.write_attribute("version", "2.0"),
-            Some(Kind::Rdf) => self.write_attribute("xmlns", namespaces::RSS),
-            Some(Kind::Atom) => self.write_attribute("xmlns", namespaces::ATOM),
-            None => {}
+        match self.dialect.kind {
+            Kind::Rss => self.write_attribute("version", "2.0"),
+            Kind::Rdf => self.write_attribute("xmlns", namespaces::RSS),
+            Kind::Atom => self.write_attribute("xmlns", namespaces::ATOM),
         }
     }
 
@@ -322,76 +307,10 @@ impl Rewriter {
         tokens::push_escaped(&mut self.out, value);
         self.out.push('"');
     }
-
-    fn spelt(&self, name: &str) -> String {
-        let shouted = self.lower_case || (self.kind.is_none() && name == "RSS");
-        if shouted { name.to_ascii_lowercase() } else { name.to_owned() }
-    }
-
-    /// The name under which the engine knows an element.
-    fn renamed<'n>(&self, name: &'n str) -> &'n str {
-        match (self.kind, name) {
-            (Some(Kind::Atom), "issued") => "published",
-            (Some(Kind::Atom), "modified") => "updated",
-            (Some(Kind::Atom), "tagline") => "subtitle",
-            (Some(Kind::Atom), "copyright") => "rights",
-            _ => name,
-        }
-    }
-
-    fn is_entry(&self, name: &str) -> bool {
-        match self.kind {
-            Some(Kind::Rss | Kind::Rdf) => name == "item",
-            Some(Kind::Atom) => local(name) == "entry",
-            None => false,
-        }
-    }
-
-    /// Does an element make up the document's frame, so that its end ends whatever was left open?
-    fn is_frame(&self, name: &str) -> bool {
-        self.is_entry(name) || matches!(local(name), "channel" | "rss" | "RDF" | "feed")
-    }
-
-    fn holds_text(&self, name: &str) -> bool {
-        match self.kind {
-            Some(Kind::Rss | Kind::Rdf) => matches!(name, "title" | "description" | "content:encoded"),
-            Some(Kind::Atom) => {
-                let plain = name.strip_prefix("atom:").unwrap_or(name);
-                matches!(
-                    plain,
-                    "title" | "subtitle" | "tagline" | "summary" | "content" | "rights" | "copyright" | "info"
-                )
-            }
-            None => false,
-        }
-    }
-
-    fn is_unwanted(&self, name: &str) -> bool {
-        const PEOPLE: [&str; 6] = ["author", "creator", "managingEditor", "webMaster", "contributor", "credit"];
-        let strict = ["itunes:", "podcast:"].iter().any(|prefix| name.starts_with(prefix));
-        let old = self.kind == Some(Kind::Atom) && name == "created";
-        strict || old || (self.without_people && (PEOPLE.contains(&local(name)) || name == "media:text"))
-    }
-}
-
-fn local(name: &str) -> &str {
-    name.rsplit(':').next().unwrap_or(name)
 }
 
 fn is_base(value: &str) -> bool {
     matches!(url::Url::parse(value), Ok(_) | Err(url::ParseError::RelativeUrlWithoutBase))
-}
-
-/// The type of an Atom text as the engine should read it once its markup is escaped, and whether it was XHTML. Atom 0.3
-/// says `mode="xml"` for markup that is not escaped.
-fn text_type(attributes: &str) -> (&'static str, bool) {
-    let value = |wanted: &str| {
-        let found = tokens::attributes(attributes).find(|(name, _)| *name == wanted);
-        found.map(|(_, value)| value.trim().to_ascii_lowercase()).unwrap_or_default()
-    };
-    let (declared, mode) = (value("type"), value("mode"));
-    let is_xhtml = declared.contains("xhtml") || (mode == "xml" && declared.contains("html"));
-    if is_xhtml || declared.contains("html") { ("html", is_xhtml) } else { ("text", false) }
 }
 
 #[cfg(test)]
