@@ -12,24 +12,24 @@ use scheduler::store::sqlite::SqliteStore;
 use scheduler::store::{FeedQuery, Store, StoredEntry};
 
 /// How long anything may take before a test gives up: far beyond what a loaded machine needs.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A folder with a configuration, and the program run over it again and again.
-pub struct Home {
+pub(crate) struct Home {
     folder: tempfile::TempDir,
 }
 
 /// A running `feedfleet run`. Killed when dropped.
-pub struct Fleet {
+pub(crate) struct Fleet {
     child: Child,
     /// `http://127.0.0.1:PORT`
-    pub api: String,
+    pub(crate) api: String,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Home {
     /// A home with these lines of configuration beside what every test needs: loopback may be dialled.
-    pub fn new(config: &str) -> Self {
+    pub(crate) fn new(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let open = "[fetch]\nallow_networks = [\"127.0.0.0/8\"]\nallow_ports = [\"1-65535\"]\n";
         std::fs::write(folder.path().join("config.toml"), format!("{config}\n{open}")).unwrap();
@@ -37,12 +37,12 @@ impl Home {
     }
 
     /// A path inside the home.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// `feedfleet` with these arguments, its output to be read.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_feedfleet"));
         command.args(arguments).current_dir(self.folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -50,7 +50,7 @@ impl Home {
     }
 
     /// Writes an OPML file with these feeds and gives its path.
-    pub fn opml(&self, urls: impl IntoIterator<Item = String>) -> String {
+    pub(crate) fn opml(&self, urls: impl IntoIterator<Item = String>) -> String {
         let outlines = urls.into_iter().fold(String::new(), |mut text, url| {
             writeln!(text, "<outline type=\"rss\" xmlUrl=\"{url}\"/>").unwrap();
             text
@@ -61,7 +61,7 @@ impl Home {
     }
 
     /// Starts `feedfleet run` with these sources and waits until it says where its API is.
-    pub fn start(&self, sources: &[&str]) -> Fleet {
+    pub(crate) fn start(&self, sources: &[&str]) -> Fleet {
         let mut arguments = vec!["run", "--data", "data", "--config", "config.toml", "--listen", "127.0.0.1:0"];
         arguments.extend(sources);
         let mut child = self.command(&arguments).stdout(Stdio::null()).spawn().unwrap();
@@ -79,8 +79,12 @@ impl Home {
     }
 
     /// All feeds in the store, while no fleet runs.
-    pub async fn feeds(&self) -> Vec<Feed> {
-        let store = self.store().await;
+    pub(crate) async fn feeds(&self) -> Vec<Feed> {
+        self.feeds_of(&self.store().await).await
+    }
+
+    /// All feeds in an opened store.
+    pub(crate) async fn feeds_of(&self, store: &SqliteStore) -> Vec<Feed> {
         let (mut feeds, mut after) = (Vec::new(), None);
         loop {
             let page = store.feeds(&FeedQuery { after, limit: 1000, ..FeedQuery::default() }).await.unwrap();
@@ -93,7 +97,7 @@ impl Home {
     }
 
     /// All entries in the store, while no fleet runs.
-    pub async fn entries(&self, feed: Option<FeedId>) -> Vec<StoredEntry> {
+    pub(crate) async fn entries(&self, feed: Option<FeedId>) -> Vec<StoredEntry> {
         let store = self.store().await;
         let mut entries: Vec<StoredEntry> = Vec::new();
         loop {
@@ -107,16 +111,16 @@ impl Home {
     }
 
     /// The store, while no fleet runs.
-    pub async fn store(&self) -> SqliteStore {
+    pub(crate) async fn store(&self) -> SqliteStore {
         SqliteStore::open(&self.store_url()).await.unwrap()
     }
 
-    pub fn store_url(&self) -> String {
+    pub(crate) fn store_url(&self) -> String {
         format!("sqlite://{}", self.path("data/feedfleet.db").display())
     }
 
     /// SQLite's own check of the file.
-    pub async fn integrity(&self) -> String {
+    pub(crate) async fn integrity(&self) -> String {
         use sqlx::{ConnectOptions, Connection};
         let options: sqlx::sqlite::SqliteConnectOptions = self.store_url().parse().unwrap();
         let mut connection = options.connect().await.unwrap();
@@ -144,18 +148,18 @@ impl Fleet {
     }
 
     /// What it wrote to stderr so far.
-    pub fn stderr(&self) -> String {
+    pub(crate) fn stderr(&self) -> String {
         self.lines.lock().unwrap().join("\n")
     }
 
     /// kill -9.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// SIGTERM, and the wait for a clean end.
-    pub fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         let status = self.child.wait().unwrap();
@@ -163,12 +167,12 @@ impl Fleet {
     }
 
     /// Still running?
-    pub fn is_alive(&mut self) -> bool {
+    pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
     /// The most memory it ever had, in bytes.
-    pub fn peak_memory(&self) -> u64 {
+    pub(crate) fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join("status"));
         let status = status.unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -176,21 +180,21 @@ impl Fleet {
     }
 
     /// A JSON answer of the API.
-    pub async fn get(&self, path: &str) -> serde_json::Value {
+    pub(crate) async fn get(&self, path: &str) -> serde_json::Value {
         let answer = reqwest::get(format!("{}{path}", self.api)).await.unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
         serde_json::from_str(&answer.text().await.unwrap()).unwrap()
     }
 
     /// The value of a metric's series; zero when there is none.
-    pub async fn metric(&self, series: &str) -> f64 {
+    pub(crate) async fn metric(&self, series: &str) -> f64 {
         let text = reqwest::get(format!("{}/metrics", self.api)).await.unwrap().text().await.unwrap();
         let line = text.lines().find(|line| line.split(' ').next() == Some(series));
         line.and_then(|line| line.rsplit(' ').next()).map_or(0.0, |value| value.parse().unwrap())
     }
 
     /// Waits until `ready` gives something.
-    pub async fn wait_for<T>(&mut self, what: &str, mut ready: impl AsyncFnMut(&Fleet) -> Option<T>) -> T {
+    pub(crate) async fn wait_for<T>(&mut self, what: &str, mut ready: impl AsyncFnMut(&Fleet) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(found) = ready(self).await {

@@ -26,15 +26,20 @@ min_interval = "1s"
 hot_minutes = false
 no_validator_factor = 1.0
 [policy.category.c]
-interval = "2s"
-interval_max = "2s"
+interval = "4s"
+interval_max = "4s"
 [policy.category.d]
 interval = "1s"
 interval_max = "1s"
 [policy.penalty]
 transient_first = "1s"
 box_after = 1000
+box = "1s"
+server_error = "1s"
+not_found = "1s"
+client_error = "1s"
 bad_feed = "1s"
+throttled = "1s"
 ceiling = "1s"
 [host]
 gap = "10ms"
@@ -54,6 +59,9 @@ max_body_bytes = 20_000_000
 /// buffers, the parser's copies of large bodies, SQLite's cache, code.
 const BODIES_BOUND: u64 = 64 * 1_000_000 + 2 * 20_000_000;
 const PROCESS_ALLOWANCE: u64 = 160_000_000;
+
+/// Two runs of the same on a shared machine differ by as much.
+const NOISE: Duration = Duration::from_millis(250);
 
 async fn seed(home: &Home, good: &[String], hostile: &[String]) {
     std::fs::create_dir_all(home.path("data")).unwrap();
@@ -92,25 +100,29 @@ fn hostile_scripts() -> Vec<(&'static str, Script)> {
     ]
 }
 
-/// The bucket bound of the lag histogram below which 99 % of the good feeds' claims since the last look lie, and their
-/// share at most 100 ms late.
-async fn lag(fleet: &Fleet) -> (f64, f64) {
-    let buckets = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0];
-    let total = fleet.metric("feedfleet_lag_seconds_count{category=\"C\"}").await;
-    let mut p99 = f64::INFINITY;
-    let mut prompt = 0.0;
-    for bound in buckets.into_iter().rev() {
-        let below = fleet.metric(&format!("feedfleet_lag_seconds_bucket{{category=\"C\",le=\"{bound}\"}}")).await;
-        if below >= total * 0.99 {
-            p99 = bound;
+/// How late each good feed was asked, after the first round in which all are due at once: the start of each poll less the
+/// due time that the poll before had decided. Ascending.
+async fn lags(home: &Home) -> Vec<Duration> {
+    let store = home.store().await;
+    let mut lags = Vec::new();
+    for feed in home.feeds_of(&store).await.iter().filter(|feed| feed.audience.subscribers > 1) {
+        let polls = store.history(feed.id).await.unwrap().unwrap();
+        for pair in polls.windows(2).rev().skip(1) {
+            lags.push(pair[0].at.since(pair[1].next_due.unwrap()));
         }
-        prompt = below / total;
     }
-    (p99, prompt)
+    lags.sort();
+    lags
+}
+
+fn percentile(ascending: &[Duration], share: f64) -> Duration {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index into a list")]
+    let index = (ascending.len() as f64 * share) as usize;
+    ascending[index.min(ascending.len() - 1)]
 }
 
 /// Runs good feeds, perhaps with hostile ones among them, until enough good polls were made.
-async fn measure(with_hostile: bool) -> (f64, f64, u64) {
+async fn measure(with_hostile: bool) -> Measured {
     let origin = Origin::listen(&loopback(HOSTS + HOSTILE_HOSTS, 0)).await.unwrap();
     let mut good = Vec::new();
     for n in 0..GOOD {
@@ -133,7 +145,6 @@ async fn measure(with_hostile: bool) -> (f64, f64, u64) {
     let mut fleet = home.start(&[]);
     let claims = "feedfleet_lag_seconds_count{category=\"C\"}";
     fleet.wait_for("enough polls", async |fleet| (fleet.metric(claims).await >= POLLS).then_some(())).await;
-    let (p99, prompt) = lag(&fleet).await;
     let memory = fleet.peak_memory();
     for path in hostile_scripts().into_iter().map(|(path, _)| path).filter(|_| with_hostile) {
         assert!(!origin.requests(path).is_empty(), "{path} was never asked");
@@ -144,23 +155,32 @@ async fn measure(with_hostile: bool) -> (f64, f64, u64) {
         let good = feed.audience.subscribers > 1;
         assert_eq!(feed.state.consecutive_failures == 0, good, "{}: {:?}", feed.url, feed.state);
     }
-    (p99, prompt, memory)
+    let lags = lags(&home).await;
+    Measured { polls: lags.len(), p50: percentile(&lags, 0.5), p99: percentile(&lags, 0.99), memory }
+}
+
+#[derive(Debug)]
+struct Measured {
+    polls: usize,
+    p50: Duration,
+    p99: Duration,
+    memory: u64,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_servers_among_a_thousand_good_feeds_abort_nothing_and_delay_hardly_anyone() {
-    let (calm_p99, calm_prompt, calm_memory) = measure(false).await;
-    let (p99, prompt, memory) = measure(true).await;
-    println!(
-        "good feeds' lag p99 {calm_p99} s alone ({:.2} % within 0.1 s, {} MB), {p99} s among hostile ones ({:.2} % within \
-         0.1 s, {} MB; bound {} MB)",
-        calm_prompt * 100.0,
-        calm_memory / 1_000_000,
-        prompt * 100.0,
-        memory / 1_000_000,
-        (BODIES_BOUND + PROCESS_ALLOWANCE) / 1_000_000,
-    );
-    assert!(memory < BODIES_BOUND + PROCESS_ALLOWANCE, "{memory} bytes");
-    // Buckets grow by about two: at most the next one.
-    assert!(p99 <= calm_p99 * 2.5, "p99 {p99} s, {calm_p99} s without hostile servers");
+    let calm = measure(false).await;
+    let among = measure(true).await;
+    for (name, measured) in [("alone", &calm), ("among hostile ones", &among)] {
+        println!(
+            "good feeds {name}: lag p50 {:?}, p99 {:?} over {} polls, peak memory {} MB",
+            measured.p50,
+            measured.p99,
+            measured.polls,
+            measured.memory / 1_000_000,
+        );
+    }
+    println!("memory bound {} MB", (BODIES_BOUND + PROCESS_ALLOWANCE) / 1_000_000);
+    assert!(among.memory < BODIES_BOUND + PROCESS_ALLOWANCE, "{among:?}");
+    assert!(among.p99 <= (calm.p99 * 2).max(NOISE), "{among:?}, alone {calm:?}");
 }
