@@ -195,11 +195,12 @@ impl Dispatcher {
     }
 
     async fn publish(&self, jobs: &[FetchJob], now: Timestamp) -> Result<(), DispatchError> {
-        for (index, batch) in jobs.chunks(self.config.worker.job_batch).enumerate() {
+        let mut batches = jobs.chunks(self.config.worker.job_batch);
+        while let Some(batch) = batches.next() {
             if let Err(error) = self.jobs.publish(batch).await {
                 // Unconfirmed: perhaps lost, perhaps not. The leases bring the feeds back; the places at the hosts of
                 // what was never sent are given back now.
-                for job in &jobs[(index + 1) * self.config.worker.job_batch.min(jobs.len())..] {
+                for job in batches.flatten() {
                     self.gate.cancel(&job.host, job.ticket, now).await?;
                 }
                 return Err(error.into());

@@ -60,8 +60,9 @@ max_body_bytes = 20_000_000
 const BODIES_BOUND: u64 = 64 * 1_000_000 + 2 * 20_000_000;
 const PROCESS_ALLOWANCE: u64 = 160_000_000;
 
-/// Two runs of the same on a shared machine differ by as much.
-const NOISE: Duration = Duration::from_millis(250);
+/// Two runs of the same, unoptimised and on a shared machine, differ by as much. `docs/measurements.md` has the figures of
+/// an optimised build.
+const NOISE: Duration = Duration::from_millis(1000);
 
 async fn seed(home: &Home, good: &[String], hostile: &[String]) {
     std::fs::create_dir_all(home.path("data")).unwrap();
