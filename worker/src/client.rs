@@ -92,7 +92,8 @@ pub(crate) fn build(config: &FetchConfig, guard: AddressGuard, setup: &FetchSetu
         connect_timeout: config.connect_timeout,
         idle_timeout: config.idle_timeout,
     }));
-    let header_bytes = u32::try_from(config.max_header_bytes).unwrap_or(u32::MAX);
+    // a header beyond the client's own limit is an unspecific error there: up to twice ours it is named in `send`
+    let header_bytes = u32::try_from(2 * config.max_header_bytes).unwrap_or(u32::MAX);
     Ok(legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())

@@ -2,7 +2,7 @@
 //!
 //! Uses the processor only; runs on a thread for blocking work.
 
-use common::entry::Entry;
+use common::entry::{Entry, Fingerprint};
 use common::feed::{ContentHash, Validators};
 use common::known::KnownEntries;
 use common::report::{Document, Outcome};
@@ -73,6 +73,11 @@ const ENTRY_OVERHEAD: usize = 200;
 /// document that holds it brings it.
 fn hold_within(document: &mut Document, known: &KnownEntries, max_bytes: usize) {
     let mut total: usize = document.entries.iter().map(weight).sum();
+    if total <= max_bytes {
+        return;
+    }
+    // taken before anything is left out: they stand for the entries as the document has them
+    let fingerprints: Vec<Fingerprint> = document.entries.iter().map(Entry::fingerprint).collect();
     for field in [|entry: &mut Entry| entry.content.take(), |entry: &mut Entry| entry.summary.take()] {
         for entry in document.entries.iter_mut().rev() {
             if total <= max_bytes {
@@ -84,21 +89,13 @@ fn hold_within(document: &mut Document, known: &KnownEntries, max_bytes: usize) 
             }
         }
     }
-    let mut left_out = Vec::new();
     while total > max_bytes {
         let Some(entry) = document.entries.pop() else { break };
         total -= weight(&entry);
-        left_out.push(entry);
     }
-    if !left_out.is_empty() {
-        forget(document, known, &left_out);
-    }
-}
-
-fn forget(document: &mut Document, known: &KnownEntries, left_out: &[Entry]) {
-    let gone: Vec<_> = left_out.iter().map(Entry::fingerprint).collect();
-    document.known = document.known.without(&gone);
-    let new = gone.iter().filter(|fingerprint| !known.knows_identity(**fingerprint)).count();
+    let left_out = &fingerprints[document.entries.len()..];
+    document.known = document.known.without(left_out);
+    let new = left_out.iter().filter(|fingerprint| !known.knows_identity(**fingerprint)).count();
     document.new_entries = document.new_entries.saturating_sub(u32::try_from(new).unwrap_or(u32::MAX));
 }
 
@@ -120,4 +117,102 @@ fn escaped_len(text: &str) -> usize {
         _ => 1,
     };
     text.bytes().map(escaped).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(number: usize) -> Entry {
+        Entry {
+            id: format!("id-{number}"),
+            title: Some(format!("Entry {number}")),
+            summary: Some("s".repeat(1000)),
+            content: Some("c".repeat(5000)),
+            ..Entry::default()
+        }
+    }
+
+    fn held(entries: usize, known: &KnownEntries, max_bytes: usize) -> Document {
+        let mut document = Document::default();
+        document.keep_news((0..entries).map(entry).collect(), known);
+        hold_within(&mut document, known, max_bytes);
+        document
+    }
+
+    #[test]
+    fn what_fits_is_left_alone() {
+        let document = held(10, &KnownEntries::default(), 1_000_000);
+        assert_eq!(document.entries, (0..10).map(entry).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn content_goes_before_summaries_and_these_before_entries_from_the_end_on() {
+        let document = held(10, &KnownEntries::default(), 40_000);
+        let with = |field: fn(&Entry) -> bool| document.entries.iter().map(field).collect::<Vec<_>>();
+        let content = with(|entry| entry.content.is_some());
+        assert!(content[0] && !content[9] && content.is_sorted_by(|a, b| a >= b), "{content:?}");
+        assert!(document.entries.iter().all(|entry| entry.summary.is_some()));
+        assert!(document.entries.iter().all(|entry| entry.cut == entry.content.is_none()));
+
+        let tighter = held(10, &KnownEntries::default(), 8000);
+        assert!(tighter.entries.iter().all(|entry| entry.content.is_none() && entry.cut));
+        assert_eq!((tighter.entries.len(), tighter.new_entries), (10, 10));
+        let summaries = tighter.entries.iter().filter(|entry| entry.summary.is_some()).count();
+        assert!(summaries > 0 && summaries < 10, "{summaries}");
+    }
+
+    #[test]
+    fn an_entry_that_was_left_out_is_not_known() {
+        let before = KnownEntries::default();
+        let document = held(100, &before, 5000);
+        let kept = document.entries.len();
+        assert!(kept > 0 && kept < 100);
+        assert_eq!((document.new_entries as usize, document.known.len()), (kept, kept));
+        let mut next = Document::default();
+        next.keep_news((0..100).map(entry).collect(), &document.known);
+        assert_eq!(next.new_entries as usize, 100 - kept, "the next document brings the rest");
+    }
+
+    #[test]
+    fn the_limit_holds_for_the_message_itself() {
+        for max_bytes in [3000, 20_000, 60_000] {
+            let mut document = Document::default();
+            let odd = |number| Entry { content: Some("\u{1}\"\\\n\u{20ac}".repeat(500)), ..entry(number) };
+            document.keep_news((0..20).map(odd).collect(), &KnownEntries::default());
+            hold_within(&mut document, &KnownEntries::default(), max_bytes);
+            let json = serde_json::to_string(&document.entries).unwrap();
+            assert!(json.len() <= max_bytes, "{} of {max_bytes}", json.len());
+        }
+    }
+
+    fn answer(wire: &[u8]) -> Answer {
+        Answer {
+            wire: wire.to_vec(),
+            codings: Vec::new(),
+            content_type: None,
+            url: "http://example.com/".to_owned(),
+            validators: Validators { etag: Some("\"new\"".to_owned()), ..Validators::default() },
+            known_hash: None,
+            known: KnownEntries::default(),
+        }
+    }
+
+    const LIMITS: ReadLimits = ReadLimits {
+        decode: DecodeLimits { max_bytes: 1000, max_ratio: 200 },
+        parse: ParseLimits { max_entries: 10, max_text_bytes: 1000, max_depth: 10, max_elements: 100, max_attributes: 10 },
+        max_report_bytes: 10_000,
+    };
+
+    #[test]
+    fn p43_a_known_body_is_not_parsed() {
+        let not_even_a_feed = b"hello";
+        let known_hash = Some(ContentHash::of(not_even_a_feed, PARSER_VERSION));
+        let (outcome, bytes) = read(Answer { known_hash, ..answer(not_even_a_feed) }, &LIMITS);
+        let Outcome::NotModified { validators } = outcome else { panic!("{outcome:?}") };
+        assert_eq!((validators.etag.as_deref(), bytes), (Some("\"new\""), 5));
+        let known_hash = Some(ContentHash::of(not_even_a_feed, PARSER_VERSION + 1));
+        let (outcome, _) = read(Answer { known_hash, ..answer(not_even_a_feed) }, &LIMITS);
+        assert!(matches!(outcome, Outcome::Failed { .. }), "another parser reads it again: {outcome:?}");
+    }
 }

@@ -349,7 +349,7 @@ impl Fetch<'_> {
         Step::Body(Box::new(answer), body.place)
     }
 
-    fn unread(&self, error: &BodyError) -> Outcome {
+    fn unread(&self, error: &BodyError<hyper::Error>) -> Outcome {
         match error {
             BodyError::TooLarge => {
                 let detail = format!("the body has more than {} bytes", self.fetcher.max_wire_bytes);

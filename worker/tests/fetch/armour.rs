@@ -1,1 +1,254 @@
-//! Deadlines, limits, addresses.
+//! Deadlines, limits, broken answers: each breach is an outcome with its own name.
+
+use std::time::{Duration, Instant};
+
+use common::report::{FailureKind, Outcome};
+use load_tests::{Coding, Delivery, Feed, Script, bodies};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use crate::bench::{Bench, document, failure};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+/// A good feed of about so many bytes.
+fn feed_of(bytes: usize) -> Feed {
+    Feed::rss().initial(10).padding(bytes / 10)
+}
+
+async fn kind_of(bench: &Bench, script: Script) -> FailureKind {
+    let fetched = bench.fetch(&bench.feed("/feed", script)).await;
+    failure(&fetched).0
+}
+
+#[tokio::test]
+async fn armour_nobody_there_is_a_failure_to_connect() {
+    let bench = Bench::start().await;
+    let job = bench.feed("/feed", Script::feed(Feed::rss()));
+    bench.origin.take_down(0).await;
+    let fetched = bench.fetch(&job).await;
+    assert_eq!(failure(&fetched).0, FailureKind::Connect);
+    assert_eq!(fetched.http_status, None);
+}
+
+#[tokio::test]
+async fn armour_a_connection_that_does_not_come_about_times_out() {
+    let bench = Bench::with(|fetch| fetch.connect_timeout = SHORT).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let full = socket.listen(0).unwrap();
+    let address = full.local_addr().unwrap();
+    // the kernel queues a connection or two that nobody accepts, and then leaves further ones unanswered
+    let fill = || tokio::time::timeout(SHORT, TcpStream::connect(address));
+    let mut queued = Vec::new();
+    while let Ok(connected) = fill().await {
+        queued.push(connected.unwrap());
+    }
+    let fetched = bench.fetch(&bench.job(&format!("http://{address}/"))).await;
+    assert_eq!(failure(&fetched), (FailureKind::Timeout, "no connection within 300ms"));
+}
+
+#[tokio::test]
+async fn armour_silence_ends_at_the_idle_deadline() {
+    let bench = Bench::with(|fetch| fetch.idle_timeout = SHORT).await;
+    let begin = Instant::now();
+    let fetched = bench.fetch(&bench.feed("/feed", Script::silent())).await;
+    assert_eq!(failure(&fetched), (FailureKind::Timeout, "silence for 300ms"));
+    assert!(begin.elapsed() >= SHORT && fetched.duration >= SHORT);
+
+    let drip = Script::feed(Feed::rss()).deliver(Delivery::Drip(SHORT * 2));
+    let fetched = bench.fetch(&bench.feed("/feed", drip)).await;
+    assert_eq!(failure(&fetched), (FailureKind::Timeout, "silence for 300ms"));
+    assert_eq!(fetched.http_status, Some(200));
+}
+
+#[tokio::test]
+async fn armour_the_idle_deadline_is_not_that_of_the_whole() {
+    let bench = Bench::with(|fetch| fetch.idle_timeout = SHORT).await;
+    let slow = Script::feed(Feed::rss().initial(1)).deliver(Delivery::SlowHead(Duration::from_millis(5)));
+    let fetched = bench.fetch(&bench.feed("/feed", slow)).await;
+    assert_eq!(document(&fetched).entries.len(), 1);
+    assert!(fetched.duration > SHORT, "slow, but never silent: {:?}", fetched.duration);
+}
+
+#[tokio::test]
+async fn armour_a_trickle_ends_at_the_deadline_of_the_whole() {
+    let bench = Bench::with(|fetch| fetch.timeout = Duration::from_millis(500)).await;
+    let pause = Duration::from_millis(20);
+    for delivery in [Delivery::Drip(pause), Delivery::SlowHead(pause)] {
+        let fetched = bench.fetch(&bench.feed("/feed", Script::feed(Feed::rss()).deliver(delivery))).await;
+        assert_eq!(failure(&fetched), (FailureKind::Timeout, "no complete answer within 500ms"));
+    }
+}
+
+#[tokio::test]
+async fn armour_too_many_bytes_on_the_wire_are_an_error_never_a_cut_feed() {
+    let bench = Bench::with(|fetch| fetch.max_wire_bytes = 50_000).await;
+    for delivery in [Delivery::Whole, Delivery::Chunked(1000), Delivery::UntilClose, Delivery::Endless] {
+        let script = Script::feed(feed_of(60_000)).deliver(delivery);
+        assert_eq!(kind_of(&bench, script).await, FailureKind::TooLarge);
+    }
+    let fits = bench.fetch(&bench.feed("/fits", Script::feed(feed_of(40_000)))).await;
+    assert_eq!(document(&fits).entries.len(), 10);
+}
+
+#[tokio::test]
+async fn armour_an_announced_length_beyond_the_limit_is_not_read_at_all() {
+    let bench = Bench::with(|fetch| fetch.max_wire_bytes = 50_000).await;
+    let fetched = bench.fetch(&bench.feed("/feed", Script::feed(feed_of(5_000_000)))).await;
+    assert_eq!((failure(&fetched).0, fetched.wire_bytes), (FailureKind::TooLarge, 0));
+}
+
+#[tokio::test]
+async fn armour_a_decompression_bomb_is_too_large() {
+    let bench = Bench::start().await;
+    for coding in [Coding::Gzip, Coding::Br, Coding::Zstd, Coding::Deflate] {
+        assert_eq!(kind_of(&bench, Script::bomb(coding, 8).unwrap()).await, FailureKind::TooLarge, "{coding:?}");
+    }
+    let small = Bench::with(|fetch| fetch.max_body_bytes = 20_000).await;
+    assert_eq!(kind_of(&small, Script::feed(feed_of(60_000)).force(Coding::Gzip)).await, FailureKind::TooLarge);
+    assert_eq!(kind_of(&small, Script::feed(feed_of(60_000))).await, FailureKind::TooLarge, "uncoded");
+}
+
+#[tokio::test]
+async fn armour_header_bytes_and_count_are_limited() {
+    let bench = Bench::start().await;
+    let flood = |lines| Script::feed(Feed::rss()).deliver(Delivery::HeaderFlood(lines));
+    for lines in [250, 1000, 20_000] {
+        let fetched = bench.fetch(&bench.feed("/feed", flood(lines))).await;
+        assert_eq!(failure(&fetched), (FailureKind::TooLarge, "the answer's header is too large"), "{lines} lines");
+    }
+    assert_eq!(document(&bench.fetch(&bench.feed("/feed", flood(100))).await).entries.len(), 3);
+    let long = Script::feed(Feed::rss()).header("X-Long", vec![b'x'; 100_000]);
+    assert_eq!(kind_of(&bench, long).await, FailureKind::TooLarge);
+}
+
+#[tokio::test]
+async fn armour_a_flood_of_interim_answers_ends() {
+    let bench = Bench::start().await;
+    let flood = |answers| Script::feed(Feed::rss()).deliver(Delivery::InterimFlood(answers));
+    let fetched = bench.fetch(&bench.feed("/feed", flood(100_000))).await;
+    assert_eq!(failure(&fetched), (FailureKind::TooLarge, "more than 16 interim answers"));
+    assert_eq!(document(&bench.fetch(&bench.feed("/few", flood(3))).await).entries.len(), 3);
+}
+
+#[tokio::test]
+async fn armour_fewer_bytes_than_announced_are_truncated() {
+    let bench = Bench::start().await;
+    for delivery in [Delivery::Truncated(100), Delivery::CutChunks(100), Delivery::Close] {
+        let script = Script::feed(Feed::rss()).deliver(delivery.clone());
+        assert_eq!(kind_of(&bench, script).await, FailureKind::Truncated, "{delivery:?}");
+    }
+    let whole = Coding::Gzip.encode(&bodies::garbage(5000)).unwrap();
+    let cut = Script::body("application/rss+xml", whole[..3000].to_vec()).header("Content-Encoding", "gzip");
+    assert_eq!(kind_of(&bench, cut).await, FailureKind::Truncated, "a coding that ends early");
+}
+
+#[tokio::test]
+async fn armour_what_is_no_http_is_malformed() {
+    let bench = Bench::start().await;
+    let answers: [&[u8]; 5] = [
+        b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        b"HTTP/1.1 two hundred\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnot a size\r\n",
+        b"HTTP/1.1 200 OK\r\nBad Header\r\n\r\n",
+    ];
+    for answer in answers {
+        let text = String::from_utf8_lossy(answer);
+        assert_eq!(kind_of(&bench, Script::raw(answer)).await, FailureKind::Malformed, "{text}");
+    }
+    assert_eq!(kind_of(&bench, Script::raw(Vec::new())).await, FailureKind::Truncated);
+}
+
+#[tokio::test]
+async fn armour_codings_that_cannot_be_undone_are_malformed() {
+    let bench = Bench::start().await;
+    for coding in ["gzip", "br", "zstd", "compress", "utf-8", "gzip, gzip, gzip, gzip"] {
+        let script = Script::feed(Feed::rss()).header("Content-Encoding", coding);
+        assert_eq!(kind_of(&bench, script).await, FailureKind::Malformed, "{coding}");
+    }
+}
+
+#[tokio::test]
+async fn armour_bodies_that_are_no_feeds_are_named() {
+    let bench = Bench::start().await;
+    for body in [bodies::html_page(), bodies::garbage(2000), Vec::new()] {
+        assert_eq!(kind_of(&bench, Script::body("application/rss+xml", body)).await, FailureKind::NotAFeed);
+    }
+    let nested = bench.fetch(&bench.feed("/nested", Script::body("text/xml", bodies::nested(900)))).await;
+    assert_eq!(failure(&nested).0, FailureKind::TooLarge, "and nothing aborted");
+}
+
+/// A server whose body is so large that it must have been read, at least in part, when `sent` is told; then it stops.
+async fn hog(sent: tokio::sync::oneshot::Sender<()>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = [0; 1000];
+        assert!(stream.read(&mut request).await.unwrap() > 0);
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 40000000\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // more than the kernel's buffers of both sides take
+        stream.write_all(&vec![b' '; 30_000_000]).await.unwrap();
+        sent.send(()).unwrap();
+        std::future::pending::<()>().await;
+    });
+    format!("http://{address}/")
+}
+
+#[tokio::test]
+async fn armour_large_bodies_wait_for_a_place_and_small_ones_do_not() {
+    let bench = Bench::with(|fetch| {
+        fetch.max_wire_bytes = 50_000_000;
+        fetch.large_body_bytes = 10_000;
+        fetch.large_bodies = 1;
+        fetch.timeout = Duration::from_secs(2);
+    })
+    .await;
+    let large = bench.feed("/large", Script::feed(feed_of(60_000)));
+    let mut small = bench.feed("/small", Script::feed(Feed::rss()));
+    let (sent, place_taken) = tokio::sync::oneshot::channel();
+    let hog = bench.job(&hog(sent).await);
+
+    let hogging = async {
+        assert_eq!(failure(&bench.fetch(&hog).await), (FailureKind::Timeout, "no complete answer within 2s"));
+        Instant::now()
+    };
+    let others = async {
+        place_taken.await.unwrap();
+        assert_eq!(document(&bench.poll(&mut small).await).entries.len(), 3);
+        let small_done = Instant::now();
+        assert_eq!(document(&bench.fetch(&large).await).entries.len(), 10);
+        (small_done, Instant::now())
+    };
+    let (place_free, (small_done, large_done)) = tokio::join!(hogging, others);
+    assert!(small_done < place_free && place_free < large_done);
+}
+
+#[tokio::test]
+async fn armour_ports_are_refused_unless_opened() {
+    let bench = Bench::with(|fetch| fetch.allow_ports = vec!["80".to_owned(), "443".to_owned()]).await;
+    let fetched = bench.fetch(&bench.feed("/feed", Script::feed(Feed::rss()))).await;
+    let (kind, detail) = failure(&fetched);
+    assert_eq!(kind, FailureKind::RefusedAddress);
+    assert!(detail.contains("fetch.allow_ports"), "{detail}");
+    assert!(bench.origin.log().is_empty());
+}
+
+#[tokio::test]
+async fn armour_private_addresses_are_refused_by_default() {
+    let bench = Bench::with(|fetch| fetch.allow_networks.clear()).await;
+    let by_address = bench.feed("/feed", Script::feed(Feed::rss()));
+    let by_name = bench.job(&format!("http://one.test:{}/feed", bench.origin.address(0).port()));
+    let localhost = bench.job(&format!("http://localhost:{}/feed", bench.origin.address(0).port()));
+    for job in [by_address, by_name, localhost] {
+        let fetched = bench.fetch(&job).await;
+        let (kind, detail) = failure(&fetched);
+        assert_eq!(kind, FailureKind::RefusedAddress);
+        assert!(detail.contains("fetch.allow_networks"), "{detail}");
+        assert!(!matches!(fetched.outcome, Outcome::Modified(_)));
+    }
+    assert!(bench.origin.log().is_empty());
+}

@@ -1,5 +1,6 @@
 //! A fetcher, a gate and an origin, and a feed that remembers between two polls what the store would remember.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use common::config::{Config, FetchConfig, HostConfig, HostRule};
@@ -21,6 +22,7 @@ pub(crate) struct Bench {
     pub(crate) gate: MemoryGate,
     pub(crate) rules: HostRules,
     pub(crate) config: FetchConfig,
+    feeds: AtomicI64,
 }
 
 /// The defaults, with loopback and all ports opened.
@@ -58,7 +60,7 @@ impl Bench {
         let fetcher = Fetcher::with_setup(&config, &rules, &setup).unwrap();
         let gate = MemoryGate::new(Timestamp::EPOCH);
         assert!(gate.open(&LoadMark(String::new()), SystemClock.now()).await.unwrap());
-        Bench { origin, fetcher, gate, rules, config }
+        Bench { origin, fetcher, gate, rules, config, feeds: AtomicI64::new(1) }
     }
 
     /// A path of the first host with this script, and the feed there.
@@ -70,7 +72,7 @@ impl Bench {
     pub(crate) fn job(&self, url: &str) -> FetchJob {
         let url: common::feed::FeedUrl = url.parse().unwrap();
         FetchJob {
-            feed: FeedId(1),
+            feed: FeedId(self.feeds.fetch_add(1, Ordering::Relaxed)),
             version: Version(1),
             host: self.rules.for_url(url.as_url()).key,
             url,

@@ -8,4 +8,6 @@ mod bench;
 mod bodies;
 mod conditional;
 mod manners;
+mod names;
 mod redirects;
+mod tls;

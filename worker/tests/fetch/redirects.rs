@@ -1,1 +1,238 @@
 //! P13, P30, P36, P37: redirects.
+
+use std::time::Duration;
+
+use common::config::{HostConfig, HostRule};
+use common::host_gate::{HostGate, Reservation, ReserveRequest};
+use common::report::{FailureKind, Outcome};
+use common::time::{Clock, SystemClock};
+use load_tests::{Feed, Script};
+
+use crate::bench::{Bench, document, failure, not_modified};
+
+fn gap(gap: Duration) -> HostConfig {
+    HostConfig { gap, ..HostConfig::default() }
+}
+
+#[tokio::test]
+async fn p13_validators_go_to_the_hop_that_gave_them_only() {
+    let bench = Bench::start().await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    let target = bench.origin.url_on(1, "/feed");
+    let script = Script::redirect(302, target.clone()).header("ETag", "\"of-the-redirect\"");
+    let mut job = bench.feed("/old", script);
+
+    let first = bench.poll(&mut job).await;
+    assert_eq!(document(&first).entries.len(), 3);
+    assert_eq!(job.validators.for_url.as_deref(), Some(&*target));
+    let second = bench.poll(&mut job).await;
+    assert!(not_modified(&second) && second.conditional, "a 304 at the end of redirects is a 304: {second:?}");
+    assert_eq!(job.validators.for_url.as_deref(), Some(&*target));
+    assert!(bench.requests("/old", 2).await.iter().all(|request| !request.is_conditional()));
+    assert!(bench.requests("/feed", 2).await[1].is_conditional());
+}
+
+#[tokio::test]
+async fn p13_a_redirect_to_another_place_is_asked_unconditionally() {
+    let bench = Bench::start().await;
+    bench.origin.set("/one", Script::feed(Feed::rss()));
+    bench.origin.set("/two", Script::feed(Feed::rss()));
+    let mut job = bench.feed("/old", Script::redirect(302, "/one").then(Script::redirect(302, "/two")));
+    bench.poll(&mut job).await;
+    bench.poll(&mut job).await;
+    assert!(!bench.requests("/two", 1).await[0].is_conditional());
+
+    let mut direct = bench.feed("/feed", Script::feed(Feed::rss()).then(Script::redirect(302, "/one")));
+    bench.poll(&mut direct).await;
+    bench.poll(&mut direct).await;
+    assert!(bench.requests("/feed", 2).await[1].is_conditional(), "the feed's own URL gave them");
+    assert!(!bench.requests("/one", 2).await[1].is_conditional());
+}
+
+#[tokio::test]
+async fn p41_a_304_from_a_hop_that_was_asked_unconditionally_is_an_error() {
+    let bench = Bench::start().await;
+    bench.origin.set("/other", Script::status(304));
+    let mut job = bench.feed("/feed", Script::feed(Feed::rss()).then(Script::redirect(302, "/other")));
+    bench.poll(&mut job).await;
+    assert_eq!(failure(&bench.poll(&mut job).await).0, FailureKind::Status);
+}
+
+#[tokio::test]
+async fn p37_only_permanent_redirects_to_a_good_answer_are_reported_as_a_move() {
+    let bench = Bench::start().await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    bench.origin.set("/gone", Script::status(404));
+    bench.origin.set("/to-temporary", Script::redirect(301, "/temporary"));
+    bench.origin.set("/temporary", Script::redirect(302, "/feed"));
+    for (status, location, moved) in [
+        (301, "/feed", Some("/feed")),
+        (308, "/feed#x", Some("/feed")),
+        (302, "/feed", None),
+        (303, "/feed", None),
+        (307, "/feed", None),
+        (301, "/gone", None),
+        (301, "/to-temporary", Some("/temporary")),
+    ] {
+        let mut job = bench.feed("/old", Script::redirect(status, location));
+        let fetched = bench.poll(&mut job).await;
+        let expected = moved.map(|path| bench.origin.url(path));
+        assert_eq!(fetched.moved_to.map(|url| url.to_string()), expected, "{status} {location}");
+    }
+}
+
+#[tokio::test]
+async fn p36_circles_and_long_chains_end_in_a_failure_of_their_own() {
+    let bench = Bench::start().await;
+    let mut job = bench.feed("/self", Script::redirect(302, "/self"));
+    assert_eq!(failure(&bench.poll(&mut job).await).0, FailureKind::Redirects);
+    bench.requests("/self", 1).await;
+
+    bench.origin.set("/a", Script::redirect(302, "/b"));
+    let mut job = bench.feed("/b", Script::redirect(302, "/a"));
+    assert_eq!(failure(&bench.poll(&mut job).await).0, FailureKind::Redirects);
+    bench.requests("/b", 1).await;
+
+    for hop in 0..10 {
+        bench.origin.set(&format!("/{hop}"), Script::redirect(301, format!("/{}", hop + 1)));
+    }
+    bench.origin.set("/10", Script::feed(Feed::rss()));
+    let start = |hop: usize| bench.job(&bench.origin.url(&format!("/{hop}")));
+    let too_long = bench.fetch(&start(4)).await;
+    assert_eq!(failure(&too_long), (FailureKind::Redirects, "more than 5 redirects"));
+    assert_eq!(too_long.http_status, Some(301));
+    bench.requests("/10", 0).await;
+    assert_eq!(document(&bench.fetch(&start(5)).await).entries.len(), 3);
+
+    for location in ["", "ftp://127.0.0.1/", "http://"] {
+        let mut job = bench.feed("/nowhere", Script::redirect(302, location));
+        assert_eq!(failure(&bench.poll(&mut job).await).0, FailureKind::Redirects, "'{location}'");
+    }
+}
+
+#[tokio::test]
+async fn armour_every_hop_is_checked_before_it_is_dialled() {
+    let bench = Bench::with(|fetch| {
+        fetch.allow_networks = vec!["127.0.0.1/32".parse().unwrap()];
+        fetch.allow_ports = vec!["1024-65535".to_owned()];
+    })
+    .await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    let other_loopback = bench.origin.url_on(1, "/feed");
+    let by_name = format!("http://two.test:{}/feed", bench.origin.address(1).port());
+    let refused = [
+        other_loopback.as_str(),
+        by_name.as_str(),
+        "http://169.254.169.254:8080/latest/meta-data/",
+        "http://[::ffff:127.0.0.2]:8080/",
+        "http://[::1]:8080/",
+        "http://2130706434:8080/",
+        "http://127.0.0.1:80/",
+    ];
+    for location in refused {
+        let mut job = bench.feed("/old", Script::redirect(301, location));
+        let fetched = bench.poll(&mut job).await;
+        assert_eq!(failure(&fetched).0, FailureKind::RefusedAddress, "{location}");
+        assert_eq!(fetched.moved_to, None);
+    }
+    bench.requests("/feed", 0).await;
+
+    let port = bench.origin.address(0).port();
+    let mapped = format!("http://[::ffff:127.0.0.1]:{port}/feed");
+    let mut job = bench.feed("/old", Script::redirect(301, format!("http://one.test:{port}/feed")));
+    assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 3, "the same address under an opened network");
+    assert!(failure_or_document(&bench, &mapped).await);
+}
+
+/// A mapped address is opened with the one inside; whether the machine can dial it is its own affair.
+async fn failure_or_document(bench: &Bench, url: &str) -> bool {
+    let fetched = bench.fetch(&bench.job(url)).await;
+    match fetched.outcome {
+        Outcome::Modified(_) => true,
+        Outcome::Failed { failure, .. } => failure == FailureKind::Connect,
+        _ => false,
+    }
+}
+
+#[tokio::test]
+async fn p30_a_hop_on_the_same_host_waits_for_the_hosts_gap() {
+    let gap_length = Duration::from_millis(400);
+    let bench = Bench::with_hosts(gap(gap_length), Vec::new(), |_| {}).await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    let mut job = bench.feed("/old", Script::redirect(302, "/feed"));
+    assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 3);
+    let starts: Vec<Duration> = bench.origin.log().iter().map(|record| record.start).collect();
+    assert!(starts[1] - starts[0] >= gap_length - Duration::from_millis(20), "{starts:?}");
+}
+
+#[tokio::test]
+async fn p30_a_hop_to_another_host_is_charged_to_that_host() {
+    let bench = Bench::with_hosts(gap(Duration::from_secs(30)), Vec::new(), |_| {}).await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    let target = bench.origin.url_on(1, "/feed");
+    let mut job = bench.feed("/old", Script::redirect(302, target.clone()));
+    let fetched = bench.poll(&mut job).await;
+    assert_eq!(document(&fetched).entries.len(), 3);
+    let host = bench.rules.for_url(&target.parse().unwrap()).key;
+    assert_eq!(fetched.last_host.as_ref(), Some(&host));
+
+    let now = SystemClock.now();
+    let request = ReserveRequest { host: host.clone(), limits: bench.rules.limits_of(&host), expires: now };
+    let answer = bench.gate.reserve(&[request], now).await.unwrap()[0];
+    assert!(matches!(answer, Reservation::Refused { until } if until.since(now) > Duration::from_secs(20)), "{answer:?}");
+    let mut second = bench.feed("/old-too", Script::redirect(302, target));
+    second.host = common::host::HostKey::new("elsewhere");
+    assert!(matches!(bench.poll(&mut second).await.outcome, Outcome::Deferred { .. }), "the host was asked just now");
+    bench.requests("/feed", 1).await;
+}
+
+#[tokio::test]
+async fn p30_a_chain_that_a_hosts_gap_interrupts_goes_on_where_it_stopped() {
+    let bench = Bench::with_hosts(gap(Duration::from_millis(700)), Vec::new(), |fetch| {
+        fetch.timeout = Duration::from_millis(600);
+    })
+    .await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    let mut job = bench.feed("/old", Script::redirect(301, "/feed"));
+    let first = bench.poll(&mut job).await;
+    assert!(matches!(first.outcome, Outcome::Deferred { .. }), "{first:?}");
+    assert_eq!((first.http_status, first.moved_to), (None, None));
+    let second = bench.poll(&mut job).await;
+    assert_eq!(document(&second).entries.len(), 3);
+    assert_eq!(second.moved_to.map(|url| url.to_string()), Some(bench.origin.url("/feed")));
+    bench.requests("/old", 1).await;
+    bench.requests("/feed", 1).await;
+}
+
+#[tokio::test]
+async fn p30_names_of_a_shared_host_are_one_host() {
+    let rule = HostRule { r#match: "test".into(), shared: true, gap: Some(Duration::from_secs(60)), ..HostRule::default() };
+    let bench = Bench::with_hosts(gap(Duration::ZERO), vec![rule], |_| {}).await;
+    let port = bench.origin.address(0).port();
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    bench.origin.set("/old", Script::redirect(302, format!("http://two.test:{}/feed", bench.origin.address(1).port())));
+    let fetched = bench.fetch(&bench.job(&format!("http://one.test:{port}/old"))).await;
+    assert!(matches!(fetched.outcome, Outcome::Deferred { .. }), "{fetched:?}");
+    bench.requests("/feed", 0).await;
+}
+
+#[tokio::test]
+async fn gone_counts_only_where_the_feed_itself_is_gone() {
+    let bench = Bench::start().await;
+    bench.origin.set("/gone", Script::status(410));
+    let mut moved = bench.feed("/moved", Script::redirect(301, "/gone"));
+    assert_eq!(bench.poll(&mut moved).await.outcome, Outcome::Gone);
+    let mut lent = bench.feed("/lent", Script::redirect(302, "/gone"));
+    let fetched = bench.poll(&mut lent).await;
+    assert_eq!((failure(&fetched).0, fetched.http_status), (FailureKind::Status, Some(410)));
+}
+
+#[tokio::test]
+async fn p32_cookies_of_a_redirect_are_not_sent_back() {
+    let bench = Bench::start().await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    let mut job = bench.feed("/old", Script::redirect(302, "/feed").header("Set-Cookie", "seen=1; Path=/"));
+    bench.poll(&mut job).await;
+    let request = &bench.requests("/feed", 1).await[0];
+    assert_eq!((request.header("cookie"), request.header("referer")), (None, None));
+}

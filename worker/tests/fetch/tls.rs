@@ -1,0 +1,215 @@
+//! TLS: verified certificates, a name for each failure, HTTP/2 where both sides speak it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::feed::FeedUrl;
+use common::job::FetchJob;
+use common::report::FailureKind;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use load_tests::{Feed, Script};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use worker::client::FetchSetup;
+use worker::fetch::Fetcher;
+
+use crate::bench::{Bench, document, failure, not_modified};
+
+/// A certificate authority that our fetcher knows, and one that it does not.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn certificate(&self) -> CertificateDer<'static> {
+        self.0.der().clone()
+    }
+
+    fn server(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> ServerConfig {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap()
+    }
+}
+
+/// Ends TLS in front of a plain server, whose connections it hands on.
+async fn front(config: ServerConfig, behind: SocketAddr) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let Ok(mut secure) = acceptor.accept(stream).await else { return };
+                let mut plain = TcpStream::connect(behind).await.unwrap();
+                // the client may leave as it likes
+                let _ = tokio::io::copy_bidirectional(&mut secure, &mut plain).await;
+            });
+        }
+    });
+    port
+}
+
+async fn bench(authority: &Authority) -> Bench {
+    let mut bench = Bench::start().await;
+    let setup = FetchSetup {
+        extra_roots: vec![authority.certificate()],
+        hosts: "127.0.0.1 one.test\n127.0.0.1 two.test\n".to_owned(),
+    };
+    bench.fetcher = Fetcher::with_setup(&bench.config, &bench.rules, &setup).unwrap();
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    bench
+}
+
+fn job(bench: &Bench, port: u16) -> FetchJob {
+    bench.job(&format!("https://one.test:{port}/feed"))
+}
+
+#[tokio::test]
+async fn a_certificate_of_a_known_authority_is_good() {
+    let authority = Authority::new("known");
+    let bench = bench(&authority).await;
+    let port = front(authority.server("one.test", |_| {}), bench.origin.address(0)).await;
+    let mut job = job(&bench, port);
+    assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 3);
+    assert!(not_modified(&bench.poll(&mut job).await));
+}
+
+#[tokio::test]
+async fn armour_each_failure_of_a_handshake_is_a_named_class() {
+    let (known, unknown) = (Authority::new("known"), Authority::new("unknown"));
+    let bench = bench(&known).await;
+    let servers = [
+        (unknown.server("one.test", |_| {}), "certificate of an unknown issuer"),
+        (known.server("two.test", |_| {}), "certificate of another name"),
+        (known.server("one.test", |params| params.not_after = date_time_ymd(2020, 1, 1)), "certificate expired"),
+        (known.server("one.test", |params| params.not_before = date_time_ymd(2100, 1, 1)), "certificate not valid yet"),
+    ];
+    for (server, class) in servers {
+        let port = front(server, bench.origin.address(0)).await;
+        let fetched = bench.fetch(&job(&bench, port)).await;
+        let (kind, detail) = failure(&fetched);
+        assert_eq!(kind, FailureKind::Tls);
+        assert!(detail.starts_with(&format!("TLS: {class}")), "{detail} for {class}");
+        assert_eq!(fetched.http_status, None);
+    }
+    assert!(bench.origin.log().is_empty(), "nothing was asked over an unverified connection");
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let (mut plain, _) = listener.accept().await.unwrap();
+        plain.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").await.unwrap();
+        // kept open until the client leaves
+        let _ = plain.read_to_end(&mut Vec::new()).await;
+    });
+    let plain = bench.fetch(&job(&bench, port)).await;
+    let (kind, detail) = failure(&plain);
+    assert_eq!(kind, FailureKind::Tls);
+    assert!(detail.starts_with("TLS: the server does not speak TLS"), "{detail}");
+}
+
+#[tokio::test]
+async fn armour_a_handshake_that_never_ends_is_a_timeout_and_one_that_breaks_is_not() {
+    let authority = Authority::new("known");
+    let mut bench = bench(&authority).await;
+    bench.config.connect_timeout = Duration::from_millis(300);
+    let setup = FetchSetup { hosts: "127.0.0.1 one.test\n".to_owned(), ..FetchSetup::default() };
+    bench.fetcher = Fetcher::with_setup(&bench.config, &bench.rules, &setup).unwrap();
+
+    let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let fetched = bench.fetch(&job(&bench, mute.local_addr().unwrap().port())).await;
+    assert_eq!(failure(&fetched), (FailureKind::Timeout, "no connection within 300ms"));
+
+    let closing = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = closing.local_addr().unwrap().port();
+    tokio::spawn(async move { while closing.accept().await.is_ok() {} });
+    let fetched = bench.fetch(&job(&bench, port)).await;
+    let (kind, detail) = failure(&fetched);
+    assert_eq!(kind, FailureKind::Tls);
+    assert!(detail.starts_with("TLS: connection lost in the handshake"), "{detail}");
+}
+
+#[tokio::test]
+async fn p37_a_redirect_from_https_to_http_is_followed_but_is_no_move() {
+    let authority = Authority::new("known");
+    let bench = bench(&authority).await;
+    let port = front(authority.server("one.test", |_| {}), bench.origin.address(0)).await;
+    bench.origin.set("/old", Script::redirect(301, bench.origin.url("/feed")));
+    let fetched = bench.fetch(&bench.job(&format!("https://one.test:{port}/old"))).await;
+    assert_eq!(document(&fetched).entries.len(), 3);
+    assert_eq!(fetched.moved_to, None);
+
+    let secure: FeedUrl = format!("https://one.test:{port}/feed").parse().unwrap();
+    bench.origin.set("/upgrade", Script::redirect(301, secure.to_string()));
+    let fetched = bench.fetch(&bench.job(&bench.origin.url("/upgrade"))).await;
+    assert_eq!(fetched.moved_to, Some(secure));
+}
+
+type Answer = Result<http::Response<http_body_util::Full<bytes::Bytes>>, std::convert::Infallible>;
+
+/// A server that speaks nothing but HTTP/2 and always answers the same feed.
+async fn http2_server(mut config: ServerConfig) -> u16 {
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(secure) = acceptor.accept(stream).await else { continue };
+            let service = hyper::service::service_fn(|request| std::future::ready(answer_http2(&request)));
+            let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            tokio::spawn(connection.serve_connection(TokioIo::new(secure), service));
+        }
+    });
+    port
+}
+
+fn answer_http2(request: &http::Request<hyper::body::Incoming>) -> Answer {
+    let feed = "<rss version=\"2.0\"><channel><title>Two</title><item><guid>1</guid><title>One</title></item></channel></rss>";
+    let mut answer = http::Response::new(http_body_util::Full::new(bytes::Bytes::from_static(feed.as_bytes())));
+    answer.headers_mut().insert(http::header::ETAG, http::HeaderValue::from_static("\"two\""));
+    if request.headers().get(http::header::IF_NONE_MATCH).is_some_and(|tag| tag == "\"two\"") {
+        *answer.body_mut() = http_body_util::Full::default();
+        *answer.status_mut() = http::StatusCode::NOT_MODIFIED;
+    }
+    if request.uri().path() == "/long" {
+        let long = http::HeaderValue::from_bytes(&vec![b'x'; 100_000]).unwrap();
+        answer.headers_mut().insert("x-long", long);
+    }
+    Ok(answer)
+}
+
+#[tokio::test]
+async fn http2_is_spoken_where_the_server_offers_it() {
+    let authority = Authority::new("known");
+    let bench = bench(&authority).await;
+    let port = http2_server(authority.server("one.test", |_| {})).await;
+    let mut two = job(&bench, port);
+    let first = bench.poll(&mut two).await;
+    assert_eq!(document(&first).title.as_deref(), Some("Two"));
+    assert!(not_modified(&bench.poll(&mut two).await));
+
+    let long = bench.fetch(&bench.job(&format!("https://one.test:{port}/long"))).await;
+    let (kind, detail) = failure(&long);
+    assert_eq!(kind, FailureKind::TooLarge, "{detail}");
+}
