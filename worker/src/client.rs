@@ -3,6 +3,7 @@
 //! hyper's client without the comfort of those above it, because these follow redirects, keep cookies, read proxies from
 //! the environment, repeat requests, or hide what must be judged here: interim answers and the size of a header.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use http::header::{HeaderMap, HeaderValue};
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::pki_types::CertificateDer;
 use tokio::sync::Notify;
@@ -140,12 +142,14 @@ pub(crate) struct HeadLimits {
     pub(crate) max_header_bytes: usize,
 }
 
-/// Sends a GET once and reads the head of its answer.
+/// Sends a GET once and reads the head of its answer. `sent` is set when a connection takes the request: resolving,
+/// dialling and TLS come before that.
 pub(crate) async fn send(
     client: &Client,
     url: &Url,
     fields: HeaderMap,
     limits: HeadLimits,
+    sent: &mut Option<Instant>,
 ) -> Result<Response<Incoming>, Failure> {
     let uri: Uri = url.as_str().parse().map_err(|_| Failure::new(FailureKind::Malformed, "the URL cannot be sent"))?;
     let mut request = Request::new(NoBody::new());
@@ -155,13 +159,18 @@ pub(crate) async fn send(
     let counted = Arc::clone(&interim);
     hyper::ext::on_informational(&mut request, move |_| counted.count());
 
-    let answer = tokio::select! {
-        biased;
-        () = interim.exceeded.notified() => {
-            let detail = format!("more than {} interim answers", limits.max_informational);
-            return Err(Failure::new(FailureKind::TooLarge, detail));
+    let mut connection = capture_connection(&mut request);
+    let mut answer = pin!(timeout_at(limits.deadline, client.request(request)));
+    let answer = loop {
+        tokio::select! {
+            biased;
+            () = interim.exceeded.notified() => {
+                let detail = format!("more than {} interim answers", limits.max_informational);
+                return Err(Failure::new(FailureKind::TooLarge, detail));
+            }
+            true = taken(&mut connection), if sent.is_none() => *sent = Some(Instant::now()),
+            answer = &mut answer => break answer,
         }
-        answer = timeout_at(limits.deadline, client.request(request)) => answer,
     };
     let response = answer.map_err(|_| Failure::late(limits.timeout))?.map_err(|error| Failure::of_request(&error))?;
     let header_bytes: usize = response.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
@@ -169,6 +178,11 @@ pub(crate) async fn send(
         return Err(Failure::new(FailureKind::TooLarge, "the answer's header is too large"));
     }
     Ok(response)
+}
+
+/// Waits until a connection takes the request; false: none ever will.
+async fn taken(connection: &mut CaptureConnection) -> bool {
+    connection.wait_for_connection_metadata().await.is_some()
 }
 
 /// Counts interim answers down.

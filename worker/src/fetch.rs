@@ -83,6 +83,9 @@ pub struct Fetched {
     pub moved_to: Option<FeedUrl>,
     /// Who was asked last: whom a throttling outcome speaks of.
     pub last_host: Option<HostKey>,
+    /// When the last request went out, after its host's name was resolved and the connection stood: a host's gap should
+    /// be counted from here.
+    pub last_sent: Option<Timestamp>,
     /// From the start to the last byte read, or to the failure.
     pub duration: Duration,
 }
@@ -99,6 +102,7 @@ impl Fetched {
             fresh_for: None,
             moved_to: None,
             last_host: None,
+            last_sent: None,
             duration: Duration::ZERO,
         }
     }
@@ -219,10 +223,13 @@ impl Fetch<'_> {
     /// fetch, but at that time.
     async fn admission(&mut self, url: &FeedUrl) -> Result<Option<Permit>, Timestamp> {
         let policy = self.hops.rules.for_url(url.as_url());
-        let first = self.fetched.last_host.is_none();
-        self.fetched.last_host = Some(policy.key.clone());
-        if first && policy.key == self.job.host {
+        let before = self.fetched.last_host.replace(policy.key.clone());
+        if before.is_none() && policy.key == self.job.host {
             return Ok(None);
+        }
+        if before.as_ref() == Some(&policy.key) && policy.limits.burst <= 1 {
+            let after_last = self.fetched.last_sent.map(|sent| sent.after(policy.limits.gap));
+            self.wait_until(after_last.unwrap_or_default()).await?;
         }
         let request = ExtraRequest {
             host: &policy.key,
@@ -237,13 +244,22 @@ impl Fetch<'_> {
                 Ok(Err(until)) => until,
                 Err(error) => return Err(self.gate_failed(&error, now)),
             };
-            // the wait must leave time for the request
-            let ready = Instant::now() + until.since(now).max(SHORTEST_WAIT);
-            if ready + self.fetcher.timeout / 3 > self.deadline {
-                return Err(until);
-            }
-            tokio::time::sleep_until(ready).await;
+            self.wait_until(until.max(now.after(SHORTEST_WAIT))).await?;
         }
+    }
+
+    /// Waits, or gives the time back if the wait would leave too little of this fetch for a request.
+    async fn wait_until(&self, until: Timestamp) -> Result<(), Timestamp> {
+        let now = self.hops.clock.now();
+        if until <= now {
+            return Ok(());
+        }
+        let ready = Instant::now() + until.since(now);
+        if ready + self.fetcher.timeout / 3 > self.deadline {
+            return Err(until);
+        }
+        tokio::time::sleep_until(ready).await;
+        Ok(())
     }
 
     fn gate_failed(&self, error: &GateError, now: Timestamp) -> Timestamp {
@@ -279,12 +295,14 @@ impl Fetch<'_> {
             max_informational: self.fetcher.max_informational,
             max_header_bytes: self.fetcher.max_header_bytes,
         };
-        let response = match client::send(&self.fetcher.client, url.as_url(), fields, limits).await {
-            Ok(response) => response,
+        let mut sent = None;
+        let response = client::send(&self.fetcher.client, url.as_url(), fields, limits, &mut sent).await;
+        let received = self.hops.clock.now();
+        self.fetched.last_sent = sent.map(|sent| received.before(sent.elapsed()));
+        let (head, incoming) = match response {
+            Ok(response) => response.into_parts(),
             Err(failure) => return Step::Ended(failure.into()),
         };
-        let (head, incoming) = response.into_parts();
-        let received = self.hops.clock.now();
         self.fetched.http_status = Some(head.status.as_u16());
         self.fetched.fresh_for = headers::freshness(&head.headers, received).map(|fresh| fresh + before);
 

@@ -162,7 +162,8 @@ async fn p30_a_hop_on_the_same_host_waits_for_the_hosts_gap() {
     let mut job = bench.feed("/old", Script::redirect(302, "/feed"));
     assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 3);
     let starts: Vec<Duration> = bench.origin.log().iter().map(|record| record.start).collect();
-    assert!(starts[1] - starts[0] >= gap_length - Duration::from_millis(20), "{starts:?}");
+    // both clocks are this machine's; the origin's starts when the first byte is there
+    assert!(starts[1] - starts[0] >= gap_length - Duration::from_millis(5), "{starts:?}");
 }
 
 #[tokio::test]
