@@ -200,7 +200,13 @@ mod tests {
 
     const LIMITS: ReadLimits = ReadLimits {
         decode: DecodeLimits { max_bytes: 1000, max_ratio: 200 },
-        parse: ParseLimits { max_entries: 10, max_text_bytes: 1000, max_depth: 10, max_elements: 100, max_attributes: 10 },
+        parse: ParseLimits {
+            max_entries: 10,
+            max_text_bytes: 1000,
+            max_depth: 10,
+            max_elements: 100,
+            max_attributes: 10,
+        },
         max_report_bytes: 10_000,
     };
 

@@ -180,7 +180,10 @@ async fn p30_a_hop_to_another_host_is_charged_to_that_host() {
     let now = SystemClock.now();
     let request = ReserveRequest { host: host.clone(), limits: bench.rules.limits_of(&host), expires: now };
     let answer = bench.gate.reserve(&[request], now).await.unwrap()[0];
-    assert!(matches!(answer, Reservation::Refused { until } if until.since(now) > Duration::from_secs(20)), "{answer:?}");
+    assert!(
+        matches!(answer, Reservation::Refused { until } if until.since(now) > Duration::from_secs(20)),
+        "{answer:?}"
+    );
     let mut second = bench.feed("/old-too", Script::redirect(302, target));
     second.host = common::host::HostKey::new("elsewhere");
     assert!(matches!(bench.poll(&mut second).await.outcome, Outcome::Deferred { .. }), "the host was asked just now");
@@ -207,7 +210,8 @@ async fn p30_a_chain_that_a_hosts_gap_interrupts_goes_on_where_it_stopped() {
 
 #[tokio::test]
 async fn p30_names_of_a_shared_host_are_one_host() {
-    let rule = HostRule { r#match: "test".into(), shared: true, gap: Some(Duration::from_secs(60)), ..HostRule::default() };
+    let rule =
+        HostRule { r#match: "test".into(), shared: true, gap: Some(Duration::from_secs(60)), ..HostRule::default() };
     let bench = Bench::with_hosts(gap(Duration::ZERO), vec![rule], |_| {}).await;
     let port = bench.origin.address(0).port();
     bench.origin.set("/feed", Script::feed(Feed::rss()));

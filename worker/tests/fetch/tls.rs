@@ -185,7 +185,8 @@ async fn http2_server(mut config: ServerConfig) -> u16 {
 }
 
 fn answer_http2(request: &http::Request<hyper::body::Incoming>) -> Answer {
-    let feed = "<rss version=\"2.0\"><channel><title>Two</title><item><guid>1</guid><title>One</title></item></channel></rss>";
+    let feed =
+        "<rss version=\"2.0\"><channel><title>Two</title><item><guid>1</guid><title>One</title></item></channel></rss>";
     let mut answer = http::Response::new(http_body_util::Full::new(bytes::Bytes::from_static(feed.as_bytes())));
     answer.headers_mut().insert(http::header::ETAG, http::HeaderValue::from_static("\"two\""));
     if request.headers().get(http::header::IF_NONE_MATCH).is_some_and(|tag| tag == "\"two\"") {
