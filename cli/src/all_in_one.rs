@@ -47,7 +47,7 @@ pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyho
     let listener = bind(config.api.listen).await?;
     let metrics = Arc::new(Metrics::new());
     let gate = embedded_gate(&store, &config, &*clock).await?;
-    let backends = embedded_backends(store, Arc::clone(&gate));
+    let backends = embedded_backends(Arc::clone(&store), Arc::clone(&gate));
     let scheduler = Arc::new(Scheduler::new(&backends, &config, &metrics, &clock));
     let worker = embedded_worker(&backends, &config, &metrics, &clock)?;
     scheduler.boot().await?;
@@ -88,6 +88,7 @@ pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyho
     }
     api.await.context("the API died")??;
     gate.close();
+    store.close().await;
     Ok(())
 }
 

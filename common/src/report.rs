@@ -116,7 +116,8 @@ pub struct Document {
     /// Its rssCloud, as `domain:port/path protocol`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud: Option<String>,
-    /// Entries that the job did not know, or knew with other content; in the document's order.
+    /// Entries that the job did not know, or knew with other content. The document's last one first: documents begin with
+    /// their newest entry, and consumers, who read in the order of storing, want it last.
     pub entries: Vec<Entry>,
     /// Of these, how many had an identity that the job did not know.
     pub new_entries: u32,

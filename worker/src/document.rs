@@ -51,6 +51,7 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> (Outcome, u64) {
             document.validators = answer.validators;
             document.content_hash = Some(hash);
             hold_within(&mut document, &answer.known, limits.max_report_bytes);
+            document.entries.reverse();
             Outcome::Modified(Box::new(document))
         }
         Err(error) => Failure::from(error).into(),
