@@ -102,6 +102,10 @@ pub(crate) fn build(config: &FetchConfig, guard: AddressGuard, setup: &FetchSetu
         .pool_idle_timeout(IDLE_CONNECTION)
         .pool_max_idle_per_host(1)
         .http1_title_case_headers(true)
+        // old servers' habits; they hurt nobody where no proxy reads the answer otherwise
+        .http1_allow_obsolete_multiline_headers_in_responses(true)
+        .http1_allow_spaces_after_header_name_in_responses(true)
+        .http1_ignore_invalid_headers_in_responses(true)
         .http1_max_buf_size(config.max_header_bytes)
         .http1_max_headers(config.max_headers)
         .http2_max_header_list_size(header_bytes)
@@ -196,6 +200,66 @@ impl Interim {
         let counted = self.left.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if counted.is_err() {
             self.exceeded.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::config::{HostConfig, HostRule};
+    use common::feed::FeedUrl;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn config(change: impl FnOnce(&mut FetchConfig)) -> FetchConfig {
+        let mut fetch = common::config::load(None, std::iter::empty(), &[]).unwrap().config.fetch;
+        change(&mut fetch);
+        fetch
+    }
+
+    fn refusal(change: impl FnOnce(&mut FetchConfig)) -> String {
+        let config = config(change);
+        let guard = AddressGuard::new(&[], &[]).unwrap();
+        build(&config, guard, &FetchSetup::default()).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_limit_that_would_stop_every_fetch_is_refused_by_its_key() {
+        assert!(refusal(|fetch| fetch.max_header_bytes = 8191).contains("fetch.max_header_bytes: 8191"));
+        assert!(refusal(|fetch| fetch.max_headers = 0).contains("fetch.max_headers"));
+        assert!(refusal(|fetch| fetch.large_bodies = 0).contains("fetch.large_bodies"));
+    }
+
+    #[test]
+    fn a_user_agent_that_cannot_be_sent_is_refused_by_its_key() {
+        let rules = HostRules::default();
+        let error = user_agent(&config(|fetch| fetch.user_agent_url = "a\nb".into()), &rules).unwrap_err();
+        assert!(error.to_string().starts_with("fetch.user_agent_url: "), "{error}");
+        let rule = HostRule { r#match: "a.org".into(), user_agent: Some("\u{7f}".into()), ..HostRule::default() };
+        let rules = HostRules::new(HostConfig::default(), vec![rule]);
+        let error = user_agent(&config(|_| {}), &rules).unwrap_err();
+        assert!(error.to_string().starts_with("host_rule 'a.org'.user_agent: "), "{error}");
+    }
+
+    #[test]
+    fn p36_every_kind_of_character_can_be_sent() {
+        for character in (0..=0x2ff_u32).filter_map(char::from_u32) {
+            for text in [format!("http://a.org/x{character}y"), format!("http://a.org/?x{character}y")] {
+                let Ok(url) = text.parse::<FeedUrl>() else { continue };
+                let uri: Uri = url.as_str().parse().unwrap_or_else(|error| panic!("{text:?}: {error}"));
+                let path = uri.path_and_query().map(http::uri::PathAndQuery::as_str);
+                assert_eq!(path, url.as_str().strip_prefix("http://a.org"), "{text:?}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn p36_every_feed_url_can_be_sent(text in "https?://[a-z0-9.\\[\\]:_-]{1,20}(/\\PC{0,20})?(\\?\\PC{0,20})?") {
+            if let Ok(url) = text.parse::<FeedUrl>() {
+                prop_assert!(url.as_str().parse::<Uri>().is_ok(), "{}", url);
+            }
         }
     }
 }

@@ -90,7 +90,8 @@ impl DialSetup {
         if !secure {
             return Ok(Connection::plain(stream, self.idle_timeout));
         }
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| DialError::Tls(TlsFailure::name(host)))?;
+        let name = ServerName::try_from(host.trim_end_matches('.').to_owned());
+        let name = name.map_err(|_| DialError::Tls(TlsFailure::name(host)))?;
         let handshake = timeout_at(deadline, self.tls.connect(name, stream)).await.map_err(late)?;
         let stream = handshake.map_err(|error| DialError::Tls(tls::classify(&error)))?;
         Ok(Connection::secure(stream, self.idle_timeout))

@@ -20,6 +20,8 @@ pub(crate) struct Answer {
     pub(crate) url: String,
     /// The answer's own.
     pub(crate) validators: Validators,
+    /// The job's: of the last answer that was whole.
+    pub(crate) stored: Validators,
     /// Of the last accepted body.
     pub(crate) known_hash: Option<ContentHash>,
     /// Of the job.
@@ -47,9 +49,12 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> (Outcome, u64) {
     }
     let outcome = match parse(&body, answer.content_type.as_deref(), &answer.url, &limits.parse) {
         Ok(feed) => {
-            let mut document = document(feed, &answer.known);
-            document.validators = answer.validators;
-            document.content_hash = Some(hash);
+            // the validators of a document that ends too early would hide the rest of it behind 304
+            let (validators, content_hash) = match feed.truncated {
+                true => (answer.stored, answer.known_hash),
+                false => (answer.validators, Some(hash)),
+            };
+            let mut document = Document { validators, content_hash, ..document(feed, &answer.known) };
             hold_within(&mut document, &answer.known, limits.max_report_bytes);
             document.entries.reverse();
             Outcome::Modified(Box::new(document))
@@ -194,6 +199,7 @@ mod tests {
             content_type: None,
             url: "http://example.com/".to_owned(),
             validators: Validators { etag: Some("\"new\"".to_owned()), ..Validators::default() },
+            stored: Validators { etag: Some("\"old\"".to_owned()), ..Validators::default() },
             known_hash: None,
             known: KnownEntries::default(),
         }
@@ -210,6 +216,21 @@ mod tests {
         },
         max_report_bytes: 10_000,
     };
+
+    #[test]
+    fn p9_a_document_that_ends_too_early_keeps_the_old_validators() {
+        let feed = "<rss version=\"2.0\"><channel><title>T</title><item><guid>1</guid><title>One</title></item>";
+        let etag = |wire: String, known_hash| {
+            let (outcome, _) = read(Answer { known_hash, ..answer(wire.as_bytes()) }, &LIMITS);
+            let Outcome::Modified(document) = outcome else { panic!("{outcome:?}") };
+            assert_eq!(document.entries.len(), 1);
+            (document.validators.etag, document.content_hash)
+        };
+        let old_hash = Some(ContentHash(7));
+        assert_eq!(etag(format!("{feed}<item><title>Tw"), old_hash), (Some("\"old\"".to_owned()), old_hash));
+        let (whole, hash) = etag(format!("{feed}</channel></rss>"), old_hash);
+        assert!(whole == Some("\"new\"".to_owned()) && hash.is_some() && hash != old_hash);
+    }
 
     #[test]
     fn p43_a_known_body_is_not_parsed() {

@@ -272,7 +272,7 @@ impl Fetch<'_> {
         if self.chain.hops() > 0 {
             self.fetcher.interrupted().keep(self.chain.clone(), self.hops.clock.now());
         }
-        self.fetched.http_status = None;
+        (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
         Outcome::Deferred { until }
     }
 
@@ -287,7 +287,7 @@ impl Fetch<'_> {
     async fn hop(&mut self, url: &FeedUrl) -> Step {
         let fields = self.fields(url);
         self.fetched.conditional = request::is_conditional(&fields);
-        self.fetched.http_status = None;
+        (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
         let before = self.started.elapsed();
         let limits = client::HeadLimits {
             deadline: self.deadline,
@@ -361,6 +361,7 @@ impl Fetch<'_> {
             content_type,
             url: url.as_str().to_owned(),
             validators,
+            stored: self.job.validators.clone(),
             known_hash: self.job.content_hash,
             known: self.job.known.clone(),
         };

@@ -274,6 +274,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
         #[test]
         fn any_bytes_are_read_without_a_panic(
             fields in proptest::collection::vec(any_field(), 0..12),

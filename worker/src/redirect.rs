@@ -146,6 +146,8 @@ impl Interrupted {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn url(text: &str) -> FeedUrl {
@@ -205,6 +207,22 @@ mod tests {
         }
         assert!(matches!(chain.follow(StatusCode::FOUND, &HeaderMap::new(), 5), Err(RedirectError::Nowhere(_))));
         assert_eq!(chain.hops(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_location_leads_to_a_url_that_may_be_asked_or_nowhere(location in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let mut chain = Chain::new(url("https://a.example/dir/feed?x=1"));
+            let Ok(value) = http::HeaderValue::from_bytes(&location) else { return Ok(()) };
+            let headers = [(header::LOCATION, value)].into_iter().collect();
+            if chain.follow(StatusCode::FOUND, &headers, 5).is_ok() {
+                let target = chain.current().as_url();
+                prop_assert!(matches!(target.scheme(), "http" | "https"));
+                prop_assert!(target.username().is_empty() && target.password().is_none() && target.fragment().is_none());
+            } else {
+                prop_assert_eq!(chain.hops(), 0);
+            }
+        }
     }
 
     #[test]

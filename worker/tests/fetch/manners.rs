@@ -117,3 +117,28 @@ async fn a_connection_serves_several_polls_of_a_host() {
         bench.origin.log().iter().map(|record| record.connection).collect();
     assert_eq!(connections.len(), 1);
 }
+
+#[tokio::test]
+async fn p23_a_connection_that_the_server_closed_costs_no_poll() {
+    let bench = Bench::start().await;
+    let mut job = bench.feed("/feed", Script::feed(Feed::rss()));
+    bench.poll(&mut job).await;
+    for round in 0..20 {
+        bench.origin.take_down(0).await;
+        bench.origin.bring_up(0).await.unwrap();
+        let fetched = bench.poll(&mut job).await;
+        assert!(matches!(fetched.outcome, Outcome::NotModified { .. }), "round {round}: {fetched:?}");
+    }
+    bench.requests("/feed", 21).await;
+}
+
+#[tokio::test]
+async fn freshness_of_a_redirect_is_not_that_of_the_feed() {
+    let bench = Bench::start().await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    bench.origin.set("/cut", Script::status(200).deliver(load_tests::Delivery::Close));
+    for target in ["/feed", "/cut"] {
+        let script = Script::redirect(301, target).header("Cache-Control", "max-age=86400");
+        assert_eq!(bench.fetch(&bench.feed("/old", script)).await.fresh_for, None, "{target}");
+    }
+}

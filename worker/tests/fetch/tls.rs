@@ -92,6 +92,8 @@ async fn a_certificate_of_a_known_authority_is_good() {
     let mut job = job(&bench, port);
     assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 3);
     assert!(not_modified(&bench.poll(&mut job).await));
+    let absolute = bench.fetch(&bench.job(&format!("https://one.test.:{port}/feed"))).await;
+    assert_eq!(document(&absolute).entries.len(), 3, "with the final dot");
 }
 
 #[tokio::test]
