@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use worker::poll::Poller;
 use worker::run::Worker;
 
-use crate::{follow, opml};
+use crate::{Usage, follow, opml};
 
 /// Messages in process are bounded by bytes; jobs are bounded by `max_queued_jobs` before that.
 const JOB_BYTES: usize = 64 << 20;
@@ -159,8 +159,10 @@ fn read_sources(sources: &[String]) -> anyhow::Result<Vec<Source>> {
         } else {
             match source.parse() {
                 Ok(url) => feeds.push(Source::ByHand(url)),
-                Err(error) if source.contains("://") => bail!("{error}"),
-                Err(_) => bail!("'{source}' is neither a URL such as https://example.com/feed.xml nor an OPML file"),
+                Err(error) if source.contains("://") => bail!(Usage(error.to_string())),
+                Err(_) => bail!(Usage(format!(
+                    "'{source}' is neither a URL such as https://example.com/feed.xml nor an OPML file"
+                ))),
             }
         }
     }

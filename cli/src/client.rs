@@ -115,7 +115,11 @@ impl Client {
         match value {
             Ok(value) if status.is_success() => Ok((status, value)),
             Ok(value) if value["error"].is_string() => {
-                let message = value["error"].as_str().unwrap_or_default().to_owned();
+                let said = value["error"].as_str().unwrap_or_default();
+                let message = match status {
+                    StatusCode::UNAUTHORIZED => format!("{} wants a token in FEEDFLEET_TOKEN: {said}", self.server),
+                    _ => said.to_owned(),
+                };
                 Err(Refused { status, message }.into())
             }
             _ => bail!("{} is no fleet: it answered {status}", self.server),

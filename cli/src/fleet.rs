@@ -26,9 +26,9 @@ pub(crate) async fn run(command: FleetCommand) -> anyhow::Result<ExitCode> {
     };
     let answer: Value = Client::new(args)?.change(Method::POST, path, None).await?;
     if args.json {
-        output::json(&answer)?
+        output::json(&answer)?;
     } else {
-        output::line(done)?
+        output::line(done)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,12 +11,15 @@ fn help(command: &[&str]) -> String {
 
 #[test]
 fn help_texts_are_as_they_were_read_last() {
-    let commands: [&[&str]; 15] = [
+    let commands: [&[&str]; 18] = [
         &[],
+        &["run"],
+        &["migrate"],
         &["feed"],
         &["feed", "add"],
         &["feed", "list"],
         &["feed", "show"],
+        &["feed", "explain"],
         &["feed", "set"],
         &["feed", "remove"],
         &["fleet"],

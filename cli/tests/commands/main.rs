@@ -1,8 +1,12 @@
 //! The command line from outside: exit codes, help, what is said about mistakes, and the operator's commands against a
 //! running fleet.
 
+#![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
+
 mod configuration;
+mod fleet;
 mod help;
+mod operator;
 mod parse;
 mod program;
 mod unreachable;

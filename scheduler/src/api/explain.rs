@@ -23,7 +23,7 @@ pub(super) async fn explain(State(api): State<Api>, PathId(id): PathId) -> Resul
     let host_hold = holds.into_iter().find(|(host, _)| *host == feed.host).map(|(_, until)| until);
     let category = category(&subject(&api.ops.rules, &feed));
     let waits = Waits { fleet_paused, host_hold, promise: api.ops.config.policy.category.a.promise, now };
-    Ok(Json(view(feed, category, &waits)))
+    Ok(Json(view(&feed, category, &waits)))
 }
 
 /// What may keep a feed waiting beside its own due time.
@@ -34,10 +34,10 @@ struct Waits {
     now: Timestamp,
 }
 
-fn view(feed: Feed, category: Category, waits: &Waits) -> ExplainView {
+fn view(feed: &Feed, category: Category, waits: &Waits) -> ExplainView {
     let base = feed.state.last_polled.unwrap_or(feed.added);
     let terms = explain_terms(category, base, &feed.terms);
-    let notes = notes(&feed, category, base, waits);
+    let notes = notes(feed, category, base, waits);
     let texts = terms.iter().map(|term| term.text.as_str()).chain(notes.iter().map(String::as_str));
     let text = texts.collect::<Vec<_>>().join("; ");
     ExplainView {

@@ -1,0 +1,83 @@
+//! A fleet in memory that polls a scripted origin, for the operator's commands to speak to.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStderr, Stdio};
+use std::time::{Duration, Instant};
+
+use load_tests::origin::Origin;
+
+use crate::program::{Ran, command};
+
+/// Far beyond what a loaded machine needs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running `feedfleet run`; killed when dropped.
+pub(crate) struct Fleet {
+    child: Child,
+    _log: Lines<BufReader<ChildStderr>>,
+    /// Its address.
+    pub(crate) server: String,
+    /// What it polls.
+    pub(crate) origin: Origin,
+}
+
+impl Fleet {
+    /// A fleet that keeps nothing, started with these arguments beside its own.
+    pub(crate) async fn start(arguments: &[&str]) -> Self {
+        let own = ["run", "--data", ":memory:", "--listen", "127.0.0.1:0", "--set", "host.gap=0s"];
+        // Few log lines, so that the pipe that nobody reads any more has room for them.
+        let open = [
+            "--set",
+            "log.level=warn",
+            "--set",
+            "fetch.allow_networks=127.0.0.0/8",
+            "--set",
+            "fetch.allow_ports=1-65535",
+        ];
+        let mut child = command(&[&own[..], &open, arguments].concat())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let server = log.by_ref().map_while(Result::ok).find_map(|line| {
+            let rest = &line[line.find("http://127.0.0.1:")?..];
+            Some(rest.split([';', ' ']).next()?.to_owned())
+        });
+        let server = server.expect("the fleet says where its API is");
+        Fleet { child, _log: log, server, origin: Origin::start().await.unwrap() }
+    }
+
+    /// Runs an operator command against it.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        command(arguments).env("FEEDFLEET_SERVER", &self.server).output().unwrap().into()
+    }
+
+    /// Runs an operator command that must succeed, and gives what it printed.
+    pub(crate) fn done(&self, arguments: &[&str]) -> String {
+        let ran = self.run(arguments);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{arguments:?}: {}", ran.out);
+        ran.out
+    }
+
+    /// Runs a command until what it prints satisfies.
+    pub(crate) fn until(&self, arguments: &[&str], satisfies: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let out = self.done(arguments);
+            if satisfies(&out) {
+                return out;
+            }
+            assert!(Instant::now() < deadline, "{arguments:?} still prints {out}");
+        }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,158 @@
+//! The operator's commands against a running fleet.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use load_tests::origin::feed::Feed;
+use load_tests::origin::script::Script;
+use serde_json::Value;
+
+use crate::fleet::Fleet;
+use crate::program::{Ran, command, run};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(json).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_feed_is_added_polled_shown_changed_and_removed() {
+    let fleet = Fleet::start(&[]).await;
+    fleet.origin.set("/harbour", Script::feed(Feed::rss().title("Harbour news").initial(2)));
+    let url = fleet.origin.url("/harbour");
+    assert_eq!(fleet.done(&["feed", "add", &url]), format!("added 1 {url}\n"));
+    assert_eq!(fleet.done(&["feed", "add", &url]), format!("known 1 {url}\n"));
+
+    fleet.until(&["feed", "show", &url, "--json"], |out| json(out)["last_outcome"] == "modified");
+    let shown = fleet.done(&["feed", "show", "1"]);
+    let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    for line in ["title Harbour news", "status active", "outcome modified (HTTP 200)", "entries 2"] {
+        assert!(lines.iter().any(|words| words.join(" ") == line), "{line} is missing in\n{shown}");
+    }
+    let list = fleet.done(&["feed", "list", "--search", "harbour"]);
+    assert!(list.starts_with("ID  CAT  STATUS") && list.contains(&url), "{list}");
+    assert_eq!(json_lines(&fleet.done(&["feed", "list", "--json"])).len(), 1);
+    assert_eq!(fleet.done(&["feed", "list", "--status", "gone"]), "no feeds\n");
+
+    let explained = fleet.done(&["feed", "explain", "1"]);
+    assert!(explained.contains("category D") && explained.contains("salt +"), "{explained}");
+    assert!(json(&fleet.done(&["feed", "explain", "1", "--json"]))["terms"].as_array().unwrap().len() > 1);
+    let history = fleet.done(&["feed", "history", "1"]);
+    assert!(history.lines().count() == 2 && history.contains("modified"), "{history}");
+
+    assert_eq!(fleet.done(&["feed", "set", "1", "--important"]), format!("set 1 {url}: category B\n"));
+    assert_eq!(fleet.done(&["feed", "pause", "1"]), format!("paused 1 {url}\n"));
+    assert!(fleet.done(&["feed", "explain", "1"]).contains("note: it is paused and not polled"));
+    assert_eq!(fleet.done(&["feed", "resume", "1"]), format!("resumed 1 {url}\n"));
+    assert_eq!(fleet.done(&["feed", "remove", "1"]), "removed 1\n");
+    let gone = fleet.run(&["feed", "show", "1"]);
+    assert_eq!((gone.code, gone.out.as_str()), (Some(1), ""));
+    assert!(gone.err.starts_with("error: there is no feed 1"), "{}", gone.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_are_printed_in_order_and_from_a_seq_on() {
+    let fleet = Fleet::start(&[]).await;
+    fleet.origin.set("/a", Script::feed(Feed::rss().initial(3)));
+    fleet.done(&["feed", "add", &fleet.origin.url("/a")]);
+    let all = fleet.until(&["entries", "--json"], |out| out.lines().count() == 3);
+    let seqs: Vec<i64> = json_lines(&all).iter().map(|entry| entry["seq"].as_i64().unwrap()).collect();
+    assert!(seqs.is_sorted());
+    let after = seqs[0].to_string();
+    assert_eq!(json_lines(&fleet.done(&["entries", "--json", "--after", &after])).len(), 2);
+    assert_eq!(json_lines(&fleet.done(&["entries", "--json", "--limit", "1", "--feed", "1"])).len(), 1);
+    let text = fleet.done(&["entries", "--limit", "1"]);
+    assert!(text.contains("feed 1") && text.contains("https://"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn following_prints_what_comes_later() {
+    let fleet = Fleet::start(&[]).await;
+    fleet.origin.set("/a", Script::feed(Feed::rss().initial(1)));
+    let mut follower =
+        command(&["entries", "--follow", "--json", "--server", &fleet.server]).stdout(Stdio::piped()).spawn().unwrap();
+    fleet.done(&["feed", "add", &fleet.origin.url("/a")]);
+    let mut line = String::new();
+    BufReader::new(follower.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    assert_eq!(json(&line)["feed_id"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_bad_url_among_several_fails_and_the_others_are_added() {
+    let fleet = Fleet::start(&[]).await;
+    let ran = fleet.run(&["feed", "add", "ftp://a.example/", "http://127.0.0.1:9/", "--json"]);
+    assert_eq!(ran.code, Some(1));
+    assert_eq!(json(&ran.out)["new"], true);
+    assert!(ran.err.contains("url: 'ftp://a.example/' has the scheme ftp"), "{}", ran.err);
+    assert_eq!(fleet.run(&["feed", "add", "ftp://a.example/"]).code, Some(2));
+    assert_eq!(fleet.run(&["feed", "list", "--category", "X"]).code, Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fleet_is_paused_and_resumed_and_says_so() {
+    let fleet = Fleet::start(&[]).await;
+    assert_eq!(fleet.done(&["fleet", "pause"]), "polling is paused\n");
+    assert_eq!(json(&fleet.done(&["stats", "--json"]))["paused"], true);
+    assert!(fleet.done(&["stats"]).starts_with("polling             paused"));
+    assert_eq!(fleet.done(&["fleet", "resume"]), "polling goes on\n");
+    assert_eq!(json(&fleet.done(&["stats", "--json"]))["paused"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_tokens_the_commands_need_one() {
+    let mut config = tempfile::NamedTempFile::new().unwrap();
+    let token = "0123456789abcdef";
+    writeln!(config, "[[api.tokens]]\nname = \"look\"\ntoken = \"{token}\"\nrole = \"read\"").unwrap();
+    let fleet = Fleet::start(&["--config", config.path().to_str().unwrap()]).await;
+    let refused = fleet.run(&["stats"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("FEEDFLEET_TOKEN"), "{}", refused.err);
+    let with_token = |arguments: &[&str]| -> Ran {
+        let mut command = command(arguments);
+        command.env("FEEDFLEET_SERVER", &fleet.server).env("FEEDFLEET_TOKEN", token).output().unwrap().into()
+    };
+    assert_eq!(with_token(&["stats"]).code, Some(0));
+    let read_only = with_token(&["fleet", "pause"]);
+    assert!(read_only.code == Some(1) && read_only.err.contains("may only read"), "{}", read_only.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_once_polls_prints_and_ends() {
+    let origin = load_tests::origin::Origin::start().await.unwrap();
+    origin.set("/a", Script::feed(Feed::atom().initial(2)));
+    let data = tempfile::tempdir().unwrap();
+    let data = data.path().join("deep/er");
+    let settings = ["--set", "fetch.allow_networks=127.0.0.0/8", "--set", "fetch.allow_ports=1-65535"];
+    let place = ["--data", data.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let once = [&["run", "--once"], &settings[..], &place[..]].concat();
+    let url = origin.url("/a");
+    let first = run(&[&once[..], &[&url]].concat());
+    assert_eq!((first.code, first.out.lines().count()), (Some(0), 2), "{}", first.err);
+    let second = run(&once);
+    assert_eq!((second.code, second.out.as_str()), (Some(0), ""), "{}", second.err);
+    assert_eq!(origin.requests("/a").len(), 1);
+    let migrated = run(&["migrate", "--data", data.to_str().unwrap()]);
+    assert_eq!((migrated.code, migrated.err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn run_refuses_what_is_no_source_and_what_cannot_be_configured() {
+    let refused = [
+        (&["run", "feed.xml", "--data", ":memory:"][..], "'feed.xml' is neither a URL"),
+        (&["run", "ftp://a.example/", "--data", ":memory:"], "has the scheme ftp"),
+        (&["run", "--listen", "0.0.0.0:7878"], "api.listen"),
+        (&["run", "--set", "policy.slat=1"], "did you mean policy.salt?"),
+        (&["run", "--config", "/no/such/file"], "/no/such/file"),
+        (&["migrate", "--set", "store.url=mysql://a"], "store.url"),
+    ];
+    for (arguments, told) in refused {
+        let ran = run(arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(told), "{}", ran.err);
+    }
+}
