@@ -110,6 +110,7 @@ fn check_policy(policy: &PolicyConfig, refusals: &mut Refusals) {
         .require(rate >= 0.0 && rate.is_finite(), "policy.polls_per_second", || "must be 0 (no cap) or more".into());
     let price = policy.price;
     refusals.require(price > 0.0 && price.is_finite(), "policy.price", || "must be more than 0".into());
+    refusals.positive("policy.stretch_ceiling", policy.stretch_ceiling);
     refusals.positive("policy.retry_after_ceiling", policy.retry_after_ceiling);
     refusals.positive("policy.blacklist_after", policy.blacklist_after);
     let factor = policy.no_validator_factor;
@@ -119,9 +120,10 @@ fn check_policy(policy: &PolicyConfig, refusals: &mut Refusals) {
 fn check_categories(category: &CategoriesConfig, refusals: &mut Refusals) {
     let CategoriesConfig { a, b, c, d } = category;
     refusals.positive("policy.category.a.interval", a.interval);
-    refusals.require(a.interval < a.promise, "policy.category.a.interval", || {
+    let needed = a.interval.saturating_add(a.fetch_allowance);
+    refusals.require(needed <= a.promise, "policy.category.a.interval", || {
         let promise = humantime::format_duration(a.promise);
-        format!("must be shorter than policy.category.a.promise ({promise}), which the fetch has to meet too")
+        format!("and policy.category.a.fetch_allowance together must not be longer than the promise ({promise})")
     });
     let intervals = [
         ("policy.category.b.interval", b.interval),
@@ -189,8 +191,9 @@ fn check_fetch(fetch: &FetchConfig, refusals: &mut Refusals) {
     ] {
         refusals.at_least(key, value, 1);
     }
-    // Ordinary answers have a kilobyte of header fields; a smaller cap would refuse them all.
-    refusals.at_least("fetch.max_header_bytes", fetch.max_header_bytes, 1024);
+    // What the HTTP library needs for its buffer, and more fields than ordinary answers have.
+    refusals.at_least("fetch.max_header_bytes", fetch.max_header_bytes, 8192);
+    refusals.at_least("fetch.max_headers", fetch.max_headers, 32);
     for ports in &fetch.allow_ports {
         refusals.require(is_port_range(ports), "fetch.allow_ports", || {
             format!("cannot hold \"{ports}\"; a port is \"443\", a range \"8000-8999\"")

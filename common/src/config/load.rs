@@ -178,6 +178,7 @@ impl Layers {
         }
         let example = match key {
             "fetch.allow_networks" => "[\"127.0.0.0/8\"]".to_owned(),
+            "fetch.name_servers" => "[\"192.0.2.53:53\"]".to_owned(),
             _ => default.to_string(),
         };
         let same_type = std::mem::discriminant(value) == std::mem::discriminant(default);

@@ -161,7 +161,8 @@ fn configurations_that_would_break_a_promise_are_refused_by_key() {
         ("policy.category.b.min", "5h"),
         ("policy.category.c.interval", "3h"),
         ("policy.category.d.idle_interval", "9h"),
-        ("policy.category.a.interval", "2m"),
+        ("policy.category.a.interval", "91s"),
+        ("fetch.max_header_bytes", "8191"),
         ("policy.penalty.not_found", "25h"),
         ("host.parallel", "0"),
         ("host.burst", "0"),
@@ -197,7 +198,7 @@ fn without_loopback_tokens_are_asked_for_and_short_or_doubled_ones_refused() {
 
 #[test]
 fn a_day_fits_into_seconds() {
-    let scaled = "[policy]\nmin_interval = \"10ms\"\n[policy.category.a]\ninterval = \"10ms\"\npromise = \"30ms\"\n\
+    let scaled = "[policy]\nmin_interval = \"10ms\"\n[policy.category.a]\ninterval = \"10ms\"\npromise = \"30ms\"\nfetch_allowance = \"5ms\"\n\
                   [fetch]\ntimeout = \"300ms\"\n[scheduler]\nqueue_lease = \"500ms\"\nfetch_lease = \"400ms\"\n\
                   [host]\ngap = \"0s\"\n";
     let loaded = from_file(scaled).unwrap();
