@@ -12,9 +12,28 @@ use load_tests::{Format, Origin, Pace, Record, Script, loopback};
 
 use crate::harness::Home;
 
-const KILLS: usize = 20;
-const FEEDS: usize = 120;
-const HOSTS: u16 = 30;
+/// How much of it: a short form among all tests, the long one by `dev/soak`.
+struct Size {
+    kills: usize,
+    feeds: usize,
+    hosts: u16,
+}
+
+impl Size {
+    /// `SOAK_KILLS`, `SOAK_FEEDS` and `SOAK_HOSTS`, or the short form.
+    fn from_environment() -> Self {
+        let number = |name: &str, short: u16| match std::env::var(name) {
+            Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} must be a number below 65536, not {text}")),
+            Err(_) => short,
+        };
+        Size {
+            kills: number("SOAK_KILLS", 20).into(),
+            feeds: number("SOAK_FEEDS", 120).into(),
+            hosts: number("SOAK_HOSTS", 30),
+        }
+    }
+}
+
 /// Nobody is asked sooner than this after the last poll.
 const INTERVAL: Duration = Duration::from_millis(500);
 const GAP: Duration = Duration::from_millis(100);
@@ -62,18 +81,18 @@ impl Draw {
     }
 }
 
-async fn busy_origin() -> (Origin, Vec<String>) {
-    let origin = Origin::listen(&loopback(HOSTS, 0)).await.unwrap();
+async fn busy_origin(size: &Size) -> (Origin, Vec<String>) {
+    let origin = Origin::listen(&loopback(size.hosts, 0)).await.unwrap();
     let formats = [Format::Rss, Format::Atom, Format::Json];
     let mut urls = Vec::new();
-    for n in 0..FEEDS {
+    for n in 0..size.feeds {
         let path = format!("/feed{n}");
         let feed = load_tests::Feed::new(formats[n % 3])
             .initial(3)
             .shown(1000)
-            .pace(Pace::Every(Duration::from_millis(900 + 37 * n as u64)));
+            .pace(Pace::Every(Duration::from_millis(900 + 37 * (n % 400) as u64)));
         origin.set(&path, Script::feed(feed));
-        urls.push(origin.url_on(n % usize::from(HOSTS), &path));
+        urls.push(origin.url_on(n % usize::from(size.hosts), &path));
     }
     (origin, urls)
 }
@@ -138,15 +157,16 @@ fn judge_hosts(requests: &[Record], verdict: &mut Verdict) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_twenty_times_nothing_is_lost_doubled_early_or_unconditional() {
-    let (origin, urls) = busy_origin().await;
+async fn killed_again_and_again_nothing_is_lost_doubled_early_or_unconditional() {
+    let size = Size::from_environment();
+    let (origin, urls) = busy_origin(&size).await;
     let home = Home::new(CONFIG);
     let opml = home.opml(urls);
     let mut draw = Draw(20_261_120);
     let mut verdict = Verdict::default();
     let mut before = HashMap::new();
     let mut judged = 0;
-    for kill in 0..KILLS {
+    for kill in 0..size.kills {
         let sources = [opml.as_str()];
         let fleet = home.start(if kill == 0 { &sources } else { &[] });
         tokio::time::sleep(Duration::from_millis(300 + draw.below(1500))).await;
@@ -156,12 +176,15 @@ async fn killed_twenty_times_nothing_is_lost_doubled_early_or_unconditional() {
         judged = log.len();
         assert_eq!(home.integrity().await, "ok", "after kill {kill}");
         before = committed(&home).await;
-        assert_eq!(before.len(), FEEDS, "after kill {kill}");
+        assert_eq!(before.len(), size.feeds, "after kill {kill}");
+        if kill % 10 == 9 {
+            println!("{} of {} kills, {} requests", kill + 1, size.kills, log.len());
+        }
     }
 
     // One run to the end: everything that was published by now must come in.
     let mut fleet = home.start(&[]);
-    let truth: HashMap<String, Vec<String>> = (0..FEEDS)
+    let truth: HashMap<String, Vec<String>> = (0..size.feeds)
         .map(|n| format!("/feed{n}"))
         .map(|path| (path.clone(), origin.truth(&path).into_iter().map(|item| item.id).collect()))
         .collect();
@@ -191,8 +214,11 @@ async fn killed_twenty_times_nothing_is_lost_doubled_early_or_unconditional() {
     assert_eq!(home.integrity().await, "ok");
     let entries: usize = truth.values().map(Vec::len).sum();
     println!(
-        "{KILLS} kills, {FEEDS} feeds, {HOSTS} hosts, {} requests, {entries} entries published: missing {}, doubled {}, \
+        "{} kills, {} feeds, {} hosts, {} requests, {entries} entries published: missing {}, doubled {}, \
          early {}, unconditional {}, too close {}, overlapping {}",
+        size.kills,
+        size.feeds,
+        size.hosts,
         log.len(),
         missing.len(),
         doubled.len(),
@@ -201,7 +227,7 @@ async fn killed_twenty_times_nothing_is_lost_doubled_early_or_unconditional() {
         verdict.too_close.len(),
         verdict.overlapping.len(),
     );
-    assert!(log.len() > FEEDS * 5, "the run was not busy: {} requests", log.len());
+    assert!(log.len() > size.feeds * 5, "the run was not busy: {} requests", log.len());
     assert!(missing.is_empty(), "missing: {missing:?}");
     assert!(doubled.is_empty(), "doubled: {doubled:?}");
     assert!(verdict.early.is_empty(), "early: {:?}", verdict.early);
