@@ -1,5 +1,7 @@
-//! The fake internet by hand: serves a population of scripted feeds, for trials and for kill tests.
+//! The fake internet by hand: serves a population of scripted feeds, for trials and for kill tests; and benchmarks.
 
+mod bare;
+mod bench;
 mod serve;
 
 use clap::{Parser, Subcommand};
@@ -16,11 +18,18 @@ struct Arguments {
 enum Command {
     /// Serve scripted feeds until Ctrl-C, then judge the requests.
     Origin(serve::Options),
+    /// Measure the embedded fleet's polls beside a bare reqwest loop.
+    Bench(bench::Options),
+    /// The bare reqwest loop, until killed.
+    #[command(hide = true)]
+    Bare(bare::Options),
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Origin(options) => serve::serve(&options).await,
+        Command::Bench(options) => bench::bench(&options).await,
+        Command::Bare(options) => bare::poll(&options).await,
     }
 }
