@@ -3,15 +3,15 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use common::policy::Rule;
-use common::time::{Clock, SystemClock, Timestamp};
+use common::time::{Clock, SystemClock};
 use reqwest::Method;
-use scheduler::api::view::{AddedView, ExplainView, FeedView, HistoryView, List};
+use scheduler::api::view::{AddedView, ExplainView, FeedView, List};
 use scheduler::store::HistoryEntry;
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, ClientArgs};
-use crate::output::{self, bytes, fields, moment, plain, relative, table, words};
+use crate::feed_text::{explanation, feed_fields, feed_table, history_table};
+use crate::output;
 
 /// Adds, lists, shows and changes feeds
 #[derive(Debug, Subcommand)]
@@ -260,75 +260,11 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn feed_table(feeds: &[FeedView], now: Timestamp) -> String {
-    let row = |feed: &FeedView| {
-        let last = match (feed.last_outcome, feed.last_polled) {
-            (Some(outcome), Some(at)) => format!("{outcome} {}", relative(at, now)),
-            _ => "never".to_owned(),
-        };
-        vec![
-            feed.id.to_string(),
-            feed.category.to_string(),
-            feed.status.as_str().to_owned(),
-            feed.next_due.map_or_else(|| "-".to_owned(), |due| relative(due, now)),
-            last,
-            feed.entries.to_string(),
-            feed.url.clone(),
-            plain(feed.title.as_deref().unwrap_or_default(), 50),
-        ]
-    };
-    let rows: Vec<_> = feeds.iter().map(row).collect();
-    table(&["ID", "CAT", "STATUS", "NEXT POLL", "LAST POLL", "ENTRIES", "URL", "TITLE"], &rows)
-}
-
 fn print_feed(args: &OneArgs, feed: &FeedView) -> anyhow::Result<()> {
     if args.client.json {
         return Ok(output::json(feed)?);
     }
     Ok(output::line(&feed_fields(feed, SystemClock.now()))?)
-}
-
-fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
-    let when = |at: Option<Timestamp>| at.map(|at| moment(at, now));
-    let yes = |flag: bool| flag.then(|| "yes".to_owned());
-    let outcome = feed.last_outcome.map(|outcome| match feed.last_status {
-        Some(status) => format!("{outcome} (HTTP {status})"),
-        None => outcome.to_string(),
-    });
-    let failures = (feed.consecutive_failures > 0).then(|| match feed.failing_since {
-        Some(since) => format!("{} in a row, since {}", feed.consecutive_failures, moment(since, now)),
-        None => feed.consecutive_failures.to_string(),
-    });
-    let penalty = feed.penalty.map(|penalty| format!("{} until {}", penalty.kind, moment(penalty.until, now)));
-    fields(&[
-        ("id", Some(feed.id.to_string())),
-        ("url", Some(feed.url.clone())),
-        ("host", Some(feed.host.clone())),
-        ("title", feed.title.as_deref().map(|title| plain(title, 200))),
-        ("status", Some(feed.status.as_str().to_owned())),
-        ("category", Some(feed.category.to_string())),
-        ("subscribers", Some(format!("{} ({} active)", feed.subscribers, feed.active_subscribers))),
-        ("sla", yes(feed.sla)),
-        ("important", yes(feed.important)),
-        ("private", yes(feed.private)),
-        ("interval", feed.interval.map(|seconds| words(std::time::Duration::from_secs_f64(seconds)))),
-        ("next poll", when(feed.next_due)),
-        ("wanted", when(feed.wake_at)),
-        ("held until", when(feed.hold_until)),
-        ("last poll", when(feed.last_polled)),
-        ("outcome", outcome),
-        ("last success", when(feed.last_success)),
-        ("last change", when(feed.last_changed)),
-        ("failures", failures),
-        ("penalty box", penalty),
-        ("entries", Some(feed.entries.to_string())),
-        ("etag", feed.etag.as_deref().map(|etag| plain(etag, 200))),
-        ("last-modified", feed.last_modified.as_deref().map(|date| plain(date, 200))),
-        ("content hash", feed.content_hash.map(|hash| hash.to_string())),
-        ("moved from", feed.moved_from.clone()),
-        ("added", when(Some(feed.added))),
-        ("version", Some(feed.version.to_string())),
-    ])
 }
 
 async fn explain(args: &OneArgs) -> anyhow::Result<()> {
@@ -341,26 +277,10 @@ async fn explain(args: &OneArgs) -> anyhow::Result<()> {
     Ok(output::line(&explanation(&explained, SystemClock.now()))?)
 }
 
-/// When, then each term with the time that it led to.
-fn explanation(explained: &ExplainView, now: Timestamp) -> String {
-    let next = explained.next_due.map_or_else(|| "never".to_owned(), |due| moment(due, now));
-    let since =
-        if explained.terms.first().is_some_and(|term| term.rule == Rule::Added) { "added" } else { "last poll" };
-    let head = fields(&[
-        ("feed", Some(format!("{} {}", explained.id, explained.url))),
-        ("next poll", Some(next)),
-        (since, Some(moment(explained.base, now))),
-    ]);
-    let clock = |at: Timestamp| at.to_chrono().format("%m-%d %H:%M:%S").to_string();
-    let rows: Vec<_> = explained.terms.iter().map(|term| vec![clock(term.due), term.text.clone()]).collect();
-    let notes = explained.notes.iter().map(|note| format!("note: {note}"));
-    [head, table(&["DUE (UTC)", "BECAUSE"], &rows)].into_iter().chain(notes).collect::<Vec<_>>().join("\n\n")
-}
-
 async fn history(args: &OneArgs) -> anyhow::Result<()> {
     let client = Client::new(&args.client)?;
     let id = client.find(&args.feed).await?;
-    let history: HistoryView = client.get(&format!("/feeds/{id}/history"), &[]).await?;
+    let history: List<HistoryEntry> = client.get(&format!("/feeds/{id}/history"), &[]).await?;
     if args.client.json {
         return Ok(history.items.iter().try_for_each(output::json)?);
     }
@@ -368,22 +288,4 @@ async fn history(args: &OneArgs) -> anyhow::Result<()> {
         return Ok(output::line("never polled")?);
     }
     Ok(output::line(&history_table(&history.items))?)
-}
-
-fn history_table(polls: &[HistoryEntry]) -> String {
-    let row = |poll: &HistoryEntry| {
-        let outcome = poll.failure.map_or_else(|| poll.outcome.to_string(), |failure| format!("failed: {failure}"));
-        let rules = poll.reasons.iter().filter_map(|rule| serde_json::to_value(rule).ok()?.as_str().map(str::to_owned));
-        vec![
-            poll.at.to_chrono().format("%Y-%m-%d %H:%M:%S").to_string(),
-            outcome,
-            poll.status.map_or_else(|| "-".to_owned(), |status| status.to_string()),
-            bytes(poll.bytes),
-            words(std::time::Duration::from_secs_f64(poll.duration.max(0.0))),
-            poll.next_due.map_or_else(|| "-".to_owned(), |due| format!("+{}", words(due.since(poll.at)))),
-            rules.collect::<Vec<_>>().join(", "),
-        ]
-    };
-    let rows: Vec<_> = polls.iter().map(row).collect();
-    table(&["TIME (UTC)", "OUTCOME", "HTTP", "SIZE", "TOOK", "NEXT", "REASONS"], &rows)
 }

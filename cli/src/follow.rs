@@ -7,6 +7,8 @@ use std::time::Duration;
 use scheduler::store::{Store, StoredEntry};
 use tokio_util::sync::CancellationToken;
 
+use crate::output::plain;
+
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 const PAGE: u32 = 200;
 
@@ -36,6 +38,5 @@ pub(crate) async fn print_new_entries(store: Arc<dyn Store>, mut after: i64, sto
 fn line(entry: &StoredEntry) -> String {
     let title = entry.entry.title.as_deref().unwrap_or("(no title)");
     let link = entry.entry.url.as_deref().unwrap_or(&entry.entry.id);
-    let clean = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
-    format!("{}  {}  {}", entry.seen.to_chrono().format("%H:%M:%S"), clean(title), clean(link))
+    format!("{}  {}  {}", entry.seen.to_chrono().format("%H:%M:%S"), plain(title, 200), plain(link, 500))
 }

@@ -8,6 +8,7 @@ mod client;
 mod config;
 mod entries;
 mod feed;
+mod feed_text;
 mod fleet;
 mod follow;
 mod logs;

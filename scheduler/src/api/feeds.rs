@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::error::ApiError;
 use super::request::{Accepts, Body, Params, PathId, explained, limit};
-use super::view::{AddedView, FeedView, HistoryView, List};
+use super::view::{AddedView, FeedView, List};
 use super::{Api, to_the_end};
 use crate::ops::{AddFeed, EditFeed};
-use crate::store::{FeedQuery, FeedRef, FeedSort};
+use crate::store::{FeedQuery, FeedRef, FeedSort, HistoryEntry};
 
 /// A feed in a request. Everything may be left out but the `url` of a new one.
 #[derive(Debug, Default, Deserialize)]
@@ -233,10 +233,10 @@ pub(super) async fn refresh(
     Ok((StatusCode::ACCEPTED, Json(api.view(feed))))
 }
 
-/// `GET /feeds/{id}/history`
-pub(super) async fn history(State(api): State<Api>, PathId(id): PathId) -> Result<Json<HistoryView>, ApiError> {
+/// `GET /feeds/{id}/history`: its last polls, newest first, in one part.
+pub(super) async fn history(State(api): State<Api>, PathId(id): PathId) -> Result<Json<List<HistoryEntry>>, ApiError> {
     let items = api.ops.store.history(id).await?.ok_or_else(|| ApiError::no_feed(id))?;
-    Ok(Json(HistoryView { items }))
+    Ok(Json(List { items, next: None }))
 }
 
 async fn edit(api: &Api, id: FeedId, edit: EditFeed) -> Result<Json<FeedView>, ApiError> {

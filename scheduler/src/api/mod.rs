@@ -39,6 +39,9 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 /// No answer takes longer; a database that hangs must not collect callers.
 const MAX_DURATION: Duration = Duration::from_secs(30);
 
+/// How long a stop waits for callers: one that connected and never finished its request must not hold it up.
+const DRAIN: Duration = Duration::from_secs(2);
+
 /// What every handler works on.
 #[derive(Clone)]
 struct Api {
@@ -56,10 +59,18 @@ impl Api {
     }
 }
 
-/// Serves until `shutdown`; requests under way are then finished.
+/// Serves until `shutdown`; requests under way are then finished, as far as [`DRAIN`] allows.
 pub async fn serve(listener: TcpListener, ops: Arc<Ops>, shutdown: CancellationToken) -> io::Result<()> {
-    let stopped = async move { shutdown.cancelled().await };
-    axum::serve(listener, router(ops)).with_graceful_shutdown(stopped).await
+    let stopped = shutdown.clone();
+    let server = axum::serve(listener, router(ops)).with_graceful_shutdown(async move { stopped.cancelled().await });
+    let out_of_patience = async {
+        shutdown.cancelled().await;
+        tokio::time::sleep(DRAIN).await;
+    };
+    tokio::select! {
+        served = server => served,
+        () = out_of_patience => Ok(()),
+    }
 }
 
 /// Every path that is served.

@@ -12,6 +12,8 @@ use common::policy::{Decision, Rule, Terms};
 use common::report::{Document, FetchReport, Outcome};
 use common::time::{Clock, ManualClock, Timestamp};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::*;
@@ -382,4 +384,22 @@ async fn with_tokens_the_api_is_closed_and_health_stays_open() {
     };
     assert_eq!(fleet.send(shown("GET", "/api/v1/feeds")).await.status, 200);
     assert_eq!(fleet.send(shown("POST", "/api/v1/fleet/pause")).await.status, 403);
+}
+
+#[tokio::test]
+async fn a_caller_that_never_finishes_does_not_hold_up_the_end() {
+    let fleet = Fleet::new().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    let serving = tokio::spawn(serve(listener, fleet.ops.clone(), shutdown.clone()));
+    let mut unfinished = TcpStream::connect(address).await.unwrap();
+    unfinished.write_all(b"GET /healthz HTT").await.unwrap();
+    // Connections are accepted in order: this one's answer shows that the one before was.
+    let mut finished = TcpStream::connect(address).await.unwrap();
+    finished.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    finished.read_u8().await.unwrap();
+    shutdown.cancel();
+    let ended = tokio::time::timeout(DRAIN * 10, serving).await;
+    ended.expect("it ends although a caller is connected").unwrap().unwrap();
 }

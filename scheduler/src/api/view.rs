@@ -12,7 +12,7 @@ use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::schedule::Depth;
-use crate::store::{HistoryEntry, StoreStats, StoredEntry};
+use crate::store::{StoreStats, StoredEntry};
 use crate::subject;
 
 /// A feed.
@@ -159,13 +159,6 @@ pub struct ExplainView {
     pub notes: Vec<String>,
     /// All of it as one line for people.
     pub text: String,
-}
-
-/// A feed's last polls, newest first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HistoryView {
-    /// The polls.
-    pub items: Vec<HistoryEntry>,
 }
 
 /// The fleet in numbers.

@@ -1,0 +1,183 @@
+//! Feeds, their due times and their polls as text for people.
+
+use std::time::Duration;
+
+use common::policy::Rule;
+use common::time::Timestamp;
+use scheduler::api::view::{ExplainView, FeedView};
+use scheduler::store::HistoryEntry;
+
+use crate::output::{bytes, fields, moment, plain, relative, table, words};
+
+/// A line a feed.
+pub(crate) fn feed_table(feeds: &[FeedView], now: Timestamp) -> String {
+    let row = |feed: &FeedView| {
+        let last = match (feed.last_outcome, feed.last_polled) {
+            (Some(outcome), Some(at)) => format!("{outcome} {}", relative(at, now)),
+            _ => "never".to_owned(),
+        };
+        vec![
+            feed.id.to_string(),
+            feed.category.to_string(),
+            feed.status.as_str().to_owned(),
+            feed.next_due.map_or_else(|| "-".to_owned(), |due| relative(due, now)),
+            last,
+            feed.entries.to_string(),
+            feed.url.clone(),
+            plain(feed.title.as_deref().unwrap_or_default(), 50),
+        ]
+    };
+    let rows: Vec<_> = feeds.iter().map(row).collect();
+    table(&["ID", "CAT", "STATUS", "NEXT POLL", "LAST POLL", "ENTRIES", "URL", "TITLE"], &rows)
+}
+
+/// Everything about a feed.
+pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
+    let when = |at: Option<Timestamp>| at.map(|at| moment(at, now));
+    let yes = |flag: bool| flag.then(|| "yes".to_owned());
+    let outcome = feed.last_outcome.map(|outcome| match feed.last_status {
+        Some(status) => format!("{outcome} (HTTP {status})"),
+        None => outcome.to_string(),
+    });
+    let failures = (feed.consecutive_failures > 0).then(|| match feed.failing_since {
+        Some(since) => format!("{} in a row, since {}", feed.consecutive_failures, moment(since, now)),
+        None => feed.consecutive_failures.to_string(),
+    });
+    let penalty = feed.penalty.map(|penalty| format!("{} until {}", penalty.kind, moment(penalty.until, now)));
+    fields(&[
+        ("id", Some(feed.id.to_string())),
+        ("url", Some(feed.url.clone())),
+        ("host", Some(feed.host.clone())),
+        ("title", feed.title.as_deref().map(|title| plain(title, 200))),
+        ("status", Some(feed.status.as_str().to_owned())),
+        ("category", Some(feed.category.to_string())),
+        ("subscribers", Some(format!("{} ({} active)", feed.subscribers, feed.active_subscribers))),
+        ("sla", yes(feed.sla)),
+        ("important", yes(feed.important)),
+        ("private", yes(feed.private)),
+        ("interval", feed.interval.map(|seconds| words(Duration::from_secs_f64(seconds)))),
+        ("next poll", when(feed.next_due)),
+        ("wanted", when(feed.wake_at)),
+        ("held until", when(feed.hold_until)),
+        ("last poll", when(feed.last_polled)),
+        ("outcome", outcome),
+        ("last success", when(feed.last_success)),
+        ("last change", when(feed.last_changed)),
+        ("failures", failures),
+        ("penalty box", penalty),
+        ("entries", Some(feed.entries.to_string())),
+        ("etag", feed.etag.as_deref().map(|etag| plain(etag, 200))),
+        ("last-modified", feed.last_modified.as_deref().map(|date| plain(date, 200))),
+        ("content hash", feed.content_hash.map(|hash| hash.to_string())),
+        ("moved from", feed.moved_from.clone()),
+        ("added", when(Some(feed.added))),
+        ("version", Some(feed.version.to_string())),
+    ])
+}
+
+/// When, then each term with the time that it led to.
+pub(crate) fn explanation(explained: &ExplainView, now: Timestamp) -> String {
+    let next = explained.next_due.map_or_else(|| "never".to_owned(), |due| moment(due, now));
+    let since =
+        if explained.terms.first().is_some_and(|term| term.rule == Rule::Added) { "added" } else { "last poll" };
+    let head = fields(&[
+        ("feed", Some(format!("{} {}", explained.id, explained.url))),
+        ("next poll", Some(next)),
+        (since, Some(moment(explained.base, now))),
+    ]);
+    let clock = |at: Timestamp| at.to_chrono().format("%m-%d %H:%M:%S").to_string();
+    let rows: Vec<_> = explained.terms.iter().map(|term| vec![clock(term.due), term.text.clone()]).collect();
+    let notes = explained.notes.iter().map(|note| format!("note: {note}"));
+    [head, table(&["DUE (UTC)", "BECAUSE"], &rows)].into_iter().chain(notes).collect::<Vec<_>>().join("\n\n")
+}
+
+/// A line a poll.
+pub(crate) fn history_table(polls: &[HistoryEntry]) -> String {
+    let row = |poll: &HistoryEntry| {
+        let outcome = poll.failure.map_or_else(|| poll.outcome.to_string(), |failure| format!("failed: {failure}"));
+        let rules = poll.reasons.iter().filter_map(|rule| serde_json::to_value(rule).ok()?.as_str().map(str::to_owned));
+        vec![
+            poll.at.to_chrono().format("%Y-%m-%d %H:%M:%S").to_string(),
+            outcome,
+            poll.status.map_or_else(|| "-".to_owned(), |status| status.to_string()),
+            bytes(poll.bytes),
+            words(Duration::from_secs_f64(poll.duration.max(0.0))),
+            poll.next_due.map_or_else(|| "-".to_owned(), |due| format!("+{}", words(due.since(poll.at)))),
+            rules.collect::<Vec<_>>().join(", "),
+        ]
+    };
+    let rows: Vec<_> = polls.iter().map(row).collect();
+    table(&["TIME (UTC)", "OUTCOME", "HTTP", "SIZE", "TOOK", "NEXT", "REASONS"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn now() -> Timestamp {
+        Timestamp::from_millis(1_790_000_000_000)
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(now().millis() + seconds * 1000)
+    }
+
+    fn failing_feed() -> FeedView {
+        serde_json::from_value(json!({
+            "id": 7, "url": "https://example.com/feed.xml", "host": "example.com:443",
+            "title": "An \u{1b}[1mexample\u{1b}[0m of a feed", "category": "C", "status": "active", "subscribers": 5,
+            "active_subscribers": 2, "sla": false, "important": false, "credentials": false, "private": true,
+            "etag": "\"abc\"", "last_modified": null, "content_hash": null, "next_due": at(5400),
+            "last_polled": at(-9000), "last_success": at(-100_000), "last_changed": null, "last_status": 503,
+            "last_outcome": "failed", "consecutive_failures": 7, "failing_since": at(-90_000),
+            "penalty": { "kind": "status", "until": at(5400) }, "version": 12, "entries": 31, "added": at(-1_000_000)
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_feed_is_shown_with_what_it_has() {
+        insta::assert_snapshot!(feed_fields(&failing_feed(), now()));
+    }
+
+    #[test]
+    fn a_list_has_a_line_a_feed() {
+        let never = FeedView {
+            last_outcome: None,
+            last_polled: None,
+            next_due: None,
+            title: None,
+            url: "http://a.example/".to_owned(),
+            ..failing_feed()
+        };
+        insta::assert_snapshot!(feed_table(&[failing_feed(), never], now()));
+    }
+
+    #[test]
+    fn a_due_time_is_explained_term_by_term() {
+        let explained: ExplainView = serde_json::from_value(json!({
+            "id": 7, "url": "https://example.com/feed.xml", "category": "C", "status": "active", "base": at(-600),
+            "next_due": at(7200), "text": "",
+            "terms": [
+                { "rule": "category", "due": at(3600), "by": 4200.0, "text": "category C: 1 h 10 m" },
+                { "rule": "freshness", "due": at(7200), "by": 3600.0, "text": "max-age raised it to 2 h 10 m" },
+            ],
+            "notes": ["all polling is paused"]
+        }))
+        .unwrap();
+        insta::assert_snapshot!(explanation(&explained, now()));
+    }
+
+    #[test]
+    fn a_history_has_a_line_a_poll() {
+        let polls: Vec<HistoryEntry> = serde_json::from_value(json!([
+            { "at": at(-60), "outcome": "failed", "failure": "timeout", "bytes": 0, "duration": 30.0,
+              "next_due": at(240), "reasons": ["category", "backoff", "salt"] },
+            { "at": at(-3600), "outcome": "modified", "status": 200, "bytes": 1_234_567, "duration": 0.251,
+              "next_due": at(0), "reasons": ["category"] },
+        ]))
+        .unwrap();
+        insta::assert_snapshot!(history_table(&polls));
+    }
+}
