@@ -65,6 +65,22 @@ fn groups_do_not_multiply_what_they_inherit() {
 }
 
 #[test]
+fn a_long_base_is_not_multiplied_by_the_links_below_it() {
+    let feed =
+        |base: &str, inside: &str| format!("<feed xml:base='{base}'><title>t</title><entry>{inside}</entry></feed>");
+    let long = format!("http://a.example/{}", "b/".repeat(4_000));
+    let links = "<link href='a'/>".repeat(100_000);
+    assert!(matches!(read(feed(&long, &links)), Err(ParseError::TooLarge(_))));
+    assert!(read(feed("http://a.example/b/", &links)).is_ok(), "a short one costs nothing");
+    assert!(read(feed(&long, "<link href='a'/>")).is_ok(), "a single link costs nothing");
+    let nested = format!("<x xml:base='{}'>", "b/".repeat(1_000));
+    assert!(matches!(
+        read(feed(&long, &format!("{}{}", nested.repeat(100), "</x>".repeat(100)))),
+        Err(ParseError::TooLarge(_))
+    ));
+}
+
+#[test]
 fn entities_are_neither_expanded_nor_fetched() {
     let secret = tempfile_with("TOP-SECRET");
     let bomb: String = (1..10).map(|n| format!("<!ENTITY l{n} \"{}\">", format!("&l{};", n - 1).repeat(10))).collect();
@@ -109,6 +125,10 @@ fn fifty_thousand_items_are_capped() {
     assert_eq!(feed.entries.len(), limit);
     assert_eq!(feed.entries[limit - 1].id, (limit - 1).to_string());
     assert_eq!(feed.title.as_deref(), Some("behind them all"), "what follows the items is still read");
+
+    let fat = format!("<item>{}</item>", "<x/>".repeat(60)).repeat(20_000);
+    let feed = read(format!("<rss version='2.0'><channel><title>t</title>{fat}</channel></rss>"));
+    assert!(feed.is_ok(), "elements of what is left out do not count: {:?}", feed.err());
 
     let items: Vec<String> = (0..50_000).map(|n| format!("{{\"id\":{n}}}")).collect();
     let document = format!("{{\"version\":\"https://jsonfeed.org/version/1\",\"items\":[{}]}}", items.join(","));

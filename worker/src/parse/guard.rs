@@ -1,7 +1,8 @@
 //! The pass that every XML document must survive before the engine sees it.
 //!
 //! The engine recurses: 24 KB of nested `media:group` overflow its stack, and no panic handler survives that. It also
-//! copies what a group inherits into every group, so that its memory grows with their product. This pass counts depth,
+//! copies what a group inherits into every group, and a base URL to every link, so that its memory grows with products of
+//! what the document holds. This pass counts depth,
 //! elements, attributes, entries and groups on a tokeniser that does not recurse, refuses what is beyond the limits, and
 //! leaves out what is merely too many. It resolves HTML's names of characters, which the engine leaves standing, and
 //! collects what the engine's model loses: hints and RSS enclosures.
@@ -16,6 +17,7 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesEnd, BytesStart, Event};
 
 use super::ParseLimits;
+use super::bases::Bases;
 use super::draft::MAX_ENCLOSURES;
 use super::entities;
 use super::hints::{Announced, HintScanner, attribute};
@@ -23,8 +25,6 @@ use super::namespaces;
 
 /// Groups of media that are read of one entry.
 const MAX_GROUPS: usize = 8;
-/// Longest `xml:base`, in bytes: the engine copies it to every element below.
-const MAX_BASE_BYTES: usize = 8 * 1024;
 /// The shortest attribute, ` a=""`, in bytes.
 const SHORTEST_ATTRIBUTE: usize = 5;
 
@@ -67,11 +67,11 @@ pub(super) enum Refusal {
     NotAFeed(String),
 }
 
-/// Surveys a document.
-pub(super) fn survey<'a>(text: &'a str, limits: &ParseLimits) -> Result<Surveyed<'a>, Refusal> {
+/// Surveys a document whose own URL has `base_bytes` bytes.
+pub(super) fn survey<'a>(text: &'a str, base_bytes: usize, limits: &ParseLimits) -> Result<Surveyed<'a>, Refusal> {
     let mut reader = Reader::from_str(text);
     reader.config_mut().expand_empty_elements = true;
-    let mut walk = Walk::new(limits);
+    let mut walk = Walk::new(base_bytes, limits);
     loop {
         let before = position(reader.buffer_position());
         let event = reader.read_event().map_err(|error| Refusal::Malformed(error.to_string()))?;
@@ -108,6 +108,7 @@ struct Walk<'l> {
     root: Option<Root>,
     depth: usize,
     elements: usize,
+    bases: Bases,
     entries: usize,
     /// The depth of the entry's element, while inside of one.
     entry: Option<usize>,
@@ -123,12 +124,13 @@ struct Walk<'l> {
 }
 
 impl<'l> Walk<'l> {
-    fn new(limits: &'l ParseLimits) -> Self {
+    fn new(base_bytes: usize, limits: &'l ParseLimits) -> Self {
         Walk {
             limits,
             root: None,
             depth: 0,
             elements: 0,
+            bases: Bases::new(base_bytes),
             entries: 0,
             entry: None,
             groups: 0,
@@ -143,7 +145,7 @@ impl<'l> Walk<'l> {
 
     fn start(&mut self, element: &BytesStart<'_>, span: Range<usize>) -> Result<(), Refusal> {
         self.depth += 1;
-        self.elements += 1;
+        self.elements += usize::from(self.leaving_out.is_none());
         let limits = self.limits;
         if self.depth > limits.max_depth {
             return Err(Refusal::TooLarge(format!("elements are nested more than {} deep", limits.max_depth)));
@@ -152,6 +154,7 @@ impl<'l> Walk<'l> {
             return Err(Refusal::TooLarge(format!("more than {} elements", limits.max_elements)));
         }
         self.check_attributes(element)?;
+        self.bases.start(self.depth, element)?;
         let local_name = element.local_name();
         let name = local_name.as_ref();
         let Some(root) = self.root else {
@@ -204,9 +207,6 @@ impl<'l> Walk<'l> {
         if bytes / SHORTEST_ATTRIBUTE > limit && count(limit) > limit {
             return Err(Refusal::TooLarge(format!("an element has more than {limit} attributes")));
         }
-        if bytes > MAX_BASE_BYTES && attribute(element, "xml:base").is_some_and(|base| base.len() > MAX_BASE_BYTES) {
-            return Err(Refusal::TooLarge(format!("an xml:base has more than {MAX_BASE_BYTES} bytes")));
-        }
         Ok(())
     }
 
@@ -236,6 +236,7 @@ impl<'l> Walk<'l> {
             None if self.entry.is_none() => self.hints.end(element),
             None => {}
         }
+        self.bases.end(self.depth);
         self.depth -= 1;
     }
 

@@ -16,6 +16,9 @@ use super::draft::{Draft, DraftEntry};
 use super::hints::Announced;
 use super::{ParseError, ParseLimits, Reading, dates, repair};
 
+/// Members of one list that are kept: an empty object of three bytes becomes an item of three hundred.
+const MAX_MEMBERS: usize = 20_000;
+
 /// Reads a document that begins with `{`; one that is broken, a second time after a repair.
 pub(super) fn read(text: &str, limits: &ParseLimits) -> Result<Reading, ParseError> {
     let error = match serde_json::from_str(text) {
@@ -155,7 +158,7 @@ struct Loose(Option<String>);
 /// An object; anything else is absent.
 struct LooseObject<T>(Option<T>);
 
-/// A list of objects; members of other types are left out, anything else is absent.
+/// A list of objects; members of other types, and what is beyond [`MAX_MEMBERS`], are left out, anything else is absent.
 struct LooseList<T>(Option<Vec<T>>);
 
 impl<T> Default for LooseObject<T> {
@@ -204,7 +207,9 @@ impl<T: DeserializeOwned> Taking<T> for LooseList<T> {
     fn list<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
         let mut objects = Vec::new();
         while let Some(member) = list.next_element::<LooseObject<T>>()? {
-            objects.extend(member.0);
+            if objects.len() < MAX_MEMBERS {
+                objects.extend(member.0);
+            }
         }
         Ok(LooseList(Some(objects)))
     }

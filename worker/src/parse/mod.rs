@@ -13,6 +13,7 @@
 //! Deliberately not here: sanitising of HTML (whoever shows content does that), feeds that pages announce, and what to do
 //! about the hints.
 
+mod bases;
 mod dates;
 mod decode;
 mod draft;
@@ -91,7 +92,7 @@ pub struct ParseLimits {
     pub max_text_bytes: usize,
     /// Nesting of elements; a deeper document is refused. The engine recurses, so this bounds its stack.
     pub max_depth: usize,
-    /// Elements in all; a document with more is refused.
+    /// Elements in all, but for those of entries that are left out; a document with more is refused.
     pub max_elements: usize,
     /// Attributes of one element; a document with more is refused. The engine compares each with each.
     pub max_attributes: usize,
@@ -206,7 +207,7 @@ enum Failure {
 }
 
 fn try_xml(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<Draft, Failure> {
-    let surveyed = match guard::survey(text, limits) {
+    let surveyed = match guard::survey(text, base.map_or(0, |base| base.as_str().len()), limits) {
         Ok(surveyed) => surveyed,
         Err(Refusal::TooLarge(why)) => return Err(Failure::Final(ParseError::TooLarge(why))),
         Err(Refusal::Malformed(why)) if repair::feed_position(text).is_some() => {

@@ -18,6 +18,8 @@ use tokens::{Tag, Token};
 
 /// More open elements than this are not mended: the guard would refuse them anyway.
 const MAX_OPEN: usize = 256;
+/// How much longer than half as much again the mended document may be, in bytes: what needs more is no document.
+const MAX_GROWTH: usize = 64 * 1024;
 /// Attributes that are kept of one element.
 const MAX_ATTRIBUTES: usize = 64;
 /// How far into a text the beginning of a feed is looked for, in bytes.
@@ -57,6 +59,7 @@ pub(super) fn mended(text: &str, without_people: bool) -> Option<Mended> {
             Token::End(name) => rewriter.end(name, raw),
             Token::Nothing => {}
         }
+        rewriter.hopeless |= rewriter.out.len() > rewriter.longest;
         if rewriter.is_done() {
             break;
         }
@@ -91,7 +94,9 @@ struct Rewriter {
     leaving_out: Option<usize>,
     /// An entry is open: its depth, and where it begins in the output.
     entry: Option<(usize, usize)>,
-    too_deep: bool,
+    /// Too deep, or grown too much.
+    hopeless: bool,
+    longest: usize,
     has_channel: bool,
     closed: bool,
 }
@@ -106,21 +111,22 @@ impl Rewriter {
             text_holder: None,
             leaving_out: None,
             entry: None,
-            too_deep: false,
+            hopeless: false,
+            longest: length + length / 2 + MAX_GROWTH,
             has_channel: false,
             closed: false,
         }
     }
 
     fn is_done(&self) -> bool {
-        self.too_deep || self.closed
+        self.hopeless || self.closed
     }
 
     fn text(&mut self, text: &str) {
         if self.leaving_out.is_none() {
             match self.text_holder {
                 Some((_, Inside::Xhtml)) => tokens::push_literal(&mut self.out, text),
-                _ => tokens::push_escaped(&mut self.out, text),
+                _ => tokens::push_escaped(&mut self.out, text, self.longest),
             }
         }
     }
@@ -166,7 +172,7 @@ impl Rewriter {
         }
         let written = self.dialect.renamed(&name).to_owned();
         self.open.push(Open { name: name.clone(), written });
-        self.too_deep |= self.open.len() > MAX_OPEN;
+        self.hopeless |= self.open.len() > MAX_OPEN;
         if self.leaving_out.is_none() {
             self.note_opened(&name, tag.attributes, begins);
         }
@@ -249,7 +255,7 @@ impl Rewriter {
     }
 
     fn finish(mut self) -> Option<Mended> {
-        if self.too_deep {
+        if self.hopeless {
             return None;
         }
         // An entry that is still open here was cut off: half of it would be stored as the whole.
@@ -304,7 +310,7 @@ impl Rewriter {
         self.out.push(' ');
         self.out.push_str(name);
         self.out.push_str("=\"");
-        tokens::push_escaped(&mut self.out, value);
+        tokens::push_escaped(&mut self.out, value, self.longest);
         self.out.push('"');
     }
 }

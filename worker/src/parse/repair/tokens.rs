@@ -117,10 +117,11 @@ pub(super) fn attributes(text: &str) -> impl Iterator<Item = (&str, &str)> {
 /// Longest reference with a meaning, `&` and `;` included, in bytes, with room.
 const MAX_REFERENCE: usize = 40;
 
-/// Adds text in which every `&` begins a reference that an XML reader can resolve, and no `<` or `"` stands.
-pub(super) fn push_escaped(out: &mut String, text: &str) {
+/// Adds text in which every `&` begins a reference that an XML reader can resolve, and no `<` or `"` stands. Gives up once
+/// the output is longer than `longest`.
+pub(super) fn push_escaped(out: &mut String, text: &str, longest: usize) {
     let mut rest = text;
-    while let Some(at) = rest.find(['&', '<', '"']) {
+    while let Some(at) = rest.find(['&', '<', '"']).filter(|_| out.len() <= longest) {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
         let consumed = match rest.as_bytes()[0] {
@@ -226,7 +227,7 @@ mod tests {
         ];
         for (text, expected) in table {
             let mut out = String::new();
-            push_escaped(&mut out, text);
+            push_escaped(&mut out, text, usize::MAX);
             assert_eq!(out, expected, "{text}");
         }
     }
