@@ -229,7 +229,13 @@ fn seed(at: usize) -> Vec<u8> {
 
 fn check(bytes: &[u8]) {
     let limits = ParseLimits { max_text_bytes: 64, max_entries: 2, ..ParseLimits::default() };
-    let Ok(feed) = parse(bytes, None, "https://example.org/feed", &limits) else { return };
+    let feed = match parse(bytes, None, "https://example.org/feed", &limits) {
+        Ok(feed) => feed,
+        Err(error) => {
+            assert!(!error.to_string().contains("panicked"), "the barrier is for the engine, not for our own code");
+            return;
+        }
+    };
     assert!(feed.entries.len() <= 2);
     for entry in &feed.entries {
         assert!(!entry.id.is_empty() && entry.id.len() <= 1024 + 32);
