@@ -17,21 +17,20 @@ const EQUAL_DOWNLOAD_GROWTH: f64 = 1.1;
 /// Growth is reckoned over so many downloads at most; the ceiling is reached long before.
 const EQUAL_DOWNLOADS_COUNTED: u32 = 100;
 
-/// Stretches the interval.
+/// Stretches the interval, up to the ceiling or what it was already.
 pub(super) fn apply(plan: &mut Plan, state: &PollState, category: Category, config: &PolicyConfig) {
-    let before = plan.interval;
+    let ceiling = config.stretch_ceiling.max(plan.interval);
+    let mut stretch = |rule, factor| {
+        if factor > 1.0 {
+            plan.set(rule, scaled(plan.interval, factor).min(ceiling));
+        }
+    };
     if category != Category::A {
         if state.no_validators || state.ignored_conditions >= IGNORED_CONDITIONS {
-            plan.set(Rule::NoValidators, scaled(plan.interval, config.no_validator_factor.max(1.0)));
+            stretch(Rule::NoValidators, config.no_validator_factor);
         }
         let again = state.equal_downloads.saturating_sub(1).min(EQUAL_DOWNLOADS_COUNTED);
-        if again > 0 {
-            plan.set(Rule::EqualDownloads, scaled(plan.interval, EQUAL_DOWNLOAD_GROWTH.powf(f64::from(again))));
-        }
+        stretch(Rule::EqualDownloads, EQUAL_DOWNLOAD_GROWTH.powf(f64::from(again)));
     }
-    let stretch = f64::from(state.stretch).max(1.0);
-    if stretch > 1.0 {
-        plan.set(Rule::Stretch, scaled(plan.interval, stretch));
-    }
-    plan.at_most(config.stretch_ceiling.max(before));
+    stretch(Rule::Stretch, f64::from(state.stretch));
 }

@@ -103,7 +103,7 @@ pub(super) fn finish(
     }
     plan.not_before(Rule::Late, now);
     salt::apply(plan, category, draw.salt, config);
-    hot_minute::apply(plan, config.hot_minutes && category != Category::A, draw.minute);
+    hot_minute::apply(plan, config.hot_minutes && category != Category::A, config.salt, draw.minute);
 }
 
 /// Is this the failure that ends polling?

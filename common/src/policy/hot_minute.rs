@@ -1,31 +1,40 @@
 //! Minutes in which everybody else polls (rule 7): the first four of an hour and the first of each five. Cron jobs and
 //! careless readers start there; we keep away.
 //!
-//! A due time in such a minute moves to a uniformly drawn moment of the open minutes among the next fifteen, so that the
-//! minute after a hot one does not become the new rush.
+//! A due time in such a minute moves to a moment of the open minutes among the next fifteen. Drawn evenly, these moves
+//! would make new rushes: a feed that is polled each 15 minutes drifts through the hour by a minute a poll, enters an open
+//! stretch anywhere and leaves it at its end, so that the ends fill up (twice their share, with many such feeds). So a minute
+//! weighs the more, the more of the polls that would come to it in the ordinary way (an interval and some salt after an
+//! earlier one) are missing because that earlier time is hot. Feeds with long intervals reach all minutes alike, and are
+//! drawn evenly.
 
 use std::time::Duration;
 
 use super::Rule;
-use super::plan::Plan;
+use super::plan::{Plan, scaled};
 use crate::time::Timestamp;
 
 const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
 /// How far a due time is moved at most.
 const REACH: Duration = Duration::from_secs(15 * 60);
+/// What an open minute weighs that misses nothing, where one that nobody comes to weighs 1 more: enough that it gets some
+/// (nothing is exact here), little enough that the others get most. Found by trying it on feeds of one interval each.
+const LEAST_WEIGHT: f64 = 0.2;
 /// A move out of a hot minute may end in skipped time, whose end is the start of an hour: a second move then stays in the
 /// hour. One more than that can ever take.
 const ROUNDS: usize = 4;
 
-/// Moves the plan until it is neither in skipped time nor, if `avoid`, in a hot minute.
-pub(super) fn apply(plan: &mut Plan, avoid: bool, draw: f64) {
+/// Moves the plan until it is neither in skipped time nor, if `avoid`, in a hot minute. `salt` is the share of the interval
+/// that salt adds at most.
+pub(super) fn apply(plan: &mut Plan, avoid: bool, salt: f64, draw: f64) {
     let mut draw = draw.clamp(0.0, 1.0);
     plan.leave_skipped();
     for _ in 0..ROUNDS {
         if !avoid || !is_hot(plan.due) {
             return;
         }
-        plan.move_to(Rule::HotMinute, moved(plan.due, plan.interval, draw));
+        plan.move_to(Rule::HotMinute, moved(plan.due, plan.interval, scaled(plan.interval, salt), draw));
         plan.leave_skipped();
         draw = next_draw(draw);
     }
@@ -39,34 +48,50 @@ pub(super) fn is_hot(at: Timestamp) -> bool {
 
 /// A moment of the open minutes of the next fifteen. A feed that is polled more often than that moves by its own interval
 /// at most, or into the first open minute.
-fn moved(due: Timestamp, interval: Duration, draw: f64) -> Timestamp {
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "at most a minute of milliseconds")]
+fn moved(due: Timestamp, interval: Duration, salt: Duration, draw: f64) -> Timestamp {
     let start = due.millis();
     let own_minute = start - start % MINUTE;
-    let minutes = (1..=15).map(|ahead| own_minute + ahead * MINUTE);
-    let open = minutes.filter(|minute| !is_hot(Timestamp::from_millis(*minute)));
+    let open =
+        (1..=15).map(|ahead| own_minute + ahead * MINUTE).filter(|minute| !is_hot(Timestamp::from_millis(*minute)));
     let first = open.clone().next().unwrap_or(own_minute);
-    let reach = i64::try_from(interval.min(REACH).as_millis()).unwrap_or(0);
-    let end = (start + reach).max(first + MINUTE);
-    // What of each open minute lies before the end.
-    let parts = open.map(|minute| (minute, (end - minute).clamp(0, MINUTE)));
-    let mut rest = share(parts.clone().map(|(_, length)| length).sum(), draw);
-    for (minute, length) in parts {
-        if rest < length {
-            return Timestamp::from_millis(minute + rest);
+    let end = (start + millis(interval.min(REACH))).max(first + MINUTE);
+    // The part of each open minute before the end, and its weight.
+    let parts = open.filter(|minute| *minute < end).map(|minute| {
+        let length = (end - minute).min(MINUTE) as f64;
+        (minute, length, length * (LEAST_WEIGHT + missing(minute, interval, salt)))
+    });
+    let mut rest = draw * parts.clone().map(|(_, _, weight)| weight).sum::<f64>();
+    let mut moved = first;
+    for (minute, length, weight) in parts {
+        let share = (rest / weight).min(1.0);
+        moved = minute + ((length * share) as i64).min(MINUTE - 1);
+        if rest < weight {
+            break;
         }
-        rest -= length;
+        rest -= weight;
     }
-    Timestamp::from_millis(first)
+    Timestamp::from_millis(moved)
 }
 
-/// The millisecond of `total` that a draw stands for, below `total`.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    reason = "at most fifteen minutes of milliseconds"
-)]
-fn share(total: i64, draw: f64) -> i64 {
-    ((total as f64 * draw) as i64).min(total - 1)
+/// The part, 0 to 1, of the ordinary ways into a minute that begin in a hot minute: an interval and up to `salt` earlier.
+#[expect(clippy::cast_precision_loss, reason = "at most an hour of milliseconds")]
+fn missing(minute: i64, interval: Duration, salt: Duration) -> f64 {
+    let latest = minute + MINUTE / 2 - millis(interval);
+    // All hours look the same, and a minute is the finest grain here.
+    let reach = millis(salt).clamp(MINUTE, HOUR);
+    (hot_until(latest) - hot_until(latest - reach)) as f64 / reach as f64
+}
+
+/// Hot milliseconds since the epoch.
+fn hot_until(millis: i64) -> i64 {
+    let (hour, rest) = (millis.div_euclid(HOUR), millis.rem_euclid(HOUR));
+    let marks = (1..12).map(|mark| (rest - mark * 5 * MINUTE).clamp(0, MINUTE));
+    hour * 15 * MINUTE + rest.min(4 * MINUTE) + marks.sum::<i64>()
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
 }
 
 /// A further draw, determined by the last: the finaliser of SplitMix64, whose outputs pass for independent.

@@ -25,6 +25,9 @@ mod salt;
 mod terms;
 mod throttle;
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};

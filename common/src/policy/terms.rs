@@ -104,7 +104,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Room for half as many again as the longest decision of a feed that is not made up to be the worst case.
+    /// More than a decision has, unless a publisher's skipped hours catch it at every single step.
     pub const CAPACITY: usize = 16;
 
     /// Adds a term. When there are [`Self::CAPACITY`] already it replaces the last, so that the last term's due time is

@@ -1,0 +1,141 @@
+//! What [`decide`] promises: by example in `categories`, `table`, `order` and `state`; for all inputs in `properties`; over
+//! many feeds in `even`.
+
+mod categories;
+mod even;
+mod order;
+mod properties;
+mod state;
+mod table;
+mod words;
+
+use std::time::Duration;
+
+use super::*;
+use crate::config::PolicyMode;
+use crate::feed::{FeedHints, FeedId, Validators, Version};
+use crate::host::HostKey;
+use crate::report::{Document, FailureKind, FetchReport, Outcome};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// No salt, and the middle of the open minutes where it matters.
+const NO_SALT: Draw = Draw { salt: 0.0, minute: 0.5 };
+
+/// A Wednesday in an open minute: 2026-10-07T12:07:00Z.
+fn noon() -> Timestamp {
+    at("2026-10-07T12:07:00Z")
+}
+
+fn at(text: &str) -> Timestamp {
+    serde_json::from_str(&format!("\"{text}\"")).unwrap()
+}
+
+/// The defaults in classes mode, without hot minutes: what a test computes in its head.
+fn plain() -> PolicyConfig {
+    PolicyConfig { mode: PolicyMode::Classes, hot_minutes: false, ..crate::config::defaults().policy }
+}
+
+/// A feed with one reader, never polled.
+fn reader() -> Subject<'static> {
+    Subject::new(Audience::default(), None)
+}
+
+fn readers(subscribers: u32) -> Subject<'static> {
+    Subject::new(Audience { subscribers, active_subscribers: subscribers, ..Audience::default() }, None)
+}
+
+fn report(outcome: Outcome, http_status: Option<u16>) -> FetchReport {
+    FetchReport {
+        feed: FeedId(1),
+        version: Version(1),
+        host: HostKey::new("example.com:443"),
+        started: noon(),
+        duration: SECOND,
+        outcome,
+        http_status,
+        conditional: true,
+        wire_bytes: 0,
+        body_bytes: 0,
+        fresh_for: None,
+        moved_to: None,
+    }
+}
+
+fn validators() -> Validators {
+    Validators { etag: Some("\"1\"".into()), ..Validators::default() }
+}
+
+/// 304.
+fn unchanged() -> FetchReport {
+    report(Outcome::NotModified { validators: validators() }, Some(304))
+}
+
+/// 200 with the bytes that are known already.
+fn same_bytes(validators: Validators) -> FetchReport {
+    report(Outcome::NotModified { validators }, Some(200))
+}
+
+/// 200 with `new_entries` new entries.
+fn news(new_entries: u32) -> FetchReport {
+    hinted(new_entries, FeedHints::default())
+}
+
+fn hinted(new_entries: u32, hints: FeedHints) -> FetchReport {
+    let document = Document { new_entries, validators: validators(), hints, ..Document::default() };
+    report(Outcome::Modified(Box::new(document)), Some(200))
+}
+
+fn failed(failure: FailureKind) -> FetchReport {
+    report(Outcome::Failed { failure, detail: "as told".into() }, None)
+}
+
+fn answered(status: u16) -> FetchReport {
+    FetchReport { http_status: Some(status), ..failed(FailureKind::Status) }
+}
+
+fn throttled(retry_after: Option<Timestamp>) -> FetchReport {
+    report(Outcome::Throttled { retry_after }, Some(429))
+}
+
+/// Decides on a report that comes in at once, without salt.
+fn ask(subject: &Subject<'_>, report: &FetchReport, config: &PolicyConfig) -> Decision {
+    decide(subject, report, report.started, NO_SALT, &Policy { config, load: 0.0 })
+}
+
+/// From the poll to the next one.
+fn delay(decision: &Decision) -> Duration {
+    decision.next_due.unwrap().since(decision.state.last_polled.unwrap())
+}
+
+fn rules(decision: &Decision) -> Vec<Rule> {
+    decision.terms.iter().map(|term| term.rule).collect()
+}
+
+/// The feed as it is after the decision.
+fn after<'a>(subject: &Subject<'a>, decision: &Decision) -> Subject<'a> {
+    Subject { state: decision.state, status: decision.status, ..*subject }
+}
+
+/// The feed's life: each report comes in when the feed is due, the first at noon. Gives each decision.
+fn live(subject: &Subject<'_>, reports: impl IntoIterator<Item = FetchReport>, config: &PolicyConfig) -> Vec<Decision> {
+    let (mut subject, mut due) = (*subject, noon());
+    let decided = reports.into_iter().map(|report| {
+        let decision = ask(&subject, &FetchReport { started: due, ..report }, config);
+        subject = after(&subject, &decision);
+        due = decision.next_due.unwrap_or(due);
+        decision
+    });
+    decided.collect()
+}
+
+fn delays(decisions: &[Decision]) -> Vec<Duration> {
+    decisions.iter().map(delay).collect()
+}
+
+fn again(report: &FetchReport, times: usize) -> Vec<FetchReport> {
+    vec![report.clone(); times]
+}

@@ -1,0 +1,314 @@
+//! Section 3: each step, and their order.
+
+use super::*;
+use crate::feed::Category;
+
+fn hours(hours: u32) -> FeedHints {
+    FeedHints { ttl: Some(hours * HOUR), ..FeedHints::default() }
+}
+
+#[test]
+fn every_publishers_floor_holds_and_the_highest_wins() {
+    let hints = FeedHints { ttl: Some(2 * HOUR), update_period: Some(3 * HOUR), ..FeedHints::default() };
+    let report = FetchReport { fresh_for: Some(5 * HOUR), ..hinted(1, hints) };
+    let decision = ask(&reader(), &report, &plain());
+    assert_eq!(delay(&decision), 5 * HOUR);
+    assert_eq!(rules(&decision), [Rule::Category, Rule::Ttl, Rule::UpdatePeriod, Rule::Freshness]);
+    let dues: Vec<_> = decision.terms.iter().map(|term| term.due.since(noon()).as_secs() / 3600).collect();
+    assert_eq!(dues, [1, 2, 3, 5]);
+    let lower = FetchReport { fresh_for: Some(HOUR / 2), ..hinted(1, hints) };
+    assert_eq!(rules(&ask(&reader(), &lower, &plain())), [Rule::Category, Rule::Ttl, Rule::UpdatePeriod]);
+}
+
+#[test]
+fn publishers_floors_hold_against_a_person_and_an_sla() {
+    let impatient = Audience { interval: Some(MINUTE), ..Audience::default() };
+    let sla = Audience { sla: true, ..Audience::default() };
+    for audience in [impatient, sla] {
+        let subject = Subject { audience, ..reader() };
+        assert_eq!(delay(&ask(&subject, &hinted(1, hours(2)), &plain())), 2 * HOUR);
+        let fresh = FetchReport { fresh_for: Some(3 * HOUR), ..unchanged() };
+        assert_eq!(delay(&ask(&subject, &fresh, &plain())), 3 * HOUR);
+    }
+}
+
+#[test]
+fn floors_count_up_to_a_day_and_the_ceiling_is_shown() {
+    for report in [hinted(1, hours(1000)), FetchReport { fresh_for: Some(365 * DAY), ..unchanged() }] {
+        let decision = ask(&reader(), &report, &plain());
+        assert_eq!(delay(&decision), DAY);
+        assert_eq!(rules(&decision).last(), Some(&Rule::Ceiling));
+    }
+    let weekly = Subject { audience: Audience { interval: Some(7 * DAY), ..Audience::default() }, ..reader() };
+    let decision = ask(&weekly, &hinted(1, hours(1000)), &plain());
+    assert_eq!(delay(&decision), 7 * DAY, "the ceiling is the hints' and not the interval's");
+}
+
+#[test]
+fn hints_of_the_last_document_stand_while_nothing_changes() {
+    let told = after(&reader(), &ask(&reader(), &hinted(1, hours(6)), &plain()));
+    for report in [unchanged(), same_bytes(validators())] {
+        let decision = ask(&told, &report, &plain());
+        assert_eq!((delay(&decision), decision.state.hints), (6 * HOUR, hours(6)));
+    }
+    assert_eq!(delay(&ask(&told, &failed(FailureKind::Dns), &plain())), 6 * HOUR, "a failure is no way around them");
+    assert_eq!(delay(&ask(&told, &news(1), &plain())), HOUR, "a new document replaces them");
+}
+
+#[test]
+fn freshness_comes_with_any_answer_and_a_failure_does_not_end_it() {
+    let fresh_for = Some(5 * HOUR);
+    for report in [news(1), unchanged(), throttled(Some(noon().after(SECOND)))] {
+        let decision = ask(&reader(), &FetchReport { fresh_for, ..report }, &plain());
+        assert_eq!(delay(&decision), 5 * HOUR);
+        assert_eq!(decision.state.fresh_until, decision.next_due);
+    }
+    let ignored = FetchReport { fresh_for, ..answered(502) };
+    assert_eq!(delay(&ask(&reader(), &ignored, &plain())), 15 * MINUTE, "an error page's max-age says nothing");
+
+    let fresh = after(&reader(), &ask(&reader(), &FetchReport { fresh_for, ..unchanged() }, &plain()));
+    let refreshed = FetchReport { started: noon().after(HOUR), ..failed(FailureKind::Timeout) };
+    let decision = ask(&fresh, &refreshed, &plain());
+    assert_eq!(decision.next_due, Some(noon().after(5 * HOUR)), "a person's refresh failed: the promise still stands");
+}
+
+#[test]
+fn skipped_time_is_left_and_shown() {
+    let hints = FeedHints { skip_hours: 0b11 << 13, ..FeedHints::default() };
+    let decision = ask(&reader(), &hinted(1, hints), &plain());
+    assert_eq!(decision.next_due, Some(at("2026-10-07T15:00:00Z")));
+    assert_eq!(rules(&decision), [Rule::Category, Rule::Skip]);
+    let weekend = FeedHints { skip_days: 1 << 3, skip_hours: 1, ..FeedHints::default() };
+    let daily = Subject { audience: Audience { interval: Some(DAY), ..Audience::default() }, ..reader() };
+    assert_eq!(ask(&daily, &hinted(1, weekend), &plain()).next_due, Some(at("2026-10-09T01:00:00Z")));
+}
+
+#[test]
+fn salt_and_hot_minutes_do_not_lead_into_skipped_time() {
+    let hints = FeedHints { skip_hours: 1 << 14, ..FeedHints::default() };
+    let subject = Subject { audience: Audience { interval: Some(110 * MINUTE), ..Audience::default() }, ..reader() };
+    for hot_minutes in [false, true] {
+        let config = PolicyConfig { hot_minutes, ..plain() };
+        let draw = Draw { salt: 0.99, minute: 0.99 };
+        let policy = Policy { config: &config, load: 0.0 };
+        let decision = decide(&subject, &hinted(1, hints), noon(), draw, &policy);
+        let due = decision.next_due.unwrap();
+        assert!(due >= at("2026-10-07T15:00:00Z") && due < at("2026-10-07T15:15:00Z"), "{due}");
+        assert_eq!(hot_minutes, rules(&decision).last() == Some(&Rule::HotMinute));
+    }
+    // Before the skipped hour, in a hot minute whose way out leads into it.
+    let config = PolicyConfig { hot_minutes: true, ..plain() };
+    let subject = Subject { audience: Audience { interval: Some(108 * MINUTE), ..Audience::default() }, ..reader() };
+    let draw = Draw { salt: 0.0, minute: 0.99 };
+    let decision = decide(&subject, &hinted(1, hints), noon(), draw, &Policy { config: &config, load: 0.0 });
+    assert_eq!(rules(&decision), [Rule::Person, Rule::HotMinute, Rule::Skip, Rule::HotMinute]);
+    assert!(decision.next_due.unwrap() > at("2026-10-07T15:04:00Z"));
+}
+
+#[test]
+fn a_feed_without_validators_costs_twice() {
+    let decision = ask(&reader(), &same_bytes(Validators::default()), &plain());
+    assert_eq!((delay(&decision), rules(&decision)), (2 * HOUR, vec![Rule::Category, Rule::NoValidators]));
+    let failing = ask(&after(&readers(21), &decision), &failed(FailureKind::Malformed), &plain());
+    assert_eq!(delay(&failing), HOUR, "twice 15 minutes is below the hour of a bad feed");
+}
+
+#[test]
+fn the_stretch_applies_to_the_floors_too() {
+    let unvalidated = Document { hints: hours(3), ..Document::default() };
+    let report = report(Outcome::Modified(Box::new(unvalidated)), Some(200));
+    assert_eq!(delay(&ask(&reader(), &report, &plain())), 6 * HOUR);
+}
+
+#[test]
+fn a_server_that_never_answers_304_costs_twice_until_it_does() {
+    let ignoring = live(&reader(), again(&same_bytes(validators()), 3), &plain());
+    assert!(!rules(&ignoring[1]).contains(&Rule::NoValidators), "twice may be chance");
+    assert!(rules(&ignoring[2]).contains(&Rule::NoValidators));
+    let subject = after(&reader(), &ignoring[2]);
+    let changed = ask(&subject, &news(1), &plain());
+    assert!(rules(&changed).contains(&Rule::NoValidators), "a changed document proves nothing");
+    assert_eq!(delay(&ask(&subject, &unchanged(), &plain())), HOUR);
+    let unconditional = FetchReport { conditional: false, ..same_bytes(validators()) };
+    let decisions = live(&reader(), again(&unconditional, 5), &plain());
+    assert!(decisions.iter().all(|decision| !rules(decision).contains(&Rule::NoValidators)), "nobody asked for a 304");
+}
+
+#[test]
+fn the_same_bytes_again_and_again_stretch_further_up_to_a_day() {
+    let unconditional = FetchReport { conditional: false, ..same_bytes(Validators::default()) };
+    let decisions = live(&reader(), again(&unconditional, 40), &plain());
+    let delays = delays(&decisions);
+    assert_eq!((delays[0], delays[1]), (2 * HOUR, 2 * HOUR * 11 / 10));
+    assert!(delays.is_sorted());
+    assert_eq!(delays[39], DAY);
+    assert_eq!(rules(&decisions[39]), [Rule::Category, Rule::NoValidators, Rule::EqualDownloads]);
+    let subject = after(&reader(), &decisions[39]);
+    assert_eq!(delay(&ask(&subject, &news(1), &plain())), HOUR);
+}
+
+#[test]
+fn a_slow_feed_is_not_made_faster_by_the_stretchs_ceiling() {
+    let rare = Subject { host_interval: Some(2 * DAY), ..reader() };
+    assert_eq!(delay(&ask(&rare, &same_bytes(Validators::default()), &plain())), 2 * DAY);
+}
+
+#[test]
+fn category_a_is_exempt_from_stretching_and_from_hot_minutes() {
+    let config = PolicyConfig { hot_minutes: true, ..plain() };
+    let sla = Subject { audience: Audience { sla: true, ..Audience::default() }, ..reader() };
+    assert_eq!(category(&sla), Category::A);
+    let before_a_hot_minute = FetchReport { started: at("2026-10-07T12:59:30Z"), ..same_bytes(Validators::default()) };
+    let state = PollState { equal_downloads: 50, ignored_conditions: 50, ..PollState::default() };
+    let decision = ask(&Subject { state, ..sla }, &before_a_hot_minute, &config);
+    assert_eq!(decision.next_due, Some(at("2026-10-07T13:00:30Z")));
+}
+
+#[test]
+fn the_penalty_comes_after_floors_and_stretch() {
+    let told = after(&reader(), &ask(&reader(), &hinted(1, hours(6)), &plain()));
+    let decision = ask(&told, &answered(500), &plain());
+    assert_eq!(
+        (delay(&decision), rules(&decision)),
+        (6 * HOUR, vec![Rule::Category, Rule::Ttl]),
+        "the floor is longer"
+    );
+    let decision = ask(&told, &answered(404), &plain());
+    assert_eq!(rules(&decision), [Rule::Category, Rule::Ttl, Rule::PenaltyBox]);
+}
+
+#[test]
+fn salt_adds_up_to_a_tenth_of_the_whole_interval_after_all_ceilings() {
+    let config = plain();
+    let policy = Policy { config: &config, load: 0.0 };
+    let salted = |subject: &Subject<'_>, report: &FetchReport, salt: f64| {
+        delay(&decide(subject, report, noon(), Draw { salt, minute: 0.0 }, &policy))
+    };
+    assert_eq!(salted(&reader(), &unchanged(), 0.5), 63 * MINUTE);
+    assert_eq!(
+        salted(&reader(), &answered(404), 0.5),
+        DAY + 72 * MINUTE,
+        "the ceiling of 24 h is passed by salt alone"
+    );
+    assert_eq!(salted(&reader(), &throttled(Some(noon().after(10 * HOUR))), 0.5), 10 * HOUR + 3 * MINUTE);
+    assert_eq!(salted(&reader(), &unchanged(), 0.0), HOUR);
+}
+
+#[test]
+fn an_slas_salt_fits_into_what_it_leaves() {
+    let mut config = PolicyConfig { salt: 1.0, ..plain() };
+    let sla = Subject { audience: Audience { sla: true, ..Audience::default() }, ..reader() };
+    let draw = Draw { salt: 1.0, minute: 0.0 };
+    let salted =
+        |config: &PolicyConfig| delay(&decide(&sla, &unchanged(), noon(), draw, &Policy { config, load: 0.0 }));
+    assert_eq!(salted(&config), 90 * SECOND, "two minutes less half a minute for the fetch");
+    config.category.a.fetch_allowance = 60 * SECOND;
+    assert_eq!(salted(&config), 60 * SECOND);
+    config.salt = 0.1;
+    config.category.a.fetch_allowance = Duration::ZERO;
+    assert_eq!(salted(&config), 66 * SECOND);
+}
+
+#[test]
+fn a_due_time_in_a_hot_minute_moves_into_the_open_minutes_of_the_next_fifteen() {
+    let config = PolicyConfig { hot_minutes: true, ..plain() };
+    let moved = |started: &str, minute: f64| {
+        let report = FetchReport { started: at(started), ..unchanged() };
+        let draw = Draw { salt: 0.0, minute };
+        decide(&reader(), &report, report.started, draw, &Policy { config: &config, load: 0.0 }).next_due.unwrap()
+    };
+    assert_eq!(moved("2026-10-07T11:00:00Z", 0.0), at("2026-10-07T12:04:00Z"));
+    assert_eq!(moved("2026-10-07T11:03:59.999Z", 0.0), at("2026-10-07T12:04:00Z"));
+    assert_eq!(moved("2026-10-07T11:00:00Z", 0.999_999_9), at("2026-10-07T12:14:59.999Z"));
+    assert_eq!(moved("2026-10-07T11:20:30Z", 0.0), at("2026-10-07T12:21:00Z"));
+    assert_eq!(moved("2026-10-07T11:20:30Z", 0.999_999_9), at("2026-10-07T12:34:59.999Z"));
+    assert_eq!(moved("2026-10-07T11:55:00Z", 0.999_999_9), at("2026-10-07T13:09:59.999Z"));
+    for open in ["2026-10-07T11:04:00Z", "2026-10-07T11:06:00Z", "2026-10-07T11:59:59.999Z"] {
+        assert_eq!(moved(open, 0.5), at(open).after(HOUR));
+    }
+}
+
+#[test]
+fn a_feed_that_is_polled_every_minute_leaves_a_hot_minute_by_the_next_door() {
+    let config = PolicyConfig { hot_minutes: true, min_interval: SECOND, ..plain() };
+    let subject = Subject { audience: Audience { interval: Some(MINUTE), ..Audience::default() }, ..reader() };
+    for (started, door) in
+        [("2026-10-07T12:09:30Z", "2026-10-07T12:11:00Z"), ("2026-10-07T12:59:30Z", "2026-10-07T13:04:00Z")]
+    {
+        let report = FetchReport { started: at(started), ..unchanged() };
+        let due = ask(&subject, &report, &config).next_due.unwrap();
+        assert!(at(door) <= due && due < at(door).after(MINUTE), "{due}");
+    }
+}
+
+#[test]
+fn a_report_that_comes_late_makes_the_feed_due_now_and_not_before() {
+    let now = noon().after(3 * HOUR);
+    let config = plain();
+    let decision = decide(&reader(), &unchanged(), now, NO_SALT, &Policy { config: &config, load: 0.0 });
+    assert_eq!((decision.next_due, rules(&decision)), (Some(now), vec![Rule::Category, Rule::Late]));
+}
+
+#[test]
+fn a_workers_clock_that_is_ahead_moves_nothing_into_the_future() {
+    let report = FetchReport { started: noon().after(DAY), ..unchanged() };
+    let config = plain();
+    let decision = decide(&reader(), &report, noon(), NO_SALT, &Policy { config: &config, load: 0.0 });
+    assert_eq!((decision.next_due, decision.state.last_polled), (Some(noon().after(HOUR)), Some(noon())));
+}
+
+#[test]
+fn a_feed_added_by_hand_is_due_at_once_and_an_import_is_spread() {
+    let config = plain();
+    assert_eq!(first_due(noon(), None, &config), noon());
+    assert_eq!(first_due(noon(), Some(0.0), &config), noon());
+    assert_eq!(first_due(noon(), Some(0.5), &config), noon().after(HOUR / 2));
+    assert!(first_due(noon(), Some(0.999), &config) < noon().after(HOUR));
+}
+
+/// A feed of one reader that was polled at noon, with its promised due time.
+fn polled(report: &FetchReport, config: &PolicyConfig) -> (Subject<'static>, Timestamp) {
+    let decision = ask(&reader(), report, config);
+    (after(&reader(), &decision), decision.next_due.unwrap())
+}
+
+#[test]
+fn more_readers_bring_a_feed_forward_and_fewer_do_not_put_it_off() {
+    let config = plain();
+    let policy = Policy { config: &config, load: 0.0 };
+    let (subject, due) = polled(&unchanged(), &config);
+    let popular = Subject { audience: readers(100).audience, ..subject };
+    let now = noon().after(5 * MINUTE);
+    let (earlier, terms) = replan(&popular, due, now, NO_SALT, &policy).unwrap();
+    assert_eq!(earlier, noon().after(15 * MINUTE));
+    assert_eq!(terms.last().unwrap().due, earlier);
+    let overdue = noon().after(40 * MINUTE);
+    assert_eq!(replan(&popular, due, overdue, NO_SALT, &policy).unwrap().0, overdue, "never in the past");
+    let unread = Subject { audience: readers(0).audience, ..subject };
+    assert_eq!(replan(&unread, due, now, NO_SALT, &policy), None);
+}
+
+#[test]
+fn a_change_of_audience_passes_no_floor_no_hold_and_no_box() {
+    let config = plain();
+    let policy = Policy { config: &config, load: 0.0 };
+    let popular = |subject: Subject<'static>| Subject { audience: readers(100).audience, ..subject };
+    let now = noon().after(MINUTE);
+    for report in [
+        hinted(1, hours(6)),
+        FetchReport { fresh_for: Some(6 * HOUR), ..unchanged() },
+        throttled(Some(noon().after(6 * HOUR))),
+        answered(500),
+    ] {
+        let (subject, due) = polled(&report, &config);
+        assert_eq!(replan(&popular(subject), due, now, NO_SALT, &policy), None, "{:?}", report.outcome);
+    }
+    assert_eq!(
+        replan(&readers(100), noon().after(HOUR), now, NO_SALT, &policy),
+        None,
+        "never polled: its first due time"
+    );
+    let (subject, due) = polled(&unchanged(), &config);
+    let paused = Subject { status: Status::Paused, ..popular(subject) };
+    assert_eq!(replan(&paused, due, now, NO_SALT, &policy), None);
+}

@@ -1,0 +1,276 @@
+//! Section 4, row by row, and section 5.
+
+use super::*;
+
+const TRANSIENT: [FailureKind; 5] =
+    [FailureKind::Dns, FailureKind::Connect, FailureKind::Tls, FailureKind::Timeout, FailureKind::Truncated];
+const BAD_FEED: [FailureKind; 5] = [
+    FailureKind::NotAFeed,
+    FailureKind::Malformed,
+    FailureKind::TooLarge,
+    FailureKind::Redirects,
+    FailureKind::RefusedAddress,
+];
+
+/// Without our own floor, so that the first delays show.
+fn unfloored() -> PolicyConfig {
+    PolicyConfig { min_interval: SECOND, ..plain() }
+}
+
+#[test]
+fn transient_failures_are_tried_again_soon_then_normally_then_boxed() {
+    let m = MINUTE;
+    let expected = [5 * m, 10 * m, 20 * m, 40 * m, HOUR, 4 * HOUR, 8 * HOUR, 16 * HOUR, DAY, DAY];
+    let soft: Vec<_> = [502, 503, 504].map(answered).into();
+    for report in TRANSIENT.map(failed).into_iter().chain(soft) {
+        let decisions = live(&reader(), again(&report, 10), &unfloored());
+        assert_eq!(delays(&decisions), expected, "{:?}", report.outcome);
+        assert!(decisions[..5].iter().all(|decision| decision.state.penalty.is_none()));
+        assert!(decisions[5..].iter().all(|decision| decision.state.penalty.is_some()));
+    }
+}
+
+#[test]
+fn our_own_floor_holds_for_second_tries_too() {
+    let decisions = live(&reader(), again(&failed(FailureKind::Connect), 4), &plain());
+    assert_eq!(delays(&decisions), [15 * MINUTE, 15 * MINUTE, 20 * MINUTE, 40 * MINUTE]);
+}
+
+#[test]
+fn server_errors_are_boxed_for_four_hours_doubling_to_a_day() {
+    for status in [500, 501, 505, 507, 599] {
+        let decisions = live(&reader(), again(&answered(status), 5), &plain());
+        assert_eq!(delays(&decisions), [4 * HOUR, 8 * HOUR, 16 * HOUR, DAY, DAY], "{status}");
+    }
+}
+
+#[test]
+fn client_errors_are_boxed_for_a_day() {
+    for status in [400, 401, 402, 403, 404, 405, 406, 418, 451, 499] {
+        let decisions = live(&reader(), again(&answered(status), 3), &plain());
+        assert_eq!(delays(&decisions), [DAY, DAY, DAY], "{status}");
+        assert_eq!(decisions[0].state.penalty.unwrap().kind, FailureKind::Status);
+    }
+}
+
+#[test]
+fn a_soft_status_of_the_host_is_passing_trouble() {
+    let soft = Subject { soft_statuses: &[404, 500], ..reader() };
+    assert_eq!(delay(&ask(&soft, &answered(404), &unfloored())), 5 * MINUTE);
+    assert_eq!(delay(&ask(&soft, &answered(500), &unfloored())), 5 * MINUTE);
+    assert_eq!(delay(&ask(&soft, &answered(403), &unfloored())), DAY);
+}
+
+#[test]
+fn bad_feeds_wait_their_interval_or_an_hour_and_double_to_a_day() {
+    for kind in BAD_FEED {
+        let decisions = live(&reader(), again(&failed(kind), 7), &plain());
+        let hours = [1, 2, 4, 8, 16, 24, 24].map(|hours| hours * HOUR);
+        assert_eq!(delays(&decisions), hours, "{kind}");
+    }
+    let popular = live(&readers(100), again(&failed(FailureKind::Malformed), 2), &plain());
+    assert_eq!(delays(&popular), [HOUR, 2 * HOUR], "an hour where the interval is shorter");
+    let slow = Subject { audience: Audience { interval: Some(3 * HOUR), ..Audience::default() }, ..reader() };
+    let slow = live(&slow, again(&failed(FailureKind::NotAFeed), 2), &plain());
+    assert_eq!(delays(&slow), [3 * HOUR, 6 * HOUR], "the interval where it is longer");
+}
+
+#[test]
+fn an_answer_without_sense_is_treated_like_a_bad_feed() {
+    for status in [204, 206, 226, 304] {
+        assert_eq!(delay(&ask(&reader(), &answered(status), &plain())), HOUR, "{status}");
+    }
+    assert_eq!(delay(&ask(&reader(), &failed(FailureKind::Status), &plain())), HOUR, "no status at all");
+}
+
+#[test]
+fn no_box_is_shorter_than_the_interval_of_a_feed_that_is_well() {
+    let weekly = Subject { audience: Audience { interval: Some(7 * DAY), ..Audience::default() }, ..reader() };
+    for report in [answered(500), answered(404), failed(FailureKind::Malformed)] {
+        assert_eq!(delays(&live(&weekly, again(&report, 3), &plain())), [7 * DAY; 3], "{:?}", report.http_status);
+    }
+}
+
+#[test]
+fn in_a_mixed_run_the_delay_never_shrinks() {
+    let run = [
+        failed(FailureKind::Dns),
+        answered(500),
+        failed(FailureKind::Timeout),
+        answered(500),
+        failed(FailureKind::NotAFeed),
+        failed(FailureKind::Dns),
+    ];
+    let decisions = live(&reader(), run, &plain());
+    let expected = [15 * MINUTE, 4 * HOUR, 4 * HOUR, 8 * HOUR, 16 * HOUR, DAY];
+    assert_eq!(delays(&decisions), expected);
+    assert!(decisions[1..].iter().all(|decision| decision.state.penalty.is_some()), "only a good answer opens the box");
+    assert_eq!(decisions[4].state.penalty.unwrap().kind, FailureKind::NotAFeed, "the latest reason is shown");
+}
+
+#[test]
+fn one_good_answer_clears_the_box() {
+    for good in [unchanged(), news(1), same_bytes(validators())] {
+        let decisions = live(&reader(), [answered(500), answered(500), good, answered(500)], &plain());
+        let state = &decisions[2].state;
+        assert_eq!((state.penalty, state.consecutive_failures, state.failing_since), (None, 0, None));
+        assert_eq!(delay(&decisions[2]), HOUR);
+        assert_eq!(delay(&decisions[3]), 4 * HOUR, "a new run");
+        let notices: Vec<_> = decisions.iter().map(|decision| decision.notice).collect();
+        assert_eq!(notices, [Some(Notice::Penalised), None, Some(Notice::Recovered), Some(Notice::Penalised)]);
+    }
+}
+
+#[test]
+fn passing_trouble_is_no_news() {
+    let decisions = live(&reader(), [failed(FailureKind::Dns), unchanged()], &plain());
+    assert!(decisions.iter().all(|decision| decision.notice.is_none()));
+}
+
+#[test]
+fn the_box_is_shown_until_the_very_next_try() {
+    let config = PolicyConfig { hot_minutes: true, ..plain() };
+    let draw = Draw { salt: 0.3, minute: 0.3 };
+    let decision = decide(&reader(), &answered(404), noon(), draw, &Policy { config: &config, load: 0.0 });
+    assert_eq!(Some(decision.state.penalty.unwrap().until), decision.next_due);
+}
+
+#[test]
+fn gone_is_gone_at_once() {
+    let decision = ask(&reader(), &report(Outcome::Gone, Some(410)), &plain());
+    assert_eq!((decision.status, decision.next_due), (Status::Gone, None));
+    assert_eq!(decision.notice, Some(Notice::Gone));
+    assert_eq!(decision.state.consecutive_failures, 0, "not an error");
+}
+
+#[test]
+fn a_feed_that_kills_workers_is_quarantined() {
+    let decision = ask(&reader(), &failed(FailureKind::Crashed), &plain());
+    assert_eq!((decision.status, decision.next_due), (Status::Quarantined, None));
+    assert_eq!(decision.notice, Some(Notice::Quarantined));
+}
+
+#[test]
+fn ninety_days_of_failures_blacklist_a_feed() {
+    let decisions = live(&reader(), again(&answered(403), 120), &plain());
+    let (last, before): (Vec<&Decision>, Vec<&Decision>) =
+        decisions.iter().partition(|decision| decision.next_due.is_none());
+    assert_eq!(before.len(), 90, "a try a day");
+    assert_eq!((last[0].status, last[0].notice), (Status::Blacklisted, Some(Notice::Blacklisted)));
+    let mixed = [failed(FailureKind::Dns), answered(500), failed(FailureKind::Malformed)];
+    let kinds = (0..400).map(|index| mixed[index % 3].clone());
+    assert!(live(&reader(), kinds, &plain()).iter().any(|decision| decision.status == Status::Blacklisted));
+}
+
+#[test]
+fn a_success_in_between_starts_the_ninety_days_anew() {
+    let reports = again(&answered(404), 80).into_iter().chain([unchanged()]).chain(again(&answered(404), 80));
+    assert!(live(&reader(), reports, &plain()).iter().all(|decision| decision.status == Status::Active));
+}
+
+#[test]
+fn time_in_which_nobody_asked_is_no_failure() {
+    let first = ask(&reader(), &failed(FailureKind::Dns), &plain());
+    let subject = after(&reader(), &first);
+    let half_a_year_later = noon().after(180 * DAY);
+    let second = ask(&subject, &FetchReport { started: half_a_year_later, ..failed(FailureKind::Dns) }, &plain());
+    assert_eq!(second.status, Status::Active);
+}
+
+#[test]
+fn a_blacklisted_feed_comes_back_by_a_good_fetch_alone() {
+    let state = PollState { failing_since: Some(noon()), consecutive_failures: 99, ..PollState::default() };
+    let blacklisted = Subject { status: Status::Blacklisted, state, ..reader() };
+    let still = ask(&blacklisted, &answered(500), &plain());
+    assert_eq!((still.status, still.next_due, still.notice), (Status::Blacklisted, None, None));
+    let back = ask(&blacklisted, &unchanged(), &plain());
+    assert_eq!((back.status, back.notice), (Status::Active, Some(Notice::Recovered)));
+    assert!(back.next_due.is_some());
+}
+
+#[test]
+fn what_a_person_ended_stays_ended() {
+    for status in [Status::Removed, Status::Merged, Status::Gone] {
+        let decision = ask(&Subject { status, ..reader() }, &unchanged(), &plain());
+        assert_eq!((decision.status, decision.next_due, decision.notice), (status, None, None));
+    }
+    let paused = ask(&Subject { status: Status::Paused, ..reader() }, &unchanged(), &plain());
+    assert_eq!(paused.status, Status::Paused, "a fetch that was under way does not resume a feed");
+}
+
+#[test]
+fn retry_after_holds_the_feed_in_full_and_its_host() {
+    let until = noon().after(5 * HOUR);
+    let decision = ask(&reader(), &throttled(Some(until)), &plain());
+    assert_eq!(
+        (decision.next_due, decision.state.hold_until, decision.host_hold),
+        (Some(until), Some(until), Some(until))
+    );
+    assert_eq!(rules(&decision), [Rule::Category, Rule::RetryAfter]);
+    assert_eq!((decision.state.consecutive_failures, decision.state.penalty), (0, None), "throttling is no failure");
+}
+
+#[test]
+fn a_short_retry_after_does_not_make_the_feed_due_earlier_than_usual() {
+    assert_eq!(delay(&ask(&reader(), &throttled(Some(noon().after(SECOND))), &plain())), HOUR);
+}
+
+#[test]
+fn an_absurd_retry_after_counts_thirty_days_and_shows_the_ceiling() {
+    let decision = ask(&reader(), &throttled(Some(Timestamp::MAX)), &plain());
+    assert_eq!(delay(&decision), 30 * DAY);
+    assert_eq!(decision.state.hold_until, decision.next_due);
+    assert_eq!(rules(&decision), [Rule::Category, Rule::RetryAfter, Rule::Ceiling]);
+}
+
+#[test]
+fn a_past_retry_after_counts_as_none() {
+    let decision = ask(&reader(), &throttled(Some(noon().before(SECOND))), &plain());
+    assert_eq!(delay(&decision), 4 * HOUR);
+}
+
+#[test]
+fn throttling_without_a_time_doubles_from_four_hours_and_stretches_the_interval() {
+    let decisions = live(&reader(), again(&throttled(None), 5), &plain());
+    assert_eq!(delays(&decisions), [4 * HOUR, 8 * HOUR, 16 * HOUR, DAY, DAY]);
+    assert_eq!(decisions[0].state.stretch, 1.5);
+    assert_eq!(decisions[1].state.stretch, 2.25);
+    let life = again(&throttled(None), 2).into_iter().chain(again(&unchanged(), 30));
+    let delays = delays(&live(&reader(), life, &plain())[2..]);
+    assert_eq!(delays[0].as_secs() / 60, 128, "2.25 hours, less a twentieth");
+    assert!(delays.is_sorted_by(|before, next| before >= next), "it shrinks with good answers");
+    assert_eq!(delays[29], HOUR);
+}
+
+#[test]
+fn a_standing_hold_outlives_other_answers() {
+    let until = noon().after(5 * DAY);
+    let held = after(&reader(), &ask(&reader(), &throttled(Some(until)), &plain()));
+    let later = noon().after(HOUR);
+    for report in [unchanged(), answered(500), throttled(Some(later.after(SECOND))), throttled(None)] {
+        let decision = ask(&held, &FetchReport { started: later, ..report }, &plain());
+        assert_eq!(decision.next_due, Some(until));
+    }
+    let over = ask(&held, &FetchReport { started: until, ..unchanged() }, &plain());
+    assert_eq!(over.state.hold_until, None);
+}
+
+#[test]
+fn throttling_inside_a_run_of_failures_opens_no_box() {
+    let decisions = live(&reader(), [answered(404), throttled(Some(noon().after(25 * HOUR))), answered(500)], &plain());
+    assert_eq!(delays(&decisions), [DAY, DAY, DAY]);
+    assert!(decisions[1].state.penalty.is_some());
+}
+
+#[test]
+fn a_host_is_held_for_an_hour_until_a_second_feed_is_throttled() {
+    let (now, until) = (noon(), noon().after(DAY));
+    let an_hour = now.after(HOUR);
+    assert_eq!(host_hold(None, FeedId(1), until, now), an_hour);
+    assert_eq!(host_hold(None, FeedId(1), now.after(SECOND), now), now.after(SECOND));
+    assert_eq!(host_hold(Some((an_hour, FeedId(1))), FeedId(2), until, now), until, "a second feed: in full");
+    let later = now.after(HOUR / 2);
+    assert_eq!(host_hold(Some((an_hour, FeedId(1))), FeedId(1), until, later), later.after(HOUR), "the same one again");
+    assert_eq!(host_hold(Some((until, FeedId(2))), FeedId(2), an_hour, now), until, "never earlier");
+    assert_eq!(host_hold(Some((now, FeedId(1))), FeedId(2), until, now), an_hour, "the earlier hold is over");
+}

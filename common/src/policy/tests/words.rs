@@ -1,0 +1,60 @@
+//! The terms in words.
+
+use super::*;
+use crate::feed::Category;
+
+fn sentence(category: Category, decision: &Decision) -> String {
+    let words = explain(category, decision.state.last_polled.unwrap(), &decision.terms);
+    words.into_iter().map(|term| term.text).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn a_due_time_reads_as_a_sentence() {
+    let config = PolicyConfig { hot_minutes: true, ..plain() };
+    let report = FetchReport { fresh_for: Some(2 * HOUR), ..unchanged() };
+    let draw = Draw { salt: 0.7, minute: 0.25 };
+    let decision = decide(&readers(5), &report, noon(), draw, &Policy { config: &config, load: 2.0 / 3.0 });
+    insta::assert_snapshot!(
+        sentence(Category::C, &decision),
+        @"category C: 1 h 40 m; max-age raised it to 2 h; salt +8 m 24 s; moved off a hot minute +3 m 31 s"
+    );
+}
+
+#[test]
+fn trouble_reads_as_a_sentence() {
+    let config = plain();
+    let sentences = [
+        (Category::D, ask(&reader(), &failed(FailureKind::Timeout), &config)),
+        (Category::D, ask(&reader(), &answered(404), &config)),
+        (Category::B, ask(&readers(30), &throttled(None), &config)),
+        (Category::B, ask(&readers(30), &throttled(Some(Timestamp::MAX)), &config)),
+        (Category::D, ask(&reader(), &hinted(1, FeedHints { ttl: Some(9 * DAY), ..FeedHints::default() }), &config)),
+        (Category::D, live(&reader(), again(&same_bytes(Validators::default()), 40), &config)[39]),
+    ];
+    let lines: Vec<_> = sentences.iter().map(|(category, decision)| sentence(*category, decision)).collect();
+    insta::assert_snapshot!(lines.join("\n"), @"
+    category D: 1 h; back-off after a failure brought it to 15 m
+    category D: 1 h; the penalty box raised it to 1 d
+    category B: 15 m; earlier throttling raised it to 22 m 30 s; the server throttles without saying for how long, which raised it to 4 h
+    category B: 15 m; the server asked to wait until 9999-12-31T23:59:59.999Z; a ceiling brought it back to 30 d
+    category D: 1 h; the feed's ttl raised it to 9 d; a ceiling brought it back to 1 d
+    category D: 1 h; it cannot be asked conditionally, which raised it to 2 h; the same bytes again and again raised it to 1 d
+    ");
+}
+
+#[test]
+fn each_term_says_by_how_much_it_moved_the_due_time() {
+    let decision = ask(&reader(), &failed(FailureKind::Dns), &plain());
+    let words = explain(Category::D, noon(), &decision.terms);
+    let by: Vec<_> = words.iter().map(|term| term.by).collect();
+    assert_eq!(by, [3600.0, -2700.0]);
+    assert_eq!(words[1].due, decision.next_due.unwrap());
+}
+
+#[test]
+fn a_feed_that_was_just_added_says_so() {
+    let term = |due| [Term { rule: Rule::Added, due }];
+    assert_eq!(explain(Category::D, noon(), &term(noon()))[0].text, "just added: at once");
+    let spread = &explain(Category::D, noon(), &term(noon().after(90 * SECOND)))[0].text;
+    assert_eq!(spread, "just added: at its place in the import's spread, after 1 m 30 s");
+}
