@@ -20,7 +20,7 @@ pub fn first_due(now: Timestamp, spread: Option<f64>, config: &PolicyConfig) -> 
 /// promised one stands. `subject` is the feed after the change, `next_due` what it was promised before.
 ///
 /// Never later than promised, never before now, a hold, or any floor. A feed that fails, was never polled or is not polled
-/// at present keeps its due time.
+/// at present keeps its due time. So does one that would gain no more than another draw of its salt.
 pub fn replan(
     subject: &Subject<'_>,
     next_due: Timestamp,
@@ -35,7 +35,12 @@ pub fn replan(
     }
     let category = category(subject);
     let fresh_for = state.fresh_until.map(|until| until.since(polled)).filter(|fresh_for| *fresh_for > Duration::ZERO);
-    let mut plan = normal_plan(subject, category, polled, fresh_for, policy);
-    finish(&mut plan, state, category, now, draw, policy.config);
-    (plan.due < next_due).then_some((plan.due, plan.terms))
+    let normal = normal_plan(subject, category, polled, fresh_for, policy);
+    let finished = |salt: f64| {
+        let mut plan = normal;
+        finish(&mut plan, state, category, now, Draw { salt, ..draw }, policy.config);
+        plan
+    };
+    let plan = finished(draw.salt);
+    (plan.due < next_due && finished(1.0).due < next_due).then_some((plan.due, plan.terms))
 }

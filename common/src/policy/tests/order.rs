@@ -289,6 +289,15 @@ fn more_readers_bring_a_feed_forward_and_fewer_do_not_put_it_off() {
 }
 
 #[test]
+fn a_change_that_changes_nothing_draws_no_new_salt() {
+    let config = plain();
+    let policy = Policy { config: &config, load: 0.0 };
+    let salted = decide(&reader(), &unchanged(), noon(), Draw { salt: 0.9, minute: 0.0 }, &policy);
+    let subject = after(&reader(), &salted);
+    assert_eq!(replan(&subject, salted.next_due.unwrap(), noon().after(MINUTE), NO_SALT, &policy), None);
+}
+
+#[test]
 fn a_change_of_audience_passes_no_floor_no_hold_and_no_box() {
     let config = plain();
     let policy = Policy { config: &config, load: 0.0 };
