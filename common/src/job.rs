@@ -32,6 +32,9 @@ pub struct FetchJob {
     /// Entries that need not be reported again.
     #[serde(default)]
     pub known: KnownEntries,
+    /// The wake that waited when the job was built: its fetch, which can only start later, answers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_at: Option<Timestamp>,
     /// For the `User-Agent`.
     #[serde(default)]
     pub subscribers: u32,

@@ -268,6 +268,7 @@ mod tests {
             wire_bytes: 10,
             body_bytes: 40,
             fresh_for: None,
+            answers_wake: None,
             answered_by: None,
             moved_to: None,
         }

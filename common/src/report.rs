@@ -43,6 +43,9 @@ pub struct FetchReport {
     /// How long the answer stays fresh by its `Cache-Control` or `Expires`, from [`Self::started`] on. JSON: milliseconds.
     #[serde(default, with = "crate::duration::optional_millis", skip_serializing_if = "Option::is_none")]
     pub fresh_for: Option<Duration>,
+    /// The wake that the job answers, echoed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers_wake: Option<Timestamp>,
     /// Who gave the last answer, if redirects led to another host than [`Self::host`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<HostKey>,

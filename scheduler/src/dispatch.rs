@@ -244,6 +244,7 @@ fn job(row: JobRow, request: ReserveRequest, ticket: Ticket) -> FetchJob {
         validators: row.validators,
         content_hash: row.content_hash,
         known: row.known,
+        wake_at: row.wake_at,
         subscribers: row.subscribers,
     }
 }

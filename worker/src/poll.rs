@@ -120,6 +120,7 @@ fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchReport {
         wire_bytes: fetched.wire_bytes,
         body_bytes: fetched.body_bytes,
         fresh_for: fetched.fresh_for,
+        answers_wake: job.wake_at,
         answered_by: fetched.last_host.filter(|host| *host != job.host),
         moved_to: fetched.moved_to,
     }

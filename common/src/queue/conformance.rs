@@ -44,6 +44,7 @@ pub fn report(n: i64) -> FetchReport {
         wire_bytes: 0,
         body_bytes: 0,
         fresh_for: None,
+        answers_wake: None,
         answered_by: None,
         moved_to: None,
     }
@@ -61,6 +62,7 @@ pub fn job(n: i64) -> FetchJob {
         validators: Validators::default(),
         content_hash: None,
         known: KnownEntries::default(),
+        wake_at: None,
         subscribers: 1,
     }
 }

@@ -38,6 +38,7 @@ fn jobs() -> Vec<FetchJob> {
         validators: validators(),
         content_hash: Some(ContentHash(0x1234)),
         known: KnownEntries::default().after_document([Fingerprint(1), Fingerprint(u64::MAX)]),
+        wake_at: None,
         subscribers: 12,
     };
     let bare = FetchJob {
@@ -109,6 +110,7 @@ fn reports() -> Vec<FetchReport> {
         wire_bytes: 1000,
         body_bytes: 4000,
         fresh_for: Some(Duration::from_secs(300)),
+        answers_wake: None,
         answered_by: None,
         moved_to: Some("https://example.org/feed.xml".parse().unwrap()),
     };

@@ -109,6 +109,7 @@ impl Fleet {
             wire_bytes: 1000,
             body_bytes: 3000,
             fresh_for: None,
+            answers_wake: None,
             answered_by: None,
             moved_to: None,
         };

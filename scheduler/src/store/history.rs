@@ -122,6 +122,7 @@ mod tests {
             wire_bytes: 10_000_000_000,
             body_bytes: 0,
             fresh_for: None,
+            answers_wake: None,
             answered_by: None,
             moved_to: None,
         };

@@ -81,6 +81,7 @@ impl Bench {
             validators: common::feed::Validators::default(),
             content_hash: None,
             known: KnownEntries::default(),
+            wake_at: None,
             subscribers: 3,
         }
     }

@@ -195,6 +195,7 @@ fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict {
             wire_bytes: 1000,
             body_bytes: 3000,
             fresh_for: None,
+            answers_wake: None,
             answered_by: None,
             moved_to: None,
         },

@@ -95,7 +95,9 @@ impl<'a> Fresh<'a> {
     fn unanswered_wake(&self, clock_skew: Duration) -> Option<Timestamp> {
         let Verdict { report, decision, .. } = self.verdict;
         let wake = Timestamp::from_millis(self.row.wake_at?);
-        let kept = decision.status == Status::Active && wake.after(clock_skew) >= report.started;
+        let answered =
+            report.answers_wake.is_some_and(|known| wake <= known) || wake.after(clock_skew) < report.started;
+        let kept = decision.status == Status::Active && !answered;
         kept.then(|| decision.state.hold_until.map_or(wake, |hold| hold.max(wake)))
     }
 
