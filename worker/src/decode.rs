@@ -98,8 +98,13 @@ pub fn decode(wire: Vec<u8>, codings: &[Coding], limits: DecodeLimits) -> Result
         if chunk.is_empty() {
             return Ok(document);
         }
-        document.extend_from_slice(chunk);
         let read = chunk.len();
+        if document.len() + read > document.capacity() {
+            // grows by doubling, but never far beyond what it may hold in the end
+            let capacity = (2 * document.capacity()).min(limits.max_bytes).max(document.len() + read);
+            document.reserve_exact(capacity - document.len());
+        }
+        document.extend_from_slice(chunk);
         reader.consume(read);
         let max_ratio = usize::try_from(limits.max_ratio).unwrap_or(usize::MAX);
         if document.len() > RATIO_FREE_BYTES.max(wire.len().saturating_mul(max_ratio)) {

@@ -12,6 +12,8 @@ use hickory_resolver::{Hosts, TokioResolver};
 
 /// Answers kept.
 const CACHED_ANSWERS: u64 = 16_384;
+/// Questions at once to a name server over one connection: more than any worker has fetches under way.
+const QUESTIONS_AT_ONCE: usize = 4096;
 /// However long its lifetime: a host that moved is found again after this time.
 const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 /// A name that does not exist may soon.
@@ -37,6 +39,7 @@ impl Resolver {
         };
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         options.cache_size = CACHED_ANSWERS;
+        options.max_active_requests = QUESTIONS_AT_ONCE;
         options.positive_max_ttl = Some(LONGEST_LIFE);
         options.negative_max_ttl = Some(LONGEST_NEGATIVE_LIFE);
         // an address family whose question is never answered must leave time for the other one

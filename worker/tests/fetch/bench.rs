@@ -113,6 +113,7 @@ impl Bench {
             let request = AcquireRequest { host, limits, ticket, feed: job.feed, version: job.version, deadline };
             match self.gate.acquire(&request, SystemClock.now()).await.unwrap() {
                 Acquired::Granted(permit) => return permit,
+                Acquired::NotNow { until } => tokio::time::sleep(until.since(now)).await,
                 other => panic!("the gate says {other:?}"),
             }
         }

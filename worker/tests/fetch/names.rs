@@ -132,3 +132,18 @@ async fn armour_a_name_that_changes_its_answer_is_judged_again() {
     names.set("turncoat.example", &["127.0.0.2"]);
     assert_eq!(failure(&bench.fetch(&job).await).0, FailureKind::RefusedAddress);
 }
+
+#[tokio::test]
+async fn many_names_are_asked_for_at_once() {
+    let names = Names::default();
+    let bench = bench(&names).await;
+    let jobs: Vec<_> = (0..200)
+        .map(|number| {
+            let name = format!("n{number}.example");
+            names.set(&name, &["127.0.0.1"]);
+            bench.job(&url(&bench, &name))
+        })
+        .collect();
+    let fetched = futures_util::future::join_all(jobs.iter().map(|job| bench.fetch(job))).await;
+    assert!(fetched.iter().all(|fetched| document(fetched).entries.len() == 3));
+}
