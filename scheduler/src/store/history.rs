@@ -1,6 +1,6 @@
 //! The packed ring of a feed's last polls, as both databases keep it in the feed's own row.
 //!
-//! One poll is [`RECORD`] bytes, little-endian, newest first, at most [`KEPT`] of them:
+//! One poll is [`RECORD`] bytes, little-endian, newest first, at most 20 of them; the databases cut:
 //!
 //! | bytes | what |
 //! |---|---|
@@ -25,19 +25,14 @@ use common::time::Timestamp;
 use super::HistoryEntry;
 
 /// Polls that are kept.
-pub(crate) const KEPT: usize = 20;
+const KEPT: i64 = 20;
 /// Bytes of one poll.
-pub(crate) const RECORD: usize = 26 + Terms::CAPACITY;
+const RECORD: usize = 26 + Terms::CAPACITY;
+
+/// Bytes of a ring that stay when a further poll comes in front.
+pub(crate) const EARLIER: i64 = (KEPT - 1) * RECORD as i64;
 
 const LAYOUT: u8 = 1;
-
-/// The ring after one more poll.
-pub(crate) fn push(ring: &[u8], report: &FetchReport, decision: &Decision) -> Vec<u8> {
-    let mut longer = Vec::with_capacity((ring.len() + RECORD).min(KEPT * RECORD));
-    longer.extend(pack(report, decision));
-    longer.extend_from_slice(&ring[..ring.len().min((KEPT - 1) * RECORD)]);
-    longer
-}
 
 /// The polls in a ring, newest first.
 pub(crate) fn read(ring: &[u8]) -> Vec<HistoryEntry> {
@@ -45,7 +40,8 @@ pub(crate) fn read(ring: &[u8]) -> Vec<HistoryEntry> {
     records.iter().map_while(unpack).collect()
 }
 
-fn pack(report: &FetchReport, decision: &Decision) -> [u8; RECORD] {
+/// One poll: the new front of a ring, of which [`EARLIER`] bytes stay behind it.
+pub(crate) fn pack(report: &FetchReport, decision: &Decision) -> [u8; RECORD] {
     let mut record = [0; RECORD];
     let duration = u32::try_from(report.duration.as_millis()).unwrap_or(u32::MAX);
     let bytes = u32::try_from(report.wire_bytes).unwrap_or(u32::MAX);
@@ -144,7 +140,7 @@ mod tests {
     #[test]
     fn a_poll_comes_back_as_it_was_but_for_saturated_bytes() {
         let (report, decision) = poll(1_790_000_000_007);
-        let read = read(&push(&[], &report, &decision));
+        let read = read(&pack(&report, &decision));
         let expected = HistoryEntry {
             at: report.started,
             outcome: OutcomeKind::Failed,
@@ -163,26 +159,15 @@ mod tests {
         let (report, decision) = poll(5);
         let report = FetchReport { outcome: Outcome::Gone, http_status: None, ..report };
         let decision = Decision { next_due: None, terms: Terms::default(), ..decision };
-        let read = read(&push(&[], &report, &decision));
+        let read = read(&pack(&report, &decision));
         assert_eq!((read[0].failure, read[0].status, read[0].next_due), (None, None, None));
         assert_eq!(read[0].reasons, []);
     }
 
     #[test]
-    fn the_ring_keeps_the_last_twenty_newest_first() {
-        let mut ring = Vec::new();
-        for started in 1..=30 {
-            let (report, decision) = poll(started);
-            ring = push(&ring, &report, &decision);
-        }
-        let starts: Vec<i64> = read(&ring).iter().map(|entry| entry.at.millis()).collect();
-        assert_eq!(starts, (11..=30).rev().collect::<Vec<i64>>());
-    }
-
-    #[test]
     fn bytes_of_an_unknown_layout_end_the_history_without_an_error() {
         let (report, decision) = poll(1);
-        let known = push(&[], &report, &decision);
+        let known = pack(&report, &decision).to_vec();
         assert_eq!(read(&[known.clone(), vec![9; RECORD]].concat()).len(), 1);
         assert_eq!(read(&[known, vec![1; 7]].concat()).len(), 1);
         assert_eq!(read(&[1, 200]), []);
@@ -191,7 +176,7 @@ mod tests {
     #[test]
     fn the_layout_is_the_one_that_old_databases_hold() {
         let (report, decision) = poll(0x0102_0304_0506);
-        let packed = push(&[], &report, &decision);
+        let packed = pack(&report, &decision);
         let head = [
             [1, 3, 12, 16].as_slice(),
             &[0x57, 2, 0xd2, 4, 0, 0, 255, 255, 255, 255],

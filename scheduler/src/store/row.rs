@@ -32,6 +32,7 @@ pub(crate) struct FeedRow {
     version: i64,
     next_due: Option<i64>,
     wake_at: Option<i64>,
+    hold_until: Option<i64>,
     etag: Option<String>,
     last_modified: Option<String>,
     validators_url: Option<String>,
@@ -125,11 +126,11 @@ impl TryFrom<FeedRow> for Feed {
             private: row.private,
             version: Version(row.version),
             validators: Validators { etag: row.etag, last_modified: row.last_modified, for_url: row.validators_url },
-            content_hash: read_hash(id, row.content_hash)?,
-            state: read_state(id, &row.state)?,
+            content_hash: read_hash(row.content_hash),
+            state: read_state(id, &row.state, row.hold_until),
             next_due: row.next_due.filter(|_| status == Status::Active).map(Timestamp::from_millis),
             wake_at: row.wake_at.map(Timestamp::from_millis),
-            terms: read_terms(id, &row.terms)?,
+            terms: read_terms(&row.terms),
             moved_from: row.moved_from,
             entries: u64::try_from(row.entries).unwrap_or(0),
             added: Timestamp::from_millis(row.added),
@@ -150,7 +151,7 @@ impl TryFrom<JobColumns> for JobRow {
             next_due: Timestamp::from_millis(row.next_due),
             wake_at: row.wake_at.map(Timestamp::from_millis),
             validators: Validators { etag: row.etag, last_modified: row.last_modified, for_url: row.validators_url },
-            content_hash: read_hash(id, row.content_hash)?,
+            content_hash: read_hash(row.content_hash),
             known: KnownEntries::from_bytes(&row.known),
             subscribers: count(row.subscribers),
         })
@@ -253,24 +254,29 @@ pub(crate) fn read_category(feed: FeedId, letter: &str) -> Result<Category, Stor
     found.ok_or_else(|| corrupt(feed, "category")(format!("'{letter}' is none")))
 }
 
-fn read_hash(feed: FeedId, hash: Option<Vec<u8>>) -> Result<Option<ContentHash>, StoreError> {
-    let Some(bytes) = hash else { return Ok(None) };
-    let bytes = <[u8; 16]>::try_from(bytes).map_err(|_| corrupt(feed, "content_hash")("not 16 bytes".into()))?;
-    Ok(Some(ContentHash(u128::from_be_bytes(bytes))))
+/// Without the hash the next good answer is read as if it were new, and stores a hash again.
+fn read_hash(hash: Option<Vec<u8>>) -> Option<ContentHash> {
+    let bytes = <[u8; 16]>::try_from(hash?).ok()?;
+    Some(ContentHash(u128::from_be_bytes(bytes)))
 }
 
-fn read_state(feed: FeedId, state: &str) -> Result<PollState, StoreError> {
-    serde_json::from_str(state).map_err(|error| corrupt(feed, "state")(error.to_string()))
+/// A memory that cannot be read is an empty one, but for the hold, which has a column of its own: the feed would otherwise be
+/// polled without its reports ever being stored.
+fn read_state(feed: FeedId, state: &str, hold_until: Option<i64>) -> PollState {
+    serde_json::from_str(state).unwrap_or_else(|error| {
+        tracing::error!(%feed, %error, "what was remembered of a feed cannot be read; it begins anew");
+        PollState { hold_until: hold_until.map(Timestamp::from_millis), ..PollState::default() }
+    })
 }
 
-fn read_terms(feed: FeedId, packed: &[u8]) -> Result<Vec<Term>, StoreError> {
+/// The terms as far as they can be read: they are shown to people, and no decision rests on them.
+fn read_terms(packed: &[u8]) -> Vec<Term> {
     let (terms, _) = packed.as_chunks::<9>();
-    let read = |term: &[u8; 9]| {
-        let [rule, due @ ..] = *term;
-        let rule = *Rule::ALL.get(usize::from(rule)).ok_or_else(|| format!("rule {rule} is none"))?;
-        Ok(Term { rule, due: Timestamp::from_millis(i64::from_le_bytes(due)) })
+    let read = |[rule, due @ ..]: &[u8; 9]| {
+        let rule = *Rule::ALL.get(usize::from(*rule))?;
+        Some(Term { rule, due: Timestamp::from_millis(i64::from_le_bytes(*due)) })
     };
-    terms.iter().map(read).collect::<Result<_, String>>().map_err(corrupt(feed, "terms"))
+    terms.iter().map_while(read).collect()
 }
 
 /// A count that fits by construction.
@@ -283,20 +289,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_come_back_equal_and_an_unknown_rule_is_an_error_that_names_the_column() {
+    fn terms_come_back_equal_as_far_as_they_can_be_read() {
         let terms = vec![
             Term { rule: Rule::Category, due: Timestamp::from_millis(5) },
             Term { rule: Rule::Added, due: Timestamp::MAX },
         ];
-        assert_eq!(read_terms(FeedId(1), &pack_terms(&terms)).unwrap(), terms);
-        let error = read_terms(FeedId(7), &[250; 9]).unwrap_err().to_string();
-        assert_eq!(error, "feed 7 has an unreadable terms in the store: rule 250 is none");
+        let packed = pack_terms(&terms);
+        assert_eq!(read_terms(&packed), terms);
+        assert_eq!(read_terms(&[packed, vec![250; 9]].concat()), terms);
     }
 
     #[test]
     fn a_memory_comes_back_equal_and_an_older_one_has_defaults() {
         let state = PollState { last_status: Some(304), consecutive_failures: 3, ..PollState::default() };
-        assert_eq!(read_state(FeedId(1), &pack_state(&state)).unwrap(), state);
-        assert_eq!(read_state(FeedId(1), "{}").unwrap(), PollState::default());
+        assert_eq!(read_state(FeedId(1), &pack_state(&state), None), state);
+        assert_eq!(read_state(FeedId(1), "{}", None), PollState::default());
+    }
+
+    #[test]
+    fn a_memory_that_cannot_be_read_keeps_the_hold() {
+        let read = read_state(FeedId(1), "{\"last_outcome\":\"of the future\"}", Some(7));
+        assert_eq!(read, PollState { hold_until: Some(Timestamp::from_millis(7)), ..PollState::default() });
     }
 }

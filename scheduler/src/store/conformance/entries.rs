@@ -121,9 +121,11 @@ pub(crate) async fn events_of_a_batch_stand_in_its_order_with_entries_in_their_n
 
 pub(crate) async fn numbers_go_on_after_everything_was_deleted(backend: &dyn Backend) {
     let store = backend.open().await;
+    assert_eq!(store.latest_seq().await.unwrap(), 0);
     let id = add(&*store, "https://a.org/feed").await;
     poll(&*store, id, 10, modified(vec![entry("1", "one")])).await;
     assert_eq!(store.prune(at(100), Some(at(100))).await.unwrap(), 2);
+    assert_eq!(store.latest_seq().await.unwrap(), 1);
     poll(&*store, id, 200, modified(vec![entry("2", "two")])).await;
     assert_eq!(titles(&*store, None).await, [(2, "two".into())]);
     assert_eq!(store.events(0, 10).await.unwrap().items[0].seq, 2);

@@ -11,6 +11,7 @@ use common::host::HostKey;
 use common::policy::{Notice, host_hold};
 use common::report::{Document, FailureKind, FetchReport, Outcome, OutcomeKind};
 use common::time::Timestamp;
+use serde::Deserialize;
 use sqlx::{FromRow, Sqlite, SqliteConnection, Transaction};
 
 use super::SqliteStore;
@@ -29,8 +30,8 @@ pub(super) struct Fresh<'a> {
     row: Before,
 }
 
-/// The columns of a feed that decide how a verdict is stored.
-#[derive(Debug, FromRow)]
+/// The columns of a feed that decide how a verdict is stored, in the order of `apply_before.sql`.
+#[derive(Debug, Deserialize)]
 struct Before {
     id: i64,
     version: i64,
@@ -42,7 +43,6 @@ struct Before {
     etag: Option<String>,
     last_modified: Option<String>,
     validators_url: Option<String>,
-    history: Vec<u8>,
 }
 
 /// What a verdict does to the entries.
@@ -127,11 +127,13 @@ impl<'a> Fresh<'a> {
 
 /// The verdicts whose version is the store's. Of two for one feed the second is stale: the first raises the version.
 async fn fresh<'a>(tx: &mut Transaction<'_, Sqlite>, verdicts: &'a [Verdict]) -> Result<Vec<Fresh<'a>>, StoreError> {
-    let rows: Vec<Before> = sqlx::query_as(include_str!("apply_before.sql"))
+    let rows: String = sqlx::query_scalar(include_str!("apply_before.sql"))
         .bind(id_list(verdicts.iter().map(|verdict| verdict.report.feed)))
-        .fetch_all(&mut **tx)
+        .fetch_one(&mut **tx)
         .await
         .map_err(StoreError::on(ACTION))?;
+    let rows: Vec<Before> =
+        serde_json::from_str(&rows).map_err(|error| StoreError::on(ACTION)(sqlx::Error::Decode(error.into())))?;
     let mut rows: HashMap<i64, Before> = rows.into_iter().map(|row| (row.id, row)).collect();
     let mut fresh = Vec::with_capacity(verdicts.len());
     for (at, verdict) in verdicts.iter().enumerate() {
@@ -214,7 +216,8 @@ async fn write_feeds(
     }
     // First, so that no row is live without a due time in between.
     standings.run(tx, include_str!("apply_standing.sql"), ACTION).await?;
-    polls.run(tx, include_str!("apply_poll.sql"), ACTION).await?;
+    let polls = polls.query(include_str!("apply_poll.sql")).bind(history::EARLIER);
+    polls.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
     documents.run(tx, include_str!("apply_document.sql"), ACTION).await?;
     validators.run(tx, include_str!("apply_validators.sql"), ACTION).await
 }
@@ -230,7 +233,7 @@ fn poll(polls: &mut Batch, fresh: &Fresh<'_>, wake: Option<Timestamp>) {
         row.word(decision.state.penalty.map(|penalty| penalty.kind.as_str()));
         row.text(pack_state(&decision.state).as_str());
         row.bytes(pack_terms(&decision.terms).as_slice());
-        row.bytes(history::push(&fresh.row.history, report, decision).as_slice());
+        row.bytes(history::pack(report, decision).as_slice());
     });
 }
 

@@ -1,4 +1,5 @@
--- Rows: feed, next due, wake, hold, failure, penalty, state, terms, history. Every applied report.
+-- Rows: feed, next due, wake, hold, failure, penalty, state, terms, poll. Every applied report. The history keeps ?3 bytes of
+-- earlier polls. `||` makes a text even of two blobs, byte for byte, hence the cast; `substr` of an empty blob is NULL.
 UPDATE feeds
 SET version    = version + 1,
     next_due   = new.value ->> 1,
@@ -8,6 +9,6 @@ SET version    = version + 1,
     penalty    = new.value ->> 5,
     state      = CAST(substr(?2, new.value ->> 6, new.value ->> 7) AS TEXT),
     terms      = substr(?2, new.value ->> 8, new.value ->> 9),
-    history    = substr(?2, new.value ->> 10, new.value ->> 11)
+    history    = CAST(substr(?2, new.value ->> 10, new.value ->> 11) || coalesce(substr(history, 1, ?3), x'') AS BLOB)
 FROM jsonb_each(?1) AS new
 WHERE feeds.id = new.value ->> 0

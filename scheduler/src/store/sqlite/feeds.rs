@@ -24,7 +24,7 @@ impl SqliteStore {
     }
 
     pub(super) async fn feed_rows(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
-        let rows: Vec<FeedRow> = sqlx::query_as("SELECT * FROM feeds WHERE id IN (SELECT value FROM json_each(?1))")
+        let rows: Vec<FeedRow> = sqlx::query_as(include_str!("states.sql"))
             .bind(id_list(ids.iter().copied()))
             .fetch_all(&self.readers)
             .await

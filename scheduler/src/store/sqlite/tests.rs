@@ -1,7 +1,7 @@
 //! The suite on SQLite, and what only SQLite has.
 
 use async_trait::async_trait;
-use common::feed::{Audience, Category, FeedId};
+use common::feed::{Audience, Category, FeedId, PollState};
 use common::host::HostKey;
 use common::time::Timestamp;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -173,6 +173,19 @@ async fn a_store_that_is_dropped_without_closing_leaves_a_sound_database() {
 }
 
 #[tokio::test]
+async fn a_feed_with_an_unreadable_memory_is_still_polled_and_stored() {
+    let store = SqliteStore::open(":memory:").await.unwrap();
+    let added = store.add_feeds(&[new_feed("https://a.org/1")], Timestamp::EPOCH).await.unwrap();
+    let spoil = "UPDATE feeds SET state = '{', terms = x'ff', content_hash = x'00', known = x'00', history = x'00'";
+    sqlx::query(spoil).execute(&store.writer).await.unwrap();
+    let ids = [added[0].id];
+    assert_eq!(store.jobs_for(&ids).await.unwrap().len(), 1);
+    let feed = &store.states_for(&ids).await.unwrap()[0];
+    assert_eq!((feed.state, feed.content_hash, feed.terms.len()), (PollState::default(), None, 0));
+    assert_eq!(store.history(ids[0]).await.unwrap(), Some(vec![]));
+}
+
+#[tokio::test]
 async fn every_statement_of_a_batch_finds_its_feeds_by_number() {
     let store = SqliteStore::open(":memory:").await.unwrap();
     let statements = [
@@ -189,6 +202,7 @@ async fn every_statement_of_a_batch_finds_its_feeds_by_number() {
         include_str!("feeds_revive.sql"),
         include_str!("jobs.sql"),
         include_str!("placements.sql"),
+        include_str!("states.sql"),
         include_str!("wake.sql"),
     ];
     for statement in statements {
