@@ -5,10 +5,13 @@
 
 mod all_in_one;
 mod client;
+mod completions;
 mod config;
+mod discover;
 mod entries;
 mod feed;
 mod feed_text;
+mod fetch;
 mod fleet;
 mod follow;
 mod logs;
@@ -18,12 +21,13 @@ mod output;
 mod parse;
 mod run;
 mod settings;
+mod single;
 mod stats;
 
 use std::io;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use client::Refused;
 use common::config::ConfigError;
@@ -58,9 +62,12 @@ enum Command {
     Fleet(fleet::FleetCommand),
     Entries(entries::EntriesArgs),
     Stats(stats::StatsArgs),
+    Fetch(fetch::FetchArgs),
+    Discover(discover::DiscoverArgs),
     Parse(parse::ParseArgs),
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    Completions(completions::CompletionsArgs),
 }
 
 /// The command line asks for something that cannot be.
@@ -85,8 +92,11 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Fleet(command) => fleet::run(command).await,
         Command::Entries(args) => entries::run(&args).await,
         Command::Stats(args) => stats::run(&args).await,
+        Command::Fetch(args) => fetch::run(&args).await,
+        Command::Discover(args) => discover::run(&args).await,
         Command::Parse(args) => parse::run(&args),
         Command::Config(command) => config::run(command),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
     }
 }
 

@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use common::report::Outcome;
 use common::time::Timestamp;
 use serde::Serialize;
 
@@ -84,6 +85,19 @@ pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
 /// A time in full and as seen from `now`.
 pub(crate) fn moment(at: Timestamp, now: Timestamp) -> String {
     format!("{} ({})", at.to_chrono().format("%Y-%m-%d %H:%M:%S UTC"), relative(at, now))
+}
+
+/// How a fetch ended, on one line.
+pub(crate) fn outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Modified(_) => "modified: a feed, read whole".to_owned(),
+        Outcome::NotModified { .. } => "not_modified: nothing new since".to_owned(),
+        Outcome::Throttled { retry_after: Some(at) } => format!("throttled: not to be asked before {at}"),
+        Outcome::Throttled { retry_after: None } => "throttled, without saying for how long".to_owned(),
+        Outcome::Failed { failure, detail } => format!("failed ({failure}): {}", plain(detail, 500)),
+        Outcome::Gone => "gone: the server says for ever (410)".to_owned(),
+        Outcome::Deferred { until } => format!("deferred: a host on the way may not be asked before {until}"),
+    }
 }
 
 /// Bytes in the largest unit that keeps them above one.

@@ -6,8 +6,10 @@ use common::entry::{Entry, Fingerprint};
 use common::feed::{ContentHash, Validators};
 use common::known::KnownEntries;
 use common::report::{Document, Outcome};
+use url::Url;
 
 use crate::decode::{Coding, DecodeLimits, decode};
+use crate::discover::{self, AnnouncedFeed};
 use crate::failure::Failure;
 use crate::parse::{PARSER_VERSION, ParseLimits, ParsedFeed, parse};
 
@@ -36,17 +38,28 @@ pub(crate) struct ReadLimits {
     pub(crate) max_report_bytes: usize,
 }
 
-/// What a body came to, and how many bytes it had after decoding.
-pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> (Outcome, u64) {
+/// What a body came to.
+pub(crate) struct Read {
+    pub(crate) outcome: Outcome,
+    /// How many it has after decoding.
+    pub(crate) bytes: u64,
+    /// When it is a page instead of a feed: the feeds that it announces.
+    pub(crate) announced: Vec<AnnouncedFeed>,
+}
+
+/// Reads a body.
+pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
+    let ended = |outcome, bytes| Read { outcome, bytes, announced: Vec::new() };
     let body = match decode(answer.wire, &answer.codings, limits.decode) {
         Ok(body) => body,
-        Err(error) => return (Failure::from(error).into(), 0),
+        Err(error) => return ended(Failure::from(error).into(), 0),
     };
     let bytes = body.len() as u64;
     let hash = ContentHash::of(&body, PARSER_VERSION);
     if answer.known_hash == Some(hash) {
-        return (Outcome::NotModified { validators: answer.validators }, bytes);
+        return ended(Outcome::NotModified { validators: answer.validators }, bytes);
     }
+    let mut announced = Vec::new();
     let outcome = match parse(&body, answer.content_type.as_deref(), &answer.url, &limits.parse) {
         Ok(feed) => {
             // the validators of a document that ends too early would hide the rest of it behind 304
@@ -59,9 +72,19 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> (Outcome, u64) {
             document.entries.reverse();
             Outcome::Modified(Box::new(document))
         }
-        Err(error) => Failure::from(error).into(),
+        Err(error) => {
+            announced = announced_by(&body, answer.content_type.as_deref(), &answer.url);
+            Failure::from(error).into()
+        }
     };
-    (outcome, bytes)
+    Read { outcome, bytes, announced }
+}
+
+fn announced_by(body: &[u8], content_type: Option<&str>, url: &str) -> Vec<AnnouncedFeed> {
+    match Url::parse(url) {
+        Ok(url) if discover::is_page(body, content_type) => discover::announced(body, content_type, &url),
+        _ => Vec::new(),
+    }
 }
 
 fn document(feed: ParsedFeed, known: &KnownEntries) -> Document {
@@ -221,7 +244,7 @@ mod tests {
     fn p9_a_document_that_ends_too_early_keeps_the_old_validators() {
         let feed = "<rss version=\"2.0\"><channel><title>T</title><item><guid>1</guid><title>One</title></item>";
         let etag = |wire: String, known_hash| {
-            let (outcome, _) = read(Answer { known_hash, ..answer(wire.as_bytes()) }, &LIMITS);
+            let outcome = read(Answer { known_hash, ..answer(wire.as_bytes()) }, &LIMITS).outcome;
             let Outcome::Modified(document) = outcome else { panic!("{outcome:?}") };
             assert_eq!(document.entries.len(), 1);
             (document.validators.etag, document.content_hash)
@@ -236,11 +259,11 @@ mod tests {
     fn p43_a_known_body_is_not_parsed() {
         let not_even_a_feed = b"hello";
         let known_hash = Some(ContentHash::of(not_even_a_feed, PARSER_VERSION));
-        let (outcome, bytes) = read(Answer { known_hash, ..answer(not_even_a_feed) }, &LIMITS);
+        let Read { outcome, bytes, .. } = read(Answer { known_hash, ..answer(not_even_a_feed) }, &LIMITS);
         let Outcome::NotModified { validators } = outcome else { panic!("{outcome:?}") };
         assert_eq!((validators.etag.as_deref(), bytes), (Some("\"new\""), 5));
         let known_hash = Some(ContentHash::of(not_even_a_feed, PARSER_VERSION + 1));
-        let (outcome, _) = read(Answer { known_hash, ..answer(not_even_a_feed) }, &LIMITS);
+        let outcome = read(Answer { known_hash, ..answer(not_even_a_feed) }, &LIMITS).outcome;
         assert!(matches!(outcome, Outcome::Failed { .. }), "another parser reads it again: {outcome:?}");
     }
 }

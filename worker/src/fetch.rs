@@ -26,12 +26,14 @@ use crate::body::{self, BodyError, WireLimits};
 use crate::classify::{self, Asked, Head};
 use crate::client::{self, Client, FetchSetup, FetchSetupError};
 use crate::decode::{DecodeLimits, codings};
+use crate::discover::AnnouncedFeed;
 use crate::document::{Answer, ReadLimits, read};
 use crate::failure::Failure;
 use crate::headers;
 use crate::parse::ParseLimits;
 use crate::redirect::{Chain, Interrupted};
 use crate::request::{self, UserAgent};
+use crate::trace::{self, Exchange};
 
 /// Makes fetches. One for a process: it holds the connections, the resolver's cache and the places for large bodies.
 pub struct Fetcher {
@@ -88,6 +90,8 @@ pub struct Fetched {
     pub last_sent: Option<Timestamp>,
     /// From the start to the last byte read, or to the failure.
     pub duration: Duration,
+    /// The feeds that the body announces, when it is a page instead of a feed.
+    pub announced: Vec<AnnouncedFeed>,
 }
 
 impl Fetched {
@@ -104,6 +108,7 @@ impl Fetched {
             last_host: None,
             last_sent: None,
             duration: Duration::ZERO,
+            announced: Vec::new(),
         }
     }
 }
@@ -144,6 +149,15 @@ impl Fetcher {
 
     /// Fetches a job's feed and reads what came.
     pub async fn fetch(&self, job: &FetchJob, hops: &Hops<'_>) -> Fetched {
+        self.run(job, hops, None).await
+    }
+
+    /// The same, and adds to `trace` what went over the wire.
+    pub async fn fetch_traced(&self, job: &FetchJob, hops: &Hops<'_>, trace: &mut Vec<Exchange>) -> Fetched {
+        self.run(job, hops, Some(trace)).await
+    }
+
+    async fn run(&self, job: &FetchJob, hops: &Hops<'_>, trace: Option<&mut Vec<Exchange>>) -> Fetched {
         let started = Instant::now();
         let kept = self.interrupted().take(&job.url, hops.clock.now());
         let mut fetch = Fetch {
@@ -154,6 +168,7 @@ impl Fetcher {
             deadline: started + self.timeout,
             chain: kept.unwrap_or_else(|| Chain::new(job.url.clone())),
             fetched: Fetched::unasked(Outcome::Gone),
+            trace,
         };
         let outcome = fetch.run().await;
         fetch.finish(outcome)
@@ -173,6 +188,7 @@ struct Fetch<'a> {
     deadline: Instant,
     chain: Chain,
     fetched: Fetched,
+    trace: Option<&'a mut Vec<Exchange>>,
 }
 
 /// What one hop came to.
@@ -289,6 +305,7 @@ impl Fetch<'_> {
         self.fetched.conditional = request::is_conditional(&fields);
         (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
         let before = self.started.elapsed();
+        let shown = self.trace.is_some().then(|| trace::fields(&fields));
         let limits = client::HeadLimits {
             deadline: self.deadline,
             timeout: self.fetcher.timeout,
@@ -299,6 +316,11 @@ impl Fetch<'_> {
         let response = client::send(&self.fetcher.client, url.as_url(), fields, limits, &mut sent).await;
         let received = self.hops.clock.now();
         self.fetched.last_sent = sent.map(|sent| received.before(sent.elapsed()));
+        if let (Some(trace), Some(request)) = (&mut self.trace, shown) {
+            let answer = response.as_ref().ok().map(trace::Head::of);
+            let took = self.started.elapsed().saturating_sub(before);
+            trace.push(Exchange { url: url.clone(), request, answer, after: before, took });
+        }
         let (head, incoming) = match response {
             Ok(response) => response.into_parts(),
             Err(failure) => return Step::Ended(failure.into()),
@@ -390,9 +412,10 @@ impl Fetch<'_> {
             result
         });
         match work.await {
-            Ok((outcome, body_bytes)) => {
-                self.fetched.body_bytes = body_bytes;
-                outcome
+            Ok(read) => {
+                self.fetched.body_bytes = read.bytes;
+                self.fetched.announced = read.announced;
+                read.outcome
             }
             Err(error) => {
                 tracing::error!(feed = %self.job.feed, %error, "reading this feed panicked");

@@ -107,7 +107,8 @@ impl Poller {
     }
 }
 
-fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchReport {
+/// What is said about a job that was fetched like this.
+pub fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchReport {
     FetchReport {
         feed: job.feed,
         version: job.version,

@@ -9,4 +9,5 @@ mod help;
 mod operator;
 mod parse;
 mod program;
+mod single;
 mod unreachable;

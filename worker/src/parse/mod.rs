@@ -27,6 +27,7 @@ mod normalise;
 mod repair;
 mod text;
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -130,6 +131,11 @@ pub fn parse(
         Ok(ParsedFeed { repaired: reading.repaired, truncated: reading.truncated, ..feed })
     };
     unpanicked(whole).unwrap_or_else(|| Err(ParseError::malformed(&PANICKED)))
+}
+
+/// A document's text, whatever it says about its encoding.
+pub(crate) fn text_of<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
+    decode::decode(bytes, content_type)
 }
 
 /// The shape in which `feedfleet parse --json` prints a feed: `{"title","link","id","entries":[{"id","title","link",

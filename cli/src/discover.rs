@@ -1,0 +1,98 @@
+//! `feedfleet discover`: the feeds that a page announces.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use common::config::Config;
+use common::feed::{FeedUrl, Validators};
+use common::report::{FailureKind, Outcome};
+use serde_json::json;
+use url::Url;
+use worker::discover::{AnnouncedFeed, announced};
+
+use crate::output::{self, plain, table};
+use crate::settings::SettingsArgs;
+use crate::{Usage, single};
+
+/// Prints the feeds that a page announces; exit code 1 when there is none
+#[derive(Debug, Args)]
+pub(crate) struct DiscoverArgs {
+    /// The page: a URL, a file, or - for standard input
+    #[arg(value_name = "URL|FILE")]
+    page: String,
+    /// The URL that a file came from: relative links are resolved against it
+    #[arg(long, value_name = "URL", default_value = "http://localhost/")]
+    base: Url,
+    /// Prints JSON, one feed a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+/// Runs it.
+pub(crate) async fn run(args: &DiscoverArgs) -> anyhow::Result<ExitCode> {
+    let feeds = if args.page == "-" || Path::new(&args.page).is_file() {
+        announced(&read(&args.page)?, Some("text/html"), &args.base)
+    } else {
+        let url = page_url(&args.page)?;
+        of_url(&args.settings.load(&[])?.config, url).await?
+    };
+    if feeds.is_empty() {
+        anyhow::bail!("{} announces no feed", plain(&args.page, 500));
+    }
+    if args.json {
+        feeds.iter().try_for_each(|feed| output::json(&as_json(feed)))?;
+    } else {
+        output::line(&listing(&feeds))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn page_url(text: &str) -> Result<FeedUrl, Usage> {
+    text.parse().map_err(|error: common::feed::FeedUrlError| match text.contains("://") {
+        true => Usage(error.to_string()),
+        false => Usage(format!("'{text}' is neither a URL such as https://example.com/ nor a file")),
+    })
+}
+
+fn read(file: &str) -> Result<Vec<u8>, Usage> {
+    let unreadable = |error| Usage(format!("{file} cannot be read: {error}"));
+    if file != "-" {
+        return std::fs::read(file).map_err(unreadable);
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
+}
+
+/// The feeds of the page at this URL; a URL that is a feed itself announces itself.
+async fn of_url(config: &Config, url: FeedUrl) -> anyhow::Result<Vec<AnnouncedFeed>> {
+    let single = single::fetch(config, url, Validators::default(), 1).await?;
+    match &single.fetched.outcome {
+        Outcome::Modified(document) => {
+            let media_type = single.field("content-type").unwrap_or_default().split(';').next().unwrap_or_default();
+            Ok(vec![AnnouncedFeed {
+                url: single.last_url().clone(),
+                media_type: media_type.trim().to_owned(),
+                title: document.title.clone(),
+            }])
+        }
+        Outcome::Failed { failure: FailureKind::NotAFeed | FailureKind::Malformed, .. } => Ok(single.fetched.announced),
+        outcome => anyhow::bail!("{} could not be read: {}", single.job.url, output::outcome(outcome)),
+    }
+}
+
+fn as_json(feed: &AnnouncedFeed) -> serde_json::Value {
+    json!({ "url": feed.url, "type": feed.media_type, "title": feed.title })
+}
+
+fn listing(feeds: &[AnnouncedFeed]) -> String {
+    let row = |feed: &AnnouncedFeed| {
+        let title = feed.title.as_deref().unwrap_or("-");
+        vec![feed.url.to_string(), plain(&feed.media_type, 60), plain(title, 80)]
+    };
+    table(&["URL", "TYPE", "TITLE"], &feeds.iter().map(row).collect::<Vec<_>>())
+}

@@ -1,0 +1,280 @@
+//! `feedfleet fetch`: one polite fetch outside of the fleet, explained from the request to what would be decided.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use common::config::Config;
+use common::feed::{Audience, FeedHints, Validators};
+use common::policy::{Decision, Draw, ExplainedTerm, Policy, Subject, category, decide, explain};
+use common::report::{Document, Outcome};
+use common::time::Timestamp;
+use rand::RngExt;
+use serde_json::{Value, json};
+use worker::trace::{Exchange, Field};
+
+use crate::Usage;
+use crate::output::{self, bytes, fields, moment, plain, table, words};
+use crate::settings::SettingsArgs;
+use crate::single::{self, Single};
+
+/// Fetches a feed once, outside of the fleet, and explains it from the request to what would be decided
+///
+/// Exit code 0 for a feed (or a 304), 1 otherwise. Redirects are followed at the hosts' pace; a running fleet knows nothing
+/// of this fetch.
+#[derive(Debug, Args)]
+pub(crate) struct FetchArgs {
+    /// The feed's URL
+    url: String,
+    /// Asks conditionally with this ETag, as it came, with its quotes
+    #[arg(long, value_name = "TAG")]
+    etag: Option<String>,
+    /// Asks conditionally with this date, as it came
+    #[arg(long, value_name = "DATE")]
+    last_modified: Option<String>,
+    /// Subscribers: for the User-Agent and the category
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    subscribers: u32,
+    /// Prints one JSON document
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+/// Runs it.
+pub(crate) async fn run(args: &FetchArgs) -> anyhow::Result<ExitCode> {
+    let url = args.url.parse().map_err(|error: common::feed::FeedUrlError| Usage(error.to_string()))?;
+    let config = args.settings.load(&[])?.config;
+    let validators = Validators { etag: args.etag.clone(), last_modified: args.last_modified.clone(), for_url: None };
+    let single = single::fetch(&config, url, validators, args.subscribers).await?;
+    let verdict = decided(&config, &single);
+    if args.json {
+        output::json(&as_json(&single, verdict.as_ref()))?;
+    } else {
+        output::line(&report(&single, verdict.as_ref()))?;
+    }
+    match &single.fetched.outcome {
+        Outcome::Modified(_) | Outcome::NotModified { .. } => Ok(ExitCode::SUCCESS),
+        outcome => anyhow::bail!("{}: {}", single.job.url, output::outcome(outcome)),
+    }
+}
+
+/// What the policy would say about a first poll with this answer.
+struct Verdict {
+    decision: Decision,
+    terms: Vec<ExplainedTerm>,
+}
+
+fn decided(config: &Config, single: &Single) -> Option<Verdict> {
+    if matches!(single.fetched.outcome, Outcome::Deferred { .. }) {
+        return None;
+    }
+    let subscribers = single.job.subscribers;
+    let audience = Audience { subscribers, active_subscribers: subscribers, ..Audience::default() };
+    let subject = Subject::new(audience, single.rules.rule_for(single.job.url.as_url()));
+    let report = worker::poll::report(&single.job, single.started, single.fetched.clone());
+    let now = single.started.after(single.fetched.duration);
+    let mut random = rand::rng();
+    let draw = Draw { salt: random.random(), minute: random.random() };
+    let decision = decide(&subject, &report, now, draw, &Policy { config: &config.policy, load: 0.0 });
+    let base = decision.state.last_polled.unwrap_or(single.started);
+    Some(Verdict { terms: explain(category(&subject), base, &decision.terms), decision })
+}
+
+fn as_json(single: &Single, verdict: Option<&Verdict>) -> Value {
+    let fetched = &single.fetched;
+    json!({
+        "url": single.job.url,
+        "started": single.started,
+        "exchanges": single.exchanges.iter().map(exchange_json).collect::<Vec<_>>(),
+        "outcome": fetched.outcome.kind(),
+        "failure": fetched.outcome.failure(),
+        "detail": match &fetched.outcome { Outcome::Failed { detail, .. } => Some(detail), _ => None },
+        "status": fetched.http_status,
+        "conditional": fetched.conditional,
+        "wire_bytes": fetched.wire_bytes,
+        "body_bytes": fetched.body_bytes,
+        "duration": fetched.duration.as_secs_f64(),
+        "fresh_for": fetched.fresh_for.map(|fresh| fresh.as_secs_f64()),
+        "moved_to": fetched.moved_to,
+        "document": match &fetched.outcome { Outcome::Modified(document) => document_json(document), _ => Value::Null },
+        "announced": fetched.announced.iter().map(|feed| &feed.url).collect::<Vec<_>>(),
+        "decision": verdict.map(|verdict| json!({
+            "next_due": verdict.decision.next_due,
+            "status": verdict.decision.status,
+            "notice": verdict.decision.notice,
+            "host_hold": verdict.decision.host_hold,
+            "terms": verdict.terms,
+        })),
+    })
+}
+
+fn exchange_json(exchange: &Exchange) -> Value {
+    let head = exchange.answer.as_ref();
+    json!({
+        "url": exchange.url,
+        "request": exchange.request,
+        "status": head.map(|head| head.status),
+        "protocol": head.map(|head| head.protocol),
+        "answer": head.map(|head| &head.fields),
+        "after": exchange.after.as_secs_f64(),
+        "took": exchange.took.as_secs_f64(),
+    })
+}
+
+fn document_json(document: &Document) -> Value {
+    let entries = document.entries.iter().rev().map(|entry| {
+        json!({
+            "id": entry.id,
+            "title": entry.title,
+            "link": entry.url,
+            "published": entry.published,
+            "updated": entry.updated,
+        })
+    });
+    json!({
+        "title": document.title,
+        "link": document.link,
+        "hints": document.hints,
+        "hub": document.hub,
+        "self_link": document.self_link,
+        "cloud": document.cloud,
+        "entries": entries.collect::<Vec<_>>(),
+    })
+}
+
+/// The whole story for people.
+fn report(single: &Single, verdict: Option<&Verdict>) -> String {
+    let mut parts: Vec<String> = single.exchanges.iter().map(exchange_text).collect();
+    parts.push(outcome_text(single));
+    if let Outcome::Modified(document) = &single.fetched.outcome {
+        parts.extend(entries_text(document));
+    }
+    parts.extend(verdict.map(verdict_text));
+    parts.join("\n\n")
+}
+
+/// Fields of an answer that say something about polling; the others are counted.
+const TELLING: [&str; 16] = [
+    "content-type",
+    "content-length",
+    "content-encoding",
+    "transfer-encoding",
+    "etag",
+    "last-modified",
+    "cache-control",
+    "expires",
+    "age",
+    "date",
+    "retry-after",
+    "location",
+    "vary",
+    "server",
+    "link",
+    "im",
+];
+
+fn exchange_text(exchange: &Exchange) -> String {
+    let url = exchange.url.as_url();
+    let line = |(name, value): &Field| format!("> {name}: {}", plain(value, 300));
+    let host = url.port().map_or_else(String::new, |port| format!(":{port}"));
+    let mut lines = vec![
+        format!("> GET {}{}", url.path(), url.query().map_or_else(String::new, |query| format!("?{query}"))),
+        format!("> host: {}{host}", url.host_str().unwrap_or_default()),
+    ];
+    lines.extend(exchange.request.iter().map(line));
+    let took = words(exchange.took);
+    let Some(head) = &exchange.answer else {
+        lines.push(format!("< no answer, after {took}"));
+        return lines.join("\n");
+    };
+    lines.push(format!("< {} {}, after {took}", head.protocol, head.status));
+    let (told, others): (Vec<&Field>, Vec<&Field>) =
+        head.fields.iter().partition(|(name, _)| TELLING.contains(&name.as_str()));
+    lines.extend(told.into_iter().map(|(name, value)| format!("< {name}: {}", plain(value, 300))));
+    if !others.is_empty() {
+        lines.push(format!("< ({} further fields; --json has them)", others.len()));
+    }
+    lines.join("\n")
+}
+
+fn outcome_text(single: &Single) -> String {
+    let fetched = &single.fetched;
+    let announced = fetched.announced.iter().map(|feed| feed.url.to_string()).collect::<Vec<_>>();
+    let conditional = if fetched.conditional { "yes" } else { "no: nothing was stored to ask with" };
+    let mut pairs = vec![
+        ("outcome", Some(output::outcome(&fetched.outcome))),
+        ("conditional", Some(conditional.to_owned())),
+        ("bytes", Some(format!("{} on the wire, {} decoded", bytes(fetched.wire_bytes), bytes(fetched.body_bytes)))),
+        ("took", Some(words(fetched.duration))),
+        ("moved to", fetched.moved_to.as_ref().map(ToString::to_string)),
+        ("fresh for", fetched.fresh_for.map(words)),
+        ("announces", Some(announced.join(", ")).filter(|list| !list.is_empty())),
+    ];
+    if let Outcome::Modified(document) = &fetched.outcome {
+        let text = |text: &Option<String>| text.as_deref().map(|text| plain(text, 200));
+        pairs.extend([
+            ("title", text(&document.title)),
+            ("link", text(&document.link)),
+            ("validators", Some(validators_text(&document.validators))),
+            ("hints", hints_text(&document.hints)),
+            ("hub", text(&document.hub)),
+            ("cloud", text(&document.cloud)),
+            ("entries", Some(document.all_entries.to_string())),
+        ]);
+    }
+    fields(&pairs)
+}
+
+fn validators_text(validators: &Validators) -> String {
+    match (&validators.etag, &validators.last_modified) {
+        (None, None) => "none: every poll will be a full download".to_owned(),
+        (Some(_), None) => "an ETag".to_owned(),
+        (None, Some(_)) => "a Last-Modified".to_owned(),
+        (Some(_), Some(_)) => "an ETag and a Last-Modified".to_owned(),
+    }
+}
+
+fn hints_text(hints: &FeedHints) -> Option<String> {
+    let bits = |bits: u32| (0..32).filter(move |bit| bits & (1 << bit) != 0).map(|bit: u32| bit.to_string());
+    let list = |names: Vec<String>| Some(names.join(", ")).filter(|list| !list.is_empty());
+    const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+    let days = DAYS.iter().enumerate().filter(|(day, _)| hints.skip_days & (1 << day) != 0);
+    let told = [
+        hints.ttl.map(|ttl| format!("ttl {}", words(ttl))),
+        hints.update_period.map(|period| format!("updates every {}", words(period))),
+        list(bits(hints.skip_hours).collect()).map(|hours| format!("skips the hours {hours} (GMT)")),
+        list(days.map(|(_, name)| (*name).to_owned()).collect()).map(|days| format!("skips {days}")),
+    ];
+    list(told.into_iter().flatten().collect())
+}
+
+fn entries_text(document: &Document) -> Option<String> {
+    const SHOWN: usize = 10;
+    // The report has the document's last entry first.
+    let rows = document.entries.iter().rev().take(SHOWN).map(|entry| {
+        let when = entry.published.or(entry.updated);
+        vec![
+            when.map_or_else(|| "-".to_owned(), |at| at.to_chrono().format("%Y-%m-%d %H:%M").to_string()),
+            plain(entry.title.as_deref().unwrap_or("-"), 80),
+            plain(entry.url.as_deref().unwrap_or("-"), 500),
+        ]
+    });
+    let more = document.entries.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!("\n({more} more)") } else { String::new() };
+    let rows: Vec<_> = rows.collect();
+    (!rows.is_empty()).then(|| table(&["PUBLISHED (UTC)", "TITLE", "LINK"], &rows) + &more)
+}
+
+fn verdict_text(verdict: &Verdict) -> String {
+    let clock = |at: Timestamp| at.to_chrono().format("%m-%d %H:%M:%S").to_string();
+    let rows: Vec<_> = verdict.terms.iter().map(|term| vec![clock(term.due), term.text.clone()]).collect();
+    let base = verdict.decision.state.last_polled.unwrap_or_default();
+    let next = verdict.decision.next_due.map_or_else(|| "never".to_owned(), |due| moment(due, base));
+    let head = fields(&[
+        ("a fleet would poll it", Some(next)),
+        ("its host would rest until", verdict.decision.host_hold.map(|until| moment(until, base))),
+        ("status", Some(verdict.decision.status.as_str().to_owned())),
+    ]);
+    if rows.is_empty() { head } else { format!("{head}\n\n{}", table(&["DUE (UTC)", "BECAUSE"], &rows)) }
+}

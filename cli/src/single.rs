@@ -1,0 +1,80 @@
+//! One polite fetch outside of the fleet: through the worker's own fetcher, address guard and host gate, so that its
+//! redirects keep the pace too. It knows nothing of what a fleet asks the same host meanwhile.
+
+use std::sync::Arc;
+
+use anyhow::bail;
+use common::config::Config;
+use common::feed::{FeedId, FeedUrl, Validators, Version};
+use common::host::HostRules;
+use common::host_gate::memory::MemoryGate;
+use common::host_gate::{ExtraRequest, HostGate, Ticket};
+use common::job::FetchJob;
+use common::known::KnownEntries;
+use common::time::{Clock, SystemClock, Timestamp};
+use worker::fetch::{Fetched, Fetcher, Hops};
+use worker::trace::Exchange;
+
+/// A fetch that is over.
+pub(crate) struct Single {
+    /// As a worker would have been asked.
+    pub(crate) job: FetchJob,
+    /// When it started.
+    pub(crate) started: Timestamp,
+    /// What went over the wire.
+    pub(crate) exchanges: Vec<Exchange>,
+    /// What it came to.
+    pub(crate) fetched: Fetched,
+    /// The host rules in force.
+    pub(crate) rules: Arc<HostRules>,
+}
+
+impl Single {
+    /// The URL that gave the last answer.
+    pub(crate) fn last_url(&self) -> &FeedUrl {
+        self.exchanges.last().map_or(&self.job.url, |exchange| &exchange.url)
+    }
+
+    /// The last answer's field.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let answer = self.exchanges.last()?.answer.as_ref()?;
+        answer.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Fetches `url` once; with `validators` conditionally.
+pub(crate) async fn fetch(
+    config: &Config,
+    url: FeedUrl,
+    validators: Validators,
+    subscribers: u32,
+) -> anyhow::Result<Single> {
+    let clock = SystemClock;
+    let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
+    let fetcher = Fetcher::new(&config.fetch, &rules)?;
+    let gate = MemoryGate::new(Timestamp::EPOCH);
+    let started = clock.now();
+    if let Some(mark) = gate.begin_loading(started).await? {
+        gate.open(&mark, started).await?;
+    }
+    let policy = rules.for_url(url.as_url());
+    let deadline = started.after(config.fetch.timeout);
+    let request = ExtraRequest { host: &policy.key, limits: policy.limits, during: None, deadline };
+    let Ok(permit) = gate.acquire_extra(&request, started).await? else { bail!("a new gate refuses a host") };
+    let job = FetchJob {
+        feed: FeedId(0),
+        version: Version(1),
+        host: policy.key.clone(),
+        url,
+        ticket: Ticket(0),
+        expires: deadline,
+        validators,
+        content_hash: None,
+        known: KnownEntries::default(),
+        subscribers,
+    };
+    let mut exchanges = Vec::new();
+    let hops = Hops { gate: &gate, rules: &rules, clock: &clock, permit: &permit, deadline };
+    let fetched = fetcher.fetch_traced(&job, &hops, &mut exchanges).await;
+    Ok(Single { job, started, exchanges, fetched, rules })
+}

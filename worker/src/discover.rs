@@ -1,0 +1,218 @@
+//! The feeds that a web page announces: `<link rel="alternate" type="application/rss+xml" href="..">` and its relatives.
+//!
+//! Pure: bytes in, URLs out. A tokenizer without a tree reads the page, so that nesting costs nothing, and only a bounded
+//! part of it. Nothing is fetched here and nothing is guessed: a page that announces no feed has none, because trying
+//! `/feed` and `/rss.xml` is asking a server for what it never offered.
+
+use std::collections::HashSet;
+
+use common::feed::FeedUrl;
+use html5gum::{DefaultEmitter, HtmlString, StartTag, Token, Tokenizer};
+use url::Url;
+
+use crate::parse;
+
+/// A feed that a page announces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnnouncedFeed {
+    /// Where it is.
+    pub url: FeedUrl,
+    /// What it is said to be, such as `application/rss+xml`.
+    pub media_type: String,
+    /// What the page calls it; not sanitised.
+    pub title: Option<String>,
+}
+
+/// Feeds of one page that are told of.
+pub const MAX_ANNOUNCED: usize = 10;
+/// Bytes of a page that are looked at. Announcements belong into its head; some pages put half a megabyte of styles there.
+const MAX_PAGE_BYTES: usize = 2 * 1024 * 1024;
+/// Characters of a title that are kept.
+const MAX_TITLE: usize = 200;
+/// How far into a document its kind shows.
+const OPENING: usize = 1024;
+
+/// Does this look like a web page? By the declared type, or by how it begins: both are wrong often enough.
+pub fn is_page(bytes: &[u8], content_type: Option<&str>) -> bool {
+    let declared = content_type.unwrap_or_default().to_ascii_lowercase();
+    if declared.starts_with("text/html") || declared.starts_with("application/xhtml+xml") {
+        return true;
+    }
+    let opening = String::from_utf8_lossy(&bytes[..bytes.len().min(OPENING)]).to_ascii_lowercase();
+    opening.contains("<!doctype html") || opening.contains("<html")
+}
+
+/// The feeds that a page announces, at most [`MAX_ANNOUNCED`], each URL once: in the page's order, feeds of comments after
+/// the others. `page_url` is where the page came from, after redirects.
+pub fn announced(bytes: &[u8], content_type: Option<&str>, page_url: &Url) -> Vec<AnnouncedFeed> {
+    let bytes = &bytes[..bytes.len().min(MAX_PAGE_BYTES)];
+    let text = parse::text_of(bytes, content_type);
+    let mut emitter = DefaultEmitter::default();
+    // what stands in a script or a comment is no announcement
+    emitter.naively_switch_states(true);
+    let mut base = page_url.clone();
+    let mut based = false;
+    let (mut seen, mut found) = (HashSet::new(), Vec::new());
+    for token in Tokenizer::new_with_emitter(&*text, emitter) {
+        let Ok(Token::StartTag(tag)) = token else { continue };
+        match tag.name.as_slice() {
+            b"base" if !based => {
+                let href = attribute(&tag, b"href").and_then(|href| page_url.join(href.trim()).ok());
+                based = href.is_some();
+                base = href.unwrap_or(base);
+            }
+            b"link" | b"a" => {
+                let feed = announcement(&tag, &base).filter(|feed| feed.url.as_url() != page_url);
+                found.extend(feed.filter(|feed| seen.insert(feed.url.clone())));
+            }
+            _ => {}
+        }
+        // some are over comments alone and move behind the others
+        if found.len() >= 2 * MAX_ANNOUNCED {
+            break;
+        }
+    }
+    found.sort_by_key(is_about_comments);
+    found.truncate(MAX_ANNOUNCED);
+    found
+}
+
+fn announcement(tag: &StartTag<()>, base: &Url) -> Option<AnnouncedFeed> {
+    let rel = attribute(tag, b"rel")?.to_ascii_lowercase();
+    let relations: HashSet<&str> = rel.split_ascii_whitespace().collect();
+    let href = attribute(tag, b"href")?;
+    let media_type = attribute(tag, b"type").unwrap_or_default();
+    let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_feed = match media_type.as_str() {
+        _ if relations.contains("stylesheet") => false,
+        "application/rss+xml"
+        | "application/atom+xml"
+        | "application/feed+json"
+        | "application/rdf+xml"
+        | "application/x.atom+xml"
+        | "application/x-atom+xml"
+        | "application/x-rss+xml" => relations.contains("alternate") || relations.contains("feed"),
+        // JSON Feed 1.0 asked for this type, and many other things have it
+        "application/json" => relations.contains("alternate") && last_segment(&href).contains("feed"),
+        "text/xml" | "application/xml" => relations.contains("alternate") || relations.contains("feed"),
+        // the relation alone, as HTML 5 once had it
+        "" => relations.contains("feed"),
+        _ => false,
+    };
+    if !is_feed {
+        return None;
+    }
+    let url = String::from(base.join(href.trim()).ok()?).parse().ok()?;
+    let title = attribute(tag, b"title").map(|title| title.split_whitespace().collect::<Vec<_>>().join(" "));
+    let title = title.filter(|title| !title.is_empty()).map(|title| title.chars().take(MAX_TITLE).collect());
+    Some(AnnouncedFeed { url, media_type, title })
+}
+
+fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
+    let value: &HtmlString = tag.attributes.get(name)?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+fn last_segment(href: &str) -> String {
+    let path = href.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase()
+}
+
+/// Weblogs announce the feed of their comments beside that of their posts, and hardly anybody means the former.
+fn is_about_comments(feed: &AnnouncedFeed) -> bool {
+    let title = feed.title.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let path = feed.url.as_url().path().to_ascii_lowercase();
+    title.contains("comment") || path.split('/').any(|segment| segment == "comments")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(page: &str) -> Vec<String> {
+        let url = "https://blog.example/about/".parse().unwrap();
+        announced(page.as_bytes(), None, &url).into_iter().map(|feed| feed.url.to_string()).collect()
+    }
+
+    #[test]
+    fn each_kind_of_announcement_is_found_and_resolved() {
+        let page = "<!DOCTYPE html><html><head><title>x</title>\
+            <link rel=alternate type='application/rss+xml' title=' The\n posts ' href=/feed.xml>\
+            <LINK REL='Alternate Nofollow' TYPE='application/atom+xml; charset=utf-8' HREF='../atom.xml#top'/>\
+            <link rel='alternate' type='application/feed+json' href='https://other.example/feed.json?a=1&amp;b=2'>\
+            <link rel='alternate' type='application/json' href='/my-feed.json'>\
+            <link rel='feed' href='posts'></head><body><a rel='alternate' type='application/rdf+xml' href='/rdf'>";
+        assert_eq!(
+            found(page),
+            [
+                "https://blog.example/feed.xml",
+                "https://blog.example/atom.xml",
+                "https://other.example/feed.json?a=1&b=2",
+                "https://blog.example/my-feed.json",
+                "https://blog.example/about/posts",
+                "https://blog.example/rdf",
+            ]
+        );
+        let url = "https://blog.example/".parse().unwrap();
+        let first = &announced(page.as_bytes(), Some("text/html"), &url)[0];
+        assert_eq!((first.title.as_deref(), first.media_type.as_str()), (Some("The posts"), "application/rss+xml"));
+    }
+
+    #[test]
+    fn what_only_looks_like_an_announcement_is_left_out() {
+        let page = "<link rel=alternate hreflang=de href=/de><link rel=stylesheet type=text/xml href=/s.xml>\
+            <link rel=alternate type='application/json' href='/wp-json/wp/v2/pages/2'>\
+            <link rel=alternate type='application/json+oembed' href='/oembed'>\
+            <link rel=alternate type='application/rss+xml' href='javascript:x()'>\
+            <link rel=alternate type='application/rss+xml' href='http://me:pw@a.example/'>\
+            <link rel=alternate type='application/rss+xml'><link type='application/rss+xml' href=/no-relation>\
+            <link rel=alternate type='application/rss+xml' href=''>\
+            <!-- <link rel=alternate type='application/rss+xml' href=/comment> -->\
+            <script>'<link rel=alternate type=\"application/rss+xml\" href=/script>'</script>\
+            <textarea><link rel=alternate type='application/rss+xml' href=/textarea></textarea>";
+        assert_eq!(found(page), [""; 0]);
+    }
+
+    #[test]
+    fn the_first_base_counts_and_a_broken_one_does_not() {
+        let page = "<base target=_blank><base href='http://['><base href='https://cdn.example/x/'><base href=/y/>\
+            <link rel=alternate type=application/rss+xml href=feed>";
+        assert_eq!(found(page), ["https://cdn.example/x/feed"]);
+    }
+
+    #[test]
+    fn feeds_of_comments_come_last_and_each_url_once() {
+        let page = "<link rel=alternate type=application/rss+xml title='Comments Feed' href=/a>\
+            <link rel=alternate type=application/rss+xml href=/comments/feed/>\
+            <link rel=alternate type=application/rss+xml href=/b><link rel=alternate type=application/atom+xml href=/b#x>";
+        let url = |path: &str| format!("https://blog.example{path}");
+        assert_eq!(found(page), [url("/b"), url("/a"), url("/comments/feed/")]);
+    }
+
+    #[test]
+    fn a_page_cannot_announce_without_end() {
+        let many: String =
+            (0..1000).map(|n| format!("<link rel=alternate type=application/rss+xml href=/{n}>")).collect();
+        assert_eq!(found(&many).len(), MAX_ANNOUNCED);
+        let far = format!("{}<link rel=alternate type=application/rss+xml href=/a>", "x".repeat(MAX_PAGE_BYTES));
+        assert_eq!(found(&far).len(), 0);
+    }
+
+    #[test]
+    fn a_page_is_known_by_its_type_or_its_beginning() {
+        assert!(is_page(b"", Some("text/html; charset=utf-8")) && is_page(b"", Some("Application/XHTML+XML")));
+        assert!(is_page(b"\n<!DOCTYPE HTML>", None) && is_page(b"<?xml version='1.0'?><html>", Some("text/xml")));
+        assert!(!is_page(b"<rss>", Some("text/xml")) && !is_page(b"", None));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..300), tag in "<link rel=(alternate|feed) \\PC{0,40}>") {
+            let url = "https://blog.example/".parse().unwrap();
+            let page = [tag.as_bytes(), &bytes[..]].concat();
+            prop_assert!(announced(&page, None, &url).len() <= MAX_ANNOUNCED);
+        }
+    }
+}
