@@ -8,8 +8,8 @@ use clap::Args;
 use common::config::Config;
 use common::feed::{FeedUrl, Validators};
 use common::report::{FailureKind, Outcome};
+use reqwest::Url;
 use serde_json::json;
-use url::Url;
 use worker::discover::{AnnouncedFeed, announced};
 
 use crate::output::{self, plain, table};
