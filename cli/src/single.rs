@@ -71,6 +71,7 @@ pub(crate) async fn fetch(
         validators,
         content_hash: None,
         known: KnownEntries::default(),
+        wake_at: None,
         subscribers,
     };
     let mut exchanges = Vec::new();
