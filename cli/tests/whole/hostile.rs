@@ -9,7 +9,7 @@ use common::time::{Clock, SystemClock};
 use load_tests::{Coding, Delivery, Feed, Origin, Script, bodies, loopback};
 use scheduler::store::{NewFeed, Store};
 
-use crate::harness::{Fleet, Home};
+use crate::harness::Home;
 
 const GOOD: usize = 1000;
 const HOSTS: u16 = 250;

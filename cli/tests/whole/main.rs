@@ -1,4 +1,5 @@
 //! The whole program, as its users run it: real processes, real servers, real kills.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod harness;
 mod hostile;

@@ -1,5 +1,5 @@
 //! What every [`HostGate`] must do, run against each implementation by [`host_gate_conformance!`].
-#![cfg_attr(not(test), expect(clippy::unwrap_used, reason = "a test suite"))]
+#![expect(clippy::unwrap_used, reason = "a test suite")]
 
 use std::time::Duration;
 

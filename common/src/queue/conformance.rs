@@ -1,5 +1,5 @@
 //! What every [`Queue`](super::Queue) must do, run against each implementation by [`queue_conformance!`].
-#![cfg_attr(not(test), expect(clippy::unwrap_used, reason = "a test suite"))]
+#![expect(clippy::unwrap_used, reason = "a test suite")]
 
 use std::time::Duration;
 

@@ -59,7 +59,7 @@ impl Api {
     }
 }
 
-/// Serves until `shutdown`; requests under way are then finished, as far as [`DRAIN`] allows.
+/// Serves until `shutdown`; requests under way are then finished, as far as two seconds allows.
 pub async fn serve(listener: TcpListener, ops: Arc<Ops>, shutdown: CancellationToken) -> io::Result<()> {
     let stopped = shutdown.clone();
     let server = axum::serve(listener, router(ops)).with_graceful_shutdown(async move { stopped.cancelled().await });

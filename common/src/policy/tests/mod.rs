@@ -61,6 +61,7 @@ fn report(outcome: Outcome, http_status: Option<u16>) -> FetchReport {
         wire_bytes: 0,
         body_bytes: 0,
         fresh_for: None,
+        answers_wake: None,
         answered_by: None,
         moved_to: None,
     }
