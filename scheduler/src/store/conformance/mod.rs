@@ -86,6 +86,8 @@ macro_rules! stamp {
                 a_wake_before_the_fetch_is_answered_by_it;
                 a_wake_in_mid_fetch_is_kept;
                 a_wake_that_two_clocks_may_see_differently_is_kept;
+                a_past_wake_that_the_job_knew_of_is_answered_whatever_the_clocks_say;
+                a_wake_ahead_of_the_fetch_is_still_owed;
                 a_past_wake_moves_up_to_now;
                 a_future_wake_is_brought_forward_and_never_postponed;
                 a_wake_never_comes_before_the_end_of_a_hold;

@@ -53,6 +53,31 @@ pub(crate) async fn a_wake_that_two_clocks_may_see_differently_is_kept(backend: 
     assert_eq!(due(&applied), (Some(at(102 + 3600)), false));
 }
 
+pub(crate) async fn a_past_wake_that_the_job_knew_of_is_answered_whatever_the_clocks_say(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = polled_feed(&*store).await;
+    woken(&*store, id, 100, 100).await;
+    let mut fetched = verdict(&*store, id, 100, unchanged()).await;
+    fetched.report.answers_wake = Some(at(100));
+    assert_eq!(due(&apply(&*store, &[fetched], 101).await[0]), (Some(at(100 + 3600)), false));
+
+    woken(&*store, id, 200, 200).await;
+    let mut fetched = verdict(&*store, id, 200, unchanged()).await;
+    fetched.report.answers_wake = Some(at(200));
+    woken(&*store, id, 201, 201).await;
+    assert_eq!(due(&apply(&*store, &[fetched], 202).await[0]), (Some(at(201)), true), "another wish in mid-fetch");
+}
+
+pub(crate) async fn a_wake_ahead_of_the_fetch_is_still_owed(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = polled_feed(&*store).await;
+    woken(&*store, id, 150, 100).await;
+    let mut fetched = verdict(&*store, id, 110, unchanged()).await;
+    fetched.report.answers_wake = Some(at(150));
+    woken(&*store, id, 140, 112).await;
+    assert_eq!(due(&apply(&*store, &[fetched], 115).await[0]), (Some(at(140)), true));
+}
+
 pub(crate) async fn a_past_wake_moves_up_to_now(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = polled_feed(&*store).await;

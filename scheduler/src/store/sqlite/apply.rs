@@ -90,13 +90,14 @@ impl SqliteStore {
 }
 
 impl<'a> Fresh<'a> {
-    /// A wake that the fetch did not answer: it came after the fetch's start, as far as two clocks can tell. Never before
-    /// the end of the feed's own hold.
+    /// A wake that the fetch did not answer: the job did not know of it, and it came after the fetch's start, as far as two
+    /// clocks can tell. One that lies ahead of the fetch is still owed, even if the job knew of it: further wishes may have
+    /// been folded into it meanwhile. Never before the end of the feed's own hold.
     fn unanswered_wake(&self, clock_skew: Duration) -> Option<Timestamp> {
         let Verdict { report, decision, .. } = self.verdict;
         let wake = Timestamp::from_millis(self.row.wake_at?);
-        let answered =
-            report.answers_wake.is_some_and(|known| wake <= known) || wake.after(clock_skew) < report.started;
+        let known = report.answers_wake.filter(|known| *known <= report.started.after(clock_skew));
+        let answered = known.is_some_and(|known| wake <= known) || wake.after(clock_skew) < report.started;
         let kept = decision.status == Status::Active && !answered;
         kept.then(|| decision.state.hold_until.map_or(wake, |hold| hold.max(wake)))
     }
