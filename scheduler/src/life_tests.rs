@@ -131,7 +131,7 @@ impl Fleet {
 
     /// Redeems a job's ticket as a worker does, and reports.
     async fn work(&self, job: &FetchJob, outcome: Outcome) -> FetchReport {
-        use common::host_gate::{AcquireRequest, Acquired};
+        use common::host_gate::{AcquireRequest, Acquired, Release};
         let now = self.clock.now();
         let request = AcquireRequest {
             host: job.host.clone(),
@@ -144,7 +144,8 @@ impl Fleet {
         let Acquired::Granted(permit) = self.ops.gate.acquire(&request, now).await.unwrap() else {
             panic!("not granted")
         };
-        self.ops.gate.release(&permit, Some(now.after(Duration::from_secs(120))), now).await.unwrap();
+        let remember_until = Some(now.after(Duration::from_secs(120)));
+        self.ops.gate.release(&permit, Release { remember_until, next_start: None }, now).await.unwrap();
         report(job, now, outcome)
     }
 }

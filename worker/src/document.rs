@@ -62,14 +62,16 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
     let mut announced = Vec::new();
     let outcome = match parse(&body, answer.content_type.as_deref(), &answer.url, &limits.parse) {
         Ok(feed) => {
-            // the validators of a document that ends too early would hide the rest of it behind 304
-            let (validators, content_hash) = match feed.truncated {
-                true => (answer.stored, answer.known_hash),
-                false => (answer.validators, Some(hash)),
-            };
-            let mut document = Document { validators, content_hash, ..document(feed, &answer.known) };
-            hold_within(&mut document, &answer.known, limits.max_report_bytes);
+            let truncated = feed.truncated;
+            let mut document = document(feed, &answer.known);
+            let whole = hold_within(&mut document, &answer.known, limits.max_report_bytes);
             document.entries.reverse();
+            // the new validators of a document that ends too early, or of one whose entries did not all fit into the report,
+            // would hide the rest of it behind 304
+            (document.validators, document.content_hash) = match whole && !truncated {
+                true => (answer.validators, Some(hash)),
+                false => (answer.stored, answer.known_hash),
+            };
             Outcome::Modified(Box::new(document))
         }
         Err(error) => {
@@ -99,18 +101,18 @@ const ENTRY_OVERHEAD: usize = 200;
 
 /// Keeps the entries' size in a message under the limit: content is left out first, then summaries, from the document's
 /// end on; entries only when that does not help. An entry that was left out is not known either, so that the next
-/// document that holds it brings it.
-fn hold_within(document: &mut Document, known: &KnownEntries, max_bytes: usize) {
+/// document that holds it brings it. True when all entries stayed.
+fn hold_within(document: &mut Document, known: &KnownEntries, max_bytes: usize) -> bool {
     let mut total: usize = document.entries.iter().map(weight).sum();
     if total <= max_bytes {
-        return;
+        return true;
     }
     // taken before anything is left out: they stand for the entries as the document has them
     let fingerprints: Vec<Fingerprint> = document.entries.iter().map(Entry::fingerprint).collect();
     for field in [|entry: &mut Entry| entry.content.take(), |entry: &mut Entry| entry.summary.take()] {
         for entry in document.entries.iter_mut().rev() {
             if total <= max_bytes {
-                return;
+                return true;
             }
             if let Some(text) = field(entry) {
                 total -= escaped_len(&text);
@@ -126,6 +128,7 @@ fn hold_within(document: &mut Document, known: &KnownEntries, max_bytes: usize) 
     document.known = document.known.without(left_out);
     let new = left_out.iter().filter(|fingerprint| !known.knows_identity(**fingerprint)).count();
     document.new_entries = document.new_entries.saturating_sub(u32::try_from(new).unwrap_or(u32::MAX));
+    left_out.is_empty()
 }
 
 /// About the bytes of an entry as JSON.

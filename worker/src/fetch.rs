@@ -11,7 +11,7 @@ use bytes::Bytes;
 use common::config::FetchConfig;
 use common::feed::{FeedUrl, Validators};
 use common::host::{HostKey, HostRules};
-use common::host_gate::{ExtraRequest, GateError, HostGate, Permit};
+use common::host_gate::{ExtraRequest, GateError, HostGate, Permit, Release};
 use common::job::FetchJob;
 use common::report::{FailureKind, Outcome};
 use common::time::{Clock, Timestamp};
@@ -293,7 +293,10 @@ impl Fetch<'_> {
     }
 
     async fn give_back(&self, permit: &Permit) {
-        if let Err(error) = self.hops.gate.release(permit, None, self.hops.clock.now()).await {
+        let gap = self.hops.rules.limits_of(&permit.host).gap;
+        let next_start = self.fetched.last_sent.map(|sent| sent.after(gap));
+        let release = Release { next_start, ..Release::default() };
+        if let Err(error) = self.hops.gate.release(permit, release, self.hops.clock.now()).await {
             // it ends by itself with its deadline
             tracing::warn!(feed = %self.job.feed, error = &error as &dyn std::error::Error, "a hop's permit was not released");
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::config::Config;
 use common::host::HostRules;
-use common::host_gate::{AcquireRequest, Acquired, GateError, HostGate, Permit};
+use common::host_gate::{AcquireRequest, Acquired, GateError, HostGate, Permit, Release};
 use common::job::FetchJob;
 use common::metrics::Metrics;
 use common::policy::SINGLE_FEED_HOLD;
@@ -36,10 +36,17 @@ pub struct Poller {
 /// What a job came to.
 #[derive(Debug)]
 pub enum Polled {
-    /// To be published; the permit, if the gate gave one, is released after that.
-    Report(Box<FetchReport>, Option<Permit>),
+    /// To be published; what the gate gave, if anything, is released after that.
+    Report(Box<FetchReport>, Option<Held>),
     /// Expired, or reported by an earlier delivery: ack and forget.
     Nothing,
+}
+
+/// What is given back after the report is safe.
+#[derive(Debug)]
+pub struct Held {
+    permit: Permit,
+    release: Release,
 }
 
 /// Time for reading the body that was fetched, on top of the fetch's own deadline: part of a permit's life.
@@ -62,9 +69,9 @@ impl Poller {
             version: job.version,
             deadline,
         };
-        let report = |outcome, permit| {
+        let report = |outcome, permit: Option<Permit>| {
             let report = report(job, started, Fetched::unasked(outcome));
-            Ok(Polled::Report(Box::new(report), permit))
+            Ok(Polled::Report(Box::new(report), permit.map(|permit| self.held(permit, false, None))))
         };
         match self.gate.acquire(&request, started).await? {
             Acquired::Granted(permit) => self.fetch(job, permit, started, deadline).await,
@@ -84,6 +91,7 @@ impl Poller {
         started: Timestamp,
         deadline: Timestamp,
     ) -> Result<Polled, GateError> {
+        let limits = self.rules.limits_of(&job.host);
         let hops = Hops { gate: &*self.gate, rules: &self.rules, clock: &*self.clock, permit: &permit, deadline };
         self.metrics.in_flight.inc();
         let fetched = self.fetcher.fetch(job, &hops).await;
@@ -95,15 +103,23 @@ impl Poller {
             let host = fetched.last_host.as_ref().unwrap_or(&job.host);
             self.gate.hold(host, retry_after.unwrap_or(latest).min(latest), now).await?;
         }
-        Ok(Polled::Report(Box::new(report(job, started, fetched)), Some(permit)))
+        let deferred = matches!(fetched.outcome, Outcome::Deferred { .. });
+        let own_host = fetched.last_host.as_ref().is_some_and(|host| *host == job.host);
+        let next_start = fetched.last_sent.filter(|_| own_host).map(|sent| sent.after(limits.gap));
+        let held = self.held(permit, deferred, next_start);
+        Ok(Polled::Report(Box::new(report(job, started, fetched)), Some(held)))
     }
 
-    /// Gives a permit back after its report is safe; the version is remembered for one lease, unless it was deferred.
-    pub async fn release(&self, permit: &Permit, deferred: bool) -> Result<(), GateError> {
-        let now = self.clock.now();
+    /// The version is remembered for one lease, unless it was deferred.
+    fn held(&self, permit: Permit, deferred: bool, next_start: Option<Timestamp>) -> Held {
         let scheduler = &self.config.scheduler;
-        let remember_until = now.after(scheduler.queue_lease + scheduler.fetch_lease);
-        self.gate.release(permit, (!deferred).then_some(remember_until), now).await
+        let remember_until = self.clock.now().after(scheduler.queue_lease + scheduler.fetch_lease);
+        Held { permit, release: Release { remember_until: (!deferred).then_some(remember_until), next_start } }
+    }
+
+    /// Gives back what the gate gave, after the report is safe.
+    pub async fn release(&self, held: &Held) -> Result<(), GateError> {
+        self.gate.release(&held.permit, held.release, self.clock.now()).await
     }
 }
 

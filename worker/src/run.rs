@@ -137,13 +137,12 @@ async fn work(
     outbox: mpsc::Sender<Outgoing>,
     _place: OwnedSemaphorePermit,
 ) -> Result<(), WorkError> {
-    let Polled::Report(report, permit) = poller.poll(&job).await? else { return Ok(()) };
-    let deferred = matches!(report.outcome, Outcome::Deferred { .. });
+    let Polled::Report(report, held) = poller.poll(&job).await? else { return Ok(()) };
     let (confirm, confirmed) = oneshot::channel();
     outbox.send((*report, confirm)).await.map_err(|_| WorkError::Unpublished)?;
     confirmed.await.map_err(|_| WorkError::Unpublished)?;
-    if let Some(permit) = permit {
-        poller.release(&permit, deferred).await?;
+    if let Some(held) = held {
+        poller.release(&held).await?;
     }
     Ok(())
 }

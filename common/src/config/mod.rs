@@ -1,5 +1,5 @@
 //! The configuration: every key, typed. `config.default.toml` holds every default with its unit and reason, and is
-//! compiled in; [`load`] lays file, environment and flags over it.
+//! compiled in; [`load()`] lays file, environment and flags over it.
 
 mod check;
 mod error;

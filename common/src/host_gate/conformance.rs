@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{AcquireRequest, Acquired, ExtraRequest, HostGate, Permit, Reservation, ReserveRequest, Ticket};
+use super::{AcquireRequest, Acquired, ExtraRequest, HostGate, Permit, Release, Reservation, ReserveRequest, Ticket};
 use crate::feed::{FeedId, Version};
 use crate::host::{HostKey, HostLimits};
 use crate::time::Timestamp;
@@ -27,6 +27,7 @@ macro_rules! host_gate_conformance {
         $crate::host_gate_conformance!($make; a_redirect_hop_is_charged_to_the_host_it_goes_to);
         $crate::host_gate_conformance!($make; a_hop_on_the_own_host_waits_for_the_gap_but_not_for_itself);
         $crate::host_gate_conformance!($make; a_cancelled_ticket_frees_its_place);
+        $crate::host_gate_conformance!($make; a_request_that_left_late_moves_the_next_start);
     };
     ($make:expr; $name:ident) => {
         #[tokio::test]
@@ -93,7 +94,8 @@ fn granted(acquired: Acquired) -> Permit {
 }
 
 async fn reported(gate: &dyn HostGate, permit: &Permit, now: i64) {
-    gate.release(permit, Some(at(now).after(LEASE)), at(now)).await.unwrap();
+    let remember_until = Some(at(now).after(LEASE));
+    gate.release(permit, Release { remember_until, ..Release::default() }, at(now)).await.unwrap();
 }
 
 macro_rules! cases {
@@ -154,7 +156,7 @@ cases! {
         assert!(matches!(acquire(gate, Ticket(7), 1, 0, 0).await, Acquired::NotNow { .. }));
         let ticket = reserve(gate, LIMITS, 0).await.unwrap();
         let permit = granted(acquire(gate, ticket, 1, 0, 0).await);
-        gate.release(&permit, None, at(10)).await.unwrap();
+        gate.release(&permit, Release::default(), at(10)).await.unwrap();
         assert!(matches!(acquire(gate, ticket, 1, 0, 5000).await, Acquired::NotNow { .. }));
     }
 
@@ -202,7 +204,7 @@ cases! {
         opened(gate).await;
         let ticket = reserve(gate, LIMITS, 0).await.unwrap();
         let permit = granted(acquire(gate, ticket, 1, 4, 0).await);
-        gate.release(&permit, None, at(100)).await.unwrap();
+        gate.release(&permit, Release::default(), at(100)).await.unwrap();
         let ticket = reserve(gate, LIMITS, 2000).await.unwrap();
         granted(acquire(gate, ticket, 1, 4, 2000).await);
     }
@@ -223,7 +225,7 @@ cases! {
         // Its permit ran out while the worker was paused; another worker has the feed now.
         let ticket = reserve(gate, LIMITS, 40_000).await.unwrap();
         let live = granted(acquire(gate, ticket, 1, 0, 40_000).await);
-        gate.release(&paused, None, at(41_000)).await.unwrap();
+        gate.release(&paused, Release::default(), at(41_000)).await.unwrap();
         assert!(reserve(gate, LIMITS, 42_000).await.is_err());
         reported(gate, &live, 43_000).await;
         assert!(reserve(gate, LIMITS, 43_000).await.is_ok());
@@ -252,7 +254,7 @@ cases! {
         let hop = gate.acquire_extra(&request, at(10)).await.unwrap().unwrap();
         assert!(gate.acquire_extra(&request, at(500)).await.unwrap().is_err());
         assert!(gate.acquire_extra(&request, at(1500)).await.unwrap().is_err());
-        gate.release(&hop, None, at(1600)).await.unwrap();
+        gate.release(&hop, Release::default(), at(1600)).await.unwrap();
         assert!(gate.acquire_extra(&request, at(1700)).await.unwrap().is_ok());
     }
 
@@ -264,7 +266,7 @@ cases! {
         let request = ExtraRequest { host: &own, limits: LIMITS, during: Some(&permit), deadline: at(30_000) };
         assert_eq!(gate.acquire_extra(&request, at(10)).await.unwrap(), Err(at(1000)));
         let hop = gate.acquire_extra(&request, at(1000)).await.unwrap().unwrap();
-        gate.release(&hop, None, at(1100)).await.unwrap();
+        gate.release(&hop, Release::default(), at(1100)).await.unwrap();
         assert!(reserve(gate, LIMITS, 5000).await.is_err());
     }
 
@@ -273,5 +275,16 @@ cases! {
         let ticket = reserve(gate, LIMITS, 0).await.unwrap();
         gate.cancel(&host(), ticket, at(10)).await.unwrap();
         assert!(reserve(gate, LIMITS, 1000).await.is_ok());
+    }
+
+    a_request_that_left_late_moves_the_next_start(gate) {
+        opened(gate).await;
+        let ticket = reserve(gate, LIMITS, 0).await.unwrap();
+        let permit = granted(acquire(gate, ticket, 1, 0, 0).await);
+        let release = Release { next_start: Some(at(1400)), ..Release::default() };
+        gate.release(&permit, release, at(500)).await.unwrap();
+        assert_eq!(reserve(gate, LIMITS, 1399).await, Err(at(1400)));
+        let ticket = reserve(gate, LIMITS, 1400).await.unwrap();
+        granted(acquire(gate, ticket, 1, 0, 1400).await);
     }
 }

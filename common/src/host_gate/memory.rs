@@ -15,8 +15,8 @@ use async_trait::async_trait;
 
 use super::journal::Journal;
 use super::{
-    AcquireRequest, Acquired, ExtraRequest, GateError, HostGate, LoadMark, Permit, Reservation, ReserveRequest,
-    STARTS_WITHOUT_REPORT, Ticket, UNOPENED_RETRY,
+    AcquireRequest, Acquired, ExtraRequest, GateError, HostGate, LoadMark, Permit, Release, Reservation,
+    ReserveRequest, STARTS_WITHOUT_REPORT, Ticket, UNOPENED_RETRY,
 };
 use crate::feed::{FeedId, Version};
 use crate::host::{HostKey, HostLimits};
@@ -239,9 +239,11 @@ impl State {
         Ok(Permit { host: request.host.clone(), feed: None, version: Version::default(), nonce })
     }
 
-    fn release(&mut self, permit: &Permit, remember_until: Option<Timestamp>, now: Timestamp) {
+    fn release(&mut self, permit: &Permit, release: Release, now: Timestamp) {
         if let Some(host) = self.hosts.get_mut(&permit.host) {
             host.flights.retain(|(nonce, _)| *nonce != permit.nonce);
+            host.started = host.started.max(release.next_start.unwrap_or_default());
+            host.reserved = host.reserved.max(host.started);
             host.forget_ended(now);
         }
         let Some(feed) = permit.feed else { return };
@@ -249,7 +251,7 @@ impl State {
         if guard.token.is_some_and(|(nonce, _)| nonce == permit.nonce) {
             guard.token = None;
         }
-        match remember_until {
+        match release.remember_until {
             Some(until) => {
                 guard.starts = (permit.version, 0);
                 if guard.reported.is_none_or(|(version, _)| version <= permit.version) {
@@ -308,13 +310,8 @@ impl HostGate for MemoryGate {
         Ok(self.lock().acquire_extra(request, now))
     }
 
-    async fn release(
-        &self,
-        permit: &Permit,
-        remember_until: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Result<(), GateError> {
-        self.lock().release(permit, remember_until, now);
+    async fn release(&self, permit: &Permit, release: Release, now: Timestamp) -> Result<(), GateError> {
+        self.lock().release(permit, release, now);
         Ok(())
     }
 
@@ -386,7 +383,7 @@ mod tests {
         let request = AcquireRequest { host, limits, ticket, feed, version, deadline: expires };
         let acquired = gate.acquire(&request, now).await.unwrap();
         if let (true, Acquired::Granted(permit)) = (reports, &acquired) {
-            gate.release(permit, Some(expires), now).await.unwrap();
+            gate.release(permit, Release { remember_until: Some(expires), next_start: None }, now).await.unwrap();
         }
         acquired
     }

@@ -113,6 +113,16 @@ pub struct Permit {
     pub nonce: u64,
 }
 
+/// How a permit's request went, for [`HostGate::release`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Release {
+    /// The feed's version counts as reported until then; `None`: it may be fetched again.
+    pub remember_until: Option<Timestamp>,
+    /// A gap after the request really left. A new connection takes its time after the acquire, a kept one does not: the
+    /// host's next start counts from here.
+    pub next_start: Option<Timestamp>,
+}
+
 /// Proof that a loading of holds began after the gate's last loss of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadMark(pub String);
@@ -150,14 +160,8 @@ pub trait HostGate: Send + Sync {
         now: Timestamp,
     ) -> Result<Result<Permit, Timestamp>, GateError>;
 
-    /// Gives back what the permit's acquire took, if it still holds it. With `remember_until` the feed's version counts
-    /// as reported until then.
-    async fn release(
-        &self,
-        permit: &Permit,
-        remember_until: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Result<(), GateError>;
+    /// Gives back what the permit's acquire took, if it still holds it.
+    async fn release(&self, permit: &Permit, release: Release, now: Timestamp) -> Result<(), GateError>;
 
     /// Gives back a ticket that will not be redeemed (its job was never published, or expired).
     async fn cancel(&self, host: &HostKey, ticket: Ticket, now: Timestamp) -> Result<(), GateError>;

@@ -1,7 +1,7 @@
-//! When to poll. [`decide`] is the one function that knows; everything in here is pure: no clock, no randomness, no I/O,
+//! When to poll. [`decide()`] is the one function that knows; everything in here is pure: no clock, no randomness, no I/O,
 //! and no allocation on the way of a decision.
 //!
-//! `docs/policy.md` has the numbers and their reasons. Files, in the order in which a due time is made: [`category`] and
+//! `docs/policy.md` has the numbers and their reasons. Files, in the order in which a due time is made: [`category()`] and
 //! `adaptive` (the base interval), `hints` (what the publisher asks for), `cost` (feeds that are dear to ask), `penalty`
 //! and `throttle` (trouble), `salt` and `hot_minute` (even load). `plan` holds the due time on its way through them.
 //!
@@ -92,7 +92,7 @@ pub struct Draw {
     pub minute: f64,
 }
 
-/// What [`decide`] says about one report.
+/// What [`decide()`] says about one report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
     /// What to remember in place of the old state.

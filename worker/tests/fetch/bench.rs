@@ -7,7 +7,7 @@ use common::config::{Config, FetchConfig, HostConfig, HostRule};
 use common::feed::{FeedId, Version};
 use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{AcquireRequest, Acquired, HostGate, LoadMark, Permit, Reservation, ReserveRequest};
+use common::host_gate::{AcquireRequest, Acquired, HostGate, LoadMark, Permit, Release, Reservation, ReserveRequest};
 use common::job::FetchJob;
 use common::known::KnownEntries;
 use common::report::{Document, FailureKind, Outcome};
@@ -92,7 +92,7 @@ impl Bench {
         let deadline = SystemClock.now().after(self.config.timeout);
         let hops = Hops { gate: &self.gate, rules: &self.rules, clock: &SystemClock, permit: &permit, deadline };
         let fetched = self.fetcher.fetch(job, &hops).await;
-        self.gate.release(&permit, None, SystemClock.now()).await.unwrap();
+        self.gate.release(&permit, Release::default(), SystemClock.now()).await.unwrap();
         fetched
     }
 
