@@ -41,6 +41,8 @@ fn classes_mode_polls_each_category_at_newsgators_interval() {
         (readers(1), HOUR, 2 * HOUR),
         (idle, 4 * HOUR, 8 * HOUR),
         (readers(0), DAY, DAY),
+        (with(Audience { important: true, ..readers(0).audience }), 15 * MINUTE, 15 * MINUTE),
+        (with(Audience { sla: true, ..readers(0).audience }), MINUTE, MINUTE),
         (Subject { host_interval: Some(2 * DAY), ..readers(1) }, 2 * DAY, 2 * DAY),
     ] {
         assert_eq!(interval(&subject, 0.0, &config), unloaded, "{:?}", subject.audience);

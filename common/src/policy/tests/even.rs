@@ -57,6 +57,22 @@ fn a_move_off_a_hot_minute_reaches_every_open_minute_of_the_next_fifteen_and_no_
     }
 }
 
+#[test]
+fn a_second_move_is_as_wide_as_the_first() {
+    let mut random = StdRng::seed_from_u64(7);
+    let config = PolicyConfig { hot_minutes: true, salt: 0.0, ..plain() };
+    let policy = Policy { config: &config, load: 0.0 };
+    // Due at 13:55, beside a skipped hour: what moves into the hour moves again after it.
+    let report = FetchReport {
+        started: at("2026-10-07T12:55:00Z"),
+        ..hinted(1, FeedHints { skip_hours: 1 << 14, ..FeedHints::default() })
+    };
+    let due = |random: &mut StdRng| decide(&reader(), &report, report.started, draw(random), &policy).next_due.unwrap();
+    let second_moves = (0..5000).map(|_| due(&mut random)).filter(|due| *due > at("2026-10-07T15:00:00Z"));
+    let minutes: std::collections::BTreeSet<_> = second_moves.map(|due| due.unix_seconds() / 60 % 60).collect();
+    assert_eq!(minutes.into_iter().collect::<Vec<_>>(), [4, 6, 7, 8, 9, 11, 12, 13, 14]);
+}
+
 /// Polls of so many feeds in each minute of the hour, over a day, after half a day of settling in.
 fn polls_by_minute(feeds: u32, config: &PolicyConfig, mut interval: impl FnMut(&mut StdRng) -> Duration) -> [u32; 60] {
     let mut random = StdRng::seed_from_u64(11);

@@ -84,6 +84,19 @@ fn skipped_time_is_left_and_shown() {
 }
 
 #[test]
+fn salt_comes_on_top_of_skipped_time() {
+    let told = after(
+        &reader(),
+        &ask(&reader(), &hinted(1, FeedHints { skip_hours: 1 << 16, ..FeedHints::default() }), &plain()),
+    );
+    let config = plain();
+    let draw = Draw { salt: 0.5, minute: 0.0 };
+    let decision = decide(&told, &answered(500), noon(), draw, &Policy { config: &config, load: 0.0 });
+    assert_eq!(rules(&decision), [Rule::Category, Rule::PenaltyBox, Rule::Skip, Rule::Salt]);
+    assert_eq!(decision.next_due, Some(at("2026-10-07T17:12:00Z")), "half of a tenth of the four hours");
+}
+
+#[test]
 fn salt_and_hot_minutes_do_not_lead_into_skipped_time() {
     let hints = FeedHints { skip_hours: 1 << 14, ..FeedHints::default() };
     let subject = Subject { audience: Audience { interval: Some(110 * MINUTE), ..Audience::default() }, ..reader() };
@@ -237,7 +250,7 @@ fn a_feed_that_is_polled_every_minute_leaves_a_hot_minute_by_the_next_door() {
     {
         let report = FetchReport { started: at(started), ..unchanged() };
         let due = ask(&subject, &report, &config).next_due.unwrap();
-        assert!(at(door) <= due && due < at(door).after(MINUTE), "{due}");
+        assert_eq!(due, at(door).after(MINUTE / 2), "in the middle of the first open minute");
     }
 }
 
