@@ -183,7 +183,7 @@ impl Dispatcher {
                         wide.push((request.host.clone(), at));
                     }
                     self.observe_lag(&row, now);
-                    jobs.push(job(row, request, ticket));
+                    jobs.push(job(row, request, ticket, now));
                 }
             }
         }
@@ -233,7 +233,7 @@ fn next_place(claim: &Claim, limits: HostLimits, now: Timestamp) -> Option<Times
     }
 }
 
-fn job(row: JobRow, request: ReserveRequest, ticket: Ticket) -> FetchJob {
+fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Timestamp) -> FetchJob {
     FetchJob {
         feed: row.id,
         version: row.version,
@@ -244,7 +244,8 @@ fn job(row: JobRow, request: ReserveRequest, ticket: Ticket) -> FetchJob {
         validators: row.validators,
         content_hash: row.content_hash,
         known: row.known,
-        wake_at: row.wake_at,
+        // A wake that lies ahead is none of this fetch's business.
+        wake_at: row.wake_at.filter(|wake| *wake <= now),
         subscribers: row.subscribers,
     }
 }
