@@ -6,6 +6,7 @@ pub mod api;
 pub mod dispatch;
 #[cfg(test)]
 mod life_tests;
+pub mod load;
 mod maintain;
 pub mod ops;
 mod pace;

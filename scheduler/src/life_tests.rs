@@ -66,6 +66,7 @@ impl Fleet {
                 config: config.clone(),
                 rules: rules.clone(),
                 metrics: metrics.clone(),
+                load: Arc::default(),
             },
             dispatcher: Dispatcher {
                 store: store.clone(),
@@ -84,6 +85,7 @@ impl Fleet {
                 rules,
                 config: config.clone(),
                 metrics,
+                load: Arc::default(),
             },
             reconciler: Reconciler { store, schedule, gate, reports, config },
             jobs,

@@ -13,6 +13,7 @@ use common::report::{FailureKind, FetchReport};
 use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
+use crate::load::Load;
 use crate::schedule::{Band, Schedule};
 use crate::store::Store;
 
@@ -32,6 +33,8 @@ pub(crate) struct Maintainer {
     pub(crate) config: Arc<Config>,
     /// What is set.
     pub(crate) metrics: Arc<Metrics>,
+    /// Observed.
+    pub(crate) load: Arc<Load>,
 }
 
 /// Between two looks at depths: cheap.
@@ -80,6 +83,9 @@ impl Maintainer {
             let age = oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64());
             self.metrics.oldest_due.with_label_values(&[band.as_str()]).set(age);
         }
+        let lag = depth.oldest.into_iter().flatten().min().map_or(Duration::ZERO, |oldest| now.since(oldest));
+        let queue_share = self.jobs.depth().await? as f64 / self.config.scheduler.max_queued_jobs as f64;
+        self.load.observe(lag, queue_share);
         self.metrics.hosts_held.set(gauge(self.gate.held(now).await?));
         for (queue, depth) in [("jobs", self.jobs.depth().await?), ("reports", self.reports.depth().await?)] {
             self.metrics.queue_depth.with_label_values(&[queue]).set(gauge(depth));

@@ -11,9 +11,10 @@ use common::feed::{Audience, Feed, FeedId, FeedUrl, Status};
 use common::host::HostRules;
 use common::host_gate::HostGate;
 use common::metrics::Metrics;
-use common::policy::{Policy, Subject, category, first_due, replan};
-use common::time::Clock;
+use common::policy::{Policy, Rule, Subject, Terms, category, first_due, replan};
+use common::time::{Clock, Timestamp};
 
+use crate::load::Load;
 use crate::schedule::{Band, Schedule, ScheduleError, Slot};
 use crate::store::{Added, FeedChange, FeedRef, NewFeed, Store, StoreError};
 use crate::subject::{draw, new_subject, placement_slot, slot, subject};
@@ -34,6 +35,8 @@ pub struct Ops {
     pub rules: Arc<HostRules>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// How loaded the fleet is.
+    pub load: Arc<Load>,
 }
 
 /// Why an operation failed: our own infrastructure.
@@ -115,7 +118,7 @@ impl Ops {
         let resumed = edit.status == Some(Status::Active) && before.status != Status::Active;
         let audience = edit.audience.unwrap_or(before.audience);
         let subject = Subject { audience, ..subject(&self.rules, &before) };
-        let policy = Policy { config: &self.config.policy, load: 0.0 };
+        let policy = Policy { config: &self.config.policy, load: self.load.get() };
         let earlier = before.next_due.and_then(|due| replan(&subject, due, now, draw(), &policy));
         let change = FeedChange {
             audience: edit.audience.map(|audience| (audience, category(&subject))),
@@ -123,8 +126,8 @@ impl Ops {
             status: edit.status,
             // A feed that comes back is due when it would have been, or at once if that is over.
             next_due: match resumed {
-                true => Some(before.next_due.unwrap_or(now).max(before.state.hold_until.unwrap_or(now))),
-                false => earlier.map(|(due, _)| due),
+                true => Some(added_again(before.next_due.unwrap_or(now).max(before.state.hold_until.unwrap_or(now)))),
+                false => earlier,
             },
         };
         let Some(feed) = self.store.change_feed(id, &change, now).await? else { return Ok(None) };
@@ -155,4 +158,11 @@ impl Ops {
     pub async fn set_paused(&self, paused: bool) -> Result<(), OpsError> {
         Ok(self.store.set_paused(paused).await?)
     }
+}
+
+/// A due time that no policy made.
+fn added_again(due: Timestamp) -> (Timestamp, Terms) {
+    let mut terms = Terms::default();
+    terms.push(Rule::Added, due);
+    (due, terms)
 }

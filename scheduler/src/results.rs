@@ -20,6 +20,7 @@ use common::time::{Clock, Timestamp};
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
+use crate::load::Load;
 use crate::schedule::{Band, Schedule, ScheduleError, Slot};
 use crate::store::{Applied, Store, StoreError, Verdict};
 use crate::subject::{draw, subject};
@@ -40,6 +41,8 @@ pub struct Results {
     pub config: Arc<Config>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// How loaded the fleet is.
+    pub load: Arc<Load>,
 }
 
 /// Why reports could not be settled: our own infrastructure. They stay in the queue.
@@ -152,7 +155,7 @@ impl Results {
 
     fn judge(&self, feed: &Feed, report: FetchReport, now: Timestamp) -> Verdict {
         let subject = subject(&self.rules, feed);
-        let policy = Policy { config: &self.config.policy, load: 0.0 };
+        let policy = Policy { config: &self.config.policy, load: self.load.get() };
         let decision = decide(&subject, &report, now, draw(), &policy);
         Verdict { report, decision, category: category(&subject) }
     }

@@ -13,6 +13,7 @@ use common::time::Clock;
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::Dispatcher;
+use crate::load::Load;
 use crate::maintain::Maintainer;
 use crate::ops::Ops;
 use crate::reconcile::{ReconcileError, Reconciler};
@@ -52,6 +53,7 @@ impl Scheduler {
         let Backends { store, schedule, gate, jobs, reports } = backends.clone();
         let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
         let (config, metrics, clock) = (Arc::clone(config), Arc::clone(metrics), Arc::clone(clock));
+        let load = Arc::new(Load::default());
         Scheduler {
             ops: Arc::new(Ops {
                 store: store.clone(),
@@ -61,6 +63,7 @@ impl Scheduler {
                 config: config.clone(),
                 rules: rules.clone(),
                 metrics: metrics.clone(),
+                load: load.clone(),
             }),
             dispatcher: Dispatcher {
                 store: store.clone(),
@@ -79,6 +82,7 @@ impl Scheduler {
                 rules,
                 config: config.clone(),
                 metrics: metrics.clone(),
+                load: load.clone(),
             },
             reconciler: Reconciler {
                 store: store.clone(),
@@ -87,7 +91,7 @@ impl Scheduler {
                 reports: reports.clone(),
                 config: config.clone(),
             },
-            maintainer: Maintainer { store, schedule, gate, jobs, reports, config, metrics },
+            maintainer: Maintainer { store, schedule, gate, jobs, reports, config, metrics, load },
             clock,
         }
     }

@@ -48,6 +48,7 @@ impl Fleet {
             rules: Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone())),
             config: Arc::new(config),
             metrics: Arc::new(Metrics::new()),
+            load: Arc::default(),
         });
         Fleet { router: router(ops.clone()), ops, clock }
     }

@@ -21,7 +21,7 @@ use common::entry::Entry;
 use common::feed::{Audience, Category, ContentHash, Feed, FeedId, FeedUrl, Status, Validators, Version};
 use common::host::HostKey;
 use common::known::KnownEntries;
-use common::policy::Decision;
+use common::policy::{Decision, Terms};
 use common::report::{FailureKind, FetchReport, OutcomeKind};
 use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -137,8 +137,8 @@ pub struct FeedChange {
     pub private: Option<bool>,
     /// Pause, resume, remove; raises the version when it changes something.
     pub status: Option<Status>,
-    /// A new due time.
-    pub next_due: Option<Timestamp>,
+    /// A new due time, with the terms that made it.
+    pub next_due: Option<(Timestamp, Terms)>,
 }
 
 /// Which feed is meant.

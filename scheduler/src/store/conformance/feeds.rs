@@ -85,7 +85,7 @@ pub(crate) async fn a_revived_feed_waits_for_the_end_of_its_hold(backend: &dyn B
     store.change_feed(id, &status(Status::Removed), at(20)).await.unwrap();
     assert!(store.add_feeds(&[new_feed("https://a.org/feed")], at(30)).await.unwrap()[0].revived);
     assert_eq!(feed(&*store, id).await.due(), Some(at(900)));
-    let sooner = FeedChange { next_due: Some(at(40)), ..FeedChange::default() };
+    let sooner = FeedChange { next_due: Some((at(40), Terms::default())), ..FeedChange::default() };
     let changed = store.change_feed(id, &sooner, at(40)).await.unwrap().unwrap();
     assert_eq!(changed.due(), Some(at(900)));
 }
@@ -109,15 +109,17 @@ pub(crate) async fn only_a_change_of_status_raises_the_version(backend: &dyn Bac
         important: true,
         interval: Some(Duration::from_millis(1500)),
     };
+    let mut terms = Terms::default();
+    terms.push(Rule::Category, at(5));
     let change = FeedChange {
         audience: Some((audience, Category::A)),
         private: Some(true),
         status: Some(Status::Active),
-        next_due: Some(at(5)),
+        next_due: Some((at(5), terms)),
     };
     let changed = store.change_feed(id, &change, at(2)).await.unwrap().unwrap();
     assert_eq!((changed.audience, changed.private, changed.version), (audience, true, Version(1)));
-    assert_eq!((changed.next_due, &changed.terms[..]), (Some(at(5)), &[Term { rule: Rule::Added, due: at(5) }][..]));
+    assert_eq!((changed.next_due, &changed.terms[..]), (Some(at(5)), &terms[..]));
     assert_eq!(store.placements(FeedId(0), 1).await.unwrap()[0].category, Category::A);
     let plain = FeedChange { audience: Some((Audience::default(), Category::D)), ..FeedChange::default() };
     assert_eq!(store.change_feed(id, &plain, at(3)).await.unwrap().unwrap().audience, Audience::default());

@@ -38,7 +38,7 @@ impl SqliteStore {
         let mut tx = self.write(failed).await?;
         let audience = change.audience.map(|(audience, _)| audience);
         // A live feed must have a due time: a retired one that comes back without a wish is due now.
-        let revived = change.next_due.unwrap_or(now);
+        let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
         let row = sqlx::query(include_str!("feed_change.sql"))
             .bind(id.0)
             .bind(now.millis())
@@ -50,8 +50,8 @@ impl SqliteStore {
             .bind(change.audience.map(|(_, category)| category.as_str()))
             .bind(change.private)
             .bind(change.status.map(Status::as_str))
-            .bind(change.next_due.map(Timestamp::millis))
-            .bind(added_terms(revived))
+            .bind(change.next_due.map(|(due, _)| due.millis()))
+            .bind(terms)
             .fetch_optional(&mut *tx)
             .await
             .map_err(StoreError::on(failed))?;
