@@ -33,7 +33,24 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct Refused {
     /// The answer's status.
     pub(crate) status: StatusCode,
+    /// The whole answer: some refusals say more than their sentence.
+    pub(crate) answer: Value,
     message: String,
+}
+
+/// No answer came, or not whole. It may come later: a fleet that is restarted does just that.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct NoAnswer {
+    message: String,
+    #[source]
+    source: Option<reqwest::Error>,
+}
+
+/// Is asking again likely to help?
+pub(crate) fn passes(error: &anyhow::Error) -> bool {
+    let refused = error.downcast_ref::<Refused>();
+    error.is::<NoAnswer>() || refused.is_some_and(|refused| refused.status.is_server_error())
 }
 
 /// A fleet.
@@ -110,7 +127,7 @@ impl Client {
         }
         let answer = request.send().await.map_err(|error| self.unreachable(error))?;
         let status = answer.status();
-        let bytes = answer.bytes().await.with_context(|| format!("{} broke off its answer", self.server))?;
+        let bytes = answer.bytes().await.map_err(|error| self.no_answer("broke off its answer", error))?;
         let value = if bytes.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&bytes) };
         match value {
             Ok(value) if status.is_success() => Ok((status, value)),
@@ -120,18 +137,23 @@ impl Client {
                     StatusCode::UNAUTHORIZED => format!("{} wants a token in FEEDFLEET_TOKEN: {said}", self.server),
                     _ => said.to_owned(),
                 };
-                Err(Refused { status, message }.into())
+                Err(Refused { status, answer: value, message }.into())
             }
             _ => bail!("{} is no fleet: it answered {status}", self.server),
         }
     }
 
-    fn unreachable(&self, error: reqwest::Error) -> anyhow::Error {
-        let server = self.server.as_str().trim_end_matches('/');
-        if error.is_connect() {
-            let advice = "start one with `feedfleet run` or name it with --server";
-            return anyhow::anyhow!("no fleet answers at {server}; {advice}");
+    fn unreachable(&self, error: reqwest::Error) -> NoAnswer {
+        if !error.is_connect() {
+            return self.no_answer("did not answer", error);
         }
-        anyhow::Error::new(error.without_url()).context(format!("{server} did not answer"))
+        let server = self.server.as_str().trim_end_matches('/');
+        let advice = "start one with `feedfleet run` or name it with --server";
+        NoAnswer { message: format!("no fleet answers at {server}; {advice}"), source: None }
+    }
+
+    fn no_answer(&self, what: &str, error: reqwest::Error) -> NoAnswer {
+        let server = self.server.as_str().trim_end_matches('/');
+        NoAnswer { message: format!("{server} {what}"), source: Some(error.without_url()) }
     }
 }

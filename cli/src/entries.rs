@@ -7,7 +7,7 @@ use clap::Args;
 use scheduler::api::view::EntryList;
 use scheduler::store::StoredEntry;
 
-use crate::client::{Client, ClientArgs};
+use crate::client::{Client, ClientArgs, Refused, passes};
 use crate::output::{self, plain};
 
 /// Prints entries, oldest first
@@ -42,19 +42,16 @@ pub(crate) async fn run(args: &EntriesArgs) -> anyhow::Result<ExitCode> {
         Some(feed) => format!("/feeds/{}/entries", client.find(feed).await?),
         None => "/entries".to_owned(),
     };
-    let mut after = args.after;
+    let mut reading = Reading { client, path, after: args.after, epoch: None, away: false };
     let mut left = args.limit.unwrap_or(u64::MAX);
     while left > 0 {
-        let wanted = left.min(PAGE);
-        let query = [("after", after.to_string()), ("limit", wanted.to_string())];
-        let query = query.each_ref().map(|(name, value)| (*name, value.as_str()));
-        let list: EntryList = client.get(&path, &query).await?;
-        for entry in &list.items {
-            print_entry(args, entry)?;
-        }
-        after = list.next;
-        left -= (list.items.len() as u64).min(left);
-        if list.items.is_empty() {
+        let entries = match reading.next(left.min(PAGE)).await {
+            Err(error) if args.follow => reading.mend(error)?,
+            entries => entries?,
+        };
+        entries.iter().try_for_each(|entry| print_entry(args, entry))?;
+        left -= (entries.len() as u64).min(left);
+        if entries.is_empty() {
             if !args.follow {
                 break;
             }
@@ -62,6 +59,56 @@ pub(crate) async fn run(args: &EntriesArgs) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How far a list of entries has been read.
+struct Reading {
+    client: Client,
+    path: String,
+    /// The cursor: the last seq that was read.
+    after: i64,
+    /// The store's epoch; `None` before the first answer.
+    epoch: Option<String>,
+    /// The fleet did not answer the last time, and that was said.
+    away: bool,
+}
+
+impl Reading {
+    async fn next(&mut self, wanted: u64) -> anyhow::Result<Vec<StoredEntry>> {
+        let query = [("after", self.after.to_string()), ("limit", wanted.to_string())];
+        let query = query.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let list: EntryList = self.client.get(&self.path, &query).await?;
+        if std::mem::take(&mut self.away) {
+            eprintln!("the fleet answers again; going on after {}", self.after);
+        }
+        if self.epoch.as_ref().is_some_and(|epoch| *epoch != list.epoch) {
+            eprintln!("warning: the store was replaced or restored from a backup; beginning anew");
+            (self.after, self.epoch) = (0, Some(list.epoch));
+            return Ok(Vec::new());
+        }
+        (self.after, self.epoch) = (list.next, Some(list.epoch));
+        Ok(list.items)
+    }
+
+    /// What a follower does about an error: it waits for a fleet that answered before, and leaves out what retention took.
+    fn mend(&mut self, error: anyhow::Error) -> anyhow::Result<Vec<StoredEntry>> {
+        let oldest = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["oldest"].as_i64());
+        if let Some(oldest) = oldest {
+            let epoch = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["epoch"].as_str());
+            let known = self.epoch.as_deref().is_none_or(|known| Some(known) == epoch);
+            eprintln!("warning: {error}");
+            // Of another epoch the cursor means nothing; the next answer begins anew.
+            self.after = if known { oldest - 1 } else { 0 };
+            return Ok(Vec::new());
+        }
+        if self.epoch.is_none() || !passes(&error) {
+            return Err(error);
+        }
+        if !std::mem::replace(&mut self.away, true) {
+            eprintln!("warning: {error:#}; waiting for it");
+        }
+        Ok(Vec::new())
+    }
 }
 
 fn print_entry(args: &EntriesArgs, entry: &StoredEntry) -> anyhow::Result<()> {

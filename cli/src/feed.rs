@@ -32,6 +32,8 @@ pub(crate) enum FeedCommand {
     Pause(OneArgs),
     /// Polls a paused, blacklisted or quarantined feed again
     Resume(OneArgs),
+    /// Drops a feed's validators and content hash, so that its next poll reads it whole
+    Forget(OneArgs),
     /// Erases a feed with its entries and history
     Remove(OneArgs),
 }
@@ -163,6 +165,9 @@ pub(crate) async fn run(command: FeedCommand) -> anyhow::Result<ExitCode> {
         FeedCommand::Set(args) => set(&args).await?,
         FeedCommand::Pause(args) => told(&args, &one(&args, Method::POST, "/pause").await?, "paused")?,
         FeedCommand::Resume(args) => told(&args, &one(&args, Method::POST, "/resume").await?, "resumed")?,
+        FeedCommand::Forget(args) => {
+            told(&args, &one(&args, Method::POST, "/forget").await?, "forgot the validators of")?
+        }
         FeedCommand::Remove(args) => remove(&args).await?,
     }
     Ok(ExitCode::SUCCESS)

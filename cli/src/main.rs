@@ -4,6 +4,7 @@
 //! operation failed, 2 wrong usage or configuration.
 
 mod all_in_one;
+mod backup;
 mod client;
 mod completions;
 mod config;
@@ -56,6 +57,7 @@ struct Cli {
 enum Command {
     Run(run::RunArgs),
     Migrate(migrate::MigrateArgs),
+    Backup(backup::BackupArgs),
     #[command(subcommand)]
     Feed(feed::FeedCommand),
     #[command(subcommand)]
@@ -88,6 +90,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(&args).await,
         Command::Migrate(args) => migrate::run(&args).await,
+        Command::Backup(args) => backup::run(&args).await,
         Command::Feed(command) => feed::run(command).await,
         Command::Fleet(command) => fleet::run(command).await,
         Command::Entries(args) => entries::run(&args).await,

@@ -100,6 +100,11 @@ pub(crate) fn outcome(outcome: &Outcome) -> String {
     }
 }
 
+/// A number of things: `1 feed`, `2 feeds`.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// Bytes in the largest unit that keeps them above one.
 pub(crate) fn bytes(count: u64) -> String {
     match count {

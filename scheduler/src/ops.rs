@@ -138,6 +138,15 @@ impl Ops {
         Ok(Some(feed))
     }
 
+    /// Drops a feed's validators and content hash: its next poll, which comes when it is due, reads it whole. `None`: there
+    /// is no such feed.
+    pub async fn forget(&self, id: FeedId) -> Result<Option<Feed>, OpsError> {
+        if !self.store.forget_validators(id).await? {
+            return Ok(None);
+        }
+        Ok(self.store.feed(&FeedRef::Id(id)).await?)
+    }
+
     /// Erases a feed with its entries and history. False when there is none.
     pub async fn erase(&self, id: FeedId) -> Result<bool, OpsError> {
         let erased = self.store.erase_feed(id).await?;

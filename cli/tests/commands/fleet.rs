@@ -24,7 +24,12 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// A fleet that keeps nothing, started with these arguments beside its own.
     pub(crate) async fn start(arguments: &[&str]) -> Self {
-        let own = ["run", "--data", ":memory:", "--listen", "127.0.0.1:0", "--set", "host.gap=0s"];
+        Self::start_at(":memory:", "127.0.0.1:0", arguments).await
+    }
+
+    /// The same over a folder, at an address.
+    pub(crate) async fn start_at(data: &str, listen: &str, arguments: &[&str]) -> Self {
+        let own = ["run", "--data", data, "--listen", listen, "--set", "host.gap=0s"];
         // Few log lines, so that the pipe that nobody reads any more has room for them.
         let open = [
             "--set",
@@ -47,6 +52,13 @@ impl Fleet {
         });
         let server = server.expect("the fleet says where its API is");
         Fleet { child, _log: log, server, origin: Origin::start().await.unwrap() }
+    }
+
+    /// Ends it as a person does, and waits for its end.
+    pub(crate) fn stop(mut self) {
+        let pid = self.child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success());
     }
 
     /// Runs an operator command against it.

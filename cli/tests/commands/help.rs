@@ -33,6 +33,7 @@ fn help_texts_are_as_they_were_read_last() {
         &["fetch"],
         &["discover"],
         &["completions"],
+        &["backup"],
     ];
     for command in commands.iter().copied() {
         let name = ["feedfleet"].iter().chain(command).copied().collect::<Vec<_>>().join("-");

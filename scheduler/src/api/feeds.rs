@@ -233,6 +233,13 @@ pub(super) async fn refresh(
     Ok((StatusCode::ACCEPTED, Json(api.view(feed))))
 }
 
+/// `POST /feeds/{id}/forget`: drops validators and content hash, so that the next poll reads the feed whole.
+pub(super) async fn forget(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+    let ops = api.ops.clone();
+    let forgotten = to_the_end(async move { ops.forget(id).await }).await?;
+    Ok(Json(api.view(forgotten.ok_or_else(|| ApiError::no_feed(id))?)))
+}
+
 /// `GET /feeds/{id}/history`: its last polls, newest first, in one part.
 pub(super) async fn history(State(api): State<Api>, PathId(id): PathId) -> Result<Json<List<HistoryEntry>>, ApiError> {
     let items = api.ops.store.history(id).await?.ok_or_else(|| ApiError::no_feed(id))?;

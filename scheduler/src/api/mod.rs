@@ -100,6 +100,7 @@ fn api_paths() -> Router<Api> {
         .route("/feeds/{id}/pause", post(feeds::pause))
         .route("/feeds/{id}/resume", post(feeds::resume))
         .route("/feeds/{id}/refresh", post(feeds::refresh))
+        .route("/feeds/{id}/forget", post(feeds::forget))
         .route("/entries", get(entries::all))
         .route("/fleet/pause", post(fleet::pause))
         .route("/fleet/resume", post(fleet::resume))

@@ -91,7 +91,8 @@ impl Fleet {
         let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();
         let now = self.clock.now();
         let entries = entries.iter().map(|id| Entry { id: (*id).to_owned(), ..Entry::default() }).collect();
-        let mut document = Document::default();
+        let validators = common::feed::Validators { etag: Some("\"1\"".to_owned()), ..Default::default() };
+        let mut document = Document { validators, ..Document::default() };
         document.keep_news(entries, &KnownEntries::default());
         let outcome = Outcome::Modified(Box::new(document));
         let mut terms = Terms::default();
@@ -278,6 +279,19 @@ impl Fleet {
     async fn post_action(&self, id: i64, action: &str) -> Answer {
         self.ask("POST", &format!("/api/v1/feeds/{id}/{action}"), None).await
     }
+}
+
+#[tokio::test]
+async fn a_feed_whose_validators_are_forgotten_is_read_whole_at_its_next_poll() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    fleet.polled(id, &["1"]).await;
+    let before = fleet.get(&format!("/api/v1/feeds/{id}")).await.body;
+    assert!(before["etag"].is_string(), "{before}");
+    let forgotten = fleet.post_action(id, "forget").await;
+    assert_eq!((forgotten.status, &forgotten.body["etag"]), (200, &Value::Null));
+    assert_eq!(forgotten.body["next_due"], before["next_due"], "it is due when it was");
+    assert_eq!(fleet.post_action(99, "forget").await.status, 404);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 //! whatever its size: it crosses as two parameters (`batch`). The namespace is the file.
 
 mod apply;
+mod backup;
 mod batch;
 mod entries;
 mod events;
@@ -29,6 +30,8 @@ use super::{
     Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, JobRow, NewFeed, Page, Placement,
     Store, StoreError, StoreStats, StoredEntry, Verdict,
 };
+
+pub use backup::{Backup, BackupError};
 
 /// A store in one SQLite database. See [`SqliteStore::open`].
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{SqliteExecutor, SqlitePool};
 
 use super::SqliteStore;
 use crate::store::StoreError;
@@ -88,12 +88,12 @@ fn writing(options: SqliteConnectOptions) -> SqliteConnectOptions {
         .pragma("journal_size_limit", LOG_LIMIT)
 }
 
-enum Place {
+pub(super) enum Place {
     Memory,
     File(PathBuf),
 }
 
-fn place(url: &str) -> Result<Place, StoreError> {
+pub(super) fn place(url: &str) -> Result<Place, StoreError> {
     let path = match url.strip_prefix("sqlite:") {
         Some(rest) => rest.strip_prefix("//").unwrap_or(rest),
         None => url,
@@ -126,7 +126,7 @@ fn lock(database: &Path) -> Result<File, StoreError> {
 }
 
 /// What the first connection's failure means.
-fn unopened(path: &Path, error: sqlx::Error) -> StoreError {
+pub(super) fn unopened(path: &Path, error: sqlx::Error) -> StoreError {
     match sqlite_code(&error) {
         Some(NOT_A_DATABASE) => StoreError::Foreign { path: path.to_owned() },
         Some(_) if path.is_dir() => {
@@ -137,9 +137,9 @@ fn unopened(path: &Path, error: sqlx::Error) -> StoreError {
 }
 
 /// Refuses a database that another program made: our tables have no place in it.
-async fn check_owner(pool: &SqlitePool, path: &Path) -> Result<(), StoreError> {
+pub(super) async fn check_owner<'c>(on: impl SqliteExecutor<'c>, path: &Path) -> Result<(), StoreError> {
     let sql = "SELECT count(*) > 0 AND NOT max(name = '_sqlx_migrations') FROM sqlite_schema WHERE type = 'table'";
-    let foreign: Option<bool> = sqlx::query_scalar(sql).fetch_one(pool).await.map_err(StoreError::on("be opened"))?;
+    let foreign: Option<bool> = sqlx::query_scalar(sql).fetch_one(on).await.map_err(|error| unopened(path, error))?;
     if foreign == Some(true) { Err(StoreError::Foreign { path: path.to_owned() }) } else { Ok(()) }
 }
 
