@@ -14,7 +14,9 @@ use common::feed::{Audience, FeedUrl};
 use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
 use common::metrics::Metrics;
+use common::queue::Queue;
 use common::queue::memory::MemoryQueue;
+use common::report::FetchReport;
 use common::time::{Clock, SystemClock, Timestamp};
 use rand::RngExt;
 use scheduler::ops::{AddFeed, Ops};
@@ -23,6 +25,7 @@ use scheduler::store::Store;
 use scheduler::store::sqlite::SqliteStore;
 use scheduler::{Backends, Scheduler};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use worker::poll::Poller;
 use worker::run::Worker;
@@ -41,58 +44,111 @@ const ONCE_CHECK: Duration = Duration::from_millis(50);
 /// Runs the whole fleet until a signal, or with `once` until what is due was polled.
 pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyhow::Result<()> {
     let config = Arc::new(config);
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let feeds = read_sources(sources)?;
     let store = Arc::new(SqliteStore::open(&config.store.url).await?);
     let listener = bind(config.api.listen).await?;
-    let metrics = Arc::new(Metrics::new());
-    let gate = embedded_gate(&store, &config, &*clock).await?;
-    let backends = embedded_backends(Arc::clone(&store), Arc::clone(&gate));
-    let scheduler = Arc::new(Scheduler::new(&backends, &config, &metrics, &clock));
-    let worker = embedded_worker(&backends, &config, &metrics, &clock)?;
-    scheduler.boot().await?;
+    let fleet = Fleet::over(store, config).await?;
+    let ops = fleet.ops();
 
-    let seen = backends.store.latest_seq().await?;
-    add_sources(&scheduler.ops, feeds).await?;
-    greet(&scheduler.ops, &config, listener.local_addr()?).await?;
+    let seen = ops.store.latest_seq().await?;
+    add_sources(ops, feeds).await?;
+    greet(ops, &fleet.config, listener.local_addr()?).await?;
 
-    let (quiet, drained, stop) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
-    let api = tokio::spawn(scheduler::api::serve(listener, Arc::clone(&scheduler.ops), stop.clone()));
-    let loops = {
-        let (scheduler, quiet, drained) = (Arc::clone(&scheduler), quiet.clone(), drained.clone());
-        tokio::spawn(async move { scheduler.run(&quiet, &drained).await })
-    };
-    let fetching = {
-        let quiet = quiet.clone();
-        tokio::spawn(async move { worker.run(&quiet).await })
-    };
-    let printer = tokio::spawn(follow::print_new_entries(Arc::clone(&backends.store), seen, stop.clone()));
-
-    let started = clock.now();
+    let started = ops.clock.now();
+    let work = fleet.start(listener);
+    let printer = tokio::spawn(follow::print_new_entries(Arc::clone(&ops.store), seen, work.stop.clone()));
     tokio::select! {
         signal = stop_signal() => signal?,
-        done = polled_once(&backends, started, &*clock), if once => done?,
+        done = polled_once(&fleet.backends, started, &*ops.clock), if once => done?,
     }
-    quiet.cancel();
     if !once {
         eprintln!("stopping: fetches under way may end within {} s; once more stops at once", GRACE.as_secs());
     }
-    tokio::select! {
-        () = drain(fetching, &backends) => {}
-        signal = stop_signal() => signal?,
-    }
-    drained.cancel();
-    stop.cancel();
-    for (name, task) in [("the scheduler", loops), ("the printer", printer)] {
-        task.await.with_context(|| format!("{name} died"))?;
-    }
-    api.await.context("the API died")??;
-    gate.close();
-    store.close().await;
+    work.end(GRACE).await?;
+    printer.await.context("the printer died")?;
+    fleet.close().await;
     Ok(())
 }
 
-async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+/// Scheduler, worker and backends in this process.
+pub(crate) struct Fleet {
+    config: Arc<Config>,
+    backends: Backends,
+    scheduler: Arc<Scheduler>,
+    worker: Arc<Worker>,
+    store: Arc<SqliteStore>,
+    gate: Arc<MemoryGate>,
+}
+
+/// A fleet's tasks, while they run.
+pub(crate) struct Work {
+    quiet: CancellationToken,
+    drained: CancellationToken,
+    stop: CancellationToken,
+    reports: Arc<dyn Queue<FetchReport>>,
+    loops: JoinHandle<()>,
+    fetching: JoinHandle<()>,
+    api: JoinHandle<std::io::Result<()>>,
+}
+
+impl Fleet {
+    /// A fleet over a store, its schedule filled; nothing is polled yet.
+    pub(crate) async fn over(store: Arc<SqliteStore>, config: Arc<Config>) -> anyhow::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let metrics = Arc::new(Metrics::new());
+        let gate = embedded_gate(&store, &config, &*clock).await?;
+        let backends = embedded_backends(Arc::clone(&store), Arc::clone(&gate));
+        let scheduler = Arc::new(Scheduler::new(&backends, &config, &metrics, &clock));
+        let worker = Arc::new(embedded_worker(&backends, &config, &metrics, &clock)?);
+        scheduler.boot().await?;
+        Ok(Fleet { config, backends, scheduler, worker, store, gate })
+    }
+
+    /// What may be asked of it.
+    pub(crate) fn ops(&self) -> &Arc<Ops> {
+        &self.scheduler.ops
+    }
+
+    /// Polls, and serves the API on `listener`.
+    pub(crate) fn start(&self, listener: TcpListener) -> Work {
+        let (quiet, drained, stop) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let api = tokio::spawn(scheduler::api::serve(listener, Arc::clone(self.ops()), stop.clone()));
+        let loops = {
+            let (scheduler, quiet, drained) = (Arc::clone(&self.scheduler), quiet.clone(), drained.clone());
+            tokio::spawn(async move { scheduler.run(&quiet, &drained).await })
+        };
+        let fetching = {
+            let (worker, quiet) = (Arc::clone(&self.worker), quiet.clone());
+            tokio::spawn(async move { worker.run(&quiet).await })
+        };
+        Work { quiet, drained, stop, reports: Arc::clone(&self.backends.reports), loops, fetching, api }
+    }
+
+    /// Closes what the tasks, which have ended, worked on.
+    pub(crate) async fn close(self) {
+        self.gate.close();
+        self.store.close().await;
+    }
+}
+
+impl Work {
+    /// Ends the tasks: nothing more is dispatched, fetches under way may end within `grace`, their reports are stored. A
+    /// signal skips the waiting.
+    pub(crate) async fn end(self, grace: Duration) -> anyhow::Result<()> {
+        self.quiet.cancel();
+        tokio::select! {
+            () = drain(self.fetching, &*self.reports, grace) => {}
+            signal = stop_signal() => signal?,
+        }
+        self.drained.cancel();
+        self.stop.cancel();
+        self.loops.await.context("the scheduler died")?;
+        Ok(self.api.await.context("the API died")??)
+    }
+}
+
+/// The API's listener.
+pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let busy = || format!("cannot listen on {address}: name another address with --listen, such as 127.0.0.1:0");
     TcpListener::bind(address).await.with_context(busy)
 }
@@ -221,18 +277,18 @@ async fn polled_once(backends: &Backends, started: Timestamp, clock: &dyn Clock)
 }
 
 /// Waits for the worker to finish within the grace, and for its reports to be stored.
-async fn drain(fetching: tokio::task::JoinHandle<()>, backends: &Backends) {
+async fn drain(fetching: JoinHandle<()>, reports: &dyn Queue<FetchReport>, grace: Duration) {
     let abort = fetching.abort_handle();
-    if tokio::time::timeout(GRACE, fetching).await.is_err() {
+    if tokio::time::timeout(grace, fetching).await.is_err() {
         abort.abort();
     }
-    while backends.reports.depth().await.is_ok_and(|depth| depth > 0) {
+    while reports.depth().await.is_ok_and(|depth| depth > 0) {
         tokio::time::sleep(ONCE_CHECK).await;
     }
 }
 
 /// Waits for Ctrl-C or SIGTERM.
-async fn stop_signal() -> anyhow::Result<()> {
+pub(crate) async fn stop_signal() -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {

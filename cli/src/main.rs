@@ -8,6 +8,7 @@ mod backup;
 mod client;
 mod completions;
 mod config;
+mod demo;
 mod discover;
 mod entries;
 mod feed;
@@ -56,6 +57,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::RunArgs),
+    Demo(demo::DemoArgs),
     Migrate(migrate::MigrateArgs),
     Backup(backup::BackupArgs),
     #[command(subcommand)]
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
 async fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(&args).await,
+        Command::Demo(args) => demo::run(&args).await,
         Command::Migrate(args) => migrate::run(&args).await,
         Command::Backup(args) => backup::run(&args).await,
         Command::Feed(command) => feed::run(command).await,

@@ -14,6 +14,7 @@ fn help_texts_are_as_they_were_read_last() {
     let commands: &[&[&str]] = &[
         &[],
         &["run"],
+        &["demo"],
         &["migrate"],
         &["feed"],
         &["feed", "add"],

@@ -19,7 +19,7 @@ fn dependencies_point_one_way() {
         ("common", vec![]),
         ("scheduler", vec!["common"]),
         ("worker", vec!["common"]),
-        ("cli", vec!["common", "scheduler", "worker"]),
+        ("cli", vec!["common", "load-tests", "scheduler", "worker"]),
         ("load-tests", vec!["common"]),
     ];
     for (crate_name, allowed) in allowed {

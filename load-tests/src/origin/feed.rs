@@ -104,6 +104,7 @@ pub struct Feed {
     pub(super) conditions: Conditions,
     pub(super) extra: String,
     pub(super) padding: usize,
+    pub(super) headlines: Arc<[String]>,
 }
 
 impl Feed {
@@ -120,6 +121,7 @@ impl Feed {
             conditions: Conditions::Exact,
             extra: String::new(),
             padding: 0,
+            headlines: Arc::default(),
         }
     }
 
@@ -182,6 +184,11 @@ impl Feed {
     /// About so many bytes of text in each item.
     pub fn padding(self, bytes: usize) -> Self {
         Feed { padding: bytes, ..self }
+    }
+
+    /// The items' titles, in turn and around, inserted as they are; none: numbered ones.
+    pub fn headlines(self, titles: impl IntoIterator<Item = String>) -> Self {
+        Feed { headlines: titles.into_iter().collect(), ..self }
     }
 
     pub(super) fn content_type(&self) -> &'static str {

@@ -19,6 +19,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 pub(super) struct FeedState {
     path: Arc<str>,
     pace: Pace,
+    headlines: Arc<[String]>,
     items: Vec<Item>,
     appeared: u64,
     next: Option<Duration>,
@@ -38,6 +39,7 @@ impl FeedState {
         let mut state = FeedState {
             path,
             pace: feed.pace.clone(),
+            headlines: Arc::clone(&feed.headlines),
             items: Vec::new(),
             appeared: 0,
             next: None,
@@ -77,9 +79,10 @@ impl FeedState {
     pub(super) fn add(&mut self, at: Timestamp) {
         let number = self.items.len();
         let name = self.path.trim_matches('/').replace('/', ".");
+        let headline = number.checked_rem(self.headlines.len()).map(|turn| self.headlines[turn].clone());
         self.items.push(Item {
             id: format!("urn:scripted:{name}:{number}"),
-            title: format!("Item {number} of {name}"),
+            title: headline.unwrap_or_else(|| format!("Item {number} of {name}")),
             link: format!("https://example.org/{name}/items/{number}"),
             published: whole_seconds(at),
         });

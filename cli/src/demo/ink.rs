@@ -1,0 +1,138 @@
+//! Coloured text of a fixed width: lines that never spill over the terminal's edge, whatever is put into them.
+
+/// How text looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ink {
+    /// As the terminal writes.
+    Plain,
+    /// Stands back.
+    Dim,
+    /// Stands out.
+    Bold,
+    /// All is well.
+    Good,
+    /// New.
+    News,
+    /// Patience.
+    Warn,
+    /// Trouble.
+    Bad,
+}
+
+impl Ink {
+    /// The SGR parameters (ECMA-48, section 8.3.117).
+    fn code(self) -> Option<&'static str> {
+        match self {
+            Ink::Plain => None,
+            Ink::Dim => Some("2"),
+            Ink::Bold => Some("1"),
+            Ink::Good => Some("32"),
+            Ink::News => Some("1;36"),
+            Ink::Warn => Some("33"),
+            Ink::Bad => Some("1;31"),
+        }
+    }
+}
+
+/// A line in the making.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    text: String,
+    used: usize,
+    width: usize,
+    colour: bool,
+}
+
+impl Line {
+    /// An empty line of at most `width` columns, coloured or not.
+    pub(super) fn new(width: usize, colour: bool) -> Self {
+        Line { text: String::new(), used: 0, width, colour }
+    }
+
+    /// Columns that are left.
+    pub(super) fn room(&self) -> usize {
+        self.width - self.used
+    }
+
+    /// More text; what does not fit is cut, and control characters are left out.
+    pub(super) fn put(self, ink: Ink, text: &str) -> Self {
+        let room = self.room();
+        self.put_within(ink, text, room)
+    }
+
+    /// More text in exactly so many columns.
+    pub(super) fn cell(self, ink: Ink, text: &str, columns: usize) -> Self {
+        let end = self.used + columns.min(self.room());
+        self.put_within(ink, text, columns).pad_to(end)
+    }
+
+    /// Text that ends at the line's right edge, if it fits; what is there already stays.
+    pub(super) fn right(self, ink: Ink, text: &str) -> Self {
+        let start = self.width.saturating_sub(text.chars().count()).max(self.used);
+        self.pad_to(start).put(ink, text)
+    }
+
+    /// Spaces up to this column.
+    pub(super) fn pad_to(mut self, column: usize) -> Self {
+        let spaces = column.min(self.width).saturating_sub(self.used);
+        self.text.extend(std::iter::repeat_n(' ', spaces));
+        self.used += spaces;
+        self
+    }
+
+    /// Appends another line as it is; it must fit.
+    pub(super) fn join(mut self, other: &Line) -> Self {
+        self.used = (self.used + other.used).min(self.width);
+        self.text.push_str(&other.text);
+        self
+    }
+
+    fn put_within(mut self, ink: Ink, text: &str, columns: usize) -> Self {
+        let columns = columns.min(self.room());
+        let visible = || text.chars().filter(|c| !c.is_control());
+        let length = visible().count();
+        let cut = length > columns;
+        let kept = visible().take(if cut { columns.saturating_sub(1) } else { columns });
+        let end = if cut && columns > 0 { "…" } else { "" };
+        match ink.code().filter(|_| self.colour) {
+            Some(code) => {
+                self.text.push_str("\u{1b}[");
+                self.text.push_str(code);
+                self.text.push('m');
+                self.text.extend(kept);
+                self.text.push_str(end);
+                self.text.push_str("\u{1b}[0m");
+            }
+            None => {
+                self.text.extend(kept);
+                self.text.push_str(end);
+            }
+        }
+        self.used += length.min(columns);
+        self
+    }
+
+    /// The text with its colours.
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_spills_over_the_edge_and_no_control_character_passes() {
+        let line = Line::new(10, false).put(Ink::Bold, "a\u{1b}[2Jb").cell(Ink::Plain, "long words", 4);
+        assert_eq!(line.clone().into_text(), "a[2Jblon…");
+        assert_eq!(line.put(Ink::Bad, "more").into_text(), "a[2Jblon……");
+        assert_eq!(Line::new(6, false).put(Ink::Plain, "ab").right(Ink::Dim, "cd").into_text(), "ab  cd");
+    }
+
+    #[test]
+    fn colours_take_no_room() {
+        let line = Line::new(4, true).put(Ink::Good, "ab").put(Ink::Plain, "cd");
+        assert_eq!((line.room(), line.into_text().as_str()), (0, "\u{1b}[32mab\u{1b}[0mcd"));
+    }
+}

@@ -1,0 +1,105 @@
+//! The demo as lines: what came and what happened, a line of numbers every other second, and the summary at the end.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use load_tests::ScoreCard;
+
+use super::pace::FASTER;
+use super::picture::{Came, Picture};
+use super::view::{clock, latest_rate, seconds, thousands};
+use super::watch::News;
+use crate::output::{self, bytes};
+
+const NUMBERS_EVERY: Duration = Duration::from_secs(2);
+
+/// Writes lines.
+#[derive(Default)]
+pub(super) struct Log {
+    numbers_next: Duration,
+}
+
+/// The first line.
+pub(super) fn greeting(picture: &Picture) -> String {
+    let feeds = picture.cells.len();
+    format!(
+        "feedfleet demo: {feeds} feeds on {} hosts of a bundled internet, a day in a minute, for {} s\n\
+         API and metrics at {}; Ctrl-C stops",
+        picture.hosts,
+        picture.limit.as_secs(),
+        picture.address
+    )
+}
+
+impl Log {
+    /// Writes what is new, and the numbers when it is time.
+    pub(super) fn write(&mut self, news: &News, picture: &Picture) -> io::Result<()> {
+        for line in entries(&news.entries) {
+            output::line(&line)?;
+        }
+        for happening in &news.happenings {
+            output::line(&format!("{:>5}  {}", clock(happening.at), happening.text))?;
+        }
+        if picture.elapsed >= self.numbers_next {
+            self.numbers_next = picture.elapsed + NUMBERS_EVERY;
+            output::line(&numbers(picture))?;
+        }
+        Ok(())
+    }
+}
+
+/// A line a feed: the newest of its entries, and how many there are.
+fn entries(entries: &[Came]) -> Vec<String> {
+    let mut by_feed: BTreeMap<&str, (usize, &Came)> = BTreeMap::new();
+    for came in entries {
+        let of_feed = by_feed.entry(&came.feed).or_insert((0, came));
+        *of_feed = (of_feed.0 + 1, came);
+    }
+    let line = |(feed, (count, newest)): (&str, (usize, &Came))| {
+        let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+        format!("{:>5}  new in {feed}: {}{more}", clock(newest.at), newest.title)
+    };
+    by_feed.into_iter().map(line).collect()
+}
+
+fn numbers(picture: &Picture) -> String {
+    let Picture { requests, verdict, .. } = picture;
+    let breaches =
+        verdict.as_ref().map_or_else(|| "not judged yet".to_owned(), |verdict| verdict.breaches().to_string());
+    format!(
+        "{:>5}  polls {} ({} a second), 304 {}, entries {}, penalty box {}, hosts held {}, lag {}, breaches {breaches}",
+        clock(picture.elapsed),
+        thousands(requests.count),
+        latest_rate(&picture.pace),
+        thousands(requests.not_modified),
+        thousands(picture.entries),
+        picture.boxed.len(),
+        picture.held.len(),
+        picture.lag.map_or_else(|| "-".to_owned(), seconds),
+    )
+}
+
+/// What it all came to.
+pub(super) fn summary(picture: &Picture, card: &ScoreCard) -> String {
+    let Picture { requests, .. } = picture;
+    let delay = picture.delay.map_or(String::new(), |delay| {
+        format!(", {} after publication on average, {} min out there", seconds(delay), (delay * FASTER / 60).as_secs())
+    });
+    let verdict = if card.is_clean() { "no rule was broken" } else { "RULES WERE BROKEN" };
+    format!(
+        "In {} s the fleet asked {} times and stored {} entries, {} of them new{delay}.\n\
+         {} answers were 304 and sent nothing: {} saved, {} sent.\n\
+         {} feeds are in the penalty box.\n\n\
+         The servers' own log, judged by {} rules: {verdict}.\n{card}",
+        picture.elapsed.as_secs(),
+        thousands(requests.count),
+        thousands(picture.entries),
+        thousands(picture.fresh),
+        thousands(requests.not_modified),
+        bytes(requests.saved),
+        bytes(requests.sent),
+        picture.boxed.len(),
+        load_tests::Fault::ALL.len(),
+    )
+}

@@ -1,0 +1,150 @@
+//! `feedfleet demo`: the embedded fleet at work on a bundled internet, where a day passes in a minute.
+//!
+//! The fleet is the one of `run`, with the defaults hastened ([`pace`]); the internet ([`internet`]) is made of
+//! listeners of this process, and writes down every request. The [`watch`] looks at both; [`view`] draws what it sees,
+//! or [`log`] writes it line by line. Nothing is kept on disk, and nothing leaves the machine.
+
+mod ink;
+mod internet;
+mod log;
+mod names;
+mod pace;
+mod picture;
+mod requests;
+mod screen;
+mod view;
+mod watch;
+
+use std::io::{self, IsTerminal};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use common::feed::FeedId;
+use scheduler::ops::{AddFeed, Ops};
+use scheduler::store::sqlite::SqliteStore;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use crate::all_in_one::{self, Fleet, stop_signal};
+use crate::{logs, output};
+use internet::Internet;
+use screen::Screen;
+use watch::Watch;
+
+/// Where operator commands look for a fleet.
+const USUAL_PORT: u16 = 7878;
+/// How often the picture is renewed.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long fetches under way may go on at the end; only those of servers that never answer need more.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Shows the fleet at work on a bundled internet, a day in a minute; needs no network, keeps nothing
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A few hundred feeds on loopback listeners change, answer 304, throttle, fail, move, vanish, lie\n\
+                        about their type, and a few try to hurt. The fleet that polls them is the one of `feedfleet run`,\n\
+                        its intervals divided by 1,440. The servers write down every request, and their log is what the\n\
+                        fleet's manners are judged by.\n\n\
+                        While it runs, in another terminal:\n  \
+                        feedfleet feed list\n  \
+                        feedfleet feed explain 7\n  \
+                        feedfleet stats"
+)]
+pub(crate) struct DemoArgs {
+    /// Ends by itself after this time, such as 60s; at most 10m
+    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = limit)]
+    limit: Duration,
+    /// Prints lines in place of the live view, as it also does when standard output is no terminal
+    #[arg(long)]
+    plain: bool,
+    /// Address of the API [default: 127.0.0.1:7878, or a free port if that is taken]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+}
+
+fn limit(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write a time such as 60s"))?;
+    match time {
+        Duration::ZERO => Err("must be longer than nothing".to_owned()),
+        time if time > internet::LONGEST => {
+            Err("is too long: every request is kept for the judge, so a demo lasts 10m at most".to_owned())
+        }
+        time => Ok(time),
+    }
+}
+
+/// Runs it.
+pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+    let listener = listener(args.listen).await?;
+    let address = listener.local_addr()?;
+    let config = Arc::new(pace::config(address));
+    let live = !args.plain && screen::is_capable();
+    if !live || !io::stderr().is_terminal() {
+        logs::start(&config.log)?;
+    }
+    let internet = Arc::new(Internet::open().await?);
+    let store = Arc::new(SqliteStore::open(&config.store.url).await?);
+    let fleet = Fleet::over(store, config).await?;
+    let ids = subscribe(fleet.ops(), &internet).await?;
+    let address = format!("http://{address}");
+    let mut watch = Watch::new(Arc::clone(&internet), Arc::clone(fleet.ops()), &ids, address, args.limit);
+
+    let work = fleet.start(listener);
+    let shown = tokio::select! {
+        shown = show(&mut watch, live, args.limit) => shown,
+        signal = stop_signal() => signal,
+    };
+    work.end(GRACE).await?;
+    shown?;
+    watch.look().await?;
+    let (card, _) = watch::judged(&internet.origin);
+    output::line(&log::summary(&watch.picture, &card))?;
+    fleet.close().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The API's listener: at the address that was asked for, else where operator commands look first, else anywhere.
+async fn listener(asked: Option<SocketAddr>) -> anyhow::Result<TcpListener> {
+    if let Some(address) = asked {
+        return all_in_one::bind(address).await;
+    }
+    match TcpListener::bind((Ipv4Addr::LOCALHOST, USUAL_PORT)).await {
+        Ok(listener) => Ok(listener),
+        Err(_) => all_in_one::bind((Ipv4Addr::LOCALHOST, 0).into()).await,
+    }
+}
+
+/// Adds all feeds as an import does: spread over the time that the configuration gives it.
+async fn subscribe(ops: &Ops, internet: &Internet) -> anyhow::Result<Vec<FeedId>> {
+    let mut feeds = Vec::with_capacity(internet.sites.len());
+    for site in &internet.sites {
+        feeds.push(AddFeed { url: site.url.parse()?, audience: site.audience, private: false });
+    }
+    // Multiples of the golden ratio are spread as evenly as can be, and alike in each run.
+    let places: Vec<f64> = (0..feeds.len()).map(|number| (number as f64 * 0.618_034).fract()).collect();
+    let added = ops.add(&feeds, Some(&places)).await?;
+    Ok(added.into_iter().map(|added| added.id).collect())
+}
+
+/// Shows what happens until the time is over.
+async fn show(watch: &mut Watch, live: bool, limit: Duration) -> anyhow::Result<()> {
+    let screen = if live { Some(Screen::enter()?) } else { None };
+    let mut log = log::Log::default();
+    if screen.is_none() {
+        output::line(&log::greeting(&watch.picture))?;
+    }
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let end = Instant::now() + limit;
+    while looks.tick().await < end {
+        let news = watch.look().await?;
+        match &screen {
+            Some(screen) => screen.draw(&view::frame(&watch.picture, screen.canvas()))?,
+            None => log.write(&news, &watch.picture)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! The terminal: drawn over in place, and given back as it was, however the demo ends.
+
+use std::io::{self, IsTerminal, Write};
+
+use super::view::Canvas;
+
+/// Another screen, no cursor, no wrapping at the edge (xterm's 1049, 25 and 7); and back.
+const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l\u{1b}[2J";
+const LEAVE: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
+/// Terminals that know it (mode 2026) show a frame as a whole; others ignore it.
+const FRAME_BEGINS: &str = "\u{1b}[?2026h\u{1b}[H";
+const FRAME_ENDS: &str = "\u{1b}[?2026l";
+/// What a terminal that does not say its size most likely has.
+const USUAL: (usize, usize) = (80, 24);
+
+/// The terminal while it is ours. Dropping it gives it back.
+pub(super) struct Screen {
+    colour: bool,
+}
+
+/// Whether the live view can be shown: standard output is a terminal that can move its cursor.
+pub(super) fn is_capable() -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    io::stdout().is_terminal() && !dumb
+}
+
+impl Screen {
+    /// Takes the terminal.
+    pub(super) fn enter() -> io::Result<Self> {
+        // https://no-color.org: set and not empty.
+        let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        write(ENTER)?;
+        Ok(Screen { colour })
+    }
+
+    /// The size that it has now, and whether it is coloured.
+    pub(super) fn canvas(&self) -> Canvas {
+        let size = terminal_size::terminal_size().map(|(width, height)| (width.0.into(), height.0.into()));
+        let (width, height) = size.filter(|(width, height)| *width > 0 && *height > 0).unwrap_or(USUAL);
+        Canvas { width, height, colour: self.colour }
+    }
+
+    /// Draws a frame over the last one.
+    pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
+        // Each line is cleared before it is written: behind a full one the cursor still stands on its last character. The
+        // last one has no line feed, which would scroll.
+        write(&format!("{FRAME_BEGINS}\u{1b}[K{}{FRAME_ENDS}", lines.join("\r\n\u{1b}[K")))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that has gone away needs nothing.
+        let _ = write(LEAVE);
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}

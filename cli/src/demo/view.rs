@@ -1,0 +1,317 @@
+//! The live view: a picture as the lines of a terminal. Pure; knows no terminal.
+//!
+//! From top to bottom: who and how long; the map, a character a feed; the numbers; what happened; and in two columns what
+//! is asked and what came, who is in the penalty box and which hosts are held. On a larger terminal the lists are longer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::ink::{Ink, Line};
+use super::internet;
+use super::pace::FASTER;
+use super::picture::{Asked, Cell, Picture};
+use crate::output::bytes;
+
+/// Where to draw.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Canvas {
+    /// Columns.
+    pub(super) width: usize,
+    /// Lines.
+    pub(super) height: usize,
+    /// With colours?
+    pub(super) colour: bool,
+}
+
+/// Lines that are not lists: title, legend, three of numbers, two headings, the last one.
+const FIXED: usize = 8;
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+impl Canvas {
+    fn line(self) -> Line {
+        Line::new(self.width, self.colour)
+    }
+
+    fn half(self) -> Canvas {
+        Canvas { width: self.width.saturating_sub(3) / 2, ..self }
+    }
+}
+
+/// The frame: exactly `height` lines, none wider than `width`.
+pub(super) fn frame(picture: &Picture, canvas: Canvas) -> Vec<String> {
+    let map = map(picture, canvas);
+    let free = canvas.height.saturating_sub(FIXED + map.len());
+    let story_rows = (free / 5).clamp(1, 6);
+    let lists = free.saturating_sub(story_rows);
+    let upper_rows = lists - lists * 2 / 5;
+    let mut lines = vec![title(picture, canvas)];
+    lines.extend(map);
+    lines.push(legend(picture, canvas));
+    lines.extend([polls(picture, canvas), entries(picture, canvas), manners(picture, canvas)]);
+    lines.extend(rows(story(picture, canvas), story_rows, canvas));
+    let upper = (asking(picture, canvas.half(), upper_rows), came(picture, canvas.half()));
+    lines.extend(columns(("Polling now", &upper_note(picture)), ("What came", ""), upper, upper_rows, canvas));
+    let lower = (penalty_box(picture, canvas.half()), held(picture, canvas.half()));
+    let (left, right) = (box_heading(picture), held_heading(picture));
+    let lower_rows = lists - upper_rows;
+    lines.extend(columns((&left.0, &left.1), (&right.0, &right.1), lower, lower_rows, canvas));
+    lines.push(last(picture, canvas));
+    lines.truncate(canvas.height);
+    lines.into_iter().map(Line::into_text).collect()
+}
+
+fn title(picture: &Picture, canvas: Canvas) -> Line {
+    let feeds = picture.cells.len();
+    canvas
+        .line()
+        .put(Ink::Bold, "feedfleet demo")
+        .put(Ink::Dim, &format!("  {feeds} feeds on {} hosts, a day in a minute", picture.hosts))
+        .right(Ink::Bold, &format!("{} of {}", clock(picture.elapsed), clock(picture.limit)))
+}
+
+/// A character a feed.
+fn map(picture: &Picture, canvas: Canvas) -> Vec<Line> {
+    let rows = picture.cells.chunks(canvas.width.max(1));
+    rows.map(|row| {
+        row.iter().fold(canvas.line(), |line, cell| {
+            let (ink, sign) = sign(*cell);
+            line.put(ink, sign)
+        })
+    })
+    .collect()
+}
+
+fn sign(cell: Cell) -> (Ink, &'static str) {
+    match cell {
+        Cell::Unasked => (Ink::Dim, "·"),
+        Cell::Quiet => (Ink::Good, "·"),
+        Cell::Asked => (Ink::Plain, "o"),
+        Cell::News => (Ink::News, "+"),
+        Cell::Waiting => (Ink::Warn, "~"),
+        Cell::Boxed => (Ink::Bad, "x"),
+        Cell::Gone => (Ink::Dim, "-"),
+    }
+}
+
+fn legend(picture: &Picture, canvas: Canvas) -> Line {
+    let kinds = [
+        (Cell::Quiet, "well"),
+        (Cell::Asked, "asked"),
+        (Cell::News, "news"),
+        (Cell::Waiting, "waiting"),
+        (Cell::Boxed, "penalty box"),
+        (Cell::Gone, "gone"),
+    ];
+    kinds.into_iter().fold(canvas.line(), |line, (cell, name)| {
+        let (ink, sign) = sign(cell);
+        let count = picture.cells.iter().filter(|other| **other == cell).count();
+        line.put(ink, sign)
+            .put(Ink::Dim, &format!(" {name} "))
+            .put(Ink::Plain, &format!("{count}"))
+            .put(Ink::Plain, "  ")
+    })
+}
+
+fn polls(picture: &Picture, canvas: Canvas) -> Line {
+    let requests = &picture.requests;
+    let answered = requests.not_modified + requests.full;
+    let share = (requests.not_modified * 100).checked_div(answered).unwrap_or(0);
+    let line = canvas
+        .line()
+        .cell(Ink::Dim, "polls", 9)
+        .put(Ink::Bold, &thousands(requests.count))
+        .put(Ink::Plain, &format!("  {} a second  ", latest_rate(&picture.pace)));
+    let tail =
+        format!("  304: {share} %, saved {} of {}", bytes(requests.saved), bytes(requests.saved + requests.sent));
+    let bars = line.room().saturating_sub(tail.chars().count()).min(picture.pace.len());
+    line.put(Ink::Good, &sparkline(&picture.pace, bars)).right(Ink::Plain, &tail)
+}
+
+fn entries(picture: &Picture, canvas: Canvas) -> Line {
+    let delay = picture.delay.map_or(String::new(), |delay| {
+        let there = delay * FASTER / 60;
+        format!(", {} after publication ({} min out there)", seconds(delay), there.as_secs())
+    });
+    let lag = picture.lag.map_or_else(|| "-".to_owned(), seconds);
+    canvas
+        .line()
+        .cell(Ink::Dim, "entries", 9)
+        .put(Ink::Bold, &thousands(picture.entries))
+        .put(Ink::News, &format!("  {} new", thousands(picture.fresh)))
+        .put(Ink::Plain, &delay)
+        .right(Ink::Plain, &format!("  lag {lag}"))
+}
+
+fn manners(picture: &Picture, canvas: Canvas) -> Line {
+    let line = canvas.line().cell(Ink::Dim, "manners", 9);
+    let Some(verdict) = &picture.verdict else { return line.put(Ink::Dim, "the servers' log is about to be judged") };
+    let judged = format!(" in {} requests", thousands(verdict.requests as u64));
+    let broken: Vec<String> = verdict.broken.iter().map(|(rule, count)| format!("{count} {rule}")).collect();
+    match verdict.breaches() {
+        0 => line
+            .put(Ink::Good, "0 breaches")
+            .put(Ink::Plain, &judged)
+            .put(Ink::Dim, &format!(", by {} rules, in the servers' own log", verdict.rules)),
+        breaches => line
+            .put(Ink::Bad, &format!("{breaches} breaches"))
+            .put(Ink::Plain, &judged)
+            .put(Ink::Bad, &format!(": {}", broken.join(", "))),
+    }
+}
+
+fn story(picture: &Picture, canvas: Canvas) -> Vec<Line> {
+    let line = |happening: &super::picture::Happening| {
+        let ink = if happening.good { Ink::Good } else { Ink::Warn };
+        canvas.line().cell(Ink::Dim, &clock(happening.at), 9).put(ink, &happening.text)
+    };
+    picture.story.iter().map(line).collect()
+}
+
+fn upper_note(picture: &Picture) -> String {
+    format!("{} in flight", picture.asking.len())
+}
+
+/// What is under way, then what ended.
+fn asking(picture: &Picture, canvas: Canvas, rows: usize) -> Vec<Line> {
+    let under_way = picture.asking.iter().take(rows / 2).map(|asking| {
+        let line = canvas.line().cell(Ink::Dim, "...", 5);
+        let name = line.room().saturating_sub(9);
+        line.cell(Ink::Plain, &asking.feed, name).right(Ink::Dim, &seconds(asking.since))
+    });
+    let ended = picture.asked.iter().map(|asked| {
+        let (ink, status) = status(asked);
+        let line = canvas.line().cell(ink, &status, 5);
+        let name = line.room().saturating_sub(9);
+        let size = if asked.bytes > 0 { bytes(asked.bytes) } else { seconds(asked.took) };
+        line.cell(Ink::Plain, &asked.feed, name).right(Ink::Dim, &size)
+    });
+    under_way.chain(ended).collect()
+}
+
+fn status(asked: &Asked) -> (Ink, String) {
+    match asked.status {
+        Some(status @ 304) => (Ink::Good, status.to_string()),
+        Some(status @ 200..300) => (Ink::News, status.to_string()),
+        Some(status @ (300..400 | 429 | 503)) => (Ink::Warn, status.to_string()),
+        Some(status) => (Ink::Bad, status.to_string()),
+        None => (Ink::Bad, "cut".to_owned()),
+    }
+}
+
+fn came(picture: &Picture, canvas: Canvas) -> Vec<Line> {
+    let line = |came: &super::picture::Came| {
+        let line = canvas.line().put(Ink::News, &came.title);
+        // A name of which only the beginning fits is clutter.
+        if line.room() > 8 { line.put(Ink::Dim, &format!("  {}", came.feed)) } else { line }
+    };
+    picture.came.iter().map(line).collect()
+}
+
+fn box_heading(picture: &Picture) -> (String, String) {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for boxed in &picture.boxed {
+        *reasons.entry(&boxed.why).or_default() += 1;
+    }
+    (format!("Penalty box {}", picture.boxed.len()), format!("{} reasons", reasons.len()))
+}
+
+fn penalty_box(picture: &Picture, canvas: Canvas) -> Vec<Line> {
+    let line = |boxed: &super::picture::Boxed| {
+        let line = canvas.line().cell(Ink::Bad, &boxed.why, 14);
+        let name = line.room().saturating_sub(8);
+        let again = if boxed.again.is_zero() { "now".to_owned() } else { seconds(boxed.again) };
+        line.cell(Ink::Plain, &boxed.feed, name).right(Ink::Dim, &again)
+    };
+    picture.boxed.iter().map(line).collect()
+}
+
+fn held_heading(picture: &Picture) -> (String, String) {
+    (format!("Throttled hosts {}", picture.held.len()), format!("{} feeds wait", picture.parked))
+}
+
+fn held(picture: &Picture, canvas: Canvas) -> Vec<Line> {
+    let line = |held: &super::picture::Held| {
+        let line = canvas.line().cell(Ink::Warn, "429", 5);
+        let name = line.room().saturating_sub(8);
+        line.cell(Ink::Plain, &held.host, name).right(Ink::Dim, &seconds(held.left))
+    };
+    picture.held.iter().map(line).collect()
+}
+
+fn last(picture: &Picture, canvas: Canvas) -> Line {
+    let down = internet::down_at(picture.elapsed).map_or(String::new(), |host| format!("{host} is down"));
+    canvas.line().put(Ink::Plain, &picture.address).put(Ink::Dim, "  Ctrl-C stops").right(Ink::Warn, &down)
+}
+
+/// Two lists side by side under their headings.
+fn columns(
+    left: (&str, &str),
+    right: (&str, &str),
+    lists: (Vec<Line>, Vec<Line>),
+    count: usize,
+    canvas: Canvas,
+) -> Vec<Line> {
+    let half = canvas.half().width;
+    let heading = |(name, note): (&str, &str)| {
+        let rule = Line::new(half, canvas.colour).put(Ink::Bold, name).put(Ink::Plain, " ");
+        let note = if note.is_empty() { String::new() } else { format!(" {note} ") };
+        let dashes = rule.room().saturating_sub(note.chars().count());
+        rule.put(Ink::Dim, &"─".repeat(dashes)).put(Ink::Dim, &note)
+    };
+    let beside = |left: Line, middle: &str, right: Line| {
+        canvas.line().join(&left).pad_to(half).put(Ink::Dim, middle).join(&right)
+    };
+    let rows = rows(lists.0, count, canvas.half()).into_iter().zip(rows(lists.1, count, canvas.half()));
+    let lines = rows.map(|(left, right)| beside(left, " │ ", right));
+    std::iter::once(beside(heading(left), "─┬─", heading(right))).chain(lines).collect()
+}
+
+/// Exactly so many lines.
+fn rows(mut lines: Vec<Line>, count: usize, canvas: Canvas) -> Vec<Line> {
+    lines.resize_with(count.max(lines.len()), || canvas.line());
+    lines.truncate(count);
+    lines
+}
+
+/// The last `bars` seconds, the highest one full.
+fn sparkline(pace: &[u32], bars: usize) -> String {
+    let shown = &pace[pace.len().saturating_sub(bars)..];
+    let highest = shown.iter().copied().max().unwrap_or(0).max(1);
+    shown.iter().map(|count| BARS[(*count as usize * (BARS.len() - 1)).div_ceil(highest as usize)]).collect()
+}
+
+/// The mean of the last five seconds.
+pub(super) fn latest_rate(pace: &[u32]) -> u32 {
+    let last = &pace[pace.len().saturating_sub(5)..];
+    last.iter().sum::<u32>() / u32::try_from(last.len().max(1)).unwrap_or(1)
+}
+
+/// Minutes and seconds.
+pub(super) fn clock(time: Duration) -> String {
+    format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
+}
+
+/// Milliseconds below a second, else seconds with a digit after the point.
+pub(super) fn seconds(time: Duration) -> String {
+    match time.as_millis() {
+        millis @ 0..1000 => format!("{millis} ms"),
+        1000..60_000 => format!("{:.1} s", time.as_secs_f64()),
+        _ => format!("{} s", time.as_secs()),
+    }
+}
+
+/// A number with commas.
+pub(super) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let first = (digits.len() + 2) % 3 + 1;
+    let mut text = digits[..first].to_owned();
+    for group in digits.as_bytes()[first..].chunks(3) {
+        text.push(',');
+        text.extend(group.iter().map(|digit| char::from(*digit)));
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;
