@@ -242,7 +242,7 @@ fn hostile() -> anyhow::Result<Vec<(&'static str, Script)>> {
         ("Never answers", Script::silent()),
         ("A byte a second", rss().deliver(Delivery::Drip(Duration::from_secs(1)))),
         ("20,000 header fields", rss().deliver(Delivery::HeaderFlood(20_000))),
-        ("Endless interim answers", rss().deliver(Delivery::InterimFlood(1_000_000))),
+        ("2,000 interim answers", rss().deliver(Delivery::InterimFlood(2_000))),
         ("Control characters", Script::feed(escapes.pace(Pace::Every(Duration::from_secs(12))))),
     ])
 }
