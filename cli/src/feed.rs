@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use common::time::{Clock, SystemClock};
 use reqwest::Method;
-use scheduler::api::view::{AddedView, ExplainView, FeedView, List};
+use scheduler::api::view::{ExplainView, FeedView, List};
 use scheduler::store::HistoryEntry;
 use serde_json::{Map, Value, json};
 
@@ -17,7 +17,7 @@ use crate::output;
 #[derive(Debug, Subcommand)]
 pub(crate) enum FeedCommand {
     /// Adds feeds; they are polled at once
-    Add(AddArgs),
+    Add(crate::add::AddArgs),
     /// Lists feeds
     List(ListArgs),
     /// Shows everything about a feed
@@ -49,7 +49,7 @@ pub(crate) struct OneArgs {
 
 /// Who reads a feed.
 #[derive(Debug, Args)]
-struct AudienceArgs {
+pub(crate) struct AudienceArgs {
     /// Subscribers in all; decides the category
     #[arg(long, value_name = "N")]
     subscribers: Option<u32>,
@@ -84,7 +84,7 @@ fn interval(text: &str) -> Result<Interval, String> {
 
 impl AudienceArgs {
     /// The fields that were given, as the API reads them.
-    fn to_json(&self) -> Map<String, Value> {
+    pub(crate) fn to_json(&self) -> Map<String, Value> {
         let fields = [
             ("subscribers", self.subscribers.map(Value::from)),
             ("active_subscribers", self.active_subscribers.map(Value::from)),
@@ -95,18 +95,6 @@ impl AudienceArgs {
         ];
         fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
-}
-
-/// `feed add`
-#[derive(Debug, Args)]
-pub(crate) struct AddArgs {
-    /// The feeds' URLs
-    #[arg(required = true)]
-    url: Vec<String>,
-    #[command(flatten)]
-    audience: AudienceArgs,
-    #[command(flatten)]
-    client: ClientArgs,
 }
 
 /// `feed set`
@@ -154,7 +142,7 @@ pub(crate) struct ListArgs {
 /// Runs one of them.
 pub(crate) async fn run(command: FeedCommand) -> anyhow::Result<ExitCode> {
     match command {
-        FeedCommand::Add(args) => return add(&args).await,
+        FeedCommand::Add(args) => return crate::add::run(&args).await,
         FeedCommand::List(args) => list(&args).await?,
         FeedCommand::Show(args) => {
             let feed = one(&args, Method::GET, "").await?;
@@ -166,7 +154,7 @@ pub(crate) async fn run(command: FeedCommand) -> anyhow::Result<ExitCode> {
         FeedCommand::Pause(args) => told(&args, &one(&args, Method::POST, "/pause").await?, "paused")?,
         FeedCommand::Resume(args) => told(&args, &one(&args, Method::POST, "/resume").await?, "resumed")?,
         FeedCommand::Forget(args) => {
-            told(&args, &one(&args, Method::POST, "/forget").await?, "forgot the validators of")?
+            told(&args, &one(&args, Method::POST, "/forget").await?, "forgot the validators of")?;
         }
         FeedCommand::Remove(args) => remove(&args).await?,
     }
@@ -184,33 +172,6 @@ fn told(args: &OneArgs, feed: &FeedView, what: &str) -> anyhow::Result<()> {
         return Ok(output::json(feed)?);
     }
     Ok(output::line(&format!("{what} {} {}", feed.id, feed.url))?)
-}
-
-/// Each URL is tried, whatever became of the others.
-async fn add(args: &AddArgs) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&args.client)?;
-    let mut code = ExitCode::SUCCESS;
-    for url in &args.url {
-        let mut body = args.audience.to_json();
-        body.insert("url".to_owned(), url.as_str().into());
-        match client.change::<AddedView>(Method::POST, "/feeds", Some(&Value::Object(body))).await {
-            Ok(added) if args.client.json => output::json(&added)?,
-            Ok(added) => {
-                let what = match (added.new, added.revived) {
-                    (true, _) => "added",
-                    (_, true) => "revived",
-                    _ => "known",
-                };
-                output::line(&format!("{what} {} {}", added.feed.id, added.feed.url))?;
-            }
-            Err(error) if args.url.len() > 1 && error.is::<crate::Refused>() => {
-                eprintln!("error: {error}");
-                code = ExitCode::FAILURE;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(code)
 }
 
 async fn set(args: &SetArgs) -> anyhow::Result<()> {

@@ -70,6 +70,7 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("last-modified", feed.last_modified.as_deref().map(|date| plain(date, 200))),
         ("content hash", feed.content_hash.map(|hash| hash.to_string())),
         ("moved from", feed.moved_from.clone()),
+        ("merged into", feed.merged_into.map(|survivor| format!("feed {survivor}"))),
         ("added", when(Some(feed.added))),
         ("version", Some(feed.version.to_string())),
     ])

@@ -3,6 +3,7 @@
 //! Each command group has a file; this one reads the command line and turns failures into exit codes: 0 done, 1 the
 //! operation failed, 2 wrong usage or configuration.
 
+mod add;
 mod all_in_one;
 mod backup;
 mod client;

@@ -401,6 +401,8 @@ pub struct Feed {
     pub terms: Vec<Term>,
     /// Its URL before it moved.
     pub moved_from: Option<String>,
+    /// The feed that it turned out to be, when it is merged.
+    pub merged_into: Option<FeedId>,
     /// Entries stored.
     pub entries: u64,
     /// When it was added.

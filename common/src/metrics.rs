@@ -271,6 +271,7 @@ mod tests {
             answers_wake: None,
             answered_by: None,
             moved_to: None,
+            announced: Vec::new(),
         }
     }
 

@@ -52,6 +52,9 @@ pub struct FetchReport {
     /// Where the unbroken permanent prefix of the redirects led.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<FeedUrl>,
+    /// The feeds that the body announces, when it is a page instead of a feed; a few at most, the likeliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub announced: Vec<FeedUrl>,
 }
 
 impl FetchReport {

@@ -168,6 +168,7 @@ fn report(job: &FetchJob, started: Timestamp, outcome: Outcome) -> FetchReport {
         answers_wake: job.wake_at,
         answered_by: None,
         moved_to: None,
+        announced: Vec::new(),
     }
 }
 
@@ -407,4 +408,28 @@ async fn failures_are_retried_later_and_later() {
         fleet.clock.advance(last);
     }
     assert_eq!(fleet.feed(id).await.state.consecutive_failures, 8);
+}
+
+#[tokio::test]
+async fn a_page_that_never_was_a_feed_is_left_for_the_feed_that_it_announces_and_only_once() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/").await;
+    let page = async |announced: &str| {
+        let job = &fleet.dispatched().await[0];
+        let outcome = Outcome::Failed { failure: FailureKind::NotAFeed, detail: "a page".into() };
+        let report = fleet.work(job, outcome).await;
+        fleet.settle(FetchReport { announced: vec![announced.parse().unwrap()], ..report }).await;
+        fleet.clock.advance(Duration::from_secs(3600 * 24));
+        fleet.feed(id).await
+    };
+    let moved = page("http://b.example/feed").await;
+    assert_eq!((moved.url.as_str(), moved.moved_from.as_deref()), ("http://b.example/feed", Some("http://a.example/")));
+    let again = page("http://c.example/").await;
+    assert_eq!((again.url.as_str(), again.state.consecutive_failures), ("http://b.example/feed", 1));
+    let job = &fleet.dispatched().await[0];
+    assert_eq!((job.url.as_str(), job.host.as_str()), ("http://b.example/feed", "b.example:80"));
+    let good = fleet.work(job, not_modified()).await;
+    fleet.settle(good).await;
+    fleet.clock.advance(Duration::from_secs(3600 * 24));
+    assert_eq!(page("http://c.example/").await.url.as_str(), "http://b.example/feed");
 }

@@ -23,7 +23,7 @@ async fn a_feed_is_added_polled_shown_changed_and_removed() {
     let fleet = Fleet::start(&[]).await;
     fleet.origin.set("/harbour", Script::feed(Feed::rss().title("Harbour news").initial(2)));
     let url = fleet.origin.url("/harbour");
-    assert_eq!(fleet.done(&["feed", "add", &url]), format!("added 1 {url}\n"));
+    assert_eq!(fleet.done(&["feed", "add", &url]), format!("added 1 {url}\n1 read: Harbour news, 2 entries\n"));
     assert_eq!(fleet.done(&["feed", "add", &url]), format!("known 1 {url}\n"));
 
     fleet.until(&["feed", "show", &url, "--json"], |out| json(out)["last_outcome"] == "modified");
@@ -51,6 +51,51 @@ async fn a_feed_is_added_polled_shown_changed_and_removed() {
     let gone = fleet.run(&["feed", "show", "1"]);
     assert_eq!((gone.code, gone.out.as_str()), (Some(1), ""));
     assert!(gone.err.starts_with("error: there is no feed 1"), "{}", gone.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_page_its_feed_is_taken_and_that_is_said() {
+    let fleet = Fleet::start(&[]).await;
+    let page = "<!doctype html><link rel=alternate type=application/rss+xml href=/feed.xml>\
+        <link rel=alternate type=application/atom+xml href=/atom.xml>";
+    for path in ["/", "/about"] {
+        fleet.origin.set(path, Script::body("text/html", page));
+    }
+    fleet.origin.set("/plain", Script::body("text/html", "<!doctype html><p>nothing"));
+    fleet.origin.set("/feed.xml", Script::feed(Feed::rss().title("Harbour news").initial(2)));
+    let [home, about, plain, feed] = ["/", "/about", "/plain", "/feed.xml"].map(|path| fleet.origin.url(path));
+    let told = format!("added 1 {home}\n1 is a page; took {feed}, read: Harbour news, 2 entries\n");
+    assert_eq!(fleet.done(&["feed", "add", &home]), told);
+    let shown = json(&fleet.done(&["feed", "show", &feed, "--json"]));
+    assert_eq!((&shown["id"], shown["moved_from"].as_str()), (&Value::from(1), Some(home.as_str())));
+    assert_eq!((fleet.origin.requests("/").len(), fleet.origin.requests("/feed.xml").len()), (1, 1));
+
+    let told = format!("added 2 {about}\n2 is a page; it announces {feed}, which is known as feed 1\n");
+    assert_eq!(fleet.done(&["feed", "add", &about]), told);
+    let shown = fleet.done(&["feed", "show", "2"]);
+    assert!(shown.contains("merged into") && shown.contains("feed 1"), "{shown}");
+
+    let none = fleet.run(&["feed", "add", &plain]);
+    assert_eq!((none.code, none.out), (Some(1), format!("added 3 {plain}\n")));
+    let told = format!("error: {plain} is no feed and announces none; `feedfleet feed remove 3` takes it out again\n");
+    assert_eq!(none.err, told);
+    let view = json(&fleet.done(&["feed", "add", &feed, "--json", "--wait", "1s"]));
+    assert_eq!((&view["new"], &view["id"]), (&Value::from(false), &Value::from(1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_feed_that_cannot_be_read_at_once_is_added_and_that_is_said() {
+    let fleet = Fleet::start(&[]).await;
+    fleet.origin.set("/later", Script::status(500));
+    let failed = fleet.run(&["feed", "add", &fleet.origin.url("/later")]);
+    assert_eq!(failed.code, Some(0));
+    assert!(failed.err.starts_with("1: its first poll failed (status); the next one is in"), "{}", failed.err);
+    fleet.done(&["fleet", "pause"]);
+    let waiting = fleet.run(&["feed", "add", &fleet.origin.url("/other"), "--wait", "100ms"]);
+    assert_eq!(waiting.code, Some(0));
+    let told = "2: all polling is paused; `feedfleet feed show 2` tells more\n";
+    // The dispatcher looks at the pause now and then: it may have polled once more.
+    assert!(waiting.err == told || waiting.err.contains("first poll failed"), "{}", waiting.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

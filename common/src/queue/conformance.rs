@@ -47,6 +47,7 @@ pub fn report(n: i64) -> FetchReport {
         answers_wake: None,
         answered_by: None,
         moved_to: None,
+        announced: Vec::new(),
     }
 }
 

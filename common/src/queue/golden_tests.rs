@@ -113,6 +113,7 @@ fn reports() -> Vec<FetchReport> {
         answers_wake: None,
         answered_by: None,
         moved_to: Some("https://example.org/feed.xml".parse().unwrap()),
+        announced: Vec::new(),
     };
     outcomes.into_iter().map(report).collect()
 }

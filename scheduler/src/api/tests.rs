@@ -114,6 +114,7 @@ impl Fleet {
             answers_wake: None,
             answered_by: None,
             moved_to: None,
+            announced: Vec::new(),
         };
         let next_due = terms.last().map(|term| term.due);
         let decision = Decision { state, status: feed.status, next_due, terms, host_hold: None, notice: None };

@@ -55,6 +55,9 @@ pub struct FeedView {
     pub wake_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_from: Option<String>,
+    /// The feed that it turned out to be, when it is merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged_into: Option<FeedId>,
     pub version: Version,
     pub entries: u64,
     pub added: Timestamp,
@@ -94,6 +97,7 @@ impl FeedView {
             hold_until: state.hold_until,
             wake_at: feed.wake_at,
             moved_from: feed.moved_from,
+            merged_into: feed.merged_into,
             version: feed.version,
             entries: feed.entries,
             added: feed.added,

@@ -121,6 +121,7 @@ mod tests {
             answers_wake: None,
             answered_by: None,
             moved_to: None,
+            announced: Vec::new(),
         };
         let mut terms = Terms::default();
         for rule in &Rule::ALL[Rule::ALL.len() - Terms::CAPACITY..] {

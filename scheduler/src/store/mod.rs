@@ -141,6 +141,28 @@ pub struct FeedChange {
     pub next_due: Option<(Timestamp, Terms)>,
 }
 
+/// Where a feed turns out to be.
+#[derive(Clone, Debug)]
+pub struct Move {
+    /// Its new URL.
+    pub url: FeedUrl,
+    /// What requests to it are charged to.
+    pub host: HostKey,
+    /// The category that the feed has there.
+    pub category: Category,
+}
+
+/// What became of a [`Move`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// Another version, or not live: nothing changed.
+    Stale,
+    /// The feed has the new URL and is due at once.
+    Here,
+    /// Another feed has that URL: this one is merged into it, and its readers are added there.
+    Into(FeedId),
+}
+
 /// Which feed is meant.
 #[derive(Clone, Debug)]
 pub enum FeedRef {
@@ -295,6 +317,10 @@ pub trait Store: Send + Sync {
 
     /// Drops a feed's validators and content hash, so that the next poll reads it whole. False when there is none.
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError>;
+
+    /// Has a live feed of this version start anew at another URL; it keeps its number, its audience and its history. Whoever
+    /// reads events is told (`feed.moved`).
+    async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError>;
 
     /// The rows of the feeds among `ids` that are live (active), in any order.
     async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError>;

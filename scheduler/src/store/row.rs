@@ -40,6 +40,7 @@ pub(crate) struct FeedRow {
     title: Option<String>,
     entries: i64,
     moved_from: Option<String>,
+    merged_into: Option<i64>,
     state: String,
     terms: Vec<u8>,
 }
@@ -132,6 +133,7 @@ impl TryFrom<FeedRow> for Feed {
             wake_at: row.wake_at.map(Timestamp::from_millis),
             terms: read_terms(&row.terms),
             moved_from: row.moved_from,
+            merged_into: row.merged_into.map(FeedId),
             entries: u64::try_from(row.entries).unwrap_or(0),
             added: Timestamp::from_millis(row.added),
         })

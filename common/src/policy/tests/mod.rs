@@ -64,6 +64,7 @@ fn report(outcome: Outcome, http_status: Option<u16>) -> FetchReport {
         answers_wake: None,
         answered_by: None,
         moved_to: None,
+        announced: Vec::new(),
     }
 }
 

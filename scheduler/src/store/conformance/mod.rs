@@ -7,6 +7,7 @@ pub(crate) mod entries;
 pub(crate) mod feeds;
 pub(crate) mod life;
 pub(crate) mod lists;
+pub(crate) mod moves;
 pub(crate) mod wakes;
 
 use std::time::Duration;
@@ -67,6 +68,11 @@ macro_rules! stamp {
                 a_list_holds_what_the_filters_let_through;
                 a_cursor_of_another_list_is_refused;
                 placements_come_in_pages_of_live_feeds;
+            }
+            moves {
+                a_moved_feed_starts_anew_and_keeps_its_number_audience_and_history;
+                a_feed_that_moves_onto_a_known_one_is_merged_into_it;
+                a_feed_of_another_version_or_a_retired_one_is_not_moved;
             }
             apply {
                 a_report_of_another_version_changes_nothing;
@@ -200,6 +206,7 @@ fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict {
             answers_wake: None,
             answered_by: None,
             moved_to: None,
+            announced: Vec::new(),
         },
         decision: Decision { state, status: feed.status, next_due: Some(due), terms, host_hold: None, notice: None },
         category: Category::D,

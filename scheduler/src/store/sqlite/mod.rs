@@ -11,6 +11,7 @@ mod entries;
 mod events;
 mod feeds;
 mod list;
+mod moves;
 mod open;
 mod people;
 #[cfg(test)]
@@ -21,14 +22,14 @@ use std::fs::File;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use common::feed::{Feed, FeedId};
+use common::feed::{Feed, FeedId, Version};
 use common::host::HostKey;
 use common::time::Timestamp;
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::{
-    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, JobRow, NewFeed, Page, Placement,
-    Store, StoreError, StoreStats, StoredEntry, Verdict,
+    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, JobRow, Move, Moved, NewFeed, Page,
+    Placement, Store, StoreError, StoreStats, StoredEntry, Verdict,
 };
 
 pub use backup::{Backup, BackupError};
@@ -81,6 +82,10 @@ impl Store for SqliteStore {
 
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
         self.forget(id).await
+    }
+
+    async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError> {
+        self.move_to(id, version, to, now).await
     }
 
     async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError> {

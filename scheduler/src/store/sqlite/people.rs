@@ -138,6 +138,6 @@ fn interval_millis(audience: Audience) -> Option<i64> {
 }
 
 /// Why a feed is due at `due`: because somebody asked.
-fn added_terms(due: Timestamp) -> Vec<u8> {
+pub(super) fn added_terms(due: Timestamp) -> Vec<u8> {
     pack_terms(&[Term { rule: Rule::Added, due }])
 }

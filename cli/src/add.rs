@@ -1,0 +1,136 @@
+//! `feedfleet feed add`: adds feeds, and tells what their first poll came to. The fleet does the asking: a second request
+//! from here, outside of its hosts' pace, would be one too many.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use common::feed::Status;
+use common::report::{FailureKind, OutcomeKind};
+use common::time::{Clock, SystemClock};
+use reqwest::Method;
+use scheduler::api::view::{AddedView, FeedView, List, StatsView};
+use scheduler::store::HistoryEntry;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::client::{Client, ClientArgs, Refused};
+use crate::feed::AudienceArgs;
+use crate::output::{self, counted, plain, relative};
+
+/// `feed add`
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    /// The feeds' URLs; of a page the first feed that it announces is taken
+    #[arg(required = true)]
+    url: Vec<String>,
+    /// Waits so long for the first polls, to tell what they came to; 0s does not wait [default: 5s; with --json 0s]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    wait: Option<Duration>,
+    #[command(flatten)]
+    audience: AudienceArgs,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+const WAIT: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Runs it. Each URL is tried, whatever became of the others.
+pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&args.client)?;
+    let (mut added, mut failed) = (Vec::new(), false);
+    for url in &args.url {
+        let mut body = args.audience.to_json();
+        body.insert("url".to_owned(), url.as_str().into());
+        match client.change::<AddedView>(Method::POST, "/feeds", Some(&Value::Object(body))).await {
+            Ok(view) => {
+                if !args.client.json {
+                    output::line(&format!("{} {} {}", verb(&view), view.feed.id, view.feed.url))?;
+                }
+                added.push(view);
+            }
+            Err(error) if args.url.len() > 1 && error.is::<Refused>() => {
+                eprintln!("error: {error}");
+                failed = true;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let deadline = Instant::now() + args.wait.unwrap_or(if args.client.json { Duration::ZERO } else { WAIT });
+    for view in &mut added {
+        failed |= !first_poll(args, &client, view, deadline).await?;
+    }
+    if args.client.json {
+        added.iter().try_for_each(output::json)?;
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn verb(added: &AddedView) -> &'static str {
+    match (added.new, added.revived) {
+        (true, _) => "added",
+        (_, true) => "revived",
+        _ => "known",
+    }
+}
+
+/// Waits for the first poll of a feed and tells of it; false when the URL is that of no feed.
+async fn first_poll(args: &AddArgs, client: &Client, added: &mut AddedView, deadline: Instant) -> anyhow::Result<bool> {
+    if deadline <= Instant::now() || !(added.new || added.revived) {
+        return Ok(true);
+    }
+    let url = added.feed.url.clone();
+    let before = added.feed.version;
+    let mut failing = false;
+    loop {
+        let feed: FeedView = client.get(&format!("/feeds/{}", added.feed.id), &[]).await?;
+        added.feed = feed;
+        let feed = &added.feed;
+        let read = feed.last_success.is_some() && feed.version > before;
+        let over = read || feed.status != Status::Active;
+        let failed =
+            matches!(feed.last_outcome, Some(OutcomeKind::Failed | OutcomeKind::Throttled)) && feed.version > before;
+        // A page is a failed poll for a moment, until the fleet has taken the feed that it announces.
+        if over || (failed && std::mem::replace(&mut failing, failed)) {
+            return told(args, client, feed, &url).await;
+        }
+        if Instant::now() >= deadline {
+            let paused = client.get::<StatsView>("/stats", &[]).await?.paused;
+            let why = if paused { "all polling is paused" } else { "it is not read yet" };
+            eprintln!("{}: {why}; `feedfleet feed show {}` tells more", feed.id, feed.id);
+            return Ok(true);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn told(args: &AddArgs, client: &Client, feed: &FeedView, asked: &str) -> anyhow::Result<bool> {
+    let id = feed.id;
+    let line = |text: String| if args.client.json { Ok(()) } else { output::line(&text) };
+    if let Some(survivor) = feed.merged_into {
+        let survivor: FeedView = client.get(&format!("/feeds/{survivor}"), &[]).await?;
+        line(format!("{id} is a page; it announces {}, which is known as feed {}", survivor.url, survivor.id))?;
+        return Ok(true);
+    }
+    if feed.last_success.is_some() {
+        let page = if feed.url == asked { String::new() } else { format!("is a page; took {}, ", feed.url) };
+        let title = feed.title.as_deref().map_or_else(|| "without a title".to_owned(), |title| plain(title, 100));
+        line(format!("{id} {page}read: {title}, {}", counted(feed.entries, "entry", "entries")))?;
+        return Ok(true);
+    }
+    if feed.status != Status::Active {
+        eprintln!("{id}: it is {} by its first poll", feed.status.as_str());
+        return Ok(true);
+    }
+    let history: List<HistoryEntry> = client.get(&format!("/feeds/{id}/history"), &[]).await?;
+    let failure = history.items.first().and_then(|poll| poll.failure);
+    if failure == Some(FailureKind::NotAFeed) {
+        eprintln!("error: {} is no feed and announces none; `feedfleet feed remove {id}` takes it out again", feed.url);
+        return Ok(false);
+    }
+    let why = failure.map_or("throttled", FailureKind::as_str);
+    let next = feed.next_due.map_or_else(|| "never".to_owned(), |due| relative(due, SystemClock.now()));
+    eprintln!("{id}: its first poll failed ({why}); the next one is {next}");
+    Ok(true)
+}
