@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::config::Config;
 use common::feed::{Category, FeedId};
-use common::host::{HostLimits, HostRules};
+use common::host::{HostKey, HostLimits, HostRules};
 use common::host_gate::{GateError, HostGate, Reservation, ReserveRequest, Ticket};
 use common::job::FetchJob;
 use common::metrics::Metrics;
@@ -71,6 +71,8 @@ struct Sorted {
     early: Vec<Slot>,
     /// Due.
     due: Vec<(JobRow, Claim)>,
+    /// Hosts whose parked feed was claimed for nothing: the next one may come.
+    idle: Vec<HostKey>,
 }
 
 impl Dispatcher {
@@ -136,9 +138,12 @@ impl Dispatcher {
 
         let ids: Vec<FeedId> = claims.iter().map(|claim| claim.feed).collect();
         let rows = self.store.jobs_for(&ids).await?;
-        let Sorted { dead, early, due } = self.sort(claims, rows, now);
+        let Sorted { dead, early, due, idle } = self.sort(claims, rows, now);
         self.schedule.remove(&dead).await?;
         self.schedule.put(&early, now).await?;
+        for host in &idle {
+            self.schedule.unpark(host, now).await?;
+        }
         self.dispatch(due, now).await?;
         Ok(claimed)
     }
@@ -150,11 +155,13 @@ impl Dispatcher {
         for claim in claims {
             let Some(row) = rows.remove(&claim.feed) else {
                 sorted.dead.push(claim.feed);
+                sorted.idle.extend(claim.parked_at);
                 continue;
             };
             let due_at = row.due();
             if due_at > now {
                 sorted.early.push(Slot { feed: row.id, due_at, band: row.band() });
+                sorted.idle.extend(claim.parked_at);
             } else {
                 sorted.due.push((row, claim));
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::Config;
-use common::feed::{Audience, Feed, FeedId, Status, Validators};
+use common::feed::{Audience, Feed, FeedId, Status, Validators, Version};
 use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
 use common::job::FetchJob;
@@ -91,7 +91,7 @@ impl Fleet {
             jobs,
             clock,
         };
-        fleet.reconciler.schedule_once().await.unwrap();
+        fleet.reconciler.schedule_once(fleet.clock.now()).await.unwrap();
         assert!(fleet.reconciler.open_gate(fleet.clock.now()).await.unwrap());
         fleet
     }
@@ -255,6 +255,45 @@ async fn a_deferred_moves_the_feed_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_deferred_or_stale_job_does_not_keep_its_hosts_other_feeds_waiting() {
+    let fleet = Fleet::new().await;
+    for n in 0..3 {
+        fleet.add(&format!("http://busy.example/{n}")).await;
+    }
+    let first = &fleet.dispatched().await[0];
+    let far = fleet.clock.now().after(Duration::from_secs(600));
+    let deferred = fleet.work(first, Outcome::Deferred { until: far }).await;
+    fleet.settle(deferred).await;
+    fleet.clock.advance(GAP);
+    let second = fleet.dispatched().await;
+    assert_eq!(second.len(), 1, "after a deferred one");
+    let stale = fleet.work(&second[0], not_modified()).await;
+    fleet.settle(FetchReport { version: Version(99), ..stale }).await;
+    fleet.clock.advance(GAP);
+    assert_eq!(fleet.dispatched().await.len(), 1, "after a stale one");
+}
+
+#[tokio::test]
+async fn a_parked_feed_that_is_not_due_after_all_makes_way_for_the_next() {
+    let fleet = Fleet::new().await;
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        ids.push(fleet.add(&format!("http://busy.example/{n}")).await);
+    }
+    let job = &fleet.dispatched().await[0];
+    assert_eq!(job.feed, ids[0]);
+    // The second goes while it waits for its host.
+    let pause = crate::store::FeedChange { status: Some(Status::Paused), ..Default::default() };
+    fleet.ops.store.change_feed(ids[1], &pause, fleet.clock.now()).await.unwrap();
+    let report = fleet.work(job, not_modified()).await;
+    fleet.settle(report).await;
+    fleet.clock.advance(GAP);
+    let mut asked = fleet.dispatched_ids().await;
+    asked.extend(fleet.dispatched_ids().await);
+    assert_eq!(asked, [ids[2]]);
+}
+
+#[tokio::test]
 async fn a_wake_in_mid_fetch_is_answered_by_a_fetch_that_began_after_it() {
     let fleet = Fleet::new().await;
     let id = fleet.add("http://a.example/feed").await;
@@ -386,8 +425,8 @@ async fn reconcile_finds_what_a_lost_schedule_forgot_and_corrects_what_an_old_on
     let id = fleet.add("http://a.example/").await;
     fleet.ops.schedule.remove(&[id]).await.unwrap();
     assert!(fleet.dispatched().await.is_empty());
-    assert_eq!(fleet.reconciler.schedule_once().await.unwrap(), 1);
-    assert_eq!(fleet.reconciler.schedule_once().await.unwrap(), 0);
+    assert_eq!(fleet.reconciler.schedule_once(fleet.clock.now()).await.unwrap(), 1);
+    assert_eq!(fleet.reconciler.schedule_once(fleet.clock.now()).await.unwrap(), 0);
     assert_eq!(fleet.dispatched_ids().await, [id]);
 }
 

@@ -114,7 +114,14 @@ impl Maintainer {
     async fn prune(&self, now: Timestamp) -> Outcome {
         let retention = &self.config.retention;
         let entries = (!retention.entries.is_zero()).then(|| now.before(retention.entries));
-        let gone = self.store.prune(now.before(retention.events), entries).await?;
+        let mut gone = 0;
+        // A call deletes a bounded number, so that others can write in between.
+        loop {
+            match self.store.prune(now.before(retention.events), entries).await? {
+                0 => break,
+                some => gone += some,
+            }
+        }
         tracing::debug!(gone, "old rows deleted");
         Ok(())
     }

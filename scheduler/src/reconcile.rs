@@ -69,7 +69,7 @@ impl Reconciler {
             }
             if now.since(compared) >= self.config.scheduler.reconcile_interval {
                 compared = now;
-                match self.schedule_once().await {
+                match self.schedule_once(now).await {
                     Ok(0) => {}
                     Ok(corrected) => tracing::warn!(corrected, "the schedule differed from the store"),
                     Err(error) => {
@@ -82,7 +82,7 @@ impl Reconciler {
 
     /// Walks the store and adds to the schedule what is missing, and lowers what stands later than a lease can explain.
     /// Gives how many places were wrong.
-    pub async fn schedule_once(&self) -> Result<usize, ReconcileError> {
+    pub async fn schedule_once(&self, now: Timestamp) -> Result<usize, ReconcileError> {
         let lease = self.config.scheduler.queue_lease + self.config.scheduler.fetch_lease;
         let (mut after, mut corrected) = (FeedId(0), 0);
         loop {
@@ -90,7 +90,7 @@ impl Reconciler {
             let Some(last) = page.last() else { return Ok(corrected) };
             after = last.id;
             let slots: Vec<Slot> = page.iter().map(placement_slot).collect();
-            corrected += self.schedule.correct(&slots, lease).await?;
+            corrected += self.schedule.correct(&slots, lease, now).await?;
         }
     }
 

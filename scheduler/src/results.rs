@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::config::Config;
 use common::feed::{Feed, FeedId, FeedUrl, Version};
-use common::host::HostRules;
+use common::host::{HostKey, HostRules};
 use common::host_gate::{GateError, HostGate};
 use common::metrics::Metrics;
 use common::policy::{Policy, category, decide};
@@ -135,6 +135,7 @@ impl Results {
         let feeds: HashMap<FeedId, Feed> =
             self.store.states_for(&ids).await?.into_iter().map(|feed| (feed.id, feed)).collect();
         let (mut verdicts, mut slots) = (Vec::new(), Vec::new());
+        let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
         for report in reports {
             let Some(feed) = feeds.get(&report.feed) else { continue };
             if report.version != feed.version {
@@ -150,7 +151,13 @@ impl Results {
             }
         }
         self.schedule.put(&slots, now).await?;
-        self.store_verdicts(verdicts, &feeds, now).await
+        self.store_verdicts(verdicts, &feeds, now).await?;
+        // Whatever became of a report, its hosts are free again, a gap after the request's start.
+        for (host, started) in asked {
+            let gap = self.rules.limits_of(&host).gap;
+            self.schedule.unpark(&host, started.after(gap)).await?;
+        }
+        Ok(())
     }
 
     fn judge(&self, feed: &Feed, report: FetchReport, now: Timestamp) -> Verdict {
@@ -241,9 +248,6 @@ impl Results {
         }
         self.schedule.put(&slots, now).await?;
         self.schedule.remove(&dead).await?;
-        for verdict in verdicts {
-            self.free_host(&verdict.report).await?;
-        }
         Ok(())
     }
 
@@ -282,12 +286,6 @@ impl Results {
         }
         Ok(())
     }
-
-    /// The host can be asked again a gap after this request's start.
-    async fn free_host(&self, report: &FetchReport) -> Result<(), ScheduleError> {
-        let gap = self.rules.limits_of(&report.host).gap;
-        self.schedule.unpark(&report.host, report.started.after(gap)).await
-    }
 }
 
 /// The feed to take instead of a page that somebody added as one. Only in place of a feed that never brought anything, and
@@ -297,4 +295,9 @@ fn announced_instead<'a>(feed: &Feed, report: &'a FetchReport) -> Option<&'a Fee
     let is_page = matches!(report.outcome.failure(), Some(FailureKind::NotAFeed | FailureKind::Malformed));
     let never_was_one = feed.state.last_success.is_none() && feed.moved_from.is_none();
     report.announced.first().filter(|url| is_page && never_was_one && **url != feed.url)
+}
+
+/// The hosts that a report speaks of, each with the time of its request.
+fn hosts_asked(report: &FetchReport) -> impl Iterator<Item = (HostKey, Timestamp)> {
+    [Some(&report.host), report.answered_by.as_ref()].into_iter().flatten().map(|host| (host.clone(), report.started))
 }

@@ -98,7 +98,7 @@ impl Scheduler {
 
     /// Fills the schedule from the store and tries to open the gate; the loops go on with both.
     pub async fn boot(&self) -> Result<(), ReconcileError> {
-        self.reconciler.schedule_once().await?;
+        self.reconciler.schedule_once(self.clock.now()).await?;
         self.reconciler.open_gate(self.clock.now()).await?;
         Ok(())
     }

@@ -22,6 +22,8 @@ use crate::feed::{FeedId, Version};
 use crate::host::{HostKey, HostLimits};
 use crate::time::Timestamp;
 
+/// A busy host is asked about again after its gap, but no sooner than this.
+const SHORTEST_RETRY: Duration = Duration::from_millis(10);
 /// Idle hosts and old memories are swept when their maps have grown by this factor since the last sweep.
 const SWEEP_FACTOR: usize = 2;
 const SWEEP_FROM: usize = 4096;
@@ -170,7 +172,8 @@ impl State {
             return Reservation::Refused { until: earliest };
         }
         if host.outstanding() >= limits.parallel as usize {
-            let until = host.first_end().unwrap_or(now).max(now.after(limits.gap));
+            // Ends are the worst case: most requests are over long before, and whoever waits asks again in a gap.
+            let until = host.first_end().unwrap_or(now).min(now.after(limits.gap.max(SHORTEST_RETRY)));
             return Reservation::Refused { until };
         }
         host.reserved = host.reserved.max(now).after(limits.gap);
@@ -230,7 +233,7 @@ impl State {
         }
         let own_place = request.during.is_some_and(|permit| permit.host == *request.host);
         if !own_place && host.outstanding() >= limits.parallel as usize {
-            return Err(host.first_end().unwrap_or(now).min(now.after(limits.gap.max(Duration::from_millis(10)))));
+            return Err(host.first_end().unwrap_or(now).min(now.after(limits.gap.max(SHORTEST_RETRY))));
         }
         host.charge_start(limits, now);
         if !own_place {

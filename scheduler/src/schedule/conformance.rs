@@ -23,6 +23,7 @@ macro_rules! schedule_conformance {
         $crate::schedule_conformance!($make; what_one_band_leaves_the_others_take);
         $crate::schedule_conformance!($make; a_removed_feed_is_never_claimed);
         $crate::schedule_conformance!($make; correct_adds_what_is_absent_and_lowers_what_is_too_late);
+        $crate::schedule_conformance!($make; correct_leaves_a_feed_that_was_claimed_late_to_its_lease);
         $crate::schedule_conformance!($make; a_parked_feed_comes_out_at_its_hosts_head_lowest_rank_first);
         $crate::schedule_conformance!($make; unpark_brings_the_head_forward_only);
         $crate::schedule_conformance!($make; claiming_a_head_rearms_it_while_others_stay_parked);
@@ -172,8 +173,15 @@ cases! {
         schedule.put(&[slot(1, 100), slot(2, 9000), slot(3, 0)], at(0)).await.unwrap();
         assert_eq!(claim(schedule, 0, 10).await, [3]);
         let truth = [slot(1, 10), slot(2, 10), slot(3, 10), slot(4, 10), slot(5, 10)];
-        assert_eq!(schedule.correct(&truth, LEASE).await.unwrap(), 2);
+        assert_eq!(schedule.correct(&truth, LEASE, at(10)).await.unwrap(), 2);
         assert_eq!(claim(schedule, 10, 10).await, [2, 4]);
+    }
+
+    correct_leaves_a_feed_that_was_claimed_late_to_its_lease(schedule) {
+        schedule.put(&[slot(1, 0)], at(0)).await.unwrap();
+        assert_eq!(claim(schedule, 600, 10).await, [1]);
+        assert_eq!(schedule.correct(&[slot(1, 0)], LEASE, at(610)).await.unwrap(), 0);
+        assert!(claim(schedule, 610, 10).await.is_empty());
     }
 
     a_parked_feed_comes_out_at_its_hosts_head_lowest_rank_first(schedule) {

@@ -133,12 +133,14 @@ impl State {
         self.band(band.min(old_band)).insert((at, Key::Head(host.clone())));
     }
 
-    fn correct(&mut self, slot: Slot, slack: Duration) -> bool {
+    fn correct(&mut self, slot: Slot, slack: Duration, now: Timestamp) -> bool {
         let latest = slot.due_at.after(slack);
         match self.places.get(&slot.feed) {
             // A parked feed waits for its host, whose head is always there.
             Some(Place::Parked { .. }) => return false,
-            Some(Place::Waiting { due_at: at, .. } | Place::Leased { until: at, .. }) if *at <= latest => return false,
+            Some(Place::Waiting { due_at, .. }) if *due_at <= latest => return false,
+            // A feed that was claimed late has a lease that ends late.
+            Some(Place::Leased { until, .. }) if *until <= latest.max(now.after(slack)) => return false,
             _ => {}
         }
         self.take(slot.feed);
@@ -288,9 +290,9 @@ impl Schedule for MemorySchedule {
         Ok(())
     }
 
-    async fn correct(&self, slots: &[Slot], slack: Duration) -> Result<usize, ScheduleError> {
+    async fn correct(&self, slots: &[Slot], slack: Duration, now: Timestamp) -> Result<usize, ScheduleError> {
         let mut state = self.lock();
-        Ok(slots.iter().filter(|slot| state.correct(**slot, slack)).count())
+        Ok(slots.iter().filter(|slot| state.correct(**slot, slack, now)).count())
     }
 
     async fn remove(&self, feeds: &[FeedId]) -> Result<(), ScheduleError> {

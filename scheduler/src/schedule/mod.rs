@@ -137,8 +137,9 @@ pub trait Schedule: Send + Sync {
     async fn lower(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
 
     /// Adds feeds that are absent, and brings those that stand later than `slot.due_at + slack` forward to `due_at`;
-    /// parked feeds stay, their host has a head. Gives how many were wrong. For reconcile.
-    async fn correct(&self, slots: &[Slot], slack: Duration) -> Result<usize, ScheduleError>;
+    /// parked feeds stay, their host has a head, and so do leases that end by `now + slack`. Gives how many were wrong. For
+    /// reconcile.
+    async fn correct(&self, slots: &[Slot], slack: Duration, now: Timestamp) -> Result<usize, ScheduleError>;
 
     /// Takes feeds out.
     async fn remove(&self, feeds: &[FeedId]) -> Result<(), ScheduleError>;

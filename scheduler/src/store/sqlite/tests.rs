@@ -141,6 +141,18 @@ async fn a_store_in_memory_works_and_is_nobody_elses() {
 }
 
 #[tokio::test]
+async fn a_transaction_that_sqlite_ended_by_itself_does_not_stop_the_next_one() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(&folder.url()).await.unwrap();
+    // What a full disk leaves behind: SQLite has rolled back already when sqlx wants to.
+    let mut tx = store.write("do something").await.unwrap();
+    sqlx::query("ROLLBACK").execute(&mut *tx).await.unwrap();
+    assert!(tx.commit().await.is_err());
+    store.add_feeds(&[new_feed("https://a.org/1")], Timestamp::EPOCH).await.unwrap();
+    assert_eq!(store.placements(FeedId(0), 10).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_full_disk_is_said_so_and_harms_nothing() {
     let folder = Folder::new();
     let store = SqliteStore::open(&folder.url()).await.unwrap();
