@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::pace::Pace;
 use crate::schedule::{Band, Claim, Parking, Schedule, ScheduleError, Slot};
 use crate::store::{JobRow, Store, StoreError};
+use crate::storing::Storing;
 
 /// Turns due feeds into jobs.
 pub struct Dispatcher {
@@ -38,6 +39,8 @@ pub struct Dispatcher {
     pub config: Arc<Config>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Whether what is fetched can be stored.
+    pub storing: Arc<Storing>,
 }
 
 /// Why a round could not be finished.
@@ -119,8 +122,11 @@ impl Dispatcher {
         }
     }
 
-    /// One round over at most `room` feeds; gives how many were claimed.
+    /// One round over at most `room` feeds; gives how many were claimed: none while reports cannot be stored.
     pub async fn round(&self, now: Timestamp, room: usize) -> Result<usize, DispatchError> {
+        if !self.storing.works() {
+            return Ok(0);
+        }
         let scheduler = &self.config.scheduler;
         let queued = self.jobs.depth().await?;
         let limit = room.min(scheduler.claim_batch).min(scheduler.max_queued_jobs.saturating_sub(queued));

@@ -15,6 +15,7 @@ pub mod results;
 mod run;
 pub mod schedule;
 pub mod store;
+pub mod storing;
 mod subject;
 
 pub use run::{Backends, Scheduler};

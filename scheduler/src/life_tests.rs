@@ -57,6 +57,7 @@ impl Fleet {
         let gate = Arc::new(MemoryGate::new(born));
         let jobs = Arc::new(MemoryQueue::new(1 << 20));
         let reports = Arc::new(MemoryQueue::new(1 << 20));
+        let storing = Arc::new(crate::storing::Storing::default());
         let fleet = Fleet {
             ops: Ops {
                 store: store.clone(),
@@ -67,6 +68,7 @@ impl Fleet {
                 rules: rules.clone(),
                 metrics: metrics.clone(),
                 load: Arc::default(),
+                storing: storing.clone(),
             },
             dispatcher: Dispatcher {
                 store: store.clone(),
@@ -76,6 +78,7 @@ impl Fleet {
                 rules: rules.clone(),
                 config: config.clone(),
                 metrics: metrics.clone(),
+                storing: storing.clone(),
             },
             results: Results {
                 store: store.clone(),
@@ -86,6 +89,7 @@ impl Fleet {
                 config: config.clone(),
                 metrics,
                 load: Arc::default(),
+                storing,
             },
             reconciler: Reconciler { store, schedule, gate, reports, config },
             jobs,
@@ -414,9 +418,20 @@ async fn nothing_is_claimed_while_the_job_queue_is_full() {
         rules: fleet.ops.rules.clone(),
         config: Arc::new(full),
         metrics: fleet.ops.metrics.clone(),
+        storing: fleet.ops.storing.clone(),
     };
     assert_eq!(dispatcher.round(fleet.clock.now(), usize::MAX).await.unwrap(), 0);
     assert_eq!(fleet.dispatched().await.len(), 1, "it was not hidden by a claim");
+}
+
+#[tokio::test]
+async fn nothing_is_claimed_while_reports_cannot_be_stored() {
+    let fleet = Fleet::new().await;
+    fleet.add("http://a.example/").await;
+    fleet.ops.storing.failed("the disk is full".to_owned());
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.ops.storing.recovered();
+    assert_eq!(fleet.dispatched().await.len(), 1);
 }
 
 #[tokio::test]

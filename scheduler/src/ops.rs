@@ -17,6 +17,7 @@ use common::time::{Clock, Timestamp};
 use crate::load::Load;
 use crate::schedule::{Band, Schedule, ScheduleError, Slot};
 use crate::store::{Added, FeedChange, FeedRef, NewFeed, Store, StoreError};
+use crate::storing::Storing;
 use crate::subject::{draw, new_subject, placement_slot, slot, subject};
 
 /// The operations, over whatever the fleet runs on.
@@ -35,6 +36,8 @@ pub struct Ops {
     pub rules: Arc<HostRules>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Whether reports can be stored.
+    pub storing: Arc<Storing>,
     /// How loaded the fleet is.
     pub load: Arc<Load>,
 }

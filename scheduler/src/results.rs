@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::load::Load;
 use crate::schedule::{Band, Schedule, ScheduleError, Slot};
 use crate::store::{Applied, Move, Moved, Store, StoreError, Verdict};
+use crate::storing::Storing;
 use crate::subject::{draw, new_subject, subject};
 
 /// Turns reports into stored states.
@@ -41,6 +42,8 @@ pub struct Results {
     pub config: Arc<Config>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Told when reports cannot be stored.
+    pub storing: Arc<Storing>,
     /// How loaded the fleet is.
     pub load: Arc<Load>,
 }
@@ -70,7 +73,6 @@ const RETRY: Duration = Duration::from_secs(1);
 impl Results {
     /// Settles reports until stopped.
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        let mut failing = false;
         loop {
             let first = tokio::select! {
                 () = stop.cancelled() => return,
@@ -81,19 +83,28 @@ impl Results {
                 Err(error) => Err(error.into()),
             };
             match settled {
-                Ok(()) if std::mem::take(&mut failing) => tracing::info!("reports are stored again"),
-                Ok(()) => {}
+                Ok(()) => self.recover().await,
                 Err(error) => {
-                    if !std::mem::replace(&mut failing, true) {
+                    if self.storing.works() {
                         let error = &error as &dyn std::error::Error;
                         tracing::error!(error, "reports cannot be stored; they wait in the queue");
                     }
+                    self.storing.failed(error.to_string());
                     tokio::select! {
                         () = stop.cancelled() => return,
                         () = tokio::time::sleep(RETRY) => {}
                     }
                 }
             }
+        }
+    }
+
+    /// More may be claimed once every report that waited is stored: until then leases may have ended of feeds that were
+    /// fetched long ago.
+    async fn recover(&self) {
+        if !self.storing.works() && self.reports.depth().await.is_ok_and(|waiting| waiting == 0) {
+            self.storing.recovered();
+            tracing::info!("reports are stored again");
         }
     }
 

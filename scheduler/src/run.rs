@@ -20,6 +20,7 @@ use crate::reconcile::{ReconcileError, Reconciler};
 use crate::results::Results;
 use crate::schedule::Schedule;
 use crate::store::Store;
+use crate::storing::Storing;
 
 /// What a fleet runs on: one implementation of each seam.
 #[derive(Clone)]
@@ -54,6 +55,7 @@ impl Scheduler {
         let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
         let (config, metrics, clock) = (Arc::clone(config), Arc::clone(metrics), Arc::clone(clock));
         let load = Arc::new(Load::default());
+        let storing = Arc::new(Storing::default());
         Scheduler {
             ops: Arc::new(Ops {
                 store: store.clone(),
@@ -64,6 +66,7 @@ impl Scheduler {
                 rules: rules.clone(),
                 metrics: metrics.clone(),
                 load: load.clone(),
+                storing: storing.clone(),
             }),
             dispatcher: Dispatcher {
                 store: store.clone(),
@@ -73,6 +76,7 @@ impl Scheduler {
                 rules: rules.clone(),
                 config: config.clone(),
                 metrics: metrics.clone(),
+                storing: storing.clone(),
             },
             results: Results {
                 store: store.clone(),
@@ -83,6 +87,7 @@ impl Scheduler {
                 config: config.clone(),
                 metrics: metrics.clone(),
                 load: load.clone(),
+                storing,
             },
             reconciler: Reconciler {
                 store: store.clone(),

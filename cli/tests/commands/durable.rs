@@ -6,10 +6,10 @@ use std::process::{Child, ChildStderr, ChildStdout, Stdio};
 
 use load_tests::origin::Origin;
 use load_tests::origin::feed::Feed;
-use load_tests::origin::script::Script;
+use load_tests::origin::script::{Gate, Script};
 use serde_json::Value;
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, PATIENCE};
 use crate::program::{command, run};
 
 /// `entries --follow`; killed when dropped.
@@ -124,4 +124,53 @@ async fn a_backup_of_a_running_fleet_is_a_fleet_of_its_own() {
     let nothing = run(&["backup", &copy, "--data", "no-such-folder"]);
     assert_eq!(nothing.code, Some(1));
     assert!(nothing.err.contains("there is no store at no-such-folder/feedfleet.db"), "{}", nothing.err);
+}
+
+async fn readiness(fleet: &Fleet) -> (u16, String) {
+    let answer = reqwest::get(format!("{}/readyz", fleet.server)).await.unwrap();
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_full_disk_nothing_is_half_written_and_all_goes_on_when_there_is_room() {
+    let origin = Origin::start().await.unwrap();
+    let gate = Gate::closed();
+    let urls: Vec<String> = (0..5).map(|number| format!("/{number}")).collect();
+    for path in &urls {
+        origin.set(path, Script::feed(Feed::rss().initial(4)).gate(&gate));
+    }
+    let urls: Vec<String> = urls.iter().map(|path| origin.url(path)).collect();
+    let sources: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let (folder, data) = folder();
+    let many = ["--set", "host.parallel=5"];
+    let fleet = Fleet::start_limitable(&data, &[&sources[..], &many].concat()).await;
+    for number in 0..5 {
+        assert_eq!(origin.wait_for_start(&format!("/{number}"), 1, PATIENCE).await.len(), 1);
+    }
+    assert_eq!(readiness(&fleet).await.0, 200);
+
+    fleet.limit_files("0");
+    gate.open();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    let why = loop {
+        match readiness(&fleet).await {
+            (503, why) => break why,
+            (status, _) => assert!(std::time::Instant::now() < deadline, "still {status}"),
+        }
+    };
+    assert!(why.contains("reports cannot be stored"), "{why}");
+    let refused = fleet.run(&["feed", "add", "http://127.0.0.1:9/"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.starts_with("error: the store could not"), "{}", refused.err);
+    assert_eq!(fleet.done(&["entries", "--json"]), "", "reading goes on");
+
+    fleet.limit_files("unlimited");
+    fleet.until(&["entries", "--json"], |out| out.lines().count() == 20);
+    while readiness(&fleet).await.0 != 200 {
+        assert!(std::time::Instant::now() < deadline, "it is not ready again");
+    }
+    assert_eq!(origin.request_count(), 5, "nothing was asked twice");
+    fleet.stop();
+    let copy = folder.path().join("copy.db");
+    assert_eq!(run(&["backup", copy.to_str().unwrap(), "--data", &data]).code, Some(0), "the store is sound");
 }

@@ -1,7 +1,7 @@
 //! A fleet in memory that polls a scripted origin, for the operator's commands to speak to.
 
 use std::io::{BufRead, BufReader, Lines};
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use load_tests::origin::Origin;
@@ -29,6 +29,25 @@ impl Fleet {
 
     /// The same over a folder, at an address.
     pub(crate) async fn start_at(data: &str, listen: &str, arguments: &[&str]) -> Self {
+        Self::launch(command(&[]), data, listen, arguments).await
+    }
+
+    /// The same over a folder; it survives limits on the size of files, which fail its writes instead.
+    pub(crate) async fn start_limitable(data: &str, arguments: &[&str]) -> Self {
+        let program = command(&[]);
+        let mut shell = Command::new("bash");
+        shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(program.get_program()).env_clear();
+        Self::launch(shell, data, "127.0.0.1:0", arguments).await
+    }
+
+    /// Limits the size of the files that it writes from now on, in bytes or "unlimited"; 0 is a full disk.
+    pub(crate) fn limit_files(&self, bytes: &str) {
+        let pid = self.child.id().to_string();
+        let limit = format!("--fsize={bytes}:unlimited");
+        assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap().success());
+    }
+
+    async fn launch(mut program: Command, data: &str, listen: &str, arguments: &[&str]) -> Self {
         let own = ["run", "--data", data, "--listen", listen, "--set", "host.gap=0s"];
         // Few log lines, so that the pipe that nobody reads any more has room for them.
         let open = [
@@ -39,7 +58,8 @@ impl Fleet {
             "--set",
             "fetch.allow_ports=1-65535",
         ];
-        let mut child = command(&[&own[..], &open, arguments].concat())
+        let mut child = program
+            .args([&own[..], &open, arguments].concat())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -57,7 +77,7 @@ impl Fleet {
     /// Ends it as a person does, and waits for its end.
     pub(crate) fn stop(mut self) {
         let pid = self.child.id().to_string();
-        assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         assert!(self.child.wait().unwrap().success());
     }
 

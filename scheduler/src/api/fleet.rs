@@ -46,6 +46,9 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiErr
     api.ops.store.paused().await.map_err(|error| not_ready("the store does not answer", &error))?;
     let depth = api.ops.schedule.depth(api.ops.clock.now()).await;
     depth.map_err(|error| not_ready("the schedule does not answer", &error))?;
+    if let Some(why) = api.ops.storing.trouble() {
+        return Err(not_ready("reports cannot be stored, and nothing more is fetched meanwhile", &why));
+    }
     Ok(Json(json!({ "ready": true })))
 }
 

@@ -48,7 +48,18 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Begins the one transaction that may write.
     async fn write(&self, action: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(StoreError::on(action))
+        const BEGIN: &str = "BEGIN IMMEDIATE";
+        let begun = match self.writer.begin_with(BEGIN).await {
+            // A commit that the disk refuses ends the transaction for SQLite, but not for the connection, which would
+            // refuse every further one.
+            Err(sqlx::Error::InvalidSavePointStatement) if self._lock.is_some() => {
+                let stuck = self.writer.acquire().await.map_err(StoreError::on(action))?;
+                stuck.close().await.map_err(StoreError::on(action))?;
+                self.writer.begin_with(BEGIN).await
+            }
+            begun => begun,
+        };
+        begun.map_err(StoreError::on(action))
     }
 
     /// Closes all connections, which folds the write-ahead log into the database. Without it nothing is lost either.
