@@ -37,6 +37,8 @@ const JOB_BYTES: usize = 64 << 20;
 const REPORT_BYTES: usize = 64 << 20;
 /// How long fetches under way may go on after the first signal.
 const GRACE: Duration = Duration::from_secs(10);
+/// How long the last reports may take to be stored when the grace is over.
+const LAST_REPORTS: Duration = Duration::from_secs(1);
 /// `--once` ends when nothing more can happen within this time: only feeds of held hosts are left then.
 const ONCE_HORIZON: Duration = Duration::from_secs(60);
 const ONCE_CHECK: Duration = Duration::from_millis(50);
@@ -51,9 +53,12 @@ pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyho
     let ops = fleet.ops();
 
     let seen = ops.store.latest_seq().await?;
-    add_sources(ops, feeds).await?;
+    add_sources(ops, feeds, once).await?;
     greet(ops, &fleet.config, listener.local_addr()?).await?;
 
+    if once && ops.store.paused().await? {
+        bail!("polling is paused, so nothing was polled; `feedfleet fleet resume` on a running fleet starts it again");
+    }
     let started = ops.clock.now();
     let work = fleet.start(listener);
     let printer = tokio::spawn(follow::print_new_entries(Arc::clone(&ops.store), seen, work.stop.clone()));
@@ -65,7 +70,17 @@ pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyho
         eprintln!("stopping: fetches under way may end within {} s; once more stops at once", GRACE.as_secs());
     }
     work.end(GRACE).await?;
-    printer.await.context("the printer died")?;
+    tokio::select! {
+        printed = printer => printed.context("the printer died")?,
+        // Whoever reads our output does not.
+        signal = stop_signal() => signal?,
+    }
+    if once {
+        let left = fleet.store.stats(started).await?.overdue;
+        if left > 0 {
+            eprintln!("{left} feeds that are due were not polled: their hosts may not be asked yet");
+        }
+    }
     fleet.close().await;
     Ok(())
 }
@@ -137,7 +152,9 @@ impl Work {
     pub(crate) async fn end(self, grace: Duration) -> anyhow::Result<()> {
         self.quiet.cancel();
         tokio::select! {
-            () = drain(self.fetching, &*self.reports, grace) => {}
+            given_up = drain(self.fetching, &*self.reports, grace) => if given_up > 0 {
+                eprintln!("{given_up} reports could not be stored; their feeds are asked again, conditionally");
+            },
             signal = stop_signal() => signal?,
         }
         self.drained.cancel();
@@ -225,7 +242,8 @@ fn read_sources(sources: &[String]) -> anyhow::Result<Vec<Source>> {
     Ok(feeds)
 }
 
-async fn add_sources(ops: &Ops, sources: Vec<Source>) -> anyhow::Result<()> {
+/// Adds feeds; those of a file are spread over a while, unless they are to be polled `once` and now.
+async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Result<()> {
     let (mut by_hand, mut imported) = (Vec::new(), Vec::new());
     for source in sources {
         let (list, url) = match source {
@@ -236,7 +254,13 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>) -> anyhow::Result<()> {
     }
     let mut added = ops.add(&by_hand, None).await?;
     let places: Vec<f64> = imported.iter().map(|_| rand::rng().random()).collect();
-    added.extend(ops.add(&imported, Some(&places)).await?);
+    let imported = ops.add(&imported, (!once).then_some(&places[..])).await?;
+    let spread = ops.config.policy.import_spread;
+    if !once && !spread.is_zero() && imported.iter().any(|feed| feed.new) {
+        let spread = humantime::format_duration(spread);
+        eprintln!("feeds of files are first polled spread over {spread} (policy.import_spread)");
+    }
+    added.extend(imported);
     if !added.is_empty() {
         let new = added.iter().filter(|feed| feed.new).count();
         eprintln!("{new} feeds added, {} known already", added.len() - new);
@@ -253,6 +277,9 @@ async fn greet(ops: &Ops, config: &Config, address: SocketAddr) -> anyhow::Resul
         eprintln!(
             "please set fetch.user_agent_url to a page that says who polls: publishers look for it in their logs"
         );
+    }
+    if ops.store.paused().await? {
+        eprintln!("polling is paused; `feedfleet fleet resume` starts it again");
     }
     if feeds == 0 {
         eprintln!("no feeds yet; add one with: feedfleet feed add https://example.com/feed.xml");
@@ -276,13 +303,20 @@ async fn polled_once(backends: &Backends, started: Timestamp, clock: &dyn Clock)
     }
 }
 
-/// Waits for the worker to finish within the grace, and for its reports to be stored.
-async fn drain(fetching: JoinHandle<()>, reports: &dyn Queue<FetchReport>, grace: Duration) {
+/// Waits within the grace for the worker to finish and for its reports to be stored; gives how many were not.
+async fn drain(fetching: JoinHandle<()>, reports: &dyn Queue<FetchReport>, grace: Duration) -> usize {
+    let deadline = tokio::time::Instant::now() + grace;
     let abort = fetching.abort_handle();
-    if tokio::time::timeout(grace, fetching).await.is_err() {
+    if tokio::time::timeout_at(deadline, fetching).await.is_err() {
         abort.abort();
     }
-    while reports.depth().await.is_ok_and(|depth| depth > 0) {
+    // What the worker reported in its last moment still gets a look.
+    let deadline = deadline.max(tokio::time::Instant::now() + LAST_REPORTS);
+    loop {
+        let waiting = reports.depth().await.unwrap_or(0);
+        if waiting == 0 || tokio::time::Instant::now() >= deadline {
+            return waiting;
+        }
         tokio::time::sleep(ONCE_CHECK).await;
     }
 }

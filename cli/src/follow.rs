@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use scheduler::store::{Store, StoredEntry};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::output::plain;
@@ -12,24 +13,47 @@ use crate::output::plain;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 const PAGE: u32 = 200;
 
-/// Prints entries with a larger `seq` than `after` until stopped, and once more at the end.
+/// Lines that may wait for a slow reader of our output; then reading entries waits as well.
+const LINES: usize = 1000;
+
+/// Prints entries with a larger `seq` than `after` until stopped, and once more at the end. Ends when everything is
+/// written, which a reader who does not read can put off for ever: the fleet itself does not wait for it.
 pub(crate) async fn print_new_entries(store: Arc<dyn Store>, mut after: i64, stop: CancellationToken) {
+    let (lines, to_write) = mpsc::channel(LINES);
+    let (written, all_written) = oneshot::channel();
+    // A thread of its own, outside of the runtime: writing blocks for as long as the reader likes.
+    std::thread::spawn(move || {
+        write(to_write);
+        let _ = written.send(());
+    });
     let mut last_round = false;
     loop {
         while let Ok(page) = store.entries(None, after, PAGE).await
             && let Some(last) = page.items.last()
         {
             after = last.seq;
-            let mut out = std::io::stdout().lock();
-            // A closed pipe is the reader's wish; the fleet goes on.
-            let _ = page.items.iter().try_for_each(|entry| writeln!(out, "{}", line(entry)));
+            for entry in &page.items {
+                // A closed pipe is the reader's wish; the fleet goes on.
+                let _ = lines.send(line(entry)).await;
+            }
         }
         if last_round {
+            drop(lines);
+            let _ = all_written.await;
             return;
         }
         tokio::select! {
             () = stop.cancelled() => last_round = true,
             () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
+}
+
+fn write(mut lines: mpsc::Receiver<String>) {
+    let mut out = std::io::stdout();
+    while let Some(line) = lines.blocking_recv() {
+        if writeln!(out, "{line}").is_err() {
+            return;
         }
     }
 }

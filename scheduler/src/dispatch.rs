@@ -60,6 +60,15 @@ pub enum DispatchError {
     Queue(#[from] QueueError),
 }
 
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Feeds claimed.
+    pub claimed: usize,
+    /// Of these, the ones that became jobs; the others wait for their hosts, or were not due after all.
+    pub published: usize,
+}
+
 /// How often the store is asked whether a person paused the fleet.
 const PAUSE_CHECK: Duration = Duration::from_secs(1);
 /// How long to wait after a round that failed.
@@ -93,13 +102,13 @@ impl Dispatcher {
             }
             let room = if paused { 0 } else { pace.room(now) };
             let wait = match self.round(now, room).await {
-                Ok(claimed) => {
+                Ok(round) => {
                     if std::mem::take(&mut failing) {
                         tracing::info!("dispatch works again");
                     }
-                    pace.spend(claimed);
+                    pace.spend(round.published);
                     // A full round means that more is due: go on at once.
-                    if claimed >= self.config.scheduler.claim_batch {
+                    if round.claimed >= self.config.scheduler.claim_batch {
                         Duration::ZERO
                     } else {
                         self.config.scheduler.tick
@@ -122,21 +131,21 @@ impl Dispatcher {
         }
     }
 
-    /// One round over at most `room` feeds; gives how many were claimed: none while reports cannot be stored.
-    pub async fn round(&self, now: Timestamp, room: usize) -> Result<usize, DispatchError> {
+    /// One round over at most `room` feeds; gives what was done: nothing while reports cannot be stored.
+    pub async fn round(&self, now: Timestamp, room: usize) -> Result<Round, DispatchError> {
         if !self.storing.works() {
-            return Ok(0);
+            return Ok(Round::default());
         }
         let scheduler = &self.config.scheduler;
         let queued = self.jobs.depth().await?;
         let limit = room.min(scheduler.claim_batch).min(scheduler.max_queued_jobs.saturating_sub(queued));
         if limit == 0 {
-            return Ok(0);
+            return Ok(Round::default());
         }
         let lease = scheduler.queue_lease + scheduler.fetch_lease;
         let claims = self.schedule.claim_due(now, limit, lease).await?;
         if claims.is_empty() {
-            return Ok(0);
+            return Ok(Round::default());
         }
         let claimed = claims.len();
         let expired = claims.iter().filter(|claim| claim.lease_expired).count();
@@ -150,8 +159,8 @@ impl Dispatcher {
         for host in &idle {
             self.schedule.unpark(host, now).await?;
         }
-        self.dispatch(due, now).await?;
-        Ok(claimed)
+        let published = self.dispatch(due, now).await?;
+        Ok(Round { claimed, published })
     }
 
     /// What the store says about what the schedule claimed. The store is the truth.
@@ -175,8 +184,8 @@ impl Dispatcher {
         sorted
     }
 
-    /// Reserves, parks and publishes.
-    async fn dispatch(&self, due: Vec<(JobRow, Claim)>, now: Timestamp) -> Result<(), DispatchError> {
+    /// Reserves, parks and publishes; gives how many jobs were published.
+    async fn dispatch(&self, due: Vec<(JobRow, Claim)>, now: Timestamp) -> Result<usize, DispatchError> {
         let mut requests = Vec::with_capacity(due.len());
         for (row, _) in &due {
             let host = self.rules.for_url(row.url.as_url());
@@ -204,7 +213,8 @@ impl Dispatcher {
         for (host, at) in wide {
             self.schedule.unpark(&host, at).await?;
         }
-        self.publish(&jobs, now).await
+        self.publish(&jobs, now).await?;
+        Ok(jobs.len())
     }
 
     async fn publish(&self, jobs: &[FetchJob], now: Timestamp) -> Result<(), DispatchError> {

@@ -15,7 +15,7 @@ use common::queue::memory::MemoryQueue;
 use common::report::{FailureKind, FetchReport, Outcome};
 use common::time::{Clock, ManualClock, Timestamp};
 
-use crate::dispatch::Dispatcher;
+use crate::dispatch::{Dispatcher, Round};
 use crate::ops::{AddFeed, Ops};
 use crate::reconcile::Reconciler;
 use crate::results::Results;
@@ -420,7 +420,7 @@ async fn nothing_is_claimed_while_the_job_queue_is_full() {
         metrics: fleet.ops.metrics.clone(),
         storing: fleet.ops.storing.clone(),
     };
-    assert_eq!(dispatcher.round(fleet.clock.now(), usize::MAX).await.unwrap(), 0);
+    assert_eq!(dispatcher.round(fleet.clock.now(), usize::MAX).await.unwrap(), Round::default());
     assert_eq!(fleet.dispatched().await.len(), 1, "it was not hidden by a claim");
 }
 

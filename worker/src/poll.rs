@@ -110,10 +110,11 @@ impl Poller {
         Ok(Polled::Report(Box::new(report(job, started, fetched)), Some(held)))
     }
 
-    /// The version is remembered for one lease, unless it was deferred.
+    /// The version is remembered, unless it was deferred, for two leases: while reports cannot be stored, the lease of a
+    /// feed that was fetched long ago ends and the feed is claimed again.
     fn held(&self, permit: Permit, deferred: bool, next_start: Option<Timestamp>) -> Held {
         let scheduler = &self.config.scheduler;
-        let remember_until = self.clock.now().after(scheduler.queue_lease + scheduler.fetch_lease);
+        let remember_until = self.clock.now().after((scheduler.queue_lease + scheduler.fetch_lease) * 2);
         Held { permit, release: Release { remember_until: (!deferred).then_some(remember_until), next_start } }
     }
 
