@@ -29,8 +29,9 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn summary(stats: &StatsView) -> String {
-    let late =
-        (stats.due > 0).then(|| format!(", the oldest for {}", words(Duration::from_secs_f64(stats.oldest_due))));
+    let late = (stats.due > stats.parked).then(|| {
+        format!(", the oldest that waits for no host for {}", words(Duration::from_secs_f64(stats.oldest_due)))
+    });
     fields(&[
         ("polling", Some(if stats.paused { "paused" } else { "running" }.to_owned())),
         ("feeds", Some(stats.feeds.to_string())),

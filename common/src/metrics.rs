@@ -66,6 +66,10 @@ pub struct Metrics {
     pub entries: IntCounter,
     /// Hosts that asked to be left alone for a time and are.
     pub hosts_held: IntGauge,
+    /// Feeds under an SLA that cannot be kept: a publisher's floor, a hold or a failure wins over it.
+    pub sla_unmet: IntGauge,
+    /// What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.
+    pub poll_price: Gauge,
     /// 1 while all polling is paused by a person.
     pub paused: IntGauge,
 }
@@ -113,6 +117,8 @@ impl Metrics {
                 .counter("leases_expired_total", "Feeds claimed again after a lease without a report."),
             entries: makes.counter("entries_total", "Entries stored that were not stored before."),
             hosts_held: makes.gauge("hosts_held", "Hosts that are left alone because they asked for it."),
+            sla_unmet: makes.gauge("sla_unmet", "Feeds under an SLA that cannot be kept."),
+            poll_price: makes.poll_price(),
             paused: makes.gauge("paused", "1 while all polling is paused by a person."),
             registry: makes.0.clone(),
         }
@@ -227,6 +233,11 @@ impl Makes {
     fn oldest_due(&self) -> GaugeVec {
         let help = "Seconds since the oldest passed due time of a band; 0 when none has passed.";
         self.add(GaugeVec::new(Self::options("oldest_due_seconds", help), &["band"]))
+    }
+
+    fn poll_price(&self) -> Gauge {
+        let help = "What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.";
+        self.add(Gauge::with_opts(Self::options("poll_price", help)))
     }
 
     fn poll_duration(&self) -> Histogram {

@@ -107,6 +107,10 @@ impl Maintainer {
             let count = stats.penalised.iter().find(|found| found.0 == *kind).map_or(0, |found| found.1);
             self.metrics.penalised_feeds.with_label_values(&[kind.as_str()]).set(gauge(count));
         }
+        let a = &self.config.policy.category.a;
+        let longest = a.promise.saturating_sub(a.fetch_allowance);
+        self.metrics.sla_unmet.set(gauge(self.store.sla_unmet(longest).await?));
+        self.metrics.poll_price.set(self.config.policy.price);
         self.metrics.paused.set(i64::from(self.store.paused().await?));
         Ok(())
     }

@@ -183,9 +183,6 @@ cases! {
         assert_eq!(reserve(gate, LIMITS, 4).await, Err(at(100_000)));
         assert_eq!(gate.held(at(5)).await.unwrap(), 1);
         assert!(reserve(gate, LIMITS, 100_000).await.is_ok());
-        gate.hold(&host(), at(300_000), at(100_001)).await.unwrap();
-        gate.lift_hold(&host(), at(100_002)).await.unwrap();
-        assert!(reserve(gate, LIMITS, 200_000).await.is_ok());
     }
 
     a_reported_version_is_not_granted_again(gate) {

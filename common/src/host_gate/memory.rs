@@ -332,11 +332,6 @@ impl HostGate for MemoryGate {
         Ok(())
     }
 
-    async fn lift_hold(&self, host: &HostKey, now: Timestamp) -> Result<(), GateError> {
-        self.lock().host(host, now).held_until = Timestamp::EPOCH;
-        Ok(())
-    }
-
     async fn begin_loading(&self, _now: Timestamp) -> Result<Option<LoadMark>, GateError> {
         Ok((!self.lock().open).then(|| LoadMark(String::new())))
     }

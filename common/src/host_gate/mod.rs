@@ -169,9 +169,6 @@ pub trait HostGate: Send + Sync {
     /// Nothing starts at the host before `until`; a later hold stays.
     async fn hold(&self, host: &HostKey, until: Timestamp, now: Timestamp) -> Result<(), GateError>;
 
-    /// Lifts a hold; for operators.
-    async fn lift_hold(&self, host: &HostKey, now: Timestamp) -> Result<(), GateError>;
-
     /// `Some` while the gate has lost its memory and the holds must be loaded again.
     async fn begin_loading(&self, now: Timestamp) -> Result<Option<LoadMark>, GateError>;
 

@@ -1,4 +1,4 @@
-//! A due time in words, for `feed explain`, the API and the pages.
+//! A due time in words, for `feed explain` and the API.
 
 use std::time::Duration;
 

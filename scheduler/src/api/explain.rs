@@ -1,11 +1,10 @@
 //! `GET /feeds/{id}/explain`: why a feed is due when it is, term by term, and what else keeps it waiting.
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::extract::State;
+use common::config::PolicyConfig;
 use common::feed::{Category, Feed, Status};
-use common::policy::{category, explain as explain_terms};
+use common::policy::{category, explain as explain_terms, sla_unmet};
 use common::time::Timestamp;
 
 use super::Api;
@@ -22,19 +21,19 @@ pub(super) async fn explain(State(api): State<Api>, PathId(id): PathId) -> Resul
     let holds = api.ops.store.holds(now).await?;
     let host_hold = holds.into_iter().find(|(host, _)| *host == feed.host).map(|(_, until)| until);
     let category = category(&subject(&api.ops.rules, &feed));
-    let waits = Waits { fleet_paused, host_hold, promise: api.ops.config.policy.category.a.promise, now };
+    let waits = Waits { fleet_paused, host_hold, policy: &api.ops.config.policy, now };
     Ok(Json(view(&feed, category, &waits)))
 }
 
 /// What may keep a feed waiting beside its own due time.
-struct Waits {
+struct Waits<'a> {
     fleet_paused: bool,
     host_hold: Option<Timestamp>,
-    promise: Duration,
+    policy: &'a PolicyConfig,
     now: Timestamp,
 }
 
-fn view(feed: &Feed, category: Category, waits: &Waits) -> ExplainView {
+fn view(feed: &Feed, category: Category, waits: &Waits<'_>) -> ExplainView {
     let base = feed.state.last_polled.unwrap_or(feed.added);
     let terms = explain_terms(category, base, &feed.terms);
     let notes = notes(feed, category, base, waits);
@@ -54,7 +53,7 @@ fn view(feed: &Feed, category: Category, waits: &Waits) -> ExplainView {
     }
 }
 
-fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits) -> Vec<String> {
+fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if feed.status != Status::Active {
         notes.push(format!("it is {} and not polled", feed.status.as_str()));
@@ -69,7 +68,7 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits) -> Vec
     if let Some(until) = waits.host_hold {
         notes.push(format!("its host {} is left alone until {until}", feed.host));
     }
-    let unmet = feed.next_due.is_some_and(|due| due.since(base) > waits.promise);
+    let unmet = feed.next_due.is_some_and(|due| sla_unmet(&feed.audience, base, due, waits.policy));
     if category == Category::A && unmet {
         notes.push("its SLA cannot be met: publisher's wishes and back-off come first".to_owned());
     }

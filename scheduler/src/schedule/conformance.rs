@@ -15,7 +15,6 @@ macro_rules! schedule_conformance {
         $crate::schedule_conformance!($make; what_is_due_is_claimed_earliest_first);
         $crate::schedule_conformance!($make; a_claim_hides_a_feed_until_its_lease_ends);
         $crate::schedule_conformance!($make; put_ends_a_lease_and_sets_the_time);
-        $crate::schedule_conformance!($make; put_if_absent_leaves_what_is_there);
         $crate::schedule_conformance!($make; lower_brings_forward_and_never_back);
         $crate::schedule_conformance!($make; a_lower_under_a_lease_is_remembered_for_the_next_put);
         $crate::schedule_conformance!($make; a_remembered_wake_survives_parking);
@@ -106,13 +105,6 @@ cases! {
         schedule.put(&[slot(1, 500)], at(10)).await.unwrap();
         assert!(claim(schedule, 499, 10).await.is_empty());
         assert_eq!(claim(schedule, 500, 10).await, [1]);
-    }
-
-    put_if_absent_leaves_what_is_there(schedule) {
-        schedule.put(&[slot(1, 50), slot(2, 0)], at(0)).await.unwrap();
-        claim(schedule, 0, 1).await;
-        schedule.put_if_absent(&[slot(1, 0), slot(2, 0), slot(3, 0)]).await.unwrap();
-        assert_eq!(claim(schedule, 10, 10).await, [3]);
     }
 
     lower_brings_forward_and_never_back(schedule) {

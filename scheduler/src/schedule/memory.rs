@@ -274,16 +274,6 @@ impl Schedule for MemorySchedule {
         Ok(())
     }
 
-    async fn put_if_absent(&self, slots: &[Slot]) -> Result<(), ScheduleError> {
-        let mut state = self.lock();
-        for slot in slots {
-            if !state.places.contains_key(&slot.feed) {
-                state.insert_waiting(slot.feed, slot.due_at, slot.band);
-            }
-        }
-        Ok(())
-    }
-
     async fn lower(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
         let mut state = self.lock();
         slots.iter().for_each(|slot| state.lower(*slot, now));

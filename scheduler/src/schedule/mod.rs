@@ -5,7 +5,7 @@
 //! Each implementation guarantees:
 //! - a claim re-scores an entry to the end of its lease and never removes it;
 //! - each band gets its share of every claim, so that a backlog in one never delays another;
-//! - a lower or put_if_absent under a live lease keeps the lease, and a lower is remembered: the next `put` makes the feed due;
+//! - a lower under a live lease keeps the lease and is remembered: the next `put` makes the feed due;
 //! - a host with parked feeds always has one timed head in the schedule, whatever dies; claiming it claims the top parked
 //!   feed and re-arms the head at the lease's end while others stay parked.
 
@@ -128,9 +128,6 @@ pub enum ScheduleError {
 pub trait Schedule: Send + Sync {
     /// Sets feeds' due times and ends their leases and parking. A wake remembered under the lease makes a feed due now.
     async fn put(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
-
-    /// Adds feeds that are neither scheduled nor parked.
-    async fn put_if_absent(&self, slots: &[Slot]) -> Result<(), ScheduleError>;
 
     /// Brings feeds forward, never back. Under a live lease the score stays and the wish is remembered; a parked feed
     /// goes to the front of its host's set.

@@ -365,6 +365,9 @@ pub trait Store: Send + Sync {
     /// Numbers about everything.
     async fn stats(&self, now: Timestamp) -> Result<StoreStats, StoreError>;
 
+    /// Live feeds of category A whose next poll comes later after the last one than `longest`: their SLA cannot be kept.
+    async fn sla_unmet(&self, longest: std::time::Duration) -> Result<u64, StoreError>;
+
     /// Is all polling paused by a person?
     async fn paused(&self) -> Result<bool, StoreError>;
 

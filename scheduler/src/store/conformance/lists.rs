@@ -133,3 +133,19 @@ pub(crate) async fn placements_come_in_pages_of_live_feeds(backend: &dyn Backend
     assert_eq!(found.iter().map(|place| place.id).collect::<Vec<_>>(), live);
     assert!(found.iter().all(|place| place.due == at(0) && place.host.as_str() == "a.org:443" && !place.wake));
 }
+
+pub(crate) async fn slas_that_cannot_be_kept_are_counted(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let new =
+        [Category::A, Category::A, Category::D].map(|category| NewFeed { category, ..new_feed("https://a.org/") });
+    let urls = ["https://a.org/never-polled", "https://a.org/late", "https://a.org/no-sla"];
+    let new = new.into_iter().zip(urls).map(|(new, url)| NewFeed { url: url.parse().unwrap(), ..new });
+    let ids = store.add_feeds(&new.collect::<Vec<_>>(), at(0)).await.unwrap();
+    for added in &ids[1..] {
+        let mut late = verdict(&*store, added.id, 10, modified(vec![])).await;
+        late.category = if added.id == ids[1].id { Category::A } else { Category::D };
+        store.apply(&[late], SKEW, at(11)).await.unwrap();
+    }
+    assert_eq!(store.sla_unmet(Duration::from_secs(3599)).await.unwrap(), 1);
+    assert_eq!(store.sla_unmet(Duration::from_secs(3600)).await.unwrap(), 0);
+}

@@ -68,6 +68,7 @@ macro_rules! stamp {
                 a_list_holds_what_the_filters_let_through;
                 a_cursor_of_another_list_is_refused;
                 placements_come_in_pages_of_live_feeds;
+                slas_that_cannot_be_kept_are_counted;
             }
             moves {
                 a_moved_feed_starts_anew_and_keeps_its_number_audience_and_history;

@@ -153,6 +153,10 @@ impl Store for SqliteStore {
         self.numbers(now).await
     }
 
+    async fn sla_unmet(&self, longest: Duration) -> Result<u64, StoreError> {
+        self.count_sla_unmet(longest).await
+    }
+
     async fn paused(&self) -> Result<bool, StoreError> {
         self.is_paused().await
     }

@@ -1,5 +1,7 @@
 //! Everything about the store as a whole: numbers, the pause, holds, retention.
 
+use std::time::Duration;
+
 use common::feed::FeedId;
 use common::host::HostKey;
 use common::report::FailureKind;
@@ -58,6 +60,15 @@ impl SqliteStore {
             overdue: count(overdue),
             hosts_held: count(hosts_held),
         })
+    }
+
+    pub(super) async fn count_sla_unmet(&self, longest: Duration) -> Result<u64, StoreError> {
+        let count: i64 = sqlx::query_scalar(include_str!("sla_unmet.sql"))
+            .bind(i64::try_from(longest.as_millis()).unwrap_or(i64::MAX))
+            .fetch_one(&self.readers)
+            .await
+            .map_err(StoreError::on("count the SLAs that cannot be kept"))?;
+        Ok(u64::try_from(count).unwrap_or(0))
     }
 
     pub(super) async fn is_paused(&self) -> Result<bool, StoreError> {
