@@ -25,7 +25,7 @@ pub(crate) struct AddArgs {
     #[arg(required = true)]
     url: Vec<String>,
     /// Waits so long for the first polls, to tell what they came to; 0s does not wait [default: 5s; with --json 0s]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::values::duration)]
     wait: Option<Duration>,
     #[command(flatten)]
     audience: AudienceArgs,

@@ -166,8 +166,10 @@ impl Work {
 
 /// The API's listener.
 pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let busy = || format!("cannot listen on {address}: name another address with --listen, such as 127.0.0.1:0");
-    TcpListener::bind(address).await.with_context(busy)
+    TcpListener::bind(address).await.map_err(|error| {
+        let advice = "name another address with --listen, such as 127.0.0.1:0";
+        anyhow::anyhow!("cannot listen on {address} ({error}); {advice}")
+    })
 }
 
 async fn embedded_gate(store: &SqliteStore, config: &Config, clock: &dyn Clock) -> anyhow::Result<Arc<MemoryGate>> {

@@ -20,7 +20,7 @@ pub(crate) struct BackupArgs {
     /// The file to make; it must not exist
     file: PathBuf,
     /// Where feeds and entries are kept [default: ./feedfleet-data]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::values::folder)]
     data: Option<String>,
     /// Prints one JSON document
     #[arg(long)]

@@ -9,6 +9,7 @@ use scheduler::store::StoredEntry;
 
 use crate::client::{Client, ClientArgs, Refused, passes};
 use crate::output::{self, plain};
+use crate::values;
 
 /// Prints entries, oldest first
 #[derive(Debug, Args)]
@@ -17,10 +18,10 @@ pub(crate) struct EntriesArgs {
     #[arg(long, value_name = "X")]
     feed: Option<String>,
     /// Only entries stored after this one (its seq)
-    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    #[arg(long, value_name = "SEQ", default_value_t = 0, value_parser = values::number::<i64>)]
     after: i64,
     /// At most so many; all if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::number::<u64>)]
     limit: Option<u64>,
     /// Goes on printing entries as they come
     #[arg(long)]

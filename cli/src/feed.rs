@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::client::{Client, ClientArgs};
 use crate::feed_text::{explanation, feed_fields, feed_table, history_table};
-use crate::output;
+use crate::{output, values};
 
 /// Adds, lists, shows and changes feeds
 #[derive(Debug, Subcommand)]
@@ -51,10 +51,10 @@ pub(crate) struct OneArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AudienceArgs {
     /// Subscribers in all; decides the category
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::number::<u32>)]
     subscribers: Option<u32>,
     /// Of these, the ones that read at present; all of them if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::number::<u32>)]
     active_subscribers: Option<u32>,
     /// Content has to arrive within two minutes (category A)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
@@ -133,7 +133,7 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
     /// At most so many, up to 1000
-    #[arg(long, default_value_t = 100, value_name = "N")]
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = values::number::<u32>)]
     limit: u32,
     #[command(flatten)]
     client: ClientArgs,

@@ -32,7 +32,7 @@ pub(crate) struct FetchArgs {
     #[arg(long, value_name = "DATE")]
     last_modified: Option<String>,
     /// Subscribers: for the User-Agent and the category
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::number::<u32>)]
     subscribers: u32,
     /// Prints one JSON document
     #[arg(long)]

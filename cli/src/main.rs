@@ -26,6 +26,7 @@ mod run;
 mod settings;
 mod single;
 mod stats;
+mod values;
 
 use std::io;
 use std::process::ExitCode;

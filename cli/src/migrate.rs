@@ -13,7 +13,7 @@ use crate::settings::SettingsArgs;
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
     /// Where feeds and entries are kept [default: ./feedfleet-data]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::values::folder)]
     data: Option<String>,
     #[command(flatten)]
     settings: SettingsArgs,

@@ -7,7 +7,7 @@ use clap::Args;
 use toml::Value;
 
 use crate::settings::SettingsArgs;
-use crate::{all_in_one, logs};
+use crate::{all_in_one, logs, values};
 
 /// Runs the whole fleet in this process: polls feeds, prints new entries as they come, serves the API
 #[derive(Debug, Args)]
@@ -16,10 +16,10 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "URL|OPML")]
     sources: Vec<String>,
     /// Where feeds and entries are kept; ":memory:" keeps nothing [default: ./feedfleet-data]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = values::folder)]
     data: Option<String>,
     /// Address of the API [default: 127.0.0.1:7878]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = values::address)]
     listen: Option<SocketAddr>,
     /// Polls what is due, waits for it, and exits
     #[arg(long)]

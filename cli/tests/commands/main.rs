@@ -7,6 +7,7 @@ mod configuration;
 mod durable;
 mod fleet;
 mod help;
+mod mistakes;
 mod operator;
 mod parse;
 mod program;

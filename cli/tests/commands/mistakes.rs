@@ -1,0 +1,144 @@
+//! Mistakes, tried one by one: each is answered by one sentence that says what would be accepted or done, and by the exit
+//! code that tells wrong usage (2) from an operation that failed (1).
+
+use std::fs;
+use std::net::TcpListener;
+
+use load_tests::origin::Origin;
+use load_tests::origin::feed::Feed;
+use load_tests::origin::script::Script;
+use sqlx::{ConnectOptions, Connection};
+
+use crate::fleet::Fleet;
+use crate::program::run;
+
+/// The mistake ends with this code, says this on its first line of stderr, and prints nothing.
+fn told(arguments: &[&str], code: i32, sentence: &str) {
+    let ran = run(arguments);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(code), ""), "{arguments:?}: {}", ran.err);
+    assert_eq!(ran.err.lines().next(), Some(sentence), "{arguments:?}");
+}
+
+#[test]
+fn wrong_flags_say_what_would_be_accepted() {
+    let invalid = |value: &str, flag: &str, why: &str| format!("error: invalid value '{value}' for '{flag}': {why}");
+    let number = "it must be a whole number, such as 100";
+    told(&["run", "--bogus"], 2, "error: unexpected argument '--bogus' found");
+    told(&["feed", "ad"], 2, "error: unrecognized subcommand 'ad'");
+    let address = "it must be an address and a port, such as 127.0.0.1:7878";
+    told(&["run", "--listen", "7878"], 2, &invalid("7878", "--listen <ADDR>", address));
+    let folder = "it must be a folder, or :memory: to keep nothing";
+    told(&["run", "--data", " "], 2, &invalid(" ", "--data <DIR>", folder));
+    told(&["entries", "--after", "x"], 2, &invalid("x", "--after <SEQ>", number));
+    told(&["feed", "add", "u", "--subscribers", "-1"], 2, "error: unexpected argument '-1' found");
+    told(&["feed", "add", "u", "--subscribers=many"], 2, &invalid("many", "--subscribers <N>", number));
+    let duration = "it must be a duration, such as 500ms, 30s or 1h 30m";
+    told(&["feed", "add", "u", "--wait", "long"], 2, &invalid("long", "--wait <DURATION>", duration));
+    let set = "write KEY=VALUE, such as policy.salt=0.2";
+    told(&["run", "--set", "policy.salt"], 2, &invalid("policy.salt", "--set <KEY=VALUE>", set));
+}
+
+#[test]
+fn a_configuration_key_that_nobody_reads_is_told_with_the_nearest_one() {
+    let sentence = "error: unknown key host.gaps in the command line; did you mean host.gap?";
+    for command in [&["run"][..], &["fetch", "http://a.example/"], &["migrate"], &["backup", "x"], &["config", "check"]]
+    {
+        told(&[command, &["--set", "host.gaps=1s"]].concat(), 2, sentence);
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_told_by_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("file"), "mine").unwrap();
+    let unusable = |path: &str, why: &str| {
+        format!("error: the store cannot use {path}; it needs a folder that it may write to: {why}")
+    };
+    told(&["run", "--data", &path("file")], 1, &unusable(&path("file"), "File exists (os error 17)"));
+    let below = path("file/below");
+    told(&["run", "--data", &below], 1, &unusable(&below, "Not a directory (os error 20)"));
+    fs::create_dir_all(path("odd/feedfleet.db")).unwrap();
+    told(&["run", "--data", &path("odd")], 1, &unusable(&path("odd/feedfleet.db"), "is a directory"));
+    fs::create_dir(path("other")).unwrap();
+    fs::write(path("other/feedfleet.db"), "something else altogether, and longer than a page's head").unwrap();
+    let foreign = "is no feedfleet database; move it away, or take another folder";
+    told(&["run", "--data", &path("other")], 1, &format!("error: {} {foreign}", path("other/feedfleet.db")));
+    assert_eq!(fs::read_to_string(path("file")).unwrap(), "mine");
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_version_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    assert_eq!(run(&["migrate", "--data", data]).code, Some(0));
+    let database = folder.path().join("feedfleet.db");
+    let mut connection = sqlx::sqlite::SqliteConnectOptions::new().filename(&database).connect().await.unwrap();
+    let newer =
+        "UPDATE _sqlx_migrations SET version = 9000 WHERE version = (SELECT max(version) FROM _sqlx_migrations)";
+    sqlx::query(newer).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    for command in ["run", "migrate"] {
+        let ran = run(&[command, "--data", data]);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+        let told = ran.err.starts_with("error: the database has schema version 9000, this program knows up to");
+        assert!(told && ran.err.ends_with("run a newer feedfleet\n"), "{}", ran.err);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_or_a_folder_that_is_in_use_is_told() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let busy = format!(
+        "error: cannot listen on {address} (Address already in use (os error 98)); name another address with --listen, \
+         such as 127.0.0.1:0"
+    );
+    told(&["run", "--data", ":memory:", "--listen", &address], 1, &busy);
+
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let _fleet = Fleet::start_at(data, "127.0.0.1:0", &[]).await;
+    let in_use =
+        format!("error: {data}/feedfleet.db is in use by another feedfleet; stop that one, or take another folder");
+    told(&["run", "--data", data, "--listen", "127.0.0.1:0"], 1, &in_use);
+    told(&["migrate", "--data", data], 1, &in_use);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_url_is_told() {
+    let fleet = Fleet::start(&[]).await;
+    let server = ["--server", &fleet.server];
+    let against = |arguments: &[&str], code, sentence: &str| {
+        told(&[arguments, &server].concat(), code, sentence);
+    };
+    let whole = "write it whole, such as https://example.com/feed.xml";
+    against(&["feed", "add", "blog"], 2, &format!("error: url: 'blog' is not a URL; {whole}"));
+    against(&["feed", "show", "blog"], 2, &format!("error: url: 'blog' is not a URL; {whole}"));
+    let scheme = "error: url: 'ftp://a.example/' has the scheme ftp; feeds are read over http and https";
+    against(&["feed", "add", "ftp://a.example/"], 2, scheme);
+    let neither = "error: 'blog' is neither a URL such as https://example.com/feed.xml nor an OPML file";
+    told(&["run", "blog", "--data", ":memory:"], 2, neither);
+    told(&["fetch", "blog"], 2, &format!("error: 'blog' is not a URL; {whole}"));
+    against(&["feed", "show", "7"], 1, "error: there is no feed 7; GET /api/v1/feeds lists them");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gentle_is_four_at_once_and_one_a_second() {
+    let origin = Origin::listen(&load_tests::loopback(8, 0)).await.unwrap();
+    let urls: Vec<String> = (0..8).map(|host| origin.url_on(host, &format!("/{host}"))).collect();
+    for host in 0..8 {
+        origin.set(&format!("/{host}"), Script::feed(Feed::rss()));
+    }
+    let sources: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let _fleet = Fleet::start_at(":memory:", "127.0.0.1:0", &[&sources[..], &["--gentle"]].concat()).await;
+    assert!(origin.wait_for_total(8, crate::fleet::PATIENCE).await);
+    let mut starts: Vec<_> = origin.log().iter().map(|request| request.start).collect();
+    starts.sort();
+    let after = |number: usize| (starts[number] - starts[0]).as_secs_f64();
+    // The bucket refills from the start of the first poll's round on, which is a moment earlier than its arrival.
+    for (number, least) in [(4, 0.9), (5, 1.9), (6, 2.9), (7, 3.9)] {
+        assert!(after(number) >= least, "request {number} came after {} s", after(number));
+    }
+    assert!(after(3) < 0.9, "four at once: the fourth came after {} s", after(3));
+}
