@@ -274,7 +274,7 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
 async fn greet(ops: &Ops, config: &Config, address: SocketAddr) -> anyhow::Result<()> {
     let feeds: u64 = ops.store.stats(ops.clock.now()).await?.feeds.iter().map(|(.., count)| count).sum();
     eprintln!("feedfleet {} polls {feeds} feeds, data in {}", env!("CARGO_PKG_VERSION"), config.store.url);
-    eprintln!("API and metrics at http://{address}; new entries follow; Ctrl-C stops");
+    eprintln!("page, API and metrics at http://{address}; new entries follow; Ctrl-C stops");
     if config.fetch.user_agent_url.is_empty() {
         eprintln!(
             "please set fetch.user_agent_url to a page that says who polls: publishers look for it in their logs"

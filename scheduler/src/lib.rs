@@ -10,6 +10,7 @@ pub mod load;
 mod maintain;
 pub mod ops;
 mod pace;
+mod pages;
 pub mod reconcile;
 pub mod results;
 mod run;

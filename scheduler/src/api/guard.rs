@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use common::config::{ApiRole, ApiToken};
 use subtle::ConstantTimeEq;
 
@@ -15,25 +17,52 @@ use super::error::ApiError;
 
 /// Refuses whoever may not call; everything else goes on.
 pub(super) async fn admit(State(tokens): State<Arc<[ApiToken]>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_page = path == "/";
     let admitted = if tokens.is_empty() {
         from_this_machine(request.method(), request.uri(), request.headers())
-    } else if request.uri().path().starts_with("/api/") {
-        with_token(&tokens, request.method(), request.headers())
+    } else if path.starts_with("/api/") {
+        with_token(&tokens, request.method(), &bearer(request.headers()))
+    } else if is_page {
+        // A browser asks for a password. It would send it along with other sites' requests too, so that it opens pages only.
+        let shown = password(request.headers()).unwrap_or_else(|| bearer(request.headers()));
+        with_token(&tokens, request.method(), &shown)
     } else {
         Ok(())
     };
     match admitted {
         Ok(()) => next.run(request).await,
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => {
+            let mut response = refusal.into_response();
+            if is_page && response.status() == StatusCode::UNAUTHORIZED {
+                let ask =
+                    HeaderValue::from_static("Basic realm=\"feedfleet: a token as the password\", charset=\"UTF-8\"");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
+            }
+            response
+        }
     }
 }
 
-fn with_token(tokens: &[ApiToken], method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
-    let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let shown = match shown.split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
-        _ => "",
-    };
+/// What is shown in an `Authorization` header of this scheme.
+fn shown<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (name, rest) = value.split_once(' ')?;
+    name.eq_ignore_ascii_case(scheme).then(|| rest.trim())
+}
+
+fn bearer(headers: &HeaderMap) -> String {
+    shown(headers, "bearer").unwrap_or_default().to_owned()
+}
+
+/// The password of a browser's login; its user name may be anything.
+fn password(headers: &HeaderMap) -> Option<String> {
+    let login = BASE64_STANDARD.decode(shown(headers, "basic")?).ok()?;
+    let (_, password) = std::str::from_utf8(&login).ok()?.split_once(':')?;
+    Some(password.to_owned())
+}
+
+fn with_token(tokens: &[ApiToken], method: &Method, shown: &str) -> Result<(), ApiError> {
     // Every token is compared, and each in constant time: the time tells nothing about any of them.
     let mut role = None;
     for token in tokens {
@@ -132,7 +161,9 @@ mod tests {
         let tokens =
             [token("look", "0123456789abcdef", ApiRole::Read), token("do", "fedcba9876543210", ApiRole::Write)];
         let status = |method: &Method, shown: &'static str| {
-            with_token(&tokens, method, &headers(&[("authorization", shown)])).err().map(|error| error.status())
+            with_token(&tokens, method, &bearer(&headers(&[("authorization", shown)])))
+                .err()
+                .map(|error| error.status())
         };
         assert_eq!(status(&Method::GET, "Bearer 0123456789abcdef"), None);
         assert_eq!(status(&Method::POST, "bearer fedcba9876543210"), None);
@@ -140,6 +171,6 @@ mod tests {
         for wrong in ["Bearer 0123456789abcde", "Bearer ", "Basic 0123456789abcdef", "0123456789abcdef"] {
             assert_eq!(status(&Method::GET, wrong), Some(StatusCode::UNAUTHORIZED), "{wrong}");
         }
-        assert!(with_token(&tokens, &Method::GET, &HeaderMap::new()).is_err());
+        assert!(with_token(&tokens, &Method::GET, "").is_err());
     }
 }

@@ -10,6 +10,7 @@ mod explain;
 mod feeds;
 mod fleet;
 mod guard;
+mod openapi;
 mod request;
 pub mod view;
 
@@ -78,6 +79,8 @@ pub fn router(ops: Arc<Ops>) -> Router {
     let tokens = ops.config.api.tokens.clone().into();
     Router::new()
         .nest("/api/v1", api_paths())
+        .route("/", get(fleet::page))
+        .route("/openapi.json", get(openapi::document))
         .route("/healthz", get(fleet::healthz))
         .route("/readyz", get(fleet::readyz))
         .route("/metrics", get(fleet::metrics))
@@ -130,4 +133,4 @@ async fn to_the_end<T: Send + 'static>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -22,7 +22,7 @@ use crate::store::Verdict;
 use crate::store::sqlite::SqliteStore;
 
 /// A fleet without loops: what the API reads and writes.
-struct Fleet {
+pub(crate) struct Fleet {
     ops: Arc<Ops>,
     clock: Arc<ManualClock>,
     router: Router,
@@ -30,9 +30,9 @@ struct Fleet {
 
 /// An answer.
 #[derive(Debug)]
-struct Answer {
-    status: u16,
-    body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
 }
 
 impl Fleet {
@@ -54,7 +54,7 @@ impl Fleet {
         Fleet { router: router(ops.clone()), ops, clock }
     }
 
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with_tokens(Vec::new()).await
     }
 
@@ -66,13 +66,13 @@ impl Fleet {
         Answer { status, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) }
     }
 
-    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
         let request = Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:7878");
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         self.send(request.header(header::CONTENT_TYPE, "application/json").body(body).unwrap()).await
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, None).await
     }
 
@@ -81,17 +81,21 @@ impl Fleet {
     }
 
     /// Adds a feed and gives its id.
-    async fn feed(&self, url: &str) -> i64 {
+    pub(crate) async fn feed(&self, url: &str) -> i64 {
         let added = self.post("/api/v1/feeds", json!({ "url": url })).await;
         assert_eq!(added.status, 201, "{}", added.body);
         added.body["id"].as_i64().unwrap()
     }
 
     /// Stores a good poll of the feed that brought these entries.
-    async fn polled(&self, id: i64, entries: &[&str]) {
+    pub(crate) async fn polled(&self, id: i64, entries: &[&str]) {
+        let entries = entries.iter().map(|id| Entry { id: (*id).to_owned(), ..Entry::default() }).collect();
+        self.polled_with(id, entries).await;
+    }
+
+    async fn polled_with(&self, id: i64, entries: Vec<Entry>) {
         let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();
         let now = self.clock.now();
-        let entries = entries.iter().map(|id| Entry { id: (*id).to_owned(), ..Entry::default() }).collect();
         let validators = common::feed::Validators { etag: Some("\"1\"".to_owned()), ..Default::default() };
         let mut document = Document { validators, ..Document::default() };
         document.keep_news(entries, &KnownEntries::default());
@@ -425,4 +429,51 @@ async fn a_caller_that_never_finishes_does_not_hold_up_the_end() {
     shutdown.cancel();
     let ended = tokio::time::timeout(DRAIN * 10, serving).await;
     ended.expect("it ends although a caller is connected").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn the_page_shows_what_goes_on_and_strangers_words_are_only_words() {
+    let fleet = Fleet::new().await;
+    let empty = fleet.get("/").await;
+    assert_eq!(empty.status, 200);
+    assert!(empty.body.as_str().unwrap().contains("feedfleet feed add"), "{}", empty.body);
+    let id = fleet.feed("https://example.com/feed.xml?<b>").await;
+    let hostile = |id: &str, url: &str| Entry {
+        id: id.to_owned(),
+        title: Some("<script>alert('x')</script>".to_owned()),
+        url: Some(url.to_owned()),
+        ..Entry::default()
+    };
+    let entries = vec![hostile("1", "javascript:alert(1)"), hostile("2", "https://a.example/\"onmouseover=\"x")];
+    fleet.polled_with(id, entries).await;
+    fleet.ops.storing.failed("the disk is <full>".to_owned());
+    fleet.ops.set_paused(true).await.unwrap();
+    let answer = fleet.get("/").await.body;
+    let page = answer.as_str().unwrap();
+    assert!(!page.contains("<script") && !page.contains("href=\"javascript") && !page.contains("<full>"), "{page}");
+    assert!(!page.contains("\"onmouseover"), "{page}");
+    assert!(page.contains("&#60;script&#62;") && page.contains("href=\"https://a.example/"), "{page}");
+    assert!(page.contains("All polling is paused") && page.contains("the disk is"), "{page}");
+    assert!(page.contains("in 1 h") || page.contains("feed 1"), "{page}");
+}
+
+#[tokio::test]
+async fn with_tokens_the_page_asks_for_one_and_the_api_takes_no_password() {
+    let secret = "0123456789abcdef";
+    let reader = ApiToken { name: "look".into(), token: secret.into(), role: ApiRole::Read };
+    let fleet = Fleet::with_tokens(vec![reader]).await;
+    assert_eq!(fleet.get("/").await.status, 401);
+    use base64::Engine;
+    let login = |password: &str| {
+        let login = base64::prelude::BASE64_STANDARD.encode(format!("anybody:{password}"));
+        let request = |path: &str| {
+            let request = Request::builder().uri(path).header(header::HOST, "fleet.example");
+            request.header(header::AUTHORIZATION, format!("Basic {login}")).body(Body::empty()).unwrap()
+        };
+        (request("/"), request("/api/v1/stats"))
+    };
+    let (page, api) = login(secret);
+    assert_eq!((fleet.send(page).await.status, fleet.send(api).await.status), (200, 401));
+    assert_eq!(fleet.send(login("wrong").0).await.status, 401);
+    assert_eq!(fleet.get("/openapi.json").await.status, 200);
 }

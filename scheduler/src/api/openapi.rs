@@ -1,0 +1,186 @@
+//! The API's own description, kept by hand beside the code. Its tests hold the two together: every path that is served is
+//! described, every described operation is asked, and every answer has the shape that is written there.
+
+use axum::http::{HeaderName, header};
+
+const DOCUMENT: &str = include_str!("openapi.json");
+
+/// `GET /openapi.json`
+pub(super) async fn document() -> ([(HeaderName, &'static str); 1], &'static str) {
+    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use super::DOCUMENT;
+    use crate::api::tests::Fleet;
+
+    const METHODS: [&str; 5] = ["get", "post", "patch", "delete", "put"];
+
+    /// Every (method, path) in the router's own source.
+    fn served() -> BTreeSet<(String, String)> {
+        let mut found = BTreeSet::new();
+        for route in include_str!("mod.rs").split(".route(\"").skip(1) {
+            let (path, handlers) = route.split_once('"').unwrap();
+            // `/healthz` and its like stand in the outer router, the others below the API's prefix
+            let nested = !matches!(path, "/" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json");
+            let path = if nested { format!("/api/v1{path}") } else { path.to_owned() };
+            let handlers = handlers.split(".route(").next().unwrap().split(['\n', ';']).next().unwrap();
+            for method in METHODS {
+                if handlers.contains(&format!("{method}(")) {
+                    found.insert((method.to_owned(), path.clone()));
+                }
+            }
+        }
+        found
+    }
+
+    fn document() -> Value {
+        serde_json::from_str(DOCUMENT).unwrap()
+    }
+
+    /// Every described operation, changes after reads, erasures last.
+    fn described(document: &Value) -> Vec<(String, String, Value)> {
+        let paths = document["paths"].as_object().unwrap();
+        let of_path = |(path, item): (&String, &Value)| {
+            let operations = item.as_object().unwrap().clone();
+            operations.into_iter().map(|(method, operation)| (method, path.clone(), operation)).collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = paths.iter().flat_map(of_path).collect();
+        all.sort_by_key(|(method, ..)| match method.as_str() {
+            "get" => 0,
+            "delete" => 2,
+            _ => 1,
+        });
+        all
+    }
+
+    #[test]
+    fn what_is_served_is_described_and_nothing_else() {
+        let document = document();
+        let described: BTreeSet<_> = described(&document).into_iter().map(|(method, path, _)| (method, path)).collect();
+        assert_eq!(described, served());
+    }
+
+    #[tokio::test]
+    async fn every_described_operation_answers_as_described() {
+        let fleet = Fleet::new().await;
+        let id = fleet.feed("https://example.com/feed.xml").await;
+        fleet.polled(id, &["1", "2"]).await;
+        let document = document();
+        for (method, path, operation) in described(&document) {
+            let target = format!("{}{}", path.replace("{id}", &id.to_string()), query(&operation));
+            if path.contains("{id}") {
+                fleet.ask("POST", &format!("/api/v1/feeds/{id}/resume"), None).await;
+            }
+            let body = &operation["requestBody"]["content"]["application/json"]["example"];
+            let body = (!body.is_null()).then(|| body.clone());
+            let answer = fleet.ask(&method.to_uppercase(), &target, body).await;
+            let response = &operation["responses"][answer.status.to_string()];
+            assert!(
+                response.is_object() && answer.status < 300,
+                "{method} {target}: {} {}",
+                answer.status,
+                answer.body
+            );
+            let schema = &response["content"]["application/json"]["schema"];
+            if !schema.is_null() {
+                let wrong = mismatch(&document, schema, &answer.body, "answer");
+                assert_eq!(wrong, None, "{method} {target} answers {}", answer.body);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn refusals_have_the_shape_of_an_error() {
+        let fleet = Fleet::new().await;
+        let document = document();
+        let schema = json!({ "$ref": "#/components/schemas/Error" });
+        for path in ["/api/v1/feeds/99", "/api/v1/feeds?limit=0", "/api/v1/feeds/lookup", "/nowhere"] {
+            let answer = fleet.get(path).await;
+            assert!((400..500).contains(&answer.status), "{path}: {}", answer.status);
+            assert_eq!(mismatch(&document, &schema, &answer.body, "answer"), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_shape_is_noticed() {
+        let document = document();
+        let wrong = |value: Value| mismatch(&document, &json!({ "$ref": "#/components/schemas/Ready" }), &value, "it");
+        assert_eq!(wrong(json!({ "ready": true })), None);
+        assert_eq!(wrong(json!({})).as_deref(), Some("it.ready is missing"));
+        assert_eq!(wrong(json!({ "ready": 1 })).as_deref(), Some("it.ready is 1, not \"boolean\""));
+        assert_eq!(wrong(json!({ "ready": true, "x": 1 })).as_deref(), Some("it.x is not described"));
+    }
+
+    fn query(operation: &Value) -> String {
+        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        let given = parameters.iter().filter(|parameter| parameter["in"] == "query" && !parameter["example"].is_null());
+        let pairs: Vec<String> = given
+            .map(|parameter| {
+                let value =
+                    parameter["example"].as_str().map_or_else(|| parameter["example"].to_string(), str::to_owned);
+                format!("{}={value}", parameter["name"].as_str().unwrap())
+            })
+            .collect();
+        if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+    }
+
+    /// Where a value is not what its schema says, for as much of JSON Schema as the document uses.
+    fn mismatch(document: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
+        if let Some(reference) = schema["$ref"].as_str() {
+            let target = document.pointer(reference.trim_start_matches('#'));
+            return mismatch(document, target.unwrap_or_else(|| panic!("{reference} is nowhere")), value, at);
+        }
+        let types = match &schema["type"] {
+            Value::Array(types) => types.clone(),
+            one => vec![one.clone()],
+        };
+        if !types.iter().any(|name| is_of_type(name.as_str().unwrap(), value)) {
+            return Some(format!("{at} is {value}, not {}", schema["type"]));
+        }
+        if schema["enum"].as_array().is_some_and(|allowed| !allowed.contains(value)) {
+            return Some(format!("{at} is {value}, not one of {}", schema["enum"]));
+        }
+        match value {
+            Value::Object(fields) => {
+                let required = schema["required"].as_array().into_iter().flatten();
+                let mut missing = required.filter_map(Value::as_str).filter(|name| !fields.contains_key(*name));
+                let missing = missing.next().map(|name| format!("{at}.{name} is missing"));
+                missing.or_else(|| {
+                    fields.iter().find_map(|(name, value)| {
+                        let at = format!("{at}.{name}");
+                        match (schema["properties"].get(name), &schema["additionalProperties"]) {
+                            (Some(schema), _) | (None, schema @ Value::Object(_)) => {
+                                mismatch(document, schema, value, &at)
+                            }
+                            _ => Some(format!("{at} is not described")),
+                        }
+                    })
+                })
+            }
+            Value::Array(items) => {
+                let item = |(number, item)| mismatch(document, &schema["items"], item, &format!("{at}[{number}]"));
+                items.iter().enumerate().find_map(item)
+            }
+            _ => None,
+        }
+    }
+
+    fn is_of_type(name: &str, value: &Value) -> bool {
+        match name {
+            "null" => value.is_null(),
+            "boolean" => value.is_boolean(),
+            "integer" => value.is_i64() || value.is_u64(),
+            "number" => value.is_number(),
+            "string" => value.is_string(),
+            "array" => value.is_array(),
+            "object" => value.is_object(),
+            other => panic!("{other} is no type"),
+        }
+    }
+}
