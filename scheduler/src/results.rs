@@ -158,7 +158,10 @@ impl Results {
                     self.metrics.record_report(&report);
                     slots.push(Slot { feed: feed.id, due_at: until, band: self.band(feed) });
                 }
-                _ => verdicts.push(self.judge(feed, report, now)),
+                _ => {
+                    tell_of_a_new_feed_that_fails(feed, &report);
+                    verdicts.push(self.judge(feed, report, now));
+                }
             }
         }
         self.schedule.put(&slots, now).await?;
@@ -311,4 +314,12 @@ fn announced_instead<'a>(feed: &Feed, report: &'a FetchReport) -> Option<&'a Fee
 /// The hosts that a report speaks of, each with the time of its request.
 fn hosts_asked(report: &FetchReport) -> impl Iterator<Item = (HostKey, Timestamp)> {
     [Some(&report.host), report.answered_by.as_ref()].into_iter().flatten().map(|host| (host.clone(), report.started))
+}
+
+/// Whoever just added a feed should not have to look for the reason why nothing comes.
+fn tell_of_a_new_feed_that_fails(feed: &Feed, report: &FetchReport) {
+    let new = feed.state.last_success.is_none() && feed.state.consecutive_failures == 0;
+    if let (true, Outcome::Failed { failure, detail }) = (new, &report.outcome) {
+        tracing::warn!(feed = %feed.id, url = %feed.url, %failure, detail, "a new feed cannot be read");
+    }
 }
