@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::config::Config;
+use common::config::{Config, RetentionConfig};
 use common::feed::{Category, Status};
 use common::host_gate::HostGate;
 use common::job::FetchJob;
@@ -41,8 +41,12 @@ pub(crate) struct Maintainer {
 const DEPTHS_EVERY: Duration = Duration::from_secs(5);
 /// Between two counts of the whole store: costs a scan.
 const COUNTS_EVERY: Duration = Duration::from_secs(60);
-/// Between two prunings.
+/// Between two prunings, at most.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
+/// The share of a retention that may pass between two: so much longer than configured may something be kept.
+const PRUNE_SHARE: u32 = 10;
+/// Between two prunings, at least.
+const PRUNE_PAUSE: Duration = Duration::from_millis(100);
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
@@ -55,7 +59,8 @@ fn log(outcome: Outcome, what: &str) {
 impl Maintainer {
     /// Runs until stopped. What fails is tried again at its next turn.
     pub(crate) async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        let (mut counted, mut pruned) = (Timestamp::EPOCH, clock.now());
+        let (mut counted, mut pruned) = (Timestamp::EPOCH, Timestamp::EPOCH);
+        let prune_every = prune_every(&self.config.retention);
         while !stop.is_cancelled() {
             let now = clock.now();
             log(self.depths(now).await, "depths could not be read");
@@ -63,13 +68,13 @@ impl Maintainer {
                 counted = now;
                 log(self.counts(now).await, "the store could not be counted");
             }
-            if now.since(pruned) >= PRUNE_EVERY {
+            if now.since(pruned) >= prune_every {
                 pruned = now;
                 log(self.prune(now).await, "old events could not be deleted");
             }
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = tokio::time::sleep(DEPTHS_EVERY) => {}
+                () = tokio::time::sleep(DEPTHS_EVERY.min(prune_every)) => {}
             }
         }
     }
@@ -128,5 +133,27 @@ impl Maintainer {
         }
         tracing::debug!(gone, "old rows deleted");
         Ok(())
+    }
+}
+
+fn prune_every(retention: &RetentionConfig) -> Duration {
+    let kept = [retention.events, retention.entries].into_iter().filter(|kept| !kept.is_zero()).min();
+    kept.map_or(PRUNE_EVERY, |kept| (kept / PRUNE_SHARE).clamp(PRUNE_PAUSE, PRUNE_EVERY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_much_longer_than_configured() {
+        let every = |events: u64, entries: u64| {
+            let [events, entries] = [events, entries].map(Duration::from_secs);
+            prune_every(&RetentionConfig { events, entries })
+        };
+        assert_eq!(every(30 * 86_400, 0), PRUNE_EVERY);
+        assert_eq!(every(30 * 86_400, 600), Duration::from_secs(60));
+        assert_eq!(every(10, 0), Duration::from_secs(1));
+        assert_eq!(every(0, 0), PRUNE_EVERY);
     }
 }

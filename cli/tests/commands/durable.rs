@@ -48,6 +48,10 @@ impl Drop for Follower {
     }
 }
 
+fn json_line(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -124,6 +128,29 @@ async fn a_backup_of_a_running_fleet_is_a_fleet_of_its_own() {
     let nothing = run(&["backup", &copy, "--data", "no-such-folder"]);
     assert_eq!(nothing.code, Some(1));
     assert!(nothing.err.contains("there is no store at no-such-folder/feedfleet.db"), "{}", nothing.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_retention_took_is_told_and_a_follower_goes_on_with_the_rest() {
+    let retention = ["--set", "retention.entries=2s", "--set", "retention.events=2s"];
+    let fleet = Fleet::start(&retention).await;
+    fleet.origin.set("/a", Script::feed(Feed::rss().initial(3)));
+    fleet.origin.set("/b", Script::feed(Feed::rss().initial(1)));
+    fleet.done(&["feed", "add", &fleet.origin.url("/a")]);
+    assert_eq!(fleet.done(&["entries", "--json"]).lines().count(), 3);
+    fleet.until(&["entries", "--json"], str::is_empty);
+    let gone = fleet.run(&["entries", "--after", "1"]);
+    assert_eq!((gone.code, gone.out.as_str()), (Some(1), ""));
+    let told = "error: after=1 is older than what is kept; go on after 3\n";
+    assert_eq!(gone.err, told);
+
+    let mut follower = Follower::of(&fleet.server, &["--after", "1"]);
+    assert_eq!(follower.told(), told.trim_end().replace("error", "warning"));
+    fleet.done(&["feed", "add", &fleet.origin.url("/b")]);
+    assert!(follower.seq() > 3);
+    assert_eq!(json_line(&fleet.done(&["stats", "--json"]))["feeds"], 2);
+    let again = fleet.run(&["feed", "show", "1", "--json"]);
+    assert_eq!(json_line(&again.out)["last_outcome"], "modified");
 }
 
 async fn readiness(fleet: &Fleet) -> (u16, String) {

@@ -118,7 +118,7 @@ async fn failing(ops: &Ops, stats: &StoreStats, now: Timestamp) -> Result<Vec<Fe
 
 fn trouble(feed: &Feed, kind: FailureKind, now: Timestamp) -> FeedLine {
     let next = feed.next_due.map_or_else(|| "never".to_owned(), |due| moment(due, now));
-    line(feed, format!("{kind} {} times, next {next}", feed.state.consecutive_failures))
+    line(feed, format!("{kind}, failure {} in a row, next {next}", feed.state.consecutive_failures))
 }
 
 async fn next(ops: &Ops, now: Timestamp) -> Result<Vec<FeedLine>, OpsError> {
