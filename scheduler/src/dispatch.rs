@@ -11,16 +11,17 @@ use std::time::Duration;
 use common::config::Config;
 use common::feed::{Category, FeedId};
 use common::host::{HostKey, HostLimits, HostRules};
-use common::host_gate::{GateError, HostGate, Reservation, ReserveRequest, Ticket};
+use common::host_gate::{HostGate, Reservation, ReserveRequest, Ticket};
 use common::job::FetchJob;
 use common::metrics::Metrics;
-use common::queue::{Queue, QueueError};
+use common::queue::Queue;
 use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
+use crate::error::BackendError;
 use crate::pace::Pace;
-use crate::schedule::{Band, Claim, Parking, Schedule, ScheduleError, Slot};
-use crate::store::{JobRow, Store, StoreError};
+use crate::schedule::{Band, Claim, Parking, Schedule, Slot};
+use crate::store::{JobRow, Store};
 use crate::storing::Storing;
 
 /// Turns due feeds into jobs.
@@ -41,23 +42,6 @@ pub struct Dispatcher {
     pub metrics: Arc<Metrics>,
     /// Whether what is fetched can be stored.
     pub storing: Arc<Storing>,
-}
-
-/// Why a round could not be finished.
-#[derive(Debug, thiserror::Error)]
-pub enum DispatchError {
-    /// The store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The schedule.
-    #[error(transparent)]
-    Schedule(#[from] ScheduleError),
-    /// The host gate.
-    #[error(transparent)]
-    Gate(#[from] GateError),
-    /// The queue.
-    #[error(transparent)]
-    Queue(#[from] QueueError),
 }
 
 /// What a round did.
@@ -132,7 +116,7 @@ impl Dispatcher {
     }
 
     /// One round over at most `room` feeds; gives what was done: nothing while reports cannot be stored.
-    pub async fn round(&self, now: Timestamp, room: usize) -> Result<Round, DispatchError> {
+    pub async fn round(&self, now: Timestamp, room: usize) -> Result<Round, BackendError> {
         if !self.storing.works() {
             return Ok(Round::default());
         }
@@ -185,7 +169,7 @@ impl Dispatcher {
     }
 
     /// Reserves, parks and publishes; gives how many jobs were published.
-    async fn dispatch(&self, due: Vec<(JobRow, Claim)>, now: Timestamp) -> Result<usize, DispatchError> {
+    async fn dispatch(&self, due: Vec<(JobRow, Claim)>, now: Timestamp) -> Result<usize, BackendError> {
         let mut requests = Vec::with_capacity(due.len());
         for (row, _) in &due {
             let host = self.rules.for_url(row.url.as_url());
@@ -217,7 +201,7 @@ impl Dispatcher {
         Ok(jobs.len())
     }
 
-    async fn publish(&self, jobs: &[FetchJob], now: Timestamp) -> Result<(), DispatchError> {
+    async fn publish(&self, jobs: &[FetchJob], now: Timestamp) -> Result<(), BackendError> {
         let mut batches = jobs.chunks(self.config.worker.job_batch);
         while let Some(batch) = batches.next() {
             if let Err(error) = self.jobs.publish(batch).await {

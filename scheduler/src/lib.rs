@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod dispatch;
+pub mod error;
 #[cfg(test)]
 mod life_tests;
 pub mod load;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use common::config::Config;
 use common::feed::{Audience, Feed, FeedId, Status, Validators, Version};
-use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
 use common::job::FetchJob;
 use common::metrics::Metrics;
@@ -19,13 +18,14 @@ use crate::dispatch::{Dispatcher, Round};
 use crate::ops::{AddFeed, Ops};
 use crate::reconcile::Reconciler;
 use crate::results::Results;
+use crate::run::{Backends, Scheduler};
 use crate::schedule::memory::MemorySchedule;
 use crate::store::sqlite::SqliteStore;
 use crate::store::{FeedRef, Store};
 
 /// A scheduler without loops: each step is taken by hand.
 struct Fleet {
-    ops: Ops,
+    ops: Arc<Ops>,
     dispatcher: Dispatcher,
     results: Results,
     reconciler: Reconciler,
@@ -45,65 +45,31 @@ impl Fleet {
     async fn new() -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
         let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
-        Self::over(store, clock, Timestamp::EPOCH).await
+        Self::over(config(), store, clock, Timestamp::EPOCH).await
     }
 
     /// A process that finds this store: schedule, gate and queues are empty.
-    async fn over(store: Arc<dyn Store>, clock: Arc<ManualClock>, born: Timestamp) -> Self {
-        let config = Arc::new(config());
-        let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
-        let metrics = Arc::new(Metrics::new());
-        let schedule = Arc::new(MemorySchedule::default());
-        let gate = Arc::new(MemoryGate::new(born));
+    async fn over(config: Config, store: Arc<dyn Store>, clock: Arc<ManualClock>, born: Timestamp) -> Self {
         let jobs = Arc::new(MemoryQueue::new(1 << 20));
-        let reports = Arc::new(MemoryQueue::new(1 << 20));
-        let storing = Arc::new(crate::storing::Storing::default());
-        let fleet = Fleet {
-            ops: Ops {
-                store: store.clone(),
-                schedule: schedule.clone(),
-                gate: gate.clone(),
-                clock: clock.clone(),
-                config: config.clone(),
-                rules: rules.clone(),
-                metrics: metrics.clone(),
-                load: Arc::default(),
-                storing: storing.clone(),
-            },
-            dispatcher: Dispatcher {
-                store: store.clone(),
-                schedule: schedule.clone(),
-                gate: gate.clone(),
-                jobs: jobs.clone(),
-                rules: rules.clone(),
-                config: config.clone(),
-                metrics: metrics.clone(),
-                storing: storing.clone(),
-            },
-            results: Results {
-                store: store.clone(),
-                schedule: schedule.clone(),
-                gate: gate.clone(),
-                reports: reports.clone(),
-                rules,
-                config: config.clone(),
-                metrics,
-                load: Arc::default(),
-                storing,
-            },
-            reconciler: Reconciler { store, schedule, gate, reports, config },
-            jobs,
-            clock,
+        let backends = Backends {
+            store,
+            schedule: Arc::new(MemorySchedule::default()),
+            gate: Arc::new(MemoryGate::new(born)),
+            jobs: jobs.clone(),
+            reports: Arc::new(MemoryQueue::new(1 << 20)),
         };
-        fleet.reconciler.schedule_once(fleet.clock.now()).await.unwrap();
-        assert!(fleet.reconciler.open_gate(fleet.clock.now()).await.unwrap());
-        fleet
+        let clock_for_all: Arc<dyn Clock> = clock.clone();
+        let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &clock_for_all);
+        let Scheduler { ops, dispatcher, results, reconciler, .. } = scheduler;
+        reconciler.schedule_once(clock.now()).await.unwrap();
+        assert!(reconciler.open_gate(clock.now()).await.unwrap());
+        Fleet { ops, dispatcher, results, reconciler, jobs, clock }
     }
 
     /// The same store, found by a new process.
     async fn restart(self) -> Self {
         let born = self.clock.now();
-        Self::over(self.ops.store, self.clock, born).await
+        Self::over(config(), self.ops.store.clone(), self.clock, born).await
     }
 
     async fn add(&self, url: &str) -> FeedId {
@@ -410,18 +376,11 @@ async fn nothing_is_claimed_while_the_job_queue_is_full() {
     fleet.add("http://a.example/").await;
     let mut full = config();
     full.scheduler.max_queued_jobs = 0;
-    let dispatcher = Dispatcher {
-        store: fleet.ops.store.clone(),
-        schedule: fleet.ops.schedule.clone(),
-        gate: fleet.ops.gate.clone(),
-        jobs: fleet.jobs.clone(),
-        rules: fleet.ops.rules.clone(),
-        config: Arc::new(full),
-        metrics: fleet.ops.metrics.clone(),
-        storing: fleet.ops.storing.clone(),
-    };
-    assert_eq!(dispatcher.round(fleet.clock.now(), usize::MAX).await.unwrap(), Round::default());
-    assert_eq!(fleet.dispatched().await.len(), 1, "it was not hidden by a claim");
+    let fleet = Fleet::over(full, fleet.ops.store.clone(), fleet.clock, Timestamp::EPOCH).await;
+    let round = fleet.dispatcher.round(fleet.clock.now(), usize::MAX).await.unwrap();
+    assert_eq!(round, Round::default());
+    let depth = fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap();
+    assert_eq!((depth.due, depth.leased), (1, 0), "it was not hidden by a claim");
 }
 
 #[tokio::test]

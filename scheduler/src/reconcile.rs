@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use common::config::Config;
 use common::feed::FeedId;
-use common::host_gate::{GateError, HostGate};
-use common::queue::{Queue, QueueError};
+use common::host_gate::HostGate;
+use common::queue::Queue;
 use common::report::FetchReport;
 use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
-use crate::schedule::{Schedule, ScheduleError, Slot};
-use crate::store::{Store, StoreError};
+use crate::error::BackendError;
+use crate::schedule::{Schedule, Slot};
+use crate::store::Store;
 use crate::subject::placement_slot;
 
 /// Compares the schedule and the gate with the store.
@@ -29,23 +30,6 @@ pub struct Reconciler {
     pub reports: Arc<dyn Queue<FetchReport>>,
     /// The numbers.
     pub config: Arc<Config>,
-}
-
-/// Why schedule or gate could not be brought in line; it is tried again.
-#[derive(Debug, thiserror::Error)]
-pub enum ReconcileError {
-    /// The store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The schedule.
-    #[error(transparent)]
-    Schedule(#[from] ScheduleError),
-    /// The host gate.
-    #[error(transparent)]
-    Gate(#[from] GateError),
-    /// The queue of reports.
-    #[error(transparent)]
-    Queue(#[from] QueueError),
 }
 
 /// Feeds read from the store at once.
@@ -82,7 +66,7 @@ impl Reconciler {
 
     /// Walks the store and adds to the schedule what is missing, and lowers what stands later than a lease can explain.
     /// Gives how many places were wrong.
-    pub async fn schedule_once(&self, now: Timestamp) -> Result<usize, ReconcileError> {
+    pub async fn schedule_once(&self, now: Timestamp) -> Result<usize, BackendError> {
         let lease = self.config.scheduler.queue_lease + self.config.scheduler.fetch_lease;
         let (mut after, mut corrected) = (FeedId(0), 0);
         loop {
@@ -96,7 +80,7 @@ impl Reconciler {
 
     /// Opens a gate that lost its memory: only once no report is on its way that may carry a hold, and with all stored
     /// holds loaded. True when the gate is open afterwards.
-    pub async fn open_gate(&self, now: Timestamp) -> Result<bool, ReconcileError> {
+    pub async fn open_gate(&self, now: Timestamp) -> Result<bool, BackendError> {
         let Some(mark) = self.gate.begin_loading(now).await? else { return Ok(true) };
         if self.reports.depth().await? > 0 {
             return Ok(false);

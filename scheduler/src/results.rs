@@ -11,17 +11,18 @@ use std::time::Duration;
 use common::config::Config;
 use common::feed::{Feed, FeedId, FeedUrl, Version};
 use common::host::{HostKey, HostRules};
-use common::host_gate::{GateError, HostGate};
+use common::host_gate::HostGate;
 use common::metrics::Metrics;
 use common::policy::{Policy, category, decide};
-use common::queue::{Delivery, Queue, QueueError};
+use common::queue::{Delivery, Queue};
 use common::report::{FailureKind, FetchReport, Outcome};
 use common::time::{Clock, Timestamp};
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
+use crate::error::BackendError;
 use crate::load::Load;
-use crate::schedule::{Band, Schedule, ScheduleError, Slot};
+use crate::schedule::{Band, Schedule, Slot};
 use crate::store::{Applied, Move, Moved, Store, StoreError, Verdict};
 use crate::storing::Storing;
 use crate::subject::{draw, new_subject, subject};
@@ -46,23 +47,6 @@ pub struct Results {
     pub storing: Arc<Storing>,
     /// How loaded the fleet is.
     pub load: Arc<Load>,
-}
-
-/// Why reports could not be settled: our own infrastructure. They stay in the queue.
-#[derive(Debug, thiserror::Error)]
-pub enum ResultsError {
-    /// The store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The schedule.
-    #[error(transparent)]
-    Schedule(#[from] ScheduleError),
-    /// The host gate.
-    #[error(transparent)]
-    Gate(#[from] GateError),
-    /// The queue.
-    #[error(transparent)]
-    Queue(#[from] QueueError),
 }
 
 /// Reports settled in one transaction, at most.
@@ -126,7 +110,7 @@ impl Results {
         &self,
         deliveries: Vec<Delivery<FetchReport>>,
         now: Timestamp,
-    ) -> Result<(), ResultsError> {
+    ) -> Result<(), BackendError> {
         let (mut reports, mut receipts) = (Vec::new(), Vec::new());
         for delivery in deliveries {
             let (items, receipt) = delivery.into_parts();
@@ -141,7 +125,7 @@ impl Results {
     }
 
     /// Decides, stores and reschedules. Safe to repeat with the same reports.
-    pub async fn settle(&self, reports: Vec<FetchReport>, now: Timestamp) -> Result<(), ResultsError> {
+    pub async fn settle(&self, reports: Vec<FetchReport>, now: Timestamp) -> Result<(), BackendError> {
         let ids: Vec<FeedId> = reports.iter().map(|report| report.feed).collect();
         let feeds: HashMap<FeedId, Feed> =
             self.store.states_for(&ids).await?.into_iter().map(|feed| (feed.id, feed)).collect();
@@ -191,7 +175,7 @@ impl Results {
         verdicts: Vec<Verdict>,
         feeds: &HashMap<FeedId, Feed>,
         now: Timestamp,
-    ) -> Result<(), ResultsError> {
+    ) -> Result<(), BackendError> {
         let mut pending = vec![verdicts];
         while let Some(mut batch) = pending.pop() {
             if batch.is_empty() {
@@ -236,7 +220,7 @@ impl Results {
     }
 
     /// Moves the feeds in the schedule, holds and frees the hosts.
-    async fn reschedule(&self, verdicts: &[Verdict], applied: &[Applied], now: Timestamp) -> Result<(), ResultsError> {
+    async fn reschedule(&self, verdicts: &[Verdict], applied: &[Applied], now: Timestamp) -> Result<(), BackendError> {
         let (mut slots, mut dead) = (Vec::new(), Vec::new());
         for (verdict, applied) in verdicts.iter().zip(applied) {
             let report = &verdict.report;
@@ -273,7 +257,7 @@ impl Results {
         applied: &[Applied],
         feeds: &HashMap<FeedId, Feed>,
         now: Timestamp,
-    ) -> Result<(), ResultsError> {
+    ) -> Result<(), BackendError> {
         for (verdict, applied) in verdicts.iter().zip(applied) {
             let report = &verdict.report;
             let Some(url) = feeds.get(&report.feed).and_then(|feed| announced_instead(feed, report)) else { continue };

@@ -13,10 +13,11 @@ use common::time::Clock;
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::Dispatcher;
+use crate::error::BackendError;
 use crate::load::Load;
 use crate::maintain::Maintainer;
 use crate::ops::Ops;
-use crate::reconcile::{ReconcileError, Reconciler};
+use crate::reconcile::Reconciler;
 use crate::results::Results;
 use crate::schedule::Schedule;
 use crate::store::Store;
@@ -41,9 +42,9 @@ pub struct Backends {
 pub struct Scheduler {
     /// What people and programs may ask of it.
     pub ops: Arc<Ops>,
-    dispatcher: Dispatcher,
-    results: Results,
-    reconciler: Reconciler,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) results: Results,
+    pub(crate) reconciler: Reconciler,
     maintainer: Maintainer,
     clock: Arc<dyn Clock>,
 }
@@ -102,7 +103,7 @@ impl Scheduler {
     }
 
     /// Fills the schedule from the store and tries to open the gate; the loops go on with both.
-    pub async fn boot(&self) -> Result<(), ReconcileError> {
+    pub async fn boot(&self) -> Result<(), BackendError> {
         self.reconciler.schedule_once(self.clock.now()).await?;
         self.reconciler.open_gate(self.clock.now()).await?;
         Ok(())

@@ -1,0 +1,24 @@
+//! What can go wrong in a scheduler's loops: its own backends. What a remote server does is never an error.
+
+use common::host_gate::GateError;
+use common::queue::QueueError;
+
+use crate::schedule::ScheduleError;
+use crate::store::StoreError;
+
+/// A backend did not do what it was asked; the loop tries again.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The schedule.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// The host gate.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    /// A queue.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+}
