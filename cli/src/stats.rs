@@ -67,7 +67,7 @@ mod tests {
         polling             running
         feeds               3
         by category         A 1, D 2
-        due now             1, the oldest for 1 m 30 s
+        due now             1, the oldest that waits for no host for 1 m 30 s
         waiting for a host  0
         held hosts          0
         entries             0
