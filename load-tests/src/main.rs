@@ -2,6 +2,7 @@
 
 mod bare;
 mod bench;
+mod measure;
 mod serve;
 
 use clap::{Parser, Subcommand};
@@ -18,9 +19,9 @@ struct Arguments {
 enum Command {
     /// Serve scripted feeds until Ctrl-C, then judge the requests.
     Origin(serve::Options),
-    /// Measure the embedded fleet's polls beside a bare reqwest loop.
+    /// Measure 304 polls of the fleet or of the worker beside the bare parts.
     Bench(bench::Options),
-    /// The bare reqwest loop, until killed.
+    /// A bare loop, until killed.
     #[command(hide = true)]
     Bare(bare::Options),
 }

@@ -1,0 +1,96 @@
+//! Sides of a benchmark: a process each, so that its CPU can be told from that of the origin, which shares the machine.
+//! What a side asked is counted by the origin, what it cost by the kernel.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use load_tests::Origin;
+
+/// One side in one round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    pub(crate) polls_per_second: f64,
+    pub(crate) cpu_micros_per_poll: f64,
+}
+
+/// Time for a side to reach its speed before it is measured.
+const WARM_UP: Duration = Duration::from_secs(3);
+/// Time for a side to ask for each feed once.
+const START: Duration = Duration::from_secs(60);
+/// Unit of the times in `/proc/PID/stat` on Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Runs a side that polls so many feeds of the origin, and measures it for `time`.
+pub(crate) async fn measure(
+    command: &mut Command,
+    origin: &Origin,
+    feeds: usize,
+    time: Duration,
+) -> anyhow::Result<Figures> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let child = Running(child.with_context(|| format!("{name} did not start"))?);
+    let first = origin.request_count();
+    // The first requests bring the feeds; only what follows is a 304.
+    let patience = Instant::now() + START;
+    while origin.request_count() < first + feeds {
+        ensure!(Instant::now() < patience, "{name} did not start to poll");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tokio::time::sleep(WARM_UP).await;
+    let (polls, cpu, at) = (origin.request_count(), child.cpu()?, Instant::now());
+    tokio::time::sleep(time).await;
+    let (polls, cpu, time) = (origin.request_count() - polls, child.cpu()? - cpu, at.elapsed());
+    ensure!(polls > 0, "{name} made no polls");
+    let polls = polls as f64;
+    Ok(Figures { polls_per_second: polls / time.as_secs_f64(), cpu_micros_per_poll: cpu.as_secs_f64() * 1e6 / polls })
+}
+
+/// The middle one; of an even number the upper one.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A process, killed when dropped.
+struct Running(Child);
+
+impl Running {
+    /// User and system time so far.
+    fn cpu(&self) -> anyhow::Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).context("a side died")?;
+        // Fields 14 and 15; the second field, the name, is in parentheses and may hold spaces.
+        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let ticks: f64 =
+            after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+        Ok(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Already dead is fine.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder for one benchmark, removed when dropped.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("feedfleet-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

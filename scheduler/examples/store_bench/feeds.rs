@@ -1,0 +1,124 @@
+//! Feeds, and what the worker and the policy would say of them.
+
+use std::time::Duration;
+
+use common::config::Config;
+use common::entry::Fingerprint;
+use common::feed::{Audience, Category, ContentHash, FeedId, FeedUrl, PollState, Validators, Version};
+use common::host::HostKey;
+use common::known::KnownEntries;
+use common::policy::{Draw, Policy, Subject, decide};
+use common::report::{Document, FetchReport, Outcome};
+use common::time::{Clock, SystemClock, Timestamp};
+use scheduler::store::sqlite::SqliteStore;
+use scheduler::store::{NewFeed, Store, Verdict};
+
+/// Feeds of one host.
+const PER_HOST: usize = 4;
+/// Nothing is due while a benchmark runs.
+const FAR: Duration = Duration::from_secs(30 * 86_400);
+/// What a feed carries.
+const ENTRIES: u64 = 20;
+/// Added in one transaction.
+const ADDED_AT_ONCE: usize = 1_000;
+
+/// So many feeds, numbered from 1.
+pub(crate) struct Fleet {
+    config: Config,
+    states: Vec<PollState>,
+    version: i64,
+}
+
+impl Fleet {
+    pub(crate) fn new(feeds: usize) -> anyhow::Result<Self> {
+        let config = common::config::load(None, std::iter::empty(), &[])?.config;
+        Ok(Fleet { config, states: vec![PollState::default(); feeds], version: 1 })
+    }
+
+    /// Adds them to an empty store.
+    pub(crate) async fn add(&self, store: &SqliteStore) -> anyhow::Result<()> {
+        let now = SystemClock.now();
+        let numbers: Vec<usize> = (0..self.states.len()).collect();
+        for numbers in numbers.chunks(ADDED_AT_ONCE) {
+            let feeds: Vec<NewFeed> = numbers.iter().map(|number| new_feed(*number, now)).collect::<Result<_, _>>()?;
+            store.add_feeds(&feeds, now).await?;
+        }
+        Ok(())
+    }
+
+    /// A first answer from each feed.
+    pub(crate) fn first_answers(&mut self) -> Vec<Verdict> {
+        let order: Vec<usize> = (0..self.states.len()).collect();
+        self.answers(&order, |number| {
+            let prints = (0..ENTRIES).map(|entry| Fingerprint(entry << 32 | number as u64));
+            Outcome::Modified(Box::new(Document {
+                title: Some(format!("The feed with number {number}")),
+                link: Some(format!("https://h{}.example/", number / PER_HOST)),
+                validators: validators(number),
+                content_hash: Some(ContentHash(number as u128)),
+                all_entries: 20,
+                known: KnownEntries::default().after_document(prints),
+                ..Document::default()
+            }))
+        })
+    }
+
+    /// A 304 from each feed, in an order without neighbours, as polls come.
+    pub(crate) fn unchanged_answers(&mut self) -> Vec<Verdict> {
+        let feeds = self.states.len();
+        // Has no divisor in common with a power of ten: each feed comes once.
+        let order: Vec<usize> = (0..feeds).map(|turn| turn * 61_803 % feeds).collect();
+        self.answers(&order, |number| Outcome::NotModified { validators: validators(number) })
+    }
+
+    fn answers(&mut self, order: &[usize], outcome: impl Fn(usize) -> Outcome) -> Vec<Verdict> {
+        let now = SystemClock.now();
+        let version = Version(self.version);
+        self.version += 1;
+        let policy = Policy { config: &self.config.policy, load: 0.0 };
+        let verdicts = order.iter().map(|number| {
+            let report = report(*number, version, now, outcome(*number));
+            let subject = Subject { state: self.states[*number], ..Subject::new(Audience::default(), None) };
+            let decision = decide(&subject, &report, now, Draw { salt: 0.5, minute: 0.5 }, &policy);
+            self.states[*number] = decision.state;
+            Verdict { report, decision, category: Category::D }
+        });
+        verdicts.collect()
+    }
+}
+
+fn host(number: usize) -> String {
+    format!("h{}.example", number / PER_HOST)
+}
+
+fn new_feed(number: usize, now: Timestamp) -> anyhow::Result<NewFeed> {
+    let url: FeedUrl = format!("https://{}/feed-{number}.xml", host(number)).parse()?;
+    let first_due = now.after(FAR);
+    let (audience, category) = (Audience::default(), Category::D);
+    Ok(NewFeed { url, host: HostKey::new(&host(number)), audience, category, private: false, first_due })
+}
+
+fn validators(number: usize) -> Validators {
+    let last_modified = Some("Fri, 20 Nov 2026 12:00:00 GMT".to_owned());
+    Validators { etag: Some(format!("\"{number:016x}\"")), last_modified, for_url: None }
+}
+
+fn report(number: usize, version: Version, now: Timestamp, outcome: Outcome) -> FetchReport {
+    FetchReport {
+        feed: FeedId(number as i64 + 1),
+        version,
+        host: HostKey::new(&host(number)),
+        started: now,
+        duration: Duration::from_millis(80),
+        outcome,
+        http_status: Some(304),
+        conditional: true,
+        wire_bytes: 0,
+        body_bytes: 0,
+        fresh_for: None,
+        answers_wake: None,
+        answered_by: None,
+        moved_to: None,
+        announced: Vec::new(),
+    }
+}
