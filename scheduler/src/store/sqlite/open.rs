@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection, SqliteConnection, SqliteExecutor, SqlitePool};
+use sqlx::{SqliteExecutor, SqlitePool};
 
 use super::SqliteStore;
 use crate::store::StoreError;
@@ -58,7 +58,7 @@ impl SqliteStore {
             .max_connections(1)
             .idle_timeout(None)
             .max_lifetime(None)
-            .before_acquire(|connection, _| Box::pin(is_free(connection)))
+            .test_before_acquire(false)
             .connect_with(writing(base.clone()))
             .await
             .map_err(|error| unopened(path, error))?;
@@ -67,18 +67,10 @@ impl SqliteStore {
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
             .max_lifetime(None)
-            .before_acquire(|connection, _| Box::pin(is_free(connection)))
+            .test_before_acquire(false)
             .connect_lazy_with(base.read_only(true).pragma("cache_size", READER_CACHE));
         Ok(SqliteStore { writer, readers, _lock: Some(lock) })
     }
-}
-
-/// False for a connection that would refuse the next transaction. When a write fails for want of room, SQLite rolls the
-/// transaction back by itself; sqlx's own rollback then fails and the connection counts as within a transaction for ever. It
-/// is closed, and the pool opens another.
-async fn is_free(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
-    connection.ping().await?;
-    Ok(!connection.is_in_transaction())
 }
 
 /// `synchronous = FULL` syncs the log at each commit. With NORMAL a power cut cannot harm the database either, but takes back
