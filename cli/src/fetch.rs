@@ -10,6 +10,7 @@ use common::report::{Document, Outcome};
 use common::time::Timestamp;
 use rand::RngExt;
 use serde_json::{Value, json};
+use worker::parse::entry_json;
 use worker::trace::{Exchange, Field};
 
 use crate::Usage;
@@ -123,15 +124,7 @@ fn exchange_json(exchange: &Exchange) -> Value {
 }
 
 fn document_json(document: &Document) -> Value {
-    let entries = document.entries.iter().rev().map(|entry| {
-        json!({
-            "id": entry.id,
-            "title": entry.title,
-            "link": entry.url,
-            "published": entry.published,
-            "updated": entry.updated,
-        })
-    });
+    let entries = document.entries.iter().rev().map(entry_json);
     json!({
         "title": document.title,
         "link": document.link,

@@ -268,21 +268,10 @@ mod tests {
 
     fn report(outcome: Outcome) -> FetchReport {
         FetchReport {
-            feed: FeedId(1),
-            version: Version(1),
-            host: HostKey::new("a:80"),
-            started: Timestamp::EPOCH,
             duration: Duration::from_millis(30),
-            outcome,
-            http_status: None,
-            conditional: false,
             wire_bytes: 10,
             body_bytes: 40,
-            fresh_for: None,
-            answers_wake: None,
-            answered_by: None,
-            moved_to: None,
-            announced: Vec::new(),
+            ..FetchReport::of(FeedId(1), Version(1), HostKey::new("a:80"), Timestamp::EPOCH, outcome)
         }
     }
 

@@ -58,6 +58,27 @@ pub struct FetchReport {
 }
 
 impl FetchReport {
+    /// A report that says how it ended and nothing more: no answer, no bytes, no time taken.
+    pub fn of(feed: FeedId, version: Version, host: HostKey, started: Timestamp, outcome: Outcome) -> Self {
+        FetchReport {
+            feed,
+            version,
+            host,
+            started,
+            duration: Duration::ZERO,
+            outcome,
+            http_status: None,
+            conditional: false,
+            wire_bytes: 0,
+            body_bytes: 0,
+            fresh_for: None,
+            answers_wake: None,
+            answered_by: None,
+            moved_to: None,
+            announced: Vec::new(),
+        }
+    }
+
     /// Who gave the last answer: the host that a throttling outcome speaks of.
     pub fn answering_host(&self) -> &HostKey {
         self.answered_by.as_ref().unwrap_or(&self.host)

@@ -124,21 +124,9 @@ impl Fleet {
 
 fn report(job: &FetchJob, started: Timestamp, outcome: Outcome) -> FetchReport {
     FetchReport {
-        feed: job.feed,
-        version: job.version,
-        host: job.host.clone(),
-        started,
         duration: Duration::from_millis(20),
-        outcome,
-        http_status: None,
-        conditional: false,
-        wire_bytes: 0,
-        body_bytes: 0,
-        fresh_for: None,
         answers_wake: job.wake_at,
-        answered_by: None,
-        moved_to: None,
-        announced: Vec::new(),
+        ..FetchReport::of(job.feed, job.version, job.host.clone(), started, outcome)
     }
 }
 

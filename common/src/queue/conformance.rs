@@ -33,21 +33,16 @@ macro_rules! queue_conformance {
 /// A report that differs by `n`.
 pub fn report(n: i64) -> FetchReport {
     FetchReport {
-        feed: FeedId(n),
-        version: Version(0),
-        host: HostKey::new("example.com:80"),
-        started: Timestamp::from_millis(n),
         duration: Duration::from_millis(5),
-        outcome: Outcome::NotModified { validators: Validators::default() },
         http_status: Some(304),
         conditional: true,
-        wire_bytes: 0,
-        body_bytes: 0,
-        fresh_for: None,
-        answers_wake: None,
-        answered_by: None,
-        moved_to: None,
-        announced: Vec::new(),
+        ..FetchReport::of(
+            FeedId(n),
+            Version(0),
+            HostKey::new("example.com:80"),
+            Timestamp::from_millis(n),
+            Outcome::NotModified { validators: Validators::default() },
+        )
     }
 }
 

@@ -105,20 +105,9 @@ fn validators(number: usize) -> Validators {
 
 fn report(number: usize, version: Version, now: Timestamp, outcome: Outcome) -> FetchReport {
     FetchReport {
-        feed: FeedId(number as i64 + 1),
-        version,
-        host: HostKey::new(&host(number)),
-        started: now,
         duration: Duration::from_millis(80),
-        outcome,
         http_status: Some(304),
         conditional: true,
-        wire_bytes: 0,
-        body_bytes: 0,
-        fresh_for: None,
-        answers_wake: None,
-        answered_by: None,
-        moved_to: None,
-        announced: Vec::new(),
+        ..FetchReport::of(FeedId(number as i64 + 1), version, HostKey::new(&host(number)), now, outcome)
     }
 }

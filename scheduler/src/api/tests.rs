@@ -105,21 +105,11 @@ impl Fleet {
         let state =
             common::feed::PollState { last_polled: Some(now), last_outcome: Some(outcome.kind()), ..feed.state };
         let report = FetchReport {
-            feed: feed.id,
-            version: feed.version,
-            host: feed.host.clone(),
-            started: now,
             duration: Duration::from_millis(250),
-            outcome,
             http_status: Some(200),
-            conditional: false,
             wire_bytes: 1000,
             body_bytes: 3000,
-            fresh_for: None,
-            answers_wake: None,
-            answered_by: None,
-            moved_to: None,
-            announced: Vec::new(),
+            ..FetchReport::of(feed.id, feed.version, feed.host.clone(), now, outcome)
         };
         let next_due = terms.last().map(|term| term.due);
         let decision = Decision { state, status: feed.status, next_due, terms, host_hold: None, notice: None };

@@ -107,21 +107,17 @@ mod tests {
 
     fn poll(started: i64) -> (FetchReport, Decision) {
         let report = FetchReport {
-            feed: FeedId(1),
-            version: Version(1),
-            host: HostKey::new("a.org:443"),
-            started: Timestamp::from_millis(started),
             duration: Duration::from_millis(1234),
-            outcome: Outcome::Failed { failure: FailureKind::Crashed, detail: String::new() },
             http_status: Some(599),
             conditional: true,
             wire_bytes: 10_000_000_000,
-            body_bytes: 0,
-            fresh_for: None,
-            answers_wake: None,
-            answered_by: None,
-            moved_to: None,
-            announced: Vec::new(),
+            ..FetchReport::of(
+                FeedId(1),
+                Version(1),
+                HostKey::new("a.org:443"),
+                Timestamp::from_millis(started),
+                Outcome::Failed { failure: FailureKind::Crashed, detail: String::new() },
+            )
         };
         let mut terms = Terms::default();
         for rule in &Rule::ALL[Rule::ALL.len() - Terms::CAPACITY..] {

@@ -141,20 +141,19 @@ pub(crate) fn text_of<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a
 /// The shape in which `feedfleet parse --json` prints a feed: `{"title","link","id","entries":[{"id","title","link",
 /// "published","updated"}]}`, absent texts and times as null.
 pub fn to_json(feed: &ParsedFeed) -> serde_json::Value {
-    let entries: Vec<serde_json::Value> = feed
-        .entries
-        .iter()
-        .map(|entry| {
-            json!({
-                "id": entry.id,
-                "title": entry.title,
-                "link": entry.url,
-                "published": entry.published,
-                "updated": entry.updated,
-            })
-        })
-        .collect();
+    let entries: Vec<serde_json::Value> = feed.entries.iter().map(entry_json).collect();
     json!({ "title": feed.title, "link": feed.link, "id": feed.id, "entries": entries })
+}
+
+/// One entry in that shape.
+pub fn entry_json(entry: &Entry) -> serde_json::Value {
+    json!({
+        "id": entry.id,
+        "title": entry.title,
+        "link": entry.url,
+        "published": entry.published,
+        "updated": entry.updated,
+    })
 }
 
 /// A draft, and what had to be done to the document for it.

@@ -50,21 +50,10 @@ fn readers(subscribers: u32) -> Subject<'static> {
 
 fn report(outcome: Outcome, http_status: Option<u16>) -> FetchReport {
     FetchReport {
-        feed: FeedId(1),
-        version: Version(1),
-        host: HostKey::new("example.com:443"),
-        started: noon(),
         duration: SECOND,
-        outcome,
         http_status,
         conditional: true,
-        wire_bytes: 0,
-        body_bytes: 0,
-        fresh_for: None,
-        answers_wake: None,
-        answered_by: None,
-        moved_to: None,
-        announced: Vec::new(),
+        ..FetchReport::of(FeedId(1), Version(1), HostKey::new("example.com:443"), noon(), outcome)
     }
 }
 

@@ -193,21 +193,12 @@ fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict {
     let state = PollState { last_polled: Some(at(started)), last_outcome: Some(outcome.kind()), ..feed.state };
     Verdict {
         report: FetchReport {
-            feed: feed.id,
-            version: feed.version,
-            host: feed.host.clone(),
-            started: at(started),
             duration: Duration::from_millis(250),
-            outcome,
             http_status: Some(200),
             conditional: true,
             wire_bytes: 1000,
             body_bytes: 3000,
-            fresh_for: None,
-            answers_wake: None,
-            answered_by: None,
-            moved_to: None,
-            announced: Vec::new(),
+            ..FetchReport::of(feed.id, feed.version, feed.host.clone(), at(started), outcome)
         },
         decision: Decision { state, status: feed.status, next_due: Some(due), terms, host_hold: None, notice: None },
         category: Category::D,
