@@ -295,7 +295,7 @@ async fn polled_once(backends: &Backends, started: Timestamp, clock: &dyn Clock)
         tokio::time::sleep(ONCE_CHECK).await;
         let now = clock.now();
         let depth = backends.schedule.depth(now).await?;
-        if depth.leased > 0 || backends.jobs.depth().await? > 0 || backends.reports.depth().await? > 0 {
+        if depth.leased > 0 || backends.jobs.depth().await?.items > 0 || backends.reports.depth().await?.items > 0 {
             continue;
         }
         let nothing_soon = depth.next.is_none_or(|next| next > now.after(ONCE_HORIZON));
@@ -315,7 +315,7 @@ async fn drain(fetching: JoinHandle<()>, reports: &dyn Queue<FetchReport>, grace
     // What the worker reported in its last moment still gets a look.
     let deadline = deadline.max(tokio::time::Instant::now() + LAST_REPORTS);
     loop {
-        let waiting = reports.depth().await.unwrap_or(0);
+        let waiting = reports.depth().await.map_or(0, |depth| depth.items);
         if waiting == 0 || tokio::time::Instant::now() >= deadline {
             return waiting;
         }

@@ -87,6 +87,20 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 }
 
+/// A server's clock and ours differ so much that due times and holds would mean different things to both.
+#[derive(Debug, thiserror::Error)]
+#[error("its clock is {0:?} off ours; synchronise both machines' clocks")]
+pub struct ClocksDiffer(pub Duration);
+
+/// How far a server's clock may be off.
+const CLOCK_OFFSET: Duration = Duration::from_secs(1);
+
+/// Whether a server's clock agrees with ours, to within a second.
+pub fn clocks_agree(ours: Timestamp, theirs: Timestamp) -> Result<(), ClocksDiffer> {
+    let off = ours.since(theirs).max(theirs.since(ours));
+    if off > CLOCK_OFFSET { Err(ClocksDiffer(off)) } else { Ok(()) }
+}
+
 /// The machine's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;

@@ -121,7 +121,7 @@ impl Dispatcher {
             return Ok(Round::default());
         }
         let scheduler = &self.config.scheduler;
-        let queued = self.jobs.depth().await?;
+        let queued = self.jobs.depth().await?.items;
         let limit = room.min(scheduler.claim_batch).min(scheduler.max_queued_jobs.saturating_sub(queued));
         if limit == 0 {
             return Ok(Round::default());

@@ -85,7 +85,7 @@ impl Fleet {
     async fn dispatched(&self) -> Vec<FetchJob> {
         self.dispatcher.round(self.clock.now(), usize::MAX).await.unwrap();
         let mut jobs = Vec::new();
-        while self.jobs.depth().await.unwrap() > 0 {
+        while self.jobs.depth().await.unwrap().items > 0 {
             let delivery = self.jobs.receive().await.unwrap();
             jobs.extend(delivery.items.clone());
             delivery.ack().await.unwrap();

@@ -89,11 +89,11 @@ impl Maintainer {
             self.metrics.oldest_due.with_label_values(&[band.as_str()]).set(age);
         }
         let lag = depth.oldest.into_iter().flatten().min().map_or(Duration::ZERO, |oldest| now.since(oldest));
-        let queue_share = self.jobs.depth().await? as f64 / self.config.scheduler.max_queued_jobs as f64;
+        let queue_share = self.jobs.depth().await?.items as f64 / self.config.scheduler.max_queued_jobs as f64;
         self.load.observe(lag, queue_share);
         self.metrics.hosts_held.set(gauge(self.gate.held(now).await?));
         for (queue, depth) in [("jobs", self.jobs.depth().await?), ("reports", self.reports.depth().await?)] {
-            self.metrics.queue_depth.with_label_values(&[queue]).set(gauge(depth));
+            self.metrics.queue_depth.with_label_values(&[queue]).set(gauge(depth.items));
         }
         Ok(())
     }

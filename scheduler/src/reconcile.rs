@@ -82,7 +82,7 @@ impl Reconciler {
     /// holds loaded. True when the gate is open afterwards.
     pub async fn open_gate(&self, now: Timestamp) -> Result<bool, BackendError> {
         let Some(mark) = self.gate.begin_loading(now).await? else { return Ok(true) };
-        if self.reports.depth().await? > 0 {
+        if self.reports.depth().await?.items > 0 {
             return Ok(false);
         }
         let holds = self.store.holds(now).await?;

@@ -86,7 +86,7 @@ impl Results {
     /// More may be claimed once every report that waited is stored: until then leases may have ended of feeds that were
     /// fetched long ago.
     async fn recover(&self) {
-        if !self.storing.works() && self.reports.depth().await.is_ok_and(|waiting| waiting == 0) {
+        if !self.storing.works() && self.reports.depth().await.is_ok_and(|depth| depth.items == 0) {
             self.storing.recovered();
             tracing::info!("reports are stored again");
         }

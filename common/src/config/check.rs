@@ -66,13 +66,17 @@ impl Config {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
         let fits = (1..=40).contains(&self.namespace.len()) && self.namespace.chars().all(plain);
         refusals.require(fits, "namespace", || "must be 1 to 40 of a-z, 0-9, '-' and '_'".into());
-        let is_sqlite = self.store.url.starts_with("sqlite:");
-        refusals.require(is_sqlite, "store.url", || "must be sqlite://PATH or sqlite::memory:".into());
-        for (key, url) in
-            [("schedule.url", &self.schedule.url), ("gate.url", &self.gate.url), ("queue.url", &self.queue.url)]
-        {
-            refusals.require(url == "memory:", key, || "must be memory:".into());
+        let known = ["sqlite:", "postgres:", "postgresql:"].iter().any(|scheme| self.store.url.starts_with(scheme));
+        refusals.require(known, "store.url", || "must be sqlite://PATH, sqlite::memory: or postgres://..".into());
+        for (key, url, schemes) in [
+            ("schedule.url", &self.schedule.url, ["redis:", "rediss:"]),
+            ("gate.url", &self.gate.url, ["redis:", "rediss:"]),
+            ("queue.url", &self.queue.url, ["amqp:", "amqps:"]),
+        ] {
+            let known = url == "memory:" || schemes.iter().any(|scheme| url.starts_with(scheme));
+            refusals.require(known, key, || format!("must be memory: or {}//..", schemes[0]));
         }
+        refusals.at_least("schedule.shards", self.schedule.shards.into(), 1);
     }
 
     fn check_hosts(&self, refusals: &mut Refusals) {

@@ -144,7 +144,7 @@ fn secrets_are_neither_shown_nor_repeated_in_errors() {
         let error = from_file(&text.replace("role = \"write\"\n", broken)).unwrap_err().to_string();
         assert!(error.contains("api.tokens") && !error.contains("battery"), "{error}");
     }
-    let error = load(None, std::iter::empty(), &[("store.url", "postgres://me:battery@db/x".into())]);
+    let error = load(None, std::iter::empty(), &[("store.url", "mysql://me:battery@db/x".into())]);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("store.url in the command line must be sqlite://PATH"), "{error}");
     assert!(!error.contains("battery"), "{error}");
@@ -172,7 +172,9 @@ fn configurations_that_would_break_a_promise_are_refused_by_key() {
         ("fetch.user_agent_url", "me"),
         ("api.listen", "0.0.0.0:7878"),
         ("namespace", "Feed Fleet"),
-        ("schedule.url", "redis://localhost"),
+        ("schedule.url", "localhost:6379"),
+        ("schedule.shards", "0"),
+        ("queue.url", "redis://localhost"),
     ];
     for (key, value) in refused {
         let error = load(None, std::iter::empty(), &[(key, value.into())]).unwrap_err();

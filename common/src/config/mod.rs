@@ -63,6 +63,7 @@ pub struct StoreConfig {
 #[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct ScheduleConfig {
     pub url: String,
+    pub shards: u16,
 }
 
 /// `[gate]`
@@ -318,6 +319,7 @@ pub struct SchedulerConfig {
 #[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct WorkerConfig {
     pub concurrency: usize,
+    pub prefetch: usize,
     pub job_batch: usize,
     pub report_batch: usize,
     #[serde(with = "text")]

@@ -341,6 +341,10 @@ impl HostGate for MemoryGate {
         Ok(true)
     }
 
+    async fn check(&self, _: Timestamp) -> Result<(), GateError> {
+        Ok(())
+    }
+
     async fn held(&self, now: Timestamp) -> Result<usize, GateError> {
         Ok(self.lock().hosts.values().filter(|host| host.held_until > now).count())
     }

@@ -175,6 +175,9 @@ pub trait HostGate: Send + Sync {
     /// Opens the gate after the holds were loaded; false if it lost its memory again since `mark` was given.
     async fn open(&self, mark: &LoadMark, now: Timestamp) -> Result<bool, GateError>;
 
+    /// The gate can be reached, and its clock agrees with `now`: readiness depends on it.
+    async fn check(&self, now: Timestamp) -> Result<(), GateError>;
+
     /// Hosts that are held now.
     async fn held(&self, now: Timestamp) -> Result<usize, GateError>;
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use super::{Delivery, Message, Queue, QueueError, Receipt, decode, encode};
+use super::{Delivery, Message, Queue, QueueDepth, QueueError, Receipt, decode, encode};
 
 /// Dead letters that are kept for a look; older ones go.
 const DEAD_LETTERS_KEPT: usize = 100;
@@ -125,9 +125,14 @@ impl<T: Message> Queue<T> for MemoryQueue<T> {
         }
     }
 
-    async fn depth(&self) -> Result<usize, QueueError> {
+    async fn depth(&self) -> Result<QueueDepth, QueueError> {
         let state = self.shared.lock();
-        Ok(state.waiting.iter().map(|stored| stored.items).sum::<usize>() + state.unacked)
+        let waiting: usize = state.waiting.iter().map(|stored| stored.items).sum();
+        Ok(QueueDepth { items: waiting + state.unacked, consumers: None })
+    }
+
+    async fn check(&self) -> Result<(), QueueError> {
+        Ok(())
     }
 }
 
@@ -206,7 +211,7 @@ mod tests {
         let publisher = Arc::clone(&queue);
         let second = tokio::spawn(async move { publisher.publish(&[conformance::report(2)]).await });
         tokio::task::yield_now().await;
-        assert_eq!(queue.depth().await.unwrap(), 1);
+        assert_eq!(queue.depth().await.unwrap().items, 1);
         queue.receive().await.unwrap().ack().await.unwrap();
         second.await.unwrap().unwrap();
         assert_eq!(queue.receive().await.unwrap().items, [conformance::report(2)]);

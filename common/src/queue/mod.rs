@@ -8,7 +8,7 @@
 //! - a delivery that is dropped without [`Delivery::ack`] comes again, to anyone, marked as redelivered;
 //! - a message that cannot be decoded goes to the dead letters at once, and blocks nothing;
 //! - a queue with a delivery limit sends a message there that came too often;
-//! - `depth` counts items that wait and items that are unacked.
+//! - `depth` counts items that wait and items that this process has not acked yet.
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -104,6 +104,16 @@ impl QueueError {
     }
 }
 
+/// What waits in a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// Items that wait, and items that this process received and has not acked. A broker counts messages: then it is
+    /// at most what they can hold.
+    pub items: usize,
+    /// How many processes receive from it; `None`: it is this process's own.
+    pub consumers: Option<usize>,
+}
+
 /// See the module's page for what an implementation guarantees.
 #[async_trait]
 pub trait Queue<T: Message>: Send + Sync {
@@ -113,8 +123,11 @@ pub trait Queue<T: Message>: Send + Sync {
     /// The next message; waits for one.
     async fn receive(&self) -> Result<Delivery<T>, QueueError>;
 
-    /// Items waiting and unacked.
-    async fn depth(&self) -> Result<usize, QueueError>;
+    /// What waits.
+    async fn depth(&self) -> Result<QueueDepth, QueueError>;
+
+    /// The queue can be reached: readiness depends on it.
+    async fn check(&self) -> Result<(), QueueError>;
 }
 
 /// A message in somebody's hands. Dropped without `ack` it is delivered again.

@@ -61,9 +61,10 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiErr
     let not_ready = |what: &str, error: &dyn std::fmt::Display| {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, format!("{what}: {error}"))
     };
-    api.ops.store.paused().await.map_err(|error| not_ready("the store does not answer", &error))?;
-    let depth = api.ops.schedule.depth(api.ops.clock.now()).await;
-    depth.map_err(|error| not_ready("the schedule does not answer", &error))?;
+    let now = api.ops.clock.now();
+    api.ops.store.check(now).await.map_err(|error| not_ready("the store is not usable", &error))?;
+    api.ops.schedule.check(now).await.map_err(|error| not_ready("the schedule is not usable", &error))?;
+    api.ops.gate.check(now).await.map_err(|error| not_ready("the host gate is not usable", &error))?;
     if let Some(why) = api.ops.storing.trouble() {
         return Err(not_ready("reports cannot be stored, and nothing more is fetched meanwhile", &why));
     }

@@ -314,6 +314,10 @@ impl Schedule for MemorySchedule {
         Ok(())
     }
 
+    async fn check(&self, _: Timestamp) -> Result<(), ScheduleError> {
+        Ok(())
+    }
+
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError> {
         Ok(self.lock().depth(now))
     }

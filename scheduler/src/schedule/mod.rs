@@ -150,6 +150,9 @@ pub trait Schedule: Send + Sync {
     /// The host can be asked again at `at`: brings its head forward. Nothing depends on it.
     async fn unpark(&self, host: &HostKey, at: Timestamp) -> Result<(), ScheduleError>;
 
+    /// The schedule can be reached, and its clock agrees with `now`: readiness depends on it.
+    async fn check(&self, now: Timestamp) -> Result<(), ScheduleError>;
+
     /// What is in it.
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError>;
 }

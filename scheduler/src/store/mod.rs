@@ -368,6 +368,9 @@ pub trait Store: Send + Sync {
     /// Live feeds of category A whose next poll comes later after the last one than `longest`: their SLA cannot be kept.
     async fn sla_unmet(&self, longest: std::time::Duration) -> Result<u64, StoreError>;
 
+    /// The store can be reached, and its clock agrees with `now`: readiness depends on it.
+    async fn check(&self, now: Timestamp) -> Result<(), StoreError>;
+
     /// Is all polling paused by a person?
     async fn paused(&self) -> Result<bool, StoreError>;
 

@@ -157,6 +157,10 @@ impl Store for SqliteStore {
         self.count_sla_unmet(longest).await
     }
 
+    async fn check(&self, _: Timestamp) -> Result<(), StoreError> {
+        self.is_paused().await.map(drop)
+    }
+
     async fn paused(&self) -> Result<bool, StoreError> {
         self.is_paused().await
     }
