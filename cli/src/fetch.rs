@@ -77,7 +77,8 @@ fn decided(config: &Config, single: &Single) -> Option<Verdict> {
     let now = single.started.after(single.fetched.duration);
     let mut random = rand::rng();
     let draw = Draw { salt: random.random(), minute: random.random() };
-    let decision = decide(&subject, &report, now, draw, &Policy { config: &config.policy, load: 0.0 });
+    let policy = Policy { config: &config.policy, load: 0.0, price: config.policy.price };
+    let decision = decide(&subject, &report, now, draw, &policy);
     let base = decision.state.last_polled.unwrap_or(single.started);
     Some(Verdict { terms: explain(category(&subject), base, &decision.terms), decision })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::policy::Term;
+use crate::policy::{Rhythm, Term};
 use crate::report::{FailureKind, OutcomeKind};
 use crate::time::Timestamp;
 
@@ -352,20 +352,9 @@ pub struct PollState {
     pub ignored_conditions: u32,
     /// Full downloads in a row that brought the same bytes.
     pub equal_downloads: u32,
-    /// The estimate of how often it posts.
-    pub rate: RateEstimate,
-}
-
-/// A decayed count of items over a decayed time of watching: a Gamma estimate of the posting rate in constant space.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RateEstimate {
-    /// Items seen, decayed with a time constant of 30 days.
-    pub items: f32,
-    /// Days watched, decayed alike.
-    pub days: f32,
-    /// When both were last brought up to date.
-    pub at: Option<Timestamp>,
+    /// When it posts. Packed, and so not part of the JSON: a store keeps [`Rhythm::to_bytes`] in a column of its own.
+    #[serde(skip)]
+    pub rhythm: Rhythm,
 }
 
 /// A feed as the store knows it.

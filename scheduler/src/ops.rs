@@ -121,7 +121,7 @@ impl Ops {
         let resumed = edit.status == Some(Status::Active) && before.status != Status::Active;
         let audience = edit.audience.unwrap_or(before.audience);
         let subject = Subject { audience, ..subject(&self.rules, &before) };
-        let policy = Policy { config: &self.config.policy, load: self.load.get() };
+        let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.config.policy.price };
         let earlier = before.next_due.and_then(|due| replan(&subject, due, now, draw(), &policy));
         let change = FeedChange {
             audience: edit.audience.map(|audience| (audience, category(&subject))),

@@ -160,7 +160,7 @@ impl Results {
 
     fn judge(&self, feed: &Feed, report: FetchReport, now: Timestamp) -> Verdict {
         let subject = subject(&self.rules, feed);
-        let policy = Policy { config: &self.config.policy, load: self.load.get() };
+        let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.config.policy.price };
         let decision = decide(&subject, &report, now, draw(), &policy);
         Verdict { report, decision, category: category(&subject) }
     }

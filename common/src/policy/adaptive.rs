@@ -1,75 +1,54 @@
-//! Adaptive mode: how often does a feed post, and which interval is that worth?
+//! Adaptive mode: one price for a poll.
 //!
-//! The posting rate is a Gamma estimate over a decaying window: items seen, over time watched, both fading with a time
-//! constant of 30 days, so that constant space follows a feed whose habits change.
+//! While a feed is not polled, its subscribers wait for what it may have posted: after a time their expected waiting, summed
+//! over subscribers and items, is worth a poll. That price is the same for all feeds, so that the next poll always goes
+//! where it saves most waiting. With posts at a constant rate this is the square-root rule, sqrt(2 price / (weight x rate));
+//! the walk below also knows the hours and weekdays at which a feed likes to post.
 //!
-//! Not built yet, and to be put here: hours and weekdays at which a feed likes to post (a profile that bends the rate, and
-//! a walk along it in place of the square root), and the controller that moves the price so that the fleet's polls fit its
-//! capacity (it stands outside of the pure policy and changes `price` alone).
+//! The controller that moves the price with the fleet's capacity stands outside of the pure policy.
 
 use std::time::Duration;
 
-use crate::entry::Entry;
-use crate::feed::RateEstimate;
+use super::rhythm::{Rhythm, hour_of, place};
 use crate::time::Timestamp;
 
-/// Items and watching fade with this time constant, in days: long enough for a monthly feed, short enough to notice that
-/// a feed went quiet.
-const MEMORY_DAYS: f64 = 30.0;
-/// What is assumed of a feed before anything was seen: half an item in ten days, an item in twenty days.
-const PRIOR_ITEMS: f64 = 0.5;
-const PRIOR_DAYS: f64 = 10.0;
-const SECONDS_PER_DAY: f64 = 86_400.0;
+/// The profile is followed for so many hours; beyond them the mean rate counts.
+const STEPS: i64 = 24;
+const MILLIS_PER_HOUR: f64 = 3_600_000.0;
 
-/// The interval at which the expected waiting of a feed's subscribers is worth the price of a poll: with posts at a
-/// constant `rate`, sqrt(2 price / (weight x rate)), the least total waiting that a budget of polls can buy.
-/// `price` is in subscriber-hours.
-pub(super) fn interval(rate: &RateEstimate, weight: f64, price: f64) -> Duration {
-    let per_hour = rate.per_day() / 24.0;
-    let hours = (2.0 * price / (weight * per_hour)).sqrt();
+/// The interval from a poll at `polled` on after which the expected waiting of `weight` subscribers is worth `price`, in
+/// subscriber-hours. An interval that is longer than `longest` need not be found.
+pub(super) fn interval(rhythm: &Rhythm, polled: Timestamp, weight: f64, price: f64, longest: Duration) -> Duration {
+    let rate = rhythm.per_day() / 24.0;
+    let (hours, days) = rhythm.profile();
+    let longest = longest.as_secs_f64() / 3600.0;
+    let first = hour_of(polled);
+    // Hours passed, items expected meanwhile, and what waiting for them is still missing, per subscriber.
+    let mut passed = 0.0;
+    let mut pending = 0.0;
+    let mut missing = price / weight;
+    let mut part = 1.0 - (polled.millis() % 3_600_000) as f64 / MILLIS_PER_HOUR;
+    for hour in first..=first + STEPS {
+        let (hour_of_day, weekday) = place(hour);
+        let now = rate * f64::from(hours[hour_of_day]) * f64::from(days[weekday]);
+        let waiting = (pending + now * part / 2.0) * part;
+        if waiting >= missing || passed >= longest {
+            return as_duration(passed + time_to_wait(missing, pending, now));
+        }
+        missing -= waiting;
+        pending += now * part;
+        passed += part;
+        part = 1.0;
+    }
+    as_duration(passed + time_to_wait(missing, pending, rate))
+}
+
+/// When `pending` items, and more at `rate`, will have waited for `missing`: the root of rate/2 t^2 + pending t = missing,
+/// in the form that loses no digits.
+fn time_to_wait(missing: f64, pending: f64, rate: f64) -> f64 {
+    2.0 * missing / (pending + (pending * pending + 2.0 * rate * missing).sqrt())
+}
+
+fn as_duration(hours: f64) -> Duration {
     Duration::try_from_secs_f64(hours * 3600.0).unwrap_or(Duration::MAX)
-}
-
-impl RateEstimate {
-    /// The expected number of items a day. Never zero.
-    pub fn per_day(&self) -> f64 {
-        let (items, days) = (f64::from(self.items), f64::from(self.days));
-        (items.max(0.0) + PRIOR_ITEMS) / (days.max(0.0) + PRIOR_DAYS)
-    }
-
-    /// The estimate after a good answer at `at` that brought `new_items` since the last one.
-    #[must_use]
-    pub fn observed(self, new_items: u32, at: Timestamp) -> Self {
-        let Some(before) = self.at else { return RateEstimate { at: Some(at), ..self } };
-        let days = days_between(before, at);
-        let kept = (-days / MEMORY_DAYS).exp();
-        RateEstimate {
-            items: narrow(f64::from(self.items) * kept + f64::from(new_items)),
-            days: narrow(f64::from(self.days) * kept + MEMORY_DAYS * (1.0 - kept)),
-            at: Some(at.max(before)),
-        }
-    }
-
-    /// The estimate that a feed's first document allows: its dated entries are the history that we did not watch. Dates
-    /// that lie ahead count for nothing, and without dates nothing is known.
-    #[must_use]
-    pub fn from_history(entries: &[Entry], at: Timestamp) -> Self {
-        let ages = entries.iter().filter_map(|entry| entry.published.or(entry.updated)).filter(|date| *date <= at);
-        let (mut items, mut oldest) = (0.0, 0.0_f64);
-        for age in ages.map(|date| days_between(date, at)) {
-            items += (-age / MEMORY_DAYS).exp();
-            oldest = oldest.max(age);
-        }
-        let days = MEMORY_DAYS * (1.0 - (-oldest / MEMORY_DAYS).exp());
-        RateEstimate { items: narrow(items), days: narrow(days), at: Some(at) }
-    }
-}
-
-fn days_between(earlier: Timestamp, later: Timestamp) -> f64 {
-    later.since(earlier).as_secs_f64() / SECONDS_PER_DAY
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "seven digits are plenty for an estimate, and half the space")]
-fn narrow(value: f64) -> f32 {
-    value as f32
 }

@@ -70,7 +70,7 @@ pub fn sla_unmet(audience: &Audience, last_polled: Timestamp, next_due: Timestam
 /// Rule 1: the interval before anybody else has a say, and our own floors under it.
 pub(super) fn base(subject: &Subject<'_>, category: Category, polled: Timestamp, policy: &Policy<'_>) -> Plan {
     let config = policy.config;
-    let (rule, interval) = own_interval(subject, category, policy);
+    let (rule, interval) = own_interval(subject, category, polled, policy);
     let mut plan = Plan::new(polled, rule, interval);
     if let Some(interval) = subject.host_interval {
         plan.at_least(Rule::HostInterval, interval);
@@ -83,8 +83,8 @@ pub(super) fn base(subject: &Subject<'_>, category: Category, polled: Timestamp,
     plan
 }
 
-fn own_interval(subject: &Subject<'_>, category: Category, policy: &Policy<'_>) -> (Rule, Duration) {
-    let Policy { config, load } = *policy;
+fn own_interval(subject: &Subject<'_>, category: Category, polled: Timestamp, policy: &Policy<'_>) -> (Rule, Duration) {
+    let Policy { config, load, .. } = *policy;
     let audience = &subject.audience;
     if let Some(interval) = audience.interval {
         return (Rule::Person, interval);
@@ -96,7 +96,7 @@ fn own_interval(subject: &Subject<'_>, category: Category, policy: &Policy<'_>) 
         (_, Category::A, _) => (Rule::Category, config.category.a.interval),
         (PolicyMode::Classes, _, Some(interval)) => (Rule::HostInterval, interval),
         (PolicyMode::Classes, ..) => (Rule::Category, class_interval(subject, load, config)),
-        (PolicyMode::Adaptive, ..) => (Rule::Adaptive, adaptive_interval(subject, config)),
+        (PolicyMode::Adaptive, ..) => (Rule::Adaptive, adaptive_interval(subject, polled, policy)),
     }
 }
 
@@ -116,13 +116,15 @@ fn class_interval(subject: &Subject<'_>, load: f64, config: &PolicyConfig) -> Du
     }
 }
 
-/// The interval that the posting rate is worth, inside the category's bounds.
-fn adaptive_interval(subject: &Subject<'_>, config: &PolicyConfig) -> Duration {
-    let (b, c, d) = (&config.category.b, &config.category.c, &config.category.d);
+/// The interval after which the waiting is worth a poll, inside the category's bounds.
+fn adaptive_interval(subject: &Subject<'_>, polled: Timestamp, policy: &Policy<'_>) -> Duration {
+    let categories = &policy.config.category;
+    let (b, c, d) = (&categories.b, &categories.c, &categories.d);
     let (least, most) = match natural(subject) {
         Category::A | Category::B => (b.min, b.max),
         Category::C | Category::F => (c.min, c.max),
         Category::D => (d.min, d.max),
     };
-    adaptive::interval(&subject.state.rate, weight(&subject.audience), config.price).min(most).max(least)
+    let weight = weight(&subject.audience);
+    adaptive::interval(&subject.state.rhythm, polled, weight, policy.price, most).min(most).max(least)
 }

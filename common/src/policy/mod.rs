@@ -21,6 +21,7 @@ mod hot_minute;
 mod penalty;
 mod plan;
 mod remember;
+mod rhythm;
 mod salt;
 mod terms;
 mod throttle;
@@ -36,6 +37,7 @@ pub use added::{first_due, replan};
 pub use category::{category, rank, sla_unmet, weight};
 pub use decide::decide;
 pub use explain::{ExplainedTerm, explain};
+pub use rhythm::Rhythm;
 pub use terms::{Rule, Term, Terms};
 pub use throttle::{SINGLE_FEED_HOLD, host_hold};
 
@@ -81,6 +83,8 @@ pub struct Policy<'a> {
     pub config: &'a PolicyConfig,
     /// How loaded the fleet is, 0 to 1: moves the classes' intervals through their ranges.
     pub load: f64,
+    /// What a poll costs now, in subscriber-hours: moves the adaptive intervals.
+    pub price: f64,
 }
 
 /// Random numbers in [0, 1), drawn at the edge.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::throttle;
-use crate::feed::{PollState, RateEstimate, Validators};
+use crate::feed::{PollState, Validators};
 use crate::report::{Document, FetchReport, Outcome};
 use crate::time::Timestamp;
 
@@ -28,10 +28,7 @@ pub(super) fn freshness(state: &PollState, report: &FetchReport, polled: Timesta
 
 /// A good answer with new bytes.
 pub(super) fn modified(state: &mut PollState, document: &Document, polled: Timestamp) {
-    state.rate = match state.rate.at {
-        None => RateEstimate::from_history(&document.entries, polled),
-        Some(_) => state.rate.observed(document.new_entries, polled),
-    };
+    state.rhythm = state.rhythm.observed(document, polled);
     state.last_changed = Some(polled);
     state.hints = document.hints;
     // A full answer with other bytes is right whatever was asked: it says nothing about the server's conditions.
@@ -41,7 +38,7 @@ pub(super) fn modified(state: &mut PollState, document: &Document, polled: Times
 
 /// 304, or the same bytes in full. The hints of the last document stand.
 pub(super) fn not_modified(state: &mut PollState, report: &FetchReport, validators: &Validators, polled: Timestamp) {
-    state.rate = state.rate.observed(0, polled);
+    state.rhythm = state.rhythm.watched(polled);
     if report.http_status == Some(304) {
         (state.ignored_conditions, state.equal_downloads) = (0, 0);
     } else {

@@ -75,7 +75,7 @@ impl Fleet {
         let now = SystemClock.now();
         let version = Version(self.version);
         self.version += 1;
-        let policy = Policy { config: &self.config.policy, load: 0.0 };
+        let policy = Policy { config: &self.config.policy, load: 0.0, price: self.config.policy.price };
         let verdicts = order.iter().map(|number| {
             let report = report(*number, version, now, outcome(*number));
             let subject = Subject { state: self.states[*number], ..Subject::new(Audience::default(), None) };

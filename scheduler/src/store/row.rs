@@ -9,7 +9,7 @@ use common::entry::{Enclosure, Entry};
 use common::feed::{Audience, Category, ContentHash, Feed, FeedId, FeedUrl, PollState, Status, Validators, Version};
 use common::host::HostKey;
 use common::known::KnownEntries;
-use common::policy::{Rule, Term};
+use common::policy::{Rhythm, Rule, Term};
 use common::time::Timestamp;
 use sqlx::FromRow;
 
@@ -42,6 +42,7 @@ pub(crate) struct FeedRow {
     moved_from: Option<String>,
     merged_into: Option<i64>,
     state: String,
+    rhythm: Vec<u8>,
     terms: Vec<u8>,
 }
 
@@ -128,7 +129,7 @@ impl TryFrom<FeedRow> for Feed {
             version: Version(row.version),
             validators: Validators { etag: row.etag, last_modified: row.last_modified, for_url: row.validators_url },
             content_hash: read_hash(row.content_hash),
-            state: read_state(id, &row.state, row.hold_until),
+            state: PollState { rhythm: Rhythm::from_bytes(&row.rhythm), ..read_state(id, &row.state, row.hold_until) },
             next_due: row.next_due.filter(|_| status == Status::Active).map(Timestamp::from_millis),
             wake_at: row.wake_at.map(Timestamp::from_millis),
             terms: read_terms(&row.terms),
@@ -214,7 +215,7 @@ pub(crate) fn readable<Row, T: TryFrom<Row, Error = StoreError>>(rows: Vec<Row>)
     read.collect()
 }
 
-/// The policy's memory as it is stored.
+/// The policy's memory as it is stored, without the rhythm, which is packed in a column of its own.
 pub(crate) fn pack_state(state: &PollState) -> String {
     serde_json::to_string(state).unwrap_or_else(|_| "{}".to_owned())
 }

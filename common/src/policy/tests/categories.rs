@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::config::HostRule;
-use crate::feed::{Category, RateEstimate};
+use crate::feed::Category;
 
 fn interval(subject: &Subject<'_>, load: f64, config: &PolicyConfig) -> Duration {
-    delay(&decide(subject, &unchanged(), noon(), NO_SALT, &Policy { config, load }))
+    delay(&decide(subject, &unchanged(), noon(), NO_SALT, &Policy { config, load, price: config.price }))
 }
 
 fn with(audience: Audience) -> Subject<'static> {
@@ -56,8 +56,8 @@ fn classes_mode_polls_each_category_at_newsgators_interval() {
 /// A feed that was watched for long and posts so often.
 fn posting(subject: Subject<'static>, per_day: f32) -> Subject<'static> {
     // At rest the window holds 30 days of watching; the prior adds ten with half an item.
-    let rate = RateEstimate { items: per_day * 40.0 - 0.5, days: 30.0, at: Some(noon()) };
-    Subject { state: PollState { rate, ..PollState::default() }, ..subject }
+    let rhythm = Rhythm::steady(per_day * 40.0 - 0.5, 30.0, noon());
+    Subject { state: PollState { rhythm, ..PollState::default() }, ..subject }
 }
 
 #[test]

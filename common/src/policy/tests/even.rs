@@ -19,7 +19,7 @@ fn draw(random: &mut StdRng) -> Draw {
 fn salt_fills_its_interval_evenly() {
     let mut random = StdRng::seed_from_u64(7);
     let config = plain();
-    let policy = Policy { config: &config, load: 0.0 };
+    let policy = Policy { config: &config, load: 0.0, price: config.price };
     let mut bins = [0; 20];
     for _ in 0..20_000 {
         let decision = decide(&reader(), &unchanged(), noon(), draw(&mut random), &policy);
@@ -34,7 +34,7 @@ fn salt_fills_its_interval_evenly() {
 fn a_move_off_a_hot_minute_reaches_every_open_minute_of_the_next_fifteen_and_no_other() {
     let mut random = StdRng::seed_from_u64(7);
     let config = PolicyConfig { hot_minutes: true, salt: 0.0, ..plain() };
-    let policy = Policy { config: &config, load: 0.0 };
+    let policy = Policy { config: &config, load: 0.0, price: config.price };
     for minutes in [15, 60, 720] {
         let audience = Audience { interval: Some(minutes * MINUTE), ..Audience::default() };
         let started = at("2026-10-07T12:20:00Z").before(minutes * MINUTE);
@@ -61,7 +61,7 @@ fn a_move_off_a_hot_minute_reaches_every_open_minute_of_the_next_fifteen_and_no_
 fn a_second_move_is_as_wide_as_the_first() {
     let mut random = StdRng::seed_from_u64(7);
     let config = PolicyConfig { hot_minutes: true, salt: 0.0, ..plain() };
-    let policy = Policy { config: &config, load: 0.0 };
+    let policy = Policy { config: &config, load: 0.0, price: config.price };
     // Due at 13:55, beside a skipped hour: what moves into the hour moves again after it.
     let report = FetchReport {
         started: at("2026-10-07T12:55:00Z"),
@@ -76,7 +76,7 @@ fn a_second_move_is_as_wide_as_the_first() {
 /// Polls of so many feeds in each minute of the hour, over a day, after half a day of settling in.
 fn polls_by_minute(feeds: u32, config: &PolicyConfig, mut interval: impl FnMut(&mut StdRng) -> Duration) -> [u32; 60] {
     let mut random = StdRng::seed_from_u64(11);
-    let policy = Policy { config, load: 0.0 };
+    let policy = Policy { config, load: 0.0, price: config.price };
     let (counted_from, end) = (noon().after(DAY / 2), noon().after(DAY + DAY / 2));
     let mut polls = [0; 60];
     let mut answer = unchanged();

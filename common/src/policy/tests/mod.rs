@@ -1,10 +1,11 @@
-//! What [`decide`] promises: by example in `categories`, `table`, `order` and `state`; for all inputs in `properties`; over
+//! What [`decide`] promises: by example in `categories`, `rhythm`, `table`, `order` and `state`; for all inputs in `properties`; over
 //! many feeds in `even`.
 
 mod categories;
 mod even;
 mod order;
 mod properties;
+mod rhythm;
 mod state;
 mod table;
 mod words;
@@ -95,7 +96,7 @@ fn throttled(retry_after: Option<Timestamp>) -> FetchReport {
 
 /// Decides on a report that comes in at once, without salt.
 fn ask(subject: &Subject<'_>, report: &FetchReport, config: &PolicyConfig) -> Decision {
-    decide(subject, report, report.started, NO_SALT, &Policy { config, load: 0.0 })
+    decide(subject, report, report.started, NO_SALT, &Policy { config, load: 0.0, price: config.price })
 }
 
 /// From the poll to the next one.

@@ -91,7 +91,8 @@ fn salt_comes_on_top_of_skipped_time() {
     );
     let config = plain();
     let draw = Draw { salt: 0.5, minute: 0.0 };
-    let decision = decide(&told, &answered(500), noon(), draw, &Policy { config: &config, load: 0.0 });
+    let decision =
+        decide(&told, &answered(500), noon(), draw, &Policy { config: &config, load: 0.0, price: config.price });
     assert_eq!(rules(&decision), [Rule::Category, Rule::PenaltyBox, Rule::Skip, Rule::Salt]);
     assert_eq!(decision.next_due, Some(at("2026-10-07T17:12:00Z")), "half of a tenth of the four hours");
 }
@@ -103,7 +104,7 @@ fn salt_and_hot_minutes_do_not_lead_into_skipped_time() {
     for hot_minutes in [false, true] {
         let config = PolicyConfig { hot_minutes, ..plain() };
         let draw = Draw { salt: 0.99, minute: 0.99 };
-        let policy = Policy { config: &config, load: 0.0 };
+        let policy = Policy { config: &config, load: 0.0, price: config.price };
         let decision = decide(&subject, &hinted(1, hints), noon(), draw, &policy);
         let due = decision.next_due.unwrap();
         assert!(due >= at("2026-10-07T15:00:00Z") && due < at("2026-10-07T15:15:00Z"), "{due}");
@@ -113,7 +114,8 @@ fn salt_and_hot_minutes_do_not_lead_into_skipped_time() {
     let config = PolicyConfig { hot_minutes: true, ..plain() };
     let subject = Subject { audience: Audience { interval: Some(108 * MINUTE), ..Audience::default() }, ..reader() };
     let draw = Draw { salt: 0.0, minute: 0.99 };
-    let decision = decide(&subject, &hinted(1, hints), noon(), draw, &Policy { config: &config, load: 0.0 });
+    let decision =
+        decide(&subject, &hinted(1, hints), noon(), draw, &Policy { config: &config, load: 0.0, price: config.price });
     assert_eq!(rules(&decision), [Rule::Person, Rule::HotMinute, Rule::Skip, Rule::HotMinute]);
     assert!(decision.next_due.unwrap() > at("2026-10-07T15:04:00Z"));
 }
@@ -193,7 +195,7 @@ fn the_penalty_comes_after_floors_and_stretch() {
 #[test]
 fn salt_adds_up_to_a_tenth_of_the_whole_interval_after_all_ceilings() {
     let config = plain();
-    let policy = Policy { config: &config, load: 0.0 };
+    let policy = Policy { config: &config, load: 0.0, price: config.price };
     let salted = |subject: &Subject<'_>, report: &FetchReport, salt: f64| {
         delay(&decide(subject, report, noon(), Draw { salt, minute: 0.0 }, &policy))
     };
@@ -212,8 +214,9 @@ fn an_slas_salt_fits_into_what_it_leaves() {
     let mut config = PolicyConfig { salt: 1.0, ..plain() };
     let sla = Subject { audience: Audience { sla: true, ..Audience::default() }, ..reader() };
     let draw = Draw { salt: 1.0, minute: 0.0 };
-    let salted =
-        |config: &PolicyConfig| delay(&decide(&sla, &unchanged(), noon(), draw, &Policy { config, load: 0.0 }));
+    let salted = |config: &PolicyConfig| {
+        delay(&decide(&sla, &unchanged(), noon(), draw, &Policy { config, load: 0.0, price: config.price }))
+    };
     assert_eq!(salted(&config), 90 * SECOND, "two minutes less half a minute for the fetch");
     config.category.a.fetch_allowance = 60 * SECOND;
     assert_eq!(salted(&config), 60 * SECOND);
@@ -228,7 +231,9 @@ fn a_due_time_in_a_hot_minute_moves_into_the_open_minutes_of_the_next_fifteen() 
     let moved = |started: &str, minute: f64| {
         let report = FetchReport { started: at(started), ..unchanged() };
         let draw = Draw { salt: 0.0, minute };
-        decide(&reader(), &report, report.started, draw, &Policy { config: &config, load: 0.0 }).next_due.unwrap()
+        decide(&reader(), &report, report.started, draw, &Policy { config: &config, load: 0.0, price: config.price })
+            .next_due
+            .unwrap()
     };
     assert_eq!(moved("2026-10-07T11:00:00Z", 0.0), at("2026-10-07T12:04:00Z"));
     assert_eq!(moved("2026-10-07T11:03:59.999Z", 0.0), at("2026-10-07T12:04:00Z"));
@@ -258,7 +263,8 @@ fn a_feed_that_is_polled_every_minute_leaves_a_hot_minute_by_the_next_door() {
 fn a_report_that_comes_late_makes_the_feed_due_now_and_not_before() {
     let now = noon().after(3 * HOUR);
     let config = plain();
-    let decision = decide(&reader(), &unchanged(), now, NO_SALT, &Policy { config: &config, load: 0.0 });
+    let decision =
+        decide(&reader(), &unchanged(), now, NO_SALT, &Policy { config: &config, load: 0.0, price: config.price });
     assert_eq!((decision.next_due, rules(&decision)), (Some(now), vec![Rule::Category, Rule::Late]));
 }
 
@@ -266,7 +272,8 @@ fn a_report_that_comes_late_makes_the_feed_due_now_and_not_before() {
 fn a_workers_clock_that_is_ahead_moves_nothing_into_the_future() {
     let report = FetchReport { started: noon().after(DAY), ..unchanged() };
     let config = plain();
-    let decision = decide(&reader(), &report, noon(), NO_SALT, &Policy { config: &config, load: 0.0 });
+    let decision =
+        decide(&reader(), &report, noon(), NO_SALT, &Policy { config: &config, load: 0.0, price: config.price });
     assert_eq!((decision.next_due, decision.state.last_polled), (Some(noon().after(HOUR)), Some(noon())));
 }
 
@@ -288,7 +295,7 @@ fn polled(report: &FetchReport, config: &PolicyConfig) -> (Subject<'static>, Tim
 #[test]
 fn more_readers_bring_a_feed_forward_and_fewer_do_not_put_it_off() {
     let config = plain();
-    let policy = Policy { config: &config, load: 0.0 };
+    let policy = Policy { config: &config, load: 0.0, price: config.price };
     let (subject, due) = polled(&unchanged(), &config);
     let popular = Subject { audience: readers(100).audience, ..subject };
     let now = noon().after(5 * MINUTE);
@@ -304,7 +311,7 @@ fn more_readers_bring_a_feed_forward_and_fewer_do_not_put_it_off() {
 #[test]
 fn a_change_that_changes_nothing_draws_no_new_salt() {
     let config = plain();
-    let policy = Policy { config: &config, load: 0.0 };
+    let policy = Policy { config: &config, load: 0.0, price: config.price };
     let salted = decide(&reader(), &unchanged(), noon(), Draw { salt: 0.9, minute: 0.0 }, &policy);
     let subject = after(&reader(), &salted);
     assert_eq!(replan(&subject, salted.next_due.unwrap(), noon().after(MINUTE), NO_SALT, &policy), None);
@@ -313,7 +320,7 @@ fn a_change_that_changes_nothing_draws_no_new_salt() {
 #[test]
 fn a_change_of_audience_passes_no_floor_no_hold_and_no_box() {
     let config = plain();
-    let policy = Policy { config: &config, load: 0.0 };
+    let policy = Policy { config: &config, load: 0.0, price: config.price };
     let popular = |subject: Subject<'static>| Subject { audience: readers(100).audience, ..subject };
     let now = noon().after(MINUTE);
     for report in [

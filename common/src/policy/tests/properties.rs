@@ -168,7 +168,7 @@ fn judge(life: &Life, mut verdict: impl FnMut(&Judged<'_>) -> Result<(), TestCas
         if let Outcome::Throttled { retry_after } = &mut report.outcome {
             *retry_after = retry_after.map(retry_after_from_now);
         }
-        let policy = Policy { config: &life.config, load: life.load };
+        let policy = Policy { config: &life.config, load: life.load, price: life.config.price };
         let decision = decide(&subject, &report, now, draw, &policy);
         let Some(next_due) = decision.next_due else {
             prop_assert!(decision.status != Status::Active);
@@ -263,7 +263,7 @@ proptest! {
     #[test]
     fn the_same_input_gives_the_same_output(life in any_life(any_answer(), 10)) {
         judge(&life, |poll| {
-            let policy = Policy { config: poll.config(), load: poll.life.load };
+            let policy = Policy { config: poll.config(), load: poll.life.load, price: poll.config().price };
             prop_assert_eq!(decide(&poll.before, &poll.report, poll.now, poll.draw, &policy), poll.decision);
             Ok(())
         })?;
@@ -302,7 +302,7 @@ proptest! {
             let audience = other.audience;
             let changed = Subject { audience, ..after(&poll.before, &poll.decision) };
             let now = poll.now.after(Duration::from_secs(now_in));
-            let policy = Policy { config: poll.config(), load: poll.life.load };
+            let policy = Policy { config: poll.config(), load: poll.life.load, price: poll.config().price };
             let Some((due, _)) = replan(&changed, poll.due, now, poll.draw, &policy) else { return Ok(()) };
             prop_assert!(due < poll.due && due >= now);
             let state = &poll.decision.state;

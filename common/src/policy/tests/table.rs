@@ -131,7 +131,8 @@ fn passing_trouble_is_no_news() {
 fn the_box_is_shown_until_the_very_next_try() {
     let config = PolicyConfig { hot_minutes: true, ..plain() };
     let draw = Draw { salt: 0.3, minute: 0.3 };
-    let decision = decide(&reader(), &answered(404), noon(), draw, &Policy { config: &config, load: 0.0 });
+    let decision =
+        decide(&reader(), &answered(404), noon(), draw, &Policy { config: &config, load: 0.0, price: config.price });
     assert_eq!(Some(decision.state.penalty.unwrap().until), decision.next_due);
 }
 

@@ -13,7 +13,8 @@ fn a_due_time_reads_as_a_sentence() {
     let config = PolicyConfig { hot_minutes: true, ..plain() };
     let report = FetchReport { fresh_for: Some(2 * HOUR), ..unchanged() };
     let draw = Draw { salt: 0.7, minute: 0.25 };
-    let decision = decide(&readers(5), &report, noon(), draw, &Policy { config: &config, load: 2.0 / 3.0 });
+    let decision =
+        decide(&readers(5), &report, noon(), draw, &Policy { config: &config, load: 2.0 / 3.0, price: config.price });
     insta::assert_snapshot!(
         sentence(Category::C, &decision),
         @"category C: 1 h 40 m; max-age raised it to 2 h; salt +8 m 24 s; moved off a hot minute +3 m 31 s"

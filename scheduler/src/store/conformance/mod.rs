@@ -17,7 +17,7 @@ use common::entry::{Enclosure, Entry};
 use common::feed::{Audience, Category, ContentHash, Feed, FeedId, Penalty, PollState, Status, Validators, Version};
 use common::host::HostKey;
 use common::known::KnownEntries;
-use common::policy::{Decision, Notice, Rule, Term, Terms};
+use common::policy::{Decision, Notice, Rhythm, Rule, Term, Terms};
 use common::report::{Document, FailureKind, FetchReport, Outcome, OutcomeKind};
 use common::time::Timestamp;
 
@@ -190,7 +190,12 @@ fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict {
     let due = at(started + 3600);
     let mut terms = Terms::default();
     terms.push(Rule::Category, due);
-    let state = PollState { last_polled: Some(at(started)), last_outcome: Some(outcome.kind()), ..feed.state };
+    let state = PollState {
+        last_polled: Some(at(started)),
+        last_outcome: Some(outcome.kind()),
+        rhythm: Rhythm::steady(1.0, 2.0, at(started)),
+        ..feed.state
+    };
     Verdict {
         report: FetchReport {
             duration: Duration::from_millis(250),

@@ -233,6 +233,7 @@ fn poll(polls: &mut Batch, fresh: &Fresh<'_>, wake: Option<Timestamp>) {
         row.word(report.outcome.failure().map(FailureKind::as_str));
         row.word(decision.state.penalty.map(|penalty| penalty.kind.as_str()));
         row.text(pack_state(&decision.state).as_str());
+        row.bytes(decision.state.rhythm.to_bytes().as_slice());
         row.bytes(pack_terms(&decision.terms).as_slice());
         row.bytes(history::pack(report, decision).as_slice());
     });

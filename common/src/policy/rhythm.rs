@@ -1,0 +1,211 @@
+//! What is remembered of when a feed posts: how much, at which hours of the day, on which days of the week. 56 bytes.
+//!
+//! The rate is a Gamma estimate over a decaying window: items seen, over time watched, both fading with a time constant of
+//! 30 days. Hours and weekdays (UTC) are counts beside it, drawn towards evenness by a few items of prior, so that a feed
+//! has a profile only once it earned one. Constant space follows a feed whose habits change.
+
+use crate::entry::Entry;
+use crate::report::Document;
+use crate::time::Timestamp;
+
+/// Items and watching fade with this time constant, in days: long enough for a monthly feed, short enough to notice that
+/// a feed went quiet.
+const MEMORY_DAYS: f64 = 30.0;
+/// What is assumed of a feed before anything was seen: half an item in ten days, an item in twenty days.
+const PRIOR_ITEMS: f64 = 0.5;
+const PRIOR_DAYS: f64 = 10.0;
+/// Items that are assumed to be spread evenly over the day, and over the week.
+const EVEN_ITEMS: f32 = 8.0;
+/// An item counts in its hour and, less, in both hours beside it: cron keeps to the minute, people do not.
+const OWN_HOUR: u8 = 3;
+const HOUR_BESIDE: u8 = 1;
+/// What one item adds to the hours in all.
+const HOURS_PER_ITEM: f32 = (OWN_HOUR + 2 * HOUR_BESIDE) as f32;
+/// An item without a usable date came between two polls. If these are further apart, its hour is unknown.
+const KNOWN_HOUR: i64 = 3 * HOUR;
+
+const HOUR: i64 = 3_600_000;
+const HOURS: usize = 24;
+const DAYS: usize = 7;
+/// 1970-01-01 was a Thursday; Monday is 0.
+const EPOCH_WEEKDAY: i64 = 3;
+const MILLIS_PER_DAY: f64 = 86_400_000.0;
+
+/// When a feed posts, as far as its reports tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rhythm {
+    /// Items seen, decayed.
+    items: f32,
+    /// Days watched, decayed alike.
+    days: f32,
+    /// When both were last brought up to date; `None`: nothing is known.
+    at: Option<Timestamp>,
+    /// Items by hour of the day, in units of a fifth; scaled down together when one is full.
+    hours: [u8; HOURS],
+    /// Items by day of the week, Monday first; scaled down together when one is full.
+    weekdays: [u8; DAYS],
+}
+
+impl Rhythm {
+    /// Bytes of [`Self::to_bytes`].
+    pub const SIZE: usize = 56;
+
+    /// A feed that was watched for so many days and brought so many items, at any hour.
+    pub fn steady(items: f32, days: f32, at: Timestamp) -> Self {
+        Rhythm { items, days, at: Some(at), ..Rhythm::default() }
+    }
+
+    /// The expected number of items a day, all hours and days together. Never zero.
+    pub fn per_day(&self) -> f64 {
+        let (items, days) = (f64::from(self.items), f64::from(self.days));
+        (items.max(0.0) + PRIOR_ITEMS) / (days.max(0.0) + PRIOR_DAYS)
+    }
+
+    /// By how much each hour of the day, and each day of the week (from Monday), is above or below the mean.
+    pub(super) fn profile(&self) -> ([f32; HOURS], [f32; DAYS]) {
+        (shares(&self.hours, HOURS_PER_ITEM), shares(&self.weekdays, 1.0))
+    }
+
+    /// After a good answer at `at` that brought nothing new.
+    #[must_use]
+    pub(super) fn watched(self, at: Timestamp) -> Self {
+        let Some(before) = self.at else { return Rhythm { at: Some(at), ..self } };
+        let days = days_between(before, at);
+        let kept = (-days / MEMORY_DAYS).exp();
+        Rhythm {
+            items: narrow(f64::from(self.items) * kept),
+            days: narrow(f64::from(self.days) * kept + MEMORY_DAYS * (1.0 - kept)),
+            at: Some(at.max(before)),
+            ..self
+        }
+    }
+
+    /// After a document at `at`. The first one's dated entries are the history that we did not watch; of later ones only
+    /// what is new since the last look counts, at its date if that lies between the two.
+    #[must_use]
+    pub(super) fn observed(self, document: &Document, at: Timestamp) -> Self {
+        let Some(before) = self.at else { return Rhythm::from_history(&document.entries, at) };
+        let mut after = self.watched(at);
+        after.items = narrow(f64::from(after.items) + f64::from(document.new_entries));
+        // Changed entries come with the new ones, but with older dates. The newest entries stand last.
+        let dates = document.entries.iter().rev().filter_map(date).filter(|date| (before..=at).contains(date));
+        let new_entries = usize::try_from(document.new_entries).unwrap_or(usize::MAX);
+        let mut dated = 0;
+        for date in dates.take(new_entries) {
+            after.count(date);
+            dated += 1;
+        }
+        let gap = at.millis() - before.millis();
+        if (0..=KNOWN_HOUR).contains(&gap) {
+            let between = Timestamp::from_millis(at.millis() - gap / 2);
+            (dated..new_entries.min(document.entries.len())).for_each(|_| after.count(between));
+        }
+        after
+    }
+
+    /// Dates that lie ahead count for nothing, and without dates nothing is known.
+    fn from_history(entries: &[Entry], at: Timestamp) -> Self {
+        let mut rhythm = Rhythm { at: Some(at), ..Rhythm::default() };
+        let (mut items, mut oldest) = (0.0, 0.0_f64);
+        for date in entries.iter().filter_map(date).filter(|date| *date <= at) {
+            let age = days_between(date, at);
+            items += (-age / MEMORY_DAYS).exp();
+            oldest = oldest.max(age);
+            rhythm.count(date);
+        }
+        rhythm.items = narrow(items);
+        rhythm.days = narrow(MEMORY_DAYS * (1.0 - (-oldest / MEMORY_DAYS).exp()));
+        rhythm
+    }
+
+    fn count(&mut self, posted: Timestamp) {
+        let (hour, weekday) = (hour_of_day(posted), weekday(posted));
+        let beside = [(hour + HOURS - 1) % HOURS, (hour + 1) % HOURS];
+        make_room(&mut self.hours, OWN_HOUR);
+        self.hours[hour] += OWN_HOUR;
+        beside.into_iter().for_each(|hour| self.hours[hour] += HOUR_BESIDE);
+        make_room(&mut self.weekdays, 1);
+        self.weekdays[weekday] += 1;
+    }
+
+    /// For the store, which looks at none of it.
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        let parts: [&[u8]; 5] = [
+            &self.items.to_le_bytes(),
+            &self.days.to_le_bytes(),
+            &self.at.map_or(0, Timestamp::millis).to_le_bytes(),
+            &self.hours,
+            &self.weekdays,
+        ];
+        let mut rest = &mut bytes[..];
+        for part in parts {
+            let (head, tail) = rest.split_at_mut(part.len());
+            head.copy_from_slice(part);
+            rest = tail;
+        }
+        bytes
+    }
+
+    /// From the store; bytes of another length are a rhythm of which nothing is known.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let Ok(bytes) = <[u8; Self::SIZE]>::try_from(bytes) else { return Rhythm::default() };
+        let part = |from: usize| std::array::from_fn(|place| bytes[from + place]);
+        let at = i64::from_le_bytes(std::array::from_fn(|place| bytes[8 + place]));
+        Rhythm {
+            items: f32::from_le_bytes(part(0)),
+            days: f32::from_le_bytes(part(4)),
+            at: (at > 0).then(|| Timestamp::from_millis(at)),
+            hours: std::array::from_fn(|hour| bytes[16 + hour]),
+            weekdays: std::array::from_fn(|day| bytes[16 + HOURS + day]),
+        }
+    }
+}
+
+/// Hours since 1970.
+pub(super) fn hour_of(at: Timestamp) -> i64 {
+    at.millis() / HOUR
+}
+
+/// The hour of the day, and the day of the week from Monday, of an hour since 1970.
+#[expect(clippy::cast_sign_loss, reason = "remainders of a positive number")]
+pub(super) fn place(hour: i64) -> (usize, usize) {
+    ((hour % 24) as usize, ((hour / 24 + EPOCH_WEEKDAY) % 7) as usize)
+}
+
+fn hour_of_day(at: Timestamp) -> usize {
+    place(hour_of(at)).0
+}
+
+fn weekday(at: Timestamp) -> usize {
+    place(hour_of(at)).1
+}
+
+fn date(entry: &Entry) -> Option<Timestamp> {
+    entry.published.or(entry.updated)
+}
+
+/// Takes a quarter off all counts if one could not take `more`.
+fn make_room(counts: &mut [u8], more: u8) {
+    if counts.iter().any(|count| count.checked_add(more).is_none()) {
+        for count in counts {
+            *count -= *count / 4;
+        }
+    }
+}
+
+fn shares<const N: usize>(counts: &[u8; N], per_item: f32) -> [f32; N] {
+    let even = EVEN_ITEMS * per_item;
+    let sum: u16 = counts.iter().map(|count| u16::from(*count)).sum();
+    let scale = N as f32 / (f32::from(sum) + even);
+    counts.map(|count| (f32::from(count) + even / N as f32) * scale)
+}
+
+fn days_between(earlier: Timestamp, later: Timestamp) -> f64 {
+    later.since(earlier).as_millis() as f64 / MILLIS_PER_DAY
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "seven digits are plenty for an estimate, and half the space")]
+fn narrow(value: f64) -> f32 {
+    value as f32
+}

@@ -1,0 +1,120 @@
+//! When a feed posts: what is learned of it, and what that does to its interval.
+
+use super::*;
+use crate::entry::Entry;
+
+fn dated(dates: impl IntoIterator<Item = Timestamp>) -> Document {
+    let entries: Vec<Entry> =
+        dates.into_iter().map(|date| Entry { published: Some(date), ..Entry::default() }).collect();
+    Document { new_entries: u32::try_from(entries.len()).unwrap(), entries, ..Document::default() }
+}
+
+fn aged(ages: impl IntoIterator<Item = Duration>) -> Document {
+    dated(ages.into_iter().map(|age| noon().before(age)))
+}
+
+/// What a feed's first document tells, read at noon.
+fn first(document: &Document) -> Rhythm {
+    Rhythm::default().observed(document, noon())
+}
+
+/// A feed that posts each day at this hour, watched for a hundred days.
+fn daily(hour: u32) -> Rhythm {
+    let midnight = at("2026-06-29T00:00:00Z");
+    let posts = (0..100).map(|day| midnight.after(day * DAY + hour * HOUR + HOUR / 2));
+    posts.fold(Rhythm::default().watched(midnight), |rhythm, post| rhythm.observed(&dated([post]), post.after(HOUR)))
+}
+
+/// The interval of one subscriber's feed after a poll at this time, at the default price.
+fn interval(rhythm: &Rhythm, polled: &str) -> f64 {
+    adaptive::interval(rhythm, at(polled), 1.0, 0.1, DAY).as_secs_f64() / 3600.0
+}
+
+#[test]
+fn the_first_documents_dates_stand_for_the_history_that_was_not_watched() {
+    let daily: Vec<_> = (0..30).map(|day| day * DAY).collect();
+    let rhythm = first(&aged(daily.clone()));
+    assert!((0.6..=1.0).contains(&rhythm.per_day()), "{rhythm:?}");
+    let yearly = first(&aged([DAY, 365 * DAY, 730 * DAY])).per_day();
+    assert!(yearly < 0.05, "{yearly}");
+    let unknown = Rhythm::default().per_day();
+    assert_eq!(unknown, 0.05, "an item in twenty days");
+    let undated = Document { entries: vec![Entry::default()], new_entries: 1, ..Document::default() };
+    assert_eq!(first(&undated).per_day(), unknown);
+    assert_eq!(first(&dated([noon().after(DAY)])).per_day(), unknown, "announced for tomorrow");
+
+    let report = report(Outcome::Modified(Box::new(aged(daily))), Some(200));
+    assert_eq!(ask(&reader(), &report, &plain()).state.rhythm, rhythm, "and not 30 items at once");
+}
+
+#[test]
+fn the_rate_follows_what_is_seen_and_fades() {
+    let mut rhythm = Rhythm::default().watched(noon());
+    for day in 1..=120 {
+        let four = Document { new_entries: 4, ..Document::default() };
+        rhythm = rhythm.observed(&four, noon().after(day * DAY));
+    }
+    assert!((rhythm.per_day() - 3.1).abs() < 0.1, "four a day, drawn to the prior by a quarter: {rhythm:?}");
+    let quiet = rhythm.watched(noon().after(210 * DAY));
+    assert!(quiet.per_day() < 0.2, "{quiet:?}");
+    assert_eq!(
+        rhythm.watched(noon()).to_bytes()[8..16],
+        rhythm.to_bytes()[8..16],
+        "a clock that went back moves nothing"
+    );
+}
+
+#[test]
+fn a_feed_that_posts_in_the_morning_is_polled_just_after_it_and_left_alone_before() {
+    let rhythm = daily(8);
+    let (after, before) = (interval(&rhythm, "2026-10-07T09:45:00Z"), interval(&rhythm, "2026-10-07T07:45:00Z"));
+    assert!(after > 2.0 * before, "{after} h in the quiet of the day, {before} h before the post");
+    let even = Rhythm::steady(30.0, 30.0, noon());
+    let alike = ["2026-10-07T09:45:00Z", "2026-10-07T07:45:00Z"].map(|polled| interval(&even, polled));
+    assert!((alike[0] - alike[1]).abs() < 1e-6, "{alike:?}");
+}
+
+#[test]
+fn a_feed_that_rests_at_the_weekend_is_left_alone_then() {
+    let monday = at("2026-06-29T00:00:00Z");
+    let working = (0..100_u32).filter(|day| day % 7 < 5).map(|day| monday.after(day * DAY + 12 * HOUR));
+    let rhythm = working
+        .fold(Rhythm::default().watched(monday), |rhythm, post| rhythm.observed(&dated([post]), post.after(HOUR)));
+    let [saturday, tuesday] = ["2026-10-10T00:30:00Z", "2026-10-06T00:30:00Z"].map(|polled| interval(&rhythm, polled));
+    assert!(saturday > 1.2 * tuesday, "{saturday} h on a Saturday, {tuesday} h on a Tuesday");
+}
+
+#[test]
+fn only_new_entries_teach_an_hour() {
+    let start = at("2026-10-07T00:00:00Z");
+    let learned =
+        |document: &Document| Rhythm::default().watched(start).observed(document, start.after(6 * HOUR)).profile().0;
+    let even = Rhythm::default().profile().0;
+    assert_ne!(learned(&dated([start.after(HOUR)])), even);
+    let changed = Document { new_entries: 0, ..dated([start.after(HOUR)]) };
+    assert_eq!(learned(&changed), even, "a changed entry");
+    assert_eq!(learned(&dated([start.before(HOUR)])), even, "older than the last look, and no telling when it came");
+    let soon = Rhythm::default().watched(start).observed(&dated([start.before(HOUR)]), start.after(2 * HOUR));
+    assert!(soon.profile().0[1] > 1.0, "it came between two looks that are close: {:?}", soon.profile().0);
+}
+
+#[test]
+fn a_rhythm_comes_back_from_its_bytes_and_foreign_bytes_are_none() {
+    for rhythm in [Rhythm::default(), daily(3), Rhythm::steady(3.0, 30.0, Timestamp::MAX)] {
+        assert_eq!(Rhythm::from_bytes(&rhythm.to_bytes()), rhythm);
+    }
+    assert_eq!(Rhythm::from_bytes(&[]), Rhythm::default());
+    assert_eq!(Rhythm::from_bytes(&[7; 57]), Rhythm::default());
+}
+
+#[test]
+fn counts_never_overflow_however_long_a_feed_is_watched() {
+    let (mut rhythm, mut now) = (Rhythm::default().watched(noon()), noon());
+    for _ in 0..10_000 {
+        now = now.after(DAY);
+        rhythm = rhythm.observed(&dated(vec![now; 5]), now);
+    }
+    let (hours, weekdays) = rhythm.profile();
+    assert!(hours[12] > 10.0, "{hours:?}");
+    assert!((hours.iter().sum::<f32>() - 24.0).abs() < 0.01 && (weekdays.iter().sum::<f32>() - 7.0).abs() < 0.01);
+}
