@@ -1,0 +1,170 @@
+//! Where each feed stands, in four bytes a feed.
+//!
+//! Feeds' numbers are handed out in a row, so a table in pages costs less than any map: a page exists while one of its
+//! feeds does. It does not know what is due.
+
+use std::collections::HashMap;
+
+use common::feed::FeedId;
+
+use crate::schedule::Band;
+
+/// What a feed does where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// In a band's heap, at its due time.
+    Waiting,
+    /// In a band's heap, at the end of its lease.
+    Leased,
+    /// The same, and a wake is remembered for the next put.
+    Woken,
+    /// In its host's heap.
+    Parked,
+}
+
+/// Where a feed stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) standing: Standing,
+    pub(super) band: Band,
+    /// Its place in the heap of the band; of a parked feed the number of its spot.
+    pub(super) at: u32,
+}
+
+/// A place in four bytes: 28 bits of `at`, two of the standing, two of the band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Packed(u32);
+
+/// The table.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    packed: Vec<Packed>,
+    pages: HashMap<i64, Page>,
+    /// The first feed of each page, by the page's place in the table.
+    firsts: Vec<i64>,
+    /// Pages of the table that nobody uses.
+    free: Vec<u32>,
+    feeds: usize,
+}
+
+#[derive(Debug)]
+struct Page {
+    index: u32,
+    feeds: u32,
+}
+
+/// More feeds than the schedule of one process can number.
+#[derive(Debug, thiserror::Error)]
+#[error("one process can schedule {MAX_FEEDS} feeds at most")]
+pub(super) struct TooMany;
+
+const PAGE: u32 = 256;
+/// Half of what 28 bits number: in a heap there may be a host's head for each feed.
+const MAX_FEEDS: u32 = 1 << 27;
+
+impl Packed {
+    const ABSENT: Packed = Packed(u32::MAX);
+    const AT: u32 = (1 << 28) - 1;
+
+    fn of(place: Place) -> Self {
+        Packed((place.band as u32) << 30 | (place.standing as u32) << 28 | place.at & Self::AT)
+    }
+
+    fn open(self) -> Option<Place> {
+        let band = *Band::ALL.get((self.0 >> 30) as usize)?;
+        let standing = match self.0 >> 28 & 3 {
+            0 => Standing::Waiting,
+            1 => Standing::Leased,
+            2 => Standing::Woken,
+            _ => Standing::Parked,
+        };
+        Some(Place { standing, band, at: self.0 & Self::AT })
+    }
+}
+
+impl Places {
+    /// Feeds in the table.
+    pub(super) fn len(&self) -> usize {
+        self.feeds
+    }
+
+    /// Pages that were ever used at once.
+    #[cfg(test)]
+    pub(super) fn pages(&self) -> usize {
+        self.firsts.len()
+    }
+
+    /// A feed's slot in the table, if it is there.
+    pub(super) fn find(&self, feed: FeedId) -> Option<(u32, Place)> {
+        let page = self.pages.get(&feed.0.div_euclid(i64::from(PAGE)))?;
+        let slot = page.index * PAGE + offset(feed);
+        Some((slot, self.get(slot)?))
+    }
+
+    /// The feed of a slot.
+    pub(super) fn feed(&self, slot: u32) -> FeedId {
+        let first = self.firsts.get((slot / PAGE) as usize).copied().unwrap_or_default();
+        FeedId(first + i64::from(slot % PAGE))
+    }
+
+    pub(super) fn get(&self, slot: u32) -> Option<Place> {
+        self.packed.get(slot as usize)?.open()
+    }
+
+    /// Puts a feed that is not there into the table and gives its slot.
+    pub(super) fn add(&mut self, feed: FeedId, place: Place) -> Result<u32, TooMany> {
+        let number = feed.0.div_euclid(i64::from(PAGE));
+        if !self.pages.contains_key(&number) {
+            let index = self.page(number * i64::from(PAGE))?;
+            self.pages.insert(number, Page { index, feeds: 0 });
+        }
+        let page = self.pages.get_mut(&number).ok_or(TooMany)?;
+        page.feeds += 1;
+        self.feeds += 1;
+        let slot = page.index * PAGE + offset(feed);
+        self.set(slot, place);
+        Ok(slot)
+    }
+
+    /// A page for the feeds from `first` on.
+    fn page(&mut self, first: i64) -> Result<u32, TooMany> {
+        if let Some(index) = self.free.pop() {
+            self.firsts[index as usize] = first;
+            return Ok(index);
+        }
+        let index = u32::try_from(self.firsts.len()).ok().filter(|index| *index < MAX_FEEDS / PAGE).ok_or(TooMany)?;
+        self.firsts.push(first);
+        self.packed.resize(self.packed.len() + PAGE as usize, Packed::ABSENT);
+        Ok(index)
+    }
+
+    /// Changes where the feed of a slot stands.
+    pub(super) fn set(&mut self, slot: u32, place: Place) {
+        self.packed[slot as usize] = Packed::of(place);
+    }
+
+    /// The feed of a slot went to another place in its heap.
+    pub(super) fn moved(&mut self, slot: u32, at: u32) {
+        let packed = &mut self.packed[slot as usize];
+        *packed = Packed(packed.0 & !Packed::AT | at & Packed::AT);
+    }
+
+    /// Takes the feed of a slot out.
+    pub(super) fn remove(&mut self, slot: u32) {
+        let number = self.feed(slot).0.div_euclid(i64::from(PAGE));
+        self.packed[slot as usize] = Packed::ABSENT;
+        self.feeds -= 1;
+        if let Some(page) = self.pages.get_mut(&number) {
+            page.feeds -= 1;
+            if page.feeds == 0 {
+                self.free.push(page.index);
+                self.pages.remove(&number);
+            }
+        }
+    }
+}
+
+fn offset(feed: FeedId) -> u32 {
+    // A remainder of 256 fits.
+    u32::try_from(feed.0.rem_euclid(i64::from(PAGE))).unwrap_or_default()
+}
