@@ -11,10 +11,12 @@
 
 #[cfg(test)]
 mod conformance;
+mod cursor;
 mod error;
 mod history;
 mod row;
 pub mod sqlite;
+mod verdicts;
 
 use async_trait::async_trait;
 use common::entry::Entry;

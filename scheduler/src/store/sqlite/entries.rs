@@ -1,89 +1,40 @@
 //! Entries inside `apply`: what a document brings is looked up by identity, and only what is new or changed is written.
 
-use std::collections::HashSet;
-
-use common::entry::Entry;
-use common::feed::FeedId;
 use common::time::Timestamp;
 use sqlx::{FromRow, SqliteConnection};
 
-use super::apply::Fresh;
 use super::batch::Batch;
 use crate::store::StoreError;
-use crate::store::row::{entry_identity, pack_enclosures};
+use crate::store::row::pack_enclosures;
+use crate::store::verdicts::{Change, Form, Fresh, reported};
 
 const ACTION: &str = "store entries";
 /// Bytes of text, and entries, that one statement inserts: a batch of long reports is not copied whole once more.
 const CHUNK_BYTES: usize = 4 << 20;
 const CHUNK_ENTRIES: usize = 2_000;
 
-/// An entry that is new, or has other content than the store.
-pub(super) struct Change<'a> {
-    /// Which of the fresh verdicts brought it. Changes stand in the order of verdicts and documents.
-    pub(super) fresh: usize,
-    pub(super) identity: [u8; 16],
-    /// The number of its event; given later.
-    pub(super) seq: i64,
-    feed: FeedId,
-    entry: &'a Entry,
-    fingerprint: i64,
-    stored: Option<Before>,
-}
-
-/// What the store has of an entry.
-#[derive(Clone, Copy)]
-struct Before {
-    seq: i64,
-    fingerprint: i64,
-    /// When it was first seen; `None`: retention took the entry and left the identity.
-    seen: Option<i64>,
-}
-
-impl Change<'_> {
-    /// The feed never had it. Otherwise it is an update.
-    pub(super) fn is_new(&self) -> bool {
-        self.stored.is_none()
-    }
-
-    /// There is one more row afterwards: it is new, or comes back with other content after retention took it.
-    pub(super) fn is_stored_anew(&self) -> bool {
-        self.stored.is_none_or(|before| before.seen.is_none())
-    }
-}
-
 /// What the verdicts' documents change.
 pub(super) async fn changes<'a>(on: &mut SqliteConnection, fresh: &[Fresh<'a>]) -> Result<Vec<Change<'a>>, StoreError> {
-    let mut changes = Vec::new();
-    let mut lookup = Batch::default();
-    for (number, fresh) in fresh.iter().enumerate() {
-        let mut seen = HashSet::new();
-        for entry in fresh.document().map_or(&[][..], |document| &document.entries) {
-            let identity = entry_identity(entry);
-            // A document that has an identity twice would otherwise update its own entry with every poll.
-            if !seen.insert(identity) {
-                continue;
-            }
-            let feed = fresh.verdict.report.feed;
-            let fingerprint = entry.fingerprint().0.cast_signed();
-            lookup.row(|row| {
-                row.int(feed.0);
-                row.bytes(identity.as_slice());
-            });
-            changes.push(Change { fresh: number, identity, seq: 0, feed, entry, fingerprint, stored: None });
-        }
-    }
+    let mut changes = reported(fresh);
     if changes.is_empty() {
         return Ok(changes);
+    }
+    let mut lookup = Batch::default();
+    for change in &changes {
+        lookup.row(|row| {
+            row.int(change.feed.0);
+            row.bytes(change.identity.as_slice());
+        });
     }
     let rows = lookup.query(include_str!("entries_before.sql")).fetch_all(on);
     for row in rows.await.map_err(StoreError::on(ACTION))? {
         let (number, seq, fingerprint, seen) = FromRow::from_row(&row).map_err(StoreError::on(ACTION))?;
         let number: i64 = number;
         if let Some(change) = usize::try_from(number).ok().and_then(|number| changes.get_mut(number)) {
-            change.stored = Some(Before { seq, fingerprint, seen });
+            change.stored = Some(Form { seq, fingerprint, seen });
         }
     }
-    changes.retain(|change| change.stored.is_none_or(|before| before.fingerprint != change.fingerprint));
+    changes.retain(Change::is_change);
     Ok(changes)
 }
 
@@ -92,8 +43,8 @@ pub(super) async fn write(on: &mut SqliteConnection, changes: &[Change<'_>], now
     let mut older = Batch::default();
     let mut identities = Batch::default();
     for change in changes {
-        if let Some(before) = change.stored {
-            older.row(|row| row.int(before.seq));
+        if let Some(form) = change.stored {
+            older.row(|row| row.int(form.seq));
         }
         identities.row(|row| {
             row.int(change.feed.0);
@@ -121,7 +72,7 @@ fn entry_row(entries: &mut Batch, change: &Change<'_>, now: Timestamp) {
         row.int(change.seq);
         row.int(change.feed.0);
         row.bytes(change.identity.as_slice());
-        row.int(change.stored.and_then(|before| before.seen).unwrap_or(now.millis()));
+        row.int(change.seen(now));
         row.int(now.millis());
         row.int(entry.published.map(Timestamp::millis));
         row.int(entry.updated.map(Timestamp::millis));
