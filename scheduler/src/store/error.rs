@@ -1,8 +1,11 @@
 //! What can go wrong with a store, by what the reader of the message can do about it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use common::feed::FeedId;
+use common::time::ClocksDiffer;
+use sqlx::postgres::PgDatabaseError;
 
 /// The store's own trouble.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +28,17 @@ pub enum StoreError {
         #[source]
         source: sqlx::Error,
     },
+    /// The database did not end it in time. Whether it was done is unknown.
+    #[error("the store could not {action}: the database did not answer within {limit:?}")]
+    Late {
+        /// What was being attempted.
+        action: &'static str,
+        /// How long it may take.
+        limit: Duration,
+    },
+    /// The database's clock and ours would give due times different meanings.
+    #[error("the store's database cannot be used")]
+    Clock(#[source] ClocksDiffer),
     /// The place of the database cannot be used.
     #[error("the store cannot use {path}; it needs a folder that it may write to")]
     Unusable {
@@ -85,16 +99,27 @@ impl StoreError {
         match self {
             StoreError::Database { source, .. } => {
                 matches!(sqlite_code(source), Some(CONSTRAINT | MISMATCH | TOO_BIG))
+                    || postgres_state(source).is_some_and(refused_by_postgres)
             }
             StoreError::Corrupt { .. } => true,
             _ => false,
         }
     }
 
+    /// Did the database end the transaction in favour of another one? Nothing of it is stored, and it may be tried again.
+    pub(crate) fn lost_to_another(&self) -> bool {
+        match self {
+            StoreError::Database { source, .. } => {
+                matches!(postgres_state(source), Some(SERIALIZATION_FAILURE | DEADLOCK))
+            }
+            _ => false,
+        }
+    }
+
     /// For `map_err`: names what was being attempted.
     pub(crate) fn on(action: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
-        move |source| match sqlite_code(&source) {
-            Some(FULL) => StoreError::Full { action, source },
+        move |source| match (sqlite_code(&source), postgres_state(&source)) {
+            (Some(FULL), _) | (_, Some(DISK_FULL)) => StoreError::Full { action, source },
             _ => StoreError::Database { action, source },
         }
     }
@@ -113,4 +138,20 @@ pub(crate) fn sqlite_code(error: &sqlx::Error) -> Option<i32> {
     let error = error.as_database_error()?.try_downcast_ref::<sqlx::sqlite::SqliteError>()?;
     let extended: i32 = sqlx::error::DatabaseError::code(error)?.parse().ok()?;
     Some(extended & 0xff)
+}
+
+// SQLSTATEs, https://www.postgresql.org/docs/current/errcodes-appendix.html
+const DISK_FULL: &str = "53100";
+const SERIALIZATION_FAILURE: &str = "40001";
+const DEADLOCK: &str = "40P01";
+const PROGRAM_LIMIT: &str = "54000";
+
+/// Data exceptions, violated constraints, and rows or fields beyond the program's limits.
+fn refused_by_postgres(state: &str) -> bool {
+    state.starts_with("22") || state.starts_with("23") || state == PROGRAM_LIMIT
+}
+
+/// The SQLSTATE, when PostgreSQL gave one.
+pub(crate) fn postgres_state(error: &sqlx::Error) -> Option<&str> {
+    Some(error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?.code())
 }

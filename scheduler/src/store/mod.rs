@@ -14,6 +14,7 @@ mod conformance;
 mod cursor;
 mod error;
 mod history;
+pub mod postgres;
 mod row;
 pub mod sqlite;
 mod verdicts;

@@ -1,0 +1,3 @@
+SELECT id, version, category, status, host, audience_at, wake_at, etag, last_modified, validators_url
+FROM feeds
+WHERE id = ANY ($1)

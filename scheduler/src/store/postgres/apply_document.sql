@@ -1,0 +1,20 @@
+-- A document that was read whole and accepted replaces all that was known of the one before.
+UPDATE feeds
+SET entries        = feeds.entries + new.entries,
+    etag           = new.etag,
+    last_modified  = new.last_modified,
+    validators_url = new.validators_url,
+    content_hash   = new.content_hash,
+    title          = new.title,
+    link           = new.link,
+    hub            = new.hub,
+    self_link      = new.self_link,
+    cloud          = new.cloud,
+    known          = new.known
+FROM UNNEST(
+        $1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::text[], $9::text[],
+        $10::text[], $11::text[], $12::bytea[])
+    AS new (
+        id, entries, etag, last_modified, validators_url, content_hash, title, link, hub,
+        self_link, cloud, known)
+WHERE feeds.id = new.id

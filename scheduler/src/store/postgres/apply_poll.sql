@@ -1,0 +1,26 @@
+-- Every applied report, sorted by feed: so two batches wait for each other's rows in the same order. A row that changed since
+-- it was looked at is left alone; category, status and host are null where they stay. The history keeps $16 bytes of earlier
+-- polls.
+UPDATE feeds
+SET version    = feeds.version + 1,
+    category   = coalesce(new.category, feeds.category),
+    status     = coalesce(new.status, feeds.status),
+    host       = coalesce(new.host, feeds.host),
+    next_due   = new.next_due,
+    wake_at    = new.wake_at,
+    hold_until = new.hold_until,
+    failure    = new.failure,
+    penalty    = new.penalty,
+    state      = new.state,
+    terms      = new.terms,
+    history    = new.poll || substr(feeds.history, 1, $16)
+FROM UNNEST(
+        $1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[],
+        $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::bytea[], $15::bytea[])
+    AS new (
+        id, version, audience_at, woken_before, category, status, host, next_due,
+        wake_at, hold_until, failure, penalty, state, terms, poll)
+WHERE feeds.id = new.id
+  AND feeds.version = new.version
+  AND feeds.audience_at = new.audience_at
+  AND feeds.wake_at IS NOT DISTINCT FROM new.woken_before

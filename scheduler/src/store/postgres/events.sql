@@ -1,0 +1,7 @@
+-- Events after $1, at most $2, each with the seq of its entry's newest form.
+SELECT events.seq, events.at, events.kind, events.feed_id, known.seq AS entry
+FROM events
+LEFT JOIN entry_identities AS known ON known.feed_id = events.feed_id AND known.identity = events.identity
+WHERE events.seq > $1
+ORDER BY events.seq
+LIMIT $2

@@ -1,0 +1,8 @@
+-- Feed $1 starts anew at URL $2 on host $3 in category $4, due at $5 by terms $6. Its past stays in its history alone.
+UPDATE feeds
+SET moved_from = url, url = $2, url_digest = sha256(convert_to($2, 'UTF8')), host = $3, category = $4,
+    version = version + 1, next_due = $5, terms = $6,
+    wake_at = NULL, hold_until = NULL, failure = NULL, penalty = NULL, state = '{}', known = '',
+    etag = NULL, last_modified = NULL, validators_url = NULL, content_hash = NULL,
+    title = NULL, link = NULL, hub = NULL, self_link = NULL, cloud = NULL
+WHERE id = $1

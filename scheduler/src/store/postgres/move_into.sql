@@ -1,0 +1,9 @@
+-- Feed $1 is feed $2 under another URL: its readers read that one from now on, at $3.
+UPDATE feeds
+SET subscribers        = feeds.subscribers + gone.subscribers,
+    active_subscribers = feeds.active_subscribers + gone.active_subscribers,
+    sla                = feeds.sla OR gone.sla,
+    important          = feeds.important OR gone.important,
+    audience_at        = $3
+FROM (SELECT subscribers, active_subscribers, sla, important FROM feeds WHERE id = $1) AS gone
+WHERE id = $2

@@ -1,0 +1,116 @@
+//! Opening: the connections' settings, the schema, its migrations.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
+
+use super::{PostgresStore, bounded};
+use crate::store::StoreError;
+
+/// Connections of one process: a few batches at once, readers beside them.
+const CONNECTIONS: u32 = 10;
+/// How long a call waits for one of them, or for a new one.
+const ACQUIRE_LIMIT: Duration = Duration::from_secs(5);
+/// A connection that nobody used for so long is asked whether it still stands.
+const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+/// Migrations of large tables take their time.
+const OPEN_LIMIT: Duration = Duration::from_secs(600);
+
+/// Settings of every connection.
+///
+/// The limits make an end to what a stuck server, a stuck neighbour or our own death would leave behind; all are shorter than
+/// a call may take. The planner's switches have every batch find its rows by index: a plan that was made while a table was
+/// small is kept for long, and would read all of a table that has grown. What is meant to read a whole table says so.
+const SETTINGS: [(&str, &str); 12] = [
+    ("statement_timeout", "20s"),
+    ("lock_timeout", "10s"),
+    ("idle_in_transaction_session_timeout", "10s"),
+    ("tcp_keepalives_idle", "30"),
+    ("tcp_keepalives_interval", "10"),
+    ("tcp_keepalives_count", "3"),
+    ("tcp_user_timeout", "30000"),
+    ("enable_seqscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("enable_material", "off"),
+    ("jit", "off"),
+];
+
+impl PostgresStore {
+    /// Connects, makes the schema that `namespace` names when it is missing, and brings it up to date. Several may do that at
+    /// once.
+    ///
+    /// `url` is `postgres://USER:PASSWORD@HOST/DATABASE`; the database exists, and the user may create schemas in it or owns
+    /// that schema. A schema of a newer program gives [`StoreError::TooNew`].
+    pub async fn open(url: &str, namespace: &str) -> Result<Self, StoreError> {
+        const ACTION: &str = "be opened";
+        let options = PgConnectOptions::from_str(url).map_err(StoreError::on("read the URL of its database"))?;
+        let schema = format!("\"{}\"", namespace.replace('"', "\"\""));
+        let options = options
+            .application_name(&format!("feedfleet {namespace}"))
+            .options([("search_path", schema.as_str())])
+            .options(SETTINGS)
+            .disable_statement_logging();
+        bounded(ACTION, OPEN_LIMIT, async {
+            let connecting = tokio::time::timeout(ACQUIRE_LIMIT, options.connect()).await;
+            let connection = connecting.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::on(ACTION))?;
+            migrate(connection, namespace, &schema).await
+        })
+        .await?;
+        let pool = PgPoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(ACQUIRE_LIMIT)
+            .test_before_acquire(false)
+            .before_acquire(|connection, meta| {
+                Box::pin(async move {
+                    if meta.idle_for > TRUSTED_IDLE {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
+            .connect_lazy_with(options);
+        Ok(PostgresStore { pool })
+    }
+}
+
+/// Brings the schema up to date on a connection of its own, under a lock that other starters wait for.
+async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<(), StoreError> {
+    const ACTION: &str = "look at its schema";
+    on.execute("SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0")
+        .await
+        .map_err(StoreError::on(ACTION))?;
+    // Ends with the connection.
+    sqlx::query("SELECT pg_advisory_lock(hashtextextended('feedfleet ' || $1, 0))")
+        .bind(namespace)
+        .execute(&mut on)
+        .await
+        .map_err(StoreError::on("wait for others that migrate it"))?;
+    let found = version(&mut on, schema).await.map_err(StoreError::on(ACTION))?;
+    let mut migrations = sqlx::migrate!("migrations/postgres");
+    let known = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
+    if found > known {
+        return Err(StoreError::TooNew { found, known });
+    }
+    if found < known {
+        let create = AssertSqlSafe(format!("CREATE SCHEMA IF NOT EXISTS {schema}"));
+        on.execute(create).await.map_err(StoreError::on("create its schema"))?;
+        // Ours is of one namespace, theirs of the whole database.
+        let migrations = migrations.set_locking(false);
+        // `run` by another name: the compiler does not see that this one's future may cross threads.
+        migrations.run_direct(None, &mut on, false).await.map_err(|error| StoreError::Migrate(Box::new(error)))?;
+    }
+    on.close().await.map_err(StoreError::on(ACTION))
+}
+
+/// The schema's version; 0 when there is none.
+async fn version(on: &mut PgConnection, schema: &str) -> Result<i64, sqlx::Error> {
+    let table = format!("{schema}._sqlx_migrations");
+    let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(table).fetch_one(&mut *on).await?;
+    if !exists {
+        return Ok(0);
+    }
+    sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM _sqlx_migrations").fetch_one(on).await
+}

@@ -1,0 +1,138 @@
+//! What people do to feeds: add, change, erase, forget.
+
+use std::collections::HashSet;
+
+use common::feed::{Audience, Feed, FeedId, Status};
+use common::policy::{Rule, Term};
+use common::time::Timestamp;
+use sqlx::{Connection, PgConnection};
+
+use super::feeds::feed_columns;
+use super::{PostgresStore, column};
+use crate::store::row::{FeedRow, pack_terms};
+use crate::store::{Added, FeedChange, NewFeed, StoreError};
+
+/// Feeds that one statement adds.
+const CHUNK: usize = 1_000;
+
+impl PostgresStore {
+    pub(super) async fn add(&self, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, StoreError> {
+        const ACTION: &str = "add feeds";
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
+        give_out_urls(&mut tx).await.map_err(StoreError::on(ACTION))?;
+        let mut added = Vec::with_capacity(feeds.len());
+        for chunk in feeds.chunks(CHUNK) {
+            added.extend(add_chunk(&mut tx, chunk, now).await.map_err(StoreError::on(ACTION))?);
+        }
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(added)
+    }
+
+    pub(super) async fn change(
+        &self,
+        id: FeedId,
+        change: &FeedChange,
+        now: Timestamp,
+    ) -> Result<Option<Feed>, StoreError> {
+        const ACTION: &str = "change a feed";
+        const CHANGE: &str = concat!(include_str!("feed_change.sql"), " RETURNING ", feed_columns!());
+        let audience = change.audience.map(|(audience, _)| audience);
+        // A live feed must have a due time: a retired one that comes back without a wish is due now.
+        let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
+        let mut on = self.session(ACTION).await?;
+        let row: Option<FeedRow> = sqlx::query_as(CHANGE)
+            .bind(id.0)
+            .bind(now.millis())
+            .bind(audience.map(|audience| i64::from(audience.subscribers)))
+            .bind(audience.map(|audience| i64::from(audience.active_subscribers)))
+            .bind(audience.map(|audience| audience.sla))
+            .bind(audience.map(|audience| audience.important))
+            .bind(audience.and_then(interval_millis))
+            .bind(change.audience.map(|(_, category)| category.as_str()))
+            .bind(change.private)
+            .bind(change.status.map(Status::as_str))
+            .bind(change.next_due.map(|(due, _)| due.millis()))
+            .bind(terms)
+            .fetch_optional(&mut *on)
+            .await
+            .map_err(StoreError::on(ACTION))?;
+        on.keep();
+        row.map(Feed::try_from).transpose()
+    }
+
+    /// Its events stay until retention takes them; they no longer hold anything of it but its number.
+    pub(super) async fn erase(&self, id: FeedId) -> Result<bool, StoreError> {
+        const ACTION: &str = "erase a feed";
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
+        let erased = erase_from(&mut tx, id).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(erased)
+    }
+
+    pub(super) async fn forget(&self, id: FeedId) -> Result<bool, StoreError> {
+        const ACTION: &str = "forget a feed's validators";
+        let sql = "UPDATE feeds SET etag = NULL, last_modified = NULL, validators_url = NULL, content_hash = NULL WHERE id = $1";
+        let mut on = self.session(ACTION).await?;
+        let done = sqlx::query(sql).bind(id.0).execute(&mut *on).await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(done.rows_affected() > 0)
+    }
+}
+
+/// Until the transaction ends nobody else gives URLs to feeds: two that did so in different orders would wait for each other.
+pub(super) async fn give_out_urls(on: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('feedfleet URLs of ' || current_schema(), 0))";
+    sqlx::query(lock).execute(on).await?;
+    Ok(())
+}
+
+/// Adds at most [`CHUNK`] feeds. The same URL twice is one feed.
+async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, sqlx::Error> {
+    let urls = column(feeds, |feed| feed.url.as_str());
+    let due = column(feeds, |feed| feed.first_due.millis());
+    let terms = column(feeds, |feed| added_terms(feed.first_due));
+    let revive = sqlx::query_scalar(include_str!("feeds_revive.sql")).bind(&urls).bind(&due).bind(&terms);
+    let mut revived: HashSet<i64> = revive.fetch_all(&mut *on).await?.into_iter().collect();
+    let insert = sqlx::query_scalar(include_str!("feeds_insert.sql"))
+        .bind(now.millis())
+        .bind(&urls)
+        .bind(column(feeds, |feed| feed.host.as_str()))
+        .bind(column(feeds, |feed| i64::from(feed.audience.subscribers)))
+        .bind(column(feeds, |feed| i64::from(feed.audience.active_subscribers)))
+        .bind(column(feeds, |feed| feed.audience.sla))
+        .bind(column(feeds, |feed| feed.audience.important))
+        .bind(column(feeds, |feed| interval_millis(feed.audience)))
+        .bind(column(feeds, |feed| feed.private))
+        .bind(column(feeds, |feed| feed.category.as_str()))
+        .bind(&due)
+        .bind(&terms);
+    let mut inserted: HashSet<i64> = insert.fetch_all(&mut *on).await?.into_iter().collect();
+    let find = sqlx::query_scalar(include_str!("feeds_find.sql")).bind(&urls);
+    let found: Vec<i64> = find.fetch_all(on).await?;
+    // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
+    let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };
+    Ok(found.into_iter().map(answer).collect())
+}
+
+async fn erase_from(on: &mut PgConnection, id: FeedId) -> Result<bool, sqlx::Error> {
+    let erase = sqlx::query_scalar("DELETE FROM feeds WHERE id = $1 RETURNING entries").bind(id.0);
+    let entries: Option<i64> = erase.fetch_optional(&mut *on).await?;
+    let Some(entries) = entries else { return Ok(false) };
+    sqlx::query("DELETE FROM entry_identities WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
+    sqlx::query("DELETE FROM entries WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
+    sqlx::query("UPDATE store SET entries = entries - $1").bind(entries).execute(on).await?;
+    Ok(true)
+}
+
+fn interval_millis(audience: Audience) -> Option<i64> {
+    audience.interval.map(|interval| i64::try_from(interval.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Why a feed is due at `due`: because somebody asked.
+pub(super) fn added_terms(due: Timestamp) -> Vec<u8> {
+    pack_terms(&[Term { rule: Rule::Added, due }])
+}
