@@ -14,6 +14,7 @@ pub mod known;
 pub mod metrics;
 pub mod policy;
 pub mod queue;
+pub mod redis;
 pub mod report;
 pub mod suggest;
 pub mod time;

@@ -88,7 +88,7 @@ pub trait Clock: Send + Sync + 'static {
 }
 
 /// A server's clock and ours differ so much that due times and holds would mean different things to both.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("its clock is {0:?} off ours; synchronise both machines' clocks")]
 pub struct ClocksDiffer(pub Duration);
 

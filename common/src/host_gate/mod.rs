@@ -16,6 +16,7 @@
 pub mod conformance;
 mod journal;
 pub mod memory;
+pub mod redis;
 
 use std::time::Duration;
 

@@ -1,0 +1,110 @@
+-- Shared by the gate's scripts: what is kept of the gate, of a host and of a feed.
+--
+-- All keys carry one hash tag, so that a script may touch several. KEYS[1] is the mark of an open gate, KEYS[2] that of a
+-- gate whose holds are being loaded; ARGV[1] is the run of this server's process, ARGV[2] the caller's now. All times are
+-- milliseconds since 1970.
+
+local run, now = ARGV[1], tonumber(ARGV[2])
+
+-- How much longer than needed a key lives: callers' clocks and ours differ by less.
+local SLACK = 2000
+-- A closed gate is asked again after this.
+local UNOPENED_RETRY = 1000
+-- A busy host is asked again after its gap, but no sooner than this.
+local SHORTEST_RETRY = 10
+
+-- The words of a mark of this very run: `RUN NONCE TIME [TIME]`. A mark that came along with an old dump is of another run.
+local function mark(key)
+  local text = redis.call('GET', key)
+  if not text then return nil end
+  local words = {}
+  for word in string.gmatch(text, '%S+') do words[#words + 1] = word end
+  if words[1] ~= run then return nil end
+  return { nonce = words[2], lost = tonumber(words[3]), opens = tonumber(words[4]) }
+end
+
+-- When the gate lost its memory for the last time, or nil while it is closed.
+local function opened()
+  local open = mark(KEYS[1])
+  return open and open.lost
+end
+
+-- When it makes sense to ask a closed gate again.
+local function closed_until()
+  local loading = mark(KEYS[2])
+  return math.max(now + UNOPENED_RETRY, loading and loading.opens or 0)
+end
+
+-- A host: `reserved` and `started` are theoretical arrival times (generic cell rate algorithm) of reservations and of real
+-- starts; `ends` and `ids` are its outstanding places, tickets and requests alike. Packed: three doubles, then a double and
+-- eight bytes a place. Places that have ended are not read.
+local function read_host(key)
+  local host = { reserved = 0, started = 0, held = 0, ends = {}, ids = {} }
+  local packed = redis.call('GET', key)
+  if not packed then return host end
+  host.reserved, host.started, host.held = struct.unpack('>ddd', packed)
+  local at = 25
+  while at < #packed do
+    local last, id
+    last, id, at = struct.unpack('>dc8', packed, at)
+    if last > now then
+      host.ends[#host.ends + 1] = last
+      host.ids[#host.ids + 1] = id
+    end
+  end
+  return host
+end
+
+-- Keeps a host for as long as it says more than an unknown one.
+local function write_host(key, host)
+  local latest = math.max(host.reserved, host.started, host.held)
+  local packed = { struct.pack('>ddd', host.reserved, host.started, host.held) }
+  for i = 1, #host.ids do
+    latest = math.max(latest, host.ends[i])
+    packed[#packed + 1] = struct.pack('>dc8', host.ends[i], host.ids[i])
+  end
+  if latest > now then
+    redis.call('SET', key, table.concat(packed), 'PX', latest - now + SLACK)
+  else
+    redis.call('DEL', key)
+  end
+end
+
+local function place(host, id)
+  for i = 1, #host.ids do
+    if host.ids[i] == id then return i end
+  end
+end
+
+local function add_place(host, id, last)
+  host.ids[#host.ids + 1] = id
+  host.ends[#host.ends + 1] = last
+end
+
+-- Gives a place back; true if there was one.
+local function take_place(host, id)
+  local i = place(host, id)
+  if i then
+    table.remove(host.ids, i)
+    table.remove(host.ends, i)
+  end
+  return i ~= nil
+end
+
+-- From when on a pace allows the next, after `arrival`; never within a gap of the gate's loss of memory.
+local function allowed_from(arrival, gap, burst, lost)
+  return math.max(arrival - gap * (burst - 1), lost + gap)
+end
+
+-- Charges a start, which the next reservation counts from as well: a job may wait in the queue between the two.
+local function charge_start(host, gap)
+  host.started = math.max(host.started, now) + gap
+  host.reserved = math.max(host.reserved, host.started)
+end
+
+-- When a host whose places are all taken is worth asking again. Ends are the worst case: most requests are over long before.
+local function full_until(host, gap)
+  local first = now
+  if #host.ends > 0 then first = math.min(unpack(host.ends)) end
+  return math.min(first, now + math.max(gap, SHORTEST_RETRY))
+end

@@ -1,0 +1,27 @@
+-- Gives back what an acquire took at the host KEYS[3] and, if there is one, of the feed KEYS[4]. ARGV[3..]: nonce, the host's
+-- next start or 0; for a feed also version, and until when it counts as reported or 0.
+local nonce, next_start = ARGV[3], tonumber(ARGV[4])
+
+local host = read_host(KEYS[3])
+take_place(host, nonce)
+host.started = math.max(host.started, next_start)
+host.reserved = math.max(host.reserved, host.started)
+write_host(KEYS[3], host)
+
+if KEYS[4] then
+  local version, reported_until = tonumber(ARGV[5]), tonumber(ARGV[6])
+  local feed = read_feed(KEYS[4])
+  local own = feed.token == nonce
+  if own then feed.token, feed.token_end = NO_ID, 0 end
+  if reported_until > 0 then
+    feed.started, feed.starts = version, 0
+    if feed.reported_until <= now or feed.reported <= version then
+      feed.reported, feed.reported_until = version, reported_until
+    end
+  elseif own and feed.started == version then
+    -- It came back alive, so it killed nobody. A second run of this finds no token and does not count down again.
+    feed.starts = math.max(feed.starts - 1, 0)
+  end
+  write_feed(KEYS[4], feed)
+end
+return 0

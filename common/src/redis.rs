@@ -1,0 +1,201 @@
+//! A Redis server as the seams use it: one multiplexed connection per process and server, made when it is first needed and
+//! again whenever it is lost, and scripts that run over it.
+//!
+//! A server that is away or stands still costs every caller a bounded time and an error; nobody waits for its return, and
+//! the first call after it finds the way back. What is not in here: what the scripts do, and any retry beyond the one that a
+//! lost connection asks for. Every script must bear being run twice, because one that timed out may still have run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{
+    AsyncConnectionConfig, Client, ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation, ServerErrorKind,
+};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::time::{ClocksDiffer, Timestamp, clocks_agree};
+
+/// A call is over by then, a new connection included. Well above the slowest script, well below any lease.
+const CALL: Duration = Duration::from_secs(2);
+/// A connection is made and greeted within this, so that a caller who finds none can still use it.
+const CONNECT: Duration = Duration::from_secs(1);
+/// After a failed attempt to connect, calls fail at once for this long, doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest such pause: a server that is back is noticed within it.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// One Redis server, and the prefix of everything that is kept there. Clones share the connection.
+#[derive(Clone)]
+pub struct RedisServer {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    client: Client,
+    namespace: String,
+    check: Script,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    link: Option<Link>,
+    /// Counts connections, so that a late error does not close the next one.
+    connections: u64,
+    /// The last attempt to connect, if it failed.
+    failure: Option<Failure>,
+}
+
+struct Failure {
+    error: ServerError,
+    pause: Duration,
+    at: Instant,
+}
+
+#[derive(Clone)]
+struct Link {
+    number: u64,
+    connection: MultiplexedConnection,
+    /// The server's process, by Redis' own name for it.
+    run: Arc<str>,
+}
+
+/// Why Redis did not do what it was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ServerError {
+    /// No connection, or it broke.
+    #[error("redis cannot be reached")]
+    Unreachable(#[source] RedisError),
+    /// A connection, but no answer in time. What was asked may still happen.
+    #[error("redis did not answer within {0:?}")]
+    Silent(Duration),
+    /// It answered, and refused.
+    #[error("redis refused")]
+    Refused(#[source] RedisError),
+    /// Times in it would mean different things to us and to others.
+    #[error("redis is not used")]
+    Clock(#[from] ClocksDiffer),
+    /// Its settings would lose what is kept there.
+    #[error("redis has maxmemory-policy {0}, which forgets keys at will; set it to noeviction")]
+    Evicts(String),
+}
+
+impl RedisServer {
+    /// The server at `redis://` or `rediss://`, with user and password if it wants them. Only an unreadable URL is an error:
+    /// whether the server is there shows at the first call, and may change at any time.
+    pub fn connect(url: &str, namespace: &str) -> Result<Self, RedisError> {
+        let shared = Shared {
+            client: Client::open(url)?,
+            namespace: namespace.to_owned(),
+            check: Script::new(include_str!("redis/check.lua")),
+            state: Mutex::default(),
+        };
+        Ok(RedisServer { shared: Arc::new(shared) })
+    }
+
+    /// The prefix of all keys of this fleet.
+    pub fn namespace(&self) -> &str {
+        &self.shared.namespace
+    }
+
+    /// Runs a script that may run twice: after a connection that broke before the answer it is sent once more. `fill` gets
+    /// the run of the server's process, for what must not outlive it.
+    pub async fn eval<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        fill: impl Fn(&mut ScriptInvocation<'_>, &str) + Send + Sync,
+    ) -> Result<T, ServerError> {
+        let deadline = Instant::now() + CALL;
+        match self.attempt(script, &fill, deadline).await {
+            Err(ServerError::Unreachable(_)) => self.attempt(script, &fill, deadline).await,
+            other => other,
+        }
+    }
+
+    async fn attempt<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        fill: &(impl Fn(&mut ScriptInvocation<'_>, &str) + Send + Sync),
+        deadline: Instant,
+    ) -> Result<T, ServerError> {
+        let mut link = timeout_at(deadline, self.link()).await.map_err(|_| ServerError::Silent(CALL))??;
+        let mut invocation = script.prepare_invoke();
+        fill(&mut invocation, &link.run);
+        match timeout_at(deadline, invocation.invoke_async(&mut link.connection)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) if ends_connection(&error) => {
+                self.close(link.number).await;
+                Err(ServerError::Unreachable(error))
+            }
+            Ok(Err(error)) => Err(ServerError::Refused(error)),
+            Err(_) => {
+                self.close(link.number).await;
+                Err(ServerError::Silent(CALL))
+            }
+        }
+    }
+
+    /// The server answers, its clock agrees with `now`, and it keeps what it is given.
+    pub async fn check(&self, now: Timestamp) -> Result<(), ServerError> {
+        let (seconds, micros, policy): (i64, i64, String) = self.eval(&self.shared.check, |_, _| {}).await?;
+        clocks_agree(now, Timestamp::from_millis(seconds * 1000 + micros / 1000))?;
+        if policy == "noeviction" { Ok(()) } else { Err(ServerError::Evicts(policy)) }
+    }
+
+    /// The connection, made now if there is none. Attempts are spaced: between two of them everybody fails at once.
+    async fn link(&self) -> Result<Link, ServerError> {
+        let mut state = self.shared.state.lock().await;
+        if let Some(link) = &state.link {
+            return Ok(link.clone());
+        }
+        if let Some(failure) = state.failure.as_ref().filter(|failure| failure.at.elapsed() < failure.pause) {
+            return Err(failure.error.clone());
+        }
+        match timeout(CONNECT, greet(&self.shared.client)).await {
+            Ok(Ok((connection, run))) => {
+                state.connections += 1;
+                state.failure = None;
+                let link = Link { number: state.connections, connection, run };
+                state.link = Some(link.clone());
+                Ok(link)
+            }
+            failed => {
+                let error = match failed {
+                    Ok(Err(error)) => ServerError::Unreachable(error),
+                    _ => ServerError::Silent(CONNECT),
+                };
+                let pause = state.failure.as_ref().map_or(FIRST_PAUSE, |last| (last.pause * 2).min(LONGEST_PAUSE));
+                state.failure = Some(Failure { error: error.clone(), pause, at: Instant::now() });
+                Err(error)
+            }
+        }
+    }
+
+    /// Forgets a connection that failed, unless another one took its place already.
+    async fn close(&self, number: u64) {
+        let mut state = self.shared.state.lock().await;
+        if state.link.as_ref().is_some_and(|link| link.number == number) {
+            state.link = None;
+        }
+    }
+}
+
+/// Connects, and asks which process answers.
+async fn greet(client: &Client) -> Result<(MultiplexedConnection, Arc<str>), RedisError> {
+    let config =
+        AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(Some(CALL));
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let info: String = ::redis::cmd("INFO").arg("server").query_async(&mut connection).await?;
+    let run = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default();
+    if run.is_empty() {
+        return Err((ErrorKind::UnexpectedReturnType, "INFO server has no run_id").into());
+    }
+    Ok((connection, run.into()))
+}
+
+/// Nothing more is to be expected of the connection: it broke, or it leads to a server that is a replica now.
+fn ends_connection(error: &RedisError) -> bool {
+    error.is_unrecoverable_error() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+}

@@ -1,0 +1,7 @@
+-- The server's time, and what it does when its memory is full.
+-- Returns seconds, microseconds, policy.
+local time = redis.call('TIME')
+local memory = redis.call('INFO', 'memory')
+local limited = string.match(memory, 'maxmemory:(%d+)') ~= '0'
+local policy = limited and string.match(memory, 'maxmemory_policy:([%w-]+)') or 'noeviction'
+return { tonumber(time[1]), tonumber(time[2]), policy }
