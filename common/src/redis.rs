@@ -184,8 +184,7 @@ impl RedisServer {
 
 /// Connects, and asks which process answers.
 async fn greet(client: &Client) -> Result<(MultiplexedConnection, Arc<str>), RedisError> {
-    let config =
-        AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(Some(CALL));
+    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(Some(CALL));
     let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     let info: String = ::redis::cmd("INFO").arg("server").query_async(&mut connection).await?;
     let run = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default();

@@ -67,8 +67,8 @@ struct Sorted {
     early: Vec<Slot>,
     /// Due.
     due: Vec<(JobRow, Claim)>,
-    /// Hosts whose parked feed was claimed for nothing: the next one may come.
-    idle: Vec<HostKey>,
+    /// Hosts whose parked feed was claimed for nothing: the next one may come now.
+    idle: Vec<(HostKey, Timestamp)>,
 }
 
 impl Dispatcher {
@@ -140,9 +140,7 @@ impl Dispatcher {
         let Sorted { dead, early, due, idle } = self.sort(claims, rows, now);
         self.schedule.remove(&dead).await?;
         self.schedule.put(&early, now).await?;
-        for host in &idle {
-            self.schedule.unpark(host, now).await?;
-        }
+        self.schedule.unpark(&idle).await?;
         let published = self.dispatch(due, now).await?;
         Ok(Round { claimed, published })
     }
@@ -154,13 +152,13 @@ impl Dispatcher {
         for claim in claims {
             let Some(row) = rows.remove(&claim.feed) else {
                 sorted.dead.push(claim.feed);
-                sorted.idle.extend(claim.parked_at);
+                sorted.idle.extend(claim.parked_at.map(|host| (host, now)));
                 continue;
             };
             let due_at = row.due();
             if due_at > now {
                 sorted.early.push(Slot { feed: row.id, due_at, band: row.band() });
-                sorted.idle.extend(claim.parked_at);
+                sorted.idle.extend(claim.parked_at.map(|host| (host, now)));
             } else {
                 sorted.due.push((row, claim));
             }
@@ -194,9 +192,7 @@ impl Dispatcher {
             }
         }
         self.schedule.park(&parkings).await?;
-        for (host, at) in wide {
-            self.schedule.unpark(&host, at).await?;
-        }
+        self.schedule.unpark(&wide).await?;
         self.publish(&jobs, now).await?;
         Ok(jobs.len())
     }

@@ -61,7 +61,7 @@ impl Fleet {
         let clock_for_all: Arc<dyn Clock> = clock.clone();
         let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &clock_for_all);
         let Scheduler { ops, dispatcher, results, reconciler, .. } = scheduler;
-        reconciler.schedule_once(clock.now()).await.unwrap();
+        reconciler.rebuild(clock.now()).await.unwrap();
         assert!(reconciler.open_gate(clock.now()).await.unwrap());
         Fleet { ops, dispatcher, results, reconciler, jobs, clock }
     }

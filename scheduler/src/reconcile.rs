@@ -34,22 +34,32 @@ pub struct Reconciler {
 
 /// Feeds read from the store at once.
 const PAGE: u32 = 10_000;
-/// How often a closed gate is looked for.
-const GATE_CHECK: Duration = Duration::from_secs(1);
+/// How often a loss of memory is looked for.
+const LOSS_CHECK: Duration = Duration::from_secs(1);
 
 impl Reconciler {
-    /// Reconciles until stopped: the gate every second, the schedule every `reconcile_interval`. The caller has made a
-    /// first [`Self::schedule_once`] and [`Self::open_gate`] if it wants to wait for them.
+    /// Reconciles until stopped: at once what lost its memory, and the schedule every `reconcile_interval`. The caller has made
+    /// a first [`Self::rebuild`] and [`Self::open_gate`] if it wants to wait for them.
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut compared = clock.now();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(GATE_CHECK) => {}
+                () = tokio::time::sleep(LOSS_CHECK) => {}
             }
             let now = clock.now();
             if let Err(error) = self.open_gate(now).await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the host gate is not open yet");
+            }
+            match self.rebuild(now).await {
+                Ok(None) => {}
+                Ok(Some(filled)) => {
+                    compared = clock.now();
+                    tracing::warn!(filled, "the schedule had lost its memory; it was filled from the store");
+                }
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "the schedule was not filled");
+                }
             }
             if now.since(compared) >= self.config.scheduler.reconcile_interval {
                 compared = now;
@@ -62,6 +72,13 @@ impl Reconciler {
                 }
             }
         }
+    }
+
+    /// Fills a schedule that lost its memory. `None` when it had not, or when it lost it again meanwhile.
+    pub async fn rebuild(&self, now: Timestamp) -> Result<Option<usize>, BackendError> {
+        let Some(mark) = self.schedule.begin_rebuild().await? else { return Ok(None) };
+        let filled = self.schedule_once(now).await?;
+        Ok(self.schedule.finish_rebuild(&mark).await?.then_some(filled))
     }
 
     /// Walks the store and adds to the schedule what is missing, and lowers what stands later than a lease can explain.

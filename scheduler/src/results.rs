@@ -151,10 +151,11 @@ impl Results {
         self.schedule.put(&slots, now).await?;
         self.store_verdicts(verdicts, &feeds, now).await?;
         // Whatever became of a report, its hosts are free again, a gap after the request's start.
-        for (host, started) in asked {
+        let free = asked.into_iter().map(|(host, started)| {
             let gap = self.rules.limits_of(&host).gap;
-            self.schedule.unpark(&host, started.after(gap)).await?;
-        }
+            (host, started.after(gap))
+        });
+        self.schedule.unpark(&free.collect::<Vec<_>>()).await?;
         Ok(())
     }
 

@@ -30,6 +30,7 @@ macro_rules! schedule_conformance {
         $crate::schedule_conformance!($make; a_woken_parked_feed_goes_first);
         $crate::schedule_conformance!($make; removing_the_last_parked_feed_removes_the_head);
         $crate::schedule_conformance!($make; depth_tells_feeds_due_parked_and_the_oldest);
+        $crate::schedule_conformance!($make; a_schedule_wants_to_be_filled_until_it_was);
         $crate::schedule_conformance!($make; nothing_is_lost_or_doubled_in_a_random_life);
     };
     ($make:expr; $name:ident) => {
@@ -188,10 +189,9 @@ cases! {
     unpark_brings_the_head_forward_only(schedule) {
         parked(schedule, &[1], 50).await;
         let host = HostKey::new("busy:80");
-        schedule.unpark(&host, at(90)).await.unwrap();
-        schedule.unpark(&host, at(20)).await.unwrap();
-        schedule.unpark(&host, at(30)).await.unwrap();
-        schedule.unpark(&HostKey::new("idle:80"), at(0)).await.unwrap();
+        schedule.unpark(&[(host.clone(), at(90))]).await.unwrap();
+        schedule.unpark(&[(host.clone(), at(20)), (HostKey::new("idle:80"), at(0))]).await.unwrap();
+        schedule.unpark(&[(host, at(30))]).await.unwrap();
         assert!(claim(schedule, 19, 10).await.is_empty());
         assert_eq!(claim(schedule, 20, 10).await, [1]);
     }
@@ -242,6 +242,14 @@ cases! {
         assert_eq!(depth.oldest, [Some(at(7)), None, Some(at(5))]);
     }
 
+    a_schedule_wants_to_be_filled_until_it_was(schedule) {
+        let mark = schedule.begin_rebuild().await.unwrap().unwrap();
+        assert!(schedule.begin_rebuild().await.unwrap().is_some());
+        assert!(schedule.finish_rebuild(&mark).await.unwrap());
+        assert_eq!(schedule.begin_rebuild().await.unwrap(), None);
+        assert!(schedule.finish_rebuild(&mark).await.unwrap());
+    }
+
     nothing_is_lost_or_doubled_in_a_random_life(schedule) {
         let mut seed = 7_u64;
         let mut draw = move |below: u64| {
@@ -262,7 +270,7 @@ cases! {
                     _ => {}
                 }
             }
-            schedule.unpark(&HostKey::new("busy:80"), at(now + draw(20))).await.unwrap();
+            schedule.unpark(&[(HostKey::new("busy:80"), at(now + draw(20)))]).await.unwrap();
             schedule.lower(&[urgent(draw(50), now)], at(now)).await.unwrap();
         }
         assert!(last_claim.iter().all(|last| 3000 - last < 600), "{last_claim:?}");

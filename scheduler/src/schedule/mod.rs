@@ -6,12 +6,14 @@
 //! - a claim re-scores an entry to the end of its lease and never removes it;
 //! - each band gets its share of every claim, so that a backlog in one never delays another;
 //! - a lower under a live lease keeps the lease and is remembered: the next `put` makes the feed due;
-//! - a host with parked feeds always has one timed head in the schedule, whatever dies; claiming it claims the top parked
-//!   feed and re-arms the head at the lease's end while others stay parked.
+//! - a host with parked feeds always has one timed head in the schedule (in each shard of it), whatever dies; claiming it
+//!   claims the top parked feed and re-arms the head at the lease's end while others stay parked;
+//! - a schedule that lost its memory says so until it was rebuilt.
 
 #[cfg(test)]
 pub mod conformance;
 pub mod memory;
+pub mod redis;
 
 use std::time::Duration;
 
@@ -109,6 +111,10 @@ pub struct Depth {
     pub oldest: [Option<Timestamp>; 3],
 }
 
+/// Proof that a walk over the store began after the schedule's last loss of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RebuildMark(pub(crate) Vec<String>);
+
 /// The schedule's own trouble.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleError {
@@ -147,8 +153,15 @@ pub trait Schedule: Send + Sync {
     /// Parks claimed feeds at their hosts and sees to the hosts' timed heads.
     async fn park(&self, parkings: &[Parking]) -> Result<(), ScheduleError>;
 
-    /// The host can be asked again at `at`: brings its head forward. Nothing depends on it.
-    async fn unpark(&self, host: &HostKey, at: Timestamp) -> Result<(), ScheduleError>;
+    /// Hosts can be asked again at these times: brings their heads forward. Nothing depends on it.
+    async fn unpark(&self, hosts: &[(HostKey, Timestamp)]) -> Result<(), ScheduleError>;
+
+    /// `Some` while the schedule has lost its memory (emptied, restored from an old dump, never filled) and every feed of the
+    /// store must be shown to [`Self::correct`].
+    async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError>;
+
+    /// Every feed was shown to [`Self::correct`] since the mark was given. False if the schedule lost its memory again since.
+    async fn finish_rebuild(&self, mark: &RebuildMark) -> Result<bool, ScheduleError>;
 
     /// The schedule can be reached, and its clock agrees with `now`: readiness depends on it.
     async fn check(&self, now: Timestamp) -> Result<(), ScheduleError>;

@@ -23,7 +23,7 @@ use self::heap::{Entry, Heap};
 use self::hosts::Hosts;
 use self::places::{Place, Places, Standing, TooMany};
 use self::window::Window;
-use super::{Band, Claim, Depth, Parking, Schedule, ScheduleError, Slot};
+use super::{Band, Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, Slot};
 
 /// The due times of the feeds of one process.
 #[derive(Default)]
@@ -40,6 +40,8 @@ struct State {
     /// What the bands' times are relative to.
     window: Window,
     leased: usize,
+    /// Every feed of the store was shown to it.
+    whole: bool,
 }
 
 /// Marks an item of a band as the head of a host.
@@ -340,12 +342,23 @@ impl Schedule for MemorySchedule {
         Ok(())
     }
 
-    async fn unpark(&self, host: &HostKey, at: Timestamp) -> Result<(), ScheduleError> {
+    async fn unpark(&self, hosts: &[(HostKey, Timestamp)]) -> Result<(), ScheduleError> {
         let mut state = self.lock();
-        if let Some(host) = state.hosts.number(host) {
-            state.bring_head(host, at, Band::Steady);
+        for (host, at) in hosts {
+            if let Some(host) = state.hosts.number(host) {
+                state.bring_head(host, *at, Band::Steady);
+            }
         }
         Ok(())
+    }
+
+    async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError> {
+        Ok((!self.lock().whole).then(|| RebuildMark(Vec::new())))
+    }
+
+    async fn finish_rebuild(&self, _mark: &RebuildMark) -> Result<bool, ScheduleError> {
+        self.lock().whole = true;
+        Ok(true)
     }
 
     async fn check(&self, _: Timestamp) -> Result<(), ScheduleError> {

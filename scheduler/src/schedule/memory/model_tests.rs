@@ -244,7 +244,7 @@ fn take(step: &Step, real: &MemorySchedule, model: &mut Model, now: &mut i64) {
             model.park(feed, host, band, until, rank);
         }
         Step::Unpark { host, ahead } => {
-            done(real.unpark(&name(host), Timestamp::from_millis(*now + ahead)));
+            done(real.unpark(&[(name(host), Timestamp::from_millis(*now + ahead))]));
             model.unpark(host, *now + ahead);
         }
         Step::Advance { by } => *now += by,

@@ -1,0 +1,13 @@
+-- Says whether the shard holds what it should: KEYS[1] is its mark, KEYS[2] that of a filling under way; both name the run ARGV[1] of
+-- this server's process, so that no dump brings one along. ARGV[2] is a nonce. Returns the filling's nonce, or false if nothing
+-- was lost.
+local function nonce_of(key)
+  local text = redis.call('GET', key)
+  if text and string.sub(text, 1, #ARGV[1] + 1) == ARGV[1] .. ' ' then return string.sub(text, #ARGV[1] + 2) end
+end
+
+if nonce_of(KEYS[1]) then return false end
+local filling = nonce_of(KEYS[2])
+if filling then return filling end
+redis.call('SET', KEYS[2], ARGV[1] .. ' ' .. ARGV[2])
+return ARGV[2]

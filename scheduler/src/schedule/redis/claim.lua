@@ -1,0 +1,120 @@
+-- Claims what is due: at most ARGV[3] feeds until ARGV[2]. Each band has a guaranteed share, and what one leaves the others take, most
+-- urgent first; within a band the oldest come first. Returns three things: lists of feeds that were waiting, lists of feeds
+-- whose lease had run out, and feed and host of each that was parked. KEYS[8] keeps the answer for a moment, so that a second run of
+-- the same call gives it again.
+local till, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
+
+local before = redis.call('GET', KEYS[8])
+if before then return cmsgpack.unpack(before) end
+
+-- Where a band's due entries are: key, lowest and highest score, and what to take off a score to have a time.
+local function sources(band)
+  return {
+    { bands[band], 0, now, 0 },
+    { bands[band], LEASED, LEASED + now, LEASED },
+    { bands[band], WOKEN, WOKEN + now, WOKEN },
+    { heads[band], 0, now, 0 },
+  }
+end
+
+-- How many of a band's entries are due, by source.
+local function due(band)
+  local counts = { total = 0 }
+  for i, source in ipairs(sources(band)) do
+    counts[i] = redis.call('ZCOUNT', source[1], source[2], source[3])
+    counts.total = counts.total + counts[i]
+  end
+  return counts
+end
+
+-- How many to take from each band.
+local function allot(dues)
+  local share = math.ceil(limit / 4)
+  local shares = { math.max(limit - 2 * share, share), share, share }
+  local rooms, left = {}, limit
+  for band = 1, 3 do
+    rooms[band] = math.min(shares[band], dues[band].total, left)
+    left = left - rooms[band]
+  end
+  for band = 1, 3 do
+    local more = math.min(left, dues[band].total - rooms[band])
+    rooms[band] = rooms[band] + more
+    left = left - more
+  end
+  return rooms
+end
+
+local waited, expired, from_parked = {}, {}, {}
+
+local function lease(feed, old_band, band)
+  set(feed, old_band, band, LEASED + till)
+end
+
+-- Claims the top parked feed of a host whose head is due, and arms the head again if others stay.
+local function claim_parked(host, band)
+  local room = waiting_room(host)
+  local top = redis.call('ZPOPMIN', room)
+  local follower = redis.call('ZRANGE', room, 0, 0, 'WITHSCORES')
+  if follower[1] then
+    set_head(host, band, band_of_rank(tonumber(follower[2])), till)
+  else
+    redis.call('ZREM', heads[band], host)
+  end
+  if not top[1] then return end
+  redis.call('HDEL', parked, top[1])
+  lease(top[1], nil, band_of_rank(tonumber(top[2])))
+  from_parked[#from_parked + 1] = { top[1], host }
+end
+
+-- Claims entries of one source of a band, in their order.
+local function claim(band, source, entries)
+  if source == 4 then
+    for _, host in ipairs(entries) do claim_parked(host, band) end
+    return
+  end
+  for i = 1, #entries do lease(entries[i], band, band) end
+  local list = source == 1 and waited or expired
+  list[#list + 1] = entries
+end
+
+-- The oldest `room` entries of a band, by source.
+local function oldest(from, counts, room)
+  local all = {}
+  for i, source in ipairs(from) do
+    local found = redis.call('ZRANGEBYSCORE', source[1], source[2], source[3], 'WITHSCORES', 'LIMIT', 0,
+      math.min(room, counts[i]))
+    for at = 1, #found, 2 do all[#all + 1] = { tonumber(found[at + 1]) - source[4], found[at], i } end
+  end
+  table.sort(all, function(a, b) return a[1] < b[1] end)
+  local entries = { {}, {}, {}, {} }
+  for at = 1, math.min(room, #all) do
+    local list = entries[all[at][3]]
+    list[#list + 1] = all[at][2]
+  end
+  return entries
+end
+
+local function claim_band(band, counts, room)
+  local from = sources(band)
+  if counts.total > room and counts.total > counts[1] then
+    for i, entries in ipairs(oldest(from, counts, room)) do claim(band, i, entries) end
+    return
+  end
+  for i, source in ipairs(from) do
+    local count = math.min(room, counts[i])
+    if count > 0 then
+      claim(band, i, redis.call('ZRANGEBYSCORE', source[1], source[2], source[3], 'LIMIT', 0, count))
+    end
+  end
+end
+
+local dues = {}
+for band = 1, 3 do dues[band] = due(band) end
+local rooms = allot(dues)
+for band = 1, 3 do
+  if rooms[band] > 0 then claim_band(band, dues[band], rooms[band]) end
+end
+write()
+local answer = { waited, expired, from_parked }
+if rooms[1] + rooms[2] + rooms[3] > 0 then redis.call('SET', KEYS[8], cmsgpack.pack(answer), 'PX', REMEMBERED) end
+return answer

@@ -1,0 +1,36 @@
+-- Compares with the truth: ARGV[2] is the slack, ARGV[3..] are feed, due time and band, again and again. Adds what is absent, lowers
+-- what is later than due time and slack, and sees that a parked feed's host has a head. Returns how many were wrong.
+local slack = tonumber(ARGV[2])
+local feeds = every(3, 3)
+local where = find(feeds)
+local wrong = 0
+
+local function too_late(score, due)
+  if score < LEASED then return score > due + slack end
+  -- A feed that was claimed late has a lease that ends late.
+  return lease_end(score) > math.max(due, now) + slack
+end
+
+-- Whether a parked feed stands where it should; its host gets a head if it has none.
+local function stays_parked(feed, host, band)
+  if not redis.call('ZSCORE', waiting_room(host), feed) then
+    redis.call('HDEL', parked, feed)
+    return false
+  end
+  if not head(host) then
+    set_head(host, nil, band, now)
+    wrong = wrong + 1
+  end
+  return true
+end
+
+for i, feed in ipairs(feeds) do
+  local due, band = tonumber(ARGV[3 * i + 1]), tonumber(ARGV[3 * i + 2])
+  local old_band, score, host = where(i)
+  if not (host and stays_parked(feed, host, band)) and (not old_band or too_late(score, due)) then
+    set(feed, old_band, band, due)
+    wrong = wrong + 1
+  end
+end
+write()
+return wrong

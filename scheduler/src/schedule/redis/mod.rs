@@ -1,0 +1,338 @@
+//! The schedule of a cluster, in Redis: each operation on a shard is one Lua script, and so one step for all processes.
+//!
+//! A feed is one member of one sorted set, and its score tells its state (`schedule.lua` says how), so that nothing else is kept of
+//! a feed that is not parked. Feeds are spread over `shards` by their ids; a shard's keys carry one hash tag, so that the nodes of a
+//! Redis cluster can share them out. With several shards a host has a head, and a set of parked feeds, in each.
+//!
+//! The number of shards is part of every key: a fleet that is started with another number finds its schedule empty, and fills
+//! it from the store as after any loss.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use common::feed::FeedId;
+use common::host::HostKey;
+use common::redis::{RedisServer, ServerError};
+use common::time::Timestamp;
+use futures_util::future::try_join_all;
+use rand::RngExt;
+use redis::{FromRedisValue, Script, ScriptInvocation};
+
+use super::{Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, Slot};
+
+/// The due times of all processes that use the same server and namespace.
+pub struct RedisSchedule {
+    server: RedisServer,
+    shards: Vec<Shard>,
+    scripts: Scripts,
+}
+
+/// The keys of a shard.
+struct Shard {
+    /// Bands, heads and where feeds are parked: in the order that the scripts expect.
+    keys: [String; 7],
+    /// Says that nothing was lost; says that a loss is being repaired.
+    marks: [String; 2],
+    /// Begins the names of calls that are remembered for a moment.
+    calls: String,
+}
+
+/// What a shard gave to a claim: feeds that were waiting, feeds whose lease had run out, feeds that were parked at a host.
+type Claimed = (Vec<Vec<i64>>, Vec<Vec<i64>>, Vec<(i64, String)>);
+
+struct Scripts {
+    put: Script,
+    lower: Script,
+    correct: Script,
+    remove: Script,
+    claim: Script,
+    park: Script,
+    unpark: Script,
+    depth: Script,
+    begin_rebuild: Script,
+    finish_rebuild: Script,
+}
+
+/// Feeds or hosts in one call: short enough that nobody else waits long for a script to end.
+const AT_ONCE: usize = 500;
+/// Ranks beyond this are cut off; the scripts keep what is below for woken feeds, and the fraction for the band.
+const RANK_LIMIT: i64 = (1 << 49) - 1;
+
+/// A script after the functions that it uses.
+macro_rules! script {
+    ($($file:literal),+) => {
+        Script::new(concat!($(include_str!($file)),+))
+    };
+}
+
+impl Shard {
+    fn new(namespace: &str, number: usize, shards: u16) -> Self {
+        let key = |name: &str| format!("{{{namespace}:{number}/{shards}}}:schedule:{name}");
+        Shard {
+            keys: ["urgent", "prompt", "steady", "heads:urgent", "heads:prompt", "heads:steady", "parked"].map(key),
+            marks: ["whole", "filling"].map(key),
+            calls: key("call:"),
+        }
+    }
+
+    /// A name for a call that may be sent twice and must be done once.
+    fn call(&self) -> String {
+        format!("{}{:016x}", self.calls, rand::rng().random::<u64>())
+    }
+}
+
+impl RedisSchedule {
+    /// A schedule on this server, spread over `shards` (at least one); nothing is asked of it yet.
+    pub fn new(server: RedisServer, shards: u16) -> Self {
+        let shards = shards.max(1);
+        RedisSchedule {
+            shards: (0..usize::from(shards)).map(|number| Shard::new(server.namespace(), number, shards)).collect(),
+            server,
+            scripts: Scripts {
+                put: script!("schedule.lua", "put.lua"),
+                lower: script!("schedule.lua", "lower.lua"),
+                correct: script!("schedule.lua", "correct.lua"),
+                remove: script!("schedule.lua", "remove.lua"),
+                claim: script!("schedule.lua", "claim.lua"),
+                park: script!("schedule.lua", "park.lua"),
+                unpark: script!("schedule.lua", "unpark.lua"),
+                depth: script!("schedule.lua", "depth.lua"),
+                begin_rebuild: script!("begin_rebuild.lua"),
+                finish_rebuild: script!("finish_rebuild.lua"),
+            },
+        }
+    }
+
+    /// Runs a script on a shard, with its keys.
+    async fn eval<T: FromRedisValue>(
+        &self,
+        action: &'static str,
+        shard: &Shard,
+        script: &Script,
+        fill: impl Fn(&mut ScriptInvocation<'_>) + Send + Sync,
+    ) -> Result<T, ScheduleError> {
+        let answer = self.server.eval(script, |call, _| {
+            call.key(&shard.keys);
+            fill(call);
+        });
+        answer.await.map_err(|error| failed(action, error))
+    }
+
+    /// Splits items by the shards of their feeds, into calls; of several items of one feed the last one counts.
+    fn calls<T: Copy>(&self, items: impl Iterator<Item = (FeedId, T)>) -> Vec<(&Shard, Vec<T>)> {
+        let mut shards: Vec<BTreeMap<FeedId, T>> = self.shards.iter().map(|_| BTreeMap::new()).collect();
+        for (feed, item) in items {
+            shards[self.shard_of(feed)].insert(feed, item);
+        }
+        let mut calls = Vec::new();
+        for (shard, items) in self.shards.iter().zip(shards) {
+            let items: Vec<T> = items.into_values().collect();
+            calls.extend(items.chunks(AT_ONCE).map(|chunk| (shard, chunk.to_vec())));
+        }
+        calls
+    }
+
+    fn shard_of(&self, feed: FeedId) -> usize {
+        let shards = i64::try_from(self.shards.len()).unwrap_or(1);
+        usize::try_from(feed.0.rem_euclid(shards)).unwrap_or_default()
+    }
+
+    /// Runs a script on slots, after its leading arguments.
+    async fn eval_slots<T: FromRedisValue>(
+        &self,
+        action: &'static str,
+        script: &Script,
+        slots: &[Slot],
+        leading: &[i64],
+    ) -> Result<Vec<T>, ScheduleError> {
+        let calls = self.calls(slots.iter().map(|slot| (slot.feed, *slot))).into_iter();
+        try_join_all(calls.map(async |(shard, slots)| {
+            let name = shard.call();
+            self.eval(action, shard, script, |call| {
+                call.key(&name).arg(leading);
+                for slot in &slots {
+                    call.arg(slot.feed.0).arg(slot.due_at.millis()).arg(slot.band as usize + 1);
+                }
+            })
+            .await
+        }))
+        .await
+    }
+
+    async fn claim_shard(
+        &self,
+        shard: &Shard,
+        now: Timestamp,
+        limit: usize,
+        lease: Duration,
+    ) -> Result<Vec<Claim>, ScheduleError> {
+        let (until, name) = (now.after(lease), shard.call());
+        let (waited, expired, parked): Claimed = self
+            .eval("claim feeds", shard, &self.scripts.claim, |call| {
+                call.key(&name).arg(now.millis()).arg(until.millis()).arg(limit);
+            })
+            .await?;
+        let claim = |lease_expired| move |feed| Claim { feed: FeedId(feed), parked_at: None, lease_expired };
+        let mut claims: Vec<Claim> = waited.into_iter().flatten().map(claim(false)).collect();
+        claims.extend(expired.into_iter().flatten().map(claim(true)));
+        claims.extend(parked.into_iter().map(|(feed, host)| Claim {
+            feed: FeedId(feed),
+            parked_at: Some(HostKey::new(&host)),
+            lease_expired: false,
+        }));
+        Ok(claims)
+    }
+}
+
+fn failed(action: &'static str, error: ServerError) -> ScheduleError {
+    ScheduleError::Backend { action, source: Box::new(error) }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A time that a script gave; below zero there is none.
+fn time(millis: i64) -> Option<Timestamp> {
+    (millis >= 0).then(|| Timestamp::from_millis(millis))
+}
+
+#[async_trait]
+impl Schedule for RedisSchedule {
+    async fn put(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
+        self.eval_slots::<()>("put feeds", &self.scripts.put, slots, &[now.millis()]).await?;
+        Ok(())
+    }
+
+    async fn lower(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
+        self.eval_slots::<()>("bring feeds forward", &self.scripts.lower, slots, &[now.millis()]).await?;
+        Ok(())
+    }
+
+    async fn correct(&self, slots: &[Slot], slack: Duration, now: Timestamp) -> Result<usize, ScheduleError> {
+        let leading = [now.millis(), millis(slack)];
+        let wrong =
+            self.eval_slots::<usize>("be compared with the store", &self.scripts.correct, slots, &leading).await?;
+        Ok(wrong.into_iter().sum())
+    }
+
+    async fn remove(&self, feeds: &[FeedId]) -> Result<(), ScheduleError> {
+        let calls = self.calls(feeds.iter().map(|feed| (*feed, *feed))).into_iter();
+        try_join_all(calls.map(async |(shard, feeds)| {
+            self.eval::<()>("take feeds out", shard, &self.scripts.remove, |call| {
+                call.arg(0);
+                for feed in &feeds {
+                    call.arg(feed.0);
+                }
+            })
+            .await
+        }))
+        .await?;
+        Ok(())
+    }
+
+    async fn claim_due(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError> {
+        // Each shard gives its part; what some leave the others give, whoever's turn it is first.
+        let (count, start) = (self.shards.len(), rand::rng().random_range(0..self.shards.len()));
+        let turn: Vec<&Shard> = self.shards.iter().cycle().skip(start).take(count).collect();
+        let part = limit.div_ceil(count);
+        let parts = (0..count).map(|at| part.min(limit.saturating_sub(at * part)));
+        let asked = turn.iter().zip(parts).filter(|(_, part)| *part > 0);
+        let mut claims: Vec<Claim> =
+            try_join_all(asked.map(|(shard, part)| self.claim_shard(shard, now, part, lease))).await?.concat();
+        if count > 1 {
+            for shard in turn {
+                let left = limit.saturating_sub(claims.len());
+                if left > 0 {
+                    claims.extend(self.claim_shard(shard, now, left, lease).await?);
+                }
+            }
+        }
+        Ok(claims)
+    }
+
+    async fn park(&self, parkings: &[Parking]) -> Result<(), ScheduleError> {
+        let calls = self.calls(parkings.iter().map(|parking| (parking.feed, parking))).into_iter();
+        try_join_all(calls.map(async |(shard, parkings)| {
+            self.eval::<()>("park feeds", shard, &self.scripts.park, |call| {
+                call.arg(0);
+                for parking in &parkings {
+                    let rank = parking.rank.clamp(-RANK_LIMIT, RANK_LIMIT);
+                    call.arg(parking.feed.0).arg(parking.host.as_str()).arg(parking.until.millis());
+                    call.arg(parking.band as usize + 1).arg(rank);
+                }
+            })
+            .await
+        }))
+        .await?;
+        Ok(())
+    }
+
+    async fn unpark(&self, hosts: &[(HostKey, Timestamp)]) -> Result<(), ScheduleError> {
+        let calls = self.shards.iter().flat_map(|shard| hosts.chunks(AT_ONCE).map(move |hosts| (shard, hosts)));
+        try_join_all(calls.map(async |(shard, hosts)| {
+            self.eval::<()>("bring hosts forward", shard, &self.scripts.unpark, |call| {
+                call.arg(0);
+                for (host, at) in hosts {
+                    call.arg(host.as_str()).arg(at.millis());
+                }
+            })
+            .await
+        }))
+        .await?;
+        Ok(())
+    }
+
+    async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError> {
+        let nonce = format!("{:016x}", rand::rng().random::<u64>());
+        let begun: Vec<Option<String>> = try_join_all(self.shards.iter().map(async |shard| {
+            let answer = self.server.eval(&self.scripts.begin_rebuild, |call, run| {
+                call.key(&shard.marks).arg(run).arg(&nonce);
+            });
+            answer.await.map_err(|error| failed("say whether it is whole", error))
+        }))
+        .await?;
+        let lost = begun.iter().any(Option::is_some);
+        Ok(lost.then(|| RebuildMark(begun.into_iter().map(Option::unwrap_or_default).collect())))
+    }
+
+    async fn finish_rebuild(&self, mark: &RebuildMark) -> Result<bool, ScheduleError> {
+        let lost = self.shards.iter().zip(&mark.0).filter(|(_, nonce)| !nonce.is_empty());
+        let finished: Vec<bool> = try_join_all(lost.map(async |(shard, nonce)| {
+            let answer = self.server.eval(&self.scripts.finish_rebuild, |call, run| {
+                call.key(&shard.marks).arg(run).arg(nonce);
+            });
+            answer.await.map_err(|error| failed("be marked as whole", error))
+        }))
+        .await?;
+        Ok(finished.into_iter().all(|finished| finished))
+    }
+
+    async fn check(&self, now: Timestamp) -> Result<(), ScheduleError> {
+        self.server.check(now).await.map_err(|error| failed("be used", error))
+    }
+
+    async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError> {
+        let shards: Vec<[i64; 8]> = try_join_all(self.shards.iter().map(async |shard| {
+            self.eval("be counted", shard, &self.scripts.depth, |call| {
+                call.arg(now.millis());
+            })
+            .await
+        }))
+        .await?;
+        let sum = |at: usize| shards.iter().map(|shard| usize::try_from(shard[at]).unwrap_or_default()).sum();
+        let first = |at: usize| shards.iter().filter_map(|shard| time(shard[at])).min();
+        Ok(Depth {
+            feeds: sum(0),
+            due: sum(1),
+            parked: sum(2),
+            leased: sum(3),
+            next: first(4),
+            oldest: [first(5), first(6), first(7)],
+        })
+    }
+}

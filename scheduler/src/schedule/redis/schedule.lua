@@ -1,0 +1,111 @@
+-- Shared by the schedule's scripts: where feeds and heads stand in one shard.
+--
+-- KEYS[1..3] are the sets of the bands, most urgent first: feeds by score. KEYS[4..6] are the heads of hosts with parked feeds,
+-- by band and time. KEYS[7] says at which host a feed is parked; `KEYS[7]:HOST` holds that host's parked feeds by rank. All keys of
+-- a shard carry one hash tag. ARGV[1] is the caller's now; times are milliseconds since 1970.
+--
+-- A feed's score says all that is known of it, so that it needs no second entry. It waits at its due time; LEASED higher it is
+-- under a lease until then; WOKEN higher it was woken under that lease.
+
+local LEASED = 281474976710656
+local WOKEN = 2 * LEASED
+-- The rank of a woken feed: before all others of its host. Ranks have the band as their fraction, in quarters.
+local FRONT = -562949953421312
+
+local bands = { KEYS[1], KEYS[2], KEYS[3] }
+local heads = { KEYS[4], KEYS[5], KEYS[6] }
+local parked = KEYS[7]
+local now = tonumber(ARGV[1])
+
+-- A call is remembered for this long, for its second run after a lost answer.
+local REMEMBERED = 3000
+-- Lua can hand over a few thousand values at once.
+local AT_ONCE = 2000
+
+local function many(command, key, values)
+  for first = 1, #values, AT_ONCE do
+    redis.call(command, key, unpack(values, first, math.min(first + AT_ONCE - 1, #values)))
+  end
+end
+
+-- The arguments from `first` on, `step` apart.
+local function every(first, step)
+  local values = {}
+  for i = first, #ARGV, step do values[#values + 1] = ARGV[i] end
+  return values
+end
+
+-- Where feeds are: a function from a feed's place in the list to its band and score, and to its host if it is parked.
+local function find(feeds)
+  local scores = {}
+  for band = 1, 3 do scores[band] = redis.call('ZMSCORE', bands[band], unpack(feeds)) end
+  local hosts = redis.call('EXISTS', parked) == 1 and redis.call('HMGET', parked, unpack(feeds)) or {}
+  return function(i)
+    for band = 1, 3 do
+      if scores[band][i] then return band, tonumber(scores[band][i]), hosts[i] end
+    end
+    return nil, nil, hosts[i]
+  end
+end
+
+-- Changes to the bands, made together at the end.
+local adds, removals = { {}, {}, {} }, { {}, {}, {} }
+
+local function drop(feed, band)
+  local list = removals[band]
+  list[#list + 1] = feed
+end
+
+local function set(feed, old_band, band, score)
+  local list = adds[band]
+  list[#list + 1] = score
+  list[#list + 1] = feed
+  if old_band and old_band ~= band then drop(feed, old_band) end
+end
+
+local function write()
+  for band = 1, 3 do
+    if #removals[band] > 0 then many('ZREM', bands[band], removals[band]) end
+    if #adds[band] > 0 then many('ZADD', bands[band], adds[band]) end
+  end
+end
+
+-- The end of a lease, from its score.
+local function lease_end(score)
+  return score >= WOKEN and score - WOKEN or score - LEASED
+end
+
+local function waiting_room(host)
+  return parked .. ':' .. host
+end
+
+local function rank_score(rank, band)
+  return rank + (band - 1) / 4
+end
+
+local function band_of_rank(score)
+  return (score - math.floor(score)) * 4 + 1
+end
+
+-- The band and time of a host's head, if it has one.
+local function head(host)
+  for band = 1, 3 do
+    local at = redis.call('ZSCORE', heads[band], host)
+    if at then return band, tonumber(at) end
+  end
+end
+
+local function set_head(host, old_band, band, at)
+  if old_band and old_band ~= band then redis.call('ZREM', heads[old_band], host) end
+  redis.call('ZADD', heads[band], at, host)
+end
+
+-- Takes a feed out of its host's parked set, and the head away with the last one.
+local function leave(host, feed)
+  local room = waiting_room(host)
+  redis.call('HDEL', parked, feed)
+  redis.call('ZREM', room, feed)
+  if redis.call('EXISTS', room) == 0 then
+    for band = 1, 3 do redis.call('ZREM', heads[band], host) end
+  end
+end

@@ -1,0 +1,11 @@
+-- Brings heads forward: ARGV[2..] are host and time, again and again.
+if redis.call('EXISTS', heads[1], heads[2], heads[3]) == 0 then return 0 end
+local hosts = every(2, 2)
+for band = 1, 3 do
+  local times = redis.call('ZMSCORE', heads[band], unpack(hosts))
+  for i, host in ipairs(hosts) do
+    local at = tonumber(ARGV[2 * i + 1])
+    if times[i] and at < tonumber(times[i]) then redis.call('ZADD', heads[band], at, host) end
+  end
+end
+return 0
