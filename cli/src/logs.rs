@@ -20,6 +20,7 @@ pub(crate) fn start(config: &LogConfig) -> anyhow::Result<()> {
 /// Which lines are written, or why `log.level` is not understood.
 pub(crate) fn filter(config: &LogConfig) -> Result<EnvFilter, Usage> {
     let level = &config.level;
-    EnvFilter::try_new(level)
+    // The AMQP client writes errors of its own for what our supervisor says once; whoever wants them names it.
+    EnvFilter::try_new(format!("lapin=off,{level}"))
         .map_err(|_| Usage(format!("log.level cannot be \"{level}\"; such as info, or info,worker=debug")))
 }

@@ -191,7 +191,7 @@ mod tests {
     use crate::queue::conformance;
     use crate::report::FetchReport;
 
-    crate::queue_conformance!(|| async { MemoryQueue::new(1 << 20) });
+    crate::queue_conformance!(async || Box::new(MemoryQueue::new(1 << 20)), async |_| {});
 
     #[tokio::test]
     async fn an_undecodable_or_newer_message_is_buried_and_blocks_nothing() {

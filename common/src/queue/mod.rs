@@ -15,6 +15,7 @@ pub mod conformance;
 #[cfg(test)]
 mod golden_tests;
 pub mod memory;
+pub mod rabbitmq;
 
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;

@@ -1,0 +1,280 @@
+//! The receiving half of a queue: a consumer at the broker while somebody receives, and the messages that it sent ahead.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use lapin::Consumer;
+use lapin::message::Delivery;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::backoff::Backoff;
+use super::error::Trouble;
+use super::link::View;
+use super::session::Session;
+use super::tags::Settling;
+use super::topology::Topology;
+
+/// A channel that lived this long starts a new row of attempts.
+const SETTLED: Duration = Duration::from_secs(5);
+/// How long the broker may take to send no more.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Receives from one queue. Nothing is consumed before the first [`next`](Self::next).
+pub(super) struct Receiving {
+    inbox: Arc<Inbox>,
+    view: View,
+    topology: Topology,
+    prefetch: u16,
+    quiet: watch::Sender<bool>,
+    started: AtomicBool,
+}
+
+/// A message that arrived.
+pub(super) struct Arrived {
+    pub(super) bytes: Vec<u8>,
+    pub(super) redelivered: bool,
+    pub(super) slip: Slip,
+}
+
+/// What settles a message. Dropped unsettled, the message is returned.
+pub(super) struct Slip {
+    session: Arc<Session>,
+    tag: u64,
+    settled: bool,
+}
+
+#[derive(Default)]
+struct Inbox {
+    waiting: Mutex<VecDeque<Arrived>>,
+    arrived: Notify,
+    /// The channel in use, or the last one.
+    session: Mutex<Option<Arc<Session>>>,
+    /// Set when the pump is over.
+    over: watch::Sender<bool>,
+    count: AtomicUsize,
+}
+
+impl Receiving {
+    pub(super) fn new(view: View, topology: Topology, prefetch: u16) -> Self {
+        let quiet = watch::Sender::new(false);
+        let inbox = Arc::new(Inbox::default());
+        Receiving { inbox, view, topology, prefetch: prefetch.max(1), quiet, started: AtomicBool::new(false) }
+    }
+
+    /// The next message; waits for one, and for the broker.
+    pub(super) async fn next(&self) -> Result<Arrived, Trouble> {
+        self.start();
+        loop {
+            let arrived = self.inbox.arrived.notified();
+            tokio::pin!(arrived);
+            arrived.as_mut().enable();
+            if *self.quiet.borrow() {
+                return Err(Trouble::Closed);
+            }
+            if let Some(message) = self.inbox.take() {
+                return Ok(message);
+            }
+            arrived.await;
+        }
+    }
+
+    /// Messages that arrived and that nobody took yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.inbox.count.load(Ordering::Relaxed)
+    }
+
+    /// Receives no more, and returns what nobody took. What was taken can still be acked.
+    pub(super) async fn quiet(&self) {
+        self.quiet.send_replace(true);
+        self.inbox.arrived.notify_waiters();
+        if self.started.swap(true, Ordering::AcqRel) {
+            // An error means that the pump is gone.
+            let _ = self.inbox.over.subscribe().wait_for(|over| *over).await;
+        }
+        let session = self.inbox.session().clone();
+        if let Some(session) = session {
+            session.flush().await;
+        }
+    }
+
+    fn start(&self) {
+        if !self.started.swap(true, Ordering::AcqRel) {
+            let pump = Pump {
+                inbox: Arc::clone(&self.inbox),
+                view: self.view.clone(),
+                topology: self.topology.clone(),
+                prefetch: self.prefetch,
+                quiet: self.quiet.subscribe(),
+            };
+            tokio::spawn(pump.run());
+        }
+    }
+}
+
+impl Slip {
+    /// The broker shall know what became of the message.
+    pub(super) fn settle(mut self, settling: Settling) -> Result<(), Trouble> {
+        self.settled = true;
+        self.session.settle(self.tag, settling)
+    }
+}
+
+impl Drop for Slip {
+    fn drop(&mut self) {
+        if !self.settled {
+            // If the channel is gone the message comes again by itself.
+            let _ = self.session.settle(self.tag, Settling::Returned);
+        }
+    }
+}
+
+impl Inbox {
+    fn put(&self, message: Arrived) {
+        let mut waiting = self.lock();
+        waiting.push_back(message);
+        self.count.store(waiting.len(), Ordering::Relaxed);
+        drop(waiting);
+        self.arrived.notify_one();
+    }
+
+    fn take(&self) -> Option<Arrived> {
+        let mut waiting = self.lock();
+        let message = waiting.pop_front()?;
+        self.count.store(waiting.len(), Ordering::Relaxed);
+        if !waiting.is_empty() {
+            self.arrived.notify_one();
+        }
+        Some(message)
+    }
+
+    /// Returns what nobody took.
+    fn empty(&self) {
+        let waiting = std::mem::take(&mut *self.lock());
+        self.count.store(0, Ordering::Relaxed);
+        for message in waiting {
+            // If the channel is gone the message comes again by itself.
+            let _ = message.slip.settle(Settling::Unseen);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arrived>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end_session(&self) {
+        if let Some(session) = &*self.session() {
+            session.end();
+        }
+    }
+
+    fn session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a consumer at the broker and moves what it brings into the inbox.
+struct Pump {
+    inbox: Arc<Inbox>,
+    view: View,
+    topology: Topology,
+    prefetch: u16,
+    quiet: watch::Receiver<bool>,
+}
+
+impl Pump {
+    async fn run(self) {
+        self.pump().await;
+        self.inbox.empty();
+        if self.quiet.has_changed().is_err() {
+            // The queue was dropped: nobody will close it.
+            self.inbox.end_session();
+        }
+        self.inbox.over.send_replace(true);
+    }
+
+    async fn pump(&self) {
+        let mut backoff = Backoff::new();
+        let mut failing = false;
+        loop {
+            let opened = tokio::select! {
+                opened = self.open() => opened,
+                () = self.quieted() => return,
+            };
+            match opened {
+                Ok((session, consumer)) => {
+                    failing = false;
+                    let begun = Instant::now();
+                    *self.inbox.session() = Some(Arc::clone(&session));
+                    if self.consume(&session, consumer).await.is_break() {
+                        return;
+                    }
+                    if begun.elapsed() > SETTLED {
+                        backoff = Backoff::new();
+                    }
+                }
+                Err(Trouble::Closed) => return,
+                // The link itself says when the broker is lost.
+                Err(_) if self.view.live().is_err() => {}
+                Err(trouble) => {
+                    if !std::mem::replace(&mut failing, true) {
+                        let error = &trouble as &dyn std::error::Error;
+                        tracing::error!(queue = self.topology.queue.as_str(), error, "cannot receive; trying again");
+                    }
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(backoff.delay()) => {}
+                () = self.quieted() => return,
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<(Arc<Session>, Consumer), Trouble> {
+        let live = self.view.up().await?;
+        Session::open(&live, &self.view, &self.topology, self.prefetch).await
+    }
+
+    /// Moves messages into the inbox until the channel ends, or breaks off when no more are wanted.
+    async fn consume(&self, session: &Arc<Session>, mut consumer: Consumer) -> ControlFlow<()> {
+        loop {
+            let next = tokio::select! {
+                next = consumer.next() => next,
+                () = self.quieted() => break,
+            };
+            let Some(Ok(delivery)) = next else {
+                session.end();
+                self.inbox.empty();
+                return ControlFlow::Continue(());
+            };
+            self.inbox.put(arrived(session, delivery));
+        }
+        let cancelled = async {
+            session.cancel(&consumer).await?;
+            while let Some(Ok(delivery)) = consumer.next().await {
+                self.inbox.put(arrived(session, delivery));
+            }
+            Ok::<(), Trouble>(())
+        };
+        if !matches!(tokio::time::timeout(PATIENCE, cancelled).await, Ok(Ok(()))) {
+            session.end();
+        }
+        ControlFlow::Break(())
+    }
+
+    /// Returns when no more messages are wanted; an error means that the queue was dropped.
+    async fn quieted(&self) {
+        let _ = self.quiet.clone().wait_for(|quiet| *quiet).await;
+    }
+}
+
+fn arrived(session: &Arc<Session>, delivery: Delivery) -> Arrived {
+    let tag = delivery.delivery_tag;
+    session.arrived(tag);
+    let slip = Slip { session: Arc::clone(session), tag, settled: false };
+    Arrived { bytes: delivery.data, redelivered: delivery.redelivered, slip }
+}

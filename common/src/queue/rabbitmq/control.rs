@@ -1,0 +1,55 @@
+//! Questions about a queue, on a channel of their own.
+
+use std::time::Duration;
+
+use lapin::Channel;
+use tokio::sync::Mutex;
+
+use super::error::Trouble;
+use super::link::View;
+use super::topology::{Seen, Topology};
+
+/// How long an answer may take: a stopped broker is not ready.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Asks about one queue.
+pub(super) struct Control {
+    publishing: View,
+    consuming: View,
+    topology: Topology,
+    channel: Mutex<Option<Channel>>,
+}
+
+impl Control {
+    pub(super) fn new(publishing: View, consuming: View, topology: Topology) -> Self {
+        Control { publishing, consuming, topology, channel: Mutex::default() }
+    }
+
+    /// What the broker sees; fails at once when it is away.
+    pub(super) async fn look(&self) -> Result<Seen, Trouble> {
+        tokio::time::timeout(PATIENCE, self.ask()).await.unwrap_or(Err(Trouble::Silent))
+    }
+
+    /// Messages can be published and received.
+    pub(super) async fn check(&self) -> Result<(), Trouble> {
+        self.publishing.live()?.blocked()?;
+        self.look().await.map(|_| ())
+    }
+
+    async fn ask(&self) -> Result<Seen, Trouble> {
+        let live = self.consuming.live()?;
+        let mut place = self.channel.lock().await;
+        // Taken out, so that a channel whose answer did not come is not asked again.
+        let channel = match place.take().filter(|channel| channel.status().connected()) {
+            Some(channel) => channel,
+            None => {
+                let channel = live.connection.create_channel().await?;
+                self.topology.declare(&channel).await?;
+                channel
+            }
+        };
+        let seen = self.topology.look(&channel).await?;
+        *place = Some(channel);
+        Ok(seen)
+    }
+}

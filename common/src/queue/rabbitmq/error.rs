@@ -1,0 +1,43 @@
+//! What goes wrong between us and the broker, in words for the person who reads the log.
+
+use super::super::QueueError;
+
+/// The source of a [`QueueError::Backend`] of this implementation.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error("RabbitMQ cannot be reached: {0}")]
+    Unreachable(String),
+    #[error("RabbitMQ takes no messages at present: {0}")]
+    Blocked(String),
+    #[error("RabbitMQ did not confirm in time; the message may or may not have been accepted")]
+    Unconfirmed,
+    #[error("RabbitMQ did not answer in time")]
+    Silent,
+    #[error("the connection is full of messages that wait for their confirmation")]
+    WindowFull,
+    #[error("the queue {0} is gone; it is declared again")]
+    Unroutable(String),
+    #[error("RabbitMQ refused the message")]
+    Refused,
+    #[error(
+        "the queue {queue} exists with other settings than this program's ({reason}); let it run empty and delete it, or \
+         choose another namespace"
+    )]
+    OtherSettings { queue: String, reason: String },
+    #[error("its connection is gone; the message comes again")]
+    ReceiptGone,
+    #[error(transparent)]
+    Client(#[from] lapin::Error),
+    #[error("closed")]
+    Closed,
+}
+
+impl Trouble {
+    /// As the seam's error, with what was being attempted.
+    pub(super) fn while_doing(self, action: &'static str) -> QueueError {
+        match self {
+            Trouble::Closed => QueueError::Closed,
+            trouble => QueueError::backend(action, trouble),
+        }
+    }
+}

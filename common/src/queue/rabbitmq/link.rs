@@ -1,0 +1,250 @@
+//! One connection to the broker, kept up by a supervisor of ours.
+//!
+//! lapin can recover by itself, but gives up after some attempts and replays what it remembers; here every connection
+//! is a new one with a number, whoever uses it opens channels anew, and what belonged to an earlier one fails cleanly.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use lapin::uri::AMQPUri;
+use lapin::{Connection, ConnectionProperties, Event};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::backoff::Backoff;
+use super::error::Trouble;
+
+/// Silence of twice this time ends a connection, on both sides: a stopped broker or a half-open connection is noticed.
+const HEARTBEAT_SECONDS: u16 = 10;
+/// How long one attempt to connect may take, handshakes included.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A connection that lived this long starts a new row of attempts.
+const SETTLED: Duration = Duration::from_secs(5);
+/// lapin tells of errors at once, but not of every orderly end.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long the orderly end of a connection may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A supervised connection. Its supervisor ends when this is dropped.
+pub(super) struct Link {
+    view: View,
+    stop: watch::Sender<bool>,
+    supervisor: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A link as those see it who use it. Does not keep it up.
+#[derive(Clone)]
+pub(super) struct View(watch::Receiver<State>);
+
+#[derive(Clone)]
+enum State {
+    Down(String),
+    Up(Live),
+    Closed,
+}
+
+/// A connection that is up.
+#[derive(Clone)]
+pub(super) struct Live {
+    pub(super) connection: Arc<Connection>,
+    /// Tells this connection from earlier and later ones of its link.
+    number: u64,
+    blocked: watch::Receiver<Option<String>>,
+}
+
+impl Link {
+    /// Starts connecting; `name` is shown by the broker's tools.
+    pub(super) fn start(mut uri: AMQPUri, name: String, herald: Arc<Herald>) -> Self {
+        uri.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
+        let (state, view) = watch::channel(State::Down("connecting".into()));
+        let (stop, stopped) = watch::channel(false);
+        let member = herald.enter();
+        let supervisor = Supervisor { uri, name, state, stopped, herald, member };
+        let supervisor = Mutex::new(Some(tokio::spawn(supervisor.run())));
+        Link { view: View(view), stop, supervisor }
+    }
+
+    pub(super) fn view(&self) -> View {
+        self.view.clone()
+    }
+
+    /// Ends the connection in order; what was sent on it has arrived then, if the broker still listens.
+    pub(super) async fn close(&self) {
+        self.stop.send_replace(true);
+        let supervisor = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(supervisor) = supervisor {
+            // It never panics; and if it did, it would be over.
+            let _ = supervisor.await;
+        }
+    }
+}
+
+impl View {
+    /// The connection, if it is up now.
+    pub(super) fn live(&self) -> Result<Live, Trouble> {
+        match &*self.0.borrow() {
+            State::Up(live) => Ok(live.clone()),
+            State::Down(reason) => Err(Trouble::Unreachable(reason.clone())),
+            State::Closed => Err(Trouble::Closed),
+        }
+    }
+
+    /// The connection as soon as it is up; fails only when the link was closed.
+    pub(super) async fn up(&self) -> Result<Live, Trouble> {
+        let mut state = self.0.clone();
+        let state = state.wait_for(|state| !matches!(state, State::Down(_))).await;
+        match state.as_deref() {
+            Ok(State::Up(live)) => Ok(live.clone()),
+            _ => Err(Trouble::Closed),
+        }
+    }
+
+    /// Returns when that connection is over.
+    pub(super) async fn over(&self, of: &Live) {
+        let mut state = self.0.clone();
+        let other = |state: &State| !matches!(state, State::Up(live) if live.number == of.number);
+        // An error means that the link itself is gone.
+        let _ = state.wait_for(other).await;
+    }
+}
+
+impl Live {
+    /// Why the broker takes no messages on this connection, if so.
+    pub(super) fn blocked(&self) -> Result<(), Trouble> {
+        self.blocked.borrow().clone().map_or(Ok(()), |reason| Err(Trouble::Blocked(reason)))
+    }
+
+    /// Returns when the broker takes messages.
+    pub(super) async fn unblocked(&self) -> Result<(), Trouble> {
+        let mut blocked = self.blocked.clone();
+        let free = blocked.wait_for(Option::is_none).await;
+        free.map(|_| ()).map_err(|_| Trouble::Unreachable("the connection was lost".into()))
+    }
+}
+
+struct Supervisor {
+    uri: AMQPUri,
+    name: String,
+    state: watch::Sender<State>,
+    stopped: watch::Receiver<bool>,
+    herald: Arc<Herald>,
+    member: usize,
+}
+
+impl Supervisor {
+    async fn run(self) {
+        let mut backoff = Backoff::new();
+        let mut number = 0;
+        loop {
+            let attempt = tokio::select! {
+                attempt = self.connect() => attempt,
+                () = self.stop_asked() => break,
+            };
+            let reason = match attempt {
+                Ok(connection) => {
+                    number += 1;
+                    let begun = Instant::now();
+                    let Some(reason) = self.serve(connection, number).await else { break };
+                    if begun.elapsed() > SETTLED {
+                        backoff = Backoff::new();
+                    }
+                    reason
+                }
+                Err(reason) => reason,
+            };
+            self.herald.down(self.member, &reason);
+            self.state.send_replace(State::Down(reason));
+            tokio::select! {
+                () = tokio::time::sleep(backoff.delay()) => {}
+                () = self.stop_asked() => break,
+            }
+        }
+        self.state.send_replace(State::Closed);
+    }
+
+    /// Returns when the link was closed, or dropped, which is the error.
+    async fn stop_asked(&self) {
+        let _ = self.stopped.clone().wait_for(|stopped| *stopped).await;
+    }
+
+    async fn connect(&self) -> Result<Connection, String> {
+        let properties = ConnectionProperties::default().with_connection_name(self.name.as_str().into());
+        match tokio::time::timeout(PATIENCE, Connection::connect_uri(self.uri.clone(), properties)).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+        }
+    }
+
+    /// Shows the connection to its users until it is over, and says why; `None` when it was closed by us.
+    async fn serve(&self, connection: Connection, number: u64) -> Option<String> {
+        let mut events = Box::pin(connection.events_listener());
+        let connection = Arc::new(connection);
+        let (blocked, view) = watch::channel(None);
+        self.state.send_replace(State::Up(Live { connection: Arc::clone(&connection), number, blocked: view }));
+        self.herald.up(self.member);
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = tokio::time::sleep(LOOK) => None,
+                () = self.stop_asked() => {
+                    // A connection that is lost at this moment is closed too.
+                    let _ = tokio::time::timeout(FAREWELL, connection.close(200, "goodbye".into())).await;
+                    return None;
+                }
+            };
+            match event {
+                Some(Event::Error(error)) => return Some(error.to_string()),
+                Some(Event::ConnectionBlocked(reason)) => {
+                    tracing::warn!(reason, "RabbitMQ takes no messages");
+                    blocked.send_replace(Some(reason));
+                }
+                Some(Event::ConnectionUnblocked) => {
+                    tracing::info!("RabbitMQ takes messages again");
+                    blocked.send_replace(None);
+                }
+                _ if !connection.status().connected() => return Some("the broker closed the connection".into()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Says once that the broker is lost and once that it is back, however many links there are and attempts they make.
+#[derive(Default)]
+pub(super) struct Herald(Mutex<Heard>);
+
+#[derive(Default)]
+struct Heard {
+    up: Vec<bool>,
+    /// `None`: nothing yet.
+    said_up: Option<bool>,
+}
+
+impl Herald {
+    fn enter(&self) -> usize {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.up.push(false);
+        heard.up.len() - 1
+    }
+
+    fn up(&self, member: usize) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.up[member] = true;
+        if heard.up.iter().all(|up| *up) && heard.said_up != Some(true) {
+            heard.said_up = Some(true);
+            tracing::info!("connected to RabbitMQ");
+        }
+    }
+
+    fn down(&self, member: usize, reason: &str) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.up[member] = false;
+        if heard.said_up != Some(false) {
+            heard.said_up = Some(false);
+            tracing::warn!(reason, "RabbitMQ cannot be reached; trying again until it can");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The queue of a cluster: RabbitMQ quorum queues, 3.10 or newer.
+//!
+//! Each process has two connections, so that a broker that takes no messages still takes acks. Each is kept up by a
+//! supervisor of ours (`link`); a queue is declared by whoever opens a channel (`topology`); publishers wait each
+//! for its own confirmation (`publisher`); what arrived is acked in rows (`tags`).
+//!
+//! Beyond what the seam says: `receive` waits for a broker that is away, `publish` does so within its time limit, `depth`
+//! and `check` fail at once. Messages in the hands of other processes are not in `depth`: a broker does not tell.
+
+mod backoff;
+mod consumer;
+mod control;
+mod error;
+mod link;
+mod publisher;
+mod session;
+mod tags;
+#[cfg(test)]
+mod tests;
+mod topology;
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lapin::uri::AMQPUri;
+use prometheus::IntCounterVec;
+
+use self::consumer::{Receiving, Slip};
+use self::control::Control;
+use self::error::Trouble;
+use self::link::{Herald, Link};
+use self::publisher::Publisher;
+use self::tags::Settling;
+use self::topology::Topology;
+use super::{Delivery, Message, Queue, QueueDepth, QueueError, Receipt, decode, encode};
+use crate::metrics::Metrics;
+
+/// What a message is taken to hold until a larger one was seen.
+const USUAL_BATCH: usize = 16;
+/// How long the last acks and confirmations may take at the end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// The way to RabbitMQ: where queues are made, and closed.
+pub struct Broker {
+    links: Arc<Links>,
+    namespace: String,
+    dead_letters: IntCounterVec,
+    queues: Mutex<Vec<Arc<Halves>>>,
+}
+
+struct Links {
+    publishing: Link,
+    consuming: Link,
+}
+
+impl Broker {
+    /// Starts connecting and returns at once, whether the broker is there or not; then `check` of each queue fails.
+    /// Has to be called inside a tokio runtime. Names of queues begin with `namespace`.
+    pub fn connect(url: &str, namespace: &str, metrics: &Metrics) -> Result<Self, QueueError> {
+        let uri: AMQPUri =
+            url.parse().map_err(|reason: String| QueueError::backend("understand the URL of RabbitMQ", reason))?;
+        let herald = Arc::new(Herald::default());
+        let link = |what| Link::start(uri.clone(), format!("{namespace} {what}"), Arc::clone(&herald));
+        let links = Links { publishing: link("publishing"), consuming: link("consuming") };
+        Ok(Broker {
+            links: Arc::new(links),
+            namespace: namespace.to_owned(),
+            dead_letters: metrics.dead_letters.clone(),
+            queues: Mutex::default(),
+        })
+    }
+
+    /// A queue of this broker. It is consumed only once somebody receives; then the broker sends up to `prefetch`
+    /// messages ahead.
+    pub fn queue<T: Message>(&self, prefetch: u16) -> RabbitQueue<T> {
+        let topology = Topology::of::<T>(&self.namespace);
+        let (publishing, consuming) = (self.links.publishing.view(), self.links.consuming.view());
+        let halves = Arc::new(Halves {
+            publisher: Publisher::new(publishing.clone(), topology.clone()),
+            receiving: Receiving::new(consuming.clone(), topology.clone(), prefetch),
+            control: Control::new(publishing, consuming, topology),
+            unacked: AtomicUsize::new(0),
+            largest: AtomicUsize::new(USUAL_BATCH),
+            _links: Arc::clone(&self.links),
+        });
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&halves));
+        RabbitQueue { halves, dead_letters: self.dead_letters.clone(), items: PhantomData }
+    }
+
+    /// Ends in order: no queue receives any more, what nobody took is returned, acks are sent, confirmations are waited
+    /// for, and the connections are closed. What is still in somebody's hands comes again.
+    pub async fn close(&self) {
+        let queues = std::mem::take(&mut *self.queues.lock().unwrap_or_else(PoisonError::into_inner));
+        let quiet = async {
+            for halves in &queues {
+                halves.receiving.quiet().await;
+                halves.publisher.close().await;
+            }
+        };
+        // A broker that does not answer gives everything to somebody else later.
+        let _ = tokio::time::timeout(FAREWELL, quiet).await;
+        tokio::join!(self.links.publishing.close(), self.links.consuming.close());
+    }
+}
+
+/// A queue of `T` at RabbitMQ.
+pub struct RabbitQueue<T> {
+    halves: Arc<Halves>,
+    dead_letters: IntCounterVec,
+    items: PhantomData<fn() -> T>,
+}
+
+/// Everything about a queue but what its messages mean.
+struct Halves {
+    publisher: Publisher,
+    receiving: Receiving,
+    control: Control,
+    /// Items that were received and not acked.
+    unacked: AtomicUsize,
+    /// The most items seen in a message.
+    largest: AtomicUsize,
+    /// Lets the connections live as long as a queue does.
+    _links: Arc<Links>,
+}
+
+impl<T: Message> RabbitQueue<T> {
+    /// Receives no more: the consumer is cancelled, what nobody took is returned at once, `receive` says that the queue is
+    /// closed. What was received before can still be acked, and publishing goes on.
+    pub async fn quiet(&self) {
+        self.halves.receiving.quiet().await;
+    }
+
+    /// Messages that lie in the dead letters.
+    pub async fn dead_letters(&self) -> Result<usize, QueueError> {
+        let looked = self.halves.control.look().await;
+        looked.map(|seen| seen.dead).map_err(|trouble| trouble.while_doing("count its dead letters"))
+    }
+}
+
+#[async_trait]
+impl<T: Message> Queue<T> for RabbitQueue<T> {
+    async fn publish(&self, items: &[T]) -> Result<(), QueueError> {
+        let bytes = encode(items)?;
+        self.halves.largest.fetch_max(items.len(), Ordering::Relaxed);
+        self.halves.publisher.publish(bytes).await.map_err(|trouble| trouble.while_doing("publish a message"))
+    }
+
+    async fn receive(&self) -> Result<Delivery<T>, QueueError> {
+        loop {
+            let arrived = self.halves.receiving.next().await.map_err(|trouble| trouble.while_doing("receive"))?;
+            match decode::<T>(&arrived.bytes) {
+                Ok(items) => {
+                    self.halves.largest.fetch_max(items.len(), Ordering::Relaxed);
+                    self.halves.unacked.fetch_add(items.len(), Ordering::Relaxed);
+                    let held = Held { halves: Arc::clone(&self.halves), items: items.len() };
+                    let receipt = RabbitReceipt { slip: arrived.slip, _held: held };
+                    return Ok(Delivery::new(items, arrived.redelivered, Box::new(receipt)));
+                }
+                Err(error) => {
+                    let reason = error.to_string();
+                    tracing::error!(queue = T::QUEUE, reason, "message moved to the dead letters");
+                    self.dead_letters.with_label_values(&[T::QUEUE]).inc();
+                    // If the channel is gone it comes again, and is put aside then.
+                    let _ = arrived.slip.settle(Settling::Buried);
+                }
+            }
+        }
+    }
+
+    async fn depth(&self) -> Result<QueueDepth, QueueError> {
+        let halves = &self.halves;
+        let seen = halves.control.look().await.map_err(|trouble| trouble.while_doing("tell its depth"))?;
+        let messages = seen.ready + halves.receiving.waiting();
+        let items = messages * halves.largest.load(Ordering::Relaxed) + halves.unacked.load(Ordering::Relaxed);
+        Ok(QueueDepth { items, consumers: Some(seen.consumers) })
+    }
+
+    async fn check(&self) -> Result<(), QueueError> {
+        self.halves.control.check().await.map_err(|trouble| trouble.while_doing("be reached"))
+    }
+}
+
+/// Items in somebody's hands; no longer when dropped.
+struct Held {
+    halves: Arc<Halves>,
+    items: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.halves.unacked.fetch_sub(self.items, Ordering::Relaxed);
+    }
+}
+
+struct RabbitReceipt {
+    slip: Slip,
+    _held: Held,
+}
+
+#[async_trait]
+impl Receipt for RabbitReceipt {
+    async fn ack(self: Box<Self>) -> Result<(), QueueError> {
+        self.slip.settle(Settling::Acked).map_err(|trouble: Trouble| trouble.while_doing("ack a message"))
+    }
+}

@@ -1,0 +1,157 @@
+//! The publishing half of a queue: many messages on their way at once, each publisher waiting for its own confirmation.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::types::ShortString;
+use lapin::{BasicProperties, Channel, Confirmation};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::backoff::Backoff;
+use super::error::Trouble;
+use super::link::{Live, View};
+use super::topology::Topology;
+
+/// How long a message may take from `publish` to its confirmation, a short outage included.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// What may be on its way unconfirmed: memory is bounded whatever the broker does.
+const WINDOW_KB: u32 = 32 << 10;
+/// A small message counts as this much, so that at most 512 are on their way: lapin looks at each of them for each
+/// confirmation.
+const LEAST_KB: u32 = 64;
+/// How long a queue that is gone stays so: one that is declared again at once deafens the consumers of the old one,
+/// because the broker does not get round to cancelling them.
+const MOURNING: Duration = Duration::from_secs(1);
+const PERSISTENT: u8 = 2;
+
+/// Publishes to one queue.
+pub(super) struct Publisher {
+    view: View,
+    topology: Topology,
+    window: Arc<Semaphore>,
+    channel: Mutex<Option<Arc<Channel>>>,
+    /// One at a time opens a channel.
+    opening: tokio::sync::Mutex<()>,
+}
+
+impl Publisher {
+    pub(super) fn new(view: View, topology: Topology) -> Self {
+        let window = Arc::new(Semaphore::new(WINDOW_KB as usize));
+        Publisher { view, topology, window, channel: Mutex::default(), opening: tokio::sync::Mutex::default() }
+    }
+
+    /// Publishes a message and waits until the broker has it safe.
+    pub(super) async fn publish(&self, bytes: Vec<u8>) -> Result<(), Trouble> {
+        let deadline = Instant::now() + TIME_LIMIT;
+        let bytes = Arc::new(bytes);
+        let mut backoff = Backoff::new();
+        loop {
+            match self.publish_once(&bytes, deadline).await {
+                // Certainly not taken, so it cannot come twice. A quorum queue that is busy with itself refuses.
+                Err(Trouble::Refused) if Instant::now() < deadline => tokio::time::sleep(backoff.delay()).await,
+                published => return published,
+            }
+        }
+    }
+
+    async fn publish_once(&self, bytes: &Arc<Vec<u8>>, deadline: Instant) -> Result<(), Trouble> {
+        let Ok(ready) = tokio::time::timeout_at(deadline, self.ready(bytes.len())).await else {
+            return Err(self.hindrance());
+        };
+        let (channel, room) = ready?;
+        let queue = self.topology.queue.clone();
+        let mut sending = Box::pin(send(channel, queue, Arc::clone(bytes), room));
+        if let Ok(sent) = tokio::time::timeout_at(deadline, &mut sending).await {
+            return sent;
+        }
+        // It may still be accepted. Until that is known it fills its place in the window.
+        tokio::spawn(async move {
+            let _ = sending.await;
+        });
+        Err(Trouble::Unconfirmed)
+    }
+
+    /// Waits until everything on its way is confirmed or given up; no more can be published then.
+    pub(super) async fn close(&self) {
+        // An error means that it is closed already.
+        let _ = self.window.acquire_many(WINDOW_KB).await;
+        self.window.close();
+    }
+
+    /// Room in the window and a channel that the broker listens to.
+    async fn ready(&self, bytes: usize) -> Result<(Arc<Channel>, OwnedSemaphorePermit), Trouble> {
+        let size = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).clamp(LEAST_KB, WINDOW_KB);
+        let room = Arc::clone(&self.window).acquire_many_owned(size).await.map_err(|_| Trouble::Closed)?;
+        let mut backoff = Backoff::new();
+        loop {
+            match self.channel().await {
+                Ok(channel) => return Ok((channel, room)),
+                Err(trouble @ (Trouble::OtherSettings { .. } | Trouble::Closed)) => return Err(trouble),
+                Err(_) => tokio::time::sleep(backoff.delay()).await,
+            }
+        }
+    }
+
+    async fn channel(&self) -> Result<Arc<Channel>, Trouble> {
+        let live = self.view.up().await?;
+        live.unblocked().await?;
+        if let Some(channel) = self.open_channel() {
+            return Ok(channel);
+        }
+        let _opening = self.opening.lock().await;
+        if let Some(channel) = self.open_channel() {
+            return Ok(channel);
+        }
+        let channel = Arc::new(self.open(&live).await?);
+        *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&channel));
+        Ok(channel)
+    }
+
+    fn open_channel(&self) -> Option<Arc<Channel>> {
+        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        channel.filter(|channel| channel.status().connected())
+    }
+
+    async fn open(&self, live: &Live) -> Result<Channel, Trouble> {
+        let channel = live.connection.create_channel().await?;
+        self.topology.declare(&channel).await?;
+        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        Ok(channel)
+    }
+
+    /// Why a message could not even be sent in time.
+    fn hindrance(&self) -> Trouble {
+        match self.view.live().and_then(|live| live.blocked()) {
+            Err(trouble) => trouble,
+            Ok(()) if self.window.available_permits() < LEAST_KB as usize => Trouble::WindowFull,
+            Ok(()) => Trouble::Silent,
+        }
+    }
+}
+
+/// Sends a message and waits for its confirmation; holds its place in the window until then.
+async fn send(
+    channel: Arc<Channel>,
+    queue: ShortString,
+    bytes: Arc<Vec<u8>>,
+    _room: OwnedSemaphorePermit,
+) -> Result<(), Trouble> {
+    let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+    let properties =
+        BasicProperties::default().with_delivery_mode(PERSISTENT).with_content_type("application/json".into());
+    let confirm = channel.basic_publish("".into(), queue.clone(), options, &bytes, properties).await?;
+    match confirm.await? {
+        Confirmation::Ack(None) => Ok(()),
+        // A return of a message in the window may be told with its neighbour's confirmation. Both had to do with a
+        // queue that was being deleted, and what was in that is lost whatever we say.
+        Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)) => {
+            tokio::time::sleep(MOURNING).await;
+            // The next to publish opens a channel, and declares the queue with it.
+            let _ = channel.close(200, "the queue is gone".into()).await;
+            Err(Trouble::Unroutable(queue.to_string()))
+        }
+        Confirmation::Nack(None) | Confirmation::NotRequested => Err(Trouble::Refused),
+    }
+}

@@ -1,0 +1,77 @@
+//! What goes to the dead letters, and what does not.
+
+use lapin::BasicProperties;
+use lapin::options::{BasicGetOptions, BasicPublishOptions};
+
+use super::*;
+use crate::job::FetchJob;
+use crate::queue::conformance::{job, report};
+use crate::report::FetchReport;
+
+const JOBS_OF_VERSION_1: &str = include_str!("../../golden/jobs.v1.json");
+const REPORTS_OF_VERSION_1: &str = include_str!("../../golden/reports.v1.json");
+
+/// Puts bytes into a queue, as another program would.
+async fn put<T: Message>(queue: &TestQueue<T>, bytes: &str) {
+    let (_connection, channel) = bare().await;
+    let name = format!("{}.{}", queue.namespace, T::QUEUE).into();
+    let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+    channel.confirm_select(Default::default()).await.unwrap();
+    let confirm = channel.basic_publish("".into(), name, options, bytes.as_bytes(), BasicProperties::default());
+    assert_eq!(confirm.await.unwrap().await.unwrap(), lapin::Confirmation::Ack(None));
+}
+
+/// Waits until so many messages lie in the dead letters, and gives the bytes of the first.
+async fn dead<T: Message>(queue: &TestQueue<T>, count: usize) -> Vec<u8> {
+    let patience = tokio::time::Instant::now() + Duration::from_secs(10);
+    while queue.dead_letters().await.unwrap() < count {
+        assert!(tokio::time::Instant::now() < patience, "nothing arrived in the dead letters");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let (_connection, channel) = bare().await;
+    let name = format!("{}.{}.dead", queue.namespace, T::QUEUE).into();
+    channel.basic_get(name, BasicGetOptions::default()).await.unwrap().unwrap().delivery.data
+}
+
+#[tokio::test]
+async fn an_undecodable_and_a_newer_message_are_buried_counted_and_block_nothing() {
+    let queue = TestQueue::<FetchReport>::make().await;
+    queue.check().await.unwrap();
+    put(&queue, "not json").await;
+    put(&queue, r#"{"v":2,"items":[]}"#).await;
+    queue.publish(&[report(1)]).await.unwrap();
+    let delivery = queue.receive().await.unwrap();
+    assert_eq!((delivery.items.as_slice(), delivery.redelivered), ([report(1)].as_slice(), false));
+    delivery.ack().await.unwrap();
+    assert_eq!(dead(&queue, 2).await, b"not json");
+    assert!(queue.metrics.render().contains("feedfleet_dead_letters_total{queue=\"reports\"} 2\n"));
+    assert_eq!(queue.depth().await.unwrap().items, 0);
+    queue.end().await;
+}
+
+#[tokio::test]
+async fn a_job_that_was_delivered_twenty_times_lies_in_the_dead_letters() {
+    let queue = TestQueue::<FetchJob>::make().await;
+    queue.publish(&[job(1)]).await.unwrap();
+    for delivery in 1..=20 {
+        let delivered = queue.receive().await.unwrap();
+        assert_eq!(delivered.redelivered, delivery > 1);
+        drop(delivered);
+    }
+    assert_eq!(dead(&queue, 1).await, encode(&[job(1)]).unwrap());
+    queue.end().await;
+}
+
+#[tokio::test]
+async fn messages_of_version_1_are_read_from_the_broker() {
+    let jobs = TestQueue::<FetchJob>::make().await;
+    jobs.check().await.unwrap();
+    put(&jobs, JOBS_OF_VERSION_1).await;
+    assert_eq!(encode(&jobs.receive().await.unwrap().items).unwrap(), JOBS_OF_VERSION_1.trim_end().as_bytes());
+    let reports = jobs.broker.queue::<FetchReport>(1);
+    reports.check().await.unwrap();
+    let reports = TestQueue { queue: reports, broker: jobs.broker, namespace: jobs.namespace, metrics: jobs.metrics };
+    put(&reports, REPORTS_OF_VERSION_1).await;
+    assert_eq!(encode(&reports.receive().await.unwrap().items).unwrap(), REPORTS_OF_VERSION_1.trim_end().as_bytes());
+    reports.end().await;
+}

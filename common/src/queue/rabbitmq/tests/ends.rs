@@ -1,0 +1,129 @@
+//! Beginnings, ends and shares.
+
+use futures_util::future::join_all;
+use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
+use lapin::types::FieldTable;
+
+use super::*;
+use crate::job::FetchJob;
+use crate::queue::conformance::{job, report};
+use crate::report::FetchReport;
+
+#[tokio::test]
+async fn many_may_start_at_once() {
+    let first = TestQueue::<FetchJob>::make().await;
+    let others: Vec<_> = join_all((0..8).map(|_| first.another(1))).await;
+    for published in join_all(others.iter().map(|(_, queue)| async { queue.publish(&[job(1)]).await })).await {
+        published.unwrap();
+    }
+    for (broker, _) in others {
+        broker.close().await;
+    }
+    for _ in 0..8 {
+        first.receive().await.unwrap().ack().await.unwrap();
+    }
+    assert_eq!(first.depth().await.unwrap().items, 0);
+    first.end().await;
+}
+
+#[tokio::test]
+async fn nothing_is_consumed_before_somebody_receives_and_each_receiver_is_counted() {
+    let queue = TestQueue::<FetchReport>::with_prefetch(1).await;
+    queue.publish(&[report(1)]).await.unwrap();
+    assert_eq!(queue.depth().await.unwrap().consumers, Some(0));
+    // The first consumer's hands are full now.
+    let delivery = queue.receive().await.unwrap();
+    let (broker, other) = queue.another(1).await;
+    queue.publish(&[report(2)]).await.unwrap();
+    other.receive().await.unwrap().ack().await.unwrap();
+    assert_eq!(queue.depth().await.unwrap().consumers, Some(2));
+    delivery.ack().await.unwrap();
+    broker.close().await;
+    queue.end().await;
+}
+
+#[tokio::test]
+async fn a_quiet_queue_returns_what_nobody_took_and_acks_what_was_taken() {
+    let queue = TestQueue::<FetchReport>::with_prefetch(10).await;
+    for n in 0..10 {
+        queue.publish(&[report(n)]).await.unwrap();
+    }
+    let taken = queue.receive().await.unwrap();
+    queue.quiet().await;
+    assert!(matches!(queue.receive().await, Err(QueueError::Closed)));
+    queue.publish(&[report(10)]).await.unwrap();
+    taken.ack().await.unwrap();
+    queue.broker.close().await;
+    let (broker, other) = queue.another(20).await;
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        let delivery = other.receive().await.unwrap();
+        seen.push(delivery.items[0].feed.0);
+        delivery.ack().await.unwrap();
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=10).collect::<Vec<_>>());
+    assert_eq!(other.depth().await.unwrap().items, 0);
+    broker.close().await;
+    queue.end().await;
+}
+
+#[tokio::test]
+async fn close_sends_the_last_acks() {
+    let queue = TestQueue::<FetchReport>::make().await;
+    for n in 0..100 {
+        queue.publish(&[report(n)]).await.unwrap();
+    }
+    for _ in 0..100 {
+        queue.receive().await.unwrap().ack().await.unwrap();
+    }
+    queue.broker.close().await;
+    let (broker, other) = queue.another(1).await;
+    assert_eq!(other.depth().await.unwrap().items, 0);
+    broker.close().await;
+    queue.end().await;
+}
+
+#[tokio::test]
+async fn a_receipt_from_before_the_end_fails_and_its_message_comes_again() {
+    let queue = TestQueue::<FetchReport>::make().await;
+    queue.publish(&[report(1)]).await.unwrap();
+    let delivery = queue.receive().await.unwrap();
+    queue.broker.close().await;
+    let error = delivery.ack().await.unwrap_err();
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("comes again"), "{error:?}");
+    let (broker, other) = queue.another(1).await;
+    assert!(other.receive().await.unwrap().redelivered);
+    broker.close().await;
+    queue.end().await;
+}
+
+#[tokio::test]
+async fn a_queue_with_other_settings_is_refused_with_what_to_do() {
+    let queue = TestQueue::<FetchReport>::make().await;
+    let (_connection, channel) = bare().await;
+    let name = format!("{}.reports", queue.namespace);
+    channel.queue_declare(name.into(), QueueDeclareOptions::durable(), FieldTable::default()).await.unwrap();
+    for error in [queue.check().await.unwrap_err(), queue.publish(&[report(1)]).await.unwrap_err()] {
+        let reason = std::error::Error::source(&error).unwrap().to_string();
+        assert!(reason.contains("other settings") && reason.contains("delete it"), "{reason}");
+    }
+    queue.end().await;
+}
+
+#[tokio::test]
+async fn a_deleted_queue_is_declared_again() {
+    let queue = TestQueue::<FetchReport>::make().await;
+    queue.publish(&[report(1)]).await.unwrap();
+    queue.receive().await.unwrap().ack().await.unwrap();
+    let (_connection, channel) = bare().await;
+    let name = format!("{}.reports", queue.namespace);
+    channel.queue_delete(name.into(), QueueDeleteOptions::default()).await.unwrap();
+    // The consumer declares it again too: then nothing fails.
+    if let Err(error) = queue.publish(&[report(2)]).await {
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains("gone"), "{error:?}");
+        queue.publish(&[report(2)]).await.unwrap();
+    }
+    assert_eq!(queue.receive().await.unwrap().items, [report(2)]);
+    queue.end().await;
+}

@@ -1,0 +1,84 @@
+//! Against a real broker: `dev/test`, or `eval "$(dev/services urls)"` after `dev/services up`.
+
+mod dead_letters;
+mod ends;
+
+use std::ops::Deref;
+
+use lapin::options::QueueDeleteOptions;
+use lapin::{Channel, Connection, ConnectionProperties};
+
+use super::*;
+
+crate::queue_conformance!(TestQueue::make, TestQueue::end);
+
+pub(super) fn url() -> String {
+    std::env::var("FEEDFLEET_TEST_RABBITMQ").unwrap_or_else(|_| {
+        panic!("this test needs RabbitMQ: run dev/test, or `eval \"$(dev/services urls)\"` after `dev/services up`")
+    })
+}
+
+/// A namespace of nobody else.
+pub(super) fn namespace() -> String {
+    format!("test-{:016x}", rand::Rng::next_u64(&mut rand::rng()))
+}
+
+/// A queue in a namespace of its own.
+pub(super) struct TestQueue<T> {
+    pub(super) broker: Broker,
+    pub(super) namespace: String,
+    pub(super) metrics: Metrics,
+    queue: RabbitQueue<T>,
+}
+
+impl<T: Message> TestQueue<T> {
+    pub(super) async fn make() -> Self {
+        Self::with_prefetch(50).await
+    }
+
+    pub(super) async fn with_prefetch(prefetch: u16) -> Self {
+        let (namespace, metrics) = (namespace(), Metrics::new());
+        let broker = connected(&namespace, &metrics).await;
+        let queue = broker.queue(prefetch);
+        TestQueue { broker, namespace, metrics, queue }
+    }
+
+    /// Another process with the same queue.
+    pub(super) async fn another(&self, prefetch: u16) -> (Broker, RabbitQueue<T>) {
+        let broker = connected(&self.namespace, &self.metrics).await;
+        let queue = broker.queue(prefetch);
+        (broker, queue)
+    }
+
+    pub(super) async fn end(self) {
+        self.broker.close().await;
+        let (_connection, channel) = bare().await;
+        for queue in ["jobs", "reports"].map(|name| format!("{}.{name}", self.namespace)) {
+            for queue in [format!("{queue}.dead"), queue] {
+                channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
+            }
+        }
+    }
+}
+
+impl<T> Deref for TestQueue<T> {
+    type Target = RabbitQueue<T>;
+
+    fn deref(&self) -> &RabbitQueue<T> {
+        &self.queue
+    }
+}
+
+async fn connected(namespace: &str, metrics: &Metrics) -> Broker {
+    let broker = Broker::connect(&url(), namespace, metrics).unwrap();
+    broker.links.publishing.view().up().await.unwrap();
+    broker.links.consuming.view().up().await.unwrap();
+    broker
+}
+
+/// The broker without us in between.
+pub(super) async fn bare() -> (Connection, Channel) {
+    let connection = Connection::connect(&url(), ConnectionProperties::default()).await.unwrap();
+    let channel = connection.create_channel().await.unwrap();
+    (connection, channel)
+}
