@@ -15,7 +15,8 @@ CREATE TABLE store (
     seq          bigint   NOT NULL DEFAULT 0,     -- the last number that was given to an event; never turned back
     entries      bigint   NOT NULL DEFAULT 0,     -- rows in entries, counted as they come and go
     events_gone  bigint   NOT NULL DEFAULT 0,     -- the last seq that retention took from events
-    entries_gone bigint   NOT NULL DEFAULT 0      -- the last seq that retention took from entries
+    entries_gone bigint   NOT NULL DEFAULT 0,     -- the last seq that retention took from entries
+    price        double precision                 -- of a poll, agreed on by the schedulers, in subscriber-hours; NULL: the configured one
 ) WITH (fillfactor = 10);
 
 INSERT INTO store (one, epoch) VALUES (1, left(replace(gen_random_uuid()::text, '-', ''), 16));
@@ -37,6 +38,7 @@ CREATE TABLE feeds (
     important          boolean NOT NULL,
     interval_ms        bigint,                        -- an interval that a person asked for
     audience_at        bigint  NOT NULL,              -- when people last set the audience, and with it the category
+    calm               text,                          -- who wants it at their midnight: JSON list of {zone, subscribers}
     private            boolean NOT NULL,              -- unknown to pings and the publisher's page
     category           text    COLLATE "C" NOT NULL,  -- A, B, C, D or F
     -- when to poll
@@ -61,6 +63,7 @@ CREATE TABLE feeds (
     merged_into        bigint  REFERENCES feeds (id) ON DELETE SET NULL,  -- the feed that it turned out to be
     -- what is remembered between polls; the long columns last
     state              text    NOT NULL DEFAULT '{}', -- the policy's memory, JSON
+    rhythm             bytea   NOT NULL DEFAULT '',   -- packed (common/src/policy/rhythm.rs): when it posts; empty: nothing known
     terms              bytea   NOT NULL DEFAULT '',   -- packed: why next_due is what it is
     history            bytea   NOT NULL DEFAULT '',   -- packed: the last 20 polls, newest first
     known              bytea   NOT NULL DEFAULT '',   -- packed: fingerprints of up to 512 entries
@@ -73,6 +76,7 @@ CREATE TABLE feeds (
 -- What every poll rewrites is never compressed and stays in the row; fingerprints are no text, and a poll that brings none
 -- leaves them where they are.
 ALTER TABLE feeds
+    ALTER COLUMN rhythm  SET STORAGE PLAIN,
     ALTER COLUMN terms   SET STORAGE PLAIN,
     ALTER COLUMN history SET STORAGE PLAIN,
     ALTER COLUMN state   SET STORAGE MAIN,

@@ -51,6 +51,7 @@ macro_rules! stamp {
             feeds {
                 adding_a_url_twice_answers_the_same_feed_and_changes_nothing;
                 the_same_url_twice_in_one_batch_is_one_feed;
+                urls_as_long_as_they_may_be_are_told_apart;
                 thousands_of_feeds_are_answered_in_order;
                 adding_a_retired_feed_revives_it_for_one_try;
                 a_revived_feed_waits_for_the_end_of_its_hold;
@@ -129,14 +130,14 @@ macro_rules! stamp {
 pub(crate) use stamp;
 
 /// The allowed difference of two clocks in these tests.
-const SKEW: Duration = Duration::from_secs(1);
+pub(crate) const SKEW: Duration = Duration::from_secs(1);
 
 /// When these tests play: `seconds` after some time.
-fn at(seconds: u64) -> Timestamp {
+pub(crate) fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(1_790_000_000_000).after(Duration::from_secs(seconds))
 }
 
-fn new_feed(url: &str) -> NewFeed {
+pub(crate) fn new_feed(url: &str) -> NewFeed {
     let url: common::feed::FeedUrl = url.parse().unwrap();
     NewFeed {
         host: HostKey::new(&format!("{}:443", url.as_url().host_str().unwrap())),
@@ -148,15 +149,15 @@ fn new_feed(url: &str) -> NewFeed {
     }
 }
 
-async fn add(store: &dyn Store, url: &str) -> FeedId {
+pub(crate) async fn add(store: &dyn Store, url: &str) -> FeedId {
     store.add_feeds(&[new_feed(url)], at(0)).await.unwrap()[0].id
 }
 
-async fn feed(store: &dyn Store, id: FeedId) -> Feed {
+pub(crate) async fn feed(store: &dyn Store, id: FeedId) -> Feed {
     store.feed(&FeedRef::Id(id)).await.unwrap().expect("the feed exists")
 }
 
-fn entry(id: &str, title: &str) -> Entry {
+pub(crate) fn entry(id: &str, title: &str) -> Entry {
     Entry { id: id.into(), title: Some(title.into()), ..Entry::default() }
 }
 
@@ -176,17 +177,17 @@ fn document(entries: Vec<Entry>) -> Document {
     document
 }
 
-fn modified(entries: Vec<Entry>) -> Outcome {
+pub(crate) fn modified(entries: Vec<Entry>) -> Outcome {
     Outcome::Modified(Box::new(document(entries)))
 }
 
 /// A verdict on a fetch of this feed as it is now, that began at `at(started)`; due again an hour later.
-async fn verdict(store: &dyn Store, id: FeedId, started: u64, outcome: Outcome) -> Verdict {
+pub(crate) async fn verdict(store: &dyn Store, id: FeedId, started: u64, outcome: Outcome) -> Verdict {
     let feed = feed(store, id).await;
     verdict_on(&feed, started, outcome)
 }
 
-fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict {
+pub(crate) fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict {
     let due = at(started + 3600);
     let mut terms = Terms::default();
     terms.push(Rule::Category, due);
@@ -211,12 +212,12 @@ fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict {
 }
 
 /// Applies at `at(now)`.
-async fn apply(store: &dyn Store, verdicts: &[Verdict], now: u64) -> Vec<Applied> {
+pub(crate) async fn apply(store: &dyn Store, verdicts: &[Verdict], now: u64) -> Vec<Applied> {
     store.apply(verdicts, SKEW, at(now)).await.unwrap()
 }
 
 /// Applies one verdict on the feed as it is, on a fetch that began at `at(started)` and is stored at once.
-async fn poll(store: &dyn Store, id: FeedId, started: u64, outcome: Outcome) -> Applied {
+pub(crate) async fn poll(store: &dyn Store, id: FeedId, started: u64, outcome: Outcome) -> Applied {
     let verdict = verdict(store, id, started, outcome).await;
     apply(store, &[verdict], started).await.remove(0)
 }
@@ -230,11 +231,11 @@ fn failed(failure: FailureKind) -> Outcome {
 }
 
 /// A 304 that confirms what [`document`] brought.
-fn unchanged() -> Outcome {
+pub(crate) fn unchanged() -> Outcome {
     not_modified(document(vec![]).validators)
 }
 
-fn new_entries(applied: &Applied) -> (u32, u32) {
+pub(crate) fn new_entries(applied: &Applied) -> (u32, u32) {
     match applied {
         Applied::Stored { new_entries, updated_entries, .. } => (*new_entries, *updated_entries),
         Applied::Stale => panic!("the report is stale"),
@@ -242,7 +243,7 @@ fn new_entries(applied: &Applied) -> (u32, u32) {
 }
 
 /// Every event, as kind and title of its entry.
-async fn told(store: &dyn Store) -> Vec<(String, Option<String>)> {
+pub(crate) async fn told(store: &dyn Store) -> Vec<(String, Option<String>)> {
     let events = store.events(0, 1000).await.unwrap().items;
     events.into_iter().map(|event| (event.kind, event.entry.and_then(|entry| entry.entry.title))).collect()
 }

@@ -108,6 +108,7 @@ async fn write_polls(on: &mut PgConnection, fresh: &[Fresh<'_>], clock_skew: Dur
         .bind(column(&rows, |fresh| fresh.verdict.report.outcome.failure().map(FailureKind::as_str)))
         .bind(column(&rows, |fresh| state(fresh).penalty.map(|penalty| penalty.kind.as_str())))
         .bind(column(&rows, |fresh| pack_state(&fresh.verdict.decision.state)))
+        .bind(column(&rows, |fresh| state(fresh).rhythm.to_bytes()))
         .bind(column(&rows, |fresh| pack_terms(&fresh.verdict.decision.terms)))
         .bind(column(&rows, |fresh| history::pack(&fresh.verdict.report, &fresh.verdict.decision)))
         .bind(i32::try_from(history::EARLIER).unwrap_or(i32::MAX))

@@ -1,5 +1,5 @@
 -- Every applied report, sorted by feed: so two batches wait for each other's rows in the same order. A row that changed since
--- it was looked at is left alone; category, status and host are null where they stay. The history keeps $16 bytes of earlier
+-- it was looked at is left alone; category, status and host are null where they stay. The history keeps $17 bytes of earlier
 -- polls.
 UPDATE feeds
 SET version    = feeds.version + 1,
@@ -12,14 +12,15 @@ SET version    = feeds.version + 1,
     failure    = new.failure,
     penalty    = new.penalty,
     state      = new.state,
+    rhythm     = new.rhythm,
     terms      = new.terms,
-    history    = new.poll || substr(feeds.history, 1, $16)
+    history    = new.poll || substr(feeds.history, 1, $17)
 FROM UNNEST(
         $1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[],
-        $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::bytea[], $15::bytea[])
+        $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::bytea[], $15::bytea[], $16::bytea[])
     AS new (
         id, version, audience_at, woken_before, category, status, host, next_due,
-        wake_at, hold_until, failure, penalty, state, terms, poll)
+        wake_at, hold_until, failure, penalty, state, rhythm, terms, poll)
 WHERE feeds.id = new.id
   AND feeds.version = new.version
   AND feeds.audience_at = new.audience_at

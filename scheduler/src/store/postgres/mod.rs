@@ -8,7 +8,7 @@
 //!   a reader who sees a number has seen, or can never see, all smaller ones;
 //! - `apply` looks at rows without locking them and writes those that are still as they were; if one is not, it begins
 //!   again and locks them first. A report of another version therefore changes nothing, whoever else applies it;
-//! - a call ends after [`CALL_LIMIT`], whatever the server does.
+//! - a call ends within half a minute ([`Limits`]), whatever the server does.
 //!
 //! No statement asks for `*`: PostgreSQL refuses to go on with a prepared one after a migration added a column.
 
@@ -39,8 +39,6 @@ use super::{
     Placement, Store, StoreError, StoreStats, StoredEntry, Verdict,
 };
 
-/// How long a call may take. The server's own limits on statements, locks and idle transactions are shorter.
-const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// How often a transaction is tried that the server ended in favour of another one.
 const TRIES: u32 = 5;
 
@@ -48,13 +46,46 @@ const TRIES: u32 = 5;
 #[derive(Clone, Debug)]
 pub struct PostgresStore {
     pool: PgPool,
+    limits: Limits,
+}
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// A call. The server's own limits on statements, locks and idle transactions are shorter.
+    call: Duration,
+    /// Waiting for a free connection, or making one.
+    acquire: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { call: Duration::from_secs(30), acquire: Duration::from_secs(5) }
+    }
 }
 
 impl PostgresStore {
+    /// A call, tried again while the server ends it in favour of another transaction: nothing of it is stored then.
+    async fn call<T, Tried>(&self, action: &'static str, call: impl Fn() -> Tried) -> Result<T, StoreError>
+    where
+        Tried: Future<Output = Result<T, StoreError>>,
+    {
+        bounded(action, self.limits.call, async {
+            for _ in 1..TRIES {
+                match call().await {
+                    Err(error) if error.lost_to_another() => {}
+                    ended => return ended,
+                }
+            }
+            call().await
+        })
+        .await
+    }
+
     /// Closes all connections once they are free, for at most as long as a call may take.
     pub async fn close(&self) {
         // Then they end with the process.
-        let _ = tokio::time::timeout(CALL_LIMIT, self.pool.close()).await;
+        let _ = tokio::time::timeout(self.limits.call, self.pool.close()).await;
     }
 }
 
@@ -65,23 +96,6 @@ async fn bounded<T>(
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     tokio::time::timeout(limit, call).await.unwrap_or(Err(StoreError::Late { action, limit }))
-}
-
-/// A call, tried again while the server ends it in favour of another transaction: nothing of it is stored then.
-async fn call<T, Tried>(action: &'static str, call: impl Fn() -> Tried) -> Result<T, StoreError>
-where
-    Tried: Future<Output = Result<T, StoreError>>,
-{
-    bounded(action, CALL_LIMIT, async {
-        for _ in 1..TRIES {
-            match call().await {
-                Err(error) if error.lost_to_another() => {}
-                ended => return ended,
-            }
-        }
-        call().await
-    })
-    .await
 }
 
 /// A column of a batch.
@@ -109,39 +123,39 @@ fn numbers(ids: impl IntoIterator<Item = FeedId>) -> Vec<i64> {
 #[async_trait]
 impl Store for PostgresStore {
     async fn add_feeds(&self, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, StoreError> {
-        call("add feeds", move || self.add(feeds, now)).await
+        self.call("add feeds", move || self.add(feeds, now)).await
     }
 
     async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, StoreError> {
-        call("read a feed", move || self.one_feed(which)).await
+        self.call("read a feed", move || self.one_feed(which)).await
     }
 
     async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
-        call("list feeds", move || self.list(query)).await
+        self.call("list feeds", move || self.list(query)).await
     }
 
     async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError> {
-        call("change a feed", move || self.change(id, change, now)).await
+        self.call("change a feed", move || self.change(id, change, now)).await
     }
 
     async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError> {
-        call("erase a feed", move || self.erase(id)).await
+        self.call("erase a feed", move || self.erase(id)).await
     }
 
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
-        call("forget a feed's validators", move || self.forget(id)).await
+        self.call("forget a feed's validators", move || self.forget(id)).await
     }
 
     async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError> {
-        call("move a feed", move || self.move_to(id, version, to, now)).await
+        self.call("move a feed", move || self.move_to(id, version, to, now)).await
     }
 
     async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError> {
-        call("read what jobs need", move || self.job_rows(ids)).await
+        self.call("read what jobs need", move || self.job_rows(ids)).await
     }
 
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
-        call("read feeds", move || self.feed_rows(ids)).await
+        self.call("read feeds", move || self.feed_rows(ids)).await
     }
 
     async fn apply(
@@ -150,19 +164,19 @@ impl Store for PostgresStore {
         clock_skew: Duration,
         now: Timestamp,
     ) -> Result<Vec<Applied>, StoreError> {
-        call("apply reports", move || self.apply_verdicts(verdicts, clock_skew, now)).await
+        self.call("apply reports", move || self.apply_verdicts(verdicts, clock_skew, now)).await
     }
 
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
-        call("wake feeds", move || self.wake_feeds(ids, at, now)).await
+        self.call("wake feeds", move || self.wake_feeds(ids, at, now)).await
     }
 
     async fn placements(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError> {
-        call("read when feeds are due", move || self.places(after, limit)).await
+        self.call("read when feeds are due", move || self.places(after, limit)).await
     }
 
     async fn holds(&self, now: Timestamp) -> Result<Vec<(HostKey, Timestamp)>, StoreError> {
-        call("read the hosts' holds", move || self.host_holds(now)).await
+        self.call("read the hosts' holds", move || self.host_holds(now)).await
     }
 
     async fn entries(
@@ -171,42 +185,42 @@ impl Store for PostgresStore {
         after: i64,
         limit: u32,
     ) -> Result<EventPage<StoredEntry>, StoreError> {
-        call("read entries", move || self.stored_entries(feed, after, limit)).await
+        self.call("read entries", move || self.stored_entries(feed, after, limit)).await
     }
 
     async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
-        call("read events", move || self.stored_events(after, limit)).await
+        self.call("read events", move || self.stored_events(after, limit)).await
     }
 
     async fn latest_seq(&self) -> Result<i64, StoreError> {
-        call("read events", move || self.last_seq()).await
+        self.call("read events", move || self.last_seq()).await
     }
 
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
-        call("read a feed's history", move || self.polls(id)).await
+        self.call("read a feed's history", move || self.polls(id)).await
     }
 
     async fn stats(&self, now: Timestamp) -> Result<StoreStats, StoreError> {
-        call("count what it holds", move || self.numbers(now)).await
+        self.call("count what it holds", move || self.numbers(now)).await
     }
 
     async fn sla_unmet(&self, longest: Duration) -> Result<u64, StoreError> {
-        call("count the SLAs that cannot be kept", move || self.count_sla_unmet(longest)).await
+        self.call("count the SLAs that cannot be kept", move || self.count_sla_unmet(longest)).await
     }
 
     async fn check(&self, now: Timestamp) -> Result<(), StoreError> {
-        call("be reached", move || self.compare_clocks(now)).await
+        self.call("be reached", move || self.compare_clocks(now)).await
     }
 
     async fn paused(&self) -> Result<bool, StoreError> {
-        call("tell whether polling is paused", move || self.is_paused()).await
+        self.call("tell whether polling is paused", move || self.is_paused()).await
     }
 
     async fn set_paused(&self, paused: bool) -> Result<(), StoreError> {
-        call("pause or resume polling", move || self.pause(paused)).await
+        self.call("pause or resume polling", move || self.pause(paused)).await
     }
 
     async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
-        call("delete old events and entries", move || self.prune_some(events, entries)).await
+        self.call("delete old events and entries", move || self.prune_some(events, entries)).await
     }
 }

@@ -6,13 +6,11 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
-use super::{PostgresStore, bounded};
+use super::{Limits, PostgresStore, bounded};
 use crate::store::StoreError;
 
 /// Connections of one process: a few batches at once, readers beside them.
 const CONNECTIONS: u32 = 10;
-/// How long a call waits for one of them, or for a new one.
-const ACQUIRE_LIMIT: Duration = Duration::from_secs(5);
 /// A connection that nobody used for so long is asked whether it still stands.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 /// Migrations of large tables take their time.
@@ -45,6 +43,10 @@ impl PostgresStore {
     /// `url` is `postgres://USER:PASSWORD@HOST/DATABASE`; the database exists, and the user may create schemas in it or owns
     /// that schema. A schema of a newer program gives [`StoreError::TooNew`].
     pub async fn open(url: &str, namespace: &str) -> Result<Self, StoreError> {
+        Self::open_within(Limits::default(), url, namespace).await
+    }
+
+    pub(super) async fn open_within(limits: Limits, url: &str, namespace: &str) -> Result<Self, StoreError> {
         const ACTION: &str = "be opened";
         let options = PgConnectOptions::from_str(url).map_err(StoreError::on("read the URL of its database"))?;
         let schema = format!("\"{}\"", namespace.replace('"', "\"\""));
@@ -54,14 +56,14 @@ impl PostgresStore {
             .options(SETTINGS)
             .disable_statement_logging();
         bounded(ACTION, OPEN_LIMIT, async {
-            let connecting = tokio::time::timeout(ACQUIRE_LIMIT, options.connect()).await;
+            let connecting = tokio::time::timeout(limits.acquire, options.connect()).await;
             let connection = connecting.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::on(ACTION))?;
             migrate(connection, namespace, &schema).await
         })
         .await?;
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS)
-            .acquire_timeout(ACQUIRE_LIMIT)
+            .acquire_timeout(limits.acquire)
             .test_before_acquire(false)
             .before_acquire(|connection, meta| {
                 Box::pin(async move {
@@ -72,7 +74,7 @@ impl PostgresStore {
                 })
             })
             .connect_lazy_with(options);
-        Ok(PostgresStore { pool })
+        Ok(PostgresStore { pool, limits })
     }
 }
 

@@ -1,10 +1,14 @@
 //! The suite on PostgreSQL, and what only PostgreSQL has.
 
+mod concurrent;
+mod faults;
+mod schema;
+
 use async_trait::async_trait;
 use rand::RngExt;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
-use super::PostgresStore;
+use super::{Limits, PostgresStore};
 use crate::store::Store;
 use crate::store::conformance::{Backend, stamp};
 
@@ -19,17 +23,40 @@ impl Schema {
     async fn store(&self) -> PostgresStore {
         PostgresStore::open(&url(), &self.0).await.unwrap()
     }
+
+    /// A connection beside the store's, whose statements mean this schema.
+    async fn connection(&self) -> PgConnection {
+        let mut connection = PgConnection::connect(&url()).await.unwrap();
+        connection.execute(AssertSqlSafe(format!("SET search_path = \"{}\"", self.0))).await.unwrap();
+        connection
+    }
+
+    /// Waits until one of the store's statements waits for a lock; gives the process that runs it.
+    async fn waiting(&self) -> i32 {
+        let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'";
+        let mut observer = self.connection().await;
+        loop {
+            let waiting = sqlx::query_scalar(sql).bind(format!("feedfleet {}", self.0));
+            if let Some(process) = waiting.fetch_optional(&mut observer).await.unwrap() {
+                return process;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 impl Drop for Schema {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            return; // left to be looked at
+        }
         let drop = AssertSqlSafe(format!("DROP SCHEMA IF EXISTS \"{}\" CASCADE", self.0));
         // A runtime of its own: this one may be ending.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async { PgConnection::connect(&url()).await.unwrap().execute(drop).await.unwrap() });
         });
-        assert!(dropping.join().is_ok() || std::thread::panicking(), "the schema could not be dropped");
+        dropping.join().unwrap();
     }
 }
 

@@ -1,0 +1,120 @@
+//! The schema, what it takes and gives back, and how it is read.
+
+use std::time::Duration;
+
+use common::time::{Clock, SystemClock};
+use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
+
+use super::{Schema, url};
+use crate::store::conformance::{add, at, entry, modified, new_entries, poll};
+use crate::store::postgres::PostgresStore;
+use crate::store::{FeedRef, Store, StoreError};
+
+#[tokio::test]
+async fn several_that_open_an_empty_database_at_once_migrate_it_once() {
+    let schema = Schema::new();
+    let stores = futures_util::future::join_all((0..6).map(|_| schema.store())).await;
+    let mut on = schema.connection().await;
+    let sql = "SELECT count(*), count(DISTINCT version) FROM _sqlx_migrations";
+    let migrated: (i64, i64) = sqlx::query_as(sql).fetch_one(&mut on).await.unwrap();
+    let known = sqlx::migrate!("migrations/postgres").iter().count() as i64;
+    assert_eq!(migrated, (known, known));
+    let id = add(&stores[0], "https://a.org/feed").await;
+    for store in &stores {
+        assert!(store.feed(&FeedRef::Id(id)).await.unwrap().is_some());
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_schema_of_a_newer_program_is_refused_and_left_alone() {
+    let schema = Schema::new();
+    schema.store().await.close().await;
+    let sql = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+               VALUES (9000, 'of the future', true, '', 0)";
+    schema.connection().await.execute(sql).await.unwrap();
+    let error = PostgresStore::open(&url(), &schema.0).await.unwrap_err();
+    assert!(matches!(error, StoreError::TooNew { found: 9000, known: 1 }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_text_that_postgresql_cannot_hold_is_stored_as_near_as_it_can() {
+    let schema = Schema::new();
+    let store = schema.store().await;
+    let id = add(&store, "https://a.org/feed").await;
+    assert_eq!(new_entries(&poll(&store, id, 10, modified(vec![entry("1\0", "a\0b"), entry("1", "c")])).await), (2, 0));
+    let items = store.entries(None, 0, 10).await.unwrap().items;
+    assert_eq!((items[0].entry.id.as_str(), items[0].entry.title.as_deref()), ("1\u{FFFD}", Some("a\u{FFFD}b")));
+    assert_eq!(new_entries(&poll(&store, id, 20, modified(vec![entry("1\0", "a\0b")])).await), (0, 0), "it is known");
+}
+
+#[tokio::test]
+async fn a_clock_that_differs_by_more_than_a_second_is_told() {
+    let schema = Schema::new();
+    let store = schema.store().await;
+    let now = SystemClock.now();
+    store.check(now).await.unwrap();
+    for off in [now.after(Duration::from_secs(10)), at(0)] {
+        let error = store.check(off).await.unwrap_err();
+        assert!(matches!(error, StoreError::Clock(_)), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_url_that_cannot_be_read_is_not_repeated() {
+    let error = PostgresStore::open("postgres://feedfleet:secret@db:port/feeds", "test").await.unwrap_err();
+    let whole = format!("{error} {error:?}");
+    assert!(whole.contains("read the URL") && !whole.contains("secret"), "{whole}");
+}
+
+/// On tables that nobody analysed: the plans that a connection makes early are the ones that it keeps.
+#[tokio::test]
+async fn every_statement_of_a_batch_finds_its_rows_by_index() {
+    let schema = Schema::new();
+    let store = schema.store().await;
+    let statements = [
+        include_str!("../apply_before.sql"),
+        include_str!("../apply_poll.sql"),
+        include_str!("../apply_document.sql"),
+        include_str!("../apply_validators.sql"),
+        include_str!("../apply_holds.sql"),
+        include_str!("../entries_before.sql"),
+        include_str!("../entries_by_seq.sql"),
+        include_str!("../entries_of_feed.sql"),
+        include_str!("../events.sql"),
+        include_str!("../feeds_find.sql"),
+        include_str!("../feeds_revive.sql"),
+        include_str!("../jobs.sql"),
+        include_str!("../placements.sql"),
+        include_str!("../prune_entries.sql"),
+        include_str!("../prune_entries_lock.sql"),
+        include_str!("../prune_events.sql"),
+        include_str!("../wake.sql"),
+    ];
+    let mut on = store.pool.acquire().await.unwrap();
+    on.execute("SET plan_cache_mode = force_generic_plan").await.unwrap();
+    for statement in statements {
+        let count = (1..20).take_while(|number| statement.contains(&format!("${number}"))).count();
+        let values = vec!["NULL"; count].join(", ");
+        on.execute(AssertSqlSafe(format!("PREPARE batch AS {statement}"))).await.unwrap();
+        let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE batch ({values})"));
+        let plan: Vec<String> = explained(&mut on, explain).await;
+        on.execute("DEALLOCATE batch").await.unwrap();
+        for table in ["feeds", "entry_identities", "entries", "events", "host_holds"] {
+            let scan = format!("Seq Scan on {table}");
+            assert!(!plan.iter().any(|step| step.contains(&scan)), "{statement}\n{plan:#?}");
+        }
+        assert!(!plan.iter().any(|step| step.contains("Hash Join") || step.contains("Merge Join")), "{plan:#?}");
+    }
+}
+
+async fn explained(on: &mut PgConnection, explain: AssertSqlSafe<String>) -> Vec<String> {
+    let rows = sqlx::raw_sql(explain).fetch_all(on).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[test]
+fn every_migration_in_the_folder_is_compiled_in() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/postgres");
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), sqlx::migrate!("migrations/postgres").iter().count());
+}
