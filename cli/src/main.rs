@@ -22,8 +22,10 @@ mod migrate;
 mod opml;
 mod output;
 mod parse;
+mod progress;
 mod run;
 mod settings;
+mod simulate;
 mod single;
 mod stats;
 mod values;
@@ -71,6 +73,7 @@ enum Command {
     Fetch(fetch::FetchArgs),
     Discover(discover::DiscoverArgs),
     Parse(parse::ParseArgs),
+    Simulate(simulate::SimulateArgs),
     #[command(subcommand)]
     Config(config::ConfigCommand),
     Completions(completions::CompletionsArgs),
@@ -103,6 +106,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Fetch(args) => fetch::run(&args).await,
         Command::Discover(args) => discover::run(&args).await,
         Command::Parse(args) => parse::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Config(command) => config::run(command),
         Command::Completions(args) => completions::run(&args, Cli::command()),
     }

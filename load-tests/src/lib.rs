@@ -37,6 +37,7 @@
 pub mod judge;
 pub mod origin;
 pub mod population;
+pub mod simulate;
 
 pub use judge::{Fault, Rules, ScoreCard, Violation, judge};
 pub use origin::bodies::{self, Coding};

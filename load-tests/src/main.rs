@@ -6,6 +6,7 @@ mod measure;
 mod serve;
 
 use clap::{Parser, Subcommand};
+use load_tests::simulate::histories;
 
 /// The fake internet: scripted feeds on loopback that record and judge who polls them.
 #[derive(Debug, Parser)]
@@ -21,6 +22,15 @@ enum Command {
     Origin(serve::Options),
     /// Measure 304 polls of the fleet or of the worker beside the bare parts.
     Bench(bench::Options),
+    /// Print made-up posting histories, in the format that `feedfleet simulate` and the reference simulation read.
+    Histories {
+        /// Chooses everything.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How many feeds of each kind.
+        #[arg(long, default_value_t = 25)]
+        of_each: usize,
+    },
     /// A bare loop, until killed.
     #[command(hide = true)]
     Bare(bare::Options),
@@ -31,6 +41,10 @@ async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Origin(options) => serve::serve(&options).await,
         Command::Bench(options) => bench::bench(&options).await,
+        Command::Histories { seed, of_each } => {
+            print!("{}", histories::write(&histories::generated(seed, of_each)));
+            Ok(())
+        }
         Command::Bare(options) => bare::poll(&options).await,
     }
 }

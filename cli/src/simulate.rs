@@ -1,0 +1,173 @@
+//! `feedfleet simulate`: policies on posting histories in virtual time, side by side at the same number of polls.
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::Args;
+use load_tests::simulate::histories::{self, Series};
+use load_tests::simulate::{Comparison, Goals, Recipe, Row, Simulated, sample};
+
+use crate::Usage;
+use crate::output;
+use crate::progress::Progress;
+
+/// Compares polling policies on posting histories in virtual time, at the same number of polls
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// Posting histories, a feed a line: NAME, tab, KIND:s (or :d, only days known), tab, seconds since 1970 [default: made up]
+    #[arg(long, value_name = "FILE")]
+    histories: Option<PathBuf>,
+    /// Chooses feeds, subscribers and all draws; several (1,2 or 1-5) are pooled
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: Seeds,
+    /// Feeds in each sample
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    feeds: usize,
+    /// Days to simulate
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    days: u32,
+    /// Subscribers that one feed can have; they are Zipf-distributed
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    max_subscribers: u32,
+    /// Only these: feedfleet, newsgator, fixed, miniflux, newsblur, commafeed, square-root, oracle
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    policy: Vec<Simulated>,
+    /// Fractions of the polls that newsgator makes by its own intervals
+    #[arg(long, value_name = "X", value_delimiter = ',', default_value = "1,0.25", value_parser = budget)]
+    budget: Vec<f64>,
+    /// Prints the ratios that the policy is held to, in place of the table
+    #[arg(long)]
+    goals: bool,
+    /// Prints JSON, an object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Seeds: `3`, `1,2` or `1-5`.
+#[derive(Clone, Debug)]
+struct Seeds(Vec<u64>);
+
+impl FromStr for Seeds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let range = |part: &str| -> Option<RangeInclusive<u64>> {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+        };
+        let ranges = text.split(',').map(range).collect::<Option<Vec<_>>>();
+        let seeds: Vec<u64> = ranges.unwrap_or_default().into_iter().flatten().take(1000).collect();
+        if seeds.is_empty() { Err("seeds are whole numbers, such as 1 or 1,2 or 1-5".into()) } else { Ok(Seeds(seeds)) }
+    }
+}
+
+fn budget(text: &str) -> Result<f64, String> {
+    let fraction = text.parse::<f64>().ok().filter(|fraction| (0.001..=100.0).contains(fraction));
+    fraction.ok_or_else(|| "a budget is a fraction of newsgator's polls, such as 1 or 0.25".into())
+}
+
+/// Runs it.
+pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
+    let histories = histories_of(args.histories.as_deref())?;
+    let recipe =
+        Recipe { seed: 0, feeds: args.feeds, days: args.days, max_subscribers: args.max_subscribers };
+    let samples = args.seed.0.iter().map(|seed| sample(&histories, &Recipe { seed: *seed, ..recipe }));
+    let Some(samples) = samples.collect::<Option<Vec<_>>>() else {
+        let days = args.days;
+        return Err(Usage(format!("no history is long enough for --days {days}; it has to be a third longer")).into());
+    };
+    let comparison = Comparison::new(samples, common::config::defaults().policy);
+    if args.goals { print_goals(&comparison, args.json)? } else { print_table(&comparison, args)? }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Series of each kind in a made-up population.
+const MADE_UP: usize = 25;
+
+fn histories_of(file: Option<&Path>) -> Result<Vec<Series>, Usage> {
+    let Some(file) = file else { return Ok(histories::generated(1, MADE_UP)) };
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Usage(format!("--histories {}: cannot be read: {error}", file.display())))?;
+    histories::read(&text).map_err(|error| Usage(format!("--histories {}: {error}", file.display())))
+}
+
+fn print_table(comparison: &Comparison, args: &SimulateArgs) -> anyhow::Result<()> {
+    let policies = if args.policy.is_empty() { &Simulated::ALL[..] } else { &args.policy };
+    let all: Vec<(f64, Simulated)> =
+        args.budget.iter().flat_map(|budget| policies.iter().map(move |policy| (*budget, *policy))).collect();
+    let mut progress = Progress::new(all.len());
+    let mut rows = Vec::new();
+    for (budget, policy) in all {
+        progress.say(&format!("{policy} at {budget} of newsgator's polls"));
+        let row = comparison.row(policy, budget);
+        progress.step();
+        if args.json {
+            progress.clear();
+            output::json(&row)?;
+        }
+        rows.push(cells(&row));
+    }
+    drop(progress);
+    if !args.json {
+        output::line(&output::table(&HEAD, &rows))?;
+    }
+    Ok(())
+}
+
+const HEAD: [&str; 9] = [
+    "POLICY",
+    "BUDGET",
+    "POLLS/FEED/DAY",
+    "MEAN min",
+    "P95 min",
+    "UNWEIGHTED min",
+    "POLLS/ITEM",
+    "MISSED %",
+    "HOT %",
+];
+
+fn cells(Row { policy, budget, figures }: &Row) -> Vec<String> {
+    let mut cells = vec![policy.to_string(), budget.to_string()];
+    cells.extend([
+        format!("{:.2}", figures.polls_per_feed_day),
+        format!("{:.1}", figures.weighted_mean_minutes),
+        format!("{:.1}", figures.weighted_p95_minutes),
+        format!("{:.1}", figures.unweighted_mean_minutes),
+        format!("{:.2}", figures.polls_per_item),
+        format!("{:.2}", 100.0 * figures.missed_share),
+        format!("{:.1}", 100.0 * figures.hot_share),
+    ]);
+    cells
+}
+
+fn print_goals(comparison: &Comparison, as_json: bool) -> anyhow::Result<()> {
+    let mut progress = Progress::new(Comparison::GOAL_STEPS);
+    progress.say("goals");
+    let goals = comparison.goals(|| {
+        progress.step();
+        progress.say("goals");
+    });
+    drop(progress);
+    if as_json {
+        output::json(&goals)?;
+        return Ok(());
+    }
+    output::line(&output::table(&["RATIO", "MEASURED", "MUST", "GOAL"], &goal_rows(&goals)))?;
+    Ok(())
+}
+
+fn goal_rows(goals: &Goals) -> Vec<Vec<String>> {
+    let row = |name: &str, measured: f64, must: &str, goal: &str| {
+        vec![name.to_owned(), format!("{measured:.3}"), must.to_owned(), goal.to_owned()]
+    };
+    vec![
+        row("G1 weighted mean at newsgator's polls, of newsgator's", goals.mean_at_equal_polls, "0.30", "0.22"),
+        row("G2 polls at newsgator's weighted mean, of newsgator's", goals.polls_at_equal_mean, "0.27", "0.18"),
+        row("G3 mean at a quarter, of newsblur's or commafeed's", goals.mean_at_a_quarter, "0.50", "0.38"),
+        row("missed items, of newsgator's", goals.missed, "0.50", ""),
+        row("polls in hot minutes, % of all", 100.0 * goals.hot_share, "0.20", ""),
+        row("polls under the floor of 15 minutes", goals.polls_under_floor, "0", ""),
+    ]
+}

@@ -1,0 +1,118 @@
+//! The policies that the program itself has, through the very function that decides in production: the adaptive rule
+//! ("feedfleet") and the classes ("newsgator").
+
+use std::time::Duration;
+
+use common::config::{PolicyConfig, PolicyMode};
+use common::entry::Entry;
+use common::feed::{Audience, FeedId, Validators, Version};
+use common::host::HostKey;
+use common::policy::{Draw, Policy, Subject, decide};
+use common::report::{Document, FetchReport, Outcome};
+
+use super::histories::HOUR;
+use super::random::Random;
+use super::sample::SampledFeed;
+use super::trial::{Rule, seconds, timestamp};
+
+/// A feed under our own policy.
+pub(super) struct Decided<'a> {
+    config: &'a PolicyConfig,
+    subject: Subject<'static>,
+    newsgator: bool,
+    unchanged: FetchReport,
+    modified: FetchReport,
+}
+
+/// The adaptive rule at a price.
+pub(super) fn adaptive(defaults: &PolicyConfig, price: f64) -> PolicyConfig {
+    PolicyConfig { mode: PolicyMode::Adaptive, price, ..defaults.clone() }
+}
+
+/// NewsGator's classes as the reference has them: no salt, no hot minutes, all intervals times `factor`.
+pub(super) fn classes(defaults: &PolicyConfig, factor: f64) -> PolicyConfig {
+    let mut config = PolicyConfig {
+        mode: PolicyMode::Classes,
+        salt: 0.0,
+        hot_minutes: false,
+        min_interval: Duration::ZERO,
+        ..defaults.clone()
+    };
+    let (c, d) = (&mut config.category.c, &mut config.category.d);
+    let intervals = [
+        &mut config.category.b.interval,
+        &mut c.interval,
+        &mut c.interval_max,
+        &mut d.interval,
+        &mut d.interval_max,
+        &mut d.idle_interval,
+        &mut d.idle_interval_max,
+    ];
+    for interval in intervals {
+        *interval = interval.mul_f64(factor);
+    }
+    config
+}
+
+impl<'a> Decided<'a> {
+    /// A feed whose first document was read at the start of the simulation. Delays are weighted by all subscribers, so that
+    /// all count as reading; but in NewsGator's classes a single reader is active or not, as the sample says.
+    pub(super) fn new(feed: &SampledFeed, config: &'a PolicyConfig) -> Self {
+        let newsgator = config.mode == PolicyMode::Classes;
+        let idle = newsgator && feed.subscribers == 1 && !feed.active;
+        let active_subscribers = if idle { 0 } else { feed.subscribers };
+        let audience = Audience { subscribers: feed.subscribers, active_subscribers, ..Audience::default() };
+        let validators = Validators { etag: Some("\"1\"".into()), ..Validators::default() };
+        let document = Document { validators: validators.clone(), ..Document::default() };
+        let mut rule = Decided {
+            config,
+            subject: Subject::new(audience, None),
+            newsgator,
+            unchanged: answer(304, Outcome::NotModified { validators }),
+            modified: answer(200, Outcome::Modified(Box::new(document))),
+        };
+        rule.decide(feed.start, &feed.shown, Draw { salt: 0.0, minute: 0.0 }, 0.0);
+        rule
+    }
+
+    /// Seconds until the feed is due again.
+    fn decide(&mut self, at: f64, new: &[f64], draw: Draw, load: f64) -> f64 {
+        let polled = timestamp(at);
+        let first = self.subject.state.last_polled.is_none();
+        let report = if new.is_empty() && !first { &mut self.unchanged } else { &mut self.modified };
+        report.started = polled;
+        if let Outcome::Modified(document) = &mut report.outcome {
+            document.entries.clear();
+            let dated = |post: &f64| Entry { published: Some(timestamp(*post)), ..Entry::default() };
+            document.entries.extend(new.iter().map(dated));
+            document.new_entries = u32::try_from(new.len()).unwrap_or(u32::MAX);
+        }
+        let decision = decide(&self.subject, report, polled, draw, &Policy { config: self.config, load });
+        self.subject.state = decision.state;
+        decision.next_due.map_or(f64::INFINITY, |due| seconds(due) - seconds(polled))
+    }
+}
+
+impl Rule for Decided<'_> {
+    fn first_within(&self) -> f64 {
+        if self.newsgator { 4.0 * HOUR } else { 6.0 * HOUR }
+    }
+
+    fn interval(&mut self, at: f64, new: &[f64], random: &mut Random) -> f64 {
+        if self.newsgator {
+            // Its intervals depended on the load, which is not simulated: any load is as likely as another.
+            let load = if self.subject.audience.subscribers > 20 { 0.0 } else { random.fraction() };
+            return self.decide(at, new, Draw { salt: 0.0, minute: 0.0 }, load);
+        }
+        let draw = Draw { salt: random.fraction(), minute: random.fraction() };
+        self.decide(at, new, draw, 0.0)
+    }
+}
+
+fn answer(http_status: u16, outcome: Outcome) -> FetchReport {
+    FetchReport {
+        http_status: Some(http_status),
+        conditional: true,
+        ..FetchReport::of(FeedId(1), Version(1), HostKey::new("simulated:443"), timestamp(0.0), outcome)
+    }
+}

@@ -1,0 +1,102 @@
+//! What a simulation measures.
+
+use serde::Serialize;
+
+/// No scheduled poll comes sooner after another than this.
+const FLOOR: f64 = 15.0 * 60.0;
+/// Times are kept in milliseconds: so much may be lost to rounding.
+const ROUNDING: f64 = 0.002;
+
+/// The figures of a policy on one sample or several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Polls a feed and day.
+    pub polls_per_feed_day: f64,
+    /// From an item's posting to the poll that found it, weighted by the feed's subscribers.
+    pub weighted_mean_minutes: f64,
+    /// The delay that 95 % of the items, weighted alike, stay below.
+    pub weighted_p95_minutes: f64,
+    /// Each item counts the same.
+    pub unweighted_mean_minutes: f64,
+    /// Polls for each item posted.
+    pub polls_per_item: f64,
+    /// Items that were pushed out of the document before a poll saw them, of all.
+    pub missed_share: f64,
+    /// Polls in hot minutes, of all.
+    pub hot_share: f64,
+    /// Polls sooner after another than the 15 minutes of the floor.
+    #[serde(skip)]
+    pub under_floor: f64,
+    /// Items missed.
+    #[serde(skip)]
+    pub missed: f64,
+}
+
+/// Counts while a simulation runs.
+#[derive(Default)]
+pub(super) struct Tally {
+    polls: u64,
+    hot: u64,
+    under_floor: u64,
+    missed: usize,
+    /// Delay in seconds, and weight.
+    delays: Vec<(f64, f64)>,
+}
+
+impl Tally {
+    pub(super) fn polled(&mut self, hot: bool, interval: f64) {
+        self.polls += 1;
+        self.hot += u64::from(hot);
+        self.under_floor += u64::from(interval < FLOOR - ROUNDING);
+    }
+
+    pub(super) fn found(&mut self, delays: impl Iterator<Item = f64>, weight: f64, missed: usize) {
+        self.delays.extend(delays.map(|delay| (delay, weight)));
+        self.missed += missed;
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+    pub(super) fn figures(mut self, feed_days: f64) -> Figures {
+        let items = self.delays.len() as f64;
+        let polls = self.polls as f64;
+        let total: f64 = self.delays.iter().map(|(_, weight)| weight).sum();
+        let weighted: f64 = self.delays.iter().map(|(delay, weight)| delay * weight).sum();
+        let plain: f64 = self.delays.iter().map(|(delay, _)| delay).sum();
+        self.delays.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let mut below = 0.0;
+        let p95 = self.delays.iter().find(|(_, weight)| {
+            below += weight;
+            below >= 0.95 * total
+        });
+        Figures {
+            polls_per_feed_day: polls / feed_days,
+            weighted_mean_minutes: weighted / total.max(1.0) / 60.0,
+            weighted_p95_minutes: p95.map_or(0.0, |(delay, _)| delay / 60.0),
+            unweighted_mean_minutes: plain / items.max(1.0) / 60.0,
+            polls_per_item: polls / items.max(1.0),
+            missed_share: self.missed as f64 / items.max(1.0),
+            hot_share: self.hot as f64 / polls.max(1.0),
+            under_floor: self.under_floor as f64,
+            missed: self.missed as f64,
+        }
+    }
+}
+
+impl Figures {
+    /// One figure for several samples: each counts the same, however many items its feeds happen to post.
+    #[expect(clippy::cast_precision_loss, reason = "a handful of samples")]
+    pub fn pooled(all: &[Figures]) -> Figures {
+        let mean = |figure: fn(&Figures) -> f64| all.iter().map(figure).sum::<f64>() / all.len().max(1) as f64;
+        Figures {
+            polls_per_feed_day: mean(|one| one.polls_per_feed_day),
+            weighted_mean_minutes: mean(|one| one.weighted_mean_minutes),
+            weighted_p95_minutes: mean(|one| one.weighted_p95_minutes),
+            unweighted_mean_minutes: mean(|one| one.unweighted_mean_minutes),
+            polls_per_item: mean(|one| one.polls_per_item),
+            missed_share: mean(|one| one.missed_share),
+            hot_share: mean(|one| one.hot_share),
+            under_floor: all.iter().map(|one| one.under_floor).sum(),
+            missed: all.iter().map(|one| one.missed).sum(),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Posting histories: when feeds posted, from a file or made up.
+//!
+//! The file has a line a feed: name, `kind:precision`, and times in whole seconds since 1970 (UTC), ascending and separated by
+//! spaces; the three parts are separated by tabs. Precision `s` means seconds; `d` means that only the day is known and the
+//! time of day has to be made up.
+//!
+//! Times in simulations are seconds since 1970 as `f64`, as the reference simulation has them; they become
+//! [`common::time::Timestamp`]s where they meet the policy.
+
+use std::fmt::Write;
+
+use super::random::Random;
+
+/// Seconds of an hour and of a day.
+pub const HOUR: f64 = 3600.0;
+pub(crate) const DAY: f64 = 86_400.0;
+
+/// One feed's posts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// Whose.
+    pub name: String,
+    /// Such as blog, news, release.
+    pub kind: String,
+    /// The time of day is not known.
+    pub days_only: bool,
+    /// When, ascending.
+    pub times: Vec<f64>,
+}
+
+/// Why a file holds no histories.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {problem}; expected NAME, a tab, KIND:s or KIND:d, a tab, and ascending times in seconds")]
+pub struct HistoriesError {
+    /// Counted from 1.
+    line: usize,
+    problem: String,
+}
+
+/// Reads a file's text.
+///
+/// # Errors
+/// The first line that is not as described above.
+pub fn read(text: &str) -> Result<Vec<Series>, HistoriesError> {
+    let numbered = text.lines().enumerate().filter(|(_, line)| !line.is_empty());
+    numbered.map(|(at, line)| series(line).map_err(|problem| HistoriesError { line: at + 1, problem })).collect()
+}
+
+fn series(line: &str) -> Result<Series, String> {
+    let mut parts = line.split('\t');
+    let (Some(name), Some(kind), Some(times), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return Err("not three parts".into());
+    };
+    let (kind, days_only) = match kind.rsplit_once(':') {
+        Some((kind, "s")) => (kind, false),
+        Some((kind, "d")) => (kind, true),
+        _ => return Err(format!("'{kind}' is no kind and precision")),
+    };
+    let number = |word: &str| word.parse::<f64>().ok().filter(|at| at.is_finite()).ok_or(format!("'{word}' is no time"));
+    let times = times.split_ascii_whitespace().map(number).collect::<Result<Vec<_>, _>>()?;
+    if times.is_empty() || !times.is_sorted() {
+        return Err("no times, or not ascending ones".into());
+    }
+    Ok(Series { name: name.to_owned(), kind: kind.to_owned(), days_only, times })
+}
+
+/// The text that [`read`] reads.
+pub fn write(all: &[Series]) -> String {
+    let mut text = String::new();
+    for Series { name, kind, days_only, times } in all {
+        let precision = if *days_only { 'd' } else { 's' };
+        let times: Vec<String> = times.iter().map(|at| format!("{at:.0}")).collect();
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name}\t{kind}:{precision}\t{}", times.join(" "));
+    }
+    text
+}
+
+/// A kind of feed as [`generated`] makes them up.
+struct Habit {
+    kind: &'static str,
+    /// Posts a day of the quietest and of the busiest.
+    posts: (f64, f64),
+    /// How many posts come at once, at most.
+    burst: usize,
+    /// Share of posts inside the working hours of some time zone, and on the days of a working week.
+    office: f64,
+    /// Share of feeds of which only days are known.
+    days_only: f64,
+}
+
+const HABITS: [Habit; 7] = [
+    Habit { kind: "blog", posts: (0.01, 1.5), burst: 2, office: 0.75, days_only: 0.4 },
+    Habit { kind: "weekly", posts: (0.12, 0.16), burst: 1, office: 0.95, days_only: 0.2 },
+    Habit { kind: "release", posts: (0.01, 0.6), burst: 3, office: 0.85, days_only: 0.0 },
+    Habit { kind: "commits", posts: (0.2, 12.0), burst: 4, office: 0.8, days_only: 0.0 },
+    Habit { kind: "news", posts: (0.5, 20.0), burst: 3, office: 0.7, days_only: 0.1 },
+    Habit { kind: "planet", posts: (0.5, 6.0), burst: 2, office: 0.6, days_only: 0.0 },
+    Habit { kind: "auto", posts: (4.0, 30.0), burst: 5, office: 0.0, days_only: 0.0 },
+];
+
+/// A made-up population: `of_each` feeds of each kind that the web has, over a year, the same for the same seed. It resembles
+/// no particular feed; for figures that mean something take real histories.
+pub fn generated(seed: u64, of_each: usize) -> Vec<Series> {
+    let mut random = Random::new(seed);
+    let all = HABITS.iter().flat_map(|habit| (0..of_each).map(move |number| (habit, number)));
+    all.map(|(habit, number)| habit.series(number, &mut random)).collect()
+}
+
+/// 2025-01-01, and a year.
+const START: f64 = 1_735_689_600.0;
+const LENGTH: f64 = 366.0 * DAY;
+
+impl Habit {
+    fn series(&self, number: usize, random: &mut Random) -> Series {
+        let (quiet, busy) = self.posts;
+        let posts = quiet * (busy / quiet).powf(random.fraction());
+        let days_only = random.fraction() < self.days_only;
+        let zone = random.uniform(-8.0, 9.0);
+        let mut times = Vec::new();
+        let mut at = START;
+        loop {
+            at += random.exponential(DAY / posts * mean_burst(self.burst));
+            let settled = if random.fraction() < self.office { working_time(at, zone, random) } else { at };
+            if settled > START + LENGTH {
+                break;
+            }
+            let burst = 1 + random.below(self.burst);
+            times.extend((0..burst).map(|_| (settled + random.exponential(90.0)).floor()));
+        }
+        // Even the quietest has been seen a few times.
+        times.extend((0..4).map(|quarter| (START + LENGTH * (f64::from(quarter) + random.fraction()) / 4.0).floor()));
+        if days_only {
+            times.iter_mut().for_each(|at| *at = (*at / DAY).floor() * DAY);
+        }
+        times.sort_by(f64::total_cmp);
+        Series { name: format!("{}/{number}", self.kind), kind: self.kind.to_owned(), days_only, times }
+    }
+}
+
+fn mean_burst(longest: usize) -> f64 {
+    (longest as f64 + 1.0) / 2.0
+}
+
+/// A moment of the same day's working hours in a time zone, on Monday if the day is none of a working week.
+fn working_time(at: f64, zone: f64, random: &mut Random) -> f64 {
+    let day = (at / DAY).floor();
+    // 1970-01-01 was a Thursday; Monday is 0.
+    let weekday = (day + 3.0).rem_euclid(7.0);
+    let monday = if weekday >= 5.0 { 7.0 - weekday } else { 0.0 };
+    (day + monday) * DAY + (13.0 - zone) * HOUR + random.normal(2.5 * HOUR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let made = generated(7, 3);
+        assert_eq!(made.len(), 21);
+        assert!(made.iter().any(|series| series.days_only));
+        assert_eq!(read(&write(&made)).unwrap(), made);
+        assert_eq!(generated(7, 3), made);
+        assert_ne!(generated(8, 3), made);
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        let said = |text: &str| read(text).unwrap_err().to_string();
+        assert!(said("a\tblog:s\t1 2\nb\tblog\t1 2").starts_with("line 2: 'blog' is no kind and precision; expected"));
+        assert!(said("a\tblog:s\t2 1").starts_with("line 1: no times, or not ascending ones"));
+        assert!(said("a\tblog:s\tx").starts_with("line 1: 'x' is no time"));
+        assert!(said("a\tblog:s").starts_with("line 1: not three parts"));
+    }
+}

@@ -1,0 +1,24 @@
+//! The policy in virtual time, on posting histories.
+//!
+//! [`sample()`] takes feeds from [`histories`] as the reference simulation does, number by number; a [`Simulated`] policy
+//! polls each of them, seeing no more than a poller sees; [`Figures`] say how long subscribers waited. Ours are decided by
+//! `common::policy::decide`, the function that decides in production.
+//!
+//! There is no schedule, no host and no capacity in this: each feed is on its own, and only the number of polls counts.
+
+mod compare;
+mod decided;
+mod figures;
+pub mod histories;
+mod oracle;
+mod published;
+mod random;
+mod sample;
+mod table;
+mod trial;
+
+pub use compare::Simulated;
+pub use figures::Figures;
+pub use random::Random;
+pub use sample::{ITEMS_SHOWN, Recipe, SampledFeed, sample};
+pub use table::{Comparison, Goals, Row};

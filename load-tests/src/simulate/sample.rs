@@ -1,0 +1,122 @@
+//! A sample of feeds with their subscribers: the reference simulation's recipe, draw by draw, so that the same histories and
+//! seed give the same fleet.
+
+use super::histories::{DAY, HOUR, Series};
+use super::random::{Random, cumulated};
+
+/// How many newest items an answer shows: what a poller sees.
+pub const ITEMS_SHOWN: usize = 15;
+
+/// How common each kind of feed is.
+const MIX: [(&str, f64); 7] = [
+    ("blog", 0.52),
+    ("weekly", 0.09),
+    ("release", 0.19),
+    ("commits", 0.09),
+    ("news", 0.07),
+    ("planet", 0.02),
+    ("auto", 0.02),
+];
+/// Subscribers are Zipf-distributed with this exponent.
+const ZIPF: f64 = -1.9;
+/// A series has to be so much longer than the simulated time.
+const SPARE: f64 = 1.3;
+/// The part of the simulated time that lies before the start of each feed, at least: its history.
+const HISTORY: f64 = 0.2;
+/// Where only the day is known, posts scatter around the feed's own hour with this deviation.
+const DAY_SCATTER: f64 = 2.0 * HOUR;
+
+/// What a sample is made by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recipe {
+    /// Chooses everything.
+    pub seed: u64,
+    /// How many feeds.
+    pub feeds: usize,
+    /// Days that are simulated.
+    pub days: u32,
+    /// Subscribers that one feed can have: with more, a single feed can carry the weighted mean.
+    pub max_subscribers: u32,
+}
+
+impl Default for Recipe {
+    /// 300 feeds, 60 days, up to 100 subscribers.
+    fn default() -> Self {
+        Recipe { seed: 1, feeds: 300, days: 60, max_subscribers: 100 }
+    }
+}
+
+/// A feed of a sample.
+#[derive(Clone, Debug)]
+pub struct SampledFeed {
+    /// How many read it; its delays count so much.
+    pub subscribers: u32,
+    /// Do they read at present? NewsGator polled a single reader's feed by it.
+    pub active: bool,
+    /// The simulated time.
+    pub start: f64,
+    /// Its end.
+    pub end: f64,
+    /// The newest items at the start, as the first document shows them.
+    pub shown: Vec<f64>,
+    /// What is posted in the simulated time, ascending.
+    pub posts: Vec<f64>,
+    /// For the random numbers of its own.
+    pub seed: f64,
+}
+
+/// Makes the sample; `None` when no series is long enough for it.
+pub fn sample(histories: &[Series], recipe: &Recipe) -> Option<Vec<SampledFeed>> {
+    let mut random = Random::new(recipe.seed);
+    let length = f64::from(recipe.days) * DAY;
+    let of_kind = |kind: &str| -> Vec<&Series> {
+        histories.iter().filter(|series| series.kind == kind && span(series) > length * SPARE).collect()
+    };
+    let kinds: Vec<(Vec<&Series>, f64)> = MIX.iter().map(|(kind, share)| (of_kind(kind), *share)).collect();
+    let kinds: Vec<_> = kinds.into_iter().filter(|(series, _)| !series.is_empty()).collect();
+    if kinds.is_empty() {
+        return None;
+    }
+    let shares = cumulated(kinds.iter().map(|(_, share)| *share));
+    let zipf = cumulated((1..=recipe.max_subscribers.max(1)).map(|count| f64::from(count).powf(ZIPF)));
+    let subscribers: Vec<usize> = (0..recipe.feeds).map(|_| 1 + random.weighted(&zipf)).collect();
+    let feeds = subscribers.into_iter().map(|subscribers| {
+        let series = &kinds[random.weighted(&shares)].0;
+        let series = series[random.below(series.len())];
+        feed(series, u32::try_from(subscribers).unwrap_or(u32::MAX), length, &mut random)
+    });
+    Some(feeds.collect())
+}
+
+fn span(series: &Series) -> f64 {
+    match (series.times.first(), series.times.last()) {
+        (Some(first), Some(last)) => last - first,
+        _ => 0.0,
+    }
+}
+
+fn feed(series: &Series, subscribers: u32, length: f64, random: &mut Random) -> SampledFeed {
+    let first = series.times.first().copied().unwrap_or(0.0);
+    let last = first + span(series);
+    let start = random.uniform(first + HISTORY * length, last - length);
+    let end = start + length;
+    let times = if series.days_only {
+        let hour = random.uniform(0.0, 24.0);
+        let mut times: Vec<f64> =
+            series.times.iter().map(|at| at + hour * HOUR + random.normal(DAY_SCATTER)).collect();
+        times.sort_by(f64::total_cmp);
+        times
+    } else {
+        series.times.clone()
+    };
+    let (from, to) = (times.partition_point(|at| *at <= start), times.partition_point(|at| *at <= end));
+    SampledFeed {
+        subscribers,
+        start,
+        end,
+        shown: times[from.saturating_sub(ITEMS_SHOWN)..from].to_vec(),
+        posts: times[from..to].to_vec(),
+        seed: random.fraction(),
+        active: random.fraction() < 0.5,
+    }
+}

@@ -1,0 +1,67 @@
+//! A rule on a sample: feed by feed, from poll to poll, every rule seeing only what a poller sees.
+
+use common::time::Timestamp;
+
+use super::figures::{Figures, Tally};
+use super::histories::{DAY, HOUR};
+use super::random::Random;
+use super::sample::{ITEMS_SHOWN, SampledFeed};
+
+/// When to ask a feed again.
+pub(super) trait Rule {
+    /// The feed is first asked within so many seconds.
+    fn first_within(&self) -> f64 {
+        6.0 * HOUR
+    }
+
+    /// The seconds from a poll `at` that found these new items (the newest ones, ascending) to the next poll.
+    fn interval(&mut self, at: f64, new: &[f64], random: &mut Random) -> f64;
+}
+
+/// Minutes that well-mannered pollers keep away from: the first four of an hour and the first of each five.
+pub(super) fn is_hot(at: f64) -> bool {
+    let minute = (at / 60.0).floor().rem_euclid(60.0);
+    minute < 4.0 || minute % 5.0 == 0.0
+}
+
+/// Runs a rule, made anew for each feed, over a sample.
+pub(super) fn run<R: Rule>(sample: &[SampledFeed], mut rule_for: impl FnMut(&SampledFeed) -> R) -> Figures {
+    let mut tally = Tally::default();
+    for feed in sample {
+        let mut random = Random::from_fraction(feed.seed);
+        let mut rule = rule_for(feed);
+        let mut at = feed.start + random.fraction() * rule.first_within().min(6.0 * HOUR);
+        let weight = f64::from(feed.subscribers);
+        let mut seen = 0;
+        while at < feed.end {
+            let until = seen + feed.posts[seen..].partition_point(|post| *post <= at);
+            let new = &feed.posts[seen..until];
+            let shown = &new[new.len().saturating_sub(ITEMS_SHOWN)..];
+            seen = until;
+            let interval = rule.interval(at, shown, &mut random);
+            tally.polled(is_hot(at), interval);
+            tally.found(new.iter().map(|post| at - post), weight, new.len() - shown.len());
+            at += interval;
+        }
+        // What was posted after the last poll is found by the next one, beyond the end.
+        tally.found(feed.posts[seen..].iter().map(|post| at - post), weight, 0);
+    }
+    tally.figures(feed_days(sample))
+}
+
+/// Feeds times simulated days.
+pub(super) fn feed_days(sample: &[SampledFeed]) -> f64 {
+    sample.iter().map(|feed| (feed.end - feed.start) / DAY).sum()
+}
+
+/// A time of the simulation as the policy knows it.
+#[expect(clippy::cast_possible_truncation, reason = "saturates at times that no history has")]
+pub(super) fn timestamp(at: f64) -> Timestamp {
+    Timestamp::from_millis((at * 1000.0) as i64)
+}
+
+/// And back.
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit into 53 bits for ages")]
+pub(super) fn seconds(at: Timestamp) -> f64 {
+    at.millis() as f64 / 1000.0
+}
