@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
+use anyhow::Context;
 use clap::Args;
 use load_tests::simulate::histories::{self, Series};
-use load_tests::simulate::{Comparison, Goals, Recipe, Row, Simulated, sample};
+use load_tests::simulate::{Comparison, Goals, Recipe, Row, Simulated, sample, svg};
 
 use crate::Usage;
 use crate::output;
@@ -16,7 +17,7 @@ use crate::progress::Progress;
 /// Compares polling policies on posting histories in virtual time, at the same number of polls
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// Posting histories, a feed a line: NAME, tab, KIND:s (or :d, only days known), tab, seconds since 1970 [default: made up]
+    /// Posting histories, in the format of docs/policy.md [default: made-up ones]
     #[arg(long, value_name = "FILE")]
     histories: Option<PathBuf>,
     /// Chooses feeds, subscribers and all draws; several (1,2 or 1-5) are pooled
@@ -37,9 +38,12 @@ pub(crate) struct SimulateArgs {
     /// Fractions of the polls that newsgator makes by its own intervals
     #[arg(long, value_name = "X", value_delimiter = ',', default_value = "1,0.25", value_parser = budget)]
     budget: Vec<f64>,
-    /// Prints the ratios that the policy is held to, in place of the table
+    /// Prints the ratios that the policy is held to on public histories, in place of the table
     #[arg(long)]
     goals: bool,
+    /// Also draws mean delay against polls into this file; takes several budgets
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
     /// Prints JSON, an object a line
     #[arg(long)]
     json: bool,
@@ -71,15 +75,18 @@ fn budget(text: &str) -> Result<f64, String> {
 /// Runs it.
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let histories = histories_of(args.histories.as_deref())?;
-    let recipe =
-        Recipe { seed: 0, feeds: args.feeds, days: args.days, max_subscribers: args.max_subscribers };
+    let recipe = Recipe { seed: 0, feeds: args.feeds, days: args.days, max_subscribers: args.max_subscribers };
     let samples = args.seed.0.iter().map(|seed| sample(&histories, &Recipe { seed: *seed, ..recipe }));
     let Some(samples) = samples.collect::<Option<Vec<_>>>() else {
         let days = args.days;
         return Err(Usage(format!("no history is long enough for --days {days}; it has to be a third longer")).into());
     };
     let comparison = Comparison::new(samples, common::config::defaults().policy);
-    if args.goals { print_goals(&comparison, args.json)? } else { print_table(&comparison, args)? }
+    if args.goals {
+        print_goals(&comparison, args.json)?
+    } else {
+        print_table(&comparison, args)?
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -88,9 +95,9 @@ const MADE_UP: usize = 25;
 
 fn histories_of(file: Option<&Path>) -> Result<Vec<Series>, Usage> {
     let Some(file) = file else { return Ok(histories::generated(1, MADE_UP)) };
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Usage(format!("--histories {}: cannot be read: {error}", file.display())))?;
-    histories::read(&text).map_err(|error| Usage(format!("--histories {}: {error}", file.display())))
+    let wrong = |problem: String| Usage(format!("--histories {}: {problem}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    histories::read(&text).map_err(|error| wrong(error.to_string()))
 }
 
 fn print_table(comparison: &Comparison, args: &SimulateArgs) -> anyhow::Result<()> {
@@ -107,26 +114,28 @@ fn print_table(comparison: &Comparison, args: &SimulateArgs) -> anyhow::Result<(
             progress.clear();
             output::json(&row)?;
         }
-        rows.push(cells(&row));
+        rows.push(row);
     }
     drop(progress);
     if !args.json {
-        output::line(&output::table(&HEAD, &rows))?;
+        let cells: Vec<_> = rows.iter().map(cells).collect();
+        output::line(&output::table(&HEAD, &cells))?;
     }
-    Ok(())
+    match &args.plot {
+        Some(file) => draw(file, &rows, args),
+        None => Ok(()),
+    }
 }
 
-const HEAD: [&str; 9] = [
-    "POLICY",
-    "BUDGET",
-    "POLLS/FEED/DAY",
-    "MEAN min",
-    "P95 min",
-    "UNWEIGHTED min",
-    "POLLS/ITEM",
-    "MISSED %",
-    "HOT %",
-];
+fn draw(file: &Path, rows: &[Row], args: &SimulateArgs) -> anyhow::Result<()> {
+    let samples = output::counted(args.seed.0.len() as u64, "sample", "samples");
+    let of = if args.histories.is_some() { "posting histories" } else { "made-up posting histories" };
+    let title = format!("Mean delay by subscribers: {samples} of {} feeds, {} days of {of}", args.feeds, args.days);
+    std::fs::write(file, svg(rows, &title)).with_context(|| format!("{} cannot be written", file.display()))
+}
+
+const HEAD: [&str; 9] =
+    ["POLICY", "BUDGET", "POLLS/FEED/DAY", "MEAN min", "P95 min", "UNWEIGHTED min", "POLLS/ITEM", "MISSED %", "HOT %"];
 
 fn cells(Row { policy, budget, figures }: &Row) -> Vec<String> {
     let mut cells = vec![policy.to_string(), budget.to_string()];

@@ -35,6 +35,7 @@ fn help_texts_are_as_they_were_read_last() {
         &["discover"],
         &["completions"],
         &["backup"],
+        &["simulate"],
     ];
     for command in commands.iter().copied() {
         let name = ["feedfleet"].iter().chain(command).copied().collect::<Vec<_>>().join("-");
@@ -44,7 +45,7 @@ fn help_texts_are_as_they_were_read_last() {
 
 #[test]
 fn help_fits_a_terminal_of_120_columns() {
-    for command in [&[][..], &["feed"], &["fleet"], &["config"], &["parse"]] {
+    for command in [&[][..], &["feed"], &["fleet"], &["config"], &["parse"], &["simulate"]] {
         for line in help(command).lines() {
             assert!(line.chars().count() <= 120, "{line}");
         }

@@ -11,5 +11,6 @@ mod mistakes;
 mod operator;
 mod parse;
 mod program;
+mod simulate;
 mod single;
 mod unreachable;

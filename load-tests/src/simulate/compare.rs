@@ -76,10 +76,10 @@ impl Simulated {
 
     /// Runs it on a sample with its knob at `knob`.
     pub fn run(self, sample: &[SampledFeed], defaults: &PolicyConfig, knob: f64) -> Figures {
-        let decided = |config: PolicyConfig| run(sample, |feed| Decided::new(feed, &config));
+        let decided = |config: PolicyConfig, price: f64| run(sample, |feed| Decided::new(feed, &config, price));
         match self {
-            Simulated::Feedfleet => decided(adaptive(defaults, knob)),
-            Simulated::Newsgator => decided(classes(defaults, knob)),
+            Simulated::Feedfleet => decided(adaptive(defaults), knob),
+            Simulated::Newsgator => decided(classes(defaults, knob), defaults.price),
             Simulated::Fixed => run(sample, |_| Fixed { interval: knob }),
             Simulated::Miniflux => run(sample, |feed| Miniflux::new(feed, knob)),
             Simulated::Newsblur => run(sample, |feed| Newsblur::new(feed, knob)),

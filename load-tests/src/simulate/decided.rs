@@ -18,15 +18,16 @@ use super::trial::{Rule, seconds, timestamp};
 /// A feed under our own policy.
 pub(super) struct Decided<'a> {
     config: &'a PolicyConfig,
+    price: f64,
     subject: Subject<'static>,
     newsgator: bool,
     unchanged: FetchReport,
     modified: FetchReport,
 }
 
-/// The adaptive rule at a price.
-pub(super) fn adaptive(defaults: &PolicyConfig, price: f64) -> PolicyConfig {
-    PolicyConfig { mode: PolicyMode::Adaptive, price, ..defaults.clone() }
+/// The adaptive rule.
+pub(super) fn adaptive(defaults: &PolicyConfig) -> PolicyConfig {
+    PolicyConfig { mode: PolicyMode::Adaptive, ..defaults.clone() }
 }
 
 /// NewsGator's classes as the reference has them: no salt, no hot minutes, all intervals times `factor`.
@@ -57,7 +58,7 @@ pub(super) fn classes(defaults: &PolicyConfig, factor: f64) -> PolicyConfig {
 impl<'a> Decided<'a> {
     /// A feed whose first document was read at the start of the simulation. Delays are weighted by all subscribers, so that
     /// all count as reading; but in NewsGator's classes a single reader is active or not, as the sample says.
-    pub(super) fn new(feed: &SampledFeed, config: &'a PolicyConfig) -> Self {
+    pub(super) fn new(feed: &SampledFeed, config: &'a PolicyConfig, price: f64) -> Self {
         let newsgator = config.mode == PolicyMode::Classes;
         let idle = newsgator && feed.subscribers == 1 && !feed.active;
         let active_subscribers = if idle { 0 } else { feed.subscribers };
@@ -66,6 +67,7 @@ impl<'a> Decided<'a> {
         let document = Document { validators: validators.clone(), ..Document::default() };
         let mut rule = Decided {
             config,
+            price,
             subject: Subject::new(audience, None),
             newsgator,
             unchanged: answer(304, Outcome::NotModified { validators }),
@@ -87,7 +89,8 @@ impl<'a> Decided<'a> {
             document.entries.extend(new.iter().map(dated));
             document.new_entries = u32::try_from(new.len()).unwrap_or(u32::MAX);
         }
-        let decision = decide(&self.subject, report, polled, draw, &Policy { config: self.config, load });
+        let policy = Policy { config: self.config, load, price: self.price };
+        let decision = decide(&self.subject, report, polled, draw, &policy);
         self.subject.state = decision.state;
         decision.next_due.map_or(f64::INFINITY, |due| seconds(due) - seconds(polled))
     }

@@ -56,7 +56,8 @@ fn series(line: &str) -> Result<Series, String> {
         Some((kind, "d")) => (kind, true),
         _ => return Err(format!("'{kind}' is no kind and precision")),
     };
-    let number = |word: &str| word.parse::<f64>().ok().filter(|at| at.is_finite()).ok_or(format!("'{word}' is no time"));
+    let number =
+        |word: &str| word.parse::<f64>().ok().filter(|at| at.is_finite()).ok_or(format!("'{word}' is no time"));
     let times = times.split_ascii_whitespace().map(number).collect::<Result<Vec<_>, _>>()?;
     if times.is_empty() || !times.is_sorted() {
         return Err("no times, or not ascending ones".into());
@@ -90,11 +91,11 @@ struct Habit {
 }
 
 const HABITS: [Habit; 7] = [
-    Habit { kind: "blog", posts: (0.01, 1.5), burst: 2, office: 0.75, days_only: 0.4 },
+    Habit { kind: "blog", posts: (0.005, 1.0), burst: 2, office: 0.75, days_only: 0.4 },
     Habit { kind: "weekly", posts: (0.12, 0.16), burst: 1, office: 0.95, days_only: 0.2 },
-    Habit { kind: "release", posts: (0.01, 0.6), burst: 3, office: 0.85, days_only: 0.0 },
-    Habit { kind: "commits", posts: (0.2, 12.0), burst: 4, office: 0.8, days_only: 0.0 },
-    Habit { kind: "news", posts: (0.5, 20.0), burst: 3, office: 0.7, days_only: 0.1 },
+    Habit { kind: "release", posts: (0.005, 0.8), burst: 5, office: 0.85, days_only: 0.0 },
+    Habit { kind: "commits", posts: (0.1, 12.0), burst: 12, office: 0.8, days_only: 0.0 },
+    Habit { kind: "news", posts: (0.1, 25.0), burst: 4, office: 0.7, days_only: 0.1 },
     Habit { kind: "planet", posts: (0.5, 6.0), burst: 2, office: 0.6, days_only: 0.0 },
     Habit { kind: "auto", posts: (4.0, 30.0), burst: 5, office: 0.0, days_only: 0.0 },
 ];
@@ -126,7 +127,7 @@ impl Habit {
                 break;
             }
             let burst = 1 + random.below(self.burst);
-            times.extend((0..burst).map(|_| (settled + random.exponential(90.0)).floor()));
+            times.extend((0..burst).map(|_| (settled + random.exponential(600.0)).floor()));
         }
         // Even the quietest has been seen a few times.
         times.extend((0..4).map(|quarter| (START + LENGTH * (f64::from(quarter) + random.fraction()) / 4.0).floor()));
@@ -148,7 +149,7 @@ fn working_time(at: f64, zone: f64, random: &mut Random) -> f64 {
     // 1970-01-01 was a Thursday; Monday is 0.
     let weekday = (day + 3.0).rem_euclid(7.0);
     let monday = if weekday >= 5.0 { 7.0 - weekday } else { 0.0 };
-    (day + monday) * DAY + (13.0 - zone) * HOUR + random.normal(2.5 * HOUR)
+    (day + monday) * DAY + (13.0 - zone) * HOUR + random.normal(2.0 * HOUR)
 }
 
 #[cfg(test)]

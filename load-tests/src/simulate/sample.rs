@@ -102,8 +102,7 @@ fn feed(series: &Series, subscribers: u32, length: f64, random: &mut Random) -> 
     let end = start + length;
     let times = if series.days_only {
         let hour = random.uniform(0.0, 24.0);
-        let mut times: Vec<f64> =
-            series.times.iter().map(|at| at + hour * HOUR + random.normal(DAY_SCATTER)).collect();
+        let mut times: Vec<f64> = series.times.iter().map(|at| at + hour * HOUR + random.normal(DAY_SCATTER)).collect();
         times.sort_by(f64::total_cmp);
         times
     } else {

@@ -79,9 +79,11 @@ impl Comparison {
         let ours = step(Simulated::Feedfleet, 1.0);
         let ours_quarter = step(Simulated::Feedfleet, 0.25);
         let (newsblur, commafeed) = (step(Simulated::Newsblur, 0.25), step(Simulated::Commafeed, 0.25));
-        let at_mean = self.samples.iter().zip(&self.own).map(|(sample, own)| {
-            Simulated::Feedfleet.at_mean(sample, &self.defaults, own.weighted_mean_minutes)
-        });
+        let at_mean = self
+            .samples
+            .iter()
+            .zip(&self.own)
+            .map(|(sample, own)| Simulated::Feedfleet.at_mean(sample, &self.defaults, own.weighted_mean_minutes));
         let ours_at_mean = Figures::pooled(&at_mean.collect::<Vec<_>>());
         done();
         let all = [ours, ours_quarter, ours_at_mean];
