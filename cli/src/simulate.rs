@@ -83,9 +83,9 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     };
     let comparison = Comparison::new(samples, common::config::defaults().policy);
     if args.goals {
-        print_goals(&comparison, args.json)?
+        print_goals(&comparison, args.json)?;
     } else {
-        print_table(&comparison, args)?
+        print_table(&comparison, args)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -105,7 +105,7 @@ impl Rule for Commafeed {
             30.0.. => 24.0 * HOUR,
             14.0.. => 12.0 * HOUR,
             7.0.. => 6.0 * HOUR,
-            _ => (gap / 2.0).min(6.0 * HOUR).max(5.0 * MINUTE),
+            _ => (gap / 2.0).clamp(5.0 * MINUTE, 6.0 * HOUR),
         };
         SHORTEST.max(interval * self.factor)
     }
