@@ -34,6 +34,18 @@ pub struct Entry {
     /// Attached media.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub enclosures: Vec<Enclosure>,
+    /// Categories and tags.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<String>,
+    /// The language that it is written in, as its publisher names it, in lower case: `en`, `pt-br`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
+    /// The web pages that its text links to, absolute, each once; a bounded number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<String>,
+    /// The first words of its text as plain text, where it has no title: see [`Entry::display_title`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_words: Option<String>,
     /// Text was cut, or content left out, to stay within the limits of size.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
@@ -66,7 +78,8 @@ impl Fingerprint {
 
 impl Entry {
     /// What tells whether the entry is stored already: the upper half is a hash of the identity, the lower half one of
-    /// everything a reader sees. Equal fingerprints mean that there is nothing to store.
+    /// everything a reader reads; not of categories, which some publishers give in another order each time. Equal
+    /// fingerprints mean that there is nothing to store.
     pub fn fingerprint(&self) -> Fingerprint {
         let mut content = xxhash_rust::xxh3::Xxh3::new();
         let mut add = |part: &str| {
@@ -86,12 +99,26 @@ impl Entry {
         Fingerprint(identity & !u64::from(u32::MAX) | content.digest() >> 32)
     }
 
+    /// What to show as its title: the title, or the first words of its text, or its address.
+    pub fn display_title(&self) -> &str {
+        [&self.title, &self.first_words, &self.url].into_iter().find_map(|text| text.as_deref()).unwrap_or(&self.id)
+    }
+
+    /// Every text that the entry carries, for limits of size.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let optional =
+            [&self.url, &self.title, &self.author, &self.summary, &self.content, &self.language, &self.first_words];
+        let listed = self.categories.iter().chain(&self.links).map(String::as_str);
+        let enclosures = self.enclosures.iter().map(|enclosure| enclosure.url.as_str());
+        std::iter::once(self.id.as_str())
+            .chain(optional.into_iter().flatten().map(String::as_str))
+            .chain(listed)
+            .chain(enclosures)
+    }
+
     /// Bytes of text that the entry carries, for limits of size.
     pub fn text_bytes(&self) -> usize {
-        let texts = [&self.url, &self.title, &self.author, &self.summary, &self.content];
-        self.id.len()
-            + texts.into_iter().flatten().map(String::len).sum::<usize>()
-            + self.enclosures.iter().map(|enclosure| enclosure.url.len()).sum::<usize>()
+        self.texts().map(str::len).sum()
     }
 }
 

@@ -98,6 +98,8 @@ fn document(feed: ParsedFeed, known: &KnownEntries) -> Document {
 
 /// Bytes that an entry takes in a message beside its texts: names, quotes, times.
 const ENTRY_OVERHEAD: usize = 200;
+/// Bytes that a text of a list takes beside itself.
+const QUOTES: usize = 3;
 
 /// Keeps the entries' size in a message under the limit: content is left out first, then summaries, from the document's
 /// end on; entries only when that does not help. An entry that was left out is not known either, so that the next
@@ -133,12 +135,8 @@ fn hold_within(document: &mut Document, known: &KnownEntries, max_bytes: usize) 
 
 /// About the bytes of an entry as JSON.
 fn weight(entry: &Entry) -> usize {
-    let texts = [&entry.url, &entry.title, &entry.author, &entry.summary, &entry.content];
-    let enclosures = entry.enclosures.iter().map(|enclosure| escaped_len(&enclosure.url) + ENTRY_OVERHEAD);
-    ENTRY_OVERHEAD
-        + escaped_len(&entry.id)
-        + texts.into_iter().flatten().map(|text| escaped_len(text)).sum::<usize>()
-        + enclosures.sum::<usize>()
+    let listed = entry.enclosures.len() * ENTRY_OVERHEAD + (entry.links.len() + entry.categories.len()) * QUOTES;
+    ENTRY_OVERHEAD + listed + entry.texts().map(escaped_len).sum::<usize>()
 }
 
 /// A text's length as a JSON string.

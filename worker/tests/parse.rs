@@ -57,7 +57,7 @@ fn every_dialect_tells_the_same_story() {
         let published = feed.entries[0].published.map(|at| at.to_string());
         let expected = (dated).then_some("2026-11-02T08:30:00.000Z");
         assert_eq!(published.as_deref(), expected, "{name}");
-        assert_eq!(feed.repaired, matches!(name, "rss090.rdf" | "atom03.xml"), "{name}");
+        assert!(!feed.repaired, "{name}");
     }
 }
 
@@ -87,8 +87,8 @@ fn an_rss_feed_is_read_with_everything_that_it_says() {
     assert_eq!(
         enclosures,
         [
-            ("https://harbour.example/fog.jpg", Some("image/jpeg"), None),
             ("https://harbour.example/audio/17.mp3", Some("audio/mpeg"), Some(4096)),
+            ("https://harbour.example/fog.jpg", Some("image/jpeg"), None),
         ]
     );
     assert_eq!(feed.entries[1].url.as_deref(), Some("https://harbour.example/2026/second"), "a guid is a link");

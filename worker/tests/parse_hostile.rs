@@ -66,18 +66,17 @@ fn groups_do_not_multiply_what_they_inherit() {
 
 #[test]
 fn a_long_base_is_not_multiplied_by_the_links_below_it() {
-    let feed =
-        |base: &str, inside: &str| format!("<feed xml:base='{base}'><title>t</title><entry>{inside}</entry></feed>");
     let long = format!("http://a.example/{}", "b/".repeat(4_000));
-    let links = "<link href='a'/>".repeat(100_000);
-    assert!(matches!(read(feed(&long, &links)), Err(ParseError::TooLarge(_))));
-    assert!(read(feed("http://a.example/b/", &links)).is_ok(), "a short one costs nothing");
-    assert!(read(feed(&long, "<link href='a'/>")).is_ok(), "a single link costs nothing");
+    let files: String = (0..64).map(|n| format!("<link rel='enclosure' href='{n}'/>")).collect();
+    let entries: String = (0..1_000).map(|n| format!("<entry><id>{n}</id>{files}</entry>")).collect();
+    let feed = read(format!("<feed xml:base='{long}'><title>t</title>{entries}</feed>")).unwrap();
+    let urls = feed.entries.iter().flat_map(|entry| &entry.enclosures).map(|enclosure| enclosure.url.len());
+    let (kept, bytes) = urls.fold((0, 0), |(kept, bytes), length| (kept + 1, bytes + length));
+    assert!(kept > 1_000 && bytes < 20 * 1024 * 1024, "{kept} links of {bytes} bytes");
     let nested = format!("<x xml:base='{}'>", "b/".repeat(1_000));
-    assert!(matches!(
-        read(feed(&long, &format!("{}{}", nested.repeat(100), "</x>".repeat(100)))),
-        Err(ParseError::TooLarge(_))
-    ));
+    let feed =
+        read(format!("<feed>{}<entry><link href='a'/></entry>{}</feed>", nested.repeat(100), "</x>".repeat(100)));
+    assert!(feed.unwrap().entries[0].url.as_ref().is_none_or(|url| url.len() <= 8 * 1024), "bases add up to a limit");
 }
 
 #[test]
@@ -178,9 +177,9 @@ fn nothing_that_databases_refuse_comes_out() {
 }
 
 #[test]
-fn a_panic_inside_costs_the_authors_and_not_the_feed() {
+fn authors_are_read_in_whatever_brackets() {
     let feed = read(item("<author>作者（mail@example.org）</author>")).unwrap();
-    assert_eq!((feed.entries.len(), feed.repaired), (1, true));
+    assert_eq!((feed.entries[0].author.as_deref(), feed.repaired), (Some("作者（mail@example.org）"), false));
 }
 
 #[test]
@@ -232,7 +231,7 @@ fn check(bytes: &[u8]) {
     let feed = match parse(bytes, None, "https://example.org/feed", &limits) {
         Ok(feed) => feed,
         Err(error) => {
-            assert!(!error.to_string().contains("panicked"), "the barrier is for the engine, not for our own code");
+            assert!(!error.to_string().contains("panicked"), "the barrier is for what nobody thought of");
             return;
         }
     };

@@ -198,6 +198,7 @@ impl TryFrom<EntryRow> for StoredEntry {
                 content: row.content,
                 enclosures: enclosures.map_err(|error| corrupt(feed_id, "enclosures")(error.to_string()))?,
                 cut: row.cut,
+                ..Entry::default()
             },
         })
     }

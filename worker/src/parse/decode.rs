@@ -5,21 +5,21 @@
 //! the bytes: one that does not is passed over. The result is UTF-8 without byte order mark, without NULs and without the
 //! XML declaration, which would contradict it.
 //!
-//! Deliberately not here: statistical guessing of single-byte encodings, and encodings outside of the WHATWG standard.
+//! Deliberately not here: statistical guessing of single-byte encodings.
 
 use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+
+use super::codepages::CodePage;
 
 /// An XML declaration ends within so many bytes, if there is one.
 const DECLARATION_WINDOW: usize = 4 * 1024;
 
 /// The document's text. Never fails: what fits nothing is read as Windows-1252, in which every byte means something.
 pub(super) fn decode<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
-    let text = match unicode_by_first_bytes(bytes) {
-        Some(text) => text,
-        None => by_declaration(bytes, content_type),
-    };
+    let by_first_bytes = unicode_by_first_bytes(bytes).or_else(|| ebcdic(bytes).map(Cow::Owned));
+    let text = by_first_bytes.unwrap_or_else(|| by_declaration(bytes, content_type));
     without_declaration(without_nuls(text))
 }
 
@@ -40,9 +40,29 @@ fn unicode_by_first_bytes(bytes: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
+/// `<?xm` in EBCDIC; which of its relatives it is, the declaration says.
+fn ebcdic(bytes: &[u8]) -> Option<String> {
+    if !bytes.starts_with(&[0x4C, 0x6F, 0xA7, 0x94]) {
+        return None;
+    }
+    let common = CodePage::ebcdic()?;
+    let head = common.decode(&bytes[..bytes.len().min(DECLARATION_WINDOW)]);
+    let declared = declared_label(head.as_bytes()).and_then(|label| CodePage::for_label(&label));
+    Some(declared.filter(|page| page.is_ebcdic()).unwrap_or(common).decode(bytes))
+}
+
 fn by_declaration<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
-    let declared = [content_type.and_then(charset_parameter), declared_encoding(bytes)];
     let as_utf8 = utf8(bytes);
+    // An escape character is the one way in which bytes of ASCII mean something else (ISO 2022).
+    if bytes.is_ascii() && !bytes.contains(&0x1B) {
+        return as_utf8.unwrap_or_default();
+    }
+    let labels = [content_type.and_then(charset_parameter), declared_label(bytes)];
+    let page = labels.iter().flatten().find_map(|label| CodePage::for_label(label));
+    if let (Some(page), None) = (page.filter(|page| !page.is_ebcdic()), &as_utf8) {
+        return page.decode(bytes).into();
+    }
+    let declared = labels.map(|label| label.and_then(|label| encoding(&label)));
     for encoding in declared.into_iter().flatten() {
         // A label in ASCII bytes cannot mean UTF-16. And text that is valid UTF-8 beyond ASCII is UTF-8 by overwhelming
         // odds, while a single-byte encoding accepts anything: servers add `charset=iso-8859-1` to whatever they send.
@@ -82,17 +102,16 @@ fn utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> String {
     units.iter().map(|bytes| char::from_u32(unit(*bytes)).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }
 
-/// The `charset` parameter of a media type (RFC 9110, section 8.3.1).
-fn charset_parameter(content_type: &str) -> Option<&'static Encoding> {
+/// The `charset` parameter of a media type (RFC 9110, section 8.3.1), as [`plain_label`].
+fn charset_parameter(content_type: &str) -> Option<String> {
     content_type.split(';').skip(1).find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
-        let label = value.trim().trim_matches(['"', '\'']);
-        name.trim().eq_ignore_ascii_case("charset").then(|| Encoding::for_label(label.as_bytes()))?
+        name.trim().eq_ignore_ascii_case("charset").then(|| plain_label(value.trim().trim_matches(['"', '\''])))
     })
 }
 
-/// The encoding that an XML declaration in ASCII-compatible bytes names.
-fn declared_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
+/// The label of the encoding that an XML declaration in ASCII-compatible bytes names, as [`plain_label`].
+fn declared_label(bytes: &[u8]) -> Option<String> {
     let head = &bytes[..bytes.len().min(DECLARATION_WINDOW)];
     let start = head.windows(5).position(|window| window == b"<?xml")?;
     let end = start + head[start..].windows(2).position(|window| window == b"?>")?;
@@ -100,7 +119,36 @@ fn declared_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     let (_, value) = declaration.split_once("encoding")?.1.split_once('=')?;
     let value = value.trim_start();
     let quote = value.chars().next().filter(|first| matches!(first, '"' | '\''))?;
-    Encoding::for_label(value[1..].split(quote).next()?.as_bytes())
+    value[1..].split(quote).next().map(plain_label)
+}
+
+/// In lower case, with hyphens.
+fn plain_label(label: &str) -> String {
+    label.trim().to_ascii_lowercase().replace('_', "-")
+}
+
+/// The names that Windows and the Macintosh have for encodings of the standard, beside its own many.
+const ALIASES: &[(&str, &str)] = &[
+    ("mac-cyrillic", "x-mac-cyrillic"),
+    ("mac-roman", "macintosh"),
+    ("maccyrillic", "x-mac-cyrillic"),
+    ("macroman", "macintosh"),
+    ("ms-ansi", "windows-1252"),
+    ("ms-arab", "windows-1256"),
+    ("ms-cyrl", "windows-1251"),
+    ("ms-ee", "windows-1250"),
+    ("ms-greek", "windows-1253"),
+    ("ms-hebr", "windows-1255"),
+    ("ms-turk", "windows-1254"),
+    ("winbaltrim", "windows-1257"),
+];
+
+fn encoding(label: &str) -> Option<&'static Encoding> {
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == label).map(|(_, standard)| *standard);
+    // The standard's own labels have both hyphens and underscores.
+    let standard = alias.unwrap_or(label);
+    let known = Encoding::for_label(standard.as_bytes());
+    known.or_else(|| Encoding::for_label(standard.replace('-', "_").as_bytes()))
 }
 
 fn without_nuls(text: Cow<'_, str>) -> Cow<'_, str> {

@@ -1,53 +1,158 @@
-//! What the engines hand on: a feed in our words, not yet within our limits.
+//! What the readers hand on: a feed in our words, as its publisher wrote it, not yet within our limits.
 
-use common::entry::{Enclosure, Entry};
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use common::time::Timestamp;
+use url::Url;
 
 use super::hints::Announced;
 use super::text::Markup;
 
-/// Files that are kept of one entry.
-pub(super) const MAX_ENCLOSURES: usize = 64;
+/// Files, authors and categories that are kept of one entry, of each.
+pub(super) const MAX_MEMBERS: usize = 64;
 
-/// A feed as an engine read it.
+/// A feed as a reader found it. Texts borrow from the document where nothing in them had to be resolved.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
-    pub(super) title: Option<String>,
-    /// What of the title is markup; `None` for plain text.
-    pub(super) title_markup: Option<Markup>,
-    pub(super) link: Option<String>,
-    /// Empty when the feed has none.
-    pub(super) id: String,
-    pub(super) language: Option<String>,
-    pub(super) announced: Announced,
-    pub(super) entries: Vec<DraftEntry>,
+pub(super) struct Draft<'a> {
+    pub(super) title: Best<Text<'a>>,
+    pub(super) link: Best<Link<'a>>,
+    pub(super) id: Best<Cow<'a, str>>,
+    pub(super) language: Best<Cow<'a, str>>,
+    /// Of the entries that name none themselves.
+    pub(super) authors: Best<Vec<Cow<'a, str>>>,
+    pub(super) announced: Announced<'a>,
+    pub(super) entries: Vec<DraftEntry<'a>>,
 }
 
-/// An entry as an engine read it. Its id is empty when the publisher gave none.
+/// An entry as a reader found it.
 #[derive(Debug, Default)]
-pub(super) struct DraftEntry {
-    pub(super) entry: Entry,
-    /// What of the title is markup; `None` for plain text.
-    pub(super) title_markup: Option<Markup>,
+pub(super) struct DraftEntry<'a> {
+    pub(super) id: Best<Cow<'a, str>>,
+    /// The publisher's word on whether the id is the entry's address.
+    pub(super) id_is_link: Option<bool>,
+    pub(super) link: Best<Link<'a>>,
+    pub(super) title: Best<Text<'a>>,
+    pub(super) published: Best<Timestamp>,
+    pub(super) updated: Best<Timestamp>,
+    pub(super) authors: Best<Vec<Cow<'a, str>>>,
+    pub(super) summary: Best<Cow<'a, str>>,
+    pub(super) content: Best<Cow<'a, str>>,
+    pub(super) files: Vec<File<'a>>,
+    pub(super) categories: Vec<Cow<'a, str>>,
+    pub(super) language: Best<Cow<'a, str>>,
+    /// Something was left out already.
+    pub(super) cut: bool,
 }
 
-impl DraftEntry {
-    /// Adds a file, or completes what is known of it: the same file is often announced in two ways.
-    pub(super) fn add_enclosure(&mut self, new: Enclosure) {
-        let full = self.entry.enclosures.len() == MAX_ENCLOSURES;
-        match self.entry.enclosures.iter_mut().find(|known| known.url == new.url) {
-            Some(known) => {
-                known.media_type = known.media_type.take().or(new.media_type);
-                known.length = known.length.or(new.length);
+/// A text, and what of it is markup; `None` for plain text.
+#[derive(Debug, Default)]
+pub(super) struct Text<'a> {
+    pub(super) raw: Cow<'a, str>,
+    pub(super) markup: Option<Markup>,
+}
+
+/// A link as written, and the base in force at its place, where that is another than the document's own URL.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Link<'a> {
+    pub(super) href: Cow<'a, str>,
+    pub(super) base: Option<Rc<Url>>,
+}
+
+/// A file that belongs to an entry.
+#[derive(Debug, Default)]
+pub(super) struct File<'a> {
+    pub(super) link: Link<'a>,
+    pub(super) media_type: Option<Cow<'a, str>>,
+    pub(super) length: Option<u64>,
+}
+
+/// The best of what a document says about one thing. Among equals the first stays.
+#[derive(Debug)]
+pub(super) struct Best<T> {
+    value: Option<T>,
+    rank: u8,
+}
+
+impl<T> Default for Best<T> {
+    fn default() -> Self {
+        Best { value: None, rank: u8::MAX }
+    }
+}
+
+impl<T> Best<T> {
+    /// Of one single offer.
+    pub(super) fn of(value: Option<T>) -> Self {
+        Best { value, rank: 0 }
+    }
+
+    /// Takes a value if it is trusted more (its rank is lower) than what there is. Says whether it did.
+    pub(super) fn offer(&mut self, rank: u8, value: T) -> bool {
+        let better = self.value.is_none() || rank < self.rank;
+        if better {
+            *self = Best { value: Some(value), rank };
+        }
+        better
+    }
+
+    pub(super) fn into_option(self) -> Option<T> {
+        self.value
+    }
+}
+
+impl<'a> Best<Vec<Cow<'a, str>>> {
+    /// Adds a name to those of its rank; a better rank replaces them, a worse one is nothing.
+    pub(super) fn add(&mut self, rank: u8, name: Cow<'a, str>) {
+        match &mut self.value {
+            Some(names) if rank == self.rank => {
+                if names.len() < MAX_MEMBERS && !names.contains(&name) {
+                    names.push(name);
+                }
             }
-            None if full => self.entry.cut = true,
-            None => self.entry.enclosures.push(new),
+            _ => {
+                self.offer(rank, vec![name]);
+            }
         }
     }
 }
 
-impl Draft {
-    /// Neither a title nor an entry: probably read by the wrong rules.
-    pub(super) fn is_hollow(&self) -> bool {
-        self.entries.is_empty() && self.title.as_deref().is_none_or(|title| title.trim().is_empty())
+impl<'a> DraftEntry<'a> {
+    /// Adds a file, or completes what is known of it: the same file is often announced in two ways.
+    pub(super) fn add_file(&mut self, new: File<'a>) {
+        let full = self.files.len() == MAX_MEMBERS;
+        match self.files.iter_mut().find(|known| known.link.href == new.link.href) {
+            Some(known) => {
+                known.media_type = known.media_type.take().or(new.media_type);
+                known.length = known.length.or(new.length);
+            }
+            None if full => self.cut = true,
+            None => self.files.push(new),
+        }
+    }
+
+    pub(super) fn add_category(&mut self, category: Cow<'a, str>) {
+        if self.categories.len() < MAX_MEMBERS && !self.categories.contains(&category) {
+            self.categories.push(category);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_trusted_word_stays_and_among_equals_the_first() {
+        let mut best = Best::default();
+        for (rank, word) in [(2, "c"), (1, "a"), (1, "b"), (3, "d")] {
+            best.offer(rank, word);
+        }
+        assert_eq!(best.into_option(), Some("a"));
+
+        let mut names = Best::default();
+        for (rank, name) in [(1, "x"), (0, "a"), (0, "b"), (0, "a"), (1, "y")] {
+            names.add(rank, Cow::from(name));
+        }
+        assert_eq!(names.into_option().unwrap(), ["a", "b"]);
     }
 }

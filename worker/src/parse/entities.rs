@@ -16,6 +16,16 @@ pub(super) fn character(name: &str) -> Option<char> {
     }
 }
 
+/// The character that a numeric reference stands for, `#65` or `#x41`; `None` for what is no number of a character.
+pub(super) fn number(reference: &str) -> Option<char> {
+    let number = reference.strip_prefix('#')?;
+    let parsed = match number.strip_prefix(['x', 'X']) {
+        Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16),
+        None => number.parse(),
+    };
+    char::from_u32(parsed.ok()?)
+}
+
 /// In the order of their bytes.
 #[rustfmt::skip]
 const NAMES: &[(&str, char)] = &[
@@ -84,5 +94,7 @@ mod tests {
             assert_eq!(character(name), Some(meaning), "{name}");
         }
         assert_eq!(character("nosuch"), None);
+        let numbers = ["#65", "#x41", "#X41", "#xD800", "#", "#x", "65", "#99999999999"].map(number);
+        assert_eq!(numbers, [Some('A'), Some('A'), Some('A'), None, None, None, None, None]);
     }
 }

@@ -1,139 +1,84 @@
-//! What a document says about itself that the engine's model has no place for: when to poll it, and who pushes it.
+//! What a document says about when to poll it, who pushes it, and where it goes on.
 //!
-//! Fed by the guard's pass over the document, so that hints cost no pass of their own. Elements are known by their local
-//! name: publishers bind these prefixes to every address they can think of. Deliberately not here: what to make of the
-//! hints (`common::policy`) and the hints of HTTP headers.
+//! Deliberately not here: what to make of the hints (`common::policy`) and the hints of HTTP headers.
 
 use std::time::Duration;
 
 use common::feed::FeedHints;
-use quick_xml::events::{BytesEnd, BytesStart};
+
+use super::draft::Link;
+use super::vocabulary::Hint;
 
 /// The hints and links of one document.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Announced {
-    /// `ttl`, `sy:*`, `skipHours`, `skipDays`.
+#[derive(Debug, Default)]
+pub(super) struct Announced<'a> {
+    /// `ttl`, `skipHours`, `skipDays`.
     pub(super) hints: FeedHints,
-    /// The first link with `rel=hub`, as written.
-    pub(super) hub: Option<String>,
-    /// The first link with `rel=self`, as written.
-    pub(super) self_link: Option<String>,
+    pub(super) period: Option<Duration>,
+    pub(super) frequency: Option<u32>,
+    /// The first link of each relation.
+    pub(super) hub: Option<Link<'a>>,
+    pub(super) self_link: Option<Link<'a>>,
+    pub(super) next: Option<Link<'a>>,
+    pub(super) prev_archive: Option<Link<'a>>,
+    /// `itunes:new-feed-url`
+    pub(super) new_feed_url: Option<Link<'a>>,
     /// The `cloud` element as `domain:port/path protocol`.
     pub(super) cloud: Option<String>,
+    /// JSON Feed's `expired`, `itunes:complete`: nothing will follow.
+    pub(super) expired: bool,
 }
 
-/// Longest text of a hint that is looked at, in bytes.
-const MAX_HINT_BYTES: usize = 64;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// A longer `ttl` or period says nothing that this one does not.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// Collects [`Announced`] from the events of a document. The caller leaves out what lies inside of entries.
-#[derive(Debug, Default)]
-pub(super) struct HintScanner {
-    announced: Announced,
-    period: Option<Duration>,
-    frequency: Option<u32>,
-    open: Option<Field>,
-    /// Inside of `skipHours` or `skipDays`, whose members have names that others use as well.
-    skipping: bool,
-    text: String,
-}
+impl<'a> Announced<'a> {
+    /// A hint's text.
+    pub(super) fn hint(&mut self, hint: Hint, text: &str) {
+        let text = text.trim();
+        let hints = &mut self.hints;
+        match hint {
+            Hint::Ttl => hints.ttl = hints.ttl.or_else(|| minutes(text)),
+            Hint::Hour => hints.skip_hours |= hour(text).map_or(0, |hour| 1 << hour),
+            Hint::Day => hints.skip_days |= day(text).map_or(0, |day| 1 << day),
+            Hint::UpdatePeriod => self.period = self.period.or_else(|| period(text)),
+            Hint::UpdateFrequency => self.frequency = text.parse().ok().filter(|times| *times > 0).or(self.frequency),
+            Hint::Complete => self.expired |= text.eq_ignore_ascii_case("yes"),
+            Hint::NewFeedUrl | Hint::SkipHours | Hint::SkipDays | Hint::Cloud => {}
+        }
+    }
 
-#[derive(Clone, Copy, Debug)]
-enum Field {
-    Ttl,
-    Hour,
-    Day,
-    UpdatePeriod,
-    UpdateFrequency,
-}
-
-impl HintScanner {
-    /// An element begins.
-    pub(super) fn start(&mut self, element: &BytesStart<'_>) {
-        self.text.clear();
-        self.open = match element.local_name().as_ref() {
-            "ttl" => Some(Field::Ttl),
-            "skipHours" | "skipDays" => {
-                self.skipping = true;
-                None
-            }
-            "hour" if self.skipping => Some(Field::Hour),
-            "day" if self.skipping => Some(Field::Day),
-            "updatePeriod" => Some(Field::UpdatePeriod),
-            "updateFrequency" => Some(Field::UpdateFrequency),
-            "cloud" => {
-                self.announced.cloud = self.announced.cloud.take().or_else(|| cloud(element));
-                None
-            }
-            "link" => {
-                self.link(element);
-                None
-            }
-            _ => None,
+    /// A link of the feed itself.
+    pub(super) fn link(&mut self, relation: &str, link: &Link<'a>) {
+        let place = match relation.to_ascii_lowercase().as_str() {
+            "hub" => &mut self.hub,
+            "self" => &mut self.self_link,
+            "next" => &mut self.next,
+            "prev-archive" => &mut self.prev_archive,
+            _ => return,
         };
-    }
-
-    /// Text of the element that began last.
-    pub(super) fn text(&mut self, text: &str) {
-        if self.open.is_some() && self.text.len() + text.len() <= MAX_HINT_BYTES {
-            self.text.push_str(text);
+        if !link.href.trim().is_empty() {
+            place.get_or_insert_with(|| link.clone());
         }
     }
 
-    /// An element ends.
-    pub(super) fn end(&mut self, element: &BytesEnd<'_>) {
-        if matches!(element.local_name().as_ref(), "skipHours" | "skipDays") {
-            self.skipping = false;
-        }
-        let Some(field) = self.open.take() else { return };
-        let text = self.text.trim();
-        let hints = &mut self.announced.hints;
-        match field {
-            Field::Ttl => hints.ttl = hints.ttl.or_else(|| minutes(text)),
-            Field::Hour => hints.skip_hours |= hour(text).map_or(0, |hour| 1 << hour),
-            Field::Day => hints.skip_days |= day(text).map_or(0, |day| 1 << day),
-            Field::UpdatePeriod => self.period = self.period.or_else(|| period(text)),
-            Field::UpdateFrequency => self.frequency = text.parse().ok().filter(|times| *times > 0).or(self.frequency),
-        }
+    /// A `cloud` element, by its attributes.
+    pub(super) fn cloud(&mut self, attribute: impl Fn(&str) -> Option<String>) {
+        self.cloud = self.cloud.take().or_else(|| cloud(attribute));
     }
 
-    /// The document has ended. The defaults of the syndication module are a day, and once.
-    pub(super) fn finish(mut self) -> Announced {
-        if self.period.is_some() || self.frequency.is_some() {
-            self.announced.hints.update_period = Some(self.period.unwrap_or(DAY) / self.frequency.unwrap_or(1));
-        }
-        self.announced
-    }
-
-    fn link(&mut self, element: &BytesStart<'_>) {
-        let Some(rel) = attribute(element, "rel") else { return };
-        for relation in rel.split_ascii_whitespace() {
-            let place = if relation.eq_ignore_ascii_case("hub") {
-                &mut self.announced.hub
-            } else if relation.eq_ignore_ascii_case("self") {
-                &mut self.announced.self_link
-            } else {
-                continue;
-            };
-            if place.is_none() {
-                *place = attribute(element, "href").filter(|href| !href.trim().is_empty());
-            }
-        }
+    /// What concerns the time of the next poll. The defaults of the syndication module are a day, and once.
+    pub(super) fn hints(&self) -> FeedHints {
+        let said = self.period.is_some() || self.frequency.is_some();
+        let update_period = said.then(|| self.period.unwrap_or(DAY) / self.frequency.unwrap_or(1));
+        FeedHints { update_period, ..self.hints }
     }
 }
 
-/// An attribute's value with its references resolved; as written where they cannot be.
-pub(super) fn attribute(element: &BytesStart<'_>, name: &str) -> Option<String> {
-    let found = element.attributes().with_checks(false).flatten().find(|attribute| attribute.key.as_ref() == name)?;
-    let value = quick_xml::escape::unescape(&found.value).map(std::borrow::Cow::into_owned);
-    Some(value.unwrap_or_else(|_| found.value.into_owned()))
-}
-
-fn cloud(element: &BytesStart<'_>) -> Option<String> {
-    let part = |name: &str| attribute(element, name).map(|value| value.trim().to_owned()).unwrap_or_default();
+fn cloud(attribute: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let part = |name: &str| attribute(name).map(|value| value.trim().to_owned()).unwrap_or_default();
     let (domain, port, path, protocol) = (part("domain"), part("port"), part("path"), part("protocol"));
     let port: u16 = if port.is_empty() { 80 } else { port.parse().ok()? };
     let slash = if path.starts_with('/') { "" } else { "/" };

@@ -1,101 +1,107 @@
 //! JSON Feed 1.0 and 1.1, read with patience: a field of another type than the specification's is taken for what it
 //! means (a number as an id) or left out, and never costs the feed.
 //!
-//! Not read by the XML engine's library, whose reader gives up on a numeric id or a missing title. Nesting is no danger:
-//! unknown values are skipped without recursion, and known ones nest to a fixed depth.
+//! Nesting is no danger: unknown values are skipped without recursion, and known ones nest to a fixed depth.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use common::entry::{Enclosure, Entry};
 use common::time::Timestamp;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::draft::{Draft, DraftEntry};
+use super::draft::{Best, Draft, DraftEntry, File, Link, Text};
 use super::hints::Announced;
-use super::{ParseError, ParseLimits, Reading, dates, repair};
+use super::{ParseError, ParseLimits, dates};
 
 /// Members of one list that are kept: an empty object of three bytes becomes an item of three hundred.
 const MAX_MEMBERS: usize = 20_000;
 
-/// Reads a document that begins with `{`; one that is broken, a second time after a repair.
-pub(super) fn read(text: &str, limits: &ParseLimits) -> Result<Reading, ParseError> {
-    let error = match serde_json::from_str(text) {
-        Ok(feed) => return draft(feed, limits).map(Reading::sound),
-        Err(error) if claims_to_be_a_feed(text) => ParseError::malformed(&error),
-        Err(error) => return Err(ParseError::not_a_feed(&format!("neither XML nor JSON: {error}"))),
-    };
-    let mended = repair::json::mended(text);
-    let draft = serde_json::from_str(&mended.text).ok().and_then(|feed| draft(feed, limits).ok());
-    draft.map(|draft| Reading { draft, repaired: true, truncated: mended.truncated }).ok_or(error)
+/// Reads a document that begins with `{`.
+pub(super) fn read(text: &str, limits: &ParseLimits) -> Result<Draft<'static>, ParseError> {
+    match serde_json::from_str(text) {
+        Ok(feed) => draft(feed, limits),
+        Err(error) if claims_to_be_a_feed(text) => Err(ParseError::malformed(&error)),
+        Err(error) => Err(ParseError::not_a_feed(&format!("neither XML nor JSON: {error}"))),
+    }
 }
 
-fn draft(feed: JsonFeed, limits: &ParseLimits) -> Result<Draft, ParseError> {
+fn draft(feed: JsonFeed, limits: &ParseLimits) -> Result<Draft<'static>, ParseError> {
     let version = feed.version.0.unwrap_or_default();
     let is_feed = version.contains("jsonfeed.org/") || (feed.title.0.is_some() && feed.items.0.is_some());
     if !is_feed {
         return Err(ParseError::not_a_feed(&"JSON, but no JSON Feed"));
     }
-    let by_default = authors(feed.author.0, feed.authors.0);
     let items = feed.items.0.unwrap_or_default();
-    let hub = feed.hubs.0.unwrap_or_default().into_iter().find(|hub| {
-        hub.kind
-            .0
-            .as_deref()
-            .is_some_and(|kind| kind.eq_ignore_ascii_case("websub") || kind.eq_ignore_ascii_case("pubsubhubbub"))
-    });
+    let is_hub = |hub: &JsonHub| {
+        let kind = hub.kind.0.as_deref().unwrap_or("");
+        ["websub", "pubsubhubbub"].iter().any(|known| kind.eq_ignore_ascii_case(known))
+    };
+    let hub = feed.hubs.0.unwrap_or_default().into_iter().find(is_hub);
+    let announced = Announced {
+        hub: hub.and_then(|hub| hub.url.0).map(link),
+        self_link: feed.feed_url.0.clone().map(link),
+        next: feed.next_url.0.map(link),
+        expired: feed.expired.0,
+        ..Announced::default()
+    };
     Ok(Draft {
-        title: feed.title.0,
-        title_markup: None,
-        link: feed.home_page_url.0,
-        id: feed.feed_url.0.clone().unwrap_or_default(),
-        language: feed.language.0,
-        announced: Announced { hub: hub.and_then(|hub| hub.url.0), self_link: feed.feed_url.0, ..Announced::default() },
-        entries: items
-            .into_iter()
-            .take(limits.max_entries)
-            .map(|item| draft_entry(item, by_default.as_deref()))
-            .collect(),
+        title: Best::of(feed.title.0.map(|raw| Text { raw: raw.into(), markup: None })),
+        link: Best::of(feed.home_page_url.0.map(link)),
+        id: Best::of(feed.feed_url.0.map(Cow::from)),
+        language: Best::of(feed.language.0.map(Cow::from)),
+        authors: authors(feed.author.0, feed.authors.0),
+        announced,
+        entries: items.into_iter().take(limits.max_entries).map(draft_entry).collect(),
     })
 }
 
 /// Does a text that is no JSON look as if it had been meant as a JSON Feed?
-fn claims_to_be_a_feed(text: &str) -> bool {
+pub(super) fn claims_to_be_a_feed(text: &str) -> bool {
     text[..text.floor_char_boundary(4 * 1024)].contains("jsonfeed.org")
 }
 
-fn draft_entry(item: JsonItem, default_author: Option<&str>) -> DraftEntry {
+fn draft_entry(item: JsonItem) -> DraftEntry<'static> {
     let is_html = item.content_html.0.is_some();
     let (content, plain) = (item.content_html.0.or_else(|| item.content_text.0.clone()), item.content_text.0);
-    let time = |text: Loose| text.0.as_deref().and_then(dates::parse).map(Timestamp::from_chrono);
+    let time = |text: Loose| Best::of(text.0.as_deref().and_then(dates::parse).map(Timestamp::from_chrono));
     let mut draft = DraftEntry {
-        title_markup: None,
-        entry: Entry {
-            id: item.id.0.unwrap_or_default(),
-            url: item.url.0.or(item.external_url.0),
-            title: item.title.0,
-            published: time(item.date_published),
-            updated: time(item.date_modified),
-            author: authors(item.author.0, item.authors.0).or_else(|| default_author.map(str::to_owned)),
-            summary: item.summary.0.or_else(|| plain.filter(|_| is_html)),
-            content,
-            ..Entry::default()
-        },
+        id: Best::of(item.id.0.map(Cow::from)),
+        id_is_link: None,
+        link: Best::of(item.url.0.or(item.external_url.0).map(link)),
+        title: Best::of(item.title.0.map(|raw| Text { raw: raw.into(), markup: None })),
+        published: time(item.date_published),
+        updated: time(item.date_modified),
+        authors: authors(item.author.0, item.authors.0),
+        summary: Best::of(item.summary.0.or_else(|| plain.filter(|_| is_html)).map(Cow::from)),
+        content: Best::of(content.map(Cow::from)),
+        language: Best::of(item.language.0.map(Cow::from)),
+        ..DraftEntry::default()
     };
     for attachment in item.attachments.0.unwrap_or_default() {
         let Some(url) = attachment.url.0 else { continue };
         let length = attachment.size_in_bytes.0.and_then(|size| size.split('.').next()?.parse().ok());
-        draft.add_enclosure(Enclosure { url, media_type: attachment.mime_type.0, length });
+        draft.add_file(File { link: link(url), media_type: attachment.mime_type.0.map(Cow::from), length });
+    }
+    for tag in item.tags.0.unwrap_or_default() {
+        draft.add_category(tag.into());
     }
     draft
 }
 
+fn link(href: String) -> Link<'static> {
+    Link { href: href.into(), base: None }
+}
+
 /// Version 1.0 has one author, 1.1 a list; some feeds have both.
-fn authors(one: Option<JsonAuthor>, list: Option<Vec<JsonAuthor>>) -> Option<String> {
-    let list = list.filter(|list| !list.is_empty()).or_else(|| one.map(|author| vec![author]))?;
-    let names: Vec<String> = list.into_iter().filter_map(|author| author.name.0).collect();
-    (!names.is_empty()).then(|| names.join(", "))
+fn authors(one: Option<JsonAuthor>, list: Option<Vec<JsonAuthor>>) -> Best<Vec<Cow<'static, str>>> {
+    let mut authors = Best::default();
+    let list = list.filter(|list| !list.is_empty()).or_else(|| one.map(|author| vec![author]));
+    for name in list.into_iter().flatten().filter_map(|author| author.name.0) {
+        authors.add(0, name.into());
+    }
+    authors
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -105,6 +111,8 @@ struct JsonFeed {
     title: Loose,
     home_page_url: Loose,
     feed_url: Loose,
+    next_url: Loose,
+    expired: LooseTruth,
     language: Loose,
     author: LooseObject<JsonAuthor>,
     authors: LooseList<JsonAuthor>,
@@ -124,6 +132,8 @@ struct JsonItem {
     summary: Loose,
     date_published: Loose,
     date_modified: Loose,
+    language: Loose,
+    tags: LooseTexts,
     author: LooseObject<JsonAuthor>,
     authors: LooseList<JsonAuthor>,
     attachments: LooseList<JsonAttachment>,
@@ -155,6 +165,14 @@ struct JsonAttachment {
 #[derive(Default)]
 struct Loose(Option<String>);
 
+/// `true`; anything else is not.
+#[derive(Default)]
+struct LooseTruth(bool);
+
+/// A list of texts; other members, and what is beyond [`MAX_MEMBERS`], are left out, anything else is absent.
+#[derive(Default)]
+struct LooseTexts(Option<Vec<String>>);
+
 /// An object; anything else is absent.
 struct LooseObject<T>(Option<T>);
 
@@ -181,6 +199,9 @@ trait Taking<R>: Default {
     fn text(_: String) -> Self {
         Self::default()
     }
+    fn truth(_: bool) -> Self {
+        Self::default()
+    }
     fn map<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(Self::default())
@@ -194,6 +215,24 @@ trait Taking<R>: Default {
 impl Taking<()> for Loose {
     fn text(text: String) -> Self {
         Loose(Some(text))
+    }
+}
+
+impl Taking<()> for LooseTruth {
+    fn truth(truth: bool) -> Self {
+        LooseTruth(truth)
+    }
+}
+
+impl Taking<()> for LooseTexts {
+    fn list<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(member) = list.next_element::<Loose>()? {
+            if texts.len() < MAX_MEMBERS {
+                texts.extend(member.0);
+            }
+        }
+        Ok(LooseTexts(Some(texts)))
     }
 }
 
@@ -242,8 +281,8 @@ impl<'de, R, T: Taking<R>> Visitor<'de> for Any<T, R> {
         Ok(T::text(number.to_string()))
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<T, E> {
-        Ok(T::default())
+    fn visit_bool<E>(self, truth: bool) -> Result<T, E> {
+        Ok(T::truth(truth))
     }
 
     fn visit_unit<E>(self) -> Result<T, E> {
@@ -260,6 +299,18 @@ impl<'de, R, T: Taking<R>> Visitor<'de> for Any<T, R> {
 }
 
 impl<'de> Deserialize<'de> for Loose {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Any::<Self, ()>(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for LooseTruth {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Any::<Self, ()>(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for LooseTexts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Any::<Self, ()>(PhantomData))
     }

@@ -1,31 +1,37 @@
 //! From the bytes of a hostile stranger to a feed in our words.
 //!
 //! ```text
-//!  bytes ─► decode ─► text ─► guard ─► engine ─► draft ─► normalise ─► ParsedFeed
-//!                       ▲       │ hints    │
-//!                       └─ repair ◄────────┘ once, when the first try fails or finds nothing
+//!  bytes ─► decode ─► text ─► xml or json ─► draft ─► normalise ─► ParsedFeed
+//!                       ▲          │
+//!                       └─ repair ◄┘ once, when the text is not well-formed
 //! ```
 //!
-//! [`parse`] never panics, never recurses by the document's will, never fetches anything and never expands an entity that
-//! the document defines. It is synchronous and may take seconds of processor time for the largest bodies: callers run it
+//! Each layer is a function of what the one before gave: [`decode`] knows bytes and labels, [`xml`] and [`json`] read
+//! well-formed text within limits, [`repair`] makes well-formed text of any other, [`normalise`] makes identities, plain
+//! titles and absolute links. A sound document never meets the repair.
+//!
+//! [`parse`] never panics, never recurses by the document's will, never fetches anything and expands of the entities that
+//! the document defines only plain abbreviations, within a budget. It is synchronous and may take seconds of processor time for the largest bodies: callers run it
 //! on a thread for blocking work. The document's bytes decide what it is; the declared type only names an encoding.
+//!
+//! A further kind of feed is a module that makes a [`draft::Draft`], and an arm in [`read`].
 //!
 //! Deliberately not here: sanitising of HTML (whoever shows content does that), feeds that pages announce, and what to do
 //! about the hints.
 
-mod bases;
+mod codepages;
 mod dates;
 mod decode;
 mod draft;
-mod engine;
 mod entities;
-mod guard;
 mod hints;
 mod json;
-mod namespaces;
+mod links;
 mod normalise;
 mod repair;
 mod text;
+mod vocabulary;
+mod xml;
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -36,12 +42,12 @@ use common::feed::FeedHints;
 use serde_json::json;
 use url::Url;
 
-use draft::Draft;
-use guard::Refusal;
+use repair::Mended;
+use xml::Refusal;
 
 /// Rises whenever the same bytes would be read differently. It is part of the content hash's key, so that a better parser
 /// reads feeds again that have not changed.
-pub const PARSER_VERSION: u64 = 1;
+pub const PARSER_VERSION: u64 = 2;
 
 /// A feed, read and normalised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +66,14 @@ pub struct ParsedFeed {
     pub hub: Option<String>,
     /// Its own idea of its URL (`rel=self`).
     pub self_link: Option<String>,
+    /// The next page of it (RFC 5005), or of a JSON Feed.
+    pub next: Option<String>,
+    /// The archive before it (RFC 5005).
+    pub prev_archive: Option<String>,
+    /// Where its publisher says that it moved (`itunes:new-feed-url`).
+    pub new_feed_url: Option<String>,
+    /// Its publisher says that nothing will follow (JSON Feed's `expired`, `itunes:complete`).
+    pub expired: bool,
     /// Its rssCloud, as `domain:port/path protocol`.
     pub cloud: Option<String>,
     /// Its entries in the document's order, each id once.
@@ -91,11 +105,11 @@ pub struct ParseLimits {
     pub max_entries: usize,
     /// Bytes of one summary or content; longer ones are cut and marked.
     pub max_text_bytes: usize,
-    /// Nesting of elements; a deeper document is refused. The engine recurses, so this bounds its stack.
+    /// Nesting of elements; a deeper document is refused.
     pub max_depth: usize,
     /// Elements in all, but for those of entries that are left out; a document with more is refused.
     pub max_elements: usize,
-    /// Attributes of one element; a document with more is refused. The engine compares each with each.
+    /// Attributes of one element; a document with more is refused.
     pub max_attributes: usize,
 }
 
@@ -121,17 +135,13 @@ pub fn parse(
 ) -> Result<ParsedFeed, ParseError> {
     let whole = || {
         let text = decode::decode(bytes, content_type);
-        let base = Url::parse(base_url).ok();
-        let reading = if text.trim_start().starts_with('{') {
-            json::read(&text, limits)?
-        } else {
-            read_xml(&text, base.as_ref(), limits)?
-        };
-        let feed = normalise::finish(reading.draft, base.as_ref(), limits);
-        Ok(ParsedFeed { repaired: reading.repaired, truncated: reading.truncated, ..feed })
+        read(&text, Url::parse(base_url).ok().as_ref(), limits)
     };
-    unpanicked(whole).unwrap_or_else(|| Err(ParseError::malformed(&PANICKED)))
+    // No panic is known; one that is not known must not cost more than this document.
+    catch_unwind(AssertUnwindSafe(whole)).unwrap_or_else(|_| Err(ParseError::malformed(&PANICKED)))
 }
+
+const PANICKED: &str = "the parser panicked";
 
 /// A document's text, whatever it says about its encoding.
 pub(crate) fn text_of<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
@@ -156,91 +166,43 @@ pub fn entry_json(entry: &Entry) -> serde_json::Value {
     })
 }
 
-/// A draft, and what had to be done to the document for it.
-struct Reading {
-    draft: Draft,
-    repaired: bool,
-    truncated: bool,
-}
-
-impl Reading {
-    /// Of a document that needed nothing.
-    fn sound(draft: Draft) -> Self {
-        Reading { draft, repaired: false, truncated: false }
-    }
-}
-
-/// The first try, and the second on the mended document where the first failed or found nothing.
-fn read_xml(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<Reading, ParseError> {
-    let failure = match try_xml(text, base, limits) {
-        Ok(draft) => return Ok(Reading::sound(draft)),
-        Err(Failure::Final(error)) => return Err(error),
-        Err(failure) => failure,
+/// Reads a text of whatever kind it is; one that is broken, a second time after a repair.
+fn read(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<ParsedFeed, ParseError> {
+    let is_json = text.trim_start().starts_with('{');
+    let once = |text: &str| {
+        let draft = if is_json {
+            json::read(text, limits)
+        } else {
+            xml::read(text, base, limits).map_err(|refusal| told(refusal, text))
+        };
+        draft.map(|draft| normalise::finish(draft, base, limits))
     };
-    let mut panicked = matches!(failure, Failure::Panicked);
-    for _ in 0..2 {
-        let Some(mended) = repair::mended(text, panicked) else { break };
-        let reading = |draft| Ok(Reading { draft, repaired: true, truncated: mended.truncated });
-        match try_xml(&mended.text, base, limits) {
-            Ok(draft) => return reading(draft),
-            Err(Failure::Panicked) if !panicked => panicked = true,
-            // A sound document that has nothing in it is an empty feed; the ruins of a broken one are none.
-            Err(Failure::Hollow(draft)) if !matches!(failure, Failure::IllFormed(_)) => return reading(*draft),
-            Err(_) => break,
-        }
-    }
-    // The first try's error speaks of what the publisher wrote.
-    match failure {
-        Failure::Hollow(draft) => Ok(Reading::sound(*draft)),
-        Failure::IllFormed(error) | Failure::Unread(error) | Failure::Final(error) => Err(error),
-        Failure::Panicked => Err(ParseError::malformed(&PANICKED)),
-    }
-}
-
-/// Why one try did not succeed.
-enum Failure {
-    /// No repair helps.
-    Final(ParseError),
-    /// Not XML.
-    IllFormed(ParseError),
-    /// XML that the engine does not take for a feed.
-    Unread(ParseError),
-    /// The engine panicked.
-    Panicked,
-    /// A feed without anything in it: probably read by the wrong rules.
-    Hollow(Box<Draft>),
-}
-
-fn try_xml(text: &str, base: Option<&Url>, limits: &ParseLimits) -> Result<Draft, Failure> {
-    let surveyed = match guard::survey(text, base.map_or(0, |base| base.as_str().len()), limits) {
-        Ok(surveyed) => surveyed,
-        Err(Refusal::TooLarge(why)) => return Err(Failure::Final(ParseError::TooLarge(why))),
-        Err(Refusal::Malformed(why)) if repair::feed_position(text).is_some() => {
-            return Err(Failure::IllFormed(ParseError::malformed(&why)));
-        }
-        Err(Refusal::Malformed(why) | Refusal::NotAFeed(why)) => {
-            return Err(Failure::IllFormed(ParseError::not_a_feed(&why)));
-        }
+    let error = match once(text) {
+        Err(error @ ParseError::TooLarge(_)) => return Err(error),
+        Err(error) => error,
+        sound => return sound,
     };
-    if surveyed.old_namespaces {
-        return Err(Failure::Unread(ParseError::malformed(&"an old dialect that could not be translated")));
-    }
-    match unpanicked(|| engine::read(&surveyed, base)) {
-        None => Err(Failure::Panicked),
-        Some(Err(error)) => Err(Failure::Unread(ParseError::malformed(&error))),
-        Some(Ok(draft)) if draft.is_hollow() || (draft.entries.is_empty() && surveyed.entries > 0) => {
-            Err(Failure::Hollow(Box::new(draft)))
+    // The error speaks of what the publisher wrote.
+    let mended = if is_json { repair::json::mended(text) } else { repair::mended(text) };
+    let Some(Mended { text, truncated }) = mended else { return Err(error) };
+    match once(&text) {
+        // What is left of a broken document may be nothing, which is no feed without entries.
+        Ok(feed) if feed.title.is_some() || feed.link.is_some() || !feed.entries.is_empty() => {
+            Ok(ParsedFeed { repaired: true, truncated, ..feed })
         }
-        Some(Ok(draft)) => Ok(draft),
+        Err(refused @ ParseError::TooLarge(_)) => Err(refused),
+        _ => Err(error),
     }
 }
 
-const PANICKED: &str = "the parser panicked";
-
-/// Runs something that may panic over a document; `None` when it did. The panic's own text is left to the process' hook.
-fn unpanicked<T>(read: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(read)).ok()
+fn told(refusal: Refusal, text: &str) -> ParseError {
+    match refusal {
+        Refusal::TooLarge(why) => ParseError::TooLarge(why),
+        Refusal::Malformed(why) if repair::feed_position(text).is_some() => ParseError::malformed(&why),
+        Refusal::Malformed(why) | Refusal::NotAFeed(why) => ParseError::not_a_feed(&why),
+    }
 }
+
 /// Longest text of an error, in characters: it may quote the document.
 const MAX_ERROR_CHARS: usize = 200;
 

@@ -9,102 +9,148 @@
 //! different: each of those gets an id made of the common one and a hash of that field, whatever the order; of entries
 //! that are equal in it the first is kept.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use common::entry::{Enclosure, Entry};
 use url::Url;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use super::draft::{Draft, DraftEntry};
-use super::text::{self, Markup};
+use super::draft::{Draft, DraftEntry, File, Link, Text};
+use super::links::{self, Links};
+use super::text;
 use super::{ParseLimits, ParsedFeed};
 
 /// Longest id that is kept as it is, in bytes.
 pub(super) const MAX_ID_BYTES: usize = 1024;
-/// Longest title, author, language, in bytes: what is shown on a line.
+/// Longest title, in bytes: what is shown on a line.
 const MAX_LINE_BYTES: usize = 16 * 1024;
-/// Longest URL, in bytes; a longer one is dropped, because half a URL is none.
-const MAX_URL_BYTES: usize = common::feed::FeedUrl::MAX_LENGTH;
+/// Longest list of authors, media type or category, in bytes: what may be repeated in every entry.
+const MAX_NAME_BYTES: usize = 1024;
+/// Longest name of a language (RFC 5646, section 4.4.1), in bytes.
+const MAX_LANGUAGE_BYTES: usize = 35;
 
 /// Brings a feed into its final form.
-pub(super) fn finish(draft: Draft, base: Option<&Url>, limits: &ParseLimits) -> ParsedFeed {
-    let mut cut = false;
+pub(super) fn finish(draft: Draft<'_>, base: Option<&Url>, limits: &ParseLimits) -> ParsedFeed {
+    let mut links = Links::new(base);
+    let announced = draft.announced;
+    let hints = announced.hints();
+    let language = language(draft.language.into_option());
+    let authors = authors(draft.authors.into_option());
+    let common = Common { limits, language: language.clone(), authors };
     let entries = draft.entries.into_iter().take(limits.max_entries);
+    let entries = entries.map(|entry| finish_entry(entry, &common, &mut links)).collect();
+    let mut absolute = |link: Option<Link<'_>>| link.and_then(|link| links.absolute(&link));
     ParsedFeed {
-        title: title(draft.title, draft.title_markup, &mut cut),
-        link: draft.link.and_then(|link| absolute(&link, base)),
-        id: text::cleaned(draft.id).map(bounded_id),
-        language: line(draft.language, &mut cut),
-        hints: draft.announced.hints,
-        hub: draft.announced.hub.and_then(|hub| absolute(&hub, base)),
-        self_link: draft.announced.self_link.and_then(|link| absolute(&link, base)),
-        cloud: line(draft.announced.cloud, &mut cut),
-        entries: distinguished(entries.map(|entry| finish_entry(entry, base, limits)).collect()),
+        title: title(draft.title.into_option(), &mut false),
+        link: absolute(draft.link.into_option()),
+        id: draft.id.into_option().and_then(text::cleaned).map(bounded_id),
+        language,
+        hints,
+        hub: absolute(announced.hub),
+        self_link: absolute(announced.self_link),
+        next: absolute(announced.next),
+        prev_archive: absolute(announced.prev_archive),
+        new_feed_url: absolute(announced.new_feed_url),
+        cloud: announced.cloud.and_then(|cloud| name(cloud.into(), MAX_NAME_BYTES)),
+        expired: announced.expired,
+        entries: distinguished(entries),
         repaired: false,
         truncated: false,
     }
 }
 
-fn finish_entry(draft: DraftEntry, base: Option<&Url>, limits: &ParseLimits) -> Entry {
-    let DraftEntry { entry, title_markup } = draft;
-    let mut cut = entry.cut;
-    let mut finished = Entry {
+/// What is the same for all entries of a document.
+struct Common<'l> {
+    limits: &'l ParseLimits,
+    language: Option<String>,
+    authors: Option<String>,
+}
+
+fn finish_entry(draft: DraftEntry<'_>, common: &Common<'_>, links: &mut Links<'_>) -> Entry {
+    let mut cut = draft.cut;
+    let max = common.limits.max_text_bytes;
+    let id = draft.id.into_option().and_then(text::cleaned);
+    let link = draft.link.into_option().and_then(|link| links.absolute(&link));
+    let url = link.or_else(|| permalink(id.as_deref()?, draft.id_is_link, links));
+    let mut entry = Entry {
         id: String::new(),
-        url: entry.url.and_then(|url| absolute(&url, base)),
-        title: title(entry.title, title_markup, &mut cut),
-        published: entry.published,
-        updated: entry.updated,
-        author: line(entry.author, &mut cut),
-        summary: long_text(entry.summary, limits.max_text_bytes, &mut cut),
-        content: long_text(entry.content, limits.max_text_bytes, &mut cut),
-        enclosures: entry.enclosures.into_iter().filter_map(|enclosure| finish_enclosure(enclosure, base)).collect(),
-        cut: false,
+        url,
+        title: title(draft.title.into_option(), &mut cut),
+        published: draft.published.into_option(),
+        updated: draft.updated.into_option(),
+        author: authors(draft.authors.into_option()).or_else(|| common.authors.clone()),
+        summary: long_text(draft.summary.into_option(), max, &mut cut),
+        content: long_text(draft.content.into_option(), max, &mut cut),
+        enclosures: draft.files.into_iter().filter_map(|file| enclosure(file, links)).collect(),
+        categories: draft.categories.into_iter().filter_map(|category| name(category, MAX_NAME_BYTES)).collect(),
+        language: language(draft.language.into_option()).or_else(|| common.language.clone()),
+        ..Entry::default()
     };
-    finished.cut = cut;
-    finished.id = match text::cleaned(entry.id) {
-        Some(id) => bounded_id(id),
-        None => made_up_id(&finished),
-    };
-    finished
-}
-
-fn finish_enclosure(enclosure: Enclosure, base: Option<&Url>) -> Option<Enclosure> {
-    let mut cut = false;
-    let media_type = line(enclosure.media_type, &mut cut).filter(|_| !cut);
-    Some(Enclosure { url: absolute(&enclosure.url, base)?, media_type, length: enclosure.length })
-}
-
-fn title(raw: Option<String>, markup: Option<Markup>, cut: &mut bool) -> Option<String> {
-    let mut raw = raw?;
-    *cut |= text::cut(&mut raw, MAX_LINE_BYTES);
-    let plain = markup.map_or(raw.as_str().into(), |markup| text::plain(&raw, markup));
-    text::cleaned(text::on_one_line(&plain).into_owned())
-}
-
-fn line(raw: Option<String>, cut: &mut bool) -> Option<String> {
-    title(raw, None, cut)
-}
-
-fn long_text(raw: Option<String>, max: usize, cut: &mut bool) -> Option<String> {
-    let mut cleaned = text::cleaned(raw?)?;
-    *cut |= text::cut(&mut cleaned, max);
-    Some(cleaned)
-}
-
-/// A link made absolute. What would run in a reader's browser, and what is too long, is none; so is nothing.
-fn absolute(link: &str, base: Option<&Url>) -> Option<String> {
-    if link.len() > MAX_URL_BYTES {
-        return None;
+    entry.cut = cut;
+    let text = entry.content.as_deref().or(entry.summary.as_deref());
+    if let Some(text) = text {
+        entry.links = links.of_text(text, entry.url.as_deref());
+        entry.first_words = if entry.title.is_none() { links::first_words(text) } else { None };
     }
-    let link = text::cleaned(link.to_owned())?;
-    let absolute = match (Url::parse(&link), base) {
-        (Ok(url), _) => url.into(),
-        (Err(_), Some(base)) => base.join(&link).map_or(link, String::from),
-        (Err(_), None) => link,
+    entry.id = match id {
+        Some(id) => bounded_id(id),
+        None => made_up_id(&entry),
     };
-    let scheme = absolute.split(':').next().unwrap_or("").to_ascii_lowercase();
-    let runs = matches!(scheme.as_str(), "javascript" | "data" | "vbscript");
-    (!runs && absolute.len() <= MAX_URL_BYTES).then_some(absolute)
+    entry
+}
+
+/// RSS' guid is a link unless it says otherwise, and many who do not say so give anything: then only a web address counts.
+fn permalink(id: &str, said: Option<bool>, links: &mut Links<'_>) -> Option<String> {
+    let is_web = id.starts_with("http://") || id.starts_with("https://");
+    let is_link = said.unwrap_or(is_web);
+    is_link.then(|| links.absolute(&Link { href: id.into(), base: None }))?
+}
+
+fn enclosure(file: File<'_>, links: &mut Links<'_>) -> Option<Enclosure> {
+    let url = links.absolute(&file.link)?;
+    let media_type = file.media_type.filter(|media_type| media_type.len() <= MAX_NAME_BYTES);
+    Some(Enclosure {
+        url,
+        media_type: media_type.and_then(|media_type| name(media_type, MAX_NAME_BYTES)),
+        length: file.length,
+    })
+}
+
+fn title(title: Option<Text<'_>>, cut: &mut bool) -> Option<String> {
+    let Text { mut raw, markup } = title?;
+    *cut |= text::cut(&mut raw, MAX_LINE_BYTES);
+    let plain = match markup {
+        Some(markup) => text::plain(&raw, markup),
+        None => Cow::Borrowed(&*raw),
+    };
+    text::cleaned(text::on_one_line(&plain))
+}
+
+/// A short text on one line, cut without a word.
+fn name(mut name: Cow<'_, str>, max: usize) -> Option<String> {
+    text::cut(&mut name, max);
+    text::cleaned(text::on_one_line(&name))
+}
+
+fn authors(names: Option<Vec<Cow<'_, str>>>) -> Option<String> {
+    let names = names?;
+    let joined = match names.as_slice() {
+        [single] => Cow::Borrowed(&**single),
+        several => several.join(", ").into(),
+    };
+    name(joined, MAX_NAME_BYTES)
+}
+
+fn language(written: Option<Cow<'_, str>>) -> Option<String> {
+    let language = name(written?, MAX_NAME_BYTES)?;
+    (language.len() <= MAX_LANGUAGE_BYTES).then(|| language.to_ascii_lowercase())
+}
+
+fn long_text(text: Option<Cow<'_, str>>, max: usize, cut: &mut bool) -> Option<String> {
+    let mut text = text?;
+    *cut |= text::cut(&mut text, max);
+    text::cleaned(text)
 }
 
 fn bounded_id(id: String) -> String {

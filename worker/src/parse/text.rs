@@ -11,14 +11,21 @@ use super::entities;
 
 /// Removes control characters (NUL above all) and reads the second block of them, as browsers do, as Windows-1252: they
 /// come from that encoding taken for Latin-1. White space at both ends goes; a text of nothing is none.
-pub(super) fn cleaned(text: String) -> Option<String> {
-    let text = if text.chars().any(is_unwanted) { text.chars().filter_map(repaired).collect() } else { text };
+pub(super) fn cleaned(text: Cow<'_, str>) -> Option<String> {
+    let text = if has_unwanted(&text) { text.chars().filter_map(repaired).collect::<String>().into() } else { text };
     let trimmed = text.trim();
-    match trimmed.len() {
-        0 => None,
-        all if all == text.len() => Some(text),
-        _ => Some(trimmed.to_owned()),
+    match (trimmed.len(), text) {
+        (0, _) => None,
+        (all, Cow::Owned(text)) if all == text.len() => Some(text),
+        (_, text) => Some(text.trim().to_owned()),
     }
+}
+
+fn has_unwanted(text: &str) -> bool {
+    // The second block of control characters begins with this byte in UTF-8; so do some letters, hence the second look.
+    let suspicious =
+        |byte: &u8| (*byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r')) || matches!(byte, 0x7F | 0xC2);
+    text.as_bytes().iter().any(suspicious) && text.chars().any(is_unwanted)
 }
 
 fn is_unwanted(character: char) -> bool {
@@ -37,10 +44,13 @@ fn repaired(character: char) -> Option<char> {
 }
 
 /// Cuts a text to at most `max` bytes at a character's border. Says whether it did.
-pub(super) fn cut(text: &mut String, max: usize) -> bool {
+pub(super) fn cut(text: &mut Cow<'_, str>, max: usize) -> bool {
     let too_long = text.len() > max;
     if too_long {
-        text.truncate(text.floor_char_boundary(max));
+        match text {
+            Cow::Borrowed(borrowed) => *borrowed = &borrowed[..borrowed.floor_char_boundary(max)],
+            Cow::Owned(owned) => owned.truncate(owned.floor_char_boundary(max)),
+        }
     }
     too_long
 }
@@ -86,15 +96,16 @@ pub(super) fn plain(html: &str, markup: Markup) -> Cow<'_, str> {
     text.into()
 }
 
-/// Longest tag or comment that is known as one, in bytes: an unclosed one must not cost a search to the text's end.
+/// Longest tag that is known as one, in bytes: an unclosed one must not cost a search to the text's end.
 const MAX_TAG: usize = 2 * 1024;
 
 /// The length of the tag or comment that a text begins with; 0 when it is neither.
 fn skip_tag(text: &str, markup: Markup) -> usize {
-    let text = &text[..text.floor_char_boundary(MAX_TAG)];
     if text.starts_with("<!--") {
-        return text.find("-->").map_or(0, |end| end + 3);
+        // An unclosed one hides the rest.
+        return text.find("-->").map_or(text.len(), |end| end + 3);
     }
+    let text = &text[..text.floor_char_boundary(MAX_TAG)];
     let inside = text[1..].trim_start_matches('/');
     let name_end = inside.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(inside.len());
     let name = &inside[..name_end];
@@ -131,6 +142,48 @@ fn tag_end(inside: &str) -> usize {
     inside.find('>').map_or(inside.len() + 1, |at| at + 1)
 }
 
+/// A text with its references resolved, as an attribute's value is read.
+pub(super) fn resolved(raw: &str) -> Cow<'_, str> {
+    let Some(first) = raw.find('&') else { return raw.into() };
+    let mut text = String::with_capacity(raw.len());
+    text.push_str(&raw[..first]);
+    let mut rest = &raw[first..];
+    while !rest.is_empty() {
+        let consumed = if rest.starts_with('&') { push_reference(&mut text, rest) } else { 0 };
+        // What is no reference is copied up to the next one that may be.
+        let copied = if consumed > 0 { 0 } else { rest[1..].find('&').map_or(rest.len(), |at| at + 1) };
+        text.push_str(&rest[..copied]);
+        rest = &rest[consumed.max(copied)..];
+    }
+    text.into()
+}
+
+/// The value of an attribute inside of a tag of HTML, of which the text behind the name is given; the tag may not be
+/// closed in it.
+pub(super) fn tag_attribute<'t>(inside: &'t str, name: &str) -> Option<Cow<'t, str>> {
+    let mut rest = inside;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
+        let end = rest.find(|c: char| c.is_ascii_whitespace() || matches!(c, '=' | '>' | '/')).unwrap_or(rest.len());
+        if end == 0 && !rest.starts_with('=') {
+            return None;
+        }
+        let (found, behind) = rest.split_at(end);
+        let Some(value) = behind.trim_ascii_start().strip_prefix('=').map(str::trim_ascii_start) else {
+            rest = behind;
+            continue;
+        };
+        let quote = value.chars().next().filter(|first| matches!(first, '"' | '\''));
+        let value = quote.map_or(value, |_| &value[1..]);
+        let ends = |c: char| quote.map_or(c.is_ascii_whitespace() || c == '>', |quote| c == quote);
+        let value_end = value.find(ends).unwrap_or(value.len());
+        if found.eq_ignore_ascii_case(name) {
+            return Some(resolved(&value[..value_end]));
+        }
+        rest = value.get(value_end + usize::from(quote.is_some())..).unwrap_or("");
+    }
+}
+
 /// Longest name of a reference in HTML, in bytes, with room.
 const MAX_REFERENCE: usize = 40;
 
@@ -138,15 +191,7 @@ const MAX_REFERENCE: usize = 40;
 fn push_reference(text: &mut String, from: &str) -> usize {
     let Some(end) = from.bytes().take(MAX_REFERENCE).position(|byte| byte == b';') else { return 0 };
     let name = &from[1..end];
-    let character = match name.strip_prefix('#') {
-        Some(number) => match number.strip_prefix(['x', 'X']) {
-            Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16),
-            None => number.parse(),
-        }
-        .ok()
-        .and_then(char::from_u32),
-        None => entities::character(name),
-    };
+    let character = if name.starts_with('#') { entities::number(name) } else { entities::character(name) };
     match character {
         Some(character) => {
             text.extend(repaired(character));
@@ -169,10 +214,42 @@ mod tests {
 
     #[test]
     fn a_cut_never_splits_a_character() {
-        let mut text = "aé".repeat(3);
-        assert!(cut(&mut text, 5));
-        assert_eq!(text, "aéa");
-        assert!(!cut(&mut text, 5));
+        let whole = "aé".repeat(3);
+        for mut text in [Cow::Borrowed(whole.as_str()), Cow::Owned(whole.clone())] {
+            assert!(cut(&mut text, 5));
+            assert_eq!(text, "aéa");
+            assert!(!cut(&mut text, 5));
+        }
+    }
+
+    #[test]
+    fn references_in_attributes_are_resolved_and_everything_else_stays() {
+        let table = [
+            ("a", "a"),
+            ("?a=1&amp;b=2", "?a=1&b=2"),
+            ("?a=1&b=2", "?a=1&b=2"),
+            ("&&#65;<b>&", "&A<b>&"),
+            ("é&é;", "é&é;"),
+        ];
+        for (raw, text) in table {
+            assert_eq!(resolved(raw), text, "{raw}");
+        }
+    }
+
+    #[test]
+    fn attributes_of_tags_are_found() {
+        let table = [
+            (" href='a&amp;b'>x", Some("a&b")),
+            (" class=\"x y\" checked HREF = \"/a b\"", Some("/a b")),
+            (" href=/a/b>", Some("/a/b")),
+            (" data-href='no'>x href='no'", None),
+            (" href", None),
+            (" = = ='", None),
+            (" href='a", Some("a")),
+        ];
+        for (inside, value) in table {
+            assert_eq!(tag_attribute(inside, "href").as_deref(), value, "{inside}");
+        }
     }
 
     #[test]

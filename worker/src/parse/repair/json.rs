@@ -5,8 +5,12 @@
 
 use super::Mended;
 
-/// The document mended.
-pub(in crate::parse) fn mended(text: &str) -> Mended {
+/// The document mended; `None` when it does not look as if it had been meant as a feed.
+pub(in crate::parse) fn mended(text: &str) -> Option<Mended> {
+    crate::parse::json::claims_to_be_a_feed(text).then(|| balanced(text))
+}
+
+fn balanced(text: &str) -> Mended {
     let mut scanner = Scanner { out: String::with_capacity(text.len() + 16), open: Vec::new(), whole: None };
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -126,7 +130,7 @@ mod tests {
             ("{\"a\":\"\\", "{\"a\":\"\\\\", true),
         ];
         for (broken, whole, truncated) in table {
-            assert_eq!(mended(broken), Mended { text: whole.into(), truncated }, "{broken}");
+            assert_eq!(balanced(broken), Mended { text: whole.into(), truncated }, "{broken}");
         }
     }
 }

@@ -149,13 +149,11 @@ fn push_reference(out: &mut String, text: &str) -> usize {
     let end = text.bytes().take(MAX_REFERENCE).position(|byte| byte == b';');
     let reference = end.map(|end| (&text[1..end], end + 1));
     if let Some((name, length)) = reference {
-        if let Some(number) = name.strip_prefix('#') {
-            let digits = number.strip_prefix(['x', 'X']);
-            let parsed = digits.map_or_else(|| number.parse(), |digits| u32::from_str_radix(digits, 16));
-            if let Ok(number) = parsed {
-                if let Some(character) = char::from_u32(number).filter(|character| *character != '\0') {
-                    out.push_str(&format!("&#{};", u32::from(character)));
-                }
+        if name.starts_with('#') {
+            // What is no character's number is nothing.
+            let character = entities::number(name).filter(|character| *character != '\0');
+            if character.is_some() || name[1..].starts_with(|first: char| first.is_ascii_digit() || first == 'x') {
+                out.extend(character.map(|character| format!("&#{};", u32::from(character))));
                 return length;
             }
         } else if let Some(character) = entities::character(name) {

@@ -1,0 +1,118 @@
+//! The content of one element: its text with references resolved, or, where it holds markup, the markup as written.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Collects the content of an element that means text.
+#[derive(Debug)]
+pub(super) struct Capture<'a> {
+    document: &'a str,
+    /// The element's depth.
+    depth: usize,
+    /// Where its content begins.
+    begins: usize,
+    text: Cow<'a, str>,
+    /// Elements directly inside of it.
+    children: usize,
+    /// Where the content of the first of them begins, and where it ends; only that of a `div` is wanted.
+    wrapper: Option<Range<usize>>,
+    /// There is text beside the elements.
+    mixed: bool,
+}
+
+impl<'a> Capture<'a> {
+    /// Of the element at this depth, whose content begins here.
+    pub(super) fn new(document: &'a str, depth: usize, begins: usize) -> Self {
+        Capture { document, depth, begins, text: Cow::Borrowed(""), children: 0, wrapper: None, mixed: false }
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// An element begins inside, at this depth; its content begins behind the tag.
+    pub(super) fn open(&mut self, depth: usize, name: &str, tag: &Range<usize>) {
+        if depth == self.depth + 1 {
+            self.children += 1;
+            if self.children == 1 && name.eq_ignore_ascii_case("div") {
+                self.wrapper = Some(tag.end..tag.end);
+            }
+        }
+    }
+
+    /// The element inside at this depth ends with a tag here.
+    pub(super) fn close(&mut self, depth: usize, tag: &Range<usize>) {
+        if depth == self.depth + 1 && self.children == 1 {
+            if let Some(wrapper) = &mut self.wrapper {
+                // An empty element's end has no tag of its own.
+                wrapper.end = tag.start.max(wrapper.start);
+            }
+        }
+    }
+
+    /// Text at this depth, without references.
+    pub(super) fn text(&mut self, depth: usize, piece: Cow<'a, str>) {
+        if depth > self.depth {
+            return;
+        }
+        self.mixed |= !self.mixed && !piece.trim().is_empty();
+        if self.children > 0 {
+            return;
+        }
+        if self.text.is_empty() {
+            self.text = piece;
+        } else {
+            self.text.to_mut().push_str(&piece);
+        }
+    }
+
+    /// The content, when the element's end tag begins at `ends`. Of XHTML, and of anything that holds elements, the markup
+    /// as written; a lone `div` around XHTML is no part of it (RFC 4287, section 3.1.1.3).
+    pub(super) fn finish(self, ends: usize, xhtml: bool) -> Captured<'a> {
+        if self.children == 0 && !xhtml {
+            return Captured { text: self.text, is_markup: false };
+        }
+        let all = self.begins..ends.max(self.begins);
+        let alone = self.children == 1 && !self.mixed;
+        let range = self.wrapper.filter(|_| alone && xhtml).unwrap_or(all);
+        let markup = self.document.get(range).unwrap_or("");
+        Captured { text: without_cdata(markup), is_markup: true }
+    }
+}
+
+/// What an element held.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Captured<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// The text is XML, with its references.
+    pub(super) is_markup: bool,
+}
+
+/// Markup in which CDATA sections, which HTML does not know, are escaped text.
+fn without_cdata(markup: &str) -> Cow<'_, str> {
+    const BEGIN: &str = "<![CDATA[";
+    if !markup.contains(BEGIN) {
+        return markup.into();
+    }
+    let mut escaped = String::with_capacity(markup.len());
+    let mut rest = markup;
+    while let Some((before, data)) = rest.split_once(BEGIN) {
+        let (data, after) = data.split_once("]]>").unwrap_or((data, ""));
+        escaped.push_str(before);
+        escaped.push_str(&quick_xml::escape::partial_escape(data));
+        rest = after;
+    }
+    escaped.push_str(rest);
+    escaped.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_of_data_become_escaped_text() {
+        assert_eq!(without_cdata("<p>a</p>"), "<p>a</p>");
+        assert_eq!(without_cdata("<p><![CDATA[1 < 2]]></p>&amp;<![CDATA[x"), "<p>1 &lt; 2</p>&amp;x");
+    }
+}

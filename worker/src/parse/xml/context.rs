@@ -1,0 +1,113 @@
+//! What is in force at a place of a document because of the elements around it: namespaces, base URL, language.
+
+use std::rc::Rc;
+
+use quick_xml::events::BytesStart;
+use url::Url;
+
+use super::attribute;
+use crate::parse::vocabulary::Space;
+
+/// Namespaces, bases and languages that may be in force at once, of each; further ones are ignored.
+const MAX_IN_FORCE: usize = 64;
+/// Longest base URL, in bytes; a longer one is ignored.
+const MAX_BASE: usize = common::feed::FeedUrl::MAX_LENGTH;
+
+/// Declarations in force, each with the depth of the element that made it.
+#[derive(Debug, Default)]
+pub(super) struct Context {
+    spaces: Vec<(usize, Binding)>,
+    bases: Vec<(usize, Rc<Url>)>,
+    languages: Vec<(usize, String)>,
+}
+
+#[derive(Debug)]
+struct Binding {
+    /// Empty for the default namespace.
+    prefix: String,
+    space: Space,
+}
+
+impl Context {
+    /// An element begins at this depth. `document` is the URL of the document.
+    pub(super) fn open(&mut self, depth: usize, tag: &BytesStart<'_>, document: Option<&Url>) {
+        if !tag.attributes_raw().contains("xml") {
+            return;
+        }
+        for declaration in tag.attributes().with_checks(false).flatten() {
+            let value = &declaration.value;
+            match declaration.key.as_ref() {
+                "xml:base" => self.bind_base(depth, tag, document),
+                "xml:lang" if self.languages.len() < MAX_IN_FORCE => {
+                    self.languages.push((depth, value.trim().to_owned()))
+                }
+                "xmlns" => self.bind(depth, tag, "", value),
+                key => {
+                    if let Some(prefix) = key.strip_prefix("xmlns:") {
+                        self.bind(depth, tag, prefix, value);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The element at this depth ends.
+    pub(super) fn close(&mut self, depth: usize) {
+        while self.spaces.pop_if(|(of, _)| *of >= depth).is_some() {}
+        while self.bases.pop_if(|(of, _)| *of >= depth).is_some() {}
+        while self.languages.pop_if(|(of, _)| *of >= depth).is_some() {}
+    }
+
+    /// The family that a name with this prefix belongs to.
+    pub(super) fn space(&self, prefix: &str) -> Space {
+        let bound = self.spaces.iter().rev().find(|(_, binding)| binding.prefix == prefix);
+        match bound {
+            Some((_, binding)) => binding.space,
+            None if prefix.is_empty() => Space::Feed,
+            None => Space::of_prefix(prefix),
+        }
+    }
+
+    /// The base in force, where it is another than the document's URL.
+    pub(super) fn base(&self) -> Option<Rc<Url>> {
+        self.bases.last().map(|(_, base)| Rc::clone(base))
+    }
+
+    /// The language in force, if one is declared by an element deeper than this.
+    pub(super) fn language_below(&self, depth: usize) -> Option<&str> {
+        let (of, language) = self.languages.last()?;
+        (*of > depth && !language.is_empty()).then_some(language)
+    }
+
+    fn bind(&mut self, depth: usize, tag: &BytesStart<'_>, prefix: &str, uri: &str) {
+        if self.spaces.len() == MAX_IN_FORCE {
+            return;
+        }
+        let known = Space::of_uri(uri);
+        let is_root = depth == 1;
+        let of_root = tag.name().prefix().map_or("", |prefix| prefix.into_inner()) == prefix;
+        let space = match known {
+            // RDF's root belongs to RDF; any other root's namespace is that of the feed, whatever its name.
+            Some(Space::Rdf) => Space::Rdf,
+            _ if is_root && of_root => Space::Feed,
+            Some(space) => space,
+            None if prefix.is_empty() && (is_root || uri.is_empty()) => Space::Feed,
+            None if prefix.is_empty() => Space::Other,
+            None => Space::of_prefix(prefix),
+        };
+        self.spaces.push((depth, Binding { prefix: prefix.to_owned(), space }));
+    }
+
+    fn bind_base(&mut self, depth: usize, tag: &BytesStart<'_>, document: Option<&Url>) {
+        let Some(written) = attribute(tag, "xml:base").filter(|base| base.len() <= MAX_BASE) else { return };
+        let outer = self.bases.last().map(|(_, base)| &**base).or(document);
+        let base = match outer {
+            Some(outer) => outer.join(written.trim()),
+            None => Url::parse(written.trim()),
+        };
+        if let Some(base) = base.ok().filter(|base| base.as_str().len() <= MAX_BASE && self.bases.len() < MAX_IN_FORCE)
+        {
+            self.bases.push((depth, Rc::new(base)));
+        }
+    }
+}

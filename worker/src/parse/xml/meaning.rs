@@ -1,0 +1,464 @@
+//! What an element means at its place, and what becomes of what it holds.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use common::time::Timestamp;
+use quick_xml::events::BytesStart;
+
+use super::capture::{Capture, Captured};
+use super::{Pass, Refusal, Scope, attribute};
+use crate::parse::dates;
+use crate::parse::draft::{DraftEntry, File, Link, Text};
+use crate::parse::text::Markup;
+use crate::parse::vocabulary::{Element, Hint, Space, Word};
+
+/// What the root element says that the document is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Root {
+    /// `rss`
+    Rss,
+    /// `rdf:RDF`: RSS 0.90 and 1.0.
+    Rdf,
+    /// `feed`, or a single `entry`.
+    Atom,
+    /// `channel` on its own: CDF, RSS 1.1.
+    Channel,
+}
+
+/// What the text of a captured element will be.
+#[derive(Debug)]
+pub(super) struct Held {
+    word: Word,
+    format: Format,
+    /// `isPermaLink` of a guid.
+    id_is_link: Option<bool>,
+}
+
+/// How a text is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// RSS, which does not say.
+    Unknown,
+    Plain,
+    Html,
+    Xhtml,
+    Base64,
+}
+
+/// A person whose element is open.
+#[derive(Debug)]
+pub(super) struct Person<'a> {
+    rank: u8,
+    depth: usize,
+    name: Option<Cow<'a, str>>,
+    email: Option<Cow<'a, str>>,
+    text: String,
+}
+
+/// Longest text of a person that is looked at, in bytes.
+const MAX_PERSON: usize = 1024;
+
+impl<'a> Person<'a> {
+    /// Text directly inside of the element.
+    pub(super) fn text(&mut self, depth: usize, piece: Cow<'a, str>) {
+        if depth == self.depth && self.text.len() + piece.len() <= MAX_PERSON {
+            self.text.push_str(&piece);
+        }
+    }
+}
+
+/// A web page before any other form of an entry: ranks of links.
+const TEXT_LINK: u8 = 0;
+const PAGE: u8 = 1;
+const OTHER_TYPE: u8 = 2;
+const OUT_OF_LINE: u8 = 4;
+
+impl<'a> Pass<'a, '_> {
+    /// The root element.
+    pub(super) fn begin(&mut self, tag: &BytesStart<'_>) -> Result<Scope, Refusal> {
+        let local_name = tag.local_name();
+        let name = local_name.as_ref();
+        let root = match name.to_ascii_lowercase().as_str() {
+            "rss" => Root::Rss,
+            "rdf" => Root::Rdf,
+            "feed" | "entry" => Root::Atom,
+            "channel" => Root::Channel,
+            _ => return Err(Refusal::NotAFeed(format!("the first element is <{name}>"))),
+        };
+        self.root = Some(root);
+        if let Some(language) = attribute(tag, "xml:lang") {
+            self.draft.language.offer(1, language.into());
+        }
+        if root == Root::Channel {
+            self.channel(tag);
+        }
+        // RDF is for anything; which it is for shows by a namespace of RSS, or by a channel.
+        self.is_feed = root != Root::Rdf || names_feed(tag);
+        Ok(if name.eq_ignore_ascii_case("entry") { self.begin_entry(tag) } else { Scope::Feed })
+    }
+
+    /// Any other element: what it is to what it holds.
+    pub(super) fn meet(&mut self, around: Scope, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
+        match (around, word.element) {
+            (Scope::Feed | Scope::Foreign, Element::Entry) if self.entry.is_none() => self.begin_entry(tag),
+            (Scope::Feed | Scope::Foreign, Element::Channel) => {
+                self.channel(tag);
+                Scope::Feed
+            }
+            (Scope::Feed, Element::Hint(hint)) => self.hint(hint, word, tag, span),
+            (Scope::Feed, Element::Author) => self.begin_person(word),
+            (Scope::Feed, Element::Link) => self.link(word, tag, span),
+            (Scope::Feed, Element::Title | Element::Id | Element::Language) => self.hold(word, tag, span),
+            (Scope::Feed | Scope::Foreign, _) => Scope::Foreign,
+            (Scope::Skips, Element::Hint(hint @ (Hint::Hour | Hint::Day))) => self.hint(hint, word, tag, span),
+            (Scope::Person, Element::Name | Element::Email) => self.hold(word, tag, span),
+            (Scope::Entry, _) => self.meet_in_entry(word, tag, span),
+            (Scope::Group, Element::Title | Element::Summary | Element::File | Element::Group) => {
+                let less_trusted = Word { rank: word.rank + 1, ..word };
+                self.meet_in_entry(less_trusted, tag, span)
+            }
+            _ => Scope::Ignored,
+        }
+    }
+
+    fn meet_in_entry(&mut self, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
+        match word.element {
+            Element::Link => self.link(word, tag, span),
+            Element::Author => self.begin_person(word),
+            Element::File => self.file(tag),
+            Element::Group => Scope::Group,
+            Element::Category => match attribute(tag, "term").or_else(|| attribute(tag, "text")) {
+                Some(term) => {
+                    self.category(term.into());
+                    Scope::Entry
+                }
+                None => self.hold(word, tag, span),
+            },
+            Element::Content => {
+                if let Some(href) = attribute(tag, "src") {
+                    self.offer_link(OUT_OF_LINE, href);
+                    return Scope::Ignored;
+                }
+                self.hold(word, tag, span)
+            }
+            Element::Title
+            | Element::Id
+            | Element::Summary
+            | Element::Published
+            | Element::Updated
+            | Element::Language => self.hold(word, tag, span),
+            Element::Entry
+            | Element::Channel
+            | Element::Name
+            | Element::Email
+            | Element::Hint(_)
+            | Element::Unknown => Scope::Ignored,
+        }
+    }
+
+    /// CDF and RDF say things in the attributes of the channel.
+    fn channel(&mut self, tag: &BytesStart<'_>) {
+        self.is_feed = true;
+        if let Some(href) = attribute(tag, "href") {
+            let link = self.link_here(href);
+            self.draft.link.offer(PAGE, link);
+        }
+    }
+
+    fn begin_entry(&mut self, tag: &BytesStart<'_>) -> Scope {
+        if self.draft.entries.len() == self.max_entries {
+            return Scope::LeftOut;
+        }
+        self.is_feed = true;
+        self.entry = Some((DraftEntry::default(), self.depth()));
+        if let Some(about) = attribute(tag, "rdf:about") {
+            self.offer_id(1, about.into(), None);
+        }
+        if self.root == Some(Root::Channel) {
+            if let Some(href) = attribute(tag, "href") {
+                self.offer_link(PAGE, href);
+            }
+            let changed = attribute(tag, "lastmod").and_then(|text| time(&text));
+            if let (Some(changed), Some((entry, _))) = (changed, &mut self.entry) {
+                entry.updated.offer(0, changed);
+            }
+        }
+        Scope::Entry
+    }
+
+    pub(super) fn end_entry(&mut self) {
+        let Some((mut entry, depth)) = self.entry.take() else { return };
+        let around = depth.saturating_sub(1);
+        if let Some(language) = self.context.language_below(around) {
+            entry.language.offer(1, language.to_owned().into());
+        }
+        self.draft.entries.push(entry);
+    }
+
+    fn begin_person(&mut self, word: Word) -> Scope {
+        let person = Person { rank: word.rank, depth: self.depth(), name: None, email: None, text: String::new() };
+        self.person = Some(person);
+        Scope::Person
+    }
+
+    pub(super) fn end_person(&mut self, depth: usize) {
+        let Some(person) = self.person.take_if(|person| person.depth == depth) else { return };
+        let own = || name_of_person(&person.text).map(|name| Cow::from(name.to_owned()));
+        let Some(name) = person.name.or_else(own).or(person.email) else { return };
+        let authors = match &mut self.entry {
+            Some((entry, _)) => &mut entry.authors,
+            // An RSS channel's people are not the authors of its items.
+            None if self.root == Some(Root::Atom) => &mut self.draft.authors,
+            None => return,
+        };
+        authors.add(person.rank, name);
+    }
+
+    fn hint(&mut self, hint: Hint, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
+        match hint {
+            Hint::SkipHours | Hint::SkipDays => Scope::Skips,
+            Hint::Cloud => {
+                self.draft.announced.cloud(|name| attribute(tag, name));
+                Scope::Ignored
+            }
+            Hint::Hour | Hint::Day if self.scopes.last() != Some(&Scope::Skips) => Scope::Foreign,
+            _ => self.hold(word, tag, span),
+        }
+    }
+
+    /// Atom's link has a relation and an address; RSS' is its text.
+    fn link(&mut self, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
+        let Some(href) = attribute(tag, "href") else { return self.hold(word, tag, span) };
+        let relations = attribute(tag, "rel").unwrap_or_default();
+        let media_type = attribute(tag, "type").filter(|media_type| !media_type.is_empty());
+        let is_page = media_type.as_deref().is_none_or(|media_type| media_type.contains("html"));
+        let link = self.link_here(href);
+        let relations = if relations.trim().is_empty() { "alternate" } else { relations.as_str() };
+        for relation in relations.split_ascii_whitespace() {
+            // The registry's names may be written as addresses.
+            let relation = relation.rsplit('/').next().unwrap_or(relation);
+            let is_alternate = relation.eq_ignore_ascii_case("alternate") && !link.href.trim().is_empty();
+            let rank = if is_page { PAGE } else { OTHER_TYPE };
+            match &mut self.entry {
+                Some((entry, _)) if is_alternate => {
+                    entry.link.offer(rank, link.clone());
+                }
+                Some((entry, _)) if relation.eq_ignore_ascii_case("enclosure") => {
+                    let length = attribute(tag, "length").and_then(|length| length.trim().parse().ok());
+                    let media_type = media_type.clone().map(Cow::from);
+                    entry.add_file(File { link: link.clone(), media_type, length });
+                }
+                Some(_) => {}
+                None if is_alternate => {
+                    self.draft.link.offer(rank, link.clone());
+                }
+                None => self.draft.announced.link(relation, &link),
+            }
+        }
+        Scope::Ignored
+    }
+
+    /// `enclosure` and `media:content`. Words inside of the latter are about the entry.
+    fn file(&mut self, tag: &BytesStart<'_>) -> Scope {
+        let url = attribute(tag, "url").or_else(|| attribute(tag, "href")).filter(|url| !url.trim().is_empty());
+        if let Some(url) = url {
+            let length = attribute(tag, "length").or_else(|| attribute(tag, "fileSize"));
+            let file = File {
+                link: self.link_here(url),
+                media_type: attribute(tag, "type").map(Cow::from),
+                length: length.and_then(|length| length.trim().parse().ok()),
+            };
+            if let Some((entry, _)) = &mut self.entry {
+                entry.add_file(file);
+            }
+        }
+        Scope::Group
+    }
+
+    /// Begins to collect an element's text.
+    fn hold(&mut self, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
+        let format = match word.element {
+            Element::Title | Element::Summary | Element::Content => self.format(tag),
+            _ => Format::Plain,
+        };
+        let id_is_link = match word.element {
+            Element::Id => attribute(tag, "isPermaLink").map(|word| word.trim().eq_ignore_ascii_case("true")),
+            _ => None,
+        };
+        let held = Held { word, format, id_is_link };
+        self.capture = Some((Capture::new(self.document, self.depth(), span.end), held));
+        Scope::Held
+    }
+
+    fn format(&self, tag: &BytesStart<'_>) -> Format {
+        let (media_type, mode) = (attribute(tag, "type"), attribute(tag, "mode"));
+        let media_type = media_type.map(|media_type| media_type.trim().to_ascii_lowercase());
+        let is_atom = self.root == Some(Root::Atom);
+        match (media_type.as_deref(), mode.as_deref()) {
+            (_, Some("base64")) => Format::Base64,
+            (Some("xhtml" | "application/xhtml+xml"), mode) if mode != Some("escaped") => Format::Xhtml,
+            (Some(html), _) if html.contains("html") => Format::Html,
+            (None | Some("" | "text"), _) => {
+                if is_atom {
+                    Format::Plain
+                } else {
+                    Format::Unknown
+                }
+            }
+            (Some(text), _) if text.starts_with("text/") || text == "plain" => Format::Plain,
+            (Some(xml), _) if xml.ends_with("/xml") || xml.ends_with("+xml") => Format::Xhtml,
+            (Some(other), _) if is_atom && other.contains('/') => Format::Base64,
+            _ => Format::Unknown,
+        }
+    }
+
+    /// The end of a captured element: its text is what its word says.
+    pub(super) fn release(&mut self, capture: Capture<'a>, held: Held, ends: usize) {
+        let Held { word: Word { element, rank }, format, id_is_link } = held;
+        let Captured { text, is_markup } = capture.finish(ends, format == Format::Xhtml);
+        let (text, format) = match format {
+            Format::Base64 if !is_markup => match from_base64(&text) {
+                Some(decoded) => (decoded.into(), Format::Html),
+                None => (text, Format::Plain),
+            },
+            format => (text, if is_markup { Format::Xhtml } else { format }),
+        };
+        if text.trim().is_empty() {
+            return;
+        }
+        let markup = match format {
+            Format::Html | Format::Xhtml | Format::Base64 => Some(Markup::All),
+            Format::Unknown => Some(Markup::Formatting),
+            Format::Plain => None,
+        };
+        match (element, &mut self.entry) {
+            (Element::Name, _) => self.part_of_person(|person| person.name.get_or_insert(text)),
+            (Element::Email, _) => self.part_of_person(|person| person.email.get_or_insert(text)),
+            (Element::Hint(Hint::NewFeedUrl), _) => {
+                let link = self.link_here(text);
+                self.draft.announced.new_feed_url.get_or_insert(link);
+            }
+            (Element::Hint(hint), _) => self.draft.announced.hint(hint, &text),
+            (Element::Link, _) => {
+                let link = self.link_here(text);
+                match &mut self.entry {
+                    Some((entry, _)) => entry.link.offer(TEXT_LINK, link),
+                    None => self.draft.link.offer(TEXT_LINK, link),
+                };
+            }
+            (Element::Id, Some(_)) => self.offer_id(rank, text, id_is_link),
+            (Element::Category, _) => self.category(text),
+            (_, Some((entry, _))) => put(entry, element, rank, Text { raw: text, markup }),
+            (_, None) => self.put_in_feed(element, rank, Text { raw: text, markup }),
+        }
+    }
+
+    fn put_in_feed(&mut self, element: Element, rank: u8, text: Text<'a>) {
+        match element {
+            Element::Id => self.draft.id.offer(rank, text.raw),
+            Element::Title => self.draft.title.offer(rank, text),
+            Element::Language => self.draft.language.offer(0, text.raw),
+            _ => false,
+        };
+    }
+
+    fn part_of_person<'p>(&'p mut self, keep: impl FnOnce(&'p mut Person<'a>) -> &'p mut Cow<'a, str>) {
+        if let Some(person) = &mut self.person {
+            keep(person);
+        }
+    }
+
+    fn offer_id(&mut self, rank: u8, id: Cow<'a, str>, is_link: Option<bool>) {
+        if let Some((entry, _)) = &mut self.entry {
+            if entry.id.offer(rank, id) {
+                entry.id_is_link = is_link;
+            }
+        }
+    }
+
+    fn offer_link(&mut self, rank: u8, href: String) {
+        let link = self.link_here(href);
+        if let Some((entry, _)) = &mut self.entry {
+            entry.link.offer(rank, link);
+        }
+    }
+
+    fn category(&mut self, category: Cow<'a, str>) {
+        if let Some((entry, _)) = &mut self.entry {
+            entry.add_category(category);
+        }
+    }
+
+    fn link_here(&self, href: impl Into<Cow<'a, str>>) -> Link<'a> {
+        Link { href: href.into(), base: self.context.base() }
+    }
+
+    fn depth(&self) -> usize {
+        self.guard.depth()
+    }
+}
+
+fn names_feed(tag: &BytesStart<'_>) -> bool {
+    let mut attributes = tag.attributes();
+    let mut attributes = attributes.with_checks(false).flatten();
+    attributes.any(|one| one.key.as_ref().starts_with("xmlns") && Space::of_uri(&one.value) == Some(Space::Feed))
+}
+
+fn put<'a>(entry: &mut DraftEntry<'a>, element: Element, rank: u8, text: Text<'a>) {
+    match element {
+        Element::Title => entry.title.offer(rank, text),
+        Element::Summary => entry.summary.offer(rank, text.raw),
+        Element::Content => entry.content.offer(rank, text.raw),
+        Element::Language => entry.language.offer(0, text.raw),
+        Element::Published => time(&text.raw).is_some_and(|at| entry.published.offer(rank, at)),
+        Element::Updated => time(&text.raw).is_some_and(|at| entry.updated.offer(rank, at)),
+        _ => false,
+    };
+}
+
+fn time(text: &str) -> Option<Timestamp> {
+    dates::parse(text).map(Timestamp::from_chrono)
+}
+
+/// White space may be anywhere in it; what is no text then is none.
+fn from_base64(text: &str) -> Option<String> {
+    let packed: String = text.split_whitespace().collect();
+    String::from_utf8(STANDARD.decode(packed).ok()?).ok()
+}
+
+/// `ann@example.org (Ann)`, `Ann <ann@example.org>`, or a name.
+fn name_of_person(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let in_brackets =
+        text.strip_suffix(')').and_then(|text| text.split_once('(')).filter(|(before, _)| before.contains('@'));
+    let before_address =
+        text.strip_suffix('>').and_then(|text| text.split_once('<')).filter(|(_, after)| after.contains('@'));
+    let name = in_brackets.map(|(_, name)| name).or(before_address.map(|(name, _)| name));
+    let name = name.map(|name| name.trim().trim_matches('"').trim()).filter(|name| !name.is_empty()).unwrap_or(text);
+    (!name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_named_by_its_name_where_it_has_one() {
+        let table = [
+            ("ann@example.org (Ann Quay)", Some("Ann Quay")),
+            ("Ann Quay <ann@example.org>", Some("Ann Quay")),
+            ("\"Ann\" <ann@example.org>", Some("Ann")),
+            ("Ann (the first)", Some("Ann (the first)")),
+            ("<ann@example.org>", Some("<ann@example.org>")),
+            ("作者（mail@example.org）", Some("作者（mail@example.org）")),
+            ("ann@example.org ()", Some("ann@example.org ()")),
+            ("  ", None),
+        ];
+        for (text, name) in table {
+            assert_eq!(name_of_person(text), name, "{text}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The reader of XML feeds: one pass over the document, in which the limits are kept, and entries and hints are found.
+//!
+//! It stands on quick-xml's events and recurses nowhere. Here is the pass; what an element means at its place is in
+//! `meaning`. Deliberately not here: any repair of what is no XML, and the final form of what was found (`normalise`).
+
+mod capture;
+mod context;
+mod doctype;
+mod guard;
+mod meaning;
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use quick_xml::Reader;
+use quick_xml::events::{BytesEnd, BytesStart, Event};
+use url::Url;
+
+use super::draft::{Draft, DraftEntry};
+use super::vocabulary::Word;
+use super::{ParseLimits, entities, text};
+use capture::Capture;
+use context::Context;
+use doctype::Entities;
+use guard::Guard;
+use meaning::{Held, Root};
+
+/// Why a document was not read.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// Beyond a limit. Repairing does not help.
+    TooLarge(String),
+    /// Not well-formed.
+    Malformed(String),
+    /// The first element is no feed's.
+    NotAFeed(String),
+}
+
+/// Reads a document whose own URL is `document_url`.
+pub(super) fn read<'a>(text: &'a str, document_url: Option<&Url>, limits: &ParseLimits) -> Result<Draft<'a>, Refusal> {
+    let mut reader = Reader::from_str(text);
+    reader.config_mut().expand_empty_elements = true;
+    let mut pass = Pass::new(text, document_url, limits);
+    loop {
+        let begins = position(reader.buffer_position());
+        let event = reader.read_event().map_err(|error| Refusal::Malformed(error.to_string()))?;
+        let span = begins..position(reader.buffer_position());
+        match event {
+            Event::Start(tag) => pass.start(&tag, &span)?,
+            Event::End(tag) => {
+                pass.end(&tag, &span);
+                if pass.guard.depth() == 0 {
+                    break;
+                }
+            }
+            Event::Text(piece) => pass.text(piece.into_inner()),
+            Event::CData(piece) => pass.text(piece.into_inner()),
+            Event::GeneralRef(reference) => pass.reference(&reference),
+            Event::DocType(doctype) if pass.root.is_none() => {
+                pass.entities = Entities::of_doctype(&doctype.into_inner())
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    pass.finish()
+}
+
+fn position(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}
+
+/// What an open element is to what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// The feed itself: its root, its channel.
+    Feed,
+    /// An entry.
+    Entry,
+    /// Something around words that are an entry's, but trusted less: a group of media.
+    Group,
+    /// A person, of an entry or of the feed.
+    Person,
+    /// `skipHours`, `skipDays`: their members have names that others use as well.
+    Skips,
+    /// Text is collected.
+    Held,
+    /// Nothing of the feed's; but entries may be inside.
+    Foreign,
+    /// Nothing inside matters.
+    Ignored,
+    /// An entry beyond the limit.
+    LeftOut,
+}
+
+/// The state of the pass.
+struct Pass<'a, 'l> {
+    document: &'a str,
+    document_url: Option<&'l Url>,
+    max_entries: usize,
+    guard: Guard<'l>,
+    context: Context,
+    entities: Entities,
+    root: Option<Root>,
+    is_feed: bool,
+    /// Of the open elements; those inside of a capture have none.
+    scopes: Vec<Scope>,
+    /// The element whose text is collected, and what it will mean.
+    capture: Option<(Capture<'a>, Held)>,
+    /// A person's own text is collected around its parts.
+    person: Option<meaning::Person<'a>>,
+    draft: Draft<'a>,
+    /// The open entry, and its depth.
+    entry: Option<(DraftEntry<'a>, usize)>,
+}
+
+impl<'a, 'l> Pass<'a, 'l> {
+    fn new(document: &'a str, document_url: Option<&'l Url>, limits: &'l ParseLimits) -> Self {
+        Pass {
+            document,
+            document_url,
+            max_entries: limits.max_entries,
+            guard: Guard::new(limits),
+            context: Context::default(),
+            entities: Entities::default(),
+            root: None,
+            is_feed: false,
+            scopes: Vec::with_capacity(16),
+            capture: None,
+            person: None,
+            draft: Draft::default(),
+            entry: None,
+        }
+    }
+
+    fn start(&mut self, tag: &BytesStart<'_>, span: &Range<usize>) -> Result<(), Refusal> {
+        let around = self.scopes.last().copied();
+        self.guard.open(tag, around != Some(Scope::LeftOut))?;
+        let depth = self.guard.depth();
+        if let Some((capture, _)) = &mut self.capture {
+            capture.open(depth, tag.local_name().as_ref(), span);
+            return Ok(());
+        }
+        let scope = match around {
+            Some(scope @ (Scope::LeftOut | Scope::Ignored)) => scope,
+            Some(around) => {
+                self.context.open(depth, tag, self.document_url);
+                let word = self.word(tag);
+                self.meet(around, word, tag, span)
+            }
+            None => {
+                self.context.open(depth, tag, self.document_url);
+                self.begin(tag)?
+            }
+        };
+        self.scopes.push(scope);
+        Ok(())
+    }
+
+    fn word(&self, tag: &BytesStart<'_>) -> Word {
+        let (local_name, prefix) = tag.name().decompose();
+        let space = self.context.space(prefix.map_or("", |prefix| prefix.into_inner()));
+        super::vocabulary::word(space, local_name.as_ref())
+    }
+
+    fn text(&mut self, piece: Cow<'a, str>) {
+        let piece = with_plain_line_ends(piece);
+        let depth = self.guard.depth();
+        if let Some((capture, _)) = &mut self.capture {
+            capture.text(depth, piece);
+        } else if let (Some(person), Some(Scope::Person)) = (&mut self.person, self.scopes.last()) {
+            person.text(depth, piece);
+        }
+    }
+
+    /// A reference: a number, a name of HTML's, a name of the document's own. Any other stands for itself.
+    fn reference(&mut self, name: &str) {
+        if self.capture.is_none() && self.person.is_none() {
+            return;
+        }
+        let meaning = match name.strip_prefix('#') {
+            Some(_) => entities::number(name).map_or(Cow::Borrowed(""), |character| String::from(character).into()),
+            None => match entities::character(name) {
+                Some(character) => String::from(character).into(),
+                None => match self.entities.resolve(name) {
+                    Some(text) => text.to_owned().into(),
+                    None => format!("&{name};").into(),
+                },
+            },
+        };
+        self.text(meaning);
+    }
+
+    fn end(&mut self, _tag: &BytesEnd<'_>, span: &Range<usize>) {
+        let depth = self.guard.depth();
+        match self.capture.take() {
+            Some((capture, held)) if capture.depth() == depth => self.release(capture, held, span.start),
+            Some((mut capture, held)) => {
+                capture.close(depth, span);
+                self.capture = Some((capture, held));
+                self.guard.close();
+                return;
+            }
+            None => {}
+        }
+        match self.scopes.pop() {
+            Some(Scope::Entry) if self.entry.as_ref().is_some_and(|(_, of)| *of == depth) => self.end_entry(),
+            Some(Scope::Person) => self.end_person(depth),
+            _ => {}
+        }
+        self.context.close(depth);
+        self.guard.close();
+    }
+
+    fn finish(self) -> Result<Draft<'a>, Refusal> {
+        if self.root.is_none() {
+            return Err(Refusal::NotAFeed("no element at all".to_owned()));
+        }
+        if self.guard.depth() > 0 {
+            let open = self.guard.depth();
+            return Err(Refusal::Malformed(format!("the document ends inside of {open} open elements")));
+        }
+        if !self.is_feed {
+            return Err(Refusal::NotAFeed("RDF without a channel".to_owned()));
+        }
+        Ok(self.draft)
+    }
+}
+
+/// As XML has it (section 2.11): a line ends in a line feed.
+fn with_plain_line_ends(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n").into() } else { text }
+}
+
+/// An attribute's value with its references resolved. Names count in either case.
+fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
+    if tag.attributes_raw().is_empty() {
+        return None;
+    }
+    let mut attributes = tag.attributes();
+    let found = attributes.with_checks(false).flatten().find(|one| one.key.as_ref().eq_ignore_ascii_case(name))?;
+    Some(text::resolved(&found.value).into_owned())
+}
