@@ -190,7 +190,7 @@ mod tests {
             ("cp437", 0x82, "é"),
             ("855", 0x80, "ђ"),
             ("cp-is", 0x8D, "Þ"),
-            ("macturkish", 0xDC, "ğ"),
+            ("macturkish", 0xDB, "ğ"),
             ("viscii", 0x80, "Ạ"),
             ("tcvn", 0x80, "À"),
             ("koi8-t", 0x80, "қ"),

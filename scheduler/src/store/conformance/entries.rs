@@ -75,6 +75,7 @@ pub(crate) async fn every_part_of_an_entry_comes_back_equal(backend: &dyn Backen
         content: Some("<p>ü</p>".repeat(10_000)),
         enclosures: vec![enclosure("https://a.org/1.mp3", Some(u64::MAX >> 1)), enclosure("", None)],
         cut: true,
+        ..Entry::default()
     };
     let bare = Entry { id: String::new(), ..Entry::default() };
     poll(&*store, id, 10, modified(vec![whole.clone(), bare.clone()])).await;

@@ -149,10 +149,10 @@ fn push_reference(out: &mut String, text: &str) -> usize {
     let end = text.bytes().take(MAX_REFERENCE).position(|byte| byte == b';');
     let reference = end.map(|end| (&text[1..end], end + 1));
     if let Some((name, length)) = reference {
-        if name.starts_with('#') {
+        if let Some(digits) = name.strip_prefix('#') {
             // What is no character's number is nothing.
             let character = entities::number(name).filter(|character| *character != '\0');
-            if character.is_some() || name[1..].starts_with(|first: char| first.is_ascii_digit() || first == 'x') {
+            if character.is_some() || digits.starts_with(|first: char| first.is_ascii_digit() || first == 'x') {
                 out.extend(character.map(|character| format!("&#{};", u32::from(character))));
                 return length;
             }

@@ -42,11 +42,10 @@ impl<'a> Capture<'a> {
 
     /// The element inside at this depth ends with a tag here.
     pub(super) fn close(&mut self, depth: usize, tag: &Range<usize>) {
-        if depth == self.depth + 1 && self.children == 1 {
-            if let Some(wrapper) = &mut self.wrapper {
-                // An empty element's end has no tag of its own.
-                wrapper.end = tag.start.max(wrapper.start);
-            }
+        let is_first = depth == self.depth + 1 && self.children == 1;
+        if let Some(wrapper) = self.wrapper.as_mut().filter(|_| is_first) {
+            // An empty element's end has no tag of its own.
+            wrapper.end = tag.start.max(wrapper.start);
         }
     }
 

@@ -39,7 +39,7 @@ impl Context {
             match declaration.key.as_ref() {
                 "xml:base" => self.bind_base(depth, tag, document),
                 "xml:lang" if self.languages.len() < MAX_IN_FORCE => {
-                    self.languages.push((depth, value.trim().to_owned()))
+                    self.languages.push((depth, value.trim().to_owned()));
                 }
                 "xmlns" => self.bind(depth, tag, "", value),
                 key => {

@@ -29,7 +29,7 @@ pub(super) enum Root {
 }
 
 /// What the text of a captured element will be.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     word: Word,
     format: Format,
@@ -63,9 +63,9 @@ const MAX_PERSON: usize = 1024;
 
 impl<'a> Person<'a> {
     /// Text directly inside of the element.
-    pub(super) fn text(&mut self, depth: usize, piece: Cow<'a, str>) {
+    pub(super) fn text(&mut self, depth: usize, piece: &str) {
         if depth == self.depth && self.text.len() + piece.len() <= MAX_PERSON {
-            self.text.push_str(&piece);
+            self.text.push_str(piece);
         }
     }
 }
@@ -372,10 +372,9 @@ impl<'a> Pass<'a, '_> {
     }
 
     fn offer_id(&mut self, rank: u8, id: Cow<'a, str>, is_link: Option<bool>) {
-        if let Some((entry, _)) = &mut self.entry {
-            if entry.id.offer(rank, id) {
-                entry.id_is_link = is_link;
-            }
+        let Some((entry, _)) = &mut self.entry else { return };
+        if entry.id.offer(rank, id) {
+            entry.id_is_link = is_link;
         }
     }
 

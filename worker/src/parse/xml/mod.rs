@@ -57,7 +57,7 @@ pub(super) fn read<'a>(text: &'a str, document_url: Option<&Url>, limits: &Parse
             Event::CData(piece) => pass.text(piece.into_inner()),
             Event::GeneralRef(reference) => pass.reference(&reference),
             Event::DocType(doctype) if pass.root.is_none() => {
-                pass.entities = Entities::of_doctype(&doctype.into_inner())
+                pass.entities = Entities::of_doctype(&doctype.into_inner());
             }
             Event::Eof => break,
             _ => {}
@@ -169,7 +169,7 @@ impl<'a, 'l> Pass<'a, 'l> {
         if let Some((capture, _)) = &mut self.capture {
             capture.text(depth, piece);
         } else if let (Some(person), Some(Scope::Person)) = (&mut self.person, self.scopes.last()) {
-            person.text(depth, piece);
+            person.text(depth, &piece);
         }
     }
 
