@@ -9,32 +9,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use common::config::Config;
+use common::config::{Config, without_password};
 use common::feed::{Audience, FeedUrl};
-use common::host::HostRules;
-use common::host_gate::memory::MemoryGate;
 use common::metrics::Metrics;
 use common::queue::Queue;
-use common::queue::memory::MemoryQueue;
 use common::report::FetchReport;
 use common::time::{Clock, SystemClock, Timestamp};
 use rand::RngExt;
 use scheduler::ops::{AddFeed, Ops};
-use scheduler::schedule::memory::MemorySchedule;
-use scheduler::store::Store;
-use scheduler::store::sqlite::SqliteStore;
 use scheduler::{Backends, Scheduler};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use worker::poll::Poller;
 use worker::run::Worker;
 
+use crate::backends::{self, Links};
 use crate::{Usage, follow, opml};
 
-/// Messages in process are bounded by bytes; jobs are bounded by `max_queued_jobs` before that.
-const JOB_BYTES: usize = 64 << 20;
-const REPORT_BYTES: usize = 64 << 20;
 /// How long fetches under way may go on after the first signal.
 const GRACE: Duration = Duration::from_secs(10);
 /// How long the last reports may take to be stored when the grace is over.
@@ -47,9 +38,8 @@ const ONCE_CHECK: Duration = Duration::from_millis(50);
 pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyhow::Result<()> {
     let config = Arc::new(config);
     let feeds = read_sources(sources)?;
-    let store = Arc::new(SqliteStore::open(&config.store.url).await?);
-    let listener = bind(config.api.listen).await?;
-    let fleet = Fleet::over(store, config).await?;
+    let fleet = Fleet::open(config).await?;
+    let listener = bind(fleet.config.api.listen).await?;
     let ops = fleet.ops();
 
     let seen = ops.store.latest_seq().await?;
@@ -76,7 +66,7 @@ pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyho
         signal = stop_signal() => signal?,
     }
     if once {
-        let left = fleet.store.stats(started).await?.overdue;
+        let left = fleet.backends.store.stats(started).await?.overdue;
         if left > 0 {
             eprintln!("{left} feeds that are due were not polled: their hosts may not be asked yet");
         }
@@ -91,8 +81,7 @@ pub(crate) struct Fleet {
     backends: Backends,
     scheduler: Arc<Scheduler>,
     worker: Arc<Worker>,
-    store: Arc<SqliteStore>,
-    gate: Arc<MemoryGate>,
+    links: Links,
 }
 
 /// A fleet's tasks, while they run.
@@ -107,16 +96,23 @@ pub(crate) struct Work {
 }
 
 impl Fleet {
-    /// A fleet over a store, its schedule filled; nothing is polled yet.
-    pub(crate) async fn over(store: Arc<SqliteStore>, config: Arc<Config>) -> anyhow::Result<Self> {
+    /// A fleet over what the configuration names, its schedule filled; nothing is polled yet.
+    pub(crate) async fn open(config: Arc<Config>) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(Metrics::new());
-        let gate = embedded_gate(&store, &config, &*clock).await?;
-        let backends = embedded_backends(Arc::clone(&store), Arc::clone(&gate));
+        let store = backends::store(&config).await?;
+        let links = Links::open(&config, &metrics, Some(&*store), &*clock).await?;
+        let Links { gate, jobs, reports, .. } = links.clone();
+        let schedule = backends::schedule(&config)?;
+        let worker = Worker {
+            poller: Arc::new(backends::poller(&config, &metrics, &clock, &gate)?),
+            jobs: Arc::clone(&jobs),
+            reports: Arc::clone(&reports),
+        };
+        let backends = Backends { store, schedule, gate, jobs, reports };
         let scheduler = Arc::new(Scheduler::new(&backends, &config, &metrics, &clock));
-        let worker = Arc::new(embedded_worker(&backends, &config, &metrics, &clock)?);
         scheduler.boot().await?;
-        Ok(Fleet { config, backends, scheduler, worker, store, gate })
+        Ok(Fleet { config, backends, scheduler, worker: Arc::new(worker), links })
     }
 
     /// What may be asked of it.
@@ -126,11 +122,12 @@ impl Fleet {
 
     /// Polls, and serves the API on `listener`.
     pub(crate) fn start(&self, listener: TcpListener) -> Work {
-        let (quiet, drained, stop) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let quiet = self.ops().quiet.clone();
+        let (drained, stop) = (CancellationToken::new(), CancellationToken::new());
         let api = tokio::spawn(scheduler::api::serve(listener, Arc::clone(self.ops()), stop.clone()));
         let loops = {
-            let (scheduler, quiet, drained) = (Arc::clone(&self.scheduler), quiet.clone(), drained.clone());
-            tokio::spawn(async move { scheduler.run(&quiet, &drained).await })
+            let (scheduler, drained) = (Arc::clone(&self.scheduler), drained.clone());
+            tokio::spawn(async move { scheduler.run(&drained).await })
         };
         let fetching = {
             let (worker, quiet) = (Arc::clone(&self.worker), quiet.clone());
@@ -141,8 +138,8 @@ impl Fleet {
 
     /// Closes what the tasks, which have ended, worked on.
     pub(crate) async fn close(self) {
-        self.gate.close();
-        self.store.close().await;
+        self.links.close().await;
+        self.backends.store.close().await;
     }
 }
 
@@ -170,46 +167,6 @@ pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
         let advice = "name another address with --listen, such as 127.0.0.1:0";
         anyhow::anyhow!("cannot listen on {address} ({error}); {advice}")
     })
-}
-
-async fn embedded_gate(store: &SqliteStore, config: &Config, clock: &dyn Clock) -> anyhow::Result<Arc<MemoryGate>> {
-    // A process before this one may have asked any host a moment ago; in a new installation nobody was asked.
-    let new_installation = store.placements(common::feed::FeedId(0), 1).await?.is_empty();
-    let born = if new_installation { Timestamp::EPOCH } else { clock.now() };
-    let gate = match config.store.url.strip_prefix("sqlite://") {
-        Some(path) => MemoryGate::with_journal(born, &Path::new(path).with_extension("starts"))
-            .with_context(|| format!("cannot write beside {path}"))?,
-        None => MemoryGate::new(born),
-    };
-    Ok(Arc::new(gate))
-}
-
-fn embedded_backends(store: Arc<SqliteStore>, gate: Arc<MemoryGate>) -> Backends {
-    Backends {
-        store,
-        schedule: Arc::new(MemorySchedule::default()),
-        gate,
-        jobs: Arc::new(MemoryQueue::new(JOB_BYTES)),
-        reports: Arc::new(MemoryQueue::new(REPORT_BYTES)),
-    }
-}
-
-fn embedded_worker(
-    backends: &Backends,
-    config: &Arc<Config>,
-    metrics: &Arc<Metrics>,
-    clock: &Arc<dyn Clock>,
-) -> anyhow::Result<Worker> {
-    let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
-    let poller = Poller {
-        fetcher: worker::fetch::Fetcher::new(&config.fetch, &rules)?,
-        gate: Arc::clone(&backends.gate),
-        rules,
-        config: Arc::clone(config),
-        clock: Arc::clone(clock),
-        metrics: Arc::clone(metrics),
-    };
-    Ok(Worker { poller: Arc::new(poller), jobs: Arc::clone(&backends.jobs), reports: Arc::clone(&backends.reports) })
 }
 
 /// A feed named on the command line, by itself or in a file of subscriptions.
@@ -273,7 +230,11 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
 /// Says what runs, where its data is and where it can be looked at.
 async fn greet(ops: &Ops, config: &Config, address: SocketAddr) -> anyhow::Result<()> {
     let feeds: u64 = ops.store.stats(ops.clock.now()).await?.feeds.iter().map(|(.., count)| count).sum();
-    eprintln!("feedfleet {} polls {feeds} feeds, data in {}", env!("CARGO_PKG_VERSION"), config.store.url);
+    eprintln!(
+        "feedfleet {} polls {feeds} feeds, data in {}",
+        env!("CARGO_PKG_VERSION"),
+        without_password(&config.store.url)
+    );
     eprintln!("page, API and metrics at http://{address}; new entries follow; Ctrl-C stops");
     if config.fetch.user_agent_url.is_empty() {
         eprintln!(

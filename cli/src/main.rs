@@ -5,8 +5,10 @@
 
 mod add;
 mod all_in_one;
+mod backends;
 mod backup;
 mod client;
+mod cluster;
 mod completions;
 mod config;
 mod demo;
@@ -17,6 +19,7 @@ mod feed_text;
 mod fetch;
 mod fleet;
 mod follow;
+mod health;
 mod logs;
 mod migrate;
 mod opml;
@@ -62,6 +65,8 @@ struct Cli {
 enum Command {
     Run(run::RunArgs),
     Demo(demo::DemoArgs),
+    Scheduler(cluster::SchedulerArgs),
+    Worker(cluster::WorkerArgs),
     Migrate(migrate::MigrateArgs),
     Backup(backup::BackupArgs),
     #[command(subcommand)]
@@ -97,6 +102,8 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(&args).await,
         Command::Demo(args) => demo::run(&args).await,
+        Command::Scheduler(args) => cluster::scheduler(&args).await,
+        Command::Worker(args) => cluster::worker(&args).await,
         Command::Migrate(args) => migrate::run(&args).await,
         Command::Backup(args) => backup::run(&args).await,
         Command::Feed(command) => feed::run(command).await,

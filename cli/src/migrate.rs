@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use scheduler::store::sqlite::SqliteStore;
+use common::config::without_password;
 
-use crate::output;
 use crate::run::store_url;
 use crate::settings::SettingsArgs;
+use crate::{backends, output};
 
 /// Brings the store's schema up to date, or makes the store; `run` does it by itself
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub(crate) async fn run(args: &MigrateArgs) -> anyhow::Result<ExitCode> {
     let flags: Vec<_> = args.data.iter().map(|data| ("store.url", store_url(data).into())).collect();
     let config = args.settings.load(&flags)?.config;
     crate::logs::start(&config.log)?;
-    SqliteStore::open(&config.store.url).await?.close().await;
-    output::line(&format!("{} is up to date", config.store.url))?;
+    backends::store(&config).await?.close().await;
+    output::line(&format!("{} is up to date", without_password(&config.store.url)))?;
     Ok(ExitCode::SUCCESS)
 }

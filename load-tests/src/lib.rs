@@ -1,4 +1,5 @@
-//! The fake internet: scripted origins that record every request, populations of feeds, and the judge of politeness.
+//! The fake internet: scripted origins that record every request, populations of feeds, the judge of politeness, and a
+//! proxy that breaks connections.
 //!
 //! Start with [`Origin`]: an HTTP/1.1 server on loopback that answers by [`Script`] and remembers what it was asked.
 //! It writes every byte itself, so that it can also misbehave in every way that servers do. It does not know
@@ -37,6 +38,7 @@
 pub mod judge;
 pub mod origin;
 pub mod population;
+pub mod proxy;
 pub mod simulate;
 
 pub use judge::{Fault, Rules, ScoreCard, Violation, judge};

@@ -14,8 +14,10 @@ use common::host::{HostKey, HostLimits, HostRules};
 use common::host_gate::{HostGate, Reservation, ReserveRequest, Ticket};
 use common::job::FetchJob;
 use common::metrics::Metrics;
-use common::queue::Queue;
+use common::queue::{Queue, QueueDepth, QueueError};
+use common::report::FetchReport;
 use common::time::{Clock, Timestamp};
+use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::BackendError;
@@ -34,6 +36,8 @@ pub struct Dispatcher {
     pub gate: Arc<dyn HostGate>,
     /// Where jobs go.
     pub jobs: Arc<dyn Queue<FetchJob>>,
+    /// Where other schedulers are seen.
+    pub reports: Arc<dyn Queue<FetchReport>>,
     /// Which host a URL belongs to.
     pub rules: Arc<HostRules>,
     /// The numbers.
@@ -53,7 +57,7 @@ pub struct Round {
     pub published: usize,
 }
 
-/// How often the store is asked whether a person paused the fleet.
+/// How often the store is asked whether a person paused the fleet, and how many schedulers share its pace.
 const PAUSE_CHECK: Duration = Duration::from_secs(1);
 /// How long to wait after a round that failed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -75,16 +79,17 @@ impl Dispatcher {
     /// Dispatches until stopped. A failing round is logged when it starts to fail, not each time.
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut pace = Pace::new(&self.config, clock.now());
-        let mut paused = false;
+        let (mut paused, mut schedulers) = (false, 1);
         let mut paused_checked = Timestamp::EPOCH;
         let mut failing = false;
         while !stop.is_cancelled() {
             let now = clock.now();
             if now.since(paused_checked) >= PAUSE_CHECK {
                 paused = self.store.paused().await.unwrap_or(paused);
+                schedulers = self.schedulers().await.unwrap_or(schedulers);
                 paused_checked = now;
             }
-            let room = if paused { 0 } else { pace.room(now) };
+            let room = if paused { 0 } else { pace.room(now, schedulers) };
             let wait = match self.round(now, room).await {
                 Ok(round) => {
                     if std::mem::take(&mut failing) {
@@ -115,14 +120,19 @@ impl Dispatcher {
         }
     }
 
+    /// How many schedulers there are: those who wait for reports.
+    async fn schedulers(&self) -> Result<usize, QueueError> {
+        Ok(self.reports.depth().await?.consumers.unwrap_or(1))
+    }
+
     /// One round over at most `room` feeds; gives what was done: nothing while reports cannot be stored.
     pub async fn round(&self, now: Timestamp, room: usize) -> Result<Round, BackendError> {
         if !self.storing.works() {
             return Ok(Round::default());
         }
         let scheduler = &self.config.scheduler;
-        let queued = self.jobs.depth().await?.items;
-        let limit = room.min(scheduler.claim_batch).min(scheduler.max_queued_jobs.saturating_sub(queued));
+        let queued = self.jobs.depth().await?;
+        let limit = room.min(scheduler.claim_batch).min(self.room_in_queue(queued));
         if limit == 0 {
             return Ok(Round::default());
         }
@@ -143,6 +153,14 @@ impl Dispatcher {
         self.schedule.unpark(&idle).await?;
         let published = self.dispatch(due, now).await?;
         Ok(Round { claimed, published })
+    }
+
+    /// How many jobs more may wait: no more than are soon fetched, because they can be put in order only until they are
+    /// published. Where other processes consume, that is as many as these hold besides.
+    fn room_in_queue(&self, queued: QueueDepth) -> usize {
+        let limit = self.config.scheduler.max_queued_jobs;
+        let consumable = queued.consumers.map_or(limit, |consumers| consumers * self.config.worker.held_jobs());
+        limit.min(consumable).saturating_sub(queued.items)
     }
 
     /// What the store says about what the schedule claimed. The store is the truth.
@@ -197,19 +215,21 @@ impl Dispatcher {
         Ok(jobs.len())
     }
 
+    /// Publishes jobs in messages, all at once: awaiting each confirm before the next would cost a round trip each.
     async fn publish(&self, jobs: &[FetchJob], now: Timestamp) -> Result<(), BackendError> {
-        let mut batches = jobs.chunks(self.config.worker.job_batch);
-        while let Some(batch) = batches.next() {
-            if let Err(error) = self.jobs.publish(batch).await {
-                // Unconfirmed: perhaps lost, perhaps not. The leases bring the feeds back; the places at the hosts of
-                // what was never sent are given back now.
-                for job in batches.flatten() {
-                    self.gate.cancel(&job.host, job.ticket, now).await?;
-                }
-                return Err(error.into());
+        let messages: Vec<&[FetchJob]> = jobs.chunks(self.config.worker.job_batch).collect();
+        let confirms = join_all(messages.iter().map(|batch| self.jobs.publish(batch))).await;
+        let mut failure = Ok(());
+        for (batch, confirmed) in messages.into_iter().zip(confirms) {
+            let Err(error) = confirmed else { continue };
+            // Perhaps lost, perhaps not. The leases bring the feeds back; their places at the hosts are given back now, and
+            // a worker that gets such a job after all is told "not now".
+            for job in batch {
+                self.gate.cancel(&job.host, job.ticket, now).await?;
             }
+            failure = Err(error.into());
         }
-        Ok(())
+        failure
     }
 
     /// When a job may no longer start: the queue's part of the lease, for category A at most half its interval.

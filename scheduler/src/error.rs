@@ -18,6 +18,9 @@ pub enum BackendError {
     /// The host gate.
     #[error(transparent)]
     Gate(#[from] GateError),
+    /// It took longer than anybody may wait.
+    #[error("nothing was stored within {}", humantime::format_duration(*.0))]
+    TooSlow(std::time::Duration),
     /// A queue.
     #[error(transparent)]
     Queue(#[from] QueueError),

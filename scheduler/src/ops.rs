@@ -10,9 +10,12 @@ use common::config::Config;
 use common::feed::{Audience, Feed, FeedId, FeedUrl, Status};
 use common::host::HostRules;
 use common::host_gate::HostGate;
+use common::job::FetchJob;
 use common::metrics::Metrics;
 use common::policy::{Policy, Rule, Subject, Terms, category, first_due, replan};
+use common::queue::Queue;
 use common::time::{Clock, Timestamp};
+use tokio_util::sync::CancellationToken;
 
 use crate::load::Load;
 use crate::schedule::{Band, Schedule, ScheduleError, Slot};
@@ -28,6 +31,8 @@ pub struct Ops {
     pub schedule: Arc<dyn Schedule>,
     /// Hosts' gaps and holds.
     pub gate: Arc<dyn HostGate>,
+    /// To the workers.
+    pub jobs: Arc<dyn Queue<FetchJob>>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The configuration in force.
@@ -40,6 +45,8 @@ pub struct Ops {
     pub storing: Arc<Storing>,
     /// How loaded the fleet is.
     pub load: Arc<Load>,
+    /// Cancelled when the scheduler is about to stop: it claims nothing more and is not ready.
+    pub quiet: CancellationToken,
 }
 
 /// Why an operation failed: our own infrastructure.

@@ -29,11 +29,13 @@ impl Pace {
         Pace { per_second, burst, tokens: burst, at: now }
     }
 
-    /// How many polls may start now.
-    pub(crate) fn room(&mut self, now: Timestamp) -> usize {
+    /// How many polls this one of `schedulers` may start now: each has an equal share of the fleet's pace.
+    pub(crate) fn room(&mut self, now: Timestamp, schedulers: usize) -> usize {
         if self.per_second.is_finite() {
             let passed: Duration = now.since(self.at);
-            self.tokens = (self.tokens + passed.as_secs_f64() * self.per_second).min(self.burst);
+            let share = schedulers.max(1) as f64;
+            let refilled = self.tokens + passed.as_secs_f64() * self.per_second / share;
+            self.tokens = refilled.min((self.burst / share).max(1.0));
             self.at = now;
         }
         // A float's whole part saturates into usize.
@@ -60,17 +62,34 @@ mod tests {
         config.worker.gentle = true;
         let start = Timestamp::from_millis(1_000_000);
         let mut pace = Pace::new(&config, start);
-        assert_eq!(pace.room(start), 4);
+        assert_eq!(pace.room(start, 1), 4);
         pace.spend(4);
-        assert_eq!(pace.room(start.after(Duration::from_millis(900))), 0);
-        assert_eq!(pace.room(start.after(Duration::from_millis(2100))), 2);
-        assert_eq!(pace.room(start.after(Duration::from_secs(1000))), 4);
+        assert_eq!(pace.room(start.after(Duration::from_millis(900)), 1), 0);
+        assert_eq!(pace.room(start.after(Duration::from_millis(2100)), 1), 2);
+        assert_eq!(pace.room(start.after(Duration::from_secs(1000)), 1), 4);
+    }
+
+    #[test]
+    fn two_schedulers_share_the_pace() {
+        let mut config = common::config::defaults();
+        config.policy.polls_per_second = 10.0;
+        let start = Timestamp::from_millis(1_000_000);
+        let mut paces = [Pace::new(&config, start), Pace::new(&config, start)];
+        let mut started = 0;
+        for second in 0..100 {
+            for pace in &mut paces {
+                let room = pace.room(start.after(Duration::from_secs(second)), 2);
+                pace.spend(room);
+                started += room;
+            }
+        }
+        assert!((990..=1010).contains(&started), "{started}");
     }
 
     #[test]
     fn without_a_limit_there_is_always_room() {
         let mut pace = Pace::new(&common::config::defaults(), Timestamp::EPOCH);
         pace.spend(1_000_000);
-        assert_eq!(pace.room(Timestamp::EPOCH), usize::MAX);
+        assert_eq!(pace.room(Timestamp::EPOCH, 1), usize::MAX);
     }
 }

@@ -13,11 +13,12 @@ use common::feed::{Feed, FeedId, FeedUrl, Version};
 use common::host::{HostKey, HostRules};
 use common::host_gate::HostGate;
 use common::metrics::Metrics;
-use common::policy::{Policy, category, decide};
+use common::policy::{Policy, category, decide, first_hold};
 use common::queue::{Delivery, Queue};
 use common::report::{FailureKind, FetchReport, Outcome};
 use common::time::{Clock, Timestamp};
-use futures_util::FutureExt;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::BackendError;
@@ -51,35 +52,65 @@ pub struct Results {
 
 /// Reports settled in one transaction, at most.
 const BATCH: usize = 500;
+/// Transactions at once.
+const AT_ONCE: usize = 4;
 /// How long to wait before reports that could not be settled are tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Deliveries that will be settled together.
+#[derive(Default)]
+struct Gathered {
+    deliveries: Vec<Delivery<FetchReport>>,
+    reports: usize,
+}
+
+impl Gathered {
+    fn take(&mut self, delivery: Delivery<FetchReport>) {
+        self.reports += delivery.items.len();
+        self.deliveries.push(delivery);
+    }
+
+    fn is_full(&self) -> bool {
+        self.reports >= BATCH
+    }
+}
+
 impl Results {
-    /// Settles reports until stopped.
+    /// Settles reports until stopped. A batch is begun when none is under way, or when it is full: then several are settled
+    /// at once, each a row of round trips to the database.
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        loop {
-            let first = tokio::select! {
-                () = stop.cancelled() => return,
-                received = self.reports.receive() => received,
-            };
-            let settled = match first {
-                Ok(first) => self.settle_deliveries(self.gather(first), clock.now()).await,
-                Err(error) => Err(error.into()),
-            };
-            match settled {
-                Ok(()) => self.recover().await,
-                Err(error) => {
-                    if self.storing.works() {
-                        let error = &error as &dyn std::error::Error;
-                        tracing::error!(error, "reports cannot be stored; they wait in the queue");
-                    }
-                    self.storing.failed(error.to_string());
-                    tokio::select! {
-                        () = stop.cancelled() => return,
-                        () = tokio::time::sleep(RETRY) => {}
-                    }
-                }
+        let mut settling = FuturesUnordered::new();
+        let mut gathered = Gathered::default();
+        while !stop.is_cancelled() {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                Some(settled) = settling.next() => self.note(settled, stop).await,
+                received = self.reports.receive(), if !gathered.is_full() => match received {
+                    Ok(first) => self.gather(first, &mut gathered),
+                    Err(error) => self.note(Err(error.into()), stop).await,
+                },
             }
+            let begin = settling.is_empty() || gathered.is_full() && settling.len() < AT_ONCE;
+            if begin && !gathered.deliveries.is_empty() {
+                settling.push(self.settle_deliveries(std::mem::take(&mut gathered).deliveries, clock));
+            }
+        }
+        while let Some(settled) = settling.next().await {
+            self.note(settled, stop).await;
+        }
+    }
+
+    /// Remembers whether reports can be stored; waits a little when they cannot.
+    async fn note(&self, settled: Result<(), BackendError>, stop: &CancellationToken) {
+        let Err(error) = settled else { return self.recover().await };
+        if self.storing.works() {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(error, "reports cannot be stored; they wait in the queue");
+        }
+        self.storing.failed(error.to_string());
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(RETRY) => {}
         }
     }
 
@@ -92,34 +123,48 @@ impl Results {
         }
     }
 
-    /// What else has arrived already, up to a batch.
-    fn gather(&self, first: Delivery<FetchReport>) -> Vec<Delivery<FetchReport>> {
-        let mut items = first.items.len();
-        let mut deliveries = vec![first];
-        while items < BATCH
+    /// Takes a delivery, and what else has arrived already.
+    fn gather(&self, first: Delivery<FetchReport>, gathered: &mut Gathered) {
+        gathered.take(first);
+        while !gathered.is_full()
             && let Some(Ok(next)) = self.reports.receive().now_or_never()
         {
-            items += next.items.len();
-            deliveries.push(next);
+            gathered.take(next);
         }
-        deliveries
     }
 
     /// Settles deliveries together and acks them.
     async fn settle_deliveries(
         &self,
         deliveries: Vec<Delivery<FetchReport>>,
-        now: Timestamp,
+        clock: &dyn Clock,
     ) -> Result<(), BackendError> {
+        let now = clock.now();
         let (mut reports, mut receipts) = (Vec::new(), Vec::new());
         for delivery in deliveries {
             let (items, receipt) = delivery.into_parts();
             reports.extend(items);
             receipts.push(receipt);
         }
-        self.settle(reports, now).await?;
+        self.hold_hosts(&reports, now).await?;
+        // A gate that lost its memory opens after a fetch's time: what was received before the loss is stored, and loaded
+        // from there, or is back in the queue by then.
+        let in_hand = self.config.fetch.timeout;
+        let settled = tokio::time::timeout(in_hand, self.settle(reports, now)).await;
+        settled.map_err(|_| BackendError::TooSlow(in_hand))??;
         for receipt in receipts {
             receipt.ack().await?;
+        }
+        Ok(())
+    }
+
+    /// What servers asked for holds from here on, also when the gate lost it since the worker put it there.
+    async fn hold_hosts(&self, reports: &[FetchReport], now: Timestamp) -> Result<(), BackendError> {
+        for report in reports {
+            if let Outcome::Throttled { retry_after } = report.outcome {
+                let until = first_hold(retry_after, report.started.after(report.duration));
+                self.gate.hold(report.answering_host(), until, now).await?;
+            }
         }
         Ok(())
     }

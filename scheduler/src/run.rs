@@ -62,18 +62,21 @@ impl Scheduler {
                 store: store.clone(),
                 schedule: schedule.clone(),
                 gate: gate.clone(),
+                jobs: jobs.clone(),
                 clock: clock.clone(),
                 config: config.clone(),
                 rules: rules.clone(),
                 metrics: metrics.clone(),
                 load: load.clone(),
                 storing: storing.clone(),
+                quiet: CancellationToken::new(),
             }),
             dispatcher: Dispatcher {
                 store: store.clone(),
                 schedule: schedule.clone(),
                 gate: gate.clone(),
                 jobs: jobs.clone(),
+                reports: reports.clone(),
                 rules: rules.clone(),
                 config: config.clone(),
                 metrics: metrics.clone(),
@@ -109,8 +112,9 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Runs the loops. After `quiet` no more jobs are dispatched; after `stop` reports are no longer taken either.
-    pub async fn run(&self, quiet: &CancellationToken, stop: &CancellationToken) {
+    /// Runs the loops. After [`Ops::quiet`] no more jobs are dispatched; after `stop` reports are no longer taken either.
+    pub async fn run(&self, stop: &CancellationToken) {
+        let quiet = &self.ops.quiet;
         tokio::join!(
             self.dispatcher.run(&*self.clock, quiet),
             self.reconciler.run(&*self.clock, quiet),

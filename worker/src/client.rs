@@ -90,7 +90,7 @@ pub(crate) fn build(config: &FetchConfig, guard: AddressGuard, setup: &FetchSetu
     let dialer = Dialer(Arc::new(DialSetup {
         resolver: resolver.map_err(|error| FetchSetupError::Resolver(error.to_string()))?,
         guard,
-        tls: TlsConnector::from(Arc::new(tls::client_config(&setup.extra_roots)?)),
+        tls: TlsConnector::from(Arc::new(tls::client_config(&setup.extra_roots, config.tls_sessions)?)),
         connect_timeout: config.connect_timeout,
         idle_timeout: config.idle_timeout,
     }));

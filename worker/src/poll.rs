@@ -11,7 +11,7 @@ use common::host::HostRules;
 use common::host_gate::{AcquireRequest, Acquired, GateError, HostGate, Permit, Release};
 use common::job::FetchJob;
 use common::metrics::Metrics;
-use common::policy::SINGLE_FEED_HOLD;
+use common::policy::first_hold;
 use common::report::{FailureKind, FetchReport, Outcome};
 use common::time::{Clock, Timestamp};
 
@@ -50,7 +50,7 @@ pub struct Held {
 }
 
 /// Time for reading the body that was fetched, on top of the fetch's own deadline: part of a permit's life.
-const PARSE_ALLOWANCE: Duration = Duration::from_secs(5);
+pub const PARSE_ALLOWANCE: Duration = Duration::from_secs(5);
 
 impl Poller {
     /// Works one job.
@@ -99,9 +99,8 @@ impl Poller {
         // Before the place at the host is given back: the next request must find the hold.
         if let Outcome::Throttled { retry_after } = &fetched.outcome {
             let now = self.clock.now();
-            let latest = now.after(SINGLE_FEED_HOLD);
             let host = fetched.last_host.as_ref().unwrap_or(&job.host);
-            self.gate.hold(host, retry_after.unwrap_or(latest).min(latest), now).await?;
+            self.gate.hold(host, first_hold(*retry_after, now), now).await?;
         }
         let deferred = matches!(fetched.outcome, Outcome::Deferred { .. });
         let own_host = fetched.last_host.as_ref().is_some_and(|host| *host == job.host);

@@ -7,8 +7,8 @@ use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
 use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 
-/// Hosts whose sessions are remembered, so that the next poll needs no whole handshake.
-const REMEMBERED_SESSIONS: usize = 1024;
+/// rustls keeps so many tickets of each server, and counts tickets, not servers.
+const TICKETS_PER_SERVER: usize = 8;
 
 /// A failed handshake, by its class.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,8 +25,9 @@ impl TlsFailure {
     }
 }
 
-/// The client's side of TLS 1.2 and 1.3 with the machine's root certificates and `extra_roots`.
-pub(crate) fn client_config(extra_roots: &[CertificateDer<'static>]) -> Result<ClientConfig, Error> {
+/// The client's side of TLS 1.2 and 1.3 with the machine's root certificates and `extra_roots`. The sessions of `servers`
+/// are remembered, so that the next poll of each needs no whole handshake.
+pub(crate) fn client_config(extra_roots: &[CertificateDer<'static>], servers: usize) -> Result<ClientConfig, Error> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
     let (found, _) = roots.add_parsable_certificates(native.certs);
@@ -43,7 +44,7 @@ pub(crate) fn client_config(extra_roots: &[CertificateDer<'static>]) -> Result<C
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    config.resumption = Resumption::in_memory_sessions(REMEMBERED_SESSIONS);
+    config.resumption = Resumption::in_memory_sessions(servers.saturating_mul(TICKETS_PER_SERVER));
     Ok(config)
 }
 

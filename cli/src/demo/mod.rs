@@ -24,7 +24,6 @@ use std::time::Duration;
 use clap::Args;
 use common::feed::FeedId;
 use scheduler::ops::{AddFeed, Ops};
-use scheduler::store::sqlite::SqliteStore;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
@@ -86,8 +85,7 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         logs::start(&config.log)?;
     }
     let internet = Arc::new(Internet::open().await?);
-    let store = Arc::new(SqliteStore::open(&config.store.url).await?);
-    let fleet = Fleet::over(store, config).await?;
+    let fleet = Fleet::open(config).await?;
     let ids = subscribe(fleet.ops(), &internet).await?;
     let address = format!("http://{address}");
     let mut watch = Watch::new(Arc::clone(&internet), Arc::clone(fleet.ops()), &ids, address, args.limit);

@@ -14,7 +14,10 @@ use super::{Config, DEFAULT_TOML, HostRule};
 use crate::suggest::{field_names, nearest};
 
 /// Variables of our prefix that are no configuration: other flags read them.
-const OTHER_VARIABLES: [&str; 3] = ["FEEDFLEET_SERVER", "FEEDFLEET_TOKEN", "FEEDFLEET_CONFIG"];
+const OTHER_VARIABLES: [&str; 5] =
+    ["FEEDFLEET_SERVER", "FEEDFLEET_TOKEN", "FEEDFLEET_CONFIG", "FEEDFLEET_SERVICES", "FEEDFLEET_DURABLE"];
+/// Variables of the tests begin so.
+const TEST_VARIABLES: &str = "FEEDFLEET_TEST_";
 
 /// A configuration, and where each of its values came from.
 #[derive(Clone, Debug)]
@@ -66,7 +69,7 @@ fn is_ours(name: &str) -> bool {
         && (rest.ends_with("SERVICE_HOST")
             || rest.contains("SERVICE_PORT")
             || rest.split("PORT").nth(1).is_some_and(|after| after.is_empty() || after.starts_with('_')));
-    !of_kubernetes && !OTHER_VARIABLES.contains(&name)
+    !of_kubernetes && !OTHER_VARIABLES.contains(&name) && !name.starts_with(TEST_VARIABLES)
 }
 
 /// The values so far, by dotted key; host rules apart, because they add up.
@@ -358,7 +361,8 @@ fn masked(key: &str, value: Value) -> Value {
     }
 }
 
-fn without_password(text: &str) -> String {
+/// A URL to show: its password, if it has one, as stars.
+pub fn without_password(text: &str) -> String {
     match url::Url::parse(text) {
         Ok(mut url) if url.password().is_some() => match url.set_password(Some("***")) {
             Ok(()) => url.to_string(),

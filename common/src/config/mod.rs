@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use check::Refusal;
 pub use error::{ConfigError, Problem, Source};
-pub use load::{Loaded, Setting, load};
+pub use load::{Loaded, Setting, load, without_password};
 
 use crate::duration::{optional_text, text};
 
@@ -234,6 +234,7 @@ pub struct FetchConfig {
     pub max_headers: usize,
     pub max_informational: u32,
     pub max_ratio: u32,
+    pub tls_sessions: usize,
     pub max_redirects: usize,
     pub max_entries: usize,
     pub max_report_bytes: usize,
@@ -325,6 +326,13 @@ pub struct WorkerConfig {
     #[serde(with = "text")]
     pub report_delay: Duration,
     pub gentle: bool,
+}
+
+impl WorkerConfig {
+    /// Jobs that a worker holds, being fetched or about to be.
+    pub fn held_jobs(&self) -> usize {
+        if self.prefetch == 0 { self.concurrency } else { self.prefetch }
+    }
 }
 
 /// `[api]`

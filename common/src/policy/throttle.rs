@@ -12,7 +12,14 @@ use crate::feed::{FeedId, PollState};
 use crate::time::Timestamp;
 
 /// The longest hold that one throttled feed puts on its whole host.
-pub const SINGLE_FEED_HOLD: Duration = Duration::from_secs(3600);
+pub(super) const SINGLE_FEED_HOLD: Duration = Duration::from_secs(3600);
+
+/// Until when a host is held before anybody has decided about it, because an answer at `now` asked for it: what the answer
+/// said, up to what a single feed can ask for.
+pub fn first_hold(retry_after: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    let latest = now.after(SINGLE_FEED_HOLD);
+    retry_after.unwrap_or(latest).min(latest)
+}
 
 /// What a throttling without Retry-After does to the feed's interval, each time.
 const STRETCH_GROWTH: f32 = 1.5;

@@ -56,7 +56,7 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// `GET /readyz`: store and schedule answer too.
+/// `GET /readyz`: everything that it depends on answers too.
 pub(super) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
     let not_ready = |what: &str, error: &dyn std::fmt::Display| {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, format!("{what}: {error}"))
@@ -65,6 +65,10 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiErr
     api.ops.store.check(now).await.map_err(|error| not_ready("the store is not usable", &error))?;
     api.ops.schedule.check(now).await.map_err(|error| not_ready("the schedule is not usable", &error))?;
     api.ops.gate.check(now).await.map_err(|error| not_ready("the host gate is not usable", &error))?;
+    api.ops.jobs.check().await.map_err(|error| not_ready("the queue is not usable", &error))?;
+    if api.ops.quiet.is_cancelled() {
+        return Err(not_ready("this scheduler", &"it is stopping"));
+    }
     if let Some(why) = api.ops.storing.trouble() {
         return Err(not_ready("reports cannot be stored, and nothing more is fetched meanwhile", &why));
     }

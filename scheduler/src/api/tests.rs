@@ -9,6 +9,7 @@ use common::host_gate::memory::MemoryGate;
 use common::known::KnownEntries;
 use common::metrics::Metrics;
 use common::policy::{Decision, Rule, Terms};
+use common::queue::memory::MemoryQueue;
 use common::report::{Document, FetchReport, Outcome};
 use common::time::{Clock, ManualClock, Timestamp};
 use serde_json::{Value, json};
@@ -44,12 +45,14 @@ impl Fleet {
             store: Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()),
             schedule: Arc::new(MemorySchedule::default()),
             gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
+            jobs: Arc::new(MemoryQueue::new(1 << 20)),
             clock: clock.clone(),
             rules: Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone())),
             config: Arc::new(config),
             metrics: Arc::new(Metrics::new()),
             load: Arc::default(),
             storing: Arc::default(),
+            quiet: CancellationToken::new(),
         });
         Fleet { router: router(ops.clone()), ops, clock }
     }

@@ -116,6 +116,11 @@ impl StoreError {
         }
     }
 
+    /// May the same call work later, because only the database's server or its machine is out of order?
+    pub fn may_pass(&self) -> bool {
+        matches!(self, StoreError::Database { .. } | StoreError::Full { .. } | StoreError::Late { .. })
+    }
+
     /// For `map_err`: names what was being attempted.
     pub(crate) fn on(action: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
         move |source| match (sqlite_code(&source), postgres_state(&source)) {

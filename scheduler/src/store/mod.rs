@@ -374,6 +374,9 @@ pub trait Store: Send + Sync {
     /// The store can be reached, and its clock agrees with `now`: readiness depends on it.
     async fn check(&self, now: Timestamp) -> Result<(), StoreError>;
 
+    /// Ends everything in order; nothing works after it. Without it nothing is lost either.
+    async fn close(&self);
+
     /// Is all polling paused by a person?
     async fn paused(&self) -> Result<bool, StoreError>;
 

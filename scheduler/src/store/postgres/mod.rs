@@ -81,12 +81,6 @@ impl PostgresStore {
         })
         .await
     }
-
-    /// Closes all connections once they are free, for at most as long as a call may take.
-    pub async fn close(&self) {
-        // Then they end with the process.
-        let _ = tokio::time::timeout(self.limits.call, self.pool.close()).await;
-    }
 }
 
 /// The future's result, or [`StoreError::Late`] when it takes longer than `limit`.
@@ -210,6 +204,12 @@ impl Store for PostgresStore {
 
     async fn check(&self, now: Timestamp) -> Result<(), StoreError> {
         self.call("be reached", move || self.compare_clocks(now)).await
+    }
+
+    /// Closes all connections once they are free, for at most as long as a call may take.
+    async fn close(&self) {
+        // Then they end with the process.
+        let _ = tokio::time::timeout(self.limits.call, self.pool.close()).await;
     }
 
     async fn paused(&self) -> Result<bool, StoreError> {

@@ -61,12 +61,6 @@ impl SqliteStore {
         };
         begun.map_err(StoreError::on(action))
     }
-
-    /// Closes all connections, which folds the write-ahead log into the database. Without it nothing is lost either.
-    pub async fn close(&self) {
-        self.readers.close().await;
-        self.writer.close().await;
-    }
 }
 
 #[async_trait]
@@ -159,6 +153,12 @@ impl Store for SqliteStore {
 
     async fn check(&self, _: Timestamp) -> Result<(), StoreError> {
         self.is_paused().await.map(drop)
+    }
+
+    /// Closes all connections, which folds the write-ahead log into the database.
+    async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
     }
 
     async fn paused(&self) -> Result<bool, StoreError> {

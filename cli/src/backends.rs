@@ -1,0 +1,157 @@
+//! Every seam by the URL that the configuration gives it: the only place that knows all implementations.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use common::config::Config;
+use common::feed::FeedId;
+use common::host::HostRules;
+use common::host_gate::HostGate;
+use common::host_gate::memory::MemoryGate;
+use common::host_gate::redis::RedisGate;
+use common::job::FetchJob;
+use common::metrics::Metrics;
+use common::queue::Queue;
+use common::queue::memory::MemoryQueue;
+use common::queue::rabbitmq::Broker;
+use common::redis::RedisServer;
+use common::report::FetchReport;
+use common::time::{Clock, Timestamp};
+use scheduler::schedule::Schedule;
+use scheduler::schedule::memory::MemorySchedule;
+use scheduler::schedule::redis::RedisSchedule;
+use scheduler::store::postgres::PostgresStore;
+use scheduler::store::sqlite::SqliteStore;
+use scheduler::store::{Store, StoreError};
+use worker::fetch::Fetcher;
+use worker::poll::{PARSE_ALLOWANCE, Poller};
+
+/// Messages in process are bounded by bytes; jobs are bounded by `max_queued_jobs` before that.
+const JOB_BYTES: usize = 64 << 20;
+const REPORT_BYTES: usize = 64 << 20;
+/// Messages of reports that a scheduler holds: about two transactions.
+const REPORT_MESSAGES: u16 = 64;
+
+/// The store that `store.url` names, its schema up to date.
+pub(crate) async fn store(config: &Config) -> Result<Arc<dyn Store>, StoreError> {
+    let url = &config.store.url;
+    Ok(match url.starts_with("sqlite:") {
+        true => Arc::new(SqliteStore::open(url).await?),
+        false => Arc::new(PostgresStore::open(url, &config.namespace).await?),
+    })
+}
+
+/// The schedule that `schedule.url` names.
+pub(crate) fn schedule(config: &Config) -> anyhow::Result<Arc<dyn Schedule>> {
+    let schedule = &config.schedule;
+    if schedule.url == "memory:" {
+        return Ok(Arc::new(MemorySchedule::default()));
+    }
+    let server = RedisServer::connect(&schedule.url, &config.namespace).context("schedule.url")?;
+    Ok(Arc::new(RedisSchedule::new(server, schedule.shards)))
+}
+
+/// What schedulers and workers share: the gate, and the queues between them.
+#[derive(Clone)]
+pub(crate) struct Links {
+    /// Hosts' gaps and holds.
+    pub(crate) gate: Arc<dyn HostGate>,
+    /// From schedulers to workers.
+    pub(crate) jobs: Arc<dyn Queue<FetchJob>>,
+    /// Back.
+    pub(crate) reports: Arc<dyn Queue<FetchReport>>,
+    embedded_gate: Option<Arc<MemoryGate>>,
+    broker: Option<Arc<Broker>>,
+}
+
+impl Links {
+    /// What the configuration names. Servers that are away are connected to when they come.
+    pub(crate) async fn open(
+        config: &Config,
+        metrics: &Metrics,
+        store: Option<&dyn Store>,
+        clock: &dyn Clock,
+    ) -> anyhow::Result<Self> {
+        let (jobs, reports, broker) = queues(config, metrics)?;
+        let mut links =
+            Links { gate: Arc::new(MemoryGate::new(clock.now())), jobs, reports, embedded_gate: None, broker };
+        if config.gate.url == "memory:" {
+            let gate = embedded_gate(store, config, clock).await?;
+            links.embedded_gate = Some(Arc::clone(&gate));
+            links.gate = gate;
+        } else {
+            let server = RedisServer::connect(&config.gate.url, &config.namespace).context("gate.url")?;
+            links.gate = Arc::new(RedisGate::new(server, config.fetch.timeout + PARSE_ALLOWANCE));
+        }
+        Ok(links)
+    }
+
+    /// Why these cannot be used now, if they cannot.
+    pub(crate) async fn check(&self, now: Timestamp) -> Result<(), String> {
+        self.gate.check(now).await.map_err(|error| format!("the host gate is not usable: {error}"))?;
+        self.jobs.check().await.map_err(|error| format!("the queue of jobs is not usable: {error}"))?;
+        self.reports.check().await.map_err(|error| format!("the queue of reports is not usable: {error}"))
+    }
+
+    /// Ends everything in order.
+    pub(crate) async fn close(&self) {
+        if let Some(gate) = &self.embedded_gate {
+            gate.close();
+        }
+        if let Some(broker) = &self.broker {
+            broker.close().await;
+        }
+    }
+}
+
+type Queues = (Arc<dyn Queue<FetchJob>>, Arc<dyn Queue<FetchReport>>, Option<Arc<Broker>>);
+
+fn queues(config: &Config, metrics: &Metrics) -> anyhow::Result<Queues> {
+    if config.queue.url == "memory:" {
+        return Ok((Arc::new(MemoryQueue::new(JOB_BYTES)), Arc::new(MemoryQueue::new(REPORT_BYTES)), None));
+    }
+    let broker = Broker::connect(&config.queue.url, &config.namespace, metrics).context("queue.url")?;
+    // Twice what can be begun: a message is done when its slowest fetch is, and the others' places are free before that.
+    let messages = (2 * config.worker.held_jobs()).div_ceil(config.worker.job_batch).max(2);
+    let jobs = broker.queue::<FetchJob>(u16::try_from(messages).unwrap_or(u16::MAX));
+    let reports = broker.queue::<FetchReport>(REPORT_MESSAGES);
+    Ok((Arc::new(jobs), Arc::new(reports), Some(Arc::new(broker))))
+}
+
+async fn embedded_gate(
+    store: Option<&dyn Store>,
+    config: &Config,
+    clock: &dyn Clock,
+) -> anyhow::Result<Arc<MemoryGate>> {
+    // A process before this one may have asked any host a moment ago; in a new installation nobody was asked.
+    let new_installation = match store {
+        Some(store) => store.placements(FeedId(0), 1).await?.is_empty(),
+        None => false,
+    };
+    let born = if new_installation { Timestamp::EPOCH } else { clock.now() };
+    let gate = match config.store.url.strip_prefix("sqlite://") {
+        Some(path) => MemoryGate::with_journal(born, &Path::new(path).with_extension("starts"))
+            .with_context(|| format!("cannot write beside {path}"))?,
+        None => MemoryGate::new(born),
+    };
+    Ok(Arc::new(gate))
+}
+
+/// What works one job, over a gate.
+pub(crate) fn poller(
+    config: &Arc<Config>,
+    metrics: &Arc<Metrics>,
+    clock: &Arc<dyn Clock>,
+    gate: &Arc<dyn HostGate>,
+) -> anyhow::Result<Poller> {
+    let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
+    Ok(Poller {
+        fetcher: Fetcher::new(&config.fetch, &rules)?,
+        gate: Arc::clone(gate),
+        rules,
+        config: Arc::clone(config),
+        clock: Arc::clone(clock),
+        metrics: Arc::clone(metrics),
+    })
+}

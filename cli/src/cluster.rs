@@ -1,0 +1,215 @@
+//! `feedfleet scheduler` and `feedfleet worker`: the roles of a cluster, any number of each, over shared servers.
+//!
+//! Both start also while their servers are away: they are alive (`/healthz`), not ready (`/readyz`), and connect by
+//! themselves. Both stop in three steps: running; quiet, when nothing new is begun and what is under way ends, within a
+//! grace; stopped. A second signal skips the grace: what was under way comes again, conditionally.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use common::config::Config;
+use common::metrics::Metrics;
+use common::time::{Clock, SystemClock};
+use scheduler::store::Store;
+use scheduler::{Backends, Scheduler};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use toml::Value;
+use worker::run::Worker;
+
+use crate::all_in_one::{bind, stop_signal};
+use crate::backends::{self, Links};
+use crate::settings::SettingsArgs;
+use crate::{Usage, health, logs, values};
+
+/// A scheduler of a cluster: sends due feeds to the workers, stores what comes back, serves the API; any number at once
+#[derive(Debug, Args)]
+pub(crate) struct SchedulerArgs {
+    /// Address of API, pages, health and metrics [default: 127.0.0.1:7878]
+    #[arg(long, value_name = "ADDR", value_parser = values::address)]
+    listen: Option<SocketAddr>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+/// A worker of a cluster: fetches what schedulers ask for and reports; any number at once, no database needed
+#[derive(Debug, Args)]
+pub(crate) struct WorkerArgs {
+    /// Address of health and metrics [default: 127.0.0.1:7878]
+    #[arg(long, value_name = "ADDR", value_parser = values::address)]
+    listen: Option<SocketAddr>,
+    /// Fetches at once [default: 256]
+    #[arg(long, value_name = "N", value_parser = values::number::<i64>)]
+    concurrency: Option<i64>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+/// Between two tries to reach a store that is away: doubles up to this.
+const STORE_RETRY: Duration = Duration::from_secs(5);
+/// Time for the report of the last fetch, on top of the fetch's own.
+const LAST_REPORT: Duration = Duration::from_secs(10);
+
+/// Runs a scheduler until a signal.
+pub(crate) async fn scheduler(args: &SchedulerArgs) -> anyhow::Result<ExitCode> {
+    let config = configuration(&args.settings, args.listen, None)?;
+    require_servers(&config, "scheduler", &["store.url", "schedule.url", "gate.url", "queue.url"])?;
+    let listener = bind(config.api.listen).await?;
+    eprintln!("feedfleet scheduler, API at http://{}", listener.local_addr()?);
+    let metrics = Arc::new(Metrics::new());
+    let listener = listener.into_std()?;
+    tokio::select! {
+        store = wait_for_store(&config, &metrics, listener.try_clone()?) => {
+            schedule(&config, &metrics, store?, TcpListener::from_std(listener)?).await?;
+        }
+        signal = stop_signal() => signal?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a scheduler over an open store.
+async fn schedule(
+    config: &Arc<Config>,
+    metrics: &Arc<Metrics>,
+    store: Arc<dyn Store>,
+    listener: TcpListener,
+) -> anyhow::Result<()> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let links = Links::open(config, metrics, Some(&*store), &*clock).await?;
+    let Links { gate, jobs, reports, .. } = links.clone();
+    let backends = Backends { store: Arc::clone(&store), schedule: backends::schedule(config)?, gate, jobs, reports };
+    let scheduler = Arc::new(Scheduler::new(&backends, config, metrics, &clock));
+    let stop = CancellationToken::new();
+    let api = tokio::spawn(scheduler::api::serve(listener, Arc::clone(&scheduler.ops), stop.clone()));
+    let quiet = scheduler.ops.quiet.clone();
+    let mut loops = {
+        let quiet = quiet.clone();
+        tokio::spawn(async move { scheduler.run(&quiet).await })
+    };
+    stop_signal().await?;
+    tracing::info!("stopping: what was claimed is published, what was received is stored");
+    quiet.cancel();
+    tokio::select! {
+        ended = &mut loops => ended.context("the scheduler died")?,
+        signal = stop_signal() => signal?,
+    }
+    stop.cancel();
+    api.await.context("the API died")??;
+    links.close().await;
+    store.close().await;
+    Ok(())
+}
+
+/// Runs a worker until a signal.
+pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
+    let config = configuration(&args.settings, args.listen, args.concurrency)?;
+    require_servers(&config, "worker", &["gate.url", "queue.url"])?;
+    let listener = bind(config.api.listen).await?;
+    eprintln!("feedfleet worker, health and metrics at http://{}", listener.local_addr()?);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let metrics = Arc::new(Metrics::new());
+    let links = Links::open(&config, &metrics, None, &*clock).await?;
+    let (quiet, stop) = (CancellationToken::new(), CancellationToken::new());
+    let ready = {
+        let (links, quiet, clock) = (links.clone(), quiet.clone(), Arc::clone(&clock));
+        move || {
+            let (links, quiet, now) = (links.clone(), quiet.clone(), clock.now());
+            async move { if quiet.is_cancelled() { Err("it is stopping".to_owned()) } else { links.check(now).await } }
+        }
+    };
+    let serving = tokio::spawn(health::serve(listener, Arc::clone(&metrics), ready, stop.clone()));
+    let worker = Worker {
+        poller: Arc::new(backends::poller(&config, &metrics, &clock, &links.gate)?),
+        jobs: Arc::clone(&links.jobs),
+        reports: Arc::clone(&links.reports),
+    };
+    let mut fetching = {
+        let quiet = quiet.clone();
+        tokio::spawn(async move { worker.run(&quiet).await })
+    };
+
+    stop_signal().await?;
+    let grace = config.fetch.timeout + LAST_REPORT;
+    tracing::info!(grace = ?grace, "stopping: fetches under way end and are reported");
+    quiet.cancel();
+    tokio::select! {
+        ended = tokio::time::timeout(grace, &mut fetching) => match ended {
+            Ok(ended) => ended.context("the worker died")?,
+            Err(_) => tracing::warn!("the grace is over; what is still under way comes again"),
+        },
+        signal = stop_signal() => signal?,
+    }
+    fetching.abort();
+    stop.cancel();
+    serving.await.context("the health service died")??;
+    links.close().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn configuration(
+    settings: &SettingsArgs,
+    listen: Option<SocketAddr>,
+    concurrency: Option<i64>,
+) -> anyhow::Result<Arc<Config>> {
+    let mut flags = Vec::new();
+    flags.extend(listen.map(|listen| ("api.listen", Value::String(listen.to_string()))));
+    flags.extend(concurrency.map(|concurrency| ("worker.concurrency", Value::Integer(concurrency))));
+    let loaded = settings.load(&flags)?;
+    logs::start(&loaded.config.log)?;
+    Ok(Arc::new(loaded.config))
+}
+
+/// A role shares its servers with others; what is in one process's memory cannot be shared.
+fn require_servers(config: &Config, role: &str, keys: &[&str]) -> anyhow::Result<()> {
+    let servers = [
+        ("store.url", &config.store.url, "postgres://.."),
+        ("schedule.url", &config.schedule.url, "redis://.."),
+        ("gate.url", &config.gate.url, "redis://.."),
+        ("queue.url", &config.queue.url, "amqp://.."),
+    ];
+    for (key, url, wanted) in servers {
+        let embedded = url.starts_with("memory:") || url.starts_with("sqlite:");
+        if embedded && keys.contains(&key) {
+            let variable = format!("FEEDFLEET_{}", key.to_uppercase().replace('.', "__"));
+            bail!(Usage(format!(
+                "a {role} works with others: set {key} (or {variable}) to {wanted}; `feedfleet run` is the fleet in one process"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Opens the store; while it cannot be reached, answers for health, and tries again.
+async fn wait_for_store(
+    config: &Arc<Config>,
+    metrics: &Arc<Metrics>,
+    listener: std::net::TcpListener,
+) -> anyhow::Result<Arc<dyn Store>> {
+    let trouble = Arc::new(Mutex::new("the store is not open yet".to_owned()));
+    let stop = CancellationToken::new();
+    let _served = stop.clone().drop_guard();
+    let told = Arc::clone(&trouble);
+    let not_ready = move || std::future::ready(Err(told.lock().unwrap_or_else(PoisonError::into_inner).clone()));
+    tokio::spawn(health::serve(TcpListener::from_std(listener)?, Arc::clone(metrics), not_ready, stop));
+    let mut wait = Duration::from_millis(100);
+    loop {
+        match backends::store(config).await {
+            Ok(store) => return Ok(store),
+            Err(error) if !error.may_pass() => return Err(error.into()),
+            Err(error) => {
+                let why = format!("{:#}", anyhow::Error::from(error));
+                let mut known = trouble.lock().unwrap_or_else(PoisonError::into_inner);
+                if *known != why {
+                    tracing::error!(why, "the store cannot be opened; it is tried again");
+                    *known = why;
+                }
+            }
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(STORE_RETRY);
+    }
+}

@@ -1,0 +1,204 @@
+//! A TCP proxy that misbehaves as it is told, to stand between a role and its server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rand::RngExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// What goes wrong on the way. The default is a faithful proxy.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Every byte arrives so much later, both ways.
+    pub delay: Duration,
+    /// The share of connections that are cut, each at a random moment of its first two seconds.
+    pub cut: f64,
+    /// Nothing passes in this direction; it waits.
+    pub stall: Option<Direction>,
+}
+
+/// A way through the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// What the client says.
+    ToServer,
+    /// What the server says.
+    ToClient,
+}
+
+/// A running proxy; it ends, and cuts all connections, when dropped.
+#[derive(Debug)]
+pub struct FaultProxy {
+    address: SocketAddr,
+    faults: watch::Sender<Faults>,
+    cuts: Arc<AtomicUsize>,
+    _running: DropGuard,
+}
+
+/// A connection's life is cut within this time, if at all.
+const CUT_WITHIN: Duration = Duration::from_secs(2);
+/// Chunks on their way in one direction of a connection; the sender waits beyond that.
+const CHUNKS: usize = 1024;
+const CHUNK_BYTES: usize = 64 << 10;
+
+impl FaultProxy {
+    /// A faithful proxy on a free loopback port before `server`.
+    pub async fn before(server: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let (faults, watched) = watch::channel(Faults::default());
+        let stop = CancellationToken::new();
+        let cuts = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&cuts);
+        let stopped = stop.clone();
+        tokio::spawn(async move {
+            while let Some(Ok((client, _))) = stopped.run_until_cancelled(listener.accept()).await {
+                let (watched, counted) = (watched.clone(), Arc::clone(&counted));
+                let carried = async move {
+                    if carry(client, server, watched).await == Some(Cut) {
+                        counted.fetch_add(1, Ordering::Relaxed);
+                    }
+                };
+                let stopped = stopped.clone();
+                tokio::spawn(async move { stopped.run_until_cancelled(carried).await });
+            }
+        });
+        Ok(FaultProxy { address, faults, cuts, _running: stop.drop_guard() })
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What goes wrong from now on; `cut` concerns new connections.
+    pub fn set(&self, faults: Faults) {
+        self.faults.send_replace(faults);
+    }
+
+    /// Connections that were cut so far.
+    pub fn cuts(&self) -> usize {
+        self.cuts.load(Ordering::Relaxed)
+    }
+}
+
+/// The connection was cut on purpose.
+#[derive(PartialEq, Eq)]
+struct Cut;
+
+/// Carries a connection until either side closes it or it is cut.
+async fn carry(client: TcpStream, server: SocketAddr, faults: watch::Receiver<Faults>) -> Option<Cut> {
+    let server = TcpStream::connect(server).await.ok()?;
+    client.set_nodelay(true).ok()?;
+    server.set_nodelay(true).ok()?;
+    let doomed = rand::rng().random_bool(faults.borrow().cut.clamp(0.0, 1.0));
+    let life = CUT_WITHIN.mul_f64(rand::rng().random());
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let there = pump(from_client, to_server, Direction::ToServer, faults.clone());
+    let back = pump(from_server, to_client, Direction::ToClient, faults);
+    tokio::select! {
+        () = async { tokio::join!(there, back); } => None,
+        () = tokio::time::sleep(life), if doomed => Some(Cut),
+    }
+}
+
+/// Moves bytes one way, each chunk as late as the faults say, in order.
+async fn pump(from: OwnedReadHalf, to: OwnedWriteHalf, direction: Direction, faults: watch::Receiver<Faults>) {
+    let (sender, receiver) = mpsc::channel(CHUNKS);
+    tokio::join!(read_chunks(from, sender), write_chunks(to, receiver, direction, faults));
+}
+
+async fn read_chunks(mut from: OwnedReadHalf, chunks: mpsc::Sender<(Instant, Vec<u8>)>) {
+    let mut buffer = vec![0; CHUNK_BYTES];
+    while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        if chunks.send((Instant::now(), buffer[..read].to_vec())).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn write_chunks(
+    mut to: OwnedWriteHalf,
+    mut chunks: mpsc::Receiver<(Instant, Vec<u8>)>,
+    direction: Direction,
+    mut faults: watch::Receiver<Faults>,
+) {
+    while let Some((read, chunk)) = chunks.recv().await {
+        if faults.wait_for(|faults| faults.stall != Some(direction)).await.is_err() {
+            return;
+        }
+        let delay = faults.borrow().delay;
+        tokio::time::sleep_until(read + delay).await;
+        if to.write_all(&chunk).await.is_err() {
+            return;
+        }
+    }
+    // Half-closed, as the other side did.
+    let _ = to.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// A server that says everything back.
+    async fn echo() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = stream.split();
+                    let _ = tokio::io::copy(&mut from, &mut to).await;
+                });
+            }
+        });
+        address
+    }
+
+    async fn said_back(stream: &mut TcpStream) -> Option<Duration> {
+        let asked = Instant::now();
+        stream.write_all(b"hello").await.ok()?;
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer).await.ok()?;
+        (answer == *b"hello").then(|| asked.elapsed())
+    }
+
+    #[tokio::test]
+    async fn bytes_pass_late_or_not_at_all_as_told() {
+        let proxy = FaultProxy::before(echo().await).await.unwrap();
+        let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
+        said_back(&mut stream).await.unwrap();
+
+        let delay = Duration::from_millis(100);
+        proxy.set(Faults { delay, ..Faults::default() });
+        assert!(said_back(&mut stream).await.unwrap() >= 2 * delay);
+
+        proxy.set(Faults { stall: Some(Direction::ToClient), ..Faults::default() });
+        let stalled = tokio::time::timeout(Duration::from_millis(200), said_back(&mut stream)).await;
+        assert!(stalled.is_err());
+        proxy.set(Faults::default());
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn doomed_connections_are_cut_within_two_seconds() {
+        let proxy = FaultProxy::before(echo().await).await.unwrap();
+        proxy.set(Faults { cut: 1.0, ..Faults::default() });
+        let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
+        let cut = async { while said_back(&mut stream).await.is_some() {} };
+        tokio::time::timeout(CUT_WITHIN * 5, cut).await.unwrap();
+        assert_eq!(proxy.cuts(), 1);
+    }
+}
