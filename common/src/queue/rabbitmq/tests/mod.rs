@@ -2,6 +2,9 @@
 
 mod dead_letters;
 mod ends;
+mod outages;
+mod own_broker;
+mod tls;
 
 use std::ops::Deref;
 

@@ -1,0 +1,156 @@
+//! A broker of our own that is killed, stopped, paused and filled, under traffic.
+
+use std::collections::HashSet;
+use std::sync::atomic::AtomicBool;
+
+use tokio::time::Instant;
+
+use super::own_broker::{Lines, OwnBroker};
+use super::*;
+use crate::queue::conformance::report;
+use crate::report::FetchReport;
+
+/// From the moment on at which the broker listens again.
+const RECOVERY: Duration = Duration::from_secs(6);
+
+/// Items that went round.
+#[derive(Default)]
+struct Seen {
+    confirmed: HashSet<i64>,
+    received: HashSet<i64>,
+    errors: usize,
+}
+
+struct Traffic {
+    queue: RabbitQueue<FetchReport>,
+    seen: Mutex<Seen>,
+    over: AtomicBool,
+}
+
+impl Traffic {
+    /// Publishes one item after the other, as some others do at the same time.
+    async fn publish(&self, lane: i64) {
+        let mut n = lane * 1_000_000;
+        while !self.over.load(Ordering::Relaxed) {
+            n += 1;
+            let published = self.queue.publish(&[report(n)]).await;
+            let mut seen = self.seen.lock().unwrap();
+            match published {
+                Ok(()) => drop(seen.confirmed.insert(n)),
+                Err(_) => seen.errors += 1,
+            }
+        }
+    }
+
+    /// Receives until everything that was confirmed was received.
+    async fn receive(&self) {
+        loop {
+            if self.over.load(Ordering::Relaxed) {
+                let seen = self.seen.lock().unwrap();
+                if seen.confirmed.is_subset(&seen.received) {
+                    return;
+                }
+            }
+            let patience = Duration::from_millis(100);
+            let Ok(delivery) = tokio::time::timeout(patience, self.queue.receive()).await else { continue };
+            let delivery = delivery.unwrap();
+            self.seen.lock().unwrap().received.extend(delivery.items.iter().map(|report| report.feed.0));
+            // It may be of a connection that is gone: then it comes again.
+            let _ = delivery.ack().await;
+        }
+    }
+
+    /// Waits until an item that is published from now on has gone round; gives how long that took.
+    async fn next_round(&self) -> Duration {
+        let begun = Instant::now();
+        let before = self.seen.lock().unwrap().confirmed.clone();
+        loop {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let seen = self.seen.lock().unwrap();
+            if seen.confirmed.intersection(&seen.received).any(|n| !before.contains(n)) {
+                return begun.elapsed();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn confirmed_items_survive_a_killed_a_stopped_and_a_paused_broker() {
+    let own = OwnBroker::start().await;
+    let lines = Lines::heard();
+    // A short heartbeat, so that the pause need not be long.
+    let url = format!("{}?heartbeat=2", own.url());
+    let broker = Broker::connect(&url, &namespace(), &Metrics::new()).unwrap();
+    let traffic = Traffic { queue: broker.queue(20), seen: Mutex::default(), over: AtomicBool::new(false) };
+    let outages = async {
+        traffic.next_round().await;
+        for outage in ["pause", "stop", "kill"] {
+            // A quorum queue that is killed in its first second may never find a leader again.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            // A pause is noticed by two missing heartbeats, the others at once.
+            match outage {
+                "kill" => own.signal("KILL").await,
+                "stop" => own.stop().await,
+                _ => own.signal("STOP").await,
+            }
+            tokio::time::sleep(Duration::from_secs(if outage == "pause" { 7 } else { 2 })).await;
+            let error = traffic.queue.check().await.unwrap_err();
+            assert!(std::error::Error::source(&error).unwrap().to_string().contains("cannot be reached"), "{error:?}");
+            match outage {
+                "pause" => own.signal("CONT").await,
+                _ => own.up().await,
+            }
+            let recovery = traffic.next_round().await;
+            println!("{outage}: back after {} ms", recovery.as_millis());
+            assert!(recovery < RECOVERY, "{outage}: {recovery:?}");
+            traffic.queue.check().await.unwrap();
+        }
+        traffic.over.store(true, Ordering::Relaxed);
+    };
+    let all = async {
+        tokio::join!(outages, traffic.publish(1), traffic.publish(2), traffic.publish(3), traffic.receive());
+    };
+    tokio::time::timeout(Duration::from_secs(400), all).await.expect("nothing is lost, and everything ends");
+    let seen = traffic.seen.lock().unwrap();
+    println!("{} confirmed, {} received, {} uncertain", seen.confirmed.len(), seen.received.len(), seen.errors);
+    // Once at the start, and twice an outage.
+    assert_eq!(lines.count(), 7);
+}
+
+#[tokio::test]
+async fn a_queue_may_be_there_before_its_broker_and_says_why_nothing_is_taken() {
+    let own = OwnBroker::start().await;
+    own.stop().await;
+    let broker = Broker::connect(&own.url(), &namespace(), &Metrics::new()).unwrap();
+    let queue = broker.queue::<FetchReport>(1);
+    assert!(queue.check().await.is_err());
+    assert!(queue.depth().await.is_err());
+    let (received, ()) = tokio::join!(queue.receive(), async {
+        own.up().await;
+        queue.publish(&[report(1)]).await.unwrap();
+    });
+    let received = received.unwrap();
+    queue.check().await.unwrap();
+
+    own.control(&["set_vm_memory_high_watermark", "absolute", "1"]).await;
+    // The broker tells a connection so at its next message.
+    let error = queue.publish(&[report(2)]).await.unwrap_err();
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("may or may not"), "{error:?}");
+    for error in [queue.check().await.unwrap_err(), queue.publish(&[report(3)]).await.unwrap_err()] {
+        let reason = std::error::Error::source(&error).unwrap().to_string();
+        assert!(reason.contains("takes no messages"), "{reason}");
+    }
+    received.ack().await.unwrap();
+
+    own.control(&["set_vm_memory_high_watermark", "absolute", "1GB"]).await;
+    queue.publish(&[report(4)]).await.unwrap();
+    queue.check().await.unwrap();
+    let mut items = Vec::new();
+    while items.last() != Some(&report(4)) {
+        let delivery = queue.receive().await.unwrap();
+        items.extend(delivery.items.clone());
+        delivery.ack().await.unwrap();
+    }
+    assert!(!items.contains(&report(1)), "acked while the broker took no messages");
+    broker.close().await;
+}
