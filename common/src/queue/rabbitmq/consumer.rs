@@ -92,10 +92,12 @@ impl Receiving {
     pub(super) async fn quiet(&self) {
         self.quiet.send_replace(true);
         self.inbox.arrived.notify_waiters();
-        if self.started.swap(true, Ordering::AcqRel) {
-            // An error means that the pump is gone.
-            let _ = self.inbox.over.subscribe().wait_for(|over| *over).await;
+        if !self.started.swap(true, Ordering::AcqRel) {
+            // There is no pump, and there will be none.
+            self.inbox.over.send_replace(true);
         }
+        // An error means that the pump is gone.
+        let _ = self.inbox.over.subscribe().wait_for(|over| *over).await;
         let session = self.inbox.session().clone();
         if let Some(session) = session {
             session.flush().await;

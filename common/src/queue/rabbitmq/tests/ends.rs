@@ -69,6 +69,19 @@ async fn a_quiet_queue_returns_what_nobody_took_and_acks_what_was_taken() {
 }
 
 #[tokio::test]
+async fn a_queue_that_nobody_received_from_is_quiet_and_closed_at_once() {
+    let queue = TestQueue::<FetchReport>::make().await;
+    queue.publish(&[report(1)]).await.unwrap();
+    queue.quiet().await;
+    let begun = tokio::time::Instant::now();
+    queue.broker.close().await;
+    assert!(begun.elapsed() < FAREWELL, "{:?}", begun.elapsed());
+    assert!(matches!(queue.receive().await, Err(QueueError::Closed)));
+    assert!(matches!(queue.publish(&[report(2)]).await, Err(QueueError::Closed)));
+    queue.end().await;
+}
+
+#[tokio::test]
 async fn close_sends_the_last_acks() {
     let queue = TestQueue::<FetchReport>::make().await;
     for n in 0..100 {
