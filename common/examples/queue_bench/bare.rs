@@ -58,17 +58,17 @@ async fn publish(channel: Channel, queue: ShortString, bytes: Vec<u8>) -> anyhow
         let properties = BasicProperties::default().with_delivery_mode(2);
         window.push(channel.basic_publish("".into(), queue.clone(), options, &bytes, properties).await?);
         if window.len() == WINDOW {
-            confirmed(window.next().await)?;
+            confirmed(window.next().await.as_ref())?;
         }
     }
     while let Some(confirmation) = window.next().await {
-        confirmed(Some(confirmation))?;
+        confirmed(Some(&confirmation))?;
     }
     channel.close(200, "done".into()).await?;
     Ok(())
 }
 
-fn confirmed(confirmation: Option<lapin::Result<Confirmation>>) -> anyhow::Result<()> {
+fn confirmed(confirmation: Option<&lapin::Result<Confirmation>>) -> anyhow::Result<()> {
     ensure!(matches!(confirmation, Some(Ok(Confirmation::Ack(None)))), "a message was not confirmed");
     Ok(())
 }
