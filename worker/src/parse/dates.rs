@@ -15,7 +15,7 @@ pub(super) fn parse(text: &str) -> Option<DateTime<Utc>> {
     if text.is_empty() || text.len() > MAX_BYTES {
         return None;
     }
-    let at = iso(text).or_else(|| unix(text)).or_else(|| words(text))?;
+    let at = iso(text).or_else(|| unix(text)).or_else(|| words(text)).or_else(|| words(&eastern(text)?))?;
     (0..=253_402_300_799).contains(&at.timestamp()).then_some(at)
 }
 
@@ -48,6 +48,24 @@ fn iso(text: &str) -> Option<DateTime<Utc>> {
     let seconds = on_half_day(seconds, noon);
     let offset = if zone.is_empty() { 0 } else { zone_seconds(zone)? };
     at(date, seconds, offset)
+}
+
+/// `2021年9月6日 下午3:01`, `2021년 9월 6일 오후 3:01` as `2021/9/6 3:01 PM`; `None` for what names no year so.
+fn eastern(text: &str) -> Option<String> {
+    let afternoon = text.contains("오후") || text.contains("下午") || text.contains("午後");
+    let morning = text.contains("오전") || text.contains("上午") || text.contains("午前");
+    let (date, clock) = text.split_once(['日', '일'])?;
+    let (year, rest) = date.split_once(['年', '년'])?;
+    let (month, day) = rest.split_once(['月', '월'])?;
+    let clock = clock.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let half = if afternoon {
+        "PM"
+    } else if morning {
+        "AM"
+    } else {
+        ""
+    };
+    Some(format!("{}/{}/{} {clock} {half}", year.trim(), month.trim(), day.trim()))
 }
 
 /// Seconds or milliseconds since 1970.
@@ -103,13 +121,19 @@ impl Found {
             self.offset = self.offset.or_else(|| zone_seconds(word));
         } else if let (Some(noon), "") = half_day(word) {
             self.afternoon = Some(noon);
-        } else if let Some(month) = self.month.is_none().then(|| month(word)).flatten() {
+        } else if let Some(month) = self.may_be_month().then(|| month(word)).flatten() {
             self.month = Some(month);
         } else if word.contains('-') {
             word.split('-').for_each(|part| self.take(part));
         } else if self.time.is_some() {
             self.offset = self.offset.or_else(|| zone_seconds(word));
         }
+    }
+
+    /// The last one before the clock: weekdays of some languages begin like months (`mar, 06 sep`, `maandag 6 september`),
+    /// and so do some zones.
+    fn may_be_month(&self) -> bool {
+        self.month.is_none() || self.time.is_none()
     }
 
     /// `00:01:00`, also with a zone or half of a day at once behind it.
@@ -281,7 +305,14 @@ const MONTHS: [&[&str]; 12] = [
     &["dec", "dez", "dic", "déc", "gru", "pro", "дек", "δεκ", "ara", "12月"],
 ];
 
+/// English first: nearly all dates are, and no other language means another month by these letters.
+const ENGLISH: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+
 fn month(word: &str) -> Option<u32> {
+    let of_english = |begin: &str| ENGLISH.iter().position(|name| name.eq_ignore_ascii_case(begin));
+    if let Some(at) = word.get(..3).and_then(of_english) {
+        return u32::try_from(at + 1).ok();
+    }
     let word = word.to_lowercase();
     let mut best: Option<(usize, usize)> = None;
     for (at, names) in MONTHS.iter().enumerate() {
@@ -335,6 +366,15 @@ mod tests {
             "lun., 06 sept. 2021 00:01:00 +0000",
             "Пн, 06 сен 2021 00:01:00 +0000",
             "Mo, 06 September 2021 02:01:00 +0200",
+            "mar, 06 sep 2021 00:01:00 +0000",
+            "mar. 6 septembre 2021 00:01",
+            "maandag 6 september 2021 00:01",
+            "sze, 06 szept. 2021 00:01:00 GMT",
+            "2021年9月6日 00:01",
+            "2021年09月06日 上午 12:01:00",
+            "2021년 9월 6일 오전 12:01",
+            "6 de setembro de 2021 00:01",
+            "6. září 2021 00:01",
             "  Mon,06 Sep 2021 00:01:00 GMT ",
             "1630886460",
             "1630886460000",

@@ -65,6 +65,17 @@ impl<'a> Capture<'a> {
         }
     }
 
+    /// What a reference at this depth stands for.
+    pub(super) fn push(&mut self, depth: usize, meaning: &str) {
+        if depth > self.depth {
+            return;
+        }
+        self.mixed = true;
+        if self.children == 0 {
+            self.text.to_mut().push_str(meaning);
+        }
+    }
+
     /// The content, when the element's end tag begins at `ends`. Of XHTML, and of anything that holds elements, the markup
     /// as written; a lone `div` around XHTML is no part of it (RFC 4287, section 3.1.1.3).
     pub(super) fn finish(self, ends: usize, xhtml: bool) -> Captured<'a> {

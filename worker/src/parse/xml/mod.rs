@@ -164,10 +164,9 @@ impl<'a, 'l> Pass<'a, 'l> {
     }
 
     fn text(&mut self, piece: Cow<'a, str>) {
-        let piece = with_plain_line_ends(piece);
         let depth = self.guard.depth();
         if let Some((capture, _)) = &mut self.capture {
-            capture.text(depth, piece);
+            capture.text(depth, with_plain_line_ends(piece));
         } else if let (Some(person), Some(Scope::Person)) = (&mut self.person, self.scopes.last()) {
             person.text(depth, &piece);
         }
@@ -178,17 +177,23 @@ impl<'a, 'l> Pass<'a, 'l> {
         if self.capture.is_none() && self.person.is_none() {
             return;
         }
-        let meaning = match name.strip_prefix('#') {
-            Some(_) => entities::number(name).map_or(Cow::Borrowed(""), |character| String::from(character).into()),
-            None => match entities::character(name) {
-                Some(character) => String::from(character).into(),
-                None => match self.entities.resolve(name) {
-                    Some(text) => text.to_owned().into(),
-                    None => format!("&{name};").into(),
-                },
-            },
+        let character = if name.starts_with('#') { entities::number(name) } else { entities::character(name) };
+        let mut buffer = [0; 4];
+        let own;
+        let meaning: &str = match character {
+            Some(character) => character.encode_utf8(&mut buffer),
+            None if name.starts_with('#') => return,
+            None => {
+                own = self.entities.resolve(name).map_or_else(|| format!("&{name};"), str::to_owned);
+                &own
+            }
         };
-        self.text(meaning);
+        let depth = self.guard.depth();
+        match (&mut self.capture, &mut self.person) {
+            (Some((capture, _)), _) => capture.push(depth, meaning),
+            (None, Some(person)) => person.text(depth, meaning),
+            (None, None) => {}
+        }
     }
 
     fn end(&mut self, _tag: &BytesEnd<'_>, span: &Range<usize>) {
