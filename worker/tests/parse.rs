@@ -344,6 +344,87 @@ fn links_are_resolved_and_those_that_would_run_are_dropped() {
 }
 
 #[test]
+fn entries_have_categories_languages_and_links() {
+    let rss_entry = only_entry(
+        rss("<language>EN-gb</language><item><category>a</category><category> b \n c </category><category>a</category><category/>\
+             <dc:subject>d</dc:subject><description>&lt;a href='/x'&gt;x&lt;/a&gt;</description></item>")
+        .as_bytes(),
+    );
+    assert_eq!(rss_entry.categories, ["a", "b c", "d"]);
+    assert_eq!(rss_entry.language.as_deref(), Some("en-gb"), "the feed's");
+    assert_eq!(rss_entry.links, ["https://harbour.example/x"]);
+
+    let atom = "<feed xmlns='http://www.w3.org/2005/Atom' xml:lang='en'><entry xml:lang='fr'><category term='a' label='A'/>\
+                <content type='xhtml' xml:base='https://o.example/'><div><p>1</p><p>2</p></div></content></entry>\
+                <entry><id>2</id></entry></feed>";
+    let feed = read(atom.as_bytes());
+    assert_eq!(
+        (feed.entries[0].categories.as_slice(), feed.entries[0].language.as_deref()),
+        (&["a".to_owned()][..], Some("fr"))
+    );
+    assert_eq!(feed.entries[0].content.as_deref(), Some("<p>1</p><p>2</p>"));
+    assert_eq!(feed.entries[1].language.as_deref(), Some("en"));
+
+    let json = "{\"version\":\"https://jsonfeed.org/version/1.1\",\"language\":\"de\",\"items\":[{\"id\":\"1\",\"tags\":[\"x\",7,{},\"x\"],\
+                \"language\":\"de-AT\"}]}";
+    let json_entry = only_entry(json.as_bytes());
+    assert_eq!(
+        (json_entry.categories, json_entry.language.as_deref()),
+        (vec!["x".to_owned(), "7".to_owned()], Some("de-at"))
+    );
+}
+
+#[test]
+fn an_entry_without_a_title_is_shown_by_its_first_words() {
+    let shown = |item: &str| only_entry(rss(&format!("<item>{item}</item>")).as_bytes()).display_title().to_owned();
+    assert_eq!(shown("<title>a</title><description>b</description>"), "a");
+    assert_eq!(shown("<description>&lt;p&gt;Just &lt;b&gt;this&lt;/b&gt;.&lt;/p&gt;</description>"), "Just this.");
+    assert_eq!(shown("<link>https://e.example/1</link>"), "https://e.example/1");
+    assert_eq!(shown("<guid>x</guid>"), "x");
+}
+
+#[test]
+fn a_feed_says_where_it_goes_on_where_it_went_and_that_it_ended() {
+    let feed = read(
+        rss("<atom:link rel='next' href='?page=2'/><atom:link rel='prev-archive' href='/2025.xml'/>\
+             <itunes:new-feed-url> https://new.example/feed </itunes:new-feed-url><itunes:complete>Yes</itunes:complete>")
+        .as_bytes(),
+    );
+    assert_eq!(feed.next.as_deref(), Some("https://harbour.example/dir/feed.xml?page=2"));
+    assert_eq!(feed.prev_archive.as_deref(), Some("https://harbour.example/2025.xml"));
+    assert_eq!(feed.new_feed_url.as_deref(), Some("https://new.example/feed"));
+    assert!(feed.expired);
+    let json = "{\"version\":\"https://jsonfeed.org/version/1.1\",\"title\":\"t\",\"items\":[],\"expired\":true,\"next_url\":\"/2\",\
+                \"hubs\":[{\"type\":\"rssCloud\",\"url\":\"https://no.example/\"},{\"type\":\"WebSub\",\"url\":\"https://hub.example/\"}]}";
+    let feed = read(json.as_bytes());
+    assert_eq!(
+        (feed.next.as_deref(), feed.hub.as_deref()),
+        (Some("https://harbour.example/2"), Some("https://hub.example/"))
+    );
+    assert!(feed.expired);
+}
+
+#[test]
+fn a_word_counts_where_it_stands_and_the_feeds_own_before_those_of_extensions() {
+    let entry = only_entry(
+        rss("<image><title>no</title><link>https://no.example/</link></image><item><media:group><media:title>media</media:title>\
+             <media:content url='/v.mp4' type='video/mp4' fileSize='7'><media:title>no</media:title></media:content></media:group>\
+             <source url='x'><title>no</title></source><dc:title>dc</dc:title><title>own</title><itunes:title>no</itunes:title>\
+             <description>own</description><media:description>no</media:description><comments>https://no.example/</comments>\
+             <dc:creator>Ann</dc:creator><author>ann@e.example (Ann)</author><itunes:author>No</itunes:author>\
+             <dc:date>2026-11-01T00:00:00Z</dc:date><pubDate>Mon, 02 Nov 2026 08:30:00 GMT</pubDate></item>")
+        .as_bytes(),
+    );
+    assert_eq!((entry.title.as_deref(), entry.summary.as_deref()), (Some("own"), Some("own")));
+    assert_eq!((entry.author.as_deref(), entry.url.as_deref()), (Some("Ann"), None));
+    assert_eq!(entry.published.map(|at| at.to_string()).as_deref(), Some("2026-11-02T08:30:00.000Z"));
+    assert_eq!(entry.enclosures.len(), 1);
+    assert_eq!(entry.enclosures[0].length, Some(7));
+    let fallbacks = rss("<item><media:title>media</media:title><dc:title>dc</dc:title></item>");
+    assert_eq!(only_entry(fallbacks.as_bytes()).title.as_deref(), Some("dc"));
+}
+
+#[test]
 fn the_json_form_is_the_one_that_the_contract_shows() {
     let document = "<feed xmlns='http://www.w3.org/2005/Atom'><title>t</title><entry><id>1</id><updated>2026-11-02T08:30:00.5Z</updated></entry></feed>";
     let expected = serde_json::json!({

@@ -1,0 +1,138 @@
+//! What hostile documents cost in processor time and memory, each read by a process of its own whose peak can be measured, and
+//! whether they get it to open a file or to call a host.
+//!
+//! The process is this test itself, told by `FEEDFLEET_HOSTILE` which document to read.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use worker::parse::{ParseLimits, parse};
+
+/// Processor time: other load on the machine must not count. Without optimisation everything takes much longer.
+const LONGEST: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 1 });
+/// Of the whole process, with its program and the document itself.
+const MOST_MEMORY_KB: u64 = 150 * 1024;
+
+/// Seconds after which a process that waits is killed.
+const PATIENCE: &str = "60";
+const CHILD: &str = "a_child_reads_one_document_and_tells_what_it_cost";
+
+fn rss(inside: &str) -> Vec<u8> {
+    format!(
+        "<rss version='2.0' xmlns:media='http://search.yahoo.com/mrss/'><channel><title>t</title>{inside}</channel></rss>"
+    )
+    .into_bytes()
+}
+
+fn nested(name: &str, bytes: usize) -> Vec<u8> {
+    let times = bytes / (2 * name.len() + 5);
+    rss(&format!("<item>{}{}</item>", format!("<{name}>").repeat(times), format!("</{name}>").repeat(times)))
+}
+
+fn with_doctype(doctype: &str, title: &str) -> Vec<u8> {
+    format!("<?xml version='1.0'?><!DOCTYPE rss [{doctype}]><rss><channel><title>{title}</title></channel></rss>")
+        .into_bytes()
+}
+
+fn utf16(text: &str, order: fn(u16) -> [u8; 2]) -> Vec<u8> {
+    text.encode_utf16().flat_map(order).collect()
+}
+
+/// The documents; those about files and hosts name this file and this address.
+fn documents(file: &Path, address: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let items: String = (0..500_000).map(|n| format!("<item><guid>{n}</guid><title>a</title></item>")).collect();
+    let attributes: String = (0..100_000).map(|n| format!(" a{n}=''")).collect();
+    let laughs: String = (1..10).map(|n| format!("<!ENTITY l{n} '{}'>", format!("&l{};", n - 1).repeat(10))).collect();
+    let quadratic = format!("<!ENTITY a '{}'>", "a".repeat(250));
+    let xxe = format!("<!ENTITY x SYSTEM 'file://{}'><!ENTITY % y SYSTEM '{}'> %y;", file.display(), file.display());
+    let network = format!("<!ENTITY x SYSTEM 'http://{address}/x'><!ENTITY % y SYSTEM 'http://{address}/y.dtd'> %y;");
+    let wide = "<?xml version='1.0' encoding='utf-8'?><rss><channel><item><title>a</title></item></channel></rss>";
+    let deep_json =
+        format!("{{\"version\":\"https://jsonfeed.org/version/1\",\"items\":{}", "[{\"x\":".repeat(1_000_000));
+    vec![
+        ("media:group nested in 24 KB", nested("media:group", 24 * 1024)),
+        ("media:group nested in 1 MB", nested("media:group", 1024 * 1024)),
+        ("entities that multiply", with_doctype(&format!("<!ENTITY l0 'lol'>{laughs}"), "&l9;")),
+        ("one entity used a million times", with_doctype(&quadratic, &"&a;".repeat(1_000_000))),
+        ("entities that are files", with_doctype(&xxe, "&x;")),
+        ("entities that are elsewhere", with_doctype(&network, "&x;")),
+        ("500,000 items", rss(&items)),
+        ("100,000 attributes", rss(&format!("<item{attributes}/>"))),
+        ("deep JSON", deep_json.into_bytes()),
+        ("a million NULs", rss(&format!("<item><title>a{}b</title></item>", "\0".repeat(1_000_000)))),
+        ("UTF-16, little end first, declared as UTF-8", utf16(&wide.repeat(20_000), u16::to_le_bytes)),
+        ("UTF-16, big end first, declared as UTF-8", utf16(&wide.repeat(20_000), u16::to_be_bytes)),
+        ("ASCII declared as UTF-16", wide.replace("utf-8", "utf-16").into_bytes()),
+        ("a base of 8 KB above 100,000 links", {
+            let links: String =
+                (0..100_000).map(|n| format!("<item><link>{n}</link><enclosure url='{n}'/></item>")).collect();
+            format!("<rss xml:base='http://e.example/{}'><channel>{links}</channel></rss>", "b/".repeat(4_000))
+                .into_bytes()
+        }),
+        ("a megabyte of unclosed tags", rss(&"<item><p>".repeat(120_000))[..1_000_000].to_vec()),
+    ]
+}
+
+/// Of this thread, to some milliseconds.
+fn processor_time() -> Duration {
+    let statistics =
+        std::fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel's statistics of this thread");
+    let nanos = statistics.split(' ').next().and_then(|spent| spent.parse().ok());
+    Duration::from_nanos(nanos.expect("the time spent comes first"))
+}
+
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn a_child_reads_one_document_and_tells_what_it_cost() {
+    let bytes = std::fs::read(std::env::var_os("FEEDFLEET_HOSTILE").expect("the document's path")).unwrap();
+    let begun = processor_time();
+    let result = parse(&bytes, Some("text/xml"), "https://example.org/feed", &ParseLimits::default());
+    let took = processor_time() - begun;
+    let outcome = match result {
+        Ok(feed) => format!("read, {} entries", feed.entries.len()),
+        Err(error) => format!("refused: {error}"),
+    };
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim();
+    println!("\ncost\t{}\t{}\t{outcome}", took.as_micros(), peak.trim_end_matches(" kB"));
+}
+
+#[test]
+fn hostile_documents_cost_little_and_reach_nothing() {
+    let folder = std::env::temp_dir().join(format!("feedfleet-costs-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    // Whoever opens a pipe for reading waits for a writer, and is killed while it does.
+    let pipe = folder.join("secret");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+
+    for (name, bytes) in documents(&pipe, &listener.local_addr().unwrap().to_string()) {
+        let path = folder.join("document");
+        std::fs::File::create(&path).unwrap().write_all(&bytes).unwrap();
+        let child = Command::new("timeout")
+            .arg(PATIENCE)
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", CHILD, "--ignored", "--nocapture"])
+            .env("FEEDFLEET_HOSTILE", &path)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let output = String::from_utf8_lossy(&child.stdout).into_owned();
+        assert!(child.status.success(), "{name}: {}\n{output}", child.status);
+        let cost =
+            output.lines().find_map(|line| line.strip_prefix("cost\t")).unwrap_or_else(|| panic!("{name}: {output}"));
+        let (micros, rest) = cost.split_once('\t').unwrap();
+        let (kilobytes, outcome) = rest.split_once('\t').unwrap();
+        let (took, peak): (_, u64) = (Duration::from_micros(micros.parse().unwrap()), kilobytes.parse().unwrap());
+        println!("{name:46}{:>9} KB {took:>14.3?}{:>8} MB  {outcome}", bytes.len() / 1024, peak / 1024);
+        assert!(took < LONGEST && peak < MOST_MEMORY_KB, "{name}: {took:?}, {peak} KB");
+        assert!(!outcome.contains("panicked"), "{name}: {outcome}");
+    }
+    let called = listener.accept();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(called.is_err(), "a document had its parser call {called:?}");
+}

@@ -1,0 +1,266 @@
+//! What the decoder and the repair mend, a document each: the reason, the document, and what is read in it.
+
+use worker::parse::{ParseLimits, ParsedFeed, parse};
+
+fn read(reason: &str, bytes: &[u8], content_type: Option<&str>) -> ParsedFeed {
+    let read = parse(bytes, content_type, "https://e.example/feed", &ParseLimits::default());
+    read.unwrap_or_else(|error| panic!("{reason}: {error}"))
+}
+
+fn titles(feed: &ParsedFeed) -> String {
+    let titles = feed.entries.iter().map(|entry| entry.title.as_deref().unwrap_or("-"));
+    std::iter::once(feed.title.as_deref().unwrap_or("-")).chain(titles).collect::<Vec<_>>().join("|")
+}
+
+const WHOLE: bool = false;
+const CUT: bool = true;
+
+/// Reason, document, titles of the feed and its entries, whether the document ends too early.
+const BROKEN: &[(&str, &str, &str, bool)] = &[
+    (
+        "a warning of the publishing program before the document",
+        "<br />\n<b>Warning</b>: Undefined index in <b>/www/feed.php</b><br />\n<?xml version='1.0'?><rss><channel><title>t</title><item><title>a</title></item></channel></rss>",
+        "t|a",
+        WHOLE,
+    ),
+    (
+        "a page's HTML around the feed",
+        "<html><body><pre><rss><channel><title>t</title><item><title>a</title></item></channel></rss></pre></body></html>",
+        "t|a",
+        WHOLE,
+    ),
+    (
+        "an ampersand that begins no reference, in text and in an address",
+        "<rss><channel><title>Fish & chips</title><item><title>Q&A</title><link>/?a=1&b=2</link></item></channel></rss>",
+        "Fish & chips|Q&A",
+        WHOLE,
+    ),
+    (
+        "names of HTML for characters, with something else broken",
+        "<rss><channel><title>caf&eacute;&nbsp;&copy;</title><item><title>&nosuch; & &hellip;</title></item></channel></rss>",
+        "caf\u{e9} \u{a9}|&nosuch; & \u{2026}",
+        WHOLE,
+    ),
+    (
+        "a less-than sign in text",
+        "<rss><channel><title>1 < 2</title><item><title>a <3 b</title></item></channel></rss>",
+        "1 < 2|a <3 b",
+        WHOLE,
+    ),
+    (
+        "HTML that was not escaped and whose tags do not match",
+        "<rss><channel><title>t</title><item><title>a</title><description><p>x<br>y</description></item></channel></rss>",
+        "t|a",
+        WHOLE,
+    ),
+    (
+        "XHTML that is none",
+        "<feed><title>t</title><entry><title type='xhtml'><div>a <br> b</div></title></entry></feed>",
+        "t|a b",
+        WHOLE,
+    ),
+    (
+        "tags that cross",
+        "<rss><channel><title>t</title><item><author><name>x</author></name><title>a</title></item></channel></rss>",
+        "t|a",
+        WHOLE,
+    ),
+    (
+        "an end tag without a beginning",
+        "<rss><channel><title>t</title></image><item><title>a</title></item></channel></rss>",
+        "t|a",
+        WHOLE,
+    ),
+    (
+        "an item that is not closed before the next",
+        "<rss><channel><title>t</title><item><title>a</title><item><title>b</title></item></channel></rss>",
+        "t|a|b",
+        WHOLE,
+    ),
+    (
+        "a title that is not closed before the first item",
+        "<rss><channel><title>t<item><title>a</title></item></channel></rss>",
+        "t|a",
+        WHOLE,
+    ),
+    (
+        "tags closed in another case than opened",
+        "<rss><channel><title>t</TITLE><Item><title>a</title></item></channel></RSS>",
+        "t|a",
+        WHOLE,
+    ),
+    (
+        "attributes without quotes, twice, and of no name",
+        "<rss version=2.0><channel><title>t</title><item><title a=1 a=2 '=3>a</title></item></channel></rss>",
+        "t|a",
+        WHOLE,
+    ),
+    (
+        "two dashes inside of a comment, and an unclosed comment behind the last item",
+        "<rss><channel><title>t</title><!-- a -- b --><item><title>a</title></item><!-- ",
+        "t|a",
+        CUT,
+    ),
+    (
+        "a document that ends inside of an item: the whole ones are kept",
+        "<rss><channel><title>t</title><item><title>a</title></item><item><title>half",
+        "t|a",
+        CUT,
+    ),
+    (
+        "a document that ends inside of a tag",
+        "<feed><title>t</title><entry><title>a</title></entry><entry><link hre",
+        "t|a",
+        CUT,
+    ),
+    (
+        "a document that ends inside of CDATA",
+        "<rss><channel><title>t</title><item><title>a</title></item><item><title><![CDATA[half",
+        "t|a",
+        CUT,
+    ),
+    (
+        "a document whose last character is missing",
+        "<rss><channel><title>t</title><item><title>a</title></item></channel></rss",
+        "t|a",
+        WHOLE,
+    ),
+    (
+        "JSON with commas before brackets and raw line breaks in texts",
+        "{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"t\",\"items\":[{\"id\":1,\"title\":\"a\nb\",},],}",
+        "t|a b",
+        WHOLE,
+    ),
+    (
+        "JSON that ends inside of an item",
+        "{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"t\",\"items\":[{\"id\":1,\"title\":\"a\"},{\"id\":2,\"ti",
+        "t|a",
+        CUT,
+    ),
+    (
+        "JSON with half of a surrogate pair",
+        "{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"t\",\"items\":[{\"id\":1,\"title\":\"a\\ud83d\"}]}",
+        "t|a\u{fffd}",
+        WHOLE,
+    ),
+];
+
+#[test]
+fn what_is_broken_is_mended_and_says_so() {
+    for (reason, document, expected, cut) in BROKEN {
+        let feed = read(reason, document.as_bytes(), None);
+        assert_eq!(titles(&feed), *expected, "{reason}");
+        assert_eq!((feed.repaired, feed.truncated), (true, *cut), "{reason}");
+    }
+}
+
+/// Reason and document; each is `t` with the entry `a`, and sound.
+const ODD: &[(&str, &str)] = &[
+    ("no version", "<rss><channel><title>t</title><item><title>a</title></item></channel></rss>"),
+    (
+        "a version that never was",
+        "<rss version='0.94'><channel><title>t</title><item><title>a</title></item></channel></rss>",
+    ),
+    (
+        "a namespace that RSS does not have",
+        "<rss xmlns='http://backend.userland.com/rss2'><channel><title>t</title><item><title>a</title></item></channel></rss>",
+    ),
+    (
+        "the namespace of RSS 0.90",
+        "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' xmlns='http://my.netscape.com/rdf/simple/0.9/'><channel><title>t</title></channel><item><title>a</title></item></rdf:RDF>",
+    ),
+    (
+        "Atom 0.3",
+        "<feed version='0.3' xmlns='http://purl.org/atom/ns#'><title mode='escaped'>t</title><entry><title>a</title></entry></feed>",
+    ),
+    ("a namespace of one's own", "<feed xmlns='urn:my-own'><title>t</title><entry><title>a</title></entry></feed>"),
+    ("no namespace", "<feed><title>t</title><entry><title>a</title></entry></feed>"),
+    (
+        "a prefix that nobody declared",
+        "<rss><channel><title>t</title><item><dc:title>a</dc:title><x:y>z</x:y></item></channel></rss>",
+    ),
+    ("capitals", "<RSS><CHANNEL><TITLE>t</TITLE><ITEM><TITLE>a</TITLE></ITEM></CHANNEL></RSS>"),
+    ("items behind the channel", "<rss><channel><title>t</title></channel><item><title>a</title></item></rss>"),
+    ("items without a channel", "<rss><title>t</title><item><title>a</title></item></rss>"),
+    ("two channels", "<rss><channel><title>t</title></channel><channel><item><title>a</title></item></channel></rss>"),
+    ("CDF", "<CHANNEL HREF='/'><TITLE>t</TITLE><ITEM HREF='/1' LASTMOD='2026-11-02'><TITLE>a</TITLE></ITEM></CHANNEL>"),
+    (
+        "a name of HTML for a character",
+        "<rss><channel><title>t&shy;</title><item><title>&zwj;a</title></item></channel></rss>",
+    ),
+    (
+        "an attribute with a less-than sign",
+        "<rss><channel><title>t</title><item><title x='<'>a</title></item></channel></rss>",
+    ),
+    (
+        "control characters",
+        "<rss><channel><title>\u{1}t\u{8}</title><item><title>a\0\u{b}&#2;</title></item></channel></rss>",
+    ),
+    (
+        "white space before the declaration",
+        "\n\n <?xml version='1.0'?><rss><channel><title>t</title><item><title>a</title></item></channel></rss>",
+    ),
+    ("words before the document", "hello <rss><channel><title>t</title><item><title>a</title></item></channel></rss>"),
+    (
+        "something behind the document",
+        "<rss><channel><title>t</title><item><title>a</title></item></channel></rss><!-- 0.1 s --><script>x()</script>",
+    ),
+    ("a title in base64", "<feed><title mode='base64'>dA==</title><entry><title>a</title></entry></feed>"),
+    (
+        "an entity of the document's own",
+        "<!DOCTYPE rss [<!ENTITY me 'a'>]><rss><channel><title>t</title><item><title>&me;</title></item></channel></rss>",
+    ),
+    (
+        "a number as id, and no title",
+        "{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"t\",\"items\":[{\"id\":7,\"title\":\"a\"}]}",
+    ),
+    (
+        "a version of JSON Feed that never was",
+        "{\"version\":\"jsonfeed.org/9\",\"title\":\"t\",\"items\":[{\"title\":\"a\",\"url\":{},\"tags\":7}]}",
+    ),
+];
+
+#[test]
+fn what_is_odd_but_sound_needs_no_repair() {
+    for (reason, document) in ODD {
+        let feed = read(reason, document.as_bytes(), None);
+        assert_eq!(titles(&feed).replace(['\u{ad}', '\u{200d}'], ""), "t|a", "{reason}");
+        assert!(!feed.repaired && !feed.truncated, "{reason}");
+    }
+}
+
+#[test]
+fn every_encoding_is_read_with_and_without_the_right_label() {
+    let feed = |label: &str| {
+        format!("<?xml version='1.0' encoding='{label}'?><rss><channel><title>Žluť</title></channel></rss>")
+    };
+    // The bytes of the first and of the last letter.
+    let in_code_page = |label: &str, first: u8, last: u8| {
+        let text = feed(label);
+        let (before, after) = text.split_once("Žluť").unwrap();
+        [before.as_bytes(), &[first], b"lu", &[last], after.as_bytes()].concat()
+    };
+    let utf16 = |order: fn(u16) -> [u8; 2]| feed("utf-8").encode_utf16().flat_map(order).collect::<Vec<u8>>();
+    let utf32 = |order: fn(u32) -> [u8; 4]| feed("utf-8").chars().flat_map(|c| order(c.into())).collect::<Vec<u8>>();
+    let table = [
+        ("UTF-8 with a mark", ["\u{feff}".as_bytes(), feed("utf-8").as_bytes()].concat(), None),
+        ("UTF-8 declared as Latin-1 by the server", feed("utf-8").into_bytes(), Some("text/xml; charset=iso-8859-1")),
+        ("UTF-8 declared as UTF-16", feed("utf-16").into_bytes(), None),
+        ("UTF-16, declared as UTF-8", utf16(u16::to_le_bytes), None),
+        ("UTF-16, the other way round", utf16(u16::to_be_bytes), Some("text/xml; charset=utf-8")),
+        ("UTF-32", utf32(u32::to_be_bytes), None),
+        ("UTF-32, the other way round", utf32(u32::to_le_bytes), None),
+        (
+            "Windows' own page, by the server's word alone",
+            in_code_page("utf-8", 0x8E, 0x9D),
+            Some("text/xml; charset=windows-1250"),
+        ),
+        ("Windows' own page under an old name", in_code_page("ms-ee", 0x8E, 0x9D), None),
+        ("a page of DOS", in_code_page("cp852", 0xA6, 0x9C), None),
+        ("a page of the Macintosh", in_code_page("maclatin2", 0xEB, 0xE9), None),
+    ];
+    for (reason, bytes, content_type) in table {
+        let feed = read(reason, &bytes, content_type);
+        assert_eq!((feed.title.as_deref(), feed.repaired), (Some("Žluť"), false), "{reason}");
+    }
+}

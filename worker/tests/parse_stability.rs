@@ -1,0 +1,121 @@
+//! The same entry has the same identity at every poll, whatever its publisher does around it; what tells an old entry
+//! from a new one and from an edited one is what a worker tells by.
+
+use std::collections::BTreeSet;
+
+use common::known::KnownEntries;
+use common::report::Document;
+use worker::parse::{ParseLimits, parse};
+
+fn document(text: &str, base: &str, known: &KnownEntries) -> Document {
+    let feed =
+        parse(text.as_bytes(), None, base, &ParseLimits::default()).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let mut document = Document::default();
+    document.keep_news(feed.entries, known);
+    document
+}
+
+const BASE: &str = "https://harbour.example/feed.xml";
+
+/// Items of every sort of identity: a guid, an id that is no address, a link alone, title and date, text alone.
+fn items() -> Vec<(String, String)> {
+    (0..12)
+        .map(|n| {
+            let identity = match n % 5 {
+                0 => format!("<guid>https://harbour.example/{n}</guid>"),
+                1 => format!("<guid isPermaLink='false'>{n}</guid><link>/post/{n}</link>"),
+                2 => format!("<link>https://harbour.example/post/{n}</link>"),
+                3 => format!(
+                    "<title>Only a title, {n}</title><pubDate>Mon, {:02} Nov 2026 08:30:00 GMT</pubDate>",
+                    n + 1
+                ),
+                _ => String::new(),
+            };
+            (identity, format!("<description>Text of number {n}</description>"))
+        })
+        .collect()
+}
+
+fn feed(items: &[(String, String)]) -> String {
+    let items: String = items.iter().map(|(identity, text)| format!("<item>{identity}{text}</item>\n")).collect();
+    format!("<rss version='2.0'><channel><title>The Harbour</title><ttl>60</ttl>{items}</channel></rss>")
+}
+
+#[test]
+fn the_same_feed_read_twice_brings_nothing_the_second_time() {
+    let first = document(&feed(&items()), BASE, &KnownEntries::default());
+    assert_eq!((first.new_entries, first.entries.len()), (12, 12));
+    let second = document(&feed(&items()), BASE, &first.known);
+    assert_eq!((second.new_entries, second.entries.len(), second.all_entries), (0, 0, 12));
+}
+
+#[test]
+fn reordered_moved_and_disappearing_items_are_no_news() {
+    let first = document(&feed(&items()), BASE, &KnownEntries::default());
+    let mut reversed = items();
+    reversed.reverse();
+    let mut rotated = items();
+    rotated.rotate_left(5);
+    for (what, items) in [("reversed", reversed), ("rotated", rotated), ("fewer", items().split_off(7))] {
+        let next = document(&feed(&items), BASE, &first.known);
+        assert_eq!((next.new_entries, next.entries.len()), (0, 0), "{what}");
+    }
+    // Everything around the items may change as well.
+    let restyled = feed(&items())
+        .replace('\n', "\r\n   ")
+        .replace("<ttl>60</ttl>", "<generator>new</generator>")
+        .replace('\'', "\"");
+    let next = document(&restyled, BASE, &first.known);
+    assert_eq!((next.new_entries, next.entries.len()), (0, 0), "restyled");
+}
+
+#[test]
+fn a_new_item_among_old_ones_is_the_only_news() {
+    let first = document(&feed(&items()), BASE, &KnownEntries::default());
+    let mut more = items();
+    more.insert(0, ("<guid>brand-new</guid>".to_owned(), "<description>News</description>".to_owned()));
+    let next = document(&feed(&more), BASE, &first.known);
+    assert_eq!(next.new_entries, 1);
+    assert_eq!(next.entries.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["brand-new"]);
+}
+
+#[test]
+fn an_edited_text_is_an_update_and_no_new_entry() {
+    let first = document(&feed(&items()), BASE, &KnownEntries::default());
+    let mut edited = items();
+    for (identity, text) in &mut edited {
+        // What has neither id, nor link, nor title is its text.
+        if !identity.is_empty() {
+            *text = text.replace("Text", "Better text");
+        }
+    }
+    let with_identity = edited.iter().filter(|(identity, _)| !identity.is_empty()).count();
+    let next = document(&feed(&edited), BASE, &first.known);
+    assert_eq!((next.new_entries, next.entries.len()), (0, with_identity));
+    let ids = |document: &Document| document.entries.iter().map(|entry| entry.id.clone()).collect::<BTreeSet<_>>();
+    assert!(ids(&next).is_subset(&ids(&first)));
+    let again = document(&feed(&edited), BASE, &next.known);
+    assert!(again.entries.is_empty(), "an update is told once");
+}
+
+#[test]
+fn what_readers_do_not_read_is_no_update() {
+    let item = |category: &str| {
+        let text = "<item><guid>1</guid><title>a</title>";
+        document(&format!("<rss><channel>{text}{category}</item></channel></rss>"), BASE, &KnownEntries::default())
+    };
+    let (one, other) =
+        (item("<category>x</category><category>y</category>"), item("<category>y</category><category>x</category>"));
+    assert_eq!(one.known, other.known, "the order of categories");
+}
+
+#[test]
+fn ids_do_not_depend_on_where_the_feed_lies() {
+    let entry =
+        "<entry><id>/post/1</id><title>a</title><link href='/post/1'/></entry><entry><id>tag:x,2026:2</id></entry>";
+    let text = format!("<feed xmlns='http://www.w3.org/2005/Atom'><title>t</title>{entry}</feed>");
+    let ids = |base: &str| -> Vec<String> {
+        document(&text, base, &KnownEntries::default()).entries.into_iter().map(|entry| entry.id).collect()
+    };
+    assert_eq!(ids("http://harbour.example/feed"), ids("https://www.harbour.example/new/feed.xml"));
+}
