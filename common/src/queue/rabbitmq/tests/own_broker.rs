@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tempfile::TempDir;
 use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Metadata, Subscriber, span};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber, span};
 
 /// `dev/services` in a folder of its own; down when dropped.
 pub(super) struct OwnBroker {
@@ -73,12 +73,16 @@ async fn run(mut command: Command) {
 pub(super) struct Lines {
     count: Arc<AtomicUsize>,
     _guard: DefaultGuard,
+    /// While there is one ear only, tracing asks the thread that logs a line first, which may be another test's, whether
+    /// anybody listens to it, and believes that for good.
+    _second: Dispatch,
 }
 
 impl Lines {
     pub(super) fn heard() -> Self {
         let count = Arc::new(AtomicUsize::new(0));
-        Lines { _guard: tracing::subscriber::set_default(Ear(Arc::clone(&count))), count }
+        let second = Dispatch::new(Ear(Arc::default()));
+        Lines { _guard: tracing::subscriber::set_default(Ear(Arc::clone(&count))), count, _second: second }
     }
 
     pub(super) fn count(&self) -> usize {
