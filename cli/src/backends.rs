@@ -25,7 +25,7 @@ use scheduler::store::postgres::PostgresStore;
 use scheduler::store::sqlite::SqliteStore;
 use scheduler::store::{Store, StoreError};
 use worker::fetch::Fetcher;
-use worker::poll::{PARSE_ALLOWANCE, Poller};
+use worker::poll::Poller;
 
 /// Messages in process are bounded by bytes; jobs are bounded by `max_queued_jobs` before that.
 const JOB_BYTES: usize = 64 << 20;
@@ -82,7 +82,7 @@ impl Links {
             links.gate = gate;
         } else {
             let server = RedisServer::connect(&config.gate.url, &config.namespace).context("gate.url")?;
-            links.gate = Arc::new(RedisGate::new(server, config.fetch.timeout + PARSE_ALLOWANCE));
+            links.gate = Arc::new(RedisGate::new(server, config.fetch.deadline()));
         }
         Ok(links)
     }

@@ -25,6 +25,7 @@ use crate::pace::Pace;
 use crate::schedule::{Band, Claim, Parking, Schedule, Slot};
 use crate::store::{JobRow, Store};
 use crate::storing::Storing;
+use crate::trouble::Trouble;
 
 /// Turns due feeds into jobs.
 pub struct Dispatcher {
@@ -81,7 +82,7 @@ impl Dispatcher {
         let mut pace = Pace::new(&self.config, clock.now());
         let (mut paused, mut schedulers) = (false, 1);
         let mut paused_checked = Timestamp::EPOCH;
-        let mut failing = false;
+        let mut dispatching = Trouble::with("dispatch");
         while !stop.is_cancelled() {
             let now = clock.now();
             if now.since(paused_checked) >= PAUSE_CHECK {
@@ -90,11 +91,8 @@ impl Dispatcher {
                 paused_checked = now;
             }
             let room = if paused { 0 } else { pace.room(now, schedulers) };
-            let wait = match self.round(now, room).await {
-                Ok(round) => {
-                    if std::mem::take(&mut failing) {
-                        tracing::info!("dispatch works again");
-                    }
+            let wait = match dispatching.note(self.round(now, room).await) {
+                Some(round) => {
                     pace.spend(round.published);
                     // A full round means that more is due: go on at once.
                     if round.claimed >= self.config.scheduler.claim_batch {
@@ -103,15 +101,7 @@ impl Dispatcher {
                         self.config.scheduler.tick
                     }
                 }
-                Err(error) => {
-                    if !std::mem::replace(&mut failing, true) {
-                        tracing::error!(
-                            error = &error as &dyn std::error::Error,
-                            "dispatch stopped; it is tried again"
-                        );
-                    }
-                    RETRY
-                }
+                None => RETRY,
             };
             tokio::select! {
                 () = stop.cancelled() => {}

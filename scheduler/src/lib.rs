@@ -3,6 +3,8 @@
 //! Read [`dispatch`] (a due feed becomes a job) and [`results`] (a report becomes a stored state) first.
 
 pub mod api;
+#[cfg(test)]
+mod crowd_tests;
 pub mod dispatch;
 pub mod error;
 #[cfg(test)]
@@ -19,6 +21,7 @@ pub mod schedule;
 pub mod store;
 pub mod storing;
 mod subject;
+mod trouble;
 
 pub use run::{Backends, Scheduler};
 pub use subject::subject;

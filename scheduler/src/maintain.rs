@@ -13,9 +13,11 @@ use common::report::{FailureKind, FetchReport};
 use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
+use crate::error::BackendError;
 use crate::load::Load;
 use crate::schedule::{Band, Schedule};
 use crate::store::Store;
+use crate::trouble::Trouble;
 
 /// Keeps gauges and retention.
 pub(crate) struct Maintainer {
@@ -48,29 +50,26 @@ const PRUNE_SHARE: u32 = 10;
 /// Between two prunings, at least.
 const PRUNE_PAUSE: Duration = Duration::from_millis(100);
 
-type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
-
-fn log(outcome: Outcome, what: &str) {
-    if let Err(error) = outcome {
-        tracing::warn!(error = &*error as &dyn std::error::Error, "{what}");
-    }
-}
+type Outcome = Result<(), BackendError>;
 
 impl Maintainer {
     /// Runs until stopped. What fails is tried again at its next turn.
     pub(crate) async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let (mut counted, mut pruned) = (Timestamp::EPOCH, Timestamp::EPOCH);
         let prune_every = prune_every(&self.config.retention);
+        let mut measuring = Trouble::with("measuring queue, schedule and gate");
+        let mut counting = Trouble::with("counting the store");
+        let mut pruning = Trouble::with("deleting what is older than its retention");
         while !stop.is_cancelled() {
             let now = clock.now();
-            log(self.depths(now).await, "depths could not be read");
+            measuring.note(self.depths(now).await);
             if now.since(counted) >= COUNTS_EVERY {
                 counted = now;
-                log(self.counts(now).await, "the store could not be counted");
+                counting.note(self.counts(now).await);
             }
             if now.since(pruned) >= prune_every {
                 pruned = now;
-                log(self.prune(now).await, "old events could not be deleted");
+                pruning.note(self.prune(now).await);
             }
             tokio::select! {
                 () = stop.cancelled() => {}

@@ -17,6 +17,7 @@ use crate::error::BackendError;
 use crate::schedule::{Schedule, Slot};
 use crate::store::Store;
 use crate::subject::placement_slot;
+use crate::trouble::Trouble;
 
 /// Compares the schedule and the gate with the store.
 pub struct Reconciler {
@@ -42,33 +43,24 @@ impl Reconciler {
     /// a first [`Self::rebuild`] and [`Self::open_gate`] if it wants to wait for them.
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut compared = clock.now();
+        let mut opening = Trouble::with("asking whether the host gate is open");
+        let mut filling = Trouble::with("asking whether the schedule is whole");
+        let mut comparing = Trouble::with("comparing the schedule with the store");
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(LOSS_CHECK) => {}
             }
             let now = clock.now();
-            if let Err(error) = self.open_gate(now).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the host gate is not open yet");
-            }
-            match self.rebuild(now).await {
-                Ok(None) => {}
-                Ok(Some(filled)) => {
-                    compared = clock.now();
-                    tracing::warn!(filled, "the schedule had lost its memory; it was filled from the store");
-                }
-                Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "the schedule was not filled");
-                }
+            opening.note(self.open_gate(now).await);
+            if let Some(Some(filled)) = filling.note(self.rebuild(now).await) {
+                compared = clock.now();
+                tracing::warn!(filled, "the schedule had lost its memory; it was filled from the store");
             }
             if now.since(compared) >= self.config.scheduler.reconcile_interval {
                 compared = now;
-                match self.schedule_once(now).await {
-                    Ok(0) => {}
-                    Ok(corrected) => tracing::warn!(corrected, "the schedule differed from the store"),
-                    Err(error) => {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "the schedule was not compared");
-                    }
+                if let Some(corrected @ 1..) = comparing.note(self.schedule_once(now).await) {
+                    tracing::warn!(corrected, "the schedule differed from the store");
                 }
             }
         }

@@ -52,6 +52,8 @@ pub struct Results {
 
 /// Reports settled in one transaction, at most.
 const BATCH: usize = 500;
+/// Failures in a row that are no accident any more.
+const LASTING: u32 = 2;
 /// Transactions at once.
 const AT_ONCE: usize = 4;
 /// How long to wait before reports that could not be settled are tried again.
@@ -81,13 +83,14 @@ impl Results {
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut settling = FuturesUnordered::new();
         let mut gathered = Gathered::default();
+        let mut failures = 0;
         while !stop.is_cancelled() {
             tokio::select! {
                 () = stop.cancelled() => {}
-                Some(settled) = settling.next() => self.note(settled, stop).await,
+                Some(settled) = settling.next() => self.note(settled, &mut failures, stop).await,
                 received = self.reports.receive(), if !gathered.is_full() => match received {
                     Ok(first) => self.gather(first, &mut gathered),
-                    Err(error) => self.note(Err(error.into()), stop).await,
+                    Err(error) => self.note(Err(error.into()), &mut failures, stop).await,
                 },
             }
             let begin = settling.is_empty() || gathered.is_full() && settling.len() < AT_ONCE;
@@ -96,13 +99,22 @@ impl Results {
             }
         }
         while let Some(settled) = settling.next().await {
-            self.note(settled, stop).await;
+            self.note(settled, &mut failures, stop).await;
         }
     }
 
     /// Remembers whether reports can be stored; waits a little when they cannot.
-    async fn note(&self, settled: Result<(), BackendError>, stop: &CancellationToken) {
-        let Err(error) = settled else { return self.recover().await };
+    async fn note(&self, settled: Result<(), BackendError>, failures: &mut u32, stop: &CancellationToken) {
+        let Err(error) = settled else {
+            *failures = 0;
+            return self.recover().await;
+        };
+        *failures += 1;
+        // A connection that broke is one failure; its reports are in the queue again.
+        if *failures < LASTING {
+            tracing::debug!(error = &error as &dyn std::error::Error, "reports are tried again");
+            return;
+        }
         if self.storing.works() {
             let error = &error as &dyn std::error::Error;
             tracing::error!(error, "reports cannot be stored; they wait in the queue");
@@ -149,7 +161,7 @@ impl Results {
         self.hold_hosts(&reports, now).await?;
         // A gate that lost its memory opens after a fetch's time: what was received before the loss is stored, and loaded
         // from there, or is back in the queue by then.
-        let in_hand = self.config.fetch.timeout;
+        let in_hand = self.config.fetch.deadline();
         let settled = tokio::time::timeout(in_hand, self.settle(reports, now)).await;
         settled.map_err(|_| BackendError::TooSlow(in_hand))??;
         for receipt in receipts {

@@ -4,7 +4,6 @@
 //! reported before. What the server did is [`crate::fetch`]'s business.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use common::config::Config;
 use common::host::HostRules;
@@ -49,9 +48,6 @@ pub struct Held {
     release: Release,
 }
 
-/// Time for reading the body that was fetched, on top of the fetch's own deadline: part of a permit's life.
-pub const PARSE_ALLOWANCE: Duration = Duration::from_secs(5);
-
 impl Poller {
     /// Works one job.
     pub async fn poll(&self, job: &FetchJob) -> Result<Polled, GateError> {
@@ -60,7 +56,7 @@ impl Poller {
             self.gate.cancel(&job.host, job.ticket, started).await?;
             return Ok(Polled::Nothing);
         }
-        let deadline = started.after(self.config.fetch.timeout + PARSE_ALLOWANCE);
+        let deadline = started.after(self.config.fetch.deadline());
         let request = AcquireRequest {
             host: job.host.clone(),
             limits: self.rules.limits_of(&job.host),
@@ -74,7 +70,8 @@ impl Poller {
             Ok(Polled::Report(Box::new(report), permit.map(|permit| self.held(permit, false, None))))
         };
         match self.gate.acquire(&request, started).await? {
-            Acquired::Granted(permit) => self.fetch(job, permit, started, deadline).await,
+            // Only now does the fetch begin: the way to the gate may have been long.
+            Acquired::Granted(permit) => self.fetch(job, permit, self.clock.now(), deadline).await,
             Acquired::Reported => Ok(Polled::Nothing),
             Acquired::NotNow { until } => report(Outcome::Deferred { until }, None),
             Acquired::Crashed(permit) => {

@@ -1,6 +1,7 @@
 //! The whole program, as its users run it: real processes, real servers, real kills.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod cluster;
 mod demo;
 mod harness;
 mod hostile;

@@ -328,6 +328,16 @@ pub struct WorkerConfig {
     pub gentle: bool,
 }
 
+impl FetchConfig {
+    /// The longest life of a permit: a fetch, and the reading of what it brought.
+    pub fn deadline(&self) -> Duration {
+        self.timeout + READING
+    }
+}
+
+/// Time for reading the body that was fetched, on top of the fetch's own.
+const READING: Duration = Duration::from_secs(5);
+
 impl WorkerConfig {
     /// Jobs that a worker holds, being fetched or about to be.
     pub fn held_jobs(&self) -> usize {

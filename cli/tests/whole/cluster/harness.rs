@@ -1,0 +1,340 @@
+//! A cluster as processes: schedulers and workers over real servers, killed, stopped and started as a test likes.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::feed::{Audience, Category, Feed};
+use common::host::HostRules;
+use common::time::{Clock, SystemClock};
+use rand::RngExt;
+use scheduler::store::postgres::PostgresStore;
+use scheduler::store::{FeedQuery, NewFeed, Store, StoredEntry};
+
+use crate::harness::PATIENCE;
+
+/// PostgreSQL, Redis and RabbitMQ.
+pub(crate) struct Servers {
+    /// The folder of servers that are this test's own.
+    own: Option<Own>,
+    pub(crate) postgres: String,
+    pub(crate) redis: String,
+    pub(crate) rabbitmq: String,
+}
+
+struct Own {
+    folder: tempfile::TempDir,
+    durable: bool,
+}
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../dev/services")
+}
+
+impl Servers {
+    /// The servers that all tests share.
+    pub(crate) fn shared() -> Self {
+        let url = |name: &str| {
+            std::env::var(name).unwrap_or_else(|_| {
+                panic!("{name} is not set: run dev/test, or start the servers with dev/services up and then eval \"$(dev/services urls)\"")
+            })
+        };
+        Servers {
+            own: None,
+            postgres: url("FEEDFLEET_TEST_POSTGRES"),
+            redis: url("FEEDFLEET_TEST_REDIS"),
+            rabbitmq: url("FEEDFLEET_TEST_RABBITMQ"),
+        }
+    }
+
+    /// Servers that only this test uses, so that it may hurt them. Durable ones keep what they confirmed over a crash.
+    pub(crate) fn own(durable: bool) -> Self {
+        let folder = tempfile::Builder::new().prefix("feedfleet-own").tempdir().unwrap();
+        // PostgreSQL runs as a user of its own.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), open).unwrap();
+        let mut servers = Servers {
+            own: Some(Own { folder, durable }),
+            postgres: String::new(),
+            redis: String::new(),
+            rabbitmq: String::new(),
+        };
+        servers.ask(&["up"]);
+        for line in servers.ask(&["urls"]).lines() {
+            let (name, url) = line.trim_start_matches("export ").split_once('=').unwrap();
+            match name {
+                "FEEDFLEET_TEST_POSTGRES" => url.clone_into(&mut servers.postgres),
+                "FEEDFLEET_TEST_REDIS" => url.clone_into(&mut servers.redis),
+                _ => url.clone_into(&mut servers.rabbitmq),
+            }
+        }
+        servers
+    }
+
+    fn ask(&self, arguments: &[&str]) -> String {
+        let own = self.own.as_ref().expect("shared servers are nobody's to hurt");
+        let output = Command::new(script())
+            .args(arguments)
+            .env("FEEDFLEET_SERVICES", own.folder.path().join("services"))
+            .env("FEEDFLEET_DURABLE", if own.durable { "1" } else { "" })
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "dev/services {arguments:?} ended with {}", output.status);
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Sends a signal to a server's main process.
+    pub(crate) fn signal(&self, name: &str, signal: &str) {
+        self.ask(&["signal", name, signal]);
+    }
+
+    /// Stops a server in order; its data stays.
+    pub(crate) fn stop(&self, name: &str) {
+        self.ask(&["stop", name]);
+    }
+
+    /// Starts a stopped server again, where it was.
+    pub(crate) fn up(&self, name: &str) {
+        self.ask(&["up", name]);
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        if self.own.is_some() {
+            self.ask(&["down"]);
+        }
+    }
+}
+
+/// Where roles find their servers: the servers themselves, or proxies before them.
+#[derive(Clone)]
+pub(crate) struct Urls {
+    pub(crate) store: String,
+    pub(crate) redis: String,
+    pub(crate) queue: String,
+}
+
+impl Urls {
+    pub(crate) fn of(servers: &Servers) -> Self {
+        Urls { store: servers.postgres.clone(), redis: servers.redis.clone(), queue: servers.rabbitmq.clone() }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Scheduler,
+    Worker,
+}
+
+/// A namespace on the servers, and the processes that work in it.
+pub(crate) struct Cluster {
+    folder: tempfile::TempDir,
+    /// As the schema, and before every key and queue.
+    pub(crate) namespace: String,
+    urls: Urls,
+    /// The truth, read without the roles' help.
+    pub(crate) store: PostgresStore,
+}
+
+/// A running role. Killed when dropped.
+pub(crate) struct Role {
+    pub(crate) kind: Kind,
+    child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Cluster {
+    /// A cluster in a namespace of its own with these lines of configuration; no role runs yet.
+    pub(crate) async fn new(servers: &Servers, urls: Urls, config: &str) -> Self {
+        let namespace = format!("whole-{}-{}", std::process::id(), rand::rng().random::<u32>());
+        let folder = tempfile::tempdir().unwrap();
+        let config = format!("namespace = \"{namespace}\"\n{config}");
+        std::fs::write(folder.path().join("config.toml"), config).unwrap();
+        let store = PostgresStore::open(&servers.postgres, &namespace).await.unwrap();
+        Cluster { folder, namespace, urls, store }
+    }
+
+    /// The configuration as the roles read it.
+    pub(crate) fn config(&self) -> common::config::Config {
+        common::config::load(Some(&self.folder.path().join("config.toml")), std::iter::empty(), &[]).unwrap().config
+    }
+
+    /// Adds feeds of category D with one subscriber each, first due spread evenly over `spread`.
+    pub(crate) async fn add(&self, urls: &[String], spread: Duration) {
+        let config = self.config();
+        let rules = HostRules::new(config.host.clone(), config.host_rule.clone());
+        let now = SystemClock.now();
+        for (page, some) in urls.chunks(1000).enumerate() {
+            let feeds: Vec<NewFeed> = some
+                .iter()
+                .enumerate()
+                .map(|(n, url)| {
+                    let url: common::feed::FeedUrl = url.parse().unwrap();
+                    let place = (page * 1000 + n) as f64 / urls.len() as f64;
+                    NewFeed {
+                        host: rules.for_url(url.as_url()).key,
+                        url,
+                        audience: Audience::default(),
+                        category: Category::D,
+                        private: false,
+                        first_due: now.after(spread.mul_f64(place)),
+                    }
+                })
+                .collect();
+            self.store.add_feeds(&feeds, now).await.unwrap();
+        }
+    }
+
+    /// Starts a role and waits until it says where it listens.
+    pub(crate) fn start(&self, kind: Kind) -> Role {
+        let name = match kind {
+            Kind::Scheduler => "scheduler",
+            Kind::Worker => "worker",
+        };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_feedfleet"));
+        command.args([name, "--config", "config.toml", "--listen", "127.0.0.1:0"]).current_dir(self.folder.path());
+        command.env("FEEDFLEET_GATE__URL", &self.urls.redis).env("FEEDFLEET_QUEUE__URL", &self.urls.queue);
+        if kind == Kind::Scheduler {
+            command.env("FEEDFLEET_STORE__URL", &self.urls.store).env("FEEDFLEET_SCHEDULE__URL", &self.urls.redis);
+        }
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&lines);
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                seen.lock().unwrap().push(line);
+            }
+        });
+        Role { kind, child, lines }
+    }
+
+    /// Every feed.
+    pub(crate) async fn feeds(&self) -> Vec<Feed> {
+        let (mut feeds, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.store.feeds(&FeedQuery { after, limit: 1000, ..FeedQuery::default() }).await.unwrap();
+            feeds.extend(page.items);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return feeds,
+            }
+        }
+    }
+
+    /// Every entry.
+    pub(crate) async fn entries(&self) -> Vec<StoredEntry> {
+        let mut entries: Vec<StoredEntry> = Vec::new();
+        loop {
+            let after = entries.last().map_or(0, |entry| entry.seq);
+            let page = self.store.entries(None, after, 1000).await.unwrap();
+            if page.items.is_empty() {
+                return entries;
+            }
+            entries.extend(page.items);
+        }
+    }
+
+    /// Has the database write down each version that a feed reaches, whoever writes it: a version that is reached twice
+    /// was reported twice and accepted twice.
+    pub(crate) async fn watch_versions(&self, database: &sqlx::PgPool) {
+        let schema = &self.namespace;
+        let mut text = String::new();
+        write!(
+            text,
+            r#"CREATE TABLE "{schema}".reached (feed bigint, version bigint);
+            CREATE FUNCTION "{schema}".reach() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN INSERT INTO "{schema}".reached VALUES (new.id, new.version); RETURN new; END $$;
+            CREATE TRIGGER reach AFTER UPDATE ON "{schema}".feeds FOR EACH ROW
+                WHEN (old.version IS DISTINCT FROM new.version) EXECUTE FUNCTION "{schema}".reach()"#
+        )
+        .unwrap();
+        sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(database).await.unwrap();
+    }
+
+    /// Versions that were reached twice, of how many.
+    pub(crate) async fn versions_reached_twice(&self, database: &sqlx::PgPool) -> (i64, i64) {
+        let schema = &self.namespace;
+        let text = format!(r#"SELECT count(*) - count(DISTINCT (feed, version)), count(*) FROM "{schema}".reached"#);
+        sqlx::query_as(sqlx::AssertSqlSafe(text)).fetch_one(database).await.unwrap()
+    }
+}
+
+impl Role {
+    /// Where it listens, once it says so.
+    pub(crate) fn address(&mut self) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = self.stderr().lines().find_map(|line| {
+                let rest = &line[line.find("http://127.0.0.1:")?..];
+                Some(rest.split([';', ' ']).next()?.to_owned())
+            });
+            if let Some(address) = found {
+                return address;
+            }
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none() && Instant::now() < deadline, "the role did not start:\n{}", self.stderr());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// What it wrote to stderr so far.
+    pub(crate) fn stderr(&self) -> String {
+        self.lines.lock().unwrap().join("\n")
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+    }
+
+    /// kill -9.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM, and the wait for a clean end.
+    pub(crate) async fn stop(mut self) {
+        self.signal("TERM");
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                assert!(status.success(), "{:?} ended with {status}:\n{}", self.kind, self.stderr());
+                return;
+            }
+            assert!(Instant::now() < deadline, "{:?} does not end:\n{}", self.kind, self.stderr());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The memory that it has now, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    /// Answers of its HTTP port: status and text.
+    pub(crate) async fn get(&mut self, path: &str) -> (u16, String) {
+        let answer = reqwest::get(format!("{}{path}", self.address())).await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("-- {:?}:\n{}", self.kind, self.stderr());
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

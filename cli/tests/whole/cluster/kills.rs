@@ -1,0 +1,92 @@
+//! kill -9 of a random role every other second: no feed is lost, no report counts twice, nobody is bothered.
+
+use std::time::Duration;
+
+use rand::RngExt;
+
+use super::harness::{Kind, Role, Servers, Urls};
+use super::load::{Load, Size, now};
+
+const SHORT: Size = Size {
+    feeds: 400,
+    hosts: 80,
+    interval: Duration::from_secs(6),
+    gap: Duration::from_millis(50),
+    trouble: Duration::from_secs(24),
+};
+const LONG: Size = Size {
+    feeds: 20_000,
+    hosts: 1_000,
+    interval: Duration::from_secs(30),
+    gap: Duration::from_millis(50),
+    trouble: Duration::from_secs(600),
+};
+const BETWEEN_KILLS: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roles_killed_again_and_again_lose_nothing_and_bother_nobody() {
+    let size = Size::pick(SHORT, LONG);
+    let servers = Servers::shared();
+    let load = Load::new(size, &servers, Urls::of(&servers), "").await;
+    let database = sqlx::PgPool::connect(&servers.postgres).await.unwrap();
+    load.cluster.watch_versions(&database).await;
+    let kinds = [Kind::Scheduler, Kind::Scheduler, Kind::Worker, Kind::Worker, Kind::Worker];
+    let mut roles: Vec<Role> = kinds.into_iter().map(|kind| load.cluster.start(kind)).collect();
+    load.warm_up().await;
+
+    let mut rng: rand::rngs::StdRng = rand::SeedableRng::seed_from_u64(20_261_120);
+    let (mut kills, mut worker_kills) = (Vec::new(), Vec::new());
+    let end = tokio::time::Instant::now() + size.trouble;
+    while tokio::time::Instant::now() < end {
+        tokio::time::sleep(BETWEEN_KILLS.mul_f64(rng.random_range(0.5..1.5))).await;
+        let victim = roles.swap_remove(rng.random_range(0..roles.len()));
+        let kind = victim.kind;
+        println!("kill {kind:?}");
+        let before = now();
+        victim.kill();
+        kills.extend([before, now()]);
+        if kind == Kind::Worker {
+            worker_kills.push(now());
+        }
+        roles.push(load.cluster.start(kind));
+        if kills.len() % 40 == 0 {
+            println!("{} kills, {} requests", kills.len() / 2, load.origin.request_count());
+        }
+    }
+    let truth = load.truth();
+    tokio::time::sleep(size.worst_gap() + Duration::from_secs(2)).await;
+    let until = now();
+    let log = load.origin.log();
+    for role in roles {
+        role.stop().await;
+    }
+
+    let (lost, doubled) = load.lost_and_doubled(&truth).await;
+    let (twice, reports) = load.cluster.versions_reached_twice(&database).await;
+    let manners = load.manners(&log, &kills);
+    let silence = load.longest_silence(&log, until);
+    let mut recoveries: Vec<Duration> = Vec::new();
+    for kill in &worker_kills {
+        for cut in log.iter().filter(|record| {
+            record.cut.is_some() && record.wall <= *kill && record.wall.after(size.interval / 3) >= *kill
+        }) {
+            let again = log.iter().find(|record| record.target() == cut.target() && record.wall > *kill);
+            recoveries.extend(again.map(|again| again.wall.since(*kill)));
+        }
+    }
+    recoveries.sort();
+    let p99 = recoveries.get(recoveries.len().saturating_sub(1) * 99 / 100);
+    println!(
+        "{} kills, {} of them workers; {} requests, {reports} accepted reports; longest silence of a feed {silence:?}, \
+         bound {:?}; {} fetches were cut, their feeds were asked again within {p99:?} (p99)",
+        kills.len() / 2,
+        worker_kills.len(),
+        log.len(),
+        size.worst_gap(),
+        recoveries.len(),
+    );
+    println!("{manners:?}");
+    assert_eq!((lost.len(), doubled, twice), (0, 0, 0), "{lost:?}");
+    assert!(silence <= size.worst_gap(), "{silence:?}");
+    manners.assert_clean();
+}

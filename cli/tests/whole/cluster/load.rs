@@ -1,0 +1,239 @@
+//! A load for a cluster: feeds on many hosts of a scripted origin, and what its log says about those who polled it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use common::time::{Clock, SystemClock, Timestamp};
+use load_tests::{Fault, Format, Origin, Pace, Record, Rules, Script, judge, loopback};
+
+use super::harness::{Cluster, Servers, Urls};
+
+/// How much of it: a short form among all tests, the long one by `dev/soak`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) feeds: usize,
+    pub(crate) hosts: u16,
+    /// Between two polls of a feed.
+    pub(crate) interval: Duration,
+    pub(crate) gap: Duration,
+    /// How long a server is away, or how long processes are killed.
+    pub(crate) trouble: Duration,
+}
+
+impl Size {
+    /// `SOAK=1` asks for the long form.
+    pub(crate) fn pick(short: Size, long: Size) -> Self {
+        if std::env::var_os("SOAK").is_some() { long } else { short }
+    }
+
+    /// Polls a second that the feeds ask for.
+    pub(crate) fn rate(&self) -> f64 {
+        self.feeds as f64 / self.interval.as_secs_f64()
+    }
+
+    /// The longest life of a fetch, its report and a permit; leases follow from it.
+    fn fetch_timeout(&self) -> Duration {
+        self.interval / 3
+    }
+
+    fn queue_lease(&self) -> Duration {
+        self.interval / 2
+    }
+
+    fn fetch_lease(&self) -> Duration {
+        self.fetch_timeout() + Duration::from_secs(2)
+    }
+
+    /// From one poll of a feed to the next, whoever dies in between: its interval, a lease, and the life of the dead
+    /// worker's permit, which is a fetch and what reading may take.
+    pub(crate) fn worst_gap(&self) -> Duration {
+        self.interval + self.queue_lease() + self.fetch_lease() + self.fetch_timeout() + Duration::from_secs(5)
+    }
+
+    fn config(&self, policy: &str) -> String {
+        let millis = |duration: Duration| format!("\"{}ms\"", duration.as_millis());
+        format!(
+            r#"
+[policy]
+mode = "classes"
+min_interval = {interval}
+salt = 0.0
+hot_minutes = false
+no_validator_factor = 1.0
+{policy}
+[policy.category.d]
+interval = {interval}
+interval_max = {interval}
+[host]
+gap = {gap}
+[scheduler]
+queue_lease = {queue_lease}
+fetch_lease = {fetch_lease}
+[log]
+level = "info"
+[fetch]
+allow_networks = ["127.0.0.0/8"]
+allow_ports = ["1-65535"]
+timeout = {timeout}
+connect_timeout = {timeout}
+idle_timeout = {timeout}
+"#,
+            interval = millis(self.interval),
+            gap = millis(self.gap),
+            queue_lease = millis(self.queue_lease()),
+            fetch_lease = millis(self.fetch_lease()),
+            timeout = millis(self.fetch_timeout()),
+        )
+    }
+}
+
+/// The origin with its feeds, and a cluster that knows them.
+pub(crate) struct Load {
+    pub(crate) size: Size,
+    pub(crate) origin: Origin,
+    pub(crate) cluster: Cluster,
+}
+
+impl Load {
+    /// Feeds that publish now and then, spread over the hosts and over the first interval. `policy` is more of that section.
+    pub(crate) async fn new(size: Size, servers: &Servers, urls: Urls, policy: &str) -> Self {
+        let origin = Origin::listen(&loopback(size.hosts, 0)).await.unwrap();
+        let formats = [Format::Rss, Format::Atom, Format::Json];
+        let mut feeds = Vec::with_capacity(size.feeds);
+        for n in 0..size.feeds {
+            let path = format!("/feed{n}");
+            let every = size.interval.mul_f64(2.0 + (n % 50) as f64 / 10.0);
+            let feed = load_tests::Feed::new(formats[n % 3]).initial(2).shown(1000).pace(Pace::Every(every));
+            origin.set(&path, Script::feed(feed));
+            feeds.push(origin.url_on(n % usize::from(size.hosts), &path));
+        }
+        let cluster = Cluster::new(servers, urls, &size.config(policy)).await;
+        cluster.add(&feeds, size.interval).await;
+        Load { size, origin, cluster }
+    }
+
+    /// Waits until every feed was asked once.
+    pub(crate) async fn warm_up(&self) {
+        let limit = self.size.worst_gap() * 4 + Duration::from_secs(60);
+        let deadline = tokio::time::Instant::now() + limit;
+        while self.origin.request_count() < self.size.feeds {
+            assert!(tokio::time::Instant::now() < deadline, "{} requests in {limit:?}", self.origin.request_count());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Polls a second over the last `window`.
+    pub(crate) async fn rate_over(&self, window: Duration) -> f64 {
+        let before = self.origin.request_count();
+        tokio::time::sleep(window).await;
+        (self.origin.request_count() - before) as f64 / window.as_secs_f64()
+    }
+
+    /// Feeds with an entry missing, or an entry stored twice, compared with what the origin had published at `until`.
+    pub(crate) async fn lost_and_doubled(&self, truth: &HashMap<String, Vec<String>>) -> (Vec<String>, usize) {
+        let paths: HashMap<_, _> = self.cluster.feeds().await.into_iter().map(|feed| (feed.id, feed.url)).collect();
+        let mut stored: HashMap<String, Vec<String>> = HashMap::new();
+        for entry in self.cluster.entries().await {
+            let path = paths[&entry.feed_id].as_url().path().to_owned();
+            stored.entry(path).or_default().push(entry.entry.id.to_string());
+        }
+        let mut doubled = 0;
+        for ids in stored.values_mut() {
+            let all = ids.len();
+            ids.sort();
+            ids.dedup();
+            doubled += all - ids.len();
+        }
+        let missing = |(path, ids): (&String, &Vec<String>)| {
+            let known = stored.get(path).map_or(&[][..], Vec::as_slice);
+            ids.iter().any(|id| known.binary_search(id).is_err()).then(|| path.clone())
+        };
+        (truth.iter().filter_map(missing).collect(), doubled)
+    }
+
+    /// What the origin has published by now, by path.
+    pub(crate) fn truth(&self) -> HashMap<String, Vec<String>> {
+        let ids = |path: &str| self.origin.truth(path).into_iter().map(|item| item.id).collect();
+        (0..self.size.feeds).map(|n| format!("/feed{n}")).map(|path| (path.clone(), ids(&path))).collect()
+    }
+
+    /// The manners of the requests from `from` on, the processes having been killed at `kills`.
+    pub(crate) fn manners(&self, log: &[Record], kills: &[Timestamp]) -> Manners {
+        let rules = Rules {
+            floor: self.size.interval,
+            gap: self.size.gap,
+            slack: NOISE,
+            kills: kills.to_vec(),
+            commit_window: Duration::from_secs(2),
+            ..Rules::default()
+        };
+        let card = judge(log, &rules);
+        let of = |fault| card.count(fault);
+        Manners {
+            requests: log.len(),
+            early: of(Fault::EarlyPoll),
+            unconditional: of(Fault::UnconditionalRepeat),
+            at_once: of(Fault::PathOverlap),
+            crowded: crowded(log, self.size.gap),
+            first: card.violations.first().map(|violation| format!("{violation:?}")),
+        }
+    }
+
+    /// The longest time from one request of a feed to the next, or to `until`.
+    pub(crate) fn longest_silence(&self, log: &[Record], until: Timestamp) -> Duration {
+        let mut last: HashMap<&str, Timestamp> = HashMap::new();
+        let mut longest = Duration::ZERO;
+        for record in log {
+            if let Some(before) = last.insert(record.target(), record.wall) {
+                longest = longest.max(record.wall.since(before));
+            }
+        }
+        assert_eq!(last.len(), self.size.feeds, "feeds that were never asked");
+        last.values().fold(longest, |longest, last| longest.max(until.since(*last)))
+    }
+}
+
+/// Starts are spaced where they are made; the origin sees arrivals, late by this much on a loaded machine.
+const NOISE: Duration = Duration::from_millis(500);
+/// Starts at one host that are looked at together: noise moves single arrivals, not five in a row.
+const TOGETHER: usize = 5;
+const CROWD_NOISE: Duration = Duration::from_millis(120);
+
+/// How a log looks to the hosts.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Manners {
+    pub(crate) requests: usize,
+    pub(crate) early: usize,
+    pub(crate) unconditional: usize,
+    /// Two requests for one feed at once.
+    pub(crate) at_once: usize,
+    /// Starts at a host closer than its gap.
+    pub(crate) crowded: usize,
+    pub(crate) first: Option<String>,
+}
+
+impl Manners {
+    pub(crate) fn assert_clean(&self) {
+        let faults = (self.early, self.unconditional, self.at_once, self.crowded);
+        assert_eq!(faults, (0, 0, 0, 0), "{self:?}");
+    }
+}
+
+/// Rows of five starts at one host that came in less time than four gaps take.
+fn crowded(log: &[Record], gap: Duration) -> usize {
+    let mut hosts: BTreeMap<_, Vec<Duration>> = BTreeMap::new();
+    for record in log {
+        hosts.entry(record.local).or_default().push(record.start);
+    }
+    let at_least = (gap.mul_f64(TOGETHER as f64 - 1.0)).saturating_sub(CROWD_NOISE);
+    let mut crowded = 0;
+    for starts in hosts.values_mut() {
+        starts.sort();
+        crowded += starts.windows(TOGETHER).filter(|row| row[TOGETHER - 1] - row[0] < at_least).count();
+    }
+    crowded
+}
+
+pub(crate) fn now() -> Timestamp {
+    SystemClock.now()
+}

@@ -1,0 +1,7 @@
+//! A cluster as its users run it: roles as processes over PostgreSQL, Redis and RabbitMQ.
+
+mod harness;
+mod kills;
+mod load;
+mod outages;
+mod restarts;
