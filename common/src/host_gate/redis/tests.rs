@@ -1,17 +1,10 @@
 //! The conformance suite over a real server, and what only shows over several processes.
 
 use super::*;
-
-/// A server for tests; each has a namespace of its own.
-fn server() -> RedisServer {
-    let url = std::env::var("FEEDFLEET_TEST_REDIS").expect(
-        "FEEDFLEET_TEST_REDIS is not set: run dev/test, or `eval \"$(dev/services urls)\"` after `dev/services up`",
-    );
-    RedisServer::connect(&url, &format!("test-{:016x}", fresh())).unwrap()
-}
+use crate::redis::testing::shared;
 
 async fn gate() -> RedisGate {
-    RedisGate::new(server(), Duration::ZERO)
+    RedisGate::new(shared(), Duration::ZERO)
 }
 
 crate::host_gate_conformance!(gate);
