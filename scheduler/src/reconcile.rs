@@ -42,24 +42,23 @@ impl Reconciler {
     /// a first [`Self::rebuild`] and [`Self::open_gate`] if it wants to wait for them.
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut compared = clock.now();
+        let (mut closed, mut empty) = (Trouble::default(), Trouble::default());
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(LOSS_CHECK) => {}
             }
             let now = clock.now();
-            if let Err(error) = self.open_gate(now).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the host gate is not open yet");
-            }
+            closed.note(self.open_gate(now).await.err(), "the host gate is not open yet");
             match self.rebuild(now).await {
-                Ok(None) => {}
-                Ok(Some(filled)) => {
-                    compared = clock.now();
-                    tracing::warn!(filled, "the schedule had lost its memory; it was filled from the store");
+                Ok(filled) => {
+                    empty.note(None, "");
+                    if let Some(filled) = filled {
+                        compared = clock.now();
+                        tracing::warn!(filled, "the schedule had lost its memory; it was filled from the store");
+                    }
                 }
-                Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "the schedule was not filled");
-                }
+                Err(error) => empty.note(Some(error), "the schedule cannot be filled"),
             }
             if now.since(compared) >= self.config.scheduler.reconcile_interval {
                 compared = now;
@@ -99,6 +98,10 @@ impl Reconciler {
     /// holds loaded. True when the gate is open afterwards.
     pub async fn open_gate(&self, now: Timestamp) -> Result<bool, BackendError> {
         let Some(mark) = self.gate.begin_loading(now).await? else { return Ok(true) };
+        if self.never_asked_anybody().await? {
+            self.gate.open_new(now).await?;
+            return Ok(true);
+        }
         if self.reports.depth().await?.items > 0 {
             return Ok(false);
         }
@@ -107,5 +110,23 @@ impl Reconciler {
             self.gate.hold(host, *until, now).await?;
         }
         Ok(self.gate.open(&mark, now).await?)
+    }
+
+    /// Nothing has ever happened in this fleet, and it has no feeds.
+    async fn never_asked_anybody(&self) -> Result<bool, BackendError> {
+        Ok(self.store.latest_seq().await? == 0 && self.store.placements(FeedId(0), 1).await?.is_empty())
+    }
+}
+
+/// Something that fails again and again is logged when that begins.
+#[derive(Default)]
+struct Trouble(bool);
+
+impl Trouble {
+    fn note(&mut self, error: Option<BackendError>, text: &str) {
+        let was = std::mem::replace(&mut self.0, error.is_some());
+        if let Some(error) = error.filter(|_| !was) {
+            tracing::warn!(error = &error as &dyn std::error::Error, "{text}");
+        }
     }
 }

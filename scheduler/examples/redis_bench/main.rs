@@ -39,7 +39,10 @@ async fn main() -> anyhow::Result<()> {
         [url, postgres] => (url, Some(postgres)),
         _ => anyhow::bail!("usage: redis_bench REDIS_URL [POSTGRES_URL]"),
     };
-    let connection = redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
+    // Emptying a full server takes a while.
+    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(60)));
+    let client = redis::Client::open(url.as_str())?;
+    let connection = client.get_multiplexed_async_connection_with_config(&patient).await?;
     let server = RedisServer::connect(url, "bench")?;
     schedule(&server, connection.clone()).await?;
     empty(connection.clone()).await?;
@@ -113,5 +116,5 @@ async fn used_memory(connection: &mut MultiplexedConnection) -> anyhow::Result<u
 }
 
 async fn empty(mut connection: MultiplexedConnection) -> anyhow::Result<()> {
-    Ok(redis::cmd("FLUSHALL").query_async(&mut connection).await?)
+    Ok(redis::cmd("FLUSHALL").arg("SYNC").query_async(&mut connection).await?)
 }

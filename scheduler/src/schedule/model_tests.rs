@@ -300,7 +300,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 16, ..ProptestConfig::default() })]
 
     #[test]
     fn after_any_life_the_schedule_in_redis_shows_what_the_model_shows(steps in steps()) {

@@ -185,3 +185,24 @@ async fn emptied_or_restored_from_an_old_dump_it_says_that_it_must_be_filled() {
     rest.sort_unstable();
     assert_eq!(rest, [1, 2]);
 }
+
+#[tokio::test]
+async fn with_another_number_of_shards_the_old_ones_are_deleted_and_whoever_still_has_them_is_told() {
+    let private = PrivateServer::started(&[]);
+    let old = RedisSchedule::new(private.client("layout"), 3);
+    fill(&old).await;
+    let slots: Vec<Slot> = (0..30).map(|feed| slot(feed, 0, Band::Steady)).collect();
+    old.put(&slots, at(0)).await.unwrap();
+    let parking = |feed| Parking { feed, host: HostKey::new("a:80"), until: at(9), band: Band::Steady, rank: 0 };
+    let claims = old.claim_due(at(0), 10, LEASE).await.unwrap();
+    old.park(&claims.iter().map(|claim| parking(claim.feed)).collect::<Vec<_>>()).await.unwrap();
+
+    let new = RedisSchedule::new(private.client("layout"), 1);
+    fill(&new).await;
+    assert_eq!(new.correct(&slots, LEASE, at(0)).await.unwrap(), 30);
+    assert_eq!(private.cli(&["KEYS", "*/3}*:schedule:[^c]*"]), "");
+    let told = old.begin_rebuild().await.unwrap_err();
+    let told = std::error::Error::source(&told).unwrap().to_string();
+    assert!(told.contains("schedule.shards = 1") && told.contains("this one has 3"), "{told}");
+    assert_eq!(new.begin_rebuild().await.unwrap(), None);
+}
