@@ -26,7 +26,7 @@ pub(crate) struct Bare {
 impl Bare {
     /// As many members as the schedule has feeds, with the same names and scores.
     pub(crate) async fn filled(mut connection: MultiplexedConnection, now: Timestamp) -> anyhow::Result<Self> {
-        for first in (1..=FEEDS).step_by(PAGE) {
+        for first in (1..=FEEDS as i64).step_by(PAGE) {
             let mut add = redis::cmd("ZADD");
             add.arg(KEY);
             for member in first..first + PAGE as i64 {

@@ -21,7 +21,7 @@ use scheduler::schedule::{Band, Schedule, Slot};
 use crate::bare::Bare;
 
 /// Feeds in the schedule.
-const FEEDS: i64 = 2_500_000;
+const FEEDS: usize = 2_500_000;
 /// Feeds claimed by one call.
 const BATCH: usize = 500;
 /// Feeds claimed by each side in a round.
@@ -61,12 +61,12 @@ async fn schedule(server: &RedisServer, mut connection: MultiplexedConnection) -
     let schedule = RedisSchedule::new(server.clone(), 1);
     let before = used_memory(&mut connection).await?;
     let begun = Instant::now();
-    for first in (1..=FEEDS).step_by(PAGE) {
+    for first in (1..=FEEDS as i64).step_by(PAGE) {
         let slots: Vec<Slot> = (first..first + PAGE as i64).map(|feed| slot(now, feed)).collect();
         schedule.put(&slots, now).await?;
     }
-    println!("put: {:.0} feeds/s by {PAGE}", rate(FEEDS as usize, begun));
-    ensure!(schedule.depth(now).await?.feeds == FEEDS as usize, "feeds are missing");
+    println!("put: {:.0} feeds/s by {PAGE}", rate(FEEDS, begun));
+    ensure!(schedule.depth(now).await?.feeds == FEEDS, "feeds are missing");
     let bytes = used_memory(&mut connection).await?.saturating_sub(before);
     println!("T13 memory, bytes a feed: {:.1} (floor 125, stretch 115)", bytes as f64 / FEEDS as f64);
 
