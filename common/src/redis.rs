@@ -5,7 +5,12 @@
 //! the first call after it finds the way back. What is not in here: what the scripts do, and any retry beyond the one that a
 //! lost connection asks for. Every script must bear being run twice, because one that timed out may still have run.
 
-use std::sync::Arc;
+#[cfg(any(test, feature = "conformance"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -36,15 +41,17 @@ struct Shared {
     client: Client,
     namespace: String,
     check: Script,
-    state: Mutex<State>,
+    /// The connection, if there is one.
+    link: std::sync::Mutex<Option<Link>>,
+    /// Held by whoever connects; the others wait, each until its own deadline.
+    attempts: Mutex<Attempts>,
 }
 
 #[derive(Default)]
-struct State {
-    link: Option<Link>,
+struct Attempts {
     /// Counts connections, so that a late error does not close the next one.
     connections: u64,
-    /// The last attempt to connect, if it failed.
+    /// The last attempt, if it failed.
     failure: Option<Failure>,
 }
 
@@ -90,7 +97,8 @@ impl RedisServer {
             client: Client::open(url)?,
             namespace: namespace.to_owned(),
             check: Script::new(include_str!("redis/check.lua")),
-            state: Mutex::default(),
+            link: std::sync::Mutex::default(),
+            attempts: Mutex::default(),
         };
         Ok(RedisServer { shared: Arc::new(shared) })
     }
@@ -126,12 +134,12 @@ impl RedisServer {
         match timeout_at(deadline, invocation.invoke_async(&mut link.connection)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) if ends_connection(&error) => {
-                self.close(link.number).await;
+                self.close(link.number);
                 Err(ServerError::Unreachable(error))
             }
             Ok(Err(error)) => Err(ServerError::Refused(error)),
             Err(_) => {
-                self.close(link.number).await;
+                self.close(link.number);
                 Err(ServerError::Silent(CALL))
             }
         }
@@ -139,46 +147,49 @@ impl RedisServer {
 
     /// The server answers, its clock agrees with `now`, and it keeps what it is given.
     pub async fn check(&self, now: Timestamp) -> Result<(), ServerError> {
+        let asked = Instant::now();
         let (seconds, micros, policy): (i64, i64, String) = self.eval(&self.shared.check, |_, _| {}).await?;
-        clocks_agree(now, Timestamp::from_millis(seconds * 1000 + micros / 1000))?;
+        let theirs = Timestamp::from_millis(seconds * 1000 + micros / 1000);
+        // It read its clock somewhere between our question and its answer.
+        clocks_agree(theirs.clamp(now, now.after(asked.elapsed())), theirs)?;
         if policy == "noeviction" { Ok(()) } else { Err(ServerError::Evicts(policy)) }
     }
 
     /// The connection, made now if there is none. Attempts are spaced: between two of them everybody fails at once.
     async fn link(&self) -> Result<Link, ServerError> {
-        let mut state = self.shared.state.lock().await;
-        if let Some(link) = &state.link {
+        if let Some(link) = &*self.current() {
             return Ok(link.clone());
         }
-        if let Some(failure) = state.failure.as_ref().filter(|failure| failure.at.elapsed() < failure.pause) {
+        let mut attempts = self.shared.attempts.lock().await;
+        if let Some(link) = &*self.current() {
+            return Ok(link.clone());
+        }
+        if let Some(failure) = attempts.failure.as_ref().filter(|failure| failure.at.elapsed() < failure.pause) {
             return Err(failure.error.clone());
         }
-        match timeout(CONNECT, greet(&self.shared.client)).await {
+        let error = match timeout(CONNECT, greet(&self.shared.client)).await {
             Ok(Ok((connection, run))) => {
-                state.connections += 1;
-                state.failure = None;
-                let link = Link { number: state.connections, connection, run };
-                state.link = Some(link.clone());
-                Ok(link)
+                attempts.connections += 1;
+                attempts.failure = None;
+                let link = Link { number: attempts.connections, connection, run };
+                *self.current() = Some(link.clone());
+                return Ok(link);
             }
-            failed => {
-                let error = match failed {
-                    Ok(Err(error)) => ServerError::Unreachable(error),
-                    _ => ServerError::Silent(CONNECT),
-                };
-                let pause = state.failure.as_ref().map_or(FIRST_PAUSE, |last| (last.pause * 2).min(LONGEST_PAUSE));
-                state.failure = Some(Failure { error: error.clone(), pause, at: Instant::now() });
-                Err(error)
-            }
-        }
+            Ok(Err(error)) => ServerError::Unreachable(error),
+            Err(_) => ServerError::Silent(CONNECT),
+        };
+        let pause = attempts.failure.as_ref().map_or(FIRST_PAUSE, |last| (last.pause * 2).min(LONGEST_PAUSE));
+        attempts.failure = Some(Failure { error: error.clone(), pause, at: Instant::now() });
+        Err(error)
     }
 
     /// Forgets a connection that failed, unless another one took its place already.
-    async fn close(&self, number: u64) {
-        let mut state = self.shared.state.lock().await;
-        if state.link.as_ref().is_some_and(|link| link.number == number) {
-            state.link = None;
-        }
+    fn close(&self, number: u64) {
+        self.current().take_if(|link| link.number == number);
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<Link>> {
+        self.shared.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -61,7 +61,7 @@ impl Fleet {
         let clock_for_all: Arc<dyn Clock> = clock.clone();
         let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &clock_for_all);
         let Scheduler { ops, dispatcher, results, reconciler, .. } = scheduler;
-        reconciler.rebuild(clock.now()).await.unwrap();
+        reconciler.rebuild(&*clock).await.unwrap();
         assert!(reconciler.open_gate(clock.now()).await.unwrap());
         Fleet { ops, dispatcher, results, reconciler, jobs, clock }
     }
@@ -387,8 +387,8 @@ async fn reconcile_finds_what_a_lost_schedule_forgot_and_corrects_what_an_old_on
     let id = fleet.add("http://a.example/").await;
     fleet.ops.schedule.remove(&[id]).await.unwrap();
     assert!(fleet.dispatched().await.is_empty());
-    assert_eq!(fleet.reconciler.schedule_once(fleet.clock.now()).await.unwrap(), 1);
-    assert_eq!(fleet.reconciler.schedule_once(fleet.clock.now()).await.unwrap(), 0);
+    assert_eq!(fleet.reconciler.schedule_once(&*fleet.clock).await.unwrap(), 1);
+    assert_eq!(fleet.reconciler.schedule_once(&*fleet.clock).await.unwrap(), 0);
     assert_eq!(fleet.dispatched_ids().await, [id]);
 }
 

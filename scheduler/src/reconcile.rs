@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::error::BackendError;
 use crate::schedule::{Schedule, Slot};
 use crate::store::Store;
-use crate::subject::placement_slot;
 use crate::trouble::Trouble;
+use crate::subject::placement_slot;
 
 /// Compares the schedule and the gate with the store.
 pub struct Reconciler {
@@ -42,24 +42,29 @@ impl Reconciler {
     /// Reconciles until stopped: at once what lost its memory, and the schedule every `reconcile_interval`. The caller has made
     /// a first [`Self::rebuild`] and [`Self::open_gate`] if it wants to wait for them.
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        let mut compared = clock.now();
+        // A gate may be opened long before a large schedule is filled.
+        tokio::join!(self.keep_gate_open(clock, stop), self.keep_schedule_whole(clock, stop));
+    }
+
+    async fn keep_gate_open(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut opening = Trouble::with("asking whether the host gate is open");
+        while pause(stop).await {
+            opening.note(self.open_gate(clock.now()).await);
+        }
+    }
+
+    async fn keep_schedule_whole(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let mut compared = clock.now();
         let mut filling = Trouble::with("asking whether the schedule is whole");
         let mut comparing = Trouble::with("comparing the schedule with the store");
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(LOSS_CHECK) => {}
-            }
-            let now = clock.now();
-            opening.note(self.open_gate(now).await);
-            if let Some(Some(filled)) = filling.note(self.rebuild(now).await) {
+        while pause(stop).await {
+            if let Some(Some(filled)) = filling.note(self.rebuild(clock).await) {
                 compared = clock.now();
                 tracing::warn!(filled, "the schedule had lost its memory; it was filled from the store");
             }
-            if now.since(compared) >= self.config.scheduler.reconcile_interval {
-                compared = now;
-                if let Some(corrected @ 1..) = comparing.note(self.schedule_once(now).await) {
+            if clock.now().since(compared) >= self.config.scheduler.reconcile_interval {
+                compared = clock.now();
+                if let Some(corrected @ 1..) = comparing.note(self.schedule_once(clock).await) {
                     tracing::warn!(corrected, "the schedule differed from the store");
                 }
             }
@@ -67,23 +72,25 @@ impl Reconciler {
     }
 
     /// Fills a schedule that lost its memory. `None` when it had not, or when it lost it again meanwhile.
-    pub async fn rebuild(&self, now: Timestamp) -> Result<Option<usize>, BackendError> {
+    pub async fn rebuild(&self, clock: &dyn Clock) -> Result<Option<usize>, BackendError> {
         let Some(mark) = self.schedule.begin_rebuild().await? else { return Ok(None) };
-        let filled = self.schedule_once(now).await?;
+        let filled = self.schedule_once(clock).await?;
         Ok(self.schedule.finish_rebuild(&mark).await?.then_some(filled))
     }
 
     /// Walks the store and adds to the schedule what is missing, and lowers what stands later than a lease can explain.
     /// Gives how many places were wrong.
-    pub async fn schedule_once(&self, now: Timestamp) -> Result<usize, BackendError> {
-        let lease = self.config.scheduler.queue_lease + self.config.scheduler.fetch_lease;
+    pub async fn schedule_once(&self, clock: &dyn Clock) -> Result<usize, BackendError> {
+        let scheduler = &self.config.scheduler;
+        // A claim may be made while its page is compared, by a machine whose clock is ahead of ours.
+        let slack = scheduler.queue_lease + scheduler.fetch_lease + scheduler.clock_skew;
         let (mut after, mut corrected) = (FeedId(0), 0);
         loop {
             let page = self.store.placements(after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(corrected) };
             after = last.id;
             let slots: Vec<Slot> = page.iter().map(placement_slot).collect();
-            corrected += self.schedule.correct(&slots, lease, now).await?;
+            corrected += self.schedule.correct(&slots, slack, clock.now()).await?;
         }
     }
 
@@ -91,6 +98,10 @@ impl Reconciler {
     /// holds loaded. True when the gate is open afterwards.
     pub async fn open_gate(&self, now: Timestamp) -> Result<bool, BackendError> {
         let Some(mark) = self.gate.begin_loading(now).await? else { return Ok(true) };
+        if self.never_asked_anybody().await? {
+            self.gate.open_new(now).await?;
+            return Ok(true);
+        }
         if self.reports.depth().await?.items > 0 {
             return Ok(false);
         }
@@ -99,5 +110,18 @@ impl Reconciler {
             self.gate.hold(host, *until, now).await?;
         }
         Ok(self.gate.open(&mark, now).await?)
+    }
+
+    /// Nothing has ever happened in this fleet, and it has no feeds.
+    async fn never_asked_anybody(&self) -> Result<bool, BackendError> {
+        Ok(self.store.latest_seq().await? == 0 && self.store.placements(FeedId(0), 1).await?.is_empty())
+    }
+}
+
+/// Waits until it is time to look again; false when that is never.
+async fn pause(stop: &CancellationToken) -> bool {
+    tokio::select! {
+        () = stop.cancelled() => false,
+        () = tokio::time::sleep(LOSS_CHECK) => true,
     }
 }

@@ -107,7 +107,7 @@ impl Scheduler {
 
     /// Fills the schedule from the store and tries to open the gate; the loops go on with both.
     pub async fn boot(&self) -> Result<(), BackendError> {
-        self.reconciler.rebuild(self.clock.now()).await?;
+        self.reconciler.rebuild(&*self.clock).await?;
         self.reconciler.open_gate(self.clock.now()).await?;
         Ok(())
     }

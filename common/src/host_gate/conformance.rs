@@ -13,6 +13,7 @@ use crate::time::Timestamp;
 macro_rules! host_gate_conformance {
     ($make:expr) => {
         $crate::host_gate_conformance!($make; an_unopened_gate_refuses_everything);
+        $crate::host_gate_conformance!($make; a_gate_that_never_asked_anybody_opens_at_once);
         $crate::host_gate_conformance!($make; starts_are_a_gap_apart_after_the_burst);
         $crate::host_gate_conformance!($make; at_most_parallel_places_are_outstanding);
         $crate::host_gate_conformance!($make; a_ticket_ends_with_its_job_and_once_redeemed_with_the_permit);
@@ -114,6 +115,15 @@ cases! {
         gate.hold(&host(), at(50_000), at(0)).await.unwrap();
         opened(gate).await;
         assert_eq!(reserve(gate, LIMITS, 0).await, Err(at(50_000)));
+    }
+
+    a_gate_that_never_asked_anybody_opens_at_once(gate) {
+        assert!(reserve(gate, LIMITS, 0).await.is_err());
+        gate.open_new(at(0)).await.unwrap();
+        assert!(gate.begin_loading(at(0)).await.unwrap().is_none());
+        reserve(gate, LIMITS, 0).await.unwrap();
+        gate.open_new(at(1)).await.unwrap();
+        assert!(reserve(gate, LIMITS, 1).await.is_err());
     }
 
     starts_are_a_gap_apart_after_the_burst(gate) {

@@ -341,6 +341,12 @@ impl HostGate for MemoryGate {
         Ok(true)
     }
 
+    async fn open_new(&self, _now: Timestamp) -> Result<(), GateError> {
+        let mut state = self.lock();
+        (state.open, state.born) = (true, Timestamp::EPOCH);
+        Ok(())
+    }
+
     async fn check(&self, _: Timestamp) -> Result<(), GateError> {
         Ok(())
     }

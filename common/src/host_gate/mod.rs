@@ -173,8 +173,12 @@ pub trait HostGate: Send + Sync {
     /// `Some` while the gate has lost its memory and the holds must be loaded again.
     async fn begin_loading(&self, now: Timestamp) -> Result<Option<LoadMark>, GateError>;
 
-    /// Opens the gate after the holds were loaded; false if it lost its memory again since `mark` was given.
+    /// Opens the gate after the holds were loaded; false if it lost its memory again since `mark` was given, or if requests
+    /// from before the loss could still be out when it was given: then a new loading must begin.
     async fn open(&self, mark: &LoadMark, now: Timestamp) -> Result<bool, GateError>;
+
+    /// Opens the gate of a fleet that never asked anybody: there is no gap to wait for and no hold to load.
+    async fn open_new(&self, now: Timestamp) -> Result<(), GateError>;
 
     /// The gate can be reached, and its clock agrees with `now`: readiness depends on it.
     async fn check(&self, now: Timestamp) -> Result<(), GateError>;

@@ -13,6 +13,8 @@
 #[cfg(test)]
 pub mod conformance;
 pub mod memory;
+#[cfg(test)]
+mod model_tests;
 pub mod redis;
 
 use std::time::Duration;

@@ -45,6 +45,7 @@ struct Scripts {
     held: Script,
     begin_loading: Script,
     open: Script,
+    open_new: Script,
 }
 
 /// A script after the functions that it uses.
@@ -55,7 +56,7 @@ macro_rules! script {
 }
 
 impl RedisGate {
-    /// A gate on this server; nothing is asked of it yet. No request takes longer than `fetch_deadline`.
+    /// A gate on this server; nothing is asked of it yet. No permit has a deadline further ahead than `fetch_deadline`.
     pub fn new(server: RedisServer, fetch_deadline: Duration) -> Self {
         let prefix = format!("{{{}}}:gate:", server.namespace());
         RedisGate {
@@ -75,6 +76,7 @@ impl RedisGate {
                 held: script!("host.lua", "held.lua"),
                 begin_loading: script!("host.lua", "begin_loading.lua"),
                 open: script!("host.lua", "open.lua"),
+                open_new: script!("host.lua", "open_new.lua"),
             },
         }
     }
@@ -219,6 +221,14 @@ impl HostGate for RedisGate {
         let (nonce, begun) = mark.0.split_once(' ').unwrap_or_default();
         self.eval("open", &self.scripts.open, now, |call| {
             call.arg(nonce).arg(begun);
+        })
+        .await
+    }
+
+    async fn open_new(&self, now: Timestamp) -> Result<(), GateError> {
+        let nonce = format!("{:016x}", fresh());
+        self.eval("open", &self.scripts.open_new, now, |call| {
+            call.arg(&nonce);
         })
         .await
     }

@@ -6,8 +6,6 @@
 
 mod heap;
 mod hosts;
-#[cfg(test)]
-mod model_tests;
 mod places;
 mod window;
 

@@ -45,10 +45,8 @@ local function allot(dues)
 end
 
 local waited, expired, from_parked = {}, {}, {}
-
-local function lease(feed, old_band, band)
-  set(feed, old_band, band, LEASED + till)
-end
+-- As text: else each feed's would be printed anew.
+local lease = string.format('%.0f', LEASED + till)
 
 -- Claims the top parked feed of a host whose head is due, and arms the head again if others stay.
 local function claim_parked(host, band)
@@ -62,7 +60,7 @@ local function claim_parked(host, band)
   end
   if not top[1] then return end
   redis.call('HDEL', parked, top[1])
-  lease(top[1], nil, band_of_rank(tonumber(top[2])))
+  set(top[1], nil, band_of_rank(tonumber(top[2])), lease)
   from_parked[#from_parked + 1] = { top[1], host }
 end
 
@@ -72,9 +70,13 @@ local function claim(band, source, entries)
     for _, host in ipairs(entries) do claim_parked(host, band) end
     return
   end
-  for i = 1, #entries do lease(entries[i], band, band) end
-  local list = source == 1 and waited or expired
-  list[#list + 1] = entries
+  local list = adds[band]
+  for i = 1, #entries do
+    list[#list + 1] = lease
+    list[#list + 1] = entries[i]
+  end
+  local answered = source == 1 and waited or expired
+  answered[#answered + 1] = entries
 end
 
 -- The oldest `room` entries of a band, by source.

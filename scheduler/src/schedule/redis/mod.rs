@@ -4,13 +4,16 @@
 //! a feed that is not parked. Feeds are spread over `shards` by their ids; a shard's keys carry one hash tag, so that the nodes of a
 //! Redis cluster can share them out. With several shards a host has a head, and a set of parked feeds, in each.
 //!
-//! The number of shards is part of every key: a fleet that is started with another number finds its schedule empty, and fills
-//! it from the store as after any loss.
+//! The number of shards is part of every key: a fleet that is started with another number finds its schedule empty, deletes the
+//! old one, and fills its own from the store as after any loss. A scheduler that still runs with the old number then has
+//! nothing to claim, and says why.
 
+mod member;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,13 +25,26 @@ use futures_util::future::try_join_all;
 use rand::RngExt;
 use redis::{FromRedisValue, Script, ScriptInvocation};
 
+use self::member::Member;
 use super::{Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, Slot};
 
 /// The due times of all processes that use the same server and namespace.
 pub struct RedisSchedule {
     server: RedisServer,
     shards: Vec<Shard>,
+    /// Where the number of shards is noted.
+    layout: String,
+    /// That number was ours: if it is another one later, somebody else changed it.
+    noted: AtomicBool,
     scripts: Scripts,
+}
+
+/// Two schedulers with different settings.
+#[derive(Debug, thiserror::Error)]
+#[error("another scheduler was started with schedule.shards = {theirs}; this one has {ours} and must be restarted")]
+struct OtherShards {
+    ours: usize,
+    theirs: usize,
 }
 
 /// The keys of a shard.
@@ -42,7 +58,7 @@ struct Shard {
 }
 
 /// What a shard gave to a claim: feeds that were waiting, feeds whose lease had run out, feeds that were parked at a host.
-type Claimed = (Vec<Vec<i64>>, Vec<Vec<i64>>, Vec<(i64, String)>);
+type Claimed = (Vec<Vec<Member>>, Vec<Vec<Member>>, Vec<(Member, String)>);
 
 struct Scripts {
     put: Script,
@@ -55,6 +71,8 @@ struct Scripts {
     depth: Script,
     begin_rebuild: Script,
     finish_rebuild: Script,
+    layout: Script,
+    drop: Script,
 }
 
 /// Feeds or hosts in one call: short enough that nobody else waits long for a script to end.
@@ -70,7 +88,12 @@ macro_rules! script {
 }
 
 impl Shard {
-    fn new(namespace: &str, number: usize, shards: u16) -> Self {
+    /// All shards of a schedule.
+    fn all(namespace: &str, count: usize) -> Vec<Self> {
+        (0..count).map(|number| Shard::new(namespace, number, count)).collect()
+    }
+
+    fn new(namespace: &str, number: usize, shards: usize) -> Self {
         let key = |name: &str| format!("{{{namespace}:{number}/{shards}}}:schedule:{name}");
         Shard {
             keys: ["urgent", "prompt", "steady", "heads:urgent", "heads:prompt", "heads:steady", "parked"].map(key),
@@ -88,9 +111,10 @@ impl Shard {
 impl RedisSchedule {
     /// A schedule on this server, spread over `shards` (at least one); nothing is asked of it yet.
     pub fn new(server: RedisServer, shards: u16) -> Self {
-        let shards = shards.max(1);
         RedisSchedule {
-            shards: (0..usize::from(shards)).map(|number| Shard::new(server.namespace(), number, shards)).collect(),
+            shards: Shard::all(server.namespace(), usize::from(shards.max(1))),
+            layout: format!("{{{}}}:schedule:shards", server.namespace()),
+            noted: AtomicBool::new(false),
             server,
             scripts: Scripts {
                 put: script!("schedule.lua", "put.lua"),
@@ -103,6 +127,8 @@ impl RedisSchedule {
                 depth: script!("schedule.lua", "depth.lua"),
                 begin_rebuild: script!("begin_rebuild.lua"),
                 finish_rebuild: script!("finish_rebuild.lua"),
+                layout: script!("layout.lua"),
+                drop: script!("drop.lua"),
             },
         }
     }
@@ -155,12 +181,40 @@ impl RedisSchedule {
             self.eval(action, shard, script, |call| {
                 call.key(&name).arg(leading);
                 for slot in &slots {
-                    call.arg(slot.feed.0).arg(slot.due_at.millis()).arg(slot.band as usize + 1);
+                    call.arg(Member(slot.feed)).arg(slot.due_at.millis()).arg(slot.band as usize + 1);
                 }
             })
             .await
         }))
         .await
+    }
+
+    /// Notes the number of shards, and deletes the shards of another number that was noted before we came.
+    async fn follow_layout(&self) -> Result<(), ScheduleError> {
+        let ours = self.shards.len();
+        let noted = self.note_layout(false).await?;
+        if let Some(theirs) = noted.filter(|noted| *noted != ours) {
+            if self.noted.load(Ordering::Relaxed) {
+                let source = Box::new(OtherShards { ours, theirs });
+                return Err(ScheduleError::Backend { action: "be shared", source });
+            }
+            for shard in Shard::all(self.server.namespace(), theirs) {
+                let answer = self.server.eval(&self.scripts.drop, |call, _| {
+                    call.key(&shard.keys).key(&shard.marks);
+                });
+                let _: i64 = answer.await.map_err(|error| failed("delete its old shards", error))?;
+            }
+            self.note_layout(true).await?;
+        }
+        self.noted.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn note_layout(&self, anew: bool) -> Result<Option<usize>, ScheduleError> {
+        let answer = self.server.eval(&self.scripts.layout, |call, _| {
+            call.key(&self.layout).arg(self.shards.len()).arg(anew);
+        });
+        answer.await.map_err(|error| failed("note its number of shards", error))
     }
 
     async fn claim_shard(
@@ -176,11 +230,11 @@ impl RedisSchedule {
                 call.key(&name).arg(now.millis()).arg(until.millis()).arg(limit);
             })
             .await?;
-        let claim = |lease_expired| move |feed| Claim { feed: FeedId(feed), parked_at: None, lease_expired };
+        let claim = |lease_expired| move |Member(feed)| Claim { feed, parked_at: None, lease_expired };
         let mut claims: Vec<Claim> = waited.into_iter().flatten().map(claim(false)).collect();
         claims.extend(expired.into_iter().flatten().map(claim(true)));
-        claims.extend(parked.into_iter().map(|(feed, host)| Claim {
-            feed: FeedId(feed),
+        claims.extend(parked.into_iter().map(|(Member(feed), host)| Claim {
+            feed,
             parked_at: Some(HostKey::new(&host)),
             lease_expired: false,
         }));
@@ -226,7 +280,7 @@ impl Schedule for RedisSchedule {
             self.eval::<()>("take feeds out", shard, &self.scripts.remove, |call| {
                 call.arg(0);
                 for feed in &feeds {
-                    call.arg(feed.0);
+                    call.arg(Member(*feed));
                 }
             })
             .await
@@ -262,7 +316,7 @@ impl Schedule for RedisSchedule {
                 call.arg(0);
                 for parking in &parkings {
                     let rank = parking.rank.clamp(-RANK_LIMIT, RANK_LIMIT);
-                    call.arg(parking.feed.0).arg(parking.host.as_str()).arg(parking.until.millis());
+                    call.arg(Member(parking.feed)).arg(parking.host.as_str()).arg(parking.until.millis());
                     call.arg(parking.band as usize + 1).arg(rank);
                 }
             })
@@ -288,6 +342,7 @@ impl Schedule for RedisSchedule {
     }
 
     async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError> {
+        self.follow_layout().await?;
         let nonce = format!("{:016x}", rand::rng().random::<u64>());
         let begun: Vec<Option<String>> = try_join_all(self.shards.iter().map(async |shard| {
             let answer = self.server.eval(&self.scripts.begin_rebuild, |call, run| {

@@ -1,13 +1,216 @@
-//! The conformance suite over a real server, and what only shows over several processes.
+//! The conformance suite over a real server, and what only shows over several processes or shards.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use common::redis::testing::{CuttingProxy, PrivateServer, shared};
 
 use super::*;
+use crate::schedule::Band;
 
-/// A server for tests; each has a namespace of its own.
-fn server() -> RedisServer {
-    let url = std::env::var("FEEDFLEET_TEST_REDIS").expect(
-        "FEEDFLEET_TEST_REDIS is not set: run dev/test, or `eval \"$(dev/services urls)\"` after `dev/services up`",
-    );
-    RedisServer::connect(&url, &format!("test-{:016x}", rand::rng().random::<u64>())).unwrap()
+crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 1) });
+
+mod in_four_shards {
+    use super::*;
+
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; a_claim_hides_a_feed_until_its_lease_ends);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; a_lower_under_a_lease_is_remembered_for_the_next_put);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; what_one_band_leaves_the_others_take);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; a_removed_feed_is_never_claimed);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; removing_the_last_parked_feed_removes_the_head);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; depth_tells_feeds_due_parked_and_the_oldest);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; a_schedule_wants_to_be_filled_until_it_was);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; nothing_is_lost_or_doubled_in_a_random_life);
 }
 
-crate::schedule_conformance!(|| async { RedisSchedule::new(server(), 1) });
+const LEASE: Duration = Duration::from_secs(120);
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(1_790_000_000_000 + seconds * 1000)
+}
+
+fn slot(feed: i64, due: i64, band: Band) -> Slot {
+    Slot { feed: FeedId(feed), due_at: at(due), band }
+}
+
+fn band(number: i64) -> Band {
+    match number % 3 {
+        0 => Band::Urgent,
+        1 => Band::Prompt,
+        _ => Band::Steady,
+    }
+}
+
+async fn claim(schedule: &RedisSchedule, now: i64, limit: usize) -> Vec<i64> {
+    schedule.claim_due(at(now), limit, LEASE).await.unwrap().iter().map(|claim| claim.feed.0).collect()
+}
+
+async fn fill(schedule: &RedisSchedule) {
+    let mark = schedule.begin_rebuild().await.unwrap().unwrap();
+    assert!(schedule.finish_rebuild(&mark).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_many_claim_each_feed_is_claimed_once_a_lease() {
+    const FEEDS: i64 = 20_000;
+    let private = PrivateServer::started(&[]);
+    for shards in [1, 3] {
+        let open = || Arc::new(RedisSchedule::new(private.client("hammer"), shards));
+        let slots: Vec<Slot> = (0..FEEDS).map(|feed| slot(feed, -feed % 90, band(feed))).collect();
+        open().put(&slots, at(0)).await.unwrap();
+        for round in 0..2 {
+            let mut claimers = Vec::new();
+            for _ in 0..4 {
+                let schedule = open();
+                for limit in [77, 500] {
+                    let schedule = Arc::clone(&schedule);
+                    claimers.push(tokio::spawn(async move {
+                        let mut claimed = Vec::new();
+                        loop {
+                            let more = claim(&schedule, round * 121, limit).await;
+                            if more.is_empty() {
+                                return claimed;
+                            }
+                            claimed.extend(more);
+                        }
+                    }));
+                }
+            }
+            let mut times: HashMap<i64, u32> = HashMap::new();
+            for claimer in claimers {
+                claimer.await.unwrap().into_iter().for_each(|feed| *times.entry(feed).or_default() += 1);
+            }
+            assert_eq!(times.len() as i64, FEEDS);
+            assert!(times.values().all(|times| *times == 1));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn feeds_that_many_move_about_stay_in_one_place_each() {
+    let private = PrivateServer::started(&[]);
+    let open = || Arc::new(RedisSchedule::new(private.client("moves"), 2));
+    let all: Vec<Slot> = (0..200).map(|feed| slot(feed, 0, Band::Steady)).collect();
+    open().put(&all, at(0)).await.unwrap();
+    let movers: Vec<_> = (0..6_i64)
+        .map(|mover| {
+            let schedule = open();
+            tokio::spawn(async move {
+                for now in 0..150 {
+                    let band = band(now + mover);
+                    let claims = schedule.claim_due(at(now), 20, Duration::from_secs(5)).await.unwrap();
+                    let feeds: Vec<i64> = claims.iter().map(|claim| claim.feed.0).collect();
+                    let slots: Vec<Slot> = feeds.iter().map(|feed| slot(*feed, now + 3, band)).collect();
+                    let host = HostKey::new(&format!("h{}:80", now % 4));
+                    let parkings = feeds.iter().map(|feed| Parking {
+                        feed: FeedId(*feed),
+                        host: host.clone(),
+                        until: at(now + 2),
+                        band,
+                        rank: now,
+                    });
+                    match (now + mover) % 4 {
+                        0 => schedule.put(&slots, at(now)).await.unwrap(),
+                        1 => schedule.park(&parkings.collect::<Vec<_>>()).await.unwrap(),
+                        2 => schedule.lower(&slots, at(now)).await.unwrap(),
+                        _ => schedule.unpark(&[(host, at(now))]).await.unwrap(),
+                    }
+                }
+            })
+        })
+        .collect();
+    for mover in movers {
+        mover.await.unwrap();
+    }
+    assert_eq!(open().depth(at(200)).await.unwrap().feeds, 200);
+    let schedule = open();
+    let mut seen: HashMap<i64, u32> = HashMap::new();
+    // Claiming goes on until each host's head has let all of its feeds out.
+    for now in (1000..90_000).step_by(130) {
+        let claimed = claim(&schedule, now, 500).await;
+        schedule.remove(&claimed.iter().map(|feed| FeedId(*feed)).collect::<Vec<_>>()).await.unwrap();
+        claimed.into_iter().for_each(|feed| *seen.entry(feed).or_default() += 1);
+    }
+    assert_eq!(seen.len(), 200);
+    assert!(seen.values().all(|times| *times == 1));
+    assert_eq!(schedule.depth(at(90_000)).await.unwrap(), Depth::default());
+    assert!(private.cli(&["KEYS", "*:schedule:[^c]*"]).is_empty(), "something stays of an empty schedule");
+}
+
+#[tokio::test]
+async fn a_call_whose_answer_was_lost_is_sent_again_and_done_once() {
+    let private = PrivateServer::started(&[]);
+    let proxy = CuttingProxy::before(private.port).await;
+    let server = RedisServer::connect(&format!("redis://127.0.0.1:{}/", proxy.port), "lost").unwrap();
+    let schedule = RedisSchedule::new(server, 1);
+    let slots: Vec<Slot> = (0..100).map(|feed| slot(feed, 0, Band::Steady)).collect();
+    schedule.put(&slots, at(0)).await.unwrap();
+
+    proxy.cut_next_answer();
+    assert_eq!(claim(&schedule, 0, 60).await.len(), 60);
+    assert!(proxy.has_cut());
+    assert_eq!(claim(&schedule, 0, 60).await.len(), 40, "the lost answer was given again, not another one");
+
+    schedule.lower(&[slot(7, 1, Band::Urgent)], at(1)).await.unwrap();
+    proxy.cut_next_answer();
+    schedule.put(&[slot(7, 900, Band::Steady)], at(2)).await.unwrap();
+    assert!(proxy.has_cut());
+    assert_eq!(claim(&schedule, 2, 10).await, [7], "the wake was swallowed by the second run");
+}
+
+#[tokio::test]
+async fn emptied_or_restored_from_an_old_dump_it_says_that_it_must_be_filled() {
+    let mut private = PrivateServer::started(&[]);
+    let schedule = RedisSchedule::new(private.client("loss"), 2);
+    let other = RedisSchedule::new(private.client("loss"), 2);
+    fill(&schedule).await;
+    assert_eq!(other.begin_rebuild().await.unwrap(), None);
+
+    private.cli(&["FLUSHALL"]);
+    let overtaken = schedule.begin_rebuild().await.unwrap().unwrap();
+    private.cli(&["FLUSHALL"]);
+    assert!(!schedule.finish_rebuild(&overtaken).await.unwrap());
+    fill(&other).await;
+    assert_eq!(schedule.begin_rebuild().await.unwrap(), None);
+
+    // The dump has feed 1 later than the store will, and feed 2 not at all.
+    schedule.put(&[slot(1, 5000, Band::Steady), slot(3, 10, Band::Prompt)], at(0)).await.unwrap();
+    private.dump();
+    let truth = [slot(1, 50, Band::Steady), slot(2, 60, Band::Urgent), slot(3, 10, Band::Prompt)];
+    schedule.put(&truth, at(0)).await.unwrap();
+    private.kill();
+    private.start();
+    let mark = loop {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        if let Ok(mark) = schedule.begin_rebuild().await {
+            break mark.expect("the dump brought the mark along");
+        }
+    };
+    assert_eq!(schedule.correct(&truth, LEASE, at(0)).await.unwrap(), 2);
+    assert!(schedule.finish_rebuild(&mark).await.unwrap());
+    assert_eq!(claim(&schedule, 49, 10).await, [3]);
+    let mut rest = claim(&schedule, 60, 10).await;
+    rest.sort_unstable();
+    assert_eq!(rest, [1, 2]);
+}
+
+#[tokio::test]
+async fn with_another_number_of_shards_the_old_ones_are_deleted_and_whoever_still_has_them_is_told() {
+    let private = PrivateServer::started(&[]);
+    let old = RedisSchedule::new(private.client("layout"), 3);
+    fill(&old).await;
+    let slots: Vec<Slot> = (0..30).map(|feed| slot(feed, 0, Band::Steady)).collect();
+    old.put(&slots, at(0)).await.unwrap();
+    let parking = |feed| Parking { feed, host: HostKey::new("a:80"), until: at(9), band: Band::Steady, rank: 0 };
+    let claims = old.claim_due(at(0), 10, LEASE).await.unwrap();
+    old.park(&claims.iter().map(|claim| parking(claim.feed)).collect::<Vec<_>>()).await.unwrap();
+
+    let new = RedisSchedule::new(private.client("layout"), 1);
+    fill(&new).await;
+    assert_eq!(new.correct(&slots, LEASE, at(0)).await.unwrap(), 30);
+    assert_eq!(private.cli(&["KEYS", "*/3}*:schedule:[^c]*"]), "");
+    let told = old.begin_rebuild().await.unwrap_err();
+    let told = std::error::Error::source(&told).unwrap().to_string();
+    assert!(told.contains("schedule.shards = 1") && told.contains("this one has 3"), "{told}");
+    assert_eq!(new.begin_rebuild().await.unwrap(), None);
+}

@@ -1,0 +1,173 @@
+//! Redis servers for tests: the shared one of `dev/services`, and private ones that a test may stop, kill and restore.
+#![expect(clippy::unwrap_used, reason = "for tests")]
+
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rand::RngExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::RedisServer;
+
+/// A name that no other test has.
+fn fresh_name() -> String {
+    format!("test-{:016x}", rand::rng().random::<u64>())
+}
+
+/// The server that tests share, under a namespace of its own.
+pub fn shared() -> RedisServer {
+    let url = std::env::var("FEEDFLEET_TEST_REDIS").expect(
+        "this test needs a Redis: run dev/test, or `dev/services up redis` and `eval \"$(dev/services urls)\"`",
+    );
+    RedisServer::connect(&url, &fresh_name()).unwrap()
+}
+
+/// A server of one test, gone with it.
+pub struct PrivateServer {
+    /// Where it listens, whether it runs or not.
+    pub port: u16,
+    /// It speaks TLS, and nothing else.
+    pub tls: bool,
+    folder: PathBuf,
+    arguments: Vec<String>,
+    process: Option<Child>,
+}
+
+impl PrivateServer {
+    /// A server that does not run yet.
+    pub fn stopped(arguments: &[&str]) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = std::env::temp_dir().join(fresh_name());
+        std::fs::create_dir(&folder).unwrap();
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        PrivateServer { port, tls: false, folder, arguments, process: None }
+    }
+
+    /// A server that answers.
+    pub fn started(arguments: &[&str]) -> Self {
+        let mut server = Self::stopped(arguments);
+        server.start();
+        server
+    }
+
+    /// Starts it, over the dump that [`Self::dump`] made if there is one.
+    pub fn start(&mut self) {
+        let process = Command::new("redis-server")
+            .args([if self.tls { "--tls-port" } else { "--port" }, &self.port.to_string()])
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
+            .arg(&self.folder)
+            .args(&self.arguments)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is missing; dev/install installs it");
+        self.process = Some(process);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(Instant::now() < deadline, "a private Redis did not come up");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Its URL, without user.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// A connection of its own, as another process would have.
+    pub fn client(&self, namespace: &str) -> RedisServer {
+        RedisServer::connect(&self.url(), namespace).unwrap()
+    }
+
+    /// Asks it by Redis' own client.
+    pub fn cli(&self, words: &[&str]) -> String {
+        let output = Command::new("redis-cli").args(["-p", &self.port.to_string()]).args(words).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Writes what it holds to its dump.
+    pub fn dump(&self) {
+        assert_eq!(self.cli(&["SAVE"]), "OK");
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: &str) {
+        let pid = self.process.as_ref().expect("it runs").id();
+        assert!(Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status().unwrap().success());
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for PrivateServer {
+    fn drop(&mut self) {
+        self.kill();
+        std::fs::remove_dir_all(&self.folder).unwrap();
+    }
+}
+
+/// A TCP proxy in front of a server that can swallow an answer and cut the connection: what was asked has happened, and
+/// nobody was told.
+pub struct CuttingProxy {
+    /// Where it listens.
+    pub port: u16,
+    cut: Arc<AtomicBool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl CuttingProxy {
+    /// A proxy before the server on this port of this machine.
+    pub async fn before(server: u16) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let cut = Arc::new(AtomicBool::new(false));
+        let task = {
+            let cut = Arc::clone(&cut);
+            tokio::spawn(async move {
+                while let Ok((client, _)) = listener.accept().await {
+                    tokio::spawn(carry(client, server, Arc::clone(&cut)));
+                }
+            })
+        };
+        CuttingProxy { port, cut, task }
+    }
+
+    /// The next answer is swallowed, and its connection with it.
+    pub fn cut_next_answer(&self) {
+        self.cut.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the answer that was to be swallowed came by.
+    pub fn has_cut(&self) -> bool {
+        !self.cut.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for CuttingProxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn carry(client: tokio::net::TcpStream, server: u16, cut: Arc<AtomicBool>) {
+    let Ok(server) = tokio::net::TcpStream::connect(("127.0.0.1", server)).await else { return };
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let asking = tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = from_server.read(&mut buffer).await {
+        if cut.swap(false, Ordering::SeqCst) || to_client.write_all(&buffer[..count]).await.is_err() {
+            break;
+        }
+    }
+    asking.abort();
+}

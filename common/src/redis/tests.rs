@@ -1,0 +1,160 @@
+//! Servers that are absent, stand still, break off, or are not what they should be.
+
+use std::future::Future;
+use std::process::Command;
+
+use super::testing::{PrivateServer, shared};
+use super::*;
+
+fn ping() -> Script {
+    Script::new("return 'pong'")
+}
+
+async fn answers(server: &RedisServer) -> bool {
+    server.eval::<String>(&ping(), |_, _| {}).await.is_ok_and(|answer| answer == "pong")
+}
+
+/// Waits until the server answers, at most this long.
+async fn back_within(server: &RedisServer, limit: Duration) {
+    let deadline = Instant::now() + limit;
+    while !answers(server).await {
+        assert!(Instant::now() < deadline, "the server was not found again within {limit:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The future's result, and how long it took.
+async fn timed<T>(future: impl Future<Output = T>) -> (T, Duration) {
+    let start = Instant::now();
+    (future.await, start.elapsed())
+}
+
+#[tokio::test]
+async fn a_server_that_is_absent_at_start_is_found_when_it_comes() {
+    let mut private = PrivateServer::stopped(&[]);
+    let server = private.client("absent");
+    for _ in 0..3 {
+        let (answered, took) = timed(answers(&server)).await;
+        assert!(!answered && took < Duration::from_secs(1), "{took:?}");
+    }
+    private.start();
+    back_within(&server, Duration::from_secs(2)).await;
+    private.kill();
+    assert!(!answers(&server).await);
+    private.start();
+    back_within(&server, Duration::from_secs(2)).await;
+}
+
+#[tokio::test]
+async fn a_server_that_stands_still_costs_every_call_a_bounded_time() {
+    let private = PrivateServer::started(&[]);
+    let server = private.client("still");
+    assert!(answers(&server).await);
+    private.signal("STOP");
+    // Some come together, and some while others wait or connect.
+    let calls = (0..200).map(|call| {
+        let server = server.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(call % 50 * 100)).await;
+            timed(answers(&server)).await
+        })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        let (answered, took) = call.await.unwrap();
+        assert!(!answered && took < Duration::from_millis(2400), "{took:?}");
+    }
+    private.signal("CONT");
+    back_within(&server, Duration::from_secs(2)).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_closed_costs_no_call() {
+    let private = PrivateServer::started(&[]);
+    let server = private.client("closed");
+    for _ in 0..20 {
+        assert!(answers(&server).await);
+        private.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
+    }
+    assert!(answers(&server).await);
+}
+
+#[tokio::test]
+async fn scripts_that_the_server_forgot_are_sent_again() {
+    let private = PrivateServer::started(&[]);
+    let server = private.client("forgot");
+    assert!(answers(&server).await);
+    private.cli(&["SCRIPT", "FLUSH"]);
+    assert!(answers(&server).await);
+}
+
+#[tokio::test]
+async fn a_server_is_used_only_if_its_clock_agrees_and_it_forgets_nothing() {
+    let clock = crate::time::SystemClock;
+    let now = crate::time::Clock::now(&clock);
+    shared().check(now).await.unwrap();
+    let early = shared().check(now.before(Duration::from_secs(5))).await;
+    assert!(matches!(early, Err(ServerError::Clock(_))), "{early:?}");
+
+    let private = PrivateServer::started(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let server = private.client("evicts");
+    let refused = server.check(now).await;
+    assert!(matches!(&refused, Err(ServerError::Evicts(policy)) if policy == "allkeys-lru"), "{refused:?}");
+    private.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    server.check(now).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_as_such() {
+    let private = PrivateServer::started(&["--requirepass", "right"]);
+    let at = |password: &str| {
+        let url = format!("redis://:{password}@127.0.0.1:{}/", private.port);
+        RedisServer::connect(&url, "secret").unwrap()
+    };
+    assert!(answers(&at("right")).await);
+    let refused = at("wrong").eval::<String>(&ping(), |_, _| {}).await.unwrap_err();
+    let told = format!("{:?}", sources(&refused));
+    assert!(told.contains("password") || told.contains("auth"), "{told}");
+}
+
+/// An error with its sources, as it is logged.
+fn sources(error: &dyn std::error::Error) -> Vec<String> {
+    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect()
+}
+
+/// TLS trusts what the system trusts, which a process learns from its environment; so the client is a process of its own.
+#[tokio::test]
+async fn rediss_is_spoken_and_its_certificate_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (certificate, secret) = (folder.path().join("certificate.pem"), folder.path().join("key.pem"));
+    std::fs::write(&certificate, key.cert.pem()).unwrap();
+    std::fs::write(&secret, key.signing_key.serialize_pem()).unwrap();
+    let (certificate, secret) = (certificate.to_str().unwrap(), secret.to_str().unwrap());
+    let files = ["--tls-cert-file", certificate, "--tls-key-file", secret, "--tls-ca-cert-file", certificate];
+    let mut private = PrivateServer::stopped(&[&files[..], &["--port", "0", "--tls-auth-clients", "no"]].concat());
+    private.tls = true;
+    private.start();
+    let port = private.port;
+    let client = |trusted: Option<&str>| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "redis::tests::client_of_rediss", "--ignored", "--nocapture"]);
+        command.env("FEEDFLEET_TEST_REDISS", format!("rediss://localhost:{port}/"));
+        if let Some(trusted) = trusted {
+            command.env("SSL_CERT_FILE", trusted);
+        }
+        let output = command.output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (worked, told) = client(Some(certificate));
+    assert!(worked && told.contains("rediss answers"), "{told}");
+    let (worked, told) = client(None);
+    assert!(!worked && told.contains("1 failed"), "{told}");
+}
+
+#[tokio::test]
+#[ignore = "the client of `rediss_is_spoken_and_its_certificate_is_checked`"]
+async fn client_of_rediss() {
+    let server = RedisServer::connect(&std::env::var("FEEDFLEET_TEST_REDISS").unwrap(), "tls").unwrap();
+    assert!(answers(&server).await);
+    println!("rediss answers");
+}

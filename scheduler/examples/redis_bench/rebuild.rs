@@ -1,0 +1,64 @@
+//! A schedule that lost its memory is filled from a store of a million feeds.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use common::config::Config;
+use common::feed::{Audience, Category};
+use common::host::HostKey;
+use common::host_gate::redis::RedisGate;
+use common::queue::memory::MemoryQueue;
+use common::redis::RedisServer;
+use common::time::{Clock, SystemClock, Timestamp};
+use scheduler::reconcile::Reconciler;
+use scheduler::schedule::Schedule;
+use scheduler::schedule::redis::RedisSchedule;
+use scheduler::store::postgres::PostgresStore;
+use scheduler::store::{NewFeed, Store};
+
+const FEEDS: usize = 1_000_000;
+/// Added in one transaction.
+const ADDED_AT_ONCE: usize = 1_000;
+const FAR: Duration = Duration::from_secs(30 * 86_400);
+
+pub(crate) async fn measure(server: &RedisServer, postgres: &str) -> anyhow::Result<()> {
+    let store = PostgresStore::open(postgres, "redis_bench").await?;
+    let now = SystemClock.now();
+    let begun = Instant::now();
+    for numbers in (0..FEEDS).collect::<Vec<_>>().chunks(ADDED_AT_ONCE) {
+        let feeds: Vec<NewFeed> = numbers.iter().map(|number| feed(*number, now)).collect::<Result<_, _>>()?;
+        store.add_feeds(&feeds, now).await?;
+    }
+    println!("rebuild: {FEEDS} feeds added to PostgreSQL in {:.1} s", begun.elapsed().as_secs_f64());
+
+    let config: Config = common::config::load(None, std::iter::empty(), &[])?.config;
+    let schedule = Arc::new(RedisSchedule::new(server.clone(), 1));
+    let reconciler = Reconciler {
+        store: Arc::new(store),
+        schedule: schedule.clone(),
+        gate: Arc::new(RedisGate::new(server.clone(), Duration::ZERO)),
+        reports: Arc::new(MemoryQueue::new(1)),
+        config: Arc::new(config),
+    };
+    let begun = Instant::now();
+    let filled = reconciler.rebuild(&SystemClock).await?.context("the schedule was whole")?;
+    println!("rebuild: {filled} feeds in {:.1} s (at most 60 s a million)", begun.elapsed().as_secs_f64());
+    ensure!(schedule.depth(now).await?.feeds == FEEDS, "feeds are missing");
+    let begun = Instant::now();
+    let corrected = reconciler.schedule_once(&SystemClock).await?;
+    println!("compared again: {corrected} corrected in {:.1} s", begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn feed(number: usize, now: Timestamp) -> anyhow::Result<NewFeed> {
+    let host = format!("h{}.example", number / 4);
+    Ok(NewFeed {
+        url: format!("https://{host}/feed-{number}.xml").parse()?,
+        host: HostKey::new(&host),
+        audience: Audience::default(),
+        category: Category::D,
+        private: false,
+        first_due: now.after(FAR),
+    })
+}
