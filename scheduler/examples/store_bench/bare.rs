@@ -3,25 +3,27 @@
 
 use std::path::Path;
 
+use common::policy::Rhythm;
 use common::time::Timestamp;
 use rusqlite::{Connection, params};
 use scheduler::store::Verdict;
 
 /// Bytes of a poll in a feed's history, and of the whole history: twenty polls.
-const POLL: usize = 42;
-const RING: i64 = 20 * POLL as i64;
+pub(crate) const POLL: usize = 42;
+pub(crate) const RING: i64 = 20 * POLL as i64;
 
 /// A connection with the store's own settings.
 pub(crate) struct Bare(Connection);
 
 /// What a 304 changes.
 pub(crate) struct Row {
-    id: i64,
-    version: i64,
-    next_due: Option<i64>,
-    state: String,
-    terms: Vec<u8>,
-    poll: [u8; POLL],
+    pub(crate) id: i64,
+    pub(crate) version: i64,
+    pub(crate) next_due: Option<i64>,
+    pub(crate) state: String,
+    pub(crate) rhythm: [u8; Rhythm::SIZE],
+    pub(crate) terms: Vec<u8>,
+    pub(crate) poll: [u8; POLL],
 }
 
 impl Bare {
@@ -39,12 +41,14 @@ impl Bare {
         {
             let mut update = transaction.prepare_cached(
                 "UPDATE feeds SET version = version + 1, next_due = ?3, wake_at = NULL, hold_until = NULL, failure = NULL, \
-                 penalty = NULL, state = ?4, terms = ?5, history = CAST(?6 || substr(history, 1, ?7) AS BLOB) \
+                 penalty = NULL, state = ?4, rhythm = ?8, terms = ?5, \
+                 history = CAST(?6 || substr(history, 1, ?7) AS BLOB) \
                  WHERE id = ?1 AND version = ?2",
             )?;
             let earlier = RING - POLL as i64;
-            for Row { id, version, next_due, state, terms, poll } in rows {
-                let changed = update.execute(params![id, version, next_due, state, terms, poll.as_slice(), earlier])?;
+            for Row { id, version, next_due, state, rhythm, terms, poll } in rows {
+                let (poll, rhythm) = (poll.as_slice(), rhythm.as_slice());
+                let changed = update.execute(params![id, version, next_due, state, terms, poll, earlier, rhythm])?;
                 anyhow::ensure!(changed == 1, "feed {id} has another version");
             }
         }
@@ -64,6 +68,7 @@ pub(crate) fn row(verdict: &Verdict) -> anyhow::Result<Row> {
         version: verdict.report.version.0,
         next_due: verdict.decision.next_due.map(Timestamp::millis),
         state: serde_json::to_string(&verdict.decision.state)?,
+        rhythm: verdict.decision.state.rhythm.to_bytes(),
         terms,
         poll: [1; POLL],
     })

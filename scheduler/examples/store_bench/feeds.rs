@@ -10,7 +10,6 @@ use common::known::KnownEntries;
 use common::policy::{Draw, Policy, Subject, decide};
 use common::report::{Document, FetchReport, Outcome};
 use common::time::{Clock, SystemClock, Timestamp};
-use scheduler::store::sqlite::SqliteStore;
 use scheduler::store::{NewFeed, Store, Verdict};
 
 /// Feeds of one host.
@@ -36,7 +35,7 @@ impl Fleet {
     }
 
     /// Adds them to an empty store.
-    pub(crate) async fn add(&self, store: &SqliteStore) -> anyhow::Result<()> {
+    pub(crate) async fn add(&self, store: &dyn Store) -> anyhow::Result<()> {
         let now = SystemClock.now();
         let numbers: Vec<usize> = (0..self.states.len()).collect();
         for numbers in numbers.chunks(ADDED_AT_ONCE) {

@@ -1,11 +1,12 @@
 //! The store's speed. `store_bench` applies reports of 304 beside a bare SQLite loop that writes the same columns;
-//! `store_bench million FEEDFLEET` fills a store with a million feeds and looks how the program bears it.
+//! `store_bench postgres URL` does it beside a bare loop on that PostgreSQL; `store_bench million FEEDFLEET` fills a store with a million feeds and looks how the program bears it.
 //!
 //! Called by dev/bench.
 
 mod bare;
 mod feeds;
 mod million;
+mod postgres;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,13 +16,14 @@ use common::time::{Clock, SystemClock};
 use scheduler::store::sqlite::SqliteStore;
 use scheduler::store::{Applied, Store, Verdict};
 
-use crate::bare::Bare;
+use crate::bare::{Bare, Row};
 use crate::feeds::Fleet;
 
 /// Reports in a transaction.
 pub(crate) const BATCH: usize = 500;
 const FEEDS: usize = 100_000;
 const ROUNDS: usize = 5;
+const WARM_UP: usize = 1;
 const SKEW: Duration = Duration::from_secs(5);
 
 #[tokio::main]
@@ -29,21 +31,19 @@ async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let folder = Folder::new()?;
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => beside_bare(&folder.0).await,
+        [] => beside_sqlite(&folder.0).await,
+        ["postgres", url] => postgres::beside_postgres(url).await,
         ["million", program] => million::million(&folder.0, Path::new(program)).await,
-        _ => anyhow::bail!("usage: store_bench [million FEEDFLEET]"),
+        _ => anyhow::bail!("usage: store_bench [postgres URL | million FEEDFLEET]"),
     }
 }
 
-/// T8: the same database twice, sides alternating over the same feeds in the same order.
-async fn beside_bare(folder: &Path) -> anyhow::Result<()> {
+/// T8: the same database twice.
+async fn beside_sqlite(folder: &Path) -> anyhow::Result<()> {
     let (ours, theirs) = (folder.join("ours.db"), folder.join("bare.db"));
     let mut fleet = Fleet::new(FEEDS)?;
     let store = SqliteStore::open(path(&ours)?).await?;
-    fleet.add(&store).await?;
-    for verdicts in fleet.first_answers().chunks(BATCH) {
-        apply(&store, verdicts).await?;
-    }
+    fill(&mut fleet, &[&store]).await?;
     store.close().await;
     // Lets go of the lock.
     drop(store);
@@ -51,37 +51,61 @@ async fn beside_bare(folder: &Path) -> anyhow::Result<()> {
     std::fs::copy(&ours, &theirs)?;
     let store = SqliteStore::open(path(&ours)?).await?;
     let mut bare = Bare::open(&theirs)?;
-
-    println!("{FEEDS} feeds, reports of 304 in transactions of {BATCH}, rows/s");
-    println!("{:>5}  {:>10}  {:>12}  {:>5}", "round", "feedfleet", "bare SQLite", "ratio");
-    let mut ratios = Vec::new();
-    // The first round is the warm-up of both caches.
-    for round in 0..=ROUNDS {
-        let verdicts = fleet.unchanged_answers();
-        let rows: Vec<_> = verdicts.iter().map(bare::row).collect::<Result<_, _>>()?;
-        let begun = Instant::now();
-        for batch in verdicts.chunks(BATCH) {
-            apply(&store, batch).await?;
-        }
-        let ours = rate(FEEDS, begun);
-        let begun = Instant::now();
-        for batch in rows.chunks(BATCH) {
-            bare.update(batch)?;
-        }
-        let theirs = rate(FEEDS, begun);
-        if round > 0 {
-            println!("{round:>5}  {ours:>10.0}  {theirs:>12.0}  {:>5.2}", ours / theirs);
-            ratios.push(ours / theirs);
-        }
-    }
-    ratios.sort_by(f64::total_cmp);
-    println!("T8 rows/s over bare SQLite's: {:.2} (floor 0.5, stretch 0.8)", ratios[ROUNDS / 2]);
+    let ratio = compare(&mut fleet, &store, "bare SQLite", async |rows| bare.update(rows)).await?;
+    println!("T8 rows/s over bare SQLite's: {ratio:.2} (floor 0.5, stretch 0.8)");
     store.close().await;
     Ok(())
 }
 
+/// Adds the fleet to each of the stores, with a first answer from every feed.
+pub(crate) async fn fill(fleet: &mut Fleet, stores: &[&dyn Store]) -> anyhow::Result<()> {
+    for store in stores {
+        fleet.add(*store).await?;
+    }
+    let answers = fleet.first_answers();
+    for store in stores {
+        for verdicts in answers.chunks(BATCH) {
+            apply(*store, verdicts).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The median ratio of both sides' rows a second, alternating over the same feeds in the same order.
+pub(crate) async fn compare(
+    fleet: &mut Fleet,
+    store: &dyn Store,
+    name: &str,
+    mut bare: impl AsyncFnMut(&[Row]) -> anyhow::Result<()>,
+) -> anyhow::Result<f64> {
+    println!("{FEEDS} feeds, reports of 304 in transactions of {BATCH}, rows/s");
+    println!("{:>5}  {:>10}  {name:>15}  {:>5}", "round", "feedfleet", "ratio");
+    let mut ratios = Vec::new();
+    // The first rounds are the warm-up of both caches.
+    for round in 0..WARM_UP + ROUNDS {
+        let verdicts = fleet.unchanged_answers();
+        let rows: Vec<Row> = verdicts.iter().map(bare::row).collect::<Result<_, _>>()?;
+        let begun = Instant::now();
+        for batch in verdicts.chunks(BATCH) {
+            apply(store, batch).await?;
+        }
+        let ours = rate(FEEDS, begun);
+        let begun = Instant::now();
+        for batch in rows.chunks(BATCH) {
+            bare(batch).await?;
+        }
+        let theirs = rate(FEEDS, begun);
+        if round >= WARM_UP {
+            println!("{:>5}  {ours:>10.0}  {theirs:>15.0}  {:>5.2}", round - WARM_UP + 1, ours / theirs);
+            ratios.push(ours / theirs);
+        }
+    }
+    ratios.sort_by(f64::total_cmp);
+    Ok(ratios[ROUNDS / 2])
+}
+
 /// Applies a batch, none of which may be stale.
-pub(crate) async fn apply(store: &SqliteStore, verdicts: &[Verdict]) -> anyhow::Result<()> {
+pub(crate) async fn apply(store: &dyn Store, verdicts: &[Verdict]) -> anyhow::Result<()> {
     let answers = store.apply(verdicts, SKEW, SystemClock.now()).await?;
     ensure!(!answers.contains(&Applied::Stale), "a report was stale");
     Ok(())

@@ -64,6 +64,8 @@ impl PostgresStore {
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS)
             .acquire_timeout(limits.acquire)
+            // Never: what takes too long ends as an error, and is logged once, where it is handled.
+            .acquire_slow_threshold(limits.acquire * 2)
             .test_before_acquire(false)
             .before_acquire(|connection, meta| {
                 Box::pin(async move {
