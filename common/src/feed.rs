@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use crate::calm::CalmGroup;
 use crate::policy::{Rhythm, Term};
 use crate::report::{FailureKind, OutcomeKind};
 use crate::time::Timestamp;
@@ -372,6 +373,8 @@ pub struct Feed {
     pub status: Status,
     /// Who reads it.
     pub audience: Audience,
+    /// Who wants it once a day, beside those.
+    pub calm: Vec<CalmGroup>,
     /// Unknown to pings and the publisher's page.
     pub private: bool,
     /// See [`Version`].

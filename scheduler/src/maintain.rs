@@ -14,6 +14,7 @@ use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use crate::load::Load;
+use crate::price::Price;
 use crate::schedule::{Band, Schedule};
 use crate::store::Store;
 
@@ -35,12 +36,16 @@ pub(crate) struct Maintainer {
     pub(crate) metrics: Arc<Metrics>,
     /// Observed.
     pub(crate) load: Arc<Load>,
+    /// Corrected.
+    pub(crate) price: Arc<Price>,
 }
 
 /// Between two looks at depths: cheap.
 const DEPTHS_EVERY: Duration = Duration::from_secs(5);
 /// Between two counts of the whole store: costs a scan.
 const COUNTS_EVERY: Duration = Duration::from_secs(60);
+/// Between two corrections of the price.
+const PRICE_EVERY: Duration = Duration::from_secs(60);
 /// Between two prunings, at most.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 /// The share of a retention that may pass between two: so much longer than configured may something be kept.
@@ -59,7 +64,7 @@ fn log(outcome: Outcome, what: &str) {
 impl Maintainer {
     /// Runs until stopped. What fails is tried again at its next turn.
     pub(crate) async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        let (mut counted, mut pruned) = (Timestamp::EPOCH, Timestamp::EPOCH);
+        let [mut counted, mut priced, mut pruned] = [Timestamp::EPOCH; 3];
         let prune_every = prune_every(&self.config.retention);
         while !stop.is_cancelled() {
             let now = clock.now();
@@ -67,6 +72,10 @@ impl Maintainer {
             if now.since(counted) >= COUNTS_EVERY {
                 counted = now;
                 log(self.counts(now).await, "the store could not be counted");
+            }
+            if now.since(priced) >= PRICE_EVERY {
+                priced = now;
+                log(self.correct_price(now).await, "the price of a poll could not be corrected");
             }
             if now.since(pruned) >= prune_every {
                 pruned = now;
@@ -115,8 +124,16 @@ impl Maintainer {
         let a = &self.config.policy.category.a;
         let longest = a.promise.saturating_sub(a.fetch_allowance);
         self.metrics.sla_unmet.set(gauge(self.store.sla_unmet(longest).await?));
-        self.metrics.poll_price.set(self.config.policy.price);
         self.metrics.paused.set(i64::from(self.store.paused().await?));
+        Ok(())
+    }
+
+    async fn correct_price(&self, now: Timestamp) -> Outcome {
+        let depth = self.schedule.depth(now).await?;
+        let backlog = depth.due.saturating_sub(depth.parked);
+        self.price.correct(&*self.store, backlog, now, &self.config).await?;
+        self.metrics.poll_price.set(self.price.get());
+        self.metrics.demand.set(self.price.demand());
         Ok(())
     }
 

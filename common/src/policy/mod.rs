@@ -20,6 +20,7 @@ mod hints;
 mod hot_minute;
 mod penalty;
 mod plan;
+pub mod price;
 mod remember;
 mod rhythm;
 mod salt;
@@ -41,6 +42,7 @@ pub use rhythm::Rhythm;
 pub use terms::{Rule, Term, Terms};
 pub use throttle::{first_hold, host_hold};
 
+use crate::calm::CalmGroup;
 use crate::config::{HostRule, PolicyConfig};
 use crate::feed::{Audience, PollState, Status};
 use crate::time::Timestamp;
@@ -52,6 +54,8 @@ pub struct Subject<'a> {
     pub status: Status,
     /// Who reads it.
     pub audience: Audience,
+    /// Who wants it once a day, beside those.
+    pub calm: &'a [CalmGroup],
     /// It is fetched with credentials.
     pub credentials: bool,
     /// Its host's own interval (category F).
@@ -68,6 +72,7 @@ impl<'a> Subject<'a> {
         Subject {
             status: Status::Active,
             audience,
+            calm: &[],
             credentials: false,
             host_interval: rule.and_then(|rule| rule.interval),
             soft_statuses: rule.map_or(&[], |rule| &rule.soft_statuses),
