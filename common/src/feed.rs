@@ -349,7 +349,7 @@ pub struct PollState {
     pub hints: FeedHints,
     /// The last good answer brought no validators: the next request cannot be conditional.
     pub no_validators: bool,
-    /// Conditional requests that were answered with the same bytes in full, since the last 304.
+    /// Conditional requests that were answered in full without anything new, since the last 304.
     pub ignored_conditions: u32,
     /// Full downloads in a row that brought the same bytes.
     pub equal_downloads: u32,

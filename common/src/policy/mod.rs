@@ -1,14 +1,13 @@
 //! When to poll. [`decide()`] is the one function that knows; everything in here is pure: no clock, no randomness, no I/O,
 //! and no allocation on the way of a decision.
 //!
-//! `docs/policy.md` has the numbers and their reasons. Files, in the order in which a due time is made: [`category()`] and
-//! `adaptive` (the base interval), `hints` (what the publisher asks for), `cost` (feeds that are dear to ask), `penalty`
+//! `docs/policy.md` has the numbers and their reasons. Files, in the order in which a due time is made: [`category()`],
+//! `adaptive` and `rhythm` (the base interval), `hints` (what the publisher asks for), `cost` (feeds that are dear to ask), `penalty`
 //! and `throttle` (trouble), `salt` and `hot_minute` (even load). `plan` holds the due time on its way through them.
 //!
 //! Deliberately not in here: who may start how much (the scheduler's bands and the host gate), wakes (the store keeps
-//! them beside the due time), and what a whole fleet's failures mean (see `penalty`). Not built yet, with their places:
-//! hour and weekday profiles and the price controller (`adaptive`), polling less where pushes are reliable (`decide`, after
-//! the penalty), calm delivery (`category`, in place of the base interval).
+//! them beside the due time), and what a whole fleet's failures mean (see `penalty`). The price of a poll is
+//! given: [`price`] reckons the next one. Not built yet: polling less where pushes are reliable (`decide`, after the penalty).
 
 mod adaptive;
 mod added;
