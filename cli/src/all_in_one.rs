@@ -209,7 +209,7 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
             Source::ByHand(url) => (&mut by_hand, url),
             Source::Imported(url) => (&mut imported, url),
         };
-        list.push(AddFeed { url, audience: Audience::default(), private: false });
+        list.push(AddFeed { url, audience: Audience::default(), calm: Vec::new(), private: false });
     }
     let mut added = ops.add(&by_hand, None).await?;
     let places: Vec<f64> = imported.iter().map(|_| rand::rng().random()).collect();

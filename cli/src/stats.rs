@@ -42,6 +42,10 @@ fn summary(stats: &StatsView) -> String {
         ("waiting for a host", Some(stats.parked.to_string())),
         ("held hosts", Some(stats.hosts_held.to_string())),
         ("entries", Some(stats.entries.to_string())),
+        (
+            "wanted polls",
+            Some(format!("{:.2} a second, at a price of {:.3}", stats.demand_per_second, stats.poll_price)),
+        ),
     ])
 }
 
@@ -61,6 +65,8 @@ mod tests {
             by_category: BTreeMap::from([("A".to_owned(), 1), ("D".to_owned(), 2), ("F".to_owned(), 0)]),
             due: 1,
             oldest_due: 90.0,
+            poll_price: 0.1,
+            demand_per_second: 2.5,
             ..StatsView::default()
         };
         insta::assert_snapshot!(summary(&stats), @r"
@@ -71,6 +77,7 @@ mod tests {
         waiting for a host  0
         held hosts          0
         entries             0
+        wanted polls        2.50 a second, at a price of 0.100
         ");
     }
 }

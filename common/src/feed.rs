@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use crate::calm::CalmGroup;
 use crate::policy::{Rhythm, Term};
 use crate::report::{FailureKind, OutcomeKind};
 use crate::time::Timestamp;
@@ -348,7 +349,7 @@ pub struct PollState {
     pub hints: FeedHints,
     /// The last good answer brought no validators: the next request cannot be conditional.
     pub no_validators: bool,
-    /// Conditional requests that were answered with the same bytes in full, since the last 304.
+    /// Conditional requests that were answered in full without anything new, since the last 304.
     pub ignored_conditions: u32,
     /// Full downloads in a row that brought the same bytes.
     pub equal_downloads: u32,
@@ -372,6 +373,8 @@ pub struct Feed {
     pub status: Status,
     /// Who reads it.
     pub audience: Audience,
+    /// Who wants it once a day, beside those.
+    pub calm: Vec<CalmGroup>,
     /// Unknown to pings and the publisher's page.
     pub private: bool,
     /// See [`Version`].

@@ -3,6 +3,7 @@
 //!
 //! Nothing in here knows SQL, HTTP or a schedule. A newcomer reads [`policy::decide`] first.
 
+pub mod calm;
 pub mod config;
 pub mod duration;
 pub mod entry;

@@ -70,6 +70,8 @@ pub struct Metrics {
     pub sla_unmet: IntGauge,
     /// What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.
     pub poll_price: Gauge,
+    /// Polls a second that the feeds want at that price.
+    pub demand: Gauge,
     /// 1 while all polling is paused by a person.
     pub paused: IntGauge,
 }
@@ -118,7 +120,11 @@ impl Metrics {
             entries: makes.counter("entries_total", "Entries stored that were not stored before."),
             hosts_held: makes.gauge("hosts_held", "Hosts that are left alone because they asked for it."),
             sla_unmet: makes.gauge("sla_unmet", "Feeds under an SLA that cannot be kept."),
-            poll_price: makes.poll_price(),
+            poll_price: makes.level(
+                "poll_price",
+                "What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.",
+            ),
+            demand: makes.level("demand_per_second", "Polls a second that the feeds want at the present price."),
             paused: makes.gauge("paused", "1 while all polling is paused by a person."),
             registry: makes.0.clone(),
         }
@@ -235,9 +241,8 @@ impl Makes {
         self.add(GaugeVec::new(Self::options("oldest_due_seconds", help), &["band"]))
     }
 
-    fn poll_price(&self) -> Gauge {
-        let help = "What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.";
-        self.add(Gauge::with_opts(Self::options("poll_price", help)))
+    fn level(&self, name: &str, help: &str) -> Gauge {
+        self.add(Gauge::with_opts(Self::options(name, help)))
     }
 
     fn poll_duration(&self) -> Histogram {

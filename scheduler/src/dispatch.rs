@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::BackendError;
 use crate::pace::Pace;
+use crate::price::Price;
 use crate::schedule::{Band, Claim, Parking, Schedule, Slot};
 use crate::store::{JobRow, Store};
 use crate::storing::Storing;
@@ -47,6 +48,8 @@ pub struct Dispatcher {
     pub metrics: Arc<Metrics>,
     /// Whether what is fetched can be stored.
     pub storing: Arc<Storing>,
+    /// Told what becomes due.
+    pub price: Arc<Price>,
 }
 
 /// What a round did.
@@ -141,7 +144,9 @@ impl Dispatcher {
         self.schedule.remove(&dead).await?;
         self.schedule.put(&early, now).await?;
         self.schedule.unpark(&idle).await?;
+        let first_claims = due.iter().filter(|(_, claim)| claim.parked_at.is_none() && !claim.lease_expired).count();
         let published = self.dispatch(due, now).await?;
+        self.price.dispatched(first_claims, published);
         Ok(Round { claimed, published })
     }
 

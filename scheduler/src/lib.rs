@@ -14,6 +14,7 @@ mod maintain;
 pub mod ops;
 mod pace;
 mod pages;
+pub mod price;
 pub mod reconcile;
 pub mod results;
 mod run;

@@ -73,7 +73,8 @@ impl Fleet {
     }
 
     async fn add(&self, url: &str) -> FeedId {
-        let feed = AddFeed { url: url.parse().unwrap(), audience: Audience::default(), private: false };
+        let feed =
+            AddFeed { url: url.parse().unwrap(), audience: Audience::default(), calm: Vec::new(), private: false };
         self.ops.add(&[feed], None).await.unwrap()[0].id
     }
 

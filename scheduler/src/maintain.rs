@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::BackendError;
 use crate::load::Load;
+use crate::price::Price;
 use crate::schedule::{Band, Schedule};
 use crate::store::Store;
 use crate::trouble::Trouble;
@@ -37,12 +38,16 @@ pub(crate) struct Maintainer {
     pub(crate) metrics: Arc<Metrics>,
     /// Observed.
     pub(crate) load: Arc<Load>,
+    /// Corrected.
+    pub(crate) price: Arc<Price>,
 }
 
 /// Between two looks at depths: cheap.
 const DEPTHS_EVERY: Duration = Duration::from_secs(5);
 /// Between two counts of the whole store: costs a scan.
 const COUNTS_EVERY: Duration = Duration::from_secs(60);
+/// Between two corrections of the price.
+const PRICE_EVERY: Duration = Duration::from_secs(60);
 /// Between two prunings, at most.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 /// The share of a retention that may pass between two: so much longer than configured may something be kept.
@@ -55,7 +60,7 @@ type Outcome = Result<(), BackendError>;
 impl Maintainer {
     /// Runs until stopped. What fails is tried again at its next turn.
     pub(crate) async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        let (mut counted, mut pruned) = (Timestamp::EPOCH, Timestamp::EPOCH);
+        let [mut counted, mut priced, mut pruned] = [Timestamp::EPOCH; 3];
         let prune_every = prune_every(&self.config.retention);
         let mut measuring = Trouble::with("measuring queue, schedule and gate");
         let mut counting = Trouble::with("counting the store");
@@ -66,6 +71,10 @@ impl Maintainer {
             if now.since(counted) >= COUNTS_EVERY {
                 counted = now;
                 counting.note(self.counts(now).await);
+            }
+            if now.since(priced) >= PRICE_EVERY {
+                priced = now;
+                log(self.correct_price(now).await, "the price of a poll could not be corrected");
             }
             if now.since(pruned) >= prune_every {
                 pruned = now;
@@ -114,8 +123,16 @@ impl Maintainer {
         let a = &self.config.policy.category.a;
         let longest = a.promise.saturating_sub(a.fetch_allowance);
         self.metrics.sla_unmet.set(gauge(self.store.sla_unmet(longest).await?));
-        self.metrics.poll_price.set(self.config.policy.price);
         self.metrics.paused.set(i64::from(self.store.paused().await?));
+        Ok(())
+    }
+
+    async fn correct_price(&self, now: Timestamp) -> Outcome {
+        let depth = self.schedule.depth(now).await?;
+        let backlog = depth.due.saturating_sub(depth.parked);
+        self.price.correct(&*self.store, backlog, now, &self.config).await?;
+        self.metrics.poll_price.set(self.price.get());
+        self.metrics.demand.set(self.price.demand());
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use common::calm::CalmGroup;
 use common::config::Config;
 use common::feed::{Audience, Feed, FeedId, FeedUrl, Status};
 use common::host::HostRules;
@@ -18,6 +19,7 @@ use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use crate::load::Load;
+use crate::price::Price;
 use crate::schedule::{Band, Schedule, ScheduleError, Slot};
 use crate::store::{Added, FeedChange, FeedRef, NewFeed, Store, StoreError};
 use crate::storing::Storing;
@@ -47,6 +49,8 @@ pub struct Ops {
     pub load: Arc<Load>,
     /// Cancelled when the scheduler is about to stop: it claims nothing more and is not ready.
     pub quiet: CancellationToken,
+    /// What a poll costs.
+    pub price: Arc<Price>,
 }
 
 /// Why an operation failed: our own infrastructure.
@@ -67,6 +71,8 @@ pub struct AddFeed {
     pub url: FeedUrl,
     /// Who reads it.
     pub audience: Audience,
+    /// Who wants it at midnight.
+    pub calm: Vec<CalmGroup>,
     /// Unknown to pings and the publisher's page.
     pub private: bool,
 }
@@ -76,6 +82,8 @@ pub struct AddFeed {
 pub struct EditFeed {
     /// Who reads it.
     pub audience: Option<Audience>,
+    /// Who wants it at midnight.
+    pub calm: Option<Vec<CalmGroup>>,
     /// Unknown to pings and the publisher's page.
     pub private: Option<bool>,
     /// Pause, resume, remove.
@@ -97,6 +105,7 @@ impl Ops {
                     url: feed.url.clone(),
                     host: self.rules.for_url(feed.url.as_url()).key,
                     audience: feed.audience,
+                    calm: feed.calm.clone(),
                     category: category(&subject),
                     private: feed.private,
                     first_due: first_due(now, place, &self.config.policy),
@@ -127,11 +136,13 @@ impl Ops {
         let Some(before) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
         let resumed = edit.status == Some(Status::Active) && before.status != Status::Active;
         let audience = edit.audience.unwrap_or(before.audience);
-        let subject = Subject { audience, ..subject(&self.rules, &before) };
-        let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.config.policy.price };
+        let subject =
+            Subject { audience, calm: edit.calm.as_deref().unwrap_or(&before.calm), ..subject(&self.rules, &before) };
+        let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.price.get() };
         let earlier = before.next_due.and_then(|due| replan(&subject, due, now, draw(), &policy));
         let change = FeedChange {
             audience: edit.audience.map(|audience| (audience, category(&subject))),
+            calm: edit.calm.clone(),
             private: edit.private,
             status: edit.status,
             // A feed that comes back is due when it would have been, or at once if that is over.

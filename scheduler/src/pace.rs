@@ -21,10 +21,10 @@ const GENTLE_BURST: f64 = 4.0;
 impl Pace {
     /// A full bucket, as `worker.gentle` and `policy.polls_per_second` say.
     pub(crate) fn new(config: &Config, now: Timestamp) -> Self {
-        let (per_second, burst) = match (config.worker.gentle, config.policy.polls_per_second) {
-            (true, _) => (GENTLE_PER_SECOND, GENTLE_BURST),
-            (false, limit) if limit > 0.0 => (limit, limit.max(1.0)),
-            (false, _) => (f64::INFINITY, f64::INFINITY),
+        let (per_second, burst) = match limit(config) {
+            Some(limit) if config.worker.gentle => (limit, GENTLE_BURST),
+            Some(limit) => (limit, limit.max(1.0)),
+            None => (f64::INFINITY, f64::INFINITY),
         };
         Pace { per_second, burst, tokens: burst, at: now }
     }
@@ -49,6 +49,14 @@ impl Pace {
         if self.per_second.is_finite() {
             self.tokens -= polls as f64;
         }
+    }
+}
+
+/// Polls a second that may be started, if the configuration limits them.
+pub(crate) fn limit(config: &Config) -> Option<f64> {
+    match (config.worker.gentle, config.policy.polls_per_second) {
+        (true, _) => Some(GENTLE_PER_SECOND),
+        (false, limit) => (limit > 0.0).then_some(limit),
     }
 }
 

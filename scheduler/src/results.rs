@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::BackendError;
 use crate::load::Load;
+use crate::price::Price;
 use crate::schedule::{Band, Schedule, Slot};
 use crate::store::{Applied, Move, Moved, Store, StoreError, Verdict};
 use crate::storing::Storing;
@@ -48,6 +49,8 @@ pub struct Results {
     pub storing: Arc<Storing>,
     /// How loaded the fleet is.
     pub load: Arc<Load>,
+    /// What a poll costs.
+    pub price: Arc<Price>,
 }
 
 /// Reports settled in one transaction, at most.
@@ -218,8 +221,13 @@ impl Results {
 
     fn judge(&self, feed: &Feed, report: FetchReport, now: Timestamp) -> Verdict {
         let subject = subject(&self.rules, feed);
-        let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.config.policy.price };
+        let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.price.get() };
         let decision = decide(&subject, &report, now, draw(), &policy);
+        let planned = feed.next_due.zip(feed.state.last_polled).map(|(due, last)| due.since(last));
+        let plans = decision.next_due.map(|due| due.since(report.started));
+        if let (Some(planned), Some(plans)) = (planned, plans) {
+            self.price.decided(planned, plans);
+        }
         Verdict { report, decision, category: category(&subject) }
     }
 

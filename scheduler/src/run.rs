@@ -17,6 +17,7 @@ use crate::error::BackendError;
 use crate::load::Load;
 use crate::maintain::Maintainer;
 use crate::ops::Ops;
+use crate::price::Price;
 use crate::reconcile::Reconciler;
 use crate::results::Results;
 use crate::schedule::Schedule;
@@ -56,6 +57,7 @@ impl Scheduler {
         let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
         let (config, metrics, clock) = (Arc::clone(config), Arc::clone(metrics), Arc::clone(clock));
         let load = Arc::new(Load::default());
+        let price = Arc::new(Price::new(&config));
         let storing = Arc::new(Storing::default());
         Scheduler {
             ops: Arc::new(Ops {
@@ -68,6 +70,7 @@ impl Scheduler {
                 rules: rules.clone(),
                 metrics: metrics.clone(),
                 load: load.clone(),
+                price: price.clone(),
                 storing: storing.clone(),
                 quiet: CancellationToken::new(),
             }),
@@ -81,6 +84,7 @@ impl Scheduler {
                 config: config.clone(),
                 metrics: metrics.clone(),
                 storing: storing.clone(),
+                price: price.clone(),
             },
             results: Results {
                 store: store.clone(),
@@ -91,6 +95,7 @@ impl Scheduler {
                 config: config.clone(),
                 metrics: metrics.clone(),
                 load: load.clone(),
+                price: price.clone(),
                 storing,
             },
             reconciler: Reconciler {
@@ -100,13 +105,14 @@ impl Scheduler {
                 reports: reports.clone(),
                 config: config.clone(),
             },
-            maintainer: Maintainer { store, schedule, gate, jobs, reports, config, metrics, load },
+            maintainer: Maintainer { store, schedule, gate, jobs, reports, config, metrics, load, price },
             clock,
         }
     }
 
     /// Fills the schedule from the store and tries to open the gate; the loops go on with both.
     pub async fn boot(&self) -> Result<(), BackendError> {
+        self.maintainer.price.load(&*self.maintainer.store, &self.maintainer.config).await?;
         self.reconciler.rebuild(&*self.clock).await?;
         self.reconciler.open_gate(self.clock.now()).await?;
         Ok(())

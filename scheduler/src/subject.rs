@@ -10,8 +10,8 @@ use crate::schedule::{Band, Slot};
 use crate::store::Placement;
 
 /// The policy's view of a feed, its host's rules included.
-pub fn subject<'a>(rules: &'a HostRules, feed: &Feed) -> Subject<'a> {
-    Subject { status: feed.status, state: feed.state, ..new_subject(rules, &feed.url, feed.audience) }
+pub fn subject<'a>(rules: &'a HostRules, feed: &'a Feed) -> Subject<'a> {
+    Subject { status: feed.status, calm: &feed.calm, state: feed.state, ..new_subject(rules, &feed.url, feed.audience) }
 }
 
 /// The same for a feed that was never polled.

@@ -1,12 +1,13 @@
 //! Who reads a feed, and what follows from it: its category, its weight, and the base interval (rule 1).
 //!
 //! The categories are NewsGator's, A to D and F; its E, the penalty box, is a state on top of the category (see `penalty`).
-//! A calendar of calm deliveries would stand here, in place of the base interval.
+//! Calm delivery stands in place of the base interval where nobody else reads.
 
 use std::time::Duration;
 
 use super::plan::{Plan, scaled};
 use super::{Policy, Rule, Subject, adaptive};
+use crate::calm::next_window;
 use crate::config::{PolicyConfig, PolicyMode};
 use crate::feed::{Audience, Category};
 use crate::time::Timestamp;
@@ -70,8 +71,13 @@ pub fn sla_unmet(audience: &Audience, last_polled: Timestamp, next_due: Timestam
 /// Rule 1: the interval before anybody else has a say, and our own floors under it.
 pub(super) fn base(subject: &Subject<'_>, category: Category, polled: Timestamp, policy: &Policy<'_>) -> Plan {
     let config = policy.config;
-    let (rule, interval) = own_interval(subject, category, polled, policy);
+    let calm = only_calm(subject).then(|| next_window(subject.calm, polled)).flatten();
+    let (rule, interval) = match calm {
+        Some((start, _)) => (Rule::Calm, start.since(polled)),
+        None => own_interval(subject, category, polled, policy),
+    };
     let mut plan = Plan::new(polled, rule, interval);
+    plan.midnight = calm.map(|(_, midnight)| midnight);
     if let Some(interval) = subject.host_interval {
         plan.at_least(Rule::HostInterval, interval);
     }
@@ -81,6 +87,12 @@ pub(super) fn base(subject: &Subject<'_>, category: Category, polled: Timestamp,
     };
     plan.at_least(Rule::MinInterval, shortest);
     plan
+}
+
+/// Nobody waits for it but at midnight, and no person asked for an interval.
+fn only_calm(subject: &Subject<'_>) -> bool {
+    let Audience { subscribers, sla, important, interval, .. } = subject.audience;
+    subscribers == 0 && !sla && !important && interval.is_none()
 }
 
 fn own_interval(subject: &Subject<'_>, category: Category, polled: Timestamp, policy: &Policy<'_>) -> (Rule, Duration) {

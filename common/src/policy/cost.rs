@@ -19,6 +19,10 @@ const EQUAL_DOWNLOADS_COUNTED: u32 = 100;
 
 /// Stretches the interval, up to the ceiling or what it was already.
 pub(super) fn apply(plan: &mut Plan, state: &PollState, category: Category, config: &PolicyConfig) {
+    // Once a day is little enough, and midnight does not wait.
+    if plan.midnight.is_some() {
+        return;
+    }
     let ceiling = config.stretch_ceiling.max(plan.interval);
     let mut stretch = |rule, factor| {
         if factor > 1.0 {

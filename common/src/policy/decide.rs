@@ -32,7 +32,7 @@ pub fn decide(
     match &report.outcome {
         Outcome::Deferred { until } => return deferred(subject, *until),
         Outcome::Gone => return retired(state, Status::Gone, Some(Notice::Gone)),
-        Outcome::Modified(document) => remember::modified(&mut state, document, polled),
+        Outcome::Modified(document) => remember::modified(&mut state, report.conditional, document, polled),
         Outcome::NotModified { validators } => remember::not_modified(&mut state, report, validators, polled),
         Outcome::Throttled { retry_after } => {
             hold = Some(throttle::remember(&mut state, *retry_after, report.started, now, policy.config));

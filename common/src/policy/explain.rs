@@ -41,6 +41,7 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
     match rule {
         Rule::Category => format!("category {category}: {}", spoken(interval)),
         Rule::Adaptive => format!("category {category}, by its posting rate: {}", spoken(interval)),
+        Rule::Calm => format!("once a day, before its subscribers' midnight: {}", spoken(interval)),
         Rule::Person => format!("a person asked for {}", spoken(interval)),
         Rule::NoSubscribers => format!("nobody subscribes: {}", spoken(interval)),
         Rule::HostInterval => format!("the host's rule: {}", spoken(interval)),

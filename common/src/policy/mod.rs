@@ -1,14 +1,13 @@
 //! When to poll. [`decide()`] is the one function that knows; everything in here is pure: no clock, no randomness, no I/O,
 //! and no allocation on the way of a decision.
 //!
-//! `docs/policy.md` has the numbers and their reasons. Files, in the order in which a due time is made: [`category()`] and
-//! `adaptive` (the base interval), `hints` (what the publisher asks for), `cost` (feeds that are dear to ask), `penalty`
+//! `docs/policy.md` has the numbers and their reasons. Files, in the order in which a due time is made: [`category()`],
+//! `adaptive` and `rhythm` (the base interval), `hints` (what the publisher asks for), `cost` (feeds that are dear to ask), `penalty`
 //! and `throttle` (trouble), `salt` and `hot_minute` (even load). `plan` holds the due time on its way through them.
 //!
 //! Deliberately not in here: who may start how much (the scheduler's bands and the host gate), wakes (the store keeps
-//! them beside the due time), and what a whole fleet's failures mean (see `penalty`). Not built yet, with their places:
-//! hour and weekday profiles and the price controller (`adaptive`), polling less where pushes are reliable (`decide`, after
-//! the penalty), calm delivery (`category`, in place of the base interval).
+//! them beside the due time), and what a whole fleet's failures mean (see `penalty`). The price of a poll is
+//! given: [`price`] reckons the next one. Not built yet: polling less where pushes are reliable (`decide`, after the penalty).
 
 mod adaptive;
 mod added;
@@ -20,6 +19,7 @@ mod hints;
 mod hot_minute;
 mod penalty;
 mod plan;
+pub mod price;
 mod remember;
 mod rhythm;
 mod salt;
@@ -41,6 +41,7 @@ pub use rhythm::Rhythm;
 pub use terms::{Rule, Term, Terms};
 pub use throttle::{first_hold, host_hold};
 
+use crate::calm::CalmGroup;
 use crate::config::{HostRule, PolicyConfig};
 use crate::feed::{Audience, PollState, Status};
 use crate::time::Timestamp;
@@ -52,6 +53,8 @@ pub struct Subject<'a> {
     pub status: Status,
     /// Who reads it.
     pub audience: Audience,
+    /// Who wants it once a day, beside those.
+    pub calm: &'a [CalmGroup],
     /// It is fetched with credentials.
     pub credentials: bool,
     /// Its host's own interval (category F).
@@ -68,6 +71,7 @@ impl<'a> Subject<'a> {
         Subject {
             status: Status::Active,
             audience,
+            calm: &[],
             credentials: false,
             host_interval: rule.and_then(|rule| rule.interval),
             soft_statuses: rule.map_or(&[], |rule| &rule.soft_statuses),

@@ -22,6 +22,8 @@ pub(super) struct Plan {
     pub(super) due: Timestamp,
     /// What moved it.
     pub(super) terms: Terms,
+    /// The midnight of calm delivery that it should not pass.
+    pub(super) midnight: Option<Timestamp>,
     skip: Skip,
 }
 
@@ -31,7 +33,7 @@ impl Plan {
         let due = base.after(interval);
         let mut terms = Terms::default();
         terms.push(rule, due);
-        Plan { base, interval, floor: Duration::ZERO, due, terms, skip: Skip::default() }
+        Plan { base, interval, floor: Duration::ZERO, due, terms, midnight: None, skip: Skip::default() }
     }
 
     /// Another interval, longer or shorter.

@@ -27,11 +27,14 @@ pub(super) fn freshness(state: &PollState, report: &FetchReport, polled: Timesta
 }
 
 /// A good answer with new bytes.
-pub(super) fn modified(state: &mut PollState, document: &Document, polled: Timestamp) {
+pub(super) fn modified(state: &mut PollState, conditional: bool, document: &Document, polled: Timestamp) {
     state.rhythm = state.rhythm.observed(document, polled);
     state.last_changed = Some(polled);
     state.hints = document.hints;
-    // A full answer with other bytes is right whatever was asked: it says nothing about the server's conditions.
+    // A full answer with something new is right whatever was asked. Other bytes without anything new (a clock in the feed)
+    // cost as much as a server that ignores conditions.
+    let in_vain = conditional && document.entries.is_empty() && document.new_entries == 0;
+    state.ignored_conditions = state.ignored_conditions.saturating_add(u32::from(in_vain));
     state.equal_downloads = 0;
     good(state, &document.validators, polled);
 }

@@ -55,6 +55,11 @@ impl Rhythm {
         Rhythm { items, days, at: Some(at), ..Rhythm::default() }
     }
 
+    /// Items seen, those of long ago counting less.
+    pub fn items(&self) -> f32 {
+        self.items
+    }
+
     /// The expected number of items a day, all hours and days together. Never zero.
     pub fn per_day(&self) -> f64 {
         let (items, days) = (f64::from(self.items), f64::from(self.days));

@@ -2,14 +2,23 @@
 //!
 //! Only ever later: what a publisher was promised is a floor. The number is drawn at the edge, anew for each decision.
 
+use std::time::Duration;
+
 use super::Rule;
 use super::plan::{Plan, scaled};
 use crate::config::PolicyConfig;
 use crate::feed::Category;
 
+/// Calm deliveries are spread over the hour before midnight but its last quarter, which is for ways out of hot minutes and for
+/// waiting.
+const MIDNIGHT_MARGIN: Duration = Duration::from_secs(15 * 60);
+
 /// Moves the plan later by `draw` (0 to 1) of the salt that the interval bears.
 pub(super) fn apply(plan: &mut Plan, category: Category, draw: f64, config: &PolicyConfig) {
-    let mut span = scaled(plan.interval, config.salt);
+    let mut span = match plan.midnight {
+        Some(midnight) => midnight.before(MIDNIGHT_MARGIN).since(plan.due),
+        None => scaled(plan.interval, config.salt),
+    };
     let a = &config.category.a;
     let room = a.promise.checked_sub(plan.interval.saturating_add(a.fetch_allowance));
     // An SLA that cannot be kept anyway is no reason to let feeds fall into step.

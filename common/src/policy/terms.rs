@@ -61,11 +61,13 @@ pub enum Rule {
     Added,
     /// The report came so late that its due time had passed: due now.
     Late,
+    /// Only calm subscribers: the hour before their midnight.
+    Calm,
 }
 
 impl Rule {
     /// All of them, in the order of their stored numbers: append only.
-    pub const ALL: [Rule; 22] = [
+    pub const ALL: [Rule; 23] = [
         Rule::Category,
         Rule::Adaptive,
         Rule::Person,
@@ -88,6 +90,7 @@ impl Rule {
         Rule::HotMinute,
         Rule::Added,
         Rule::Late,
+        Rule::Calm,
     ];
 
     /// The position in [`Self::ALL`].

@@ -94,7 +94,8 @@ fn new_feed(number: usize, now: Timestamp) -> anyhow::Result<NewFeed> {
     let url: FeedUrl = format!("https://{}/feed-{number}.xml", host(number)).parse()?;
     let first_due = now.after(FAR);
     let (audience, category) = (Audience::default(), Category::D);
-    Ok(NewFeed { url, host: HostKey::new(&host(number)), audience, category, private: false, first_due })
+    let host = HostKey::new(&host(number));
+    Ok(NewFeed { url, host, audience, calm: Vec::new(), category, private: false, first_due })
 }
 
 fn validators(number: usize) -> Validators {

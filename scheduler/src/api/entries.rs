@@ -3,22 +3,25 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use common::calm::Zone;
 use common::feed::FeedId;
 use serde::Deserialize;
 
 use super::Api;
 use super::error::ApiError;
-use super::request::{Params, PathId, limit, parsed};
+use super::request::{Params, PathId, explained, limit, parsed};
 use super::view::EntryList;
 
 /// The parameters of both lists.
 #[derive(Debug, Deserialize)]
 pub(super) struct EntryParams {
     after: Option<String>,
+    /// Only what was stored before this zone's last midnight.
+    calm: Option<String>,
     limit: Option<String>,
 }
 
-/// `GET /entries?after=SEQ&limit=`
+/// `GET /entries?after=SEQ&calm=ZONE&limit=`
 pub(super) async fn all(
     State(api): State<Api>,
     Params(params): Params<EntryParams>,
@@ -40,7 +43,14 @@ async fn list(api: &Api, feed: Option<FeedId>, params: &EntryParams) -> Result<J
     let accepted = "a seq: a whole number, 0 for the beginning";
     let after: i64 = parsed("after", params.after.as_deref(), accepted)?.unwrap_or(0);
     let limit = limit(params.limit.as_deref(), 100, 1000)?;
-    let page = api.ops.store.entries(feed, after, limit).await?;
+    let zone: Option<Zone> = params.calm.as_deref().map(|zone| explained("calm", zone)).transpose()?;
+    // Asked first: what is stored in between belongs to today.
+    let last = match zone {
+        Some(zone) => api.ops.store.last_entry_before(zone.last_midnight(api.ops.clock.now())).await?,
+        None => i64::MAX,
+    };
+    let mut page = api.ops.store.entries(feed, after, limit).await?;
+    page.items.retain(|entry| entry.seq <= last);
     if 0 < after && after < page.oldest - 1 {
         let message = format!("after={after} is older than what is kept; go on after {}", page.oldest - 1);
         let refusal = ApiError::new(StatusCode::GONE, message);

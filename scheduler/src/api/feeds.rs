@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
+use common::calm::CalmGroup;
 use common::feed::{Audience, Category, Feed, FeedId, FeedUrl, Status};
 use common::host::HostKey;
 use common::report::FailureKind;
@@ -25,6 +26,7 @@ pub(super) struct FeedBody {
     sla: Option<bool>,
     important: Option<bool>,
     private: Option<bool>,
+    calm: Option<Vec<CalmGroup>>,
     /// Seconds; `null` takes a person's interval away.
     #[serde(deserialize_with = "given")]
     interval: Option<Option<f64>>,
@@ -40,6 +42,7 @@ impl Accepts for FeedBody {
         match field {
             "subscribers" | "active_subscribers" => "a whole number from 0 to 4294967295",
             "sla" | "important" | "private" => "true or false",
+            "calm" => "a list of groups such as {\"zone\": \"Europe/Paris\", \"subscribers\": 3}, with IANA names",
             "interval" => "a number of seconds, or null",
             _ => "text",
         }
@@ -82,7 +85,7 @@ pub(super) async fn add(
     let url = body.url.as_deref().ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
     let url = feed_url(url)?;
     let audience = body.audience(Audience::default())?;
-    let feed = AddFeed { url, audience, private: body.private.unwrap_or(false) };
+    let feed = AddFeed { url, audience, calm: body.calm.unwrap_or_default(), private: body.private.unwrap_or(false) };
     let ops = api.ops.clone();
     let added = to_the_end(async move { ops.add(&[feed], None).await }).await?;
     let gone = || ApiError::new(StatusCode::CONFLICT, "the feed was erased while it was added; add it again");
@@ -192,7 +195,7 @@ pub(super) async fn change(
     let before = api.feed(id).await?;
     let audience = body.audience(before.audience)?;
     let audience = (audience != before.audience).then_some(audience);
-    edit(&api, id, EditFeed { audience, private: body.private, status: None }).await
+    edit(&api, id, EditFeed { audience, calm: body.calm, private: body.private, status: None }).await
 }
 
 /// `DELETE /feeds/{id}`: erases the feed with its entries and history.

@@ -32,7 +32,7 @@ pub(super) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, Api
     let store = api.ops.store.stats(now).await?;
     let depth = api.ops.schedule.depth(now).await.map_err(crate::ops::OpsError::from)?;
     let paused = api.ops.store.paused().await?;
-    Ok(Json(StatsView::of(&store, &depth, paused, now)))
+    Ok(Json(StatsView::of(&store, &depth, &api.ops.price, paused, now)))
 }
 
 /// `GET /`: what is going on, for people.

@@ -48,6 +48,7 @@ impl Fleet {
             jobs: Arc::new(MemoryQueue::new(1 << 20)),
             clock: clock.clone(),
             rules: Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone())),
+            price: Arc::new(crate::price::Price::new(&config)),
             config: Arc::new(config),
             metrics: Arc::new(Metrics::new()),
             load: Arc::default(),
@@ -335,6 +336,40 @@ async fn entries_are_read_on_from_a_seq_and_an_outdated_one_is_told() {
     assert_eq!(missed.status, 410, "{}", missed.body);
     assert!(missed.body["oldest"].as_i64().unwrap() > 2 && missed.body["epoch"].is_string());
     assert_eq!(fleet.get("/api/v1/entries").await.status, 200);
+}
+
+#[tokio::test]
+async fn calm_readers_see_nothing_before_their_midnight() {
+    // The clock stands at 14:13 UTC.
+    let fleet = Fleet::new().await;
+    let calm = json!([{ "zone": "Europe/Paris", "subscribers": 3 }]);
+    let body = json!({ "url": "https://a.org/1", "subscribers": 0, "calm": calm });
+    let added = fleet.post("/api/v1/feeds", body).await.body;
+    assert_eq!(added["calm"], calm);
+    let id = added["id"].as_i64().unwrap();
+    fleet.polled(id, &["today"]).await;
+    let seen = async |zone: &str| {
+        fleet.get(&format!("/api/v1/entries?calm={zone}")).await.body["items"].as_array().unwrap().len()
+    };
+    assert_eq!((seen("Europe/Paris").await, seen("Asia/Tokyo").await), (0, 0));
+    assert_eq!(
+        fleet.get("/api/v1/entries?calm=Europe/Paris&after=0").await.body["next"],
+        0,
+        "and misses nothing later"
+    );
+    fleet.clock.advance(Duration::from_secs(3600));
+    assert_eq!((seen("Europe/Paris").await, seen("Asia/Tokyo").await), (0, 1), "a new day in Tokyo");
+    fleet.clock.advance(Duration::from_secs(7 * 3600));
+    assert_eq!(seen("Europe/Paris").await, 1);
+
+    let refused = fleet.get("/api/v1/entries?calm=Mars").await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.to_string().contains("calm: 'Mars' is no IANA time zone"), "{}", refused.body);
+    let patched = fleet.ask("PATCH", &format!("/api/v1/feeds/{id}"), Some(json!({ "calm": [] }))).await;
+    assert_eq!((patched.status, patched.body.get("calm")), (200, None));
+    let body = json!({ "url": "https://a.org/2", "calm": [{ "zone": "Mars", "subscribers": 3 }] });
+    let refused = fleet.post("/api/v1/feeds", body).await;
+    assert!(refused.body.to_string().contains("calm must be a list of groups"), "{}", refused.body);
 }
 
 #[tokio::test]

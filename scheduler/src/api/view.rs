@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use common::calm::CalmGroup;
 use common::feed::{Category, ContentHash, Feed, FeedId, Penalty, Status, Version};
 use common::host::HostRules;
 use common::policy::{ExplainedTerm, category};
@@ -11,6 +12,7 @@ use common::report::OutcomeKind;
 use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::price::Price;
 use crate::schedule::Depth;
 use crate::store::{StoreStats, StoredEntry};
 use crate::subject;
@@ -29,6 +31,8 @@ pub struct FeedView {
     pub active_subscribers: u32,
     pub sla: bool,
     pub important: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calm: Vec<CalmGroup>,
     /// An interval that a person asked for, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<f64>,
@@ -79,6 +83,7 @@ impl FeedView {
             active_subscribers: audience.active_subscribers,
             sla: audience.sla,
             important: audience.important,
+            calm: feed.calm,
             interval: audience.interval.map(|interval| interval.as_secs_f64()),
             credentials: false,
             private: feed.private,
@@ -194,11 +199,15 @@ pub struct StatsView {
     pub oldest_due: f64,
     /// Hosts that are held now.
     pub hosts_held: u64,
+    /// What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.
+    pub poll_price: f64,
+    /// Polls a second that the feeds want at that price.
+    pub demand_per_second: f64,
 }
 
 impl StatsView {
-    /// The numbers of store and schedule, put together.
-    pub fn of(store: &StoreStats, depth: &Depth, paused: bool, now: Timestamp) -> Self {
+    /// The numbers of store, schedule and price, put together.
+    pub fn of(store: &StoreStats, depth: &Depth, price: &Price, paused: bool, now: Timestamp) -> Self {
         let mut view = StatsView {
             paused,
             entries: store.entries,
@@ -208,6 +217,8 @@ impl StatsView {
             due: depth.due as u64,
             parked: depth.parked as u64,
             hosts_held: store.hosts_held,
+            poll_price: price.get(),
+            demand_per_second: price.demand(),
             ..StatsView::default()
         };
         let oldest = depth.oldest.iter().flatten().min();

@@ -20,6 +20,7 @@ pub mod sqlite;
 mod verdicts;
 
 use async_trait::async_trait;
+use common::calm::CalmGroup;
 use common::entry::Entry;
 use common::feed::{Audience, Category, ContentHash, Feed, FeedId, FeedUrl, Status, Validators, Version};
 use common::host::HostKey;
@@ -40,7 +41,9 @@ pub struct NewFeed {
     pub host: HostKey,
     /// Who reads it.
     pub audience: Audience,
-    /// The category that follows from it.
+    /// Who wants it at midnight.
+    pub calm: Vec<CalmGroup>,
+    /// The category that follows from the audience.
     pub category: Category,
     /// Unknown to pings and the publisher's page.
     pub private: bool,
@@ -136,6 +139,8 @@ pub struct Placement {
 pub struct FeedChange {
     /// Who reads it, and the category that follows.
     pub audience: Option<(Audience, Category)>,
+    /// Who wants it at midnight.
+    pub calm: Option<Vec<CalmGroup>>,
     /// Unknown to pings and the publisher's page.
     pub private: Option<bool>,
     /// Pause, resume, remove; raises the version when it changes something.
@@ -356,6 +361,9 @@ pub trait Store: Send + Sync {
     async fn entries(&self, feed: Option<FeedId>, after: i64, limit: u32)
     -> Result<EventPage<StoredEntry>, StoreError>;
 
+    /// The largest `seq` of an entry whose newest form was stored before `at`; zero when there is none.
+    async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError>;
+
     /// Events with a larger `seq` than `after`, at most `limit`.
     async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError>;
 
@@ -382,6 +390,12 @@ pub trait Store: Send + Sync {
 
     /// Pauses or resumes all polling.
     async fn set_paused(&self, paused: bool) -> Result<(), StoreError>;
+
+    /// The price of a poll that the schedulers agreed on; `None`: none yet.
+    async fn price(&self) -> Result<Option<f64>, StoreError>;
+
+    /// Sets the price if it still is `before`; false when somebody was faster.
+    async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError>;
 
     /// Deletes events older than `events`, and entries whose newest form is older than `entries` (`None`: keeps them),
     /// oldest first and a bounded number a call; gives how many rows went. Identities of deleted entries are kept, so that

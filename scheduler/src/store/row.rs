@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use common::calm::CalmGroup;
 use common::entry::{Enclosure, Entry};
 use common::feed::{Audience, Category, ContentHash, Feed, FeedId, FeedUrl, PollState, Status, Validators, Version};
 use common::host::HostKey;
@@ -28,6 +29,7 @@ pub(crate) struct FeedRow {
     sla: bool,
     important: bool,
     interval_ms: Option<i64>,
+    calm: Option<String>,
     private: bool,
     version: i64,
     next_due: Option<i64>,
@@ -125,6 +127,7 @@ impl TryFrom<FeedRow> for Feed {
                 important: row.important,
                 interval: row.interval_ms.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))),
             },
+            calm: row.calm.as_deref().map_or_else(Vec::new, |calm| read_calm(id, calm)),
             private: row.private,
             version: Version(row.version),
             validators: Validators { etag: row.etag, last_modified: row.last_modified, for_url: row.validators_url },
@@ -221,6 +224,11 @@ pub(crate) fn pack_state(state: &PollState) -> String {
     serde_json::to_string(state).unwrap_or_else(|_| "{}".to_owned())
 }
 
+/// Calm groups as they are stored; none are NULL.
+pub(crate) fn pack_calm(calm: &[CalmGroup]) -> Option<String> {
+    if calm.is_empty() { None } else { serde_json::to_string(calm).ok() }
+}
+
 /// The terms of a due time: a byte for the rule and eight for the due time, little-endian, each.
 pub(crate) fn pack_terms(terms: &[Term]) -> Vec<u8> {
     let mut packed = Vec::with_capacity(terms.len() * 9);
@@ -270,6 +278,14 @@ fn read_state(feed: FeedId, state: &str, hold_until: Option<i64>) -> PollState {
     serde_json::from_str(state).unwrap_or_else(|error| {
         tracing::error!(%feed, %error, "what was remembered of a feed cannot be read; it begins anew");
         PollState { hold_until: hold_until.map(Timestamp::from_millis), ..PollState::default() }
+    })
+}
+
+/// Groups that cannot be read wait for nothing: the feed must be polled all the same.
+fn read_calm(feed: FeedId, calm: &str) -> Vec<CalmGroup> {
+    serde_json::from_str(calm).unwrap_or_else(|error| {
+        tracing::error!(%feed, %error, "who wants a feed at midnight cannot be read");
+        Vec::new()
     })
 }
 

@@ -1,9 +1,11 @@
 //! What [`decide`] promises: by example in `categories`, `rhythm`, `table`, `order` and `state`; for all inputs in `properties`; over
 //! many feeds in `even`.
 
+mod calm;
 mod categories;
 mod even;
 mod order;
+mod price;
 mod properties;
 mod rhythm;
 mod state;

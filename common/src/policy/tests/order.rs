@@ -136,6 +136,15 @@ fn the_stretch_applies_to_the_floors_too() {
 }
 
 #[test]
+fn a_feed_with_a_clock_in_it_costs_like_one_that_never_answers_304() {
+    let clockwork = live(&reader(), again(&news(0), 3), &plain());
+    assert!(!rules(&clockwork[1]).contains(&Rule::NoValidators));
+    assert!(rules(&clockwork[2]).contains(&Rule::NoValidators));
+    let posting = live(&reader(), again(&news(1), 9), &plain());
+    assert!(posting.iter().all(|decision| !rules(decision).contains(&Rule::NoValidators)), "each download was worth it");
+}
+
+#[test]
 fn a_server_that_never_answers_304_costs_twice_until_it_does() {
     let ignoring = live(&reader(), again(&same_bytes(validators()), 3), &plain());
     assert!(!rules(&ignoring[1]).contains(&Rule::NoValidators), "twice may be chance");

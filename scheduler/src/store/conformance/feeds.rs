@@ -125,6 +125,7 @@ pub(crate) async fn only_a_change_of_status_raises_the_version(backend: &dyn Bac
     terms.push(Rule::Category, at(5));
     let change = FeedChange {
         audience: Some((audience, Category::A)),
+        calm: Some(midnight(3)),
         private: Some(true),
         status: Some(Status::Active),
         next_due: Some((at(5), terms)),
@@ -132,9 +133,13 @@ pub(crate) async fn only_a_change_of_status_raises_the_version(backend: &dyn Bac
     let changed = store.change_feed(id, &change, at(2)).await.unwrap().unwrap();
     assert_eq!((changed.audience, changed.private, changed.version), (audience, true, Version(1)));
     assert_eq!((changed.next_due, &changed.terms[..]), (Some(at(5)), &terms[..]));
+    assert_eq!(changed.calm, midnight(3));
     assert_eq!(store.placements(FeedId(0), 1).await.unwrap()[0].category, Category::A);
     let plain = FeedChange { audience: Some((Audience::default(), Category::D)), ..FeedChange::default() };
     assert_eq!(store.change_feed(id, &plain, at(3)).await.unwrap().unwrap().audience, Audience::default());
+    assert_eq!(feed(&*store, id).await.calm, midnight(3), "another change leaves it");
+    let none = FeedChange { calm: Some(vec![]), ..FeedChange::default() };
+    assert_eq!(store.change_feed(id, &none, at(4)).await.unwrap().unwrap().calm, []);
     let same = store.change_feed(id, &FeedChange::default(), at(4)).await.unwrap().unwrap();
     assert_eq!(same, feed(&*store, id).await);
     let paused = store.change_feed(id, &status(Status::Paused), at(5)).await.unwrap().unwrap();

@@ -7,6 +7,7 @@ pub(crate) async fn a_feed_is_added_polled_and_read_back(backend: &dyn Backend) 
     let id = add(&*store, "https://a.org/feed").await;
     let before = feed(&*store, id).await;
     assert_eq!((before.version, before.next_due, before.entries), (Version(1), Some(at(0)), 0));
+    assert_eq!(before.calm, midnight(2));
     let jobs = store.jobs_for(&[id]).await.unwrap();
     assert_eq!((jobs[0].version, jobs[0].subscribers, jobs[0].known.len()), (Version(1), 1, 0));
 
@@ -33,6 +34,8 @@ pub(crate) async fn a_feed_is_added_polled_and_read_back(backend: &dyn Backend) 
     let entries = store.entries(None, 0, 10).await.unwrap();
     let titles: Vec<_> = entries.items.iter().map(|item| (item.seq, item.entry.title.as_deref())).collect();
     assert_eq!(titles, [(1, Some("one")), (2, Some("two"))]);
+    let until = [store.last_entry_before(at(11)).await.unwrap(), store.last_entry_before(at(12)).await.unwrap()];
+    assert_eq!(until, [0, 2], "stored at 11");
     assert_eq!(store.entries(Some(id), 1, 10).await.unwrap().items.len(), 1);
     let kinds = store.events(0, 10).await.unwrap().items.into_iter().map(|event| event.kind).collect::<Vec<_>>();
     assert_eq!(kinds, ["entry.new", "entry.new"]);
@@ -106,6 +109,16 @@ pub(crate) async fn the_history_keeps_the_last_twenty_polls_newest_first(backend
     assert_eq!((newest.status, newest.bytes, newest.duration), (Some(200), 1000, 0.25));
     assert_eq!((newest.next_due, &newest.reasons[..]), (Some(at(250 + 3600)), &[Rule::Category][..]));
     assert_eq!(store.history(FeedId(99)).await.unwrap(), None);
+}
+
+pub(crate) async fn a_price_is_changed_only_by_who_knows_it(backend: &dyn Backend) {
+    let store = backend.open().await;
+    assert_eq!(store.price().await.unwrap(), None);
+    assert!(store.adjust_price(None, 0.1).await.unwrap());
+    assert!(!store.adjust_price(None, 0.2).await.unwrap(), "somebody was faster");
+    assert!(store.adjust_price(Some(0.1), 0.1 + 0.2).await.unwrap());
+    assert!(!store.adjust_price(Some(0.1), 7.0).await.unwrap());
+    assert_eq!(store.price().await.unwrap(), Some(0.1 + 0.2), "to the last bit");
 }
 
 pub(crate) async fn the_pause_of_the_fleet_is_kept(backend: &dyn Backend) {

@@ -13,6 +13,7 @@ pub(crate) mod wakes;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use common::calm::CalmGroup;
 use common::entry::{Enclosure, Entry};
 use common::feed::{Audience, Category, ContentHash, Feed, FeedId, Penalty, PollState, Status, Validators, Version};
 use common::host::HostKey;
@@ -46,6 +47,7 @@ macro_rules! stamp {
                 two_stores_do_not_interfere;
                 the_history_keeps_the_last_twenty_polls_newest_first;
                 the_pause_of_the_fleet_is_kept;
+                a_price_is_changed_only_by_who_knows_it;
                 numbers_tell_what_is_there;
             }
             feeds {
@@ -143,6 +145,7 @@ pub(crate) fn new_feed(url: &str) -> NewFeed {
         host: HostKey::new(&format!("{}:443", url.as_url().host_str().unwrap())),
         url,
         audience: Audience::default(),
+        calm: midnight(2),
         category: Category::D,
         private: false,
         first_due: at(0),
@@ -209,6 +212,11 @@ pub(crate) fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict
         decision: Decision { state, status: feed.status, next_due: Some(due), terms, host_hold: None, notice: None },
         category: Category::D,
     }
+}
+
+/// So many subscribers who want a feed at midnight in Paris.
+fn midnight(subscribers: u32) -> Vec<CalmGroup> {
+    vec![CalmGroup { zone: "Europe/Paris".parse().unwrap(), subscribers }]
 }
 
 /// Applies at `at(now)`.

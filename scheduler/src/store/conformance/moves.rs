@@ -36,6 +36,7 @@ pub(crate) async fn a_feed_that_moves_onto_a_known_one_is_merged_into_it(backend
     let after = feed(&*store, id).await;
     assert_eq!((after.status, after.merged_into, after.next_due), (Status::Merged, Some(survivor), None));
     assert_eq!(feed(&*store, survivor).await.audience.subscribers, 2, "its readers read the survivor");
+    assert_eq!(feed(&*store, survivor).await.calm, [midnight(2), midnight(2)].concat(), "so do the calm ones");
     assert!(store.jobs_for(&[id]).await.unwrap().is_empty());
     assert!(store.erase_feed(survivor).await.unwrap());
     assert_eq!(feed(&*store, id).await.merged_into, None);

@@ -45,6 +45,16 @@ impl PostgresStore {
         Ok(EventPage { epoch, oldest: entries_gone + 1, items: readable(rows) })
     }
 
+    /// Walks back over what is newer, by number: a day's entries for a midnight.
+    pub(super) async fn seq_before(&self, at: Timestamp) -> Result<i64, StoreError> {
+        let sql = "SELECT seq FROM entries WHERE stored < $1 ORDER BY seq DESC LIMIT 1";
+        let mut on = self.session(ACTION).await?;
+        let seq: Option<i64> =
+            sqlx::query_scalar(sql).bind(at.millis()).fetch_optional(&mut *on).await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(seq.unwrap_or(0))
+    }
+
     pub(super) async fn last_seq(&self) -> Result<i64, StoreError> {
         let mut on = self.session(ACTION).await?;
         let seq = sqlx::query_scalar("SELECT seq FROM store").fetch_one(&mut *on).await;

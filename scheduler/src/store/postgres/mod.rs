@@ -182,6 +182,10 @@ impl Store for PostgresStore {
         self.call("read entries", move || self.stored_entries(feed, after, limit)).await
     }
 
+    async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError> {
+        self.call("read entries", move || self.seq_before(at)).await
+    }
+
     async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
         self.call("read events", move || self.stored_events(after, limit)).await
     }
@@ -218,6 +222,14 @@ impl Store for PostgresStore {
 
     async fn set_paused(&self, paused: bool) -> Result<(), StoreError> {
         self.call("pause or resume polling", move || self.pause(paused)).await
+    }
+
+    async fn price(&self) -> Result<Option<f64>, StoreError> {
+        self.call("read the price of a poll", move || self.agreed_price()).await
+    }
+
+    async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError> {
+        self.call("change the price of a poll", move || self.change_price(before, price)).await
     }
 
     async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {

@@ -9,7 +9,7 @@ use sqlx::{Connection, PgConnection};
 
 use super::feeds::feed_columns;
 use super::{PostgresStore, column};
-use crate::store::row::{FeedRow, pack_terms};
+use crate::store::row::{FeedRow, pack_calm, pack_terms};
 use crate::store::{Added, FeedChange, NewFeed, StoreError};
 
 /// Feeds that one statement adds.
@@ -55,6 +55,8 @@ impl PostgresStore {
             .bind(change.status.map(Status::as_str))
             .bind(change.next_due.map(|(due, _)| due.millis()))
             .bind(terms)
+            .bind(change.calm.is_some())
+            .bind(change.calm.as_deref().and_then(pack_calm))
             .fetch_optional(&mut *on)
             .await
             .map_err(StoreError::on(ACTION))?;
@@ -109,7 +111,8 @@ async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> 
         .bind(column(feeds, |feed| feed.private))
         .bind(column(feeds, |feed| feed.category.as_str()))
         .bind(&due)
-        .bind(&terms);
+        .bind(&terms)
+        .bind(column(feeds, |feed| pack_calm(&feed.calm)));
     let mut inserted: HashSet<i64> = insert.fetch_all(&mut *on).await?.into_iter().collect();
     let find = sqlx::query_scalar(include_str!("feeds_find.sql")).bind(&urls);
     let found: Vec<i64> = find.fetch_all(on).await?;

@@ -107,6 +107,25 @@ impl PostgresStore {
         Ok(())
     }
 
+    pub(super) async fn agreed_price(&self) -> Result<Option<f64>, StoreError> {
+        const ACTION: &str = "read the price of a poll";
+        let mut on = self.session(ACTION).await?;
+        let price = sqlx::query_scalar("SELECT price FROM store").fetch_one(&mut *on).await;
+        let price = price.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(price)
+    }
+
+    pub(super) async fn change_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError> {
+        const ACTION: &str = "change the price of a poll";
+        let mut on = self.session(ACTION).await?;
+        let sql = "UPDATE store SET price = $2 WHERE price IS NOT DISTINCT FROM $1";
+        let done = sqlx::query(sql).bind(before).bind(price).execute(&mut *on).await;
+        let done = done.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(done.rows_affected() > 0)
+    }
+
     /// Takes from the low end of the numbers only, and stops at the first row that stays: so one number tells a consumer
     /// whether it missed something.
     pub(super) async fn prune_some(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {

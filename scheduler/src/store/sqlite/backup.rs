@@ -137,6 +137,7 @@ mod tests {
             url: format!("http://a.example/{number}").parse().unwrap(),
             host: common::host::HostKey::new("a.example:80"),
             audience: Audience::default(),
+            calm: Vec::new(),
             category: common::feed::Category::D,
             private: false,
             first_due: Timestamp::EPOCH,

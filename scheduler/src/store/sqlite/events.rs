@@ -44,6 +44,13 @@ impl SqliteStore {
         Ok(EventPage { epoch, oldest, items: readable(rows) })
     }
 
+    /// Walks back over what is newer, by number: a day's entries for a midnight.
+    pub(super) async fn seq_before(&self, at: Timestamp) -> Result<i64, StoreError> {
+        let sql = "SELECT seq FROM entries WHERE stored < ?1 ORDER BY seq DESC LIMIT 1";
+        let seq = sqlx::query_scalar(sql).bind(at.millis()).fetch_optional(&self.readers).await;
+        Ok(seq.map_err(StoreError::on(ACTION))?.unwrap_or(0))
+    }
+
     /// From SQLite's own counter, which pruning does not turn back.
     pub(super) async fn last_seq(&self) -> Result<i64, StoreError> {
         let query = sqlx::query_scalar("SELECT seq FROM sqlite_sequence WHERE name = 'events'");

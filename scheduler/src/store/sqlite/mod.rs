@@ -131,6 +131,10 @@ impl Store for SqliteStore {
         self.stored_entries(feed, after, limit).await
     }
 
+    async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError> {
+        self.seq_before(at).await
+    }
+
     async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
         self.stored_events(after, limit).await
     }
@@ -167,6 +171,14 @@ impl Store for SqliteStore {
 
     async fn set_paused(&self, paused: bool) -> Result<(), StoreError> {
         self.pause(paused).await
+    }
+
+    async fn price(&self) -> Result<Option<f64>, StoreError> {
+        self.agreed_price().await
+    }
+
+    async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError> {
+        self.change_price(before, price).await
     }
 
     async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {

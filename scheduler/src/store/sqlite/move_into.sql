@@ -4,6 +4,10 @@ SET subscribers        = feeds.subscribers + gone.subscribers,
     active_subscribers = feeds.active_subscribers + gone.active_subscribers,
     sla                = max(feeds.sla, gone.sla),
     important          = max(feeds.important, gone.important),
+    calm               = CASE
+        WHEN gone.calm IS NULL THEN feeds.calm
+        WHEN feeds.calm IS NULL THEN gone.calm
+        ELSE substr(feeds.calm, 1, length(feeds.calm) - 1) || ',' || substr(gone.calm, 2) END,  -- one list after the other
     audience_at        = ?3
-FROM (SELECT subscribers, active_subscribers, sla, important FROM feeds WHERE id = ?1) AS gone
+FROM (SELECT subscribers, active_subscribers, sla, important, calm FROM feeds WHERE id = ?1) AS gone
 WHERE id = ?2

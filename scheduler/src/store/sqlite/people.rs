@@ -10,7 +10,7 @@ use sqlx::{FromRow, Row, Sqlite, Transaction};
 
 use super::SqliteStore;
 use super::batch::Batch;
-use crate::store::row::{FeedRow, pack_terms};
+use crate::store::row::{FeedRow, pack_calm, pack_terms};
 use crate::store::{Added, FeedChange, NewFeed, StoreError};
 
 /// Feeds that one statement adds.
@@ -52,6 +52,8 @@ impl SqliteStore {
             .bind(change.status.map(Status::as_str))
             .bind(change.next_due.map(|(due, _)| due.millis()))
             .bind(terms)
+            .bind(change.calm.is_some())
+            .bind(change.calm.as_deref().and_then(pack_calm))
             .fetch_optional(&mut *tx)
             .await
             .map_err(StoreError::on(failed))?;
@@ -123,6 +125,7 @@ fn new_rows(feeds: &[NewFeed]) -> Batch {
             row.word(feed.category.as_str());
             row.int(feed.first_due.millis());
             row.bytes(added_terms(feed.first_due).as_slice());
+            row.text(pack_calm(&feed.calm).as_deref());
         });
     }
     rows

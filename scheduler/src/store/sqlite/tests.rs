@@ -57,6 +57,7 @@ fn new_feed(url: &str) -> NewFeed {
         url: url.parse().unwrap(),
         host: HostKey::new("a.org:443"),
         audience: Audience::default(),
+        calm: Vec::new(),
         category: Category::D,
         private: false,
         first_due: Timestamp::EPOCH,

@@ -82,6 +82,17 @@ impl SqliteStore {
         Ok(())
     }
 
+    pub(super) async fn agreed_price(&self) -> Result<Option<f64>, StoreError> {
+        let price = sqlx::query_scalar("SELECT price FROM store").fetch_one(&self.readers);
+        price.await.map_err(StoreError::on("read the price of a poll"))
+    }
+
+    pub(super) async fn change_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError> {
+        let change = sqlx::query("UPDATE store SET price = ?2 WHERE price IS ?1").bind(before).bind(price);
+        let done = change.execute(&self.writer).await.map_err(StoreError::on("change the price of a poll"))?;
+        Ok(done.rows_affected() > 0)
+    }
+
     /// Takes from the low end of the numbers only, and stops at the first row that stays: so one number tells a consumer
     /// whether it missed something.
     pub(super) async fn prune_some(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {

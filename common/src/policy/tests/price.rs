@@ -1,0 +1,154 @@
+//! The price controller: alone, and over a fleet in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+use crate::policy::price::{Demand, Lengthening, adjusted};
+
+#[test]
+fn a_price_that_nothing_presses_is_the_configured_one() {
+    assert_eq!(adjusted(0.1, 0.1, 5.0, None), 0.1);
+    assert_eq!(adjusted(0.1, 0.1, 5.0, Some(10.0)), 0.1, "a cap that does not bind");
+    assert_eq!(adjusted(0.02, 0.1, 5.0, Some(10.0)), 0.1, "the configuration changed");
+    let mut price = 6.4;
+    for _ in 0..12 {
+        price = adjusted(price, 0.1, 5.0, None);
+    }
+    assert_eq!(price, 0.1, "and comes back to it within minutes");
+}
+
+#[test]
+fn no_demand_however_strange_leads_out_of_the_bounds() {
+    for demand in [0.0, f64::INFINITY, 1e300, 1e-300] {
+        for affordable in [None, Some(1e-9), Some(1e9)] {
+            let price = adjusted(0.1, 0.1, demand, affordable);
+            assert!((0.1..=0.18).contains(&price), "{demand} {affordable:?}: {price}");
+        }
+    }
+    assert_eq!(adjusted(1000.0, 0.1, 9.0, Some(1.0)), 1000.0, "the dearest");
+}
+
+#[test]
+fn lengthening_is_a_mean_that_alternation_does_not_move() {
+    let mut planned = Lengthening::default();
+    for _ in 0..10 {
+        planned.note(HOUR, 4 * HOUR);
+        planned.note(4 * HOUR, HOUR);
+    }
+    planned.note(Duration::ZERO, HOUR);
+    let demand = Demand { newly_due: 3.0, backlog: 600.0, planned };
+    assert!((demand.per_second(None) - 4.0).abs() < 1e-9);
+    assert!((demand.per_second(Some(2.0)) - 3.4).abs() < 1e-9, "a fifth of two a second is kept for the backlog");
+}
+
+/// What a fleet did, minute by minute.
+#[derive(Clone, Copy, Debug)]
+struct Minute {
+    started: u32,
+    newly_due: u32,
+    backlog: usize,
+    price: f64,
+    oldest: Duration,
+}
+
+/// Feeds of many rates and readers under a cap a minute, for so many hours, over `decide` and the controller.
+fn run(feeds: usize, hours: u32, cap: impl Fn(u32) -> u32) -> Vec<Minute> {
+    let mut random = StdRng::seed_from_u64(5);
+    let config = PolicyConfig { mode: PolicyMode::Adaptive, ..plain() };
+    let start = at("2026-10-05T00:00:00Z");
+    let mut subjects: Vec<_> = (0..feeds)
+        .map(|_| {
+            let per_day = 0.2 * 100_f32.powf(random.random());
+            posting(readers(random.random_range(1..6)), per_day, start)
+        })
+        .collect();
+    let mut ahead: BinaryHeap<_> =
+        (0..feeds).map(|feed| Reverse((start.after(random.random_range(Duration::ZERO..4 * HOUR)), feed))).collect();
+    let (mut waiting, mut price, mut minutes) = (BinaryHeap::new(), config.price, Vec::new());
+    let mut last_backlog = 0;
+    for minute in 0..hours * 60 {
+        let now = start.after((minute + 1) * MINUTE);
+        let mut newly_due = 0;
+        while let Some(due) = ahead.peek().copied().filter(|Reverse((due, _))| *due <= now) {
+            ahead.pop();
+            waiting.push(due);
+            newly_due += 1;
+        }
+        let (mut started, mut planned) = (0, Lengthening::default());
+        while started < cap(minute)
+            && let Some(Reverse((due, feed))) = waiting.pop()
+        {
+            started += 1;
+            let polled = due.max(now.before(MINUTE));
+            let draw = Draw { salt: random.random(), minute: random.random() };
+            let policy = Policy { config: &config, load: 0.0, price };
+            let decision =
+                decide(&subjects[feed], &FetchReport { started: polled, ..unchanged() }, polled, draw, &policy);
+            if let Some(last) = subjects[feed].state.last_polled {
+                planned.note(due.since(last), delay(&decision));
+            }
+            let rhythm = subjects[feed].state.rhythm;
+            subjects[feed] = after(&subjects[feed], &decision);
+            subjects[feed].state.rhythm = Rhythm::steady(rhythm.items(), 30.0, polled);
+            ahead.push(Reverse((decision.next_due.unwrap(), feed)));
+        }
+        let affordable = f64::from(cap(minute)) / 60.0;
+        // As a scheduler measures it: what was started, and by how much more waits.
+        let measured = f64::from(started) + waiting.len() as f64 - last_backlog as f64;
+        last_backlog = waiting.len();
+        let demand = Demand { newly_due: measured / 60.0, backlog: waiting.len() as f64, planned };
+        if started > 0 {
+            price = adjusted(price, config.price, demand.per_second(Some(affordable)), Some(affordable));
+        }
+        let oldest = waiting.peek().map_or(Duration::ZERO, |Reverse((due, _))| now.since(*due));
+        minutes.push(Minute { started, newly_due, backlog: waiting.len(), price, oldest });
+    }
+    minutes
+}
+
+fn posting(subject: Subject<'static>, per_day: f32, at: Timestamp) -> Subject<'static> {
+    let rhythm = Rhythm::steady(per_day * 40.0 - 0.5, 30.0, at);
+    Subject { state: PollState { rhythm, ..PollState::default() }, ..subject }
+}
+
+/// Feeds that became due, a minute, over an hour.
+fn demanded(minutes: &[Minute]) -> f64 {
+    f64::from(minutes.iter().map(|minute| minute.newly_due).sum::<u32>()) / minutes.len() as f64
+}
+
+#[test]
+fn half_the_capacity_is_met_within_an_interval_and_without_swinging() {
+    const HALVED: u32 = 12 * 60;
+    let free = run(2000, 12, |_| 10_000);
+    assert!(free.iter().all(|minute| minute.price == 0.1), "a cap that does not bind");
+    let wanted = demanded(&free[600..]);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some tens a minute")]
+    let half = (wanted / 2.0).round() as u32;
+    let minutes = run(2000, 48, |minute| if minute < HALVED { 10_000 } else { half });
+    let after = &minutes[HALVED as usize..];
+    assert!(after.iter().all(|minute| minute.started <= half), "the cap binds at once");
+    for hour in 1..36 {
+        let share = demanded(&after[hour * 60..(hour + 1) * 60]) / f64::from(half);
+        assert!((0.75..1.1).contains(&share), "hour {hour}: {share}");
+    }
+    assert!(after[36 * 60 - 1].oldest < 5 * MINUTE, "the lag is gone: {:?}", after[36 * 60 - 1]);
+}
+
+#[test]
+fn after_an_outage_the_backlog_goes_at_the_cap_and_intervals_stay_near_what_they_were() {
+    let free = run(2000, 8, |_| 10_000);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some tens a minute")]
+    let cap = (demanded(&free[240..]) * 1.3) as u32;
+    let outage = 8 * 60..14 * 60;
+    let minutes = run(2000, 48, |minute| if outage.contains(&minute) { 0 } else { cap });
+    let after = &minutes[14 * 60..];
+    let caught_up = after.iter().position(|minute| minute.backlog < cap as usize).unwrap();
+    assert!(after[..caught_up].iter().all(|minute| minute.started == cap), "at the cap");
+    let dearest = after.iter().map(|minute| minute.price).fold(0.0, f64::max);
+    assert!(dearest < 0.4, "no interval doubles: {dearest}");
+    assert_eq!(after.last().unwrap().price, 0.1);
+}
