@@ -71,6 +71,16 @@ fn goals_are_ratios() {
 }
 
 #[test]
+fn a_crowd_keeps_to_open_minutes_and_floors() {
+    let ran = run(&["simulate", "--crowd", "--feeds", "300", "--days", "3", "--price", "0.02", "--json"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    let outcome: Value = serde_json::from_str(&ran.out).unwrap();
+    assert!(outcome["polls_per_feed_day"].as_f64().unwrap() > 2.0, "{outcome}");
+    assert!(outcome["hot_share"].as_f64().unwrap() < 0.002, "{outcome}");
+    assert_eq!(outcome["polls_under_floor"], 0);
+}
+
+#[test]
 fn mistakes_are_said() {
     let refused = |flags: &[&str], said: &str| {
         let ran = run(&[&["simulate"], flags].concat());

@@ -63,15 +63,13 @@ impl<'a> Decided<'a> {
         let idle = newsgator && feed.subscribers == 1 && !feed.active;
         let active_subscribers = if idle { 0 } else { feed.subscribers };
         let audience = Audience { subscribers: feed.subscribers, active_subscribers, ..Audience::default() };
-        let validators = Validators { etag: Some("\"1\"".into()), ..Validators::default() };
-        let document = Document { validators: validators.clone(), ..Document::default() };
         let mut rule = Decided {
             config,
             price,
             subject: Subject::new(audience, None),
             newsgator,
-            unchanged: answer(304, Outcome::NotModified { validators }),
-            modified: answer(200, Outcome::Modified(Box::new(document))),
+            unchanged: unchanged(),
+            modified: changed(),
         };
         rule.decide(feed.start, &feed.shown, Draw { salt: 0.0, minute: 0.0 }, 0.0);
         rule
@@ -110,6 +108,21 @@ impl Rule for Decided<'_> {
         let draw = Draw { salt: random.fraction(), minute: random.fraction() };
         self.decide(at, new, draw, 0.0)
     }
+}
+
+/// 304.
+pub(super) fn unchanged() -> FetchReport {
+    answer(304, Outcome::NotModified { validators: validators() })
+}
+
+/// 200 with news; the entries are for the caller to fill in.
+pub(super) fn changed() -> FetchReport {
+    let document = Document { validators: validators(), ..Document::default() };
+    answer(200, Outcome::Modified(Box::new(document)))
+}
+
+fn validators() -> Validators {
+    Validators { etag: Some("\"1\"".into()), ..Validators::default() }
 }
 
 fn answer(http_status: u16, outcome: Outcome) -> FetchReport {

@@ -7,6 +7,7 @@
 //! There is no schedule, no host and no capacity in this: each feed is on its own, and only the number of polls counts.
 
 mod compare;
+mod crowd;
 mod decided;
 mod figures;
 pub mod histories;
@@ -19,6 +20,7 @@ mod table;
 mod trial;
 
 pub use compare::Simulated;
+pub use crowd::{Crowd, Measured};
 pub use figures::Figures;
 pub use plot::svg;
 pub use random::Random;

@@ -8,7 +8,7 @@ use super::random::{Random, cumulated};
 pub const ITEMS_SHOWN: usize = 15;
 
 /// How common each kind of feed is.
-const MIX: [(&str, f64); 7] = [
+pub(super) const MIX: [(&str, f64); 7] = [
     ("blog", 0.52),
     ("weekly", 0.09),
     ("release", 0.19),
@@ -18,7 +18,7 @@ const MIX: [(&str, f64); 7] = [
     ("auto", 0.02),
 ];
 /// Subscribers are Zipf-distributed with this exponent.
-const ZIPF: f64 = -1.9;
+pub(super) const ZIPF: f64 = -1.9;
 /// A series has to be so much longer than the simulated time.
 const SPARE: f64 = 1.3;
 /// The part of the simulated time that lies before the start of each feed, at least: its history.

@@ -1,5 +1,7 @@
 //! `feedfleet simulate`: policies on posting histories in virtual time, side by side at the same number of polls.
 
+mod crowd;
+
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,6 +43,12 @@ pub(crate) struct SimulateArgs {
     /// Prints the ratios that the policy is held to on public histories, in place of the table
     #[arg(long)]
     goals: bool,
+    /// Runs all feeds on one clock, under feedfleet alone: how even minutes are, how fast decisions
+    #[arg(long, conflicts_with_all = ["policy", "goals", "plot"])]
+    crowd: bool,
+    /// With --crowd: what a poll costs, in subscriber-hours [default: the configuration's]
+    #[arg(long, value_name = "HOURS", requires = "crowd")]
+    price: Option<f64>,
     /// Also draws mean delay against polls into this file; takes several budgets
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -75,12 +83,19 @@ fn budget(text: &str) -> Result<f64, String> {
 /// Runs it.
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let histories = histories_of(args.histories.as_deref())?;
-    let recipe = Recipe { seed: 0, feeds: args.feeds, days: args.days, max_subscribers: args.max_subscribers };
+    let seed = args.seed.0.first().copied().unwrap_or(1);
+    let recipe = Recipe { seed, feeds: args.feeds, days: args.days, max_subscribers: args.max_subscribers };
+    if args.crowd {
+        let outcome = crowd::run(&histories, &recipe, args.price).ok_or_else(|| too_short(args.days))?;
+        if args.json {
+            output::json(&outcome)?
+        } else {
+            output::line(&outcome.text())?
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let samples = args.seed.0.iter().map(|seed| sample(&histories, &Recipe { seed: *seed, ..recipe }));
-    let Some(samples) = samples.collect::<Option<Vec<_>>>() else {
-        let days = args.days;
-        return Err(Usage(format!("no history is long enough for --days {days}; it has to be a third longer")).into());
-    };
+    let samples = samples.collect::<Option<Vec<_>>>().ok_or_else(|| too_short(args.days))?;
     let comparison = Comparison::new(samples, common::config::defaults().policy);
     if args.goals {
         print_goals(&comparison, args.json)?;
@@ -88,6 +103,10 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
         print_table(&comparison, args)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn too_short(days: u32) -> Usage {
+    Usage(format!("no history is long enough for {days} days; it has to be a third longer"))
 }
 
 /// Series of each kind in a made-up population.
