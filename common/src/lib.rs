@@ -9,6 +9,7 @@ pub mod entry;
 pub mod feed;
 pub mod host;
 pub mod host_gate;
+pub mod html;
 pub mod job;
 pub mod known;
 pub mod metrics;

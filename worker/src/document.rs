@@ -11,7 +11,7 @@ use url::Url;
 use crate::decode::{Coding, DecodeLimits, decode};
 use crate::discover::{self, AnnouncedFeed};
 use crate::failure::Failure;
-use crate::parse::{PARSER_VERSION, ParseLimits, ParsedFeed, parse};
+use crate::parse::{self, Lead, PARSER_VERSION, ParseLimits, ParsedFeed, parse};
 
 /// A good answer's body, and what it is compared with.
 pub(crate) struct Answer {
@@ -45,11 +45,13 @@ pub(crate) struct Read {
     pub(crate) bytes: u64,
     /// When it is a page instead of a feed: the feeds that it announces.
     pub(crate) announced: Vec<AnnouncedFeed>,
+    /// When it is neither, but says where to ask for ActivityStreams.
+    pub(crate) lead: Option<Lead>,
 }
 
 /// Reads a body.
 pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
-    let ended = |outcome, bytes| Read { outcome, bytes, announced: Vec::new() };
+    let ended = |outcome, bytes| Read { outcome, bytes, announced: Vec::new(), lead: None };
     let body = match decode(answer.wire, &answer.codings, limits.decode) {
         Ok(body) => body,
         Err(error) => return ended(Failure::from(error).into(), 0),
@@ -59,7 +61,7 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
     if answer.known_hash == Some(hash) {
         return ended(Outcome::NotModified { validators: answer.validators }, bytes);
     }
-    let mut announced = Vec::new();
+    let (mut announced, mut lead) = (Vec::new(), None);
     let outcome = match parse(&body, answer.content_type.as_deref(), &answer.url, &limits.parse) {
         Ok(feed) => {
             let truncated = feed.truncated;
@@ -76,10 +78,20 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
         }
         Err(error) => {
             announced = announced_by(&body, answer.content_type.as_deref(), &answer.url);
+            lead = lead_of(&body, &announced);
             Failure::from(error).into()
         }
     };
-    Read { outcome, bytes, announced }
+    Read { outcome, bytes, announced, lead }
+}
+
+/// A page's own feeds go before its author's actor.
+fn lead_of(body: &[u8], announced: &[AnnouncedFeed]) -> Option<Lead> {
+    match announced.first() {
+        Some(actor) if actor.is_actor() => Some(Lead { url: actor.url.to_string(), name: None, page: None }),
+        Some(_) => None,
+        None => parse::lead(body),
+    }
 }
 
 fn announced_by(body: &[u8], content_type: Option<&str>, url: &str) -> Vec<AnnouncedFeed> {

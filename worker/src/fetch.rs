@@ -30,9 +30,10 @@ use crate::discover::AnnouncedFeed;
 use crate::document::{Answer, ReadLimits, read};
 use crate::failure::Failure;
 use crate::headers;
-use crate::parse::ParseLimits;
-use crate::redirect::{Chain, Interrupted};
+use crate::parse::{Lead, ParseLimits};
+use crate::redirect::{About, Chain, Interrupted};
 use crate::request::{self, UserAgent};
+use crate::signature::Signer;
 use crate::trace::{self, Exchange};
 
 /// Makes fetches. One for a process: it holds the connections, the resolver's cache and the places for large bodies.
@@ -40,6 +41,7 @@ pub struct Fetcher {
     client: Client,
     guard: AddressGuard,
     user_agent: UserAgent,
+    signer: Option<Signer>,
     timeout: Duration,
     max_redirects: usize,
     max_header_bytes: usize,
@@ -130,6 +132,7 @@ impl Fetcher {
             client: client::build(config, guard.clone(), setup)?,
             guard,
             user_agent: client::user_agent(config, rules)?,
+            signer: Signer::of(config)?,
             timeout: config.timeout,
             max_redirects: config.max_redirects,
             max_header_bytes: config.max_header_bytes,
@@ -166,7 +169,7 @@ impl Fetcher {
             hops,
             started,
             deadline: started + self.timeout,
-            chain: kept.unwrap_or_else(|| Chain::new(job.url.clone())),
+            chain: kept.unwrap_or_else(|| start_of(job)),
             fetched: Fetched::unasked(Outcome::Gone),
             trace,
         };
@@ -177,6 +180,15 @@ impl Fetcher {
     fn interrupted(&self) -> std::sync::MutexGuard<'_, Interrupted> {
         self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Where a fetch begins: at the feed's own URL, or where that one's answer said that the posts are.
+fn start_of(job: &FetchJob) -> Chain {
+    let mut chain = Chain::new(job.url.clone());
+    if let Some(posts) = job.validators.for_url.as_deref().and_then(|url| url.strip_suffix(Validators::POSTS)) {
+        chain.lead_to(posts, About::default());
+    }
+    chain
 }
 
 /// One fetch under way.
@@ -214,16 +226,36 @@ impl Fetch<'_> {
             if let Some(permit) = permit {
                 self.give_back(&permit).await;
             }
-            match step {
-                Step::Ended(outcome) => return outcome,
-                Step::Redirected => {}
+            let (outcome, lead) = match step {
+                Step::Ended(outcome) => (outcome, None),
+                Step::Redirected => continue,
                 Step::Body(answer, place) => {
-                    let outcome = self.read(*answer).await;
+                    let read = self.read(*answer).await;
                     drop(place);
-                    return outcome;
+                    read
                 }
+            };
+            if !lead.is_some_and(|lead| self.follow(lead)) && !self.start_anew(&outcome) {
+                return outcome;
             }
         }
+    }
+
+    /// Goes on to where an answer says that the posts are.
+    fn follow(&mut self, lead: Lead) -> bool {
+        self.chain.lead_to(&lead.url, About { name: lead.name, page: lead.page })
+    }
+
+    /// When the posts are no longer where they were last time, they are looked for once more from the feed's own URL on.
+    fn start_anew(&mut self, outcome: &Outcome) -> bool {
+        let missing =
+            matches!(self.fetched.http_status, Some(404 | 410)) || outcome.failure() == Some(FailureKind::NotAFeed);
+        let was_remembered = self.chain == start_of(self.job) && !self.chain.is_at_start();
+        let anew = was_remembered && missing && outcome.failure().is_some();
+        if anew {
+            self.chain = Chain::new(self.job.url.clone());
+        }
+        anew
     }
 
     fn finish(self, outcome: Outcome) -> Fetched {
@@ -232,6 +264,11 @@ impl Fetch<'_> {
             fetched.moved_to = self.chain.moved_to().cloned();
         }
         fetched.outcome = outcome;
+        if let Outcome::Modified(document) = &mut fetched.outcome {
+            let About { name, page } = self.chain.about().clone();
+            document.title = document.title.take().or(name);
+            document.link = document.link.take().or(page);
+        }
         fetched
     }
 
@@ -285,7 +322,7 @@ impl Fetch<'_> {
 
     /// The job is put off; the next fetch goes on where this one stopped.
     fn interrupt(&mut self, until: Timestamp) -> Outcome {
-        if self.chain.hops() > 0 {
+        if !self.chain.is_at_start() {
             self.fetcher.interrupted().keep(self.chain.clone(), self.hops.clock.now());
         }
         (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
@@ -349,13 +386,20 @@ impl Fetch<'_> {
 
     fn fields(&self, url: &FeedUrl) -> HeaderMap {
         let stored = &self.job.validators;
-        let given_by = stored.for_url.as_deref().unwrap_or(self.job.url.as_str());
+        let given_by = stored.for_url.as_deref().unwrap_or(self.job.url.as_str()).trim_end_matches(Validators::POSTS);
         let none = Validators::default();
         let validators = if given_by == url.as_str() { stored } else { &none };
         let rule = self.hops.rules.for_url(url.as_url()).rule;
         let own = || self.fetcher.user_agent.text(self.job.subscribers);
         let user_agent = rule.and_then(|rule| rule.user_agent.clone()).unwrap_or_else(own);
-        request::fields(&user_agent, validators)
+        let mut fields = request::fields(&user_agent, validators);
+        if self.chain.asks_for_activities() {
+            request::ask_for_activities(&mut fields);
+            if let Some(signer) = &self.fetcher.signer {
+                signer.sign(url.as_url(), self.hops.clock.now(), &mut fields);
+            }
+        }
+        fields
     }
 
     /// Reads the body of a good answer off the wire.
@@ -375,7 +419,9 @@ impl Fetch<'_> {
             Err(error) => return Step::Ended(self.unread(&error)),
         };
         let mut validators = headers::validators(headers);
-        if *url != self.job.url && !validators.is_empty() {
+        if self.chain.asks_for_activities() {
+            validators.for_url = Some(format!("{url}{}", Validators::POSTS));
+        } else if *url != self.job.url && !validators.is_empty() {
             validators.for_url = Some(url.as_str().to_owned());
         }
         let content_type =
@@ -406,7 +452,7 @@ impl Fetch<'_> {
     }
 
     /// Decodes and parses on a thread of its own, one of a few: that bounds memory and leaves the network its share.
-    async fn read(&mut self, answer: Answer) -> Outcome {
+    async fn read(&mut self, answer: Answer) -> (Outcome, Option<Lead>) {
         let limits = self.fetcher.limits;
         let place = Arc::clone(&self.fetcher.parsers).acquire_owned().await;
         let work = tokio::task::spawn_blocking(move || {
@@ -418,11 +464,12 @@ impl Fetch<'_> {
             Ok(read) => {
                 self.fetched.body_bytes = read.bytes;
                 self.fetched.announced = read.announced;
-                read.outcome
+                (read.outcome, read.lead)
             }
             Err(error) => {
                 tracing::error!(feed = %self.job.feed, %error, "reading this feed panicked");
-                Failure::new(FailureKind::Malformed, "our reader panicked over the body; please report it").into()
+                let detail = "our reader panicked over the body; please report it";
+                (Failure::new(FailureKind::Malformed, detail).into(), None)
             }
         }
     }
