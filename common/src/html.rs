@@ -98,6 +98,15 @@ impl Tree {
         attributes.iter().find(|attribute| &*attribute.name.local == name).map(|attribute| &*attribute.value)
     }
 
+    /// An element's attributes.
+    pub fn attributes(&self, node: NodeId) -> impl Iterator<Item = (&str, &str)> {
+        let attributes = match self.content(node) {
+            Content::Element(_, attributes, _) => attributes.as_slice(),
+            _ => &[],
+        };
+        attributes.iter().map(|attribute| (&*attribute.name.local, &*attribute.value))
+    }
+
     /// A node's children, in order.
     pub fn children(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
         std::iter::successors(self.nodes[node.0].first_child, |child| self.nodes[child.0].next)

@@ -10,6 +10,7 @@ pub mod feed;
 pub mod host;
 pub mod host_gate;
 pub mod html;
+pub mod input;
 pub mod job;
 pub mod known;
 pub mod metrics;

@@ -2,8 +2,8 @@
 //! `<link rel="feed" href="..">` for a page that is a feed by its microformats, and the author's ActivityStreams actor.
 //!
 //! Pure: bytes in, URLs out. A tokenizer without a tree reads the page, so that nesting costs nothing, and only a bounded
-//! part of it. Nothing is fetched here and nothing is guessed: a page that announces no feed has none, because trying
-//! `/feed` and `/rss.xml` is asking a server for what it never offered.
+//! part of it. Nothing is fetched here. Where feeds usually are is told as well; a fetch tries that for a page which announces
+//! nothing, and only when a person has just added it.
 
 use std::collections::HashSet;
 
@@ -94,6 +94,17 @@ pub(crate) fn announced_in(text: &str, page_url: &Url) -> Vec<AnnouncedFeed> {
     found.sort_by_key(|feed| (feed.is_actor(), is_about_comments(feed), feed.is_page()));
     found.truncate(MAX_ANNOUNCED);
     found
+}
+
+/// Where the programs that most sites run on put their feeds: WordPress and Drupal, Jekyll and Eleventy, static sites of all
+/// kinds, Hugo, Ghost.
+const USUAL_PLACES: [&str; 6] = ["/feed", "/feed.xml", "/rss.xml", "/atom.xml", "/index.xml", "/rss"];
+
+/// URLs of a page's site that may be feeds though nobody announced them, the likeliest first.
+pub(crate) fn usual_places(page: &FeedUrl) -> impl Iterator<Item = FeedUrl> {
+    let page = page.clone();
+    let place = move |path: &str| String::from(page.as_url().join(path).ok()?).parse().ok();
+    USUAL_PLACES.into_iter().filter_map(place)
 }
 
 fn announcement(tag: &StartTag<()>, base: &Url) -> Option<AnnouncedFeed> {

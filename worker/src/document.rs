@@ -47,21 +47,29 @@ pub(crate) struct Read {
     pub(crate) announced: Vec<AnnouncedFeed>,
     /// When it is neither, but says where to ask for ActivityStreams.
     pub(crate) lead: Option<Lead>,
+    /// It is a page that is no feed.
+    pub(crate) is_page: bool,
+}
+
+impl Read {
+    /// One that came to nothing that leads on.
+    pub(crate) fn ended(outcome: Outcome, bytes: u64) -> Self {
+        Read { outcome, bytes, announced: Vec::new(), lead: None, is_page: false }
+    }
 }
 
 /// Reads a body.
 pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
-    let ended = |outcome, bytes| Read { outcome, bytes, announced: Vec::new(), lead: None };
     let body = match decode(answer.wire, &answer.codings, limits.decode) {
         Ok(body) => body,
-        Err(error) => return ended(Failure::from(error).into(), 0),
+        Err(error) => return Read::ended(Failure::from(error).into(), 0),
     };
     let bytes = body.len() as u64;
     let hash = ContentHash::of(&body, PARSER_VERSION);
     if answer.known_hash == Some(hash) {
-        return ended(Outcome::NotModified { validators: answer.validators }, bytes);
+        return Read::ended(Outcome::NotModified { validators: answer.validators }, bytes);
     }
-    let (mut announced, mut lead) = (Vec::new(), None);
+    let (mut announced, mut lead, mut is_page) = (Vec::new(), None, false);
     let outcome = match parse(&body, answer.content_type.as_deref(), &answer.url, &limits.parse) {
         Ok(feed) => {
             let truncated = feed.truncated;
@@ -79,10 +87,11 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
         Err(error) => {
             announced = announced_by(&body, answer.content_type.as_deref(), &answer.url);
             lead = lead_of(&body, &announced);
+            is_page = discover::is_page(&body, answer.content_type.as_deref());
             Failure::from(error).into()
         }
     };
-    Read { outcome, bytes, announced, lead }
+    Read { outcome, bytes, announced, lead, is_page }
 }
 
 /// A page's own feeds go before its author's actor.

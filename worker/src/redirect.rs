@@ -102,6 +102,11 @@ impl Chain {
         self.moved_to.as_ref()
     }
 
+    /// The URL to remember for what the last answer gave: the last one, if it speaks for the first.
+    pub(crate) fn settled(&self) -> &FeedUrl {
+        if self.permanent { self.current() } else { self.moved_to.as_ref().unwrap_or(&self.visited[0]) }
+    }
+
     /// Does the last URL speak for the feed's own: were there only permanent redirects, or none?
     pub fn is_permanent(&self) -> bool {
         self.permanent

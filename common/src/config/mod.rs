@@ -245,6 +245,7 @@ pub struct FetchConfig {
     pub allow_networks: Vec<IpNet>,
     pub allow_ports: Vec<String>,
     pub activitypub_key: String,
+    pub at_service: String,
 }
 
 /// `[host]`

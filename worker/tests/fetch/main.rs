@@ -8,6 +8,7 @@ mod armour;
 mod bench;
 mod bodies;
 mod conditional;
+mod discovery;
 mod manners;
 mod names;
 mod redirects;
