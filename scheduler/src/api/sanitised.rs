@@ -7,6 +7,8 @@
 //! What is left is text with structure, pictures and links. Scripts, styles, frames, forms, handlers of events, `id` and
 //! `class`, and addresses that run code or carry data are gone. Links get `rel="noopener noreferrer"`.
 
+use std::panic::catch_unwind;
+
 use ammonia::{Builder, Url, UrlRelative};
 use common::html::{Tree, TreeLimits};
 
@@ -17,9 +19,12 @@ const SCHEMES: [&str; 6] = ["http", "https", "mailto", "tel", "magnet", "xmpp"];
 
 /// The text as HTML that may be shown; relative links are resolved against `base`, and left out without one.
 pub(super) fn sanitised(html: &str, base: Option<&str>) -> String {
-    if Tree::of_fragment(html, LIMITS).is_err() {
-        return ammonia::clean_text(html);
-    }
+    // no panic is known; one that is not known must not keep a reader from all entries behind this one
+    let made = catch_unwind(|| Tree::of_fragment(html, LIMITS).ok().map(|_| cleaned(html, base)));
+    made.unwrap_or_default().unwrap_or_else(|| ammonia::clean_text(html))
+}
+
+fn cleaned(html: &str, base: Option<&str>) -> String {
     let base = base.and_then(|base| Url::parse(base).ok()).filter(|base| matches!(base.scheme(), "http" | "https"));
     let mut builder = Builder::default();
     builder

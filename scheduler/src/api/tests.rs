@@ -496,3 +496,15 @@ async fn entries_are_offered_as_html_that_may_be_shown() {
         assert_eq!(fleet.get(&format!("{path}?html=raw")).await.status, 400);
     }
 }
+
+#[tokio::test]
+async fn an_account_is_added_by_its_name() {
+    let fleet = Fleet::new().await;
+    let added = fleet.post("/api/v1/feeds", json!({ "url": "at://ada.example" })).await;
+    assert_eq!(added.status, 201, "{}", added.body);
+    let url = "https://public.api.bsky.app/xrpc/app.bsky.feed.getAuthorFeed?actor=ada.example&filter=posts_and_author_threads";
+    assert_eq!(added.body["url"], url);
+    let known = fleet.get("/api/v1/feeds/lookup?url=https%3A%2F%2Fbsky.app%2Fprofile%2Fada.example").await;
+    assert_eq!(known.body["id"], added.body["id"]);
+    assert_eq!(fleet.post("/api/v1/feeds", json!({ "url": "at://nobody" })).await.status, 400);
+}

@@ -149,6 +149,16 @@ pub fn parse(
 
 const PANICKED: &str = "the parser panicked";
 
+/// The h-feed that a page is, whatever it announces.
+pub(crate) fn page(bytes: &[u8], content_type: Option<&str>, url: &str, limits: &ParseLimits) -> Option<ParsedFeed> {
+    let whole = || {
+        let (text, url) = (decode::decode(bytes, content_type), Url::parse(url).ok());
+        let posts = kinds::page(&text, content_type, url.as_ref(), limits)?;
+        Some(normalise::finish(posts.into(), url.as_ref(), limits))
+    };
+    catch_unwind(AssertUnwindSafe(whole)).unwrap_or_default()
+}
+
 /// Where a document that is no feed says that its posts are.
 pub(crate) fn lead(bytes: &[u8]) -> Option<Lead> {
     let whole = || kinds::activity::lead(&decode::decode(bytes, None));

@@ -8,7 +8,7 @@ use common::job::FetchJob;
 use common::report::{FailureKind, Outcome};
 use load_tests::{Feed, Script};
 
-use crate::bench::{Bench, failure};
+use crate::bench::{Bench, document, failure};
 
 fn page(inside: &str) -> Script {
     Script::body("text/html", format!("<!DOCTYPE html><html><body>{inside}</body></html>"))
@@ -76,4 +76,19 @@ async fn p30_guesses_wait_for_the_hosts_gap_and_end_where_the_host_has_enough() 
     let fetched = bench.fetch(&bench.feed("/", page("hello"))).await;
     assert_eq!(failure(&fetched).0, FailureKind::NotAFeed, "a slow host's page is a page all the same");
     assert_eq!(asked(&bench), ["/"]);
+}
+
+#[tokio::test]
+async fn an_account_of_the_at_protocol_is_asked_of_its_service() {
+    let bench = Bench::start().await;
+    let feed = include_str!("../kinds/authorfeed.json");
+    bench.origin.set("/xrpc/app.bsky.feed.getAuthorFeed", Script::body("application/json; charset=utf-8", feed));
+    for account in ["at://ada.example", "https://bsky.app/profile/ada.example"] {
+        let url = common::input::feed_url(account, &bench.origin.url("")).unwrap();
+        let fetched = bench.fetch(&bench.job(url.as_str())).await;
+        let read = document(&fetched);
+        assert_eq!((read.entries.len(), read.title.as_deref()), (3, Some("Ada Quay (@ada.example)")));
+    }
+    let target = "/xrpc/app.bsky.feed.getAuthorFeed?actor=ada.example&filter=posts_and_author_threads";
+    assert_eq!(asked(&bench), [target; 2]);
 }

@@ -23,19 +23,19 @@ use crate::discover;
 pub(crate) use activity::Lead;
 
 /// The feed that a document is, of whichever of these kinds. A page is one only if it announces no better feed.
-pub(super) fn read(
-    text: &str,
-    content_type: Option<&str>,
-    url: Option<&Url>,
-    limits: &ParseLimits,
-) -> Option<Posts> {
+pub(super) fn read(text: &str, content_type: Option<&str>, url: Option<&Url>, limits: &ParseLimits) -> Option<Posts> {
     let max = limits.max_entries;
     if text.trim_start().starts_with('{') {
         return atproto::read(text, max).or_else(|| activity::read(text, max));
     }
-    let is_page = discover::is_page(text.as_bytes(), content_type);
     let announces = || url.is_some_and(|url| discover::announced_in(text, url).iter().any(|feed| !feed.is_actor()));
-    if is_page && !announces() { hfeed::read(text, url, max) } else { None }
+    page(text, content_type, url, limits).filter(|_| !announces())
+}
+
+/// The feed that a page is.
+pub(super) fn page(text: &str, content_type: Option<&str>, url: Option<&Url>, limits: &ParseLimits) -> Option<Posts> {
+    let is_page = discover::is_page(text.as_bytes(), content_type);
+    is_page.then(|| hfeed::read(text, url, limits.max_entries)).flatten()
 }
 
 /// A feed as one of these readers found it.
