@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use common::config::{Config, without_password};
 use common::feed::{Audience, FeedUrl};
+use common::input;
 use common::metrics::Metrics;
 use common::queue::Queue;
 use common::report::FetchReport;
@@ -37,7 +38,7 @@ const ONCE_CHECK: Duration = Duration::from_millis(50);
 /// Runs the whole fleet until a signal, or with `once` until what is due was polled.
 pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyhow::Result<()> {
     let config = Arc::new(config);
-    let feeds = read_sources(sources)?;
+    let feeds = read_sources(sources, &config.fetch.at_service)?;
     let fleet = Fleet::open(config).await?;
     let listener = bind(fleet.config.api.listen).await?;
     let ops = fleet.ops();
@@ -176,20 +177,20 @@ enum Source {
 }
 
 /// Reads all sources before anything is changed, so that a bad one changes nothing.
-fn read_sources(sources: &[String]) -> anyhow::Result<Vec<Source>> {
+fn read_sources(sources: &[String], at_service: &str) -> anyhow::Result<Vec<Source>> {
     let mut feeds = Vec::new();
     for source in sources {
         if Path::new(source).is_file() {
             let text = std::fs::read(source).with_context(|| format!("cannot read {source}"))?;
             let urls = opml::feed_urls(&text).with_context(|| format!("{source} is no OPML file"))?;
             for url in urls {
-                match url.parse() {
+                match input::feed_url(&url, at_service) {
                     Ok(url) => feeds.push(Source::Imported(url)),
                     Err(error) => eprintln!("left out from {source}: {error}"),
                 }
             }
         } else {
-            match source.parse() {
+            match input::feed_url(source, at_service) {
                 Ok(url) => feeds.push(Source::ByHand(url)),
                 Err(error) if source.contains("://") => bail!(Usage(error.to_string())),
                 Err(_) => bail!(Usage(format!(

@@ -37,8 +37,8 @@ pub(crate) async fn run(args: &DiscoverArgs) -> anyhow::Result<ExitCode> {
     let feeds = if args.page == "-" || Path::new(&args.page).is_file() {
         announced(&read(&args.page)?, Some("text/html"), &args.base)
     } else {
-        let url = page_url(&args.page)?;
-        of_url(&args.settings.load(&[])?.config, url).await?
+        let config = args.settings.load(&[])?.config;
+        of_url(&config, page_url(&args.page, &config.fetch.at_service)?).await?
     };
     if feeds.is_empty() {
         anyhow::bail!("{} announces no feed", plain(&args.page, 500));
@@ -51,8 +51,8 @@ pub(crate) async fn run(args: &DiscoverArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn page_url(text: &str) -> Result<FeedUrl, Usage> {
-    text.parse().map_err(|error: common::feed::FeedUrlError| match text.contains("://") {
+fn page_url(text: &str, at_service: &str) -> Result<FeedUrl, Usage> {
+    common::input::feed_url(text, at_service).map_err(|error| match text.contains("://") {
         true => Usage(error.to_string()),
         false => Usage(format!("'{text}' is neither a URL such as https://example.com/ nor a file")),
     })
@@ -70,7 +70,7 @@ fn read(file: &str) -> Result<Vec<u8>, Usage> {
 
 /// The feeds of the page at this URL; a URL that is a feed itself announces itself.
 async fn of_url(config: &Config, url: FeedUrl) -> anyhow::Result<Vec<AnnouncedFeed>> {
-    let single = single::fetch(config, url, Validators::default(), 1).await?;
+    let single = single::fetch(config, url, Validators::default(), 1, single::NEW).await?;
     match &single.fetched.outcome {
         Outcome::Modified(document) => {
             let media_type = single.field("content-type").unwrap_or_default().split(';').next().unwrap_or_default();

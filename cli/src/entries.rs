@@ -88,7 +88,7 @@ impl Reading {
             return Ok(Vec::new());
         }
         (self.after, self.epoch) = (list.next, Some(list.epoch));
-        Ok(list.items)
+        Ok(list.items.into_iter().map(|item| item.stored).collect())
     }
 
     /// What a follower does about an error: it waits for a fleet that answered before, and leaves out what retention took.

@@ -42,12 +42,18 @@ impl Single {
     }
 }
 
+/// A feed that was just added: for a page that announces none, the usual places are tried.
+pub(crate) const NEW: Version = Version(1);
+/// A feed that was polled before: one request, redirects aside.
+pub(crate) const POLLED_BEFORE: Version = Version(2);
+
 /// Fetches `url` once; with `validators` conditionally.
 pub(crate) async fn fetch(
     config: &Config,
     url: FeedUrl,
     validators: Validators,
     subscribers: u32,
+    version: Version,
 ) -> anyhow::Result<Single> {
     let clock = SystemClock;
     let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
@@ -63,7 +69,7 @@ pub(crate) async fn fetch(
     let Ok(permit) = gate.acquire_extra(&request, started).await? else { bail!("a new gate refuses a host") };
     let job = FetchJob {
         feed: FeedId(0),
-        version: Version(1),
+        version,
         host: policy.key.clone(),
         url,
         ticket: Ticket(0),

@@ -245,12 +245,16 @@ pub struct Validators {
     /// The `Last-Modified` field's value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
-    /// The URL that gave them, when redirects led to another one than the feed's own. They are sent to that URL alone.
+    /// The URL that gave them, when redirects led to another one than the feed's own. They are sent to that URL alone. With
+    /// [`Validators::POSTS`] behind it, it is where the feed's own answer said that its posts are: the next fetch begins there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_url: Option<String>,
 }
 
 impl Validators {
+    /// The fragment that marks a URL as the place of an actor's posts. No request carries fragments.
+    pub const POSTS: &str = "#posts";
+
     /// Is there nothing to make a request conditional with?
     pub fn is_empty(&self) -> bool {
         self.etag.is_none() && self.last_modified.is_none()

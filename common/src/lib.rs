@@ -10,6 +10,8 @@ pub mod entry;
 pub mod feed;
 pub mod host;
 pub mod host_gate;
+pub mod html;
+pub mod input;
 pub mod job;
 pub mod known;
 pub mod metrics;

@@ -66,6 +66,16 @@ pub enum FetchSetupError {
         /// Its value.
         value: String,
     },
+    /// A key that cannot be used.
+    #[error("{key}: {path} cannot be used: {why}")]
+    Key {
+        /// Which key of the configuration.
+        key: &'static str,
+        /// Its value.
+        path: String,
+        /// What is wrong, or what would be accepted.
+        why: String,
+    },
     /// TLS could not be set up.
     #[error("TLS could not be set up")]
     Tls(#[from] rustls::Error),

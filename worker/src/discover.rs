@@ -1,8 +1,9 @@
-//! The feeds that a web page announces: `<link rel="alternate" type="application/rss+xml" href="..">` and its relatives.
+//! The feeds that a web page announces: `<link rel="alternate" type="application/rss+xml" href="..">` and its relatives,
+//! `<link rel="feed" href="..">` for a page that is a feed by its microformats, and the author's ActivityStreams actor.
 //!
 //! Pure: bytes in, URLs out. A tokenizer without a tree reads the page, so that nesting costs nothing, and only a bounded
-//! part of it. Nothing is fetched here and nothing is guessed: a page that announces no feed has none, because trying
-//! `/feed` and `/rss.xml` is asking a server for what it never offered.
+//! part of it. Nothing is fetched here. Where feeds usually are is told as well; a fetch tries that for a page which announces
+//! nothing, and only when a person has just added it.
 
 use std::collections::HashSet;
 
@@ -21,6 +22,18 @@ pub struct AnnouncedFeed {
     pub media_type: String,
     /// What the page calls it; not sanitised.
     pub title: Option<String>,
+}
+
+impl AnnouncedFeed {
+    /// Is it no feed itself but an actor of ActivityStreams, whose outbox is one?
+    pub fn is_actor(&self) -> bool {
+        matches!(self.media_type.as_str(), "application/activity+json" | "application/ld+json")
+    }
+
+    /// Another page, which is a feed by its microformats.
+    fn is_page(&self) -> bool {
+        matches!(self.media_type.as_str(), "text/html" | "text/mf2+html" | "application/xhtml+xml")
+    }
 }
 
 /// Feeds of one page that are told of.
@@ -42,18 +55,23 @@ pub fn is_page(bytes: &[u8], content_type: Option<&str>) -> bool {
     opening.contains("<!doctype html") || opening.contains("<html")
 }
 
-/// The feeds that a page announces, at most [`MAX_ANNOUNCED`], each URL once: in the page's order, feeds of comments after
-/// the others. `page_url` is where the page came from, after redirects.
+/// The feeds that a page announces, at most [`MAX_ANNOUNCED`], each URL once: in the page's order, but pages with
+/// microformats after other feeds, feeds of comments after these, and actors last. `page_url` is where the page came from, after redirects.
 pub fn announced(bytes: &[u8], content_type: Option<&str>, page_url: &Url) -> Vec<AnnouncedFeed> {
     let bytes = &bytes[..bytes.len().min(MAX_PAGE_BYTES)];
-    let text = parse::text_of(bytes, content_type);
+    announced_in(&parse::text_of(bytes, content_type), page_url)
+}
+
+/// The same of a page's text.
+pub(crate) fn announced_in(text: &str, page_url: &Url) -> Vec<AnnouncedFeed> {
+    let text = &text[..text.floor_char_boundary(MAX_PAGE_BYTES)];
     let mut emitter = DefaultEmitter::default();
     // what stands in a script or a comment is no announcement
     emitter.naively_switch_states(true);
     let mut base = page_url.clone();
     let mut based = false;
     let (mut seen, mut found) = (HashSet::new(), Vec::new());
-    for token in Tokenizer::new_with_emitter(&*text, emitter) {
+    for token in Tokenizer::new_with_emitter(text, emitter) {
         let Ok(Token::StartTag(tag)) = token else { continue };
         match tag.name.as_slice() {
             b"base" if !based => {
@@ -62,7 +80,8 @@ pub fn announced(bytes: &[u8], content_type: Option<&str>, page_url: &Url) -> Ve
                 base = href.unwrap_or(base);
             }
             b"link" | b"a" => {
-                let feed = announcement(&tag, &base).filter(|feed| feed.url.as_url() != page_url);
+                // an actor may have its page's address, and be told from it by what is asked for
+                let feed = announcement(&tag, &base).filter(|feed| feed.is_actor() || feed.url.as_url() != page_url);
                 found.extend(feed.filter(|feed| seen.insert(feed.url.clone())));
             }
             _ => {}
@@ -72,17 +91,28 @@ pub fn announced(bytes: &[u8], content_type: Option<&str>, page_url: &Url) -> Ve
             break;
         }
     }
-    found.sort_by_key(is_about_comments);
+    found.sort_by_key(|feed| (feed.is_actor(), is_about_comments(feed), feed.is_page()));
     found.truncate(MAX_ANNOUNCED);
     found
+}
+
+/// Where the programs that most sites run on put their feeds: WordPress and Drupal, Jekyll and Eleventy, static sites of all
+/// kinds, Hugo, Ghost.
+const USUAL_PLACES: [&str; 6] = ["/feed", "/feed.xml", "/rss.xml", "/atom.xml", "/index.xml", "/rss"];
+
+/// URLs of a page's site that may be feeds though nobody announced them, the likeliest first.
+pub(crate) fn usual_places(page: &FeedUrl) -> impl Iterator<Item = FeedUrl> {
+    let page = page.clone();
+    let place = move |path: &str| String::from(page.as_url().join(path).ok()?).parse().ok();
+    USUAL_PLACES.into_iter().filter_map(place)
 }
 
 fn announcement(tag: &StartTag<()>, base: &Url) -> Option<AnnouncedFeed> {
     let rel = attribute(tag, b"rel")?.to_ascii_lowercase();
     let relations: HashSet<&str> = rel.split_ascii_whitespace().collect();
     let href = attribute(tag, b"href")?;
-    let media_type = attribute(tag, b"type").unwrap_or_default();
-    let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let written = attribute(tag, b"type").unwrap_or_default().to_ascii_lowercase();
+    let media_type = written.split(';').next().unwrap_or_default().trim().to_owned();
     let is_feed = match media_type.as_str() {
         _ if relations.contains("stylesheet") => false,
         "application/rss+xml"
@@ -95,8 +125,12 @@ fn announcement(tag: &StartTag<()>, base: &Url) -> Option<AnnouncedFeed> {
         // JSON Feed 1.0 asked for this type, and many other things have it
         "application/json" => relations.contains("alternate") && last_segment(&href).contains("feed"),
         "text/xml" | "application/xml" => relations.contains("alternate") || relations.contains("feed"),
-        // the relation alone, as HTML 5 once had it
-        "" => relations.contains("feed"),
+        // the relation alone, as HTML 5 once had it; of a page it is microformats' own announcement
+        "" | "text/html" | "application/xhtml+xml" => relations.contains("feed"),
+        "text/mf2+html" => relations.contains("alternate") || relations.contains("feed"),
+        "application/activity+json" => relations.contains("alternate"),
+        // linked data of any kind, unless it says which
+        "application/ld+json" => relations.contains("alternate") && written.contains("activitystreams"),
         _ => false,
     };
     if !is_feed {

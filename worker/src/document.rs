@@ -11,7 +11,7 @@ use url::Url;
 use crate::decode::{Coding, DecodeLimits, decode};
 use crate::discover::{self, AnnouncedFeed};
 use crate::failure::Failure;
-use crate::parse::{PARSER_VERSION, ParseLimits, ParsedFeed, parse};
+use crate::parse::{self, Lead, PARSER_VERSION, ParseLimits, ParsedFeed, parse};
 
 /// A good answer's body, and what it is compared with.
 pub(crate) struct Answer {
@@ -45,22 +45,36 @@ pub(crate) struct Read {
     pub(crate) bytes: u64,
     /// When it is a page instead of a feed: the feeds that it announces.
     pub(crate) announced: Vec<AnnouncedFeed>,
+    /// When it is neither, but says where to ask for ActivityStreams.
+    pub(crate) lead: Option<Lead>,
+    /// It is a page that is no feed.
+    pub(crate) is_page: bool,
+}
+
+impl Read {
+    /// One that came to nothing that leads on.
+    pub(crate) fn ended(outcome: Outcome, bytes: u64) -> Self {
+        Read { outcome, bytes, announced: Vec::new(), lead: None, is_page: false }
+    }
 }
 
 /// Reads a body.
 pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
-    let ended = |outcome, bytes| Read { outcome, bytes, announced: Vec::new() };
     let body = match decode(answer.wire, &answer.codings, limits.decode) {
         Ok(body) => body,
-        Err(error) => return ended(Failure::from(error).into(), 0),
+        Err(error) => return Read::ended(Failure::from(error).into(), 0),
     };
     let bytes = body.len() as u64;
     let hash = ContentHash::of(&body, PARSER_VERSION);
     if answer.known_hash == Some(hash) {
-        return ended(Outcome::NotModified { validators: answer.validators }, bytes);
+        return Read::ended(Outcome::NotModified { validators: answer.validators }, bytes);
     }
-    let mut announced = Vec::new();
-    let outcome = match parse(&body, answer.content_type.as_deref(), &answer.url, &limits.parse) {
+    let (mut announced, mut lead, mut is_page) = (Vec::new(), None, false);
+    let content_type = answer.content_type.as_deref();
+    let parsed = parse(&body, content_type, &answer.url, &limits.parse);
+    let parsed =
+        parsed.or_else(|error| known_page(&body, content_type, &answer.url, &answer.known, &limits.parse).ok_or(error));
+    let outcome = match parsed {
         Ok(feed) => {
             let truncated = feed.truncated;
             let mut document = document(feed, &answer.known);
@@ -75,11 +89,35 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
             Outcome::Modified(Box::new(document))
         }
         Err(error) => {
-            announced = announced_by(&body, answer.content_type.as_deref(), &answer.url);
+            announced = announced_by(&body, content_type, &answer.url);
+            lead = lead_of(&body, &announced);
+            is_page = discover::is_page(&body, content_type);
             Failure::from(error).into()
         }
     };
-    Read { outcome, bytes, announced }
+    Read { outcome, bytes, announced, lead, is_page }
+}
+
+/// A page that was read as a feed before: it stays one when it begins to announce another, because nobody was told to move.
+fn known_page(
+    body: &[u8],
+    content_type: Option<&str>,
+    url: &str,
+    known: &KnownEntries,
+    limits: &ParseLimits,
+) -> Option<ParsedFeed> {
+    let is_known = |entry: &Entry| known.knows_identity(entry.fingerprint());
+    let page = || parse::page(body, content_type, url, limits);
+    if known.is_empty() { None } else { page().filter(|feed| feed.entries.iter().any(is_known)) }
+}
+
+/// A page's own feeds go before its author's actor.
+fn lead_of(body: &[u8], announced: &[AnnouncedFeed]) -> Option<Lead> {
+    match announced.first() {
+        Some(actor) if actor.is_actor() => Some(Lead { url: actor.url.to_string(), name: None, page: None }),
+        Some(_) => None,
+        None => parse::lead(body),
+    }
 }
 
 fn announced_by(body: &[u8], content_type: Option<&str>, url: &str) -> Vec<AnnouncedFeed> {
@@ -254,6 +292,28 @@ mod tests {
         assert_eq!(etag(format!("{feed}<item><title>Tw"), old_hash), (Some("\"old\"".to_owned()), old_hash));
         let (whole, hash) = etag(format!("{feed}</channel></rss>"), old_hash);
         assert!(whole == Some("\"new\"".to_owned()) && hash.is_some() && hash != old_hash);
+    }
+
+    #[test]
+    fn a_page_that_was_a_feed_stays_one_when_it_announces_another() {
+        let page = |head: &str, notes: [u8; 2]| {
+            let note = |n| format!("<p class=h-entry><a class=u-url href=/{n}>note {n}</a></p>");
+            let html = format!("<!DOCTYPE html>{head}<main class=h-feed>{}{}</main>", note(notes[0]), note(notes[1]));
+            Answer { content_type: Some("text/html".to_owned()), ..answer(html.as_bytes()) }
+        };
+        let announcing = "<link rel=alternate type=application/rss+xml href=/rss>";
+        let known = |answer| match read(answer, &LIMITS).outcome {
+            Outcome::Modified(document) => document.known,
+            outcome => panic!("{outcome:?}"),
+        };
+        let before = known(page("", [2, 1]));
+        let now = known(Answer { known: before.clone(), ..page(announcing, [3, 2]) });
+        assert_eq!(now.len(), before.len() + 1);
+        let other = read(Answer { known: before, ..page(announcing, [8, 9]) }, &LIMITS);
+        assert!(
+            matches!(other.outcome, Outcome::Failed { .. }) && other.announced.len() == 1,
+            "another page altogether"
+        );
     }
 
     #[test]

@@ -1,45 +1,46 @@
-//! One polite fetch: step 4 of a feed's life, from a job to what its report says.
+//! One polite fetch: step 4 of a feed's life, from a job to what its report says. `way` walks from request to request,
+//! `ask` makes each of them.
 //!
 //! The hops of a fetch are asked one after the other, each checked against the address guard and charged to its host;
 //! validators go to the URL that gave them, and to no other. Whatever a server does is an [`Outcome`], never an error.
 //! When the job's own host may be asked was settled before; when to poll next is none of this module's business.
+
+mod ask;
+mod way;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::config::FetchConfig;
-use common::feed::{FeedUrl, Validators};
+use common::feed::FeedUrl;
 use common::host::{HostKey, HostRules};
-use common::host_gate::{ExtraRequest, GateError, HostGate, Permit, Release};
+use common::host_gate::{HostGate, Permit};
 use common::job::FetchJob;
-use common::report::{FailureKind, Outcome};
+use common::report::Outcome;
 use common::time::{Clock, Timestamp};
-use http::header::{self, HeaderMap};
 use http_body_util::Empty;
-use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::address::AddressGuard;
-use crate::body::{self, BodyError, WireLimits};
-use crate::classify::{self, Asked, Head};
 use crate::client::{self, Client, FetchSetup, FetchSetupError};
-use crate::decode::{DecodeLimits, codings};
+use crate::decode::DecodeLimits;
 use crate::discover::AnnouncedFeed;
-use crate::document::{Answer, ReadLimits, read};
-use crate::failure::Failure;
-use crate::headers;
+use crate::document::ReadLimits;
 use crate::parse::ParseLimits;
-use crate::redirect::{Chain, Interrupted};
-use crate::request::{self, UserAgent};
-use crate::trace::{self, Exchange};
+use crate::redirect::Interrupted;
+use crate::request::UserAgent;
+use crate::signature::Signer;
+use crate::trace::Exchange;
+use way::{Fetch, start_of};
 
 /// Makes fetches. One for a process: it holds the connections, the resolver's cache and the places for large bodies.
 pub struct Fetcher {
     client: Client,
     guard: AddressGuard,
     user_agent: UserAgent,
+    signer: Option<Signer>,
     timeout: Duration,
     max_redirects: usize,
     max_header_bytes: usize,
@@ -130,6 +131,7 @@ impl Fetcher {
             client: client::build(config, guard.clone(), setup)?,
             guard,
             user_agent: client::user_agent(config, rules)?,
+            signer: Signer::of(config)?,
             timeout: config.timeout,
             max_redirects: config.max_redirects,
             max_header_bytes: config.max_header_bytes,
@@ -166,9 +168,10 @@ impl Fetcher {
             hops,
             started,
             deadline: started + self.timeout,
-            chain: kept.unwrap_or_else(|| Chain::new(job.url.clone())),
+            chain: kept.unwrap_or_else(|| start_of(job)),
             fetched: Fetched::unasked(Outcome::Gone),
             trace,
+            is_bare_page: false,
         };
         let outcome = fetch.run().await;
         fetch.finish(outcome)
@@ -178,260 +181,6 @@ impl Fetcher {
         self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// One fetch under way.
-struct Fetch<'a> {
-    fetcher: &'a Fetcher,
-    job: &'a FetchJob,
-    hops: &'a Hops<'a>,
-    started: Instant,
-    deadline: Instant,
-    chain: Chain,
-    fetched: Fetched,
-    trace: Option<&'a mut Vec<Exchange>>,
-}
-
-/// What one hop came to.
-enum Step {
-    Ended(Outcome),
-    Redirected,
-    Body(Box<Answer>, Option<tokio::sync::OwnedSemaphorePermit>),
-}
-
-impl Fetch<'_> {
-    async fn run(&mut self) -> Outcome {
-        loop {
-            let url = self.chain.current().clone();
-            if let Err(refused) = self.fetcher.guard.check_url(url.as_url()) {
-                return Failure::from(refused).into();
-            }
-            let permit = match self.admission(&url).await {
-                Ok(permit) => permit,
-                Err(until) => return self.interrupt(until),
-            };
-            let step = self.hop(&url).await;
-            self.fetched.duration = self.started.elapsed();
-            if let Some(permit) = permit {
-                self.give_back(&permit).await;
-            }
-            match step {
-                Step::Ended(outcome) => return outcome,
-                Step::Redirected => {}
-                Step::Body(answer, place) => {
-                    let outcome = self.read(*answer).await;
-                    drop(place);
-                    return outcome;
-                }
-            }
-        }
-    }
-
-    fn finish(self, outcome: Outcome) -> Fetched {
-        let mut fetched = self.fetched;
-        if matches!(outcome, Outcome::Modified(_) | Outcome::NotModified { .. }) {
-            fetched.moved_to = self.chain.moved_to().cloned();
-        }
-        fetched.outcome = outcome;
-        fetched
-    }
-
-    /// Waits until the hop's host may be asked; the extra permit, if the job's own does not cover it; `Err`: not in this
-    /// fetch, but at that time.
-    async fn admission(&mut self, url: &FeedUrl) -> Result<Option<Permit>, Timestamp> {
-        let policy = self.hops.rules.for_url(url.as_url());
-        let before = self.fetched.last_host.replace(policy.key.clone());
-        if before.is_none() && policy.key == self.job.host {
-            return Ok(None);
-        }
-        if before.as_ref() == Some(&policy.key) && policy.limits.burst <= 1 {
-            let after_last = self.fetched.last_sent.map(|sent| sent.after(policy.limits.gap));
-            self.wait_until(after_last.unwrap_or_default()).await?;
-        }
-        let request = ExtraRequest {
-            host: &policy.key,
-            limits: policy.limits,
-            during: Some(self.hops.permit),
-            deadline: self.hops.deadline,
-        };
-        loop {
-            let now = self.hops.clock.now();
-            let until = match self.hops.gate.acquire_extra(&request, now).await {
-                Ok(Ok(permit)) => return Ok(Some(permit)),
-                Ok(Err(until)) => until,
-                Err(error) => return Err(self.gate_failed(&error, now)),
-            };
-            self.wait_until(until.max(now.after(SHORTEST_WAIT))).await?;
-        }
-    }
-
-    /// Waits, or gives the time back if the wait would leave too little of this fetch for a request.
-    async fn wait_until(&self, until: Timestamp) -> Result<(), Timestamp> {
-        let now = self.hops.clock.now();
-        if until <= now {
-            return Ok(());
-        }
-        let ready = Instant::now() + until.since(now);
-        if ready + self.fetcher.timeout / 3 > self.deadline {
-            return Err(until);
-        }
-        tokio::time::sleep_until(ready).await;
-        Ok(())
-    }
-
-    fn gate_failed(&self, error: &GateError, now: Timestamp) -> Timestamp {
-        tracing::warn!(feed = %self.job.feed, error = error as &dyn std::error::Error, "a redirect waits for the host gate");
-        now.after(GATE_RETRY)
-    }
-
-    /// The job is put off; the next fetch goes on where this one stopped.
-    fn interrupt(&mut self, until: Timestamp) -> Outcome {
-        if self.chain.hops() > 0 {
-            self.fetcher.interrupted().keep(self.chain.clone(), self.hops.clock.now());
-        }
-        (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
-        Outcome::Deferred { until }
-    }
-
-    async fn give_back(&self, permit: &Permit) {
-        let gap = self.hops.rules.limits_of(&permit.host).gap;
-        let next_start = self.fetched.last_sent.map(|sent| sent.after(gap));
-        let release = Release { next_start, ..Release::default() };
-        if let Err(error) = self.hops.gate.release(permit, release, self.hops.clock.now()).await {
-            // it ends by itself with its deadline
-            tracing::warn!(feed = %self.job.feed, error = &error as &dyn std::error::Error, "a hop's permit was not released");
-        }
-    }
-
-    /// Asks one URL.
-    async fn hop(&mut self, url: &FeedUrl) -> Step {
-        let fields = self.fields(url);
-        self.fetched.conditional = request::is_conditional(&fields);
-        (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
-        let before = self.started.elapsed();
-        let shown = self.trace.is_some().then(|| trace::fields(&fields));
-        let limits = client::HeadLimits {
-            deadline: self.deadline,
-            timeout: self.fetcher.timeout,
-            max_informational: self.fetcher.max_informational,
-            max_header_bytes: self.fetcher.max_header_bytes,
-        };
-        let mut sent = None;
-        let response = client::send(&self.fetcher.client, url.as_url(), fields, limits, &mut sent).await;
-        let received = self.hops.clock.now();
-        self.fetched.last_sent = sent.map(|sent| received.before(sent.elapsed()));
-        if let (Some(trace), Some(request)) = (&mut self.trace, shown) {
-            let answer = response.as_ref().ok().map(trace::Head::of);
-            let took = self.started.elapsed().saturating_sub(before);
-            trace.push(Exchange { url: url.clone(), request, answer, after: before, took });
-        }
-        let (head, incoming) = match response {
-            Ok(response) => response.into_parts(),
-            Err(failure) => return Step::Ended(failure.into()),
-        };
-        self.fetched.http_status = Some(head.status.as_u16());
-        self.fetched.fresh_for = headers::freshness(&head.headers, received).map(|fresh| fresh + before);
-
-        let permanent = self.chain.is_permanent();
-        let asked = Asked { conditional: self.fetched.conditional, permanent, received };
-        match classify::head(head.status, &head.headers, asked) {
-            Head::Ended(outcome) => Step::Ended(outcome),
-            Head::NotModified => {
-                let validators = classify::merged(&self.job.validators, headers::validators(&head.headers));
-                Step::Ended(Outcome::NotModified { validators })
-            }
-            Head::Redirect => match self.chain.follow(head.status, &head.headers, self.fetcher.max_redirects) {
-                Ok(()) => Step::Redirected,
-                Err(error) => Step::Ended(Failure::from(error).into()),
-            },
-            Head::Content => self.content(url, &head.headers, incoming).await,
-        }
-    }
-
-    fn fields(&self, url: &FeedUrl) -> HeaderMap {
-        let stored = &self.job.validators;
-        let given_by = stored.for_url.as_deref().unwrap_or(self.job.url.as_str());
-        let none = Validators::default();
-        let validators = if given_by == url.as_str() { stored } else { &none };
-        let rule = self.hops.rules.for_url(url.as_url()).rule;
-        let own = || self.fetcher.user_agent.text(self.job.subscribers);
-        let user_agent = rule.and_then(|rule| rule.user_agent.clone()).unwrap_or_else(own);
-        request::fields(&user_agent, validators)
-    }
-
-    /// Reads the body of a good answer off the wire.
-    async fn content(&mut self, url: &FeedUrl, headers: &HeaderMap, incoming: Incoming) -> Step {
-        let codings = match codings(headers) {
-            Ok(codings) => codings,
-            Err(error) => return Step::Ended(Failure::from(error).into()),
-        };
-        let fetcher = self.fetcher;
-        let limits = WireLimits {
-            max_bytes: fetcher.max_wire_bytes,
-            large_bytes: fetcher.large_body_bytes,
-            deadline: self.deadline,
-        };
-        let body = match body::read(incoming, limits, &fetcher.large_bodies, &mut self.fetched.wire_bytes).await {
-            Ok(body) => body,
-            Err(error) => return Step::Ended(self.unread(&error)),
-        };
-        let mut validators = headers::validators(headers);
-        if *url != self.job.url && !validators.is_empty() {
-            validators.for_url = Some(url.as_str().to_owned());
-        }
-        let content_type =
-            headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
-        let answer = Answer {
-            wire: body.bytes,
-            codings,
-            content_type,
-            url: url.as_str().to_owned(),
-            validators,
-            stored: self.job.validators.clone(),
-            known_hash: self.job.content_hash,
-            known: self.job.known.clone(),
-        };
-        Step::Body(Box::new(answer), body.place)
-    }
-
-    fn unread(&self, error: &BodyError<hyper::Error>) -> Outcome {
-        match error {
-            BodyError::TooLarge => {
-                let detail = format!("the body has more than {} bytes", self.fetcher.max_wire_bytes);
-                Failure::new(FailureKind::TooLarge, detail).into()
-            }
-            BodyError::Late => Failure::late(self.fetcher.timeout).into(),
-            BodyError::Broken(error) => Failure::of_wire(error).into(),
-            BodyError::NoPlace => Outcome::Deferred { until: self.hops.clock.now().after(self.fetcher.timeout) },
-        }
-    }
-
-    /// Decodes and parses on a thread of its own, one of a few: that bounds memory and leaves the network its share.
-    async fn read(&mut self, answer: Answer) -> Outcome {
-        let limits = self.fetcher.limits;
-        let place = Arc::clone(&self.fetcher.parsers).acquire_owned().await;
-        let work = tokio::task::spawn_blocking(move || {
-            let result = read(answer, &limits);
-            drop(place);
-            result
-        });
-        match work.await {
-            Ok(read) => {
-                self.fetched.body_bytes = read.bytes;
-                self.fetched.announced = read.announced;
-                read.outcome
-            }
-            Err(error) => {
-                tracing::error!(feed = %self.job.feed, %error, "reading this feed panicked");
-                Failure::new(FailureKind::Malformed, "our reader panicked over the body; please report it").into()
-            }
-        }
-    }
-}
-
-/// Waiting for a host takes at least this long, so that a clock that stands still does not make a busy loop.
-const SHORTEST_WAIT: Duration = Duration::from_millis(5);
-/// When a job is tried again whose redirect could not be charged because the gate did not answer.
-const GATE_RETRY: Duration = Duration::from_secs(5);
 
 /// A body that nobody sends: every request is a GET.
 pub(crate) type NoBody = Empty<Bytes>;

@@ -20,5 +20,6 @@ pub mod redirect;
 pub mod request;
 mod resolve;
 pub mod run;
+mod signature;
 mod tls;
 pub mod trace;

@@ -1,4 +1,4 @@
-//! Redirects: where a chain of them leads, and what of it may be remembered.
+//! Redirects and other leads: where a chain of them ends, and what of it may be remembered.
 //!
 //! Pure, apart from [`Interrupted`], which keeps chains in memory. Requests, addresses and the pace at hosts are the
 //! fetch's affair.
@@ -23,6 +23,17 @@ pub struct Chain {
     unbroken: bool,
     /// All redirects so far were permanent ones.
     permanent: bool,
+    /// How many of the URLs were found by reading an answer: an actor, its outbox, that one's first page.
+    leads: usize,
+    /// What the answers on the way told.
+    about: About,
+}
+
+/// What an actor's document tells of the posts that are found behind it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct About {
+    pub(crate) name: Option<String>,
+    pub(crate) page: Option<String>,
 }
 
 /// Why a redirect is not followed. The text is for people; it shows no path or query, which may hold secrets.
@@ -50,7 +61,14 @@ pub fn is_redirect(status: StatusCode) -> bool {
 impl Chain {
     /// A chain that starts at a feed's own URL.
     pub fn new(start: FeedUrl) -> Self {
-        Chain { visited: vec![start], moved_to: None, unbroken: true, permanent: true }
+        Chain {
+            visited: vec![start],
+            moved_to: None,
+            unbroken: true,
+            permanent: true,
+            leads: 0,
+            about: About::default(),
+        }
     }
 
     /// The URL to be asked next.
@@ -61,12 +79,32 @@ impl Chain {
 
     /// Redirects so far.
     pub fn hops(&self) -> usize {
-        self.visited.len() - 1
+        self.visited.len() - 1 - self.leads
+    }
+
+    /// Was only the feed's own URL asked so far?
+    pub fn is_at_start(&self) -> bool {
+        self.visited.len() == 1
+    }
+
+    /// Did an answer lead here that speaks of ActivityStreams? Then these are asked for.
+    pub fn asks_for_activities(&self) -> bool {
+        self.leads > 0
+    }
+
+    /// What was told on the way.
+    pub(crate) fn about(&self) -> &About {
+        &self.about
     }
 
     /// Where the unbroken permanent prefix (301, 308; never from https to http) leads.
     pub fn moved_to(&self) -> Option<&FeedUrl> {
         self.moved_to.as_ref()
+    }
+
+    /// The URL to remember for what the last answer gave: the last one, if it speaks for the first.
+    pub(crate) fn settled(&self) -> &FeedUrl {
+        if self.permanent { self.current() } else { self.moved_to.as_ref().unwrap_or(&self.visited[0]) }
     }
 
     /// Does the last URL speak for the feed's own: were there only permanent redirects, or none?
@@ -96,7 +134,27 @@ impl Chain {
         self.visited.push(target);
         Ok(())
     }
+
+    /// Goes on to where an answer says that the posts are. False: too far, or back to where it came from.
+    pub(crate) fn lead_to(&mut self, link: &str, about: About) -> bool {
+        let Some(target) = self.current().as_url().join(link).ok().and_then(|url| fetchable(url).ok()) else {
+            return false;
+        };
+        // the first one may be the same URL, asked for something else
+        let known = self.leads > 0 && self.visited.contains(&target);
+        if known || self.leads >= MAX_LEADS {
+            return false;
+        }
+        (self.permanent, self.unbroken) = (false, false);
+        self.leads += 1;
+        self.about = About { name: about.name.or(self.about.name.take()), page: about.page.or(self.about.page.take()) };
+        self.visited.push(target);
+        true
+    }
 }
+
+/// From a page to its author's actor, from there to the outbox, from there to its first page.
+const MAX_LEADS: usize = 3;
 
 /// Resolves a `Location`. It should be ASCII; bytes that are not are taken as UTF-8, as browsers do.
 fn join(base: &Url, location: &[u8]) -> Option<Url> {

@@ -11,6 +11,11 @@ use crate::headers::{MAX_VALIDATOR_BYTES, to_value};
 const ACCEPT: &str = "application/atom+xml, application/rss+xml, application/feed+json, application/rdf+xml;q=0.9, \
                       application/xml;q=0.8, text/xml;q=0.8, application/json;q=0.7, */*;q=0.1";
 
+/// What an actor's document, its outbox and that one's pages are asked for. Never what a feed is asked for: sites that have
+/// both under one URL would answer with the wrong one.
+const ACCEPT_ACTIVITIES: &str =
+    "application/activity+json, application/ld+json; profile=\"https://www.w3.org/ns/activitystreams\"";
+
 const ACCEPT_ENCODING: &str = "gzip, br, zstd, deflate";
 
 /// Who we are, in the `User-Agent` field.
@@ -48,6 +53,11 @@ pub fn fields(user_agent: &str, validators: &Validators) -> HeaderMap {
     let date = validators.last_modified.as_deref().and_then(to_value);
     fields.extend(date.map(|date| (header::IF_MODIFIED_SINCE, date)));
     fields
+}
+
+/// Makes it a request for ActivityStreams.
+pub(crate) fn ask_for_activities(fields: &mut HeaderMap) {
+    fields.insert(header::ACCEPT, HeaderValue::from_static(ACCEPT_ACTIVITIES));
 }
 
 /// Can the server answer 304 to a request with these fields?

@@ -184,6 +184,14 @@ fn check_fetch(fetch: &FetchConfig, refusals: &mut Refusals) {
     refusals.require(address.is_empty() || is_page && printable, "fetch.user_agent_url", || {
         "must be the address of a page, such as https://example.com/about-our-reader".into()
     });
+    let known = fetch.activitypub_key.is_empty() || !address.is_empty();
+    refusals.require(known, "fetch.activitypub_key", || {
+        "needs fetch.user_agent_url: the address of the actor with the public key".into()
+    });
+    let is_service = url::Url::parse(&fetch.at_service).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+    refusals.require(is_service && !fetch.at_service.contains(['?', '#']), "fetch.at_service", || {
+        "must be a service's address, such as https://public.api.bsky.app".into()
+    });
     for (key, value) in [
         ("fetch.max_wire_bytes", fetch.max_wire_bytes),
         ("fetch.max_body_bytes", fetch.max_body_bytes),

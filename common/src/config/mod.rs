@@ -244,6 +244,8 @@ pub struct FetchConfig {
     pub name_servers: Vec<SocketAddr>,
     pub allow_networks: Vec<IpNet>,
     pub allow_ports: Vec<String>,
+    pub activitypub_key: String,
+    pub at_service: String,
 }
 
 /// `[host]`

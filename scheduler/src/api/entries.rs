@@ -10,7 +10,9 @@ use serde::Deserialize;
 use super::Api;
 use super::error::ApiError;
 use super::request::{Params, PathId, explained, limit, parsed};
-use super::view::EntryList;
+use super::sanitised::sanitised;
+use super::view::{EntryList, EntryView};
+use crate::store::StoredEntry;
 
 /// The parameters of both lists.
 #[derive(Debug, Deserialize)]
@@ -19,9 +21,10 @@ pub(super) struct EntryParams {
     /// Only what was stored before this zone's last midnight.
     calm: Option<String>,
     limit: Option<String>,
+    html: Option<String>,
 }
 
-/// `GET /entries?after=SEQ&calm=ZONE&limit=`
+/// `GET /entries?after=SEQ&calm=ZONE&limit=&html=sanitised`
 pub(super) async fn all(
     State(api): State<Api>,
     Params(params): Params<EntryParams>,
@@ -29,7 +32,7 @@ pub(super) async fn all(
     list(&api, None, &params).await
 }
 
-/// `GET /feeds/{id}/entries?after=SEQ&limit=`
+/// `GET /feeds/{id}/entries?after=SEQ&limit=&html=sanitised`
 pub(super) async fn of_feed(
     State(api): State<Api>,
     PathId(id): PathId,
@@ -49,6 +52,11 @@ async fn list(api: &Api, feed: Option<FeedId>, params: &EntryParams) -> Result<J
         Some(zone) => api.ops.store.last_entry_before(zone.last_midnight(api.ops.clock.now())).await?,
         None => i64::MAX,
     };
+    let with_html = match params.html.as_deref() {
+        None => false,
+        Some("sanitised") => true,
+        Some(_) => return Err(ApiError::bad("html must be sanitised, or left out")),
+    };
     let mut page = api.ops.store.entries(feed, after, limit).await?;
     page.items.retain(|entry| entry.seq <= last);
     if 0 < after && after < page.oldest - 1 {
@@ -57,5 +65,19 @@ async fn list(api: &Api, feed: Option<FeedId>, params: &EntryParams) -> Result<J
         return Err(refusal.with("oldest", page.oldest).with("epoch", page.epoch));
     }
     let next = page.items.last().map_or(after, |entry| entry.seq);
-    Ok(Json(EntryList { epoch: page.epoch, oldest: page.oldest, items: page.items, next }))
+    let items =
+        if with_html { made_safe(page.items).await? } else { page.items.into_iter().map(EntryView::of).collect() };
+    Ok(Json(EntryList { epoch: page.epoch, oldest: page.oldest, items, next }))
+}
+
+/// Adds the HTML that may be shown: processor time, so on a thread for such work.
+async fn made_safe(entries: Vec<StoredEntry>) -> Result<Vec<EntryView>, ApiError> {
+    let add = |stored: StoredEntry| {
+        let base = stored.entry.url.as_deref();
+        let safe = |html: &Option<String>| html.as_deref().map(|html| sanitised(html, base));
+        let (summary_html, content_html) = (safe(&stored.entry.summary), safe(&stored.entry.content));
+        EntryView { summary_html, content_html, ..EntryView::of(stored) }
+    };
+    let work = tokio::task::spawn_blocking(move || entries.into_iter().map(add).collect());
+    work.await.map_err(|_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the sanitiser failed over an entry"))
 }

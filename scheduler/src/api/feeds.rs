@@ -6,11 +6,12 @@ use axum::http::{StatusCode, Uri};
 use common::calm::CalmGroup;
 use common::feed::{Audience, Category, Feed, FeedId, FeedUrl, Status};
 use common::host::HostKey;
+use common::input;
 use common::report::FailureKind;
 use serde::{Deserialize, Deserializer};
 
 use super::error::ApiError;
-use super::request::{Accepts, Body, Params, PathId, explained, limit};
+use super::request::{Accepts, Body, Params, PathId, limit};
 use super::view::{AddedView, FeedView, List};
 use super::{Api, to_the_end};
 use crate::ops::{AddFeed, EditFeed};
@@ -73,8 +74,8 @@ impl FeedBody {
     }
 }
 
-fn feed_url(text: &str) -> Result<FeedUrl, ApiError> {
-    explained("url", text)
+fn feed_url(api: &Api, text: &str) -> Result<FeedUrl, ApiError> {
+    input::feed_url(text, &api.ops.config.fetch.at_service).map_err(|error| ApiError::bad(format!("url: {error}")))
 }
 
 /// `POST /feeds`: 201 when it is new, 200 when it was known.
@@ -83,7 +84,7 @@ pub(super) async fn add(
     Body(body): Body<FeedBody>,
 ) -> Result<(StatusCode, Json<AddedView>), ApiError> {
     let url = body.url.as_deref().ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
-    let url = feed_url(url)?;
+    let url = feed_url(&api, url)?;
     let audience = body.audience(Audience::default())?;
     let feed = AddFeed { url, audience, calm: body.calm.unwrap_or_default(), private: body.private.unwrap_or(false) };
     let ops = api.ops.clone();
@@ -171,7 +172,7 @@ pub(super) async fn lookup(
     Params(params): Params<LookupParams>,
 ) -> Result<Json<FeedView>, ApiError> {
     let url = params.url.ok_or_else(|| ApiError::bad("url is missing; it must be a feed's address"))?;
-    let url = feed_url(&url)?;
+    let url = feed_url(&api, &url)?;
     let unknown = || ApiError::new(StatusCode::NOT_FOUND, format!("no feed has the URL {url}"));
     let feed = api.ops.feed(&FeedRef::Url(url.clone())).await?.ok_or_else(unknown)?;
     Ok(Json(api.view(feed)))

@@ -12,6 +12,7 @@ mod fleet;
 mod guard;
 mod openapi;
 mod request;
+mod sanitised;
 pub mod view;
 
 use std::future::Future;

@@ -505,3 +505,41 @@ async fn with_tokens_the_page_asks_for_one_and_the_api_takes_no_password() {
     assert_eq!(fleet.send(login("wrong").0).await.status, 401);
     assert_eq!(fleet.get("/openapi.json").await.status, 200);
 }
+
+#[tokio::test]
+async fn entries_are_offered_as_html_that_may_be_shown() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let entry = Entry {
+        id: "1".to_owned(),
+        url: Some("https://example.com/2026/one".to_owned()),
+        summary: Some("<b onclick=x()>short</b>".to_owned()),
+        content: Some("<script>x()</script><a href=../about>about</a>".to_owned()),
+        ..Entry::default()
+    };
+    fleet.polled_with(id, vec![entry, Entry { id: "2".to_owned(), ..Entry::default() }]).await;
+    for path in ["/api/v1/entries".to_owned(), format!("/api/v1/feeds/{id}/entries")] {
+        let raw = fleet.get(&path).await.body;
+        let first =
+            |body: &Value| body["items"].as_array().unwrap().iter().find(|item| item["id"] == "1").unwrap().clone();
+        assert_eq!(first(&raw)["summary_html"], Value::Null, "only when asked for");
+        let safe = first(&fleet.get(&format!("{path}?html=sanitised")).await.body);
+        assert_eq!(safe["content"], first(&raw)["content"], "the publisher's own text stays");
+        assert_eq!(safe["summary_html"], "<b>short</b>");
+        let link = "<a href=\"https://example.com/about\" rel=\"noopener noreferrer\">about</a>";
+        assert_eq!(safe["content_html"], link);
+        assert_eq!(fleet.get(&format!("{path}?html=raw")).await.status, 400);
+    }
+}
+
+#[tokio::test]
+async fn an_account_is_added_by_its_name() {
+    let fleet = Fleet::new().await;
+    let added = fleet.post("/api/v1/feeds", json!({ "url": "at://ada.example" })).await;
+    assert_eq!(added.status, 201, "{}", added.body);
+    let url = "https://public.api.bsky.app/xrpc/app.bsky.feed.getAuthorFeed?actor=ada.example&filter=posts_and_author_threads";
+    assert_eq!(added.body["url"], url);
+    let known = fleet.get("/api/v1/feeds/lookup?url=https%3A%2F%2Fbsky.app%2Fprofile%2Fada.example").await;
+    assert_eq!(known.body["id"], added.body["id"]);
+    assert_eq!(fleet.post("/api/v1/feeds", json!({ "url": "at://nobody" })).await.status, 400);
+}

@@ -131,6 +131,27 @@ pub struct List<T> {
     pub next: Option<String>,
 }
 
+/// An entry as callers see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EntryView {
+    /// The entry, its texts as the publisher wrote them.
+    #[serde(flatten)]
+    pub stored: StoredEntry,
+    /// Its summary as HTML that may be shown, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary_html: Option<String>,
+    /// The same of its content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_html: Option<String>,
+}
+
+impl EntryView {
+    /// The entry alone.
+    pub fn of(stored: StoredEntry) -> Self {
+        EntryView { stored, summary_html: None, content_html: None }
+    }
+}
+
 /// A part of the entries, in the order in which they were stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EntryList {
@@ -139,7 +160,7 @@ pub struct EntryList {
     /// The oldest `seq` that is kept; 0 while there is none.
     pub oldest: i64,
     /// The entries, by `seq`.
-    pub items: Vec<StoredEntry>,
+    pub items: Vec<EntryView>,
     /// The cursor to go on with (`after=`), now or when there is more.
     pub next: i64,
 }

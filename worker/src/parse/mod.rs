@@ -14,7 +14,8 @@
 //! the document defines only plain abbreviations, within a budget. It is synchronous and may take seconds of processor time for the largest bodies: callers run it
 //! on a thread for blocking work. The document's bytes decide what it is; the declared type only names an encoding.
 //!
-//! A further kind of feed is a module that makes a [`draft::Draft`], and an arm in [`read`].
+//! A further kind of feed is a module that makes a [`draft::Draft`], and an arm in [`read`]. What is neither XML nor JSON
+//! Feed is looked at by [`kinds`] last, so that it costs ordinary feeds nothing.
 //!
 //! Deliberately not here: sanitising of HTML (whoever shows content does that), feeds that pages announce, and what to do
 //! about the hints.
@@ -26,6 +27,7 @@ mod draft;
 mod entities;
 mod hints;
 mod json;
+mod kinds;
 mod links;
 mod normalise;
 mod repair;
@@ -42,6 +44,7 @@ use common::feed::FeedHints;
 use serde_json::json;
 use url::Url;
 
+pub(crate) use kinds::Lead;
 use repair::Mended;
 use xml::Refusal;
 
@@ -135,13 +138,32 @@ pub fn parse(
 ) -> Result<ParsedFeed, ParseError> {
     let whole = || {
         let text = decode::decode(bytes, content_type);
-        read(&text, Url::parse(base_url).ok().as_ref(), limits)
+        let base = Url::parse(base_url).ok();
+        let posts = || kinds::read(&text, content_type, base.as_ref(), limits);
+        read(&text, base.as_ref(), limits)
+            .or_else(|error| Ok(normalise::finish(posts().ok_or(error)?.into(), base.as_ref(), limits)))
     };
     // No panic is known; one that is not known must not cost more than this document.
     catch_unwind(AssertUnwindSafe(whole)).unwrap_or_else(|_| Err(ParseError::malformed(&PANICKED)))
 }
 
 const PANICKED: &str = "the parser panicked";
+
+/// The h-feed that a page is, whatever it announces.
+pub(crate) fn page(bytes: &[u8], content_type: Option<&str>, url: &str, limits: &ParseLimits) -> Option<ParsedFeed> {
+    let whole = || {
+        let (text, url) = (decode::decode(bytes, content_type), Url::parse(url).ok());
+        let posts = kinds::page(&text, content_type, url.as_ref(), limits)?;
+        Some(normalise::finish(posts.into(), url.as_ref(), limits))
+    };
+    catch_unwind(AssertUnwindSafe(whole)).unwrap_or_default()
+}
+
+/// Where a document that is no feed says that its posts are.
+pub(crate) fn lead(bytes: &[u8]) -> Option<Lead> {
+    let whole = || kinds::activity::lead(&decode::decode(bytes, None));
+    catch_unwind(AssertUnwindSafe(whole)).unwrap_or_default()
+}
 
 /// A document's text, whatever it says about its encoding.
 pub(crate) fn text_of<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {

@@ -3,10 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
 
+mod activities;
 mod armour;
 mod bench;
 mod bodies;
 mod conditional;
+mod discovery;
 mod manners;
 mod names;
 mod redirects;

@@ -86,7 +86,7 @@ macro_rules! stamp {
                 a_refused_row_takes_its_whole_batch_back;
                 failures_keep_what_the_last_good_answer_left;
                 a_304_replaces_the_validators_and_keeps_the_document;
-                a_new_document_replaces_all_that_was_known;
+                a_new_document_replaces_all_but_a_title_that_it_does_not_repeat;
                 one_throttled_feed_holds_its_host_for_an_hour_and_a_second_one_in_full;
                 the_host_that_answered_is_held;
                 a_feed_that_is_gone_is_told_and_not_due;

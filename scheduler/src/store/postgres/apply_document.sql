@@ -1,12 +1,13 @@
--- A document that was read whole and accepted replaces all that was known of the one before.
+-- A document that was read whole and accepted replaces all that was known of the one before, but for the feed's own title and
+-- site: some kinds of feed do not repeat them in each document.
 UPDATE feeds
 SET entries        = feeds.entries + new.entries,
     etag           = new.etag,
     last_modified  = new.last_modified,
     validators_url = new.validators_url,
     content_hash   = new.content_hash,
-    title          = new.title,
-    link           = new.link,
+    title          = coalesce(new.title, feeds.title),
+    link           = coalesce(new.link, feeds.link),
     hub            = new.hub,
     self_link      = new.self_link,
     cloud          = new.cloud,

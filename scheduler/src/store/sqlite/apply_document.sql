@@ -1,13 +1,14 @@
 -- Rows: feed, further entries, etag, last modified, URL of these two, content hash, title, link, hub, self link, cloud, known
--- entries. A document that was read whole and accepted replaces all that was known of the one before.
+-- entries. A document that was read whole and accepted replaces all that was known of the one before, but for the feed's own
+-- title and site: some kinds of feed do not repeat them in each document.
 UPDATE feeds
 SET entries        = entries + (new.value ->> 1),
     etag           = CAST(substr(?2, new.value ->> 2,  new.value ->> 3)  AS TEXT),
     last_modified  = CAST(substr(?2, new.value ->> 4,  new.value ->> 5)  AS TEXT),
     validators_url = CAST(substr(?2, new.value ->> 6,  new.value ->> 7)  AS TEXT),
     content_hash   =      substr(?2, new.value ->> 8,  new.value ->> 9),
-    title          = CAST(substr(?2, new.value ->> 10, new.value ->> 11) AS TEXT),
-    link           = CAST(substr(?2, new.value ->> 12, new.value ->> 13) AS TEXT),
+    title          = coalesce(CAST(substr(?2, new.value ->> 10, new.value ->> 11) AS TEXT), title),
+    link           = coalesce(CAST(substr(?2, new.value ->> 12, new.value ->> 13) AS TEXT), link),
     hub            = CAST(substr(?2, new.value ->> 14, new.value ->> 15) AS TEXT),
     self_link      = CAST(substr(?2, new.value ->> 16, new.value ->> 17) AS TEXT),
     cloud          = CAST(substr(?2, new.value ->> 18, new.value ->> 19) AS TEXT),

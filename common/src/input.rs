@@ -1,0 +1,100 @@
+//! What people write for a feed, where that is not its URL.
+//!
+//! An account of the AT Protocol (Bluesky) has no feed at an address of its own; what its service answers to
+//! `app.bsky.feed.getAuthorFeed` is one. `at://HANDLE`, the same with a permanent number (`did:..`), and the account's page
+//! stand for it. Only what people write is translated, never a stored URL or a redirect's target.
+
+use url::Url;
+
+use crate::feed::{FeedUrl, FeedUrlError};
+
+/// Posts and the author's own threads; answers to others are one half of a conversation.
+const FILTER: &str = "posts_and_author_threads";
+
+/// The feed that a text stands for. `service` is `fetch.at_service`.
+pub fn feed_url(text: &str, service: &str) -> Result<FeedUrl, FeedUrlError> {
+    let text = text.trim();
+    let Some(account) = account(text) else { return text.parse() };
+    let service = service.trim_end_matches('/');
+    format!("{service}/xrpc/app.bsky.feed.getAuthorFeed?actor={account}&filter={FILTER}").parse()
+}
+
+/// The account that a text names.
+fn account(text: &str) -> Option<String> {
+    let name = match text.strip_prefix("at://") {
+        Some(name) => name.trim_end_matches('/').to_owned(),
+        None => of_page(&Url::parse(text).ok()?)?,
+    };
+    let name = name.trim_start_matches('@').to_ascii_lowercase();
+    let of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+    let is_handle = name.contains('.') && name.chars().all(of_name);
+    let is_number = name
+        .strip_prefix("did:")
+        .is_some_and(|rest| rest.contains(':') && rest.chars().all(|c| of_name(c) || c == ':'));
+    ((is_handle || is_number) && name.len() <= 253).then_some(name)
+}
+
+/// `https://bsky.app/profile/HANDLE`, and nothing below it: a post is no feed.
+fn of_page(url: &Url) -> Option<String> {
+    if !matches!(url.host_str(), Some("bsky.app" | "www.bsky.app")) {
+        return None;
+    }
+    let mut segments = url.path_segments()?.filter(|segment| !segment.is_empty());
+    match (segments.next(), segments.next(), segments.next()) {
+        (Some("profile"), Some(name), None) => Some(name.to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<String, String> {
+        let url = feed_url(text, "https://api.example/").map_err(|error| error.to_string())?;
+        Ok(url.as_str().to_owned())
+    }
+
+    #[test]
+    fn an_account_stands_for_its_authors_feed() {
+        let of = |actor: &str| {
+            Ok(format!(
+                "https://api.example/xrpc/app.bsky.feed.getAuthorFeed?actor={actor}&filter=posts_and_author_threads"
+            ))
+        };
+        for text in [
+            "at://ada.example",
+            " at://Ada.Example/ ",
+            "at://@ada.example",
+            "https://bsky.app/profile/ada.example",
+            "http://www.bsky.app/profile/ada.example/?x=1#y",
+        ] {
+            assert_eq!(read(text), of("ada.example"), "{text}");
+        }
+        assert_eq!(read("at://did:plc:abc234"), of("did:plc:abc234"));
+        assert_eq!(read("https://bsky.app/profile/did:web:ada.example"), of("did:web:ada.example"));
+    }
+
+    #[test]
+    fn everything_else_is_a_url_or_nothing() {
+        for text in [
+            "https://example.com/feed.xml",
+            "https://bsky.app/profile/ada.example/post/3k",
+            "https://bsky.app/profile/did:plc:abc234/rss",
+            "https://bsky.app/",
+            "https://bsky.app.example/profile/ada.example",
+        ] {
+            assert_eq!(read(text).as_deref(), Ok(text));
+        }
+        for text in [
+            "at://",
+            "at://ada",
+            "at://ada.example/app.bsky.feed.post/3k",
+            "at://a b.example",
+            "at://did:x",
+            "ada.example",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

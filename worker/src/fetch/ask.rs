@@ -1,0 +1,225 @@
+//! One request of a fetch: when its host allows it, with the right fields, and what its answer's head decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::feed::{FeedUrl, Validators};
+use common::host_gate::{ExtraRequest, GateError, Permit, Release};
+use common::report::{FailureKind, Outcome};
+use common::time::Timestamp;
+use http::header::{self, HeaderMap};
+use hyper::body::Incoming;
+use tokio::time::Instant;
+
+use super::way::{Fetch, Step};
+use crate::body::{self, BodyError, WireLimits};
+use crate::classify::{self, Asked, Head};
+use crate::client;
+use crate::decode::codings;
+use crate::document::{Answer, Read, read};
+use crate::failure::Failure;
+use crate::headers;
+use crate::request;
+use crate::trace::{self, Exchange};
+
+impl Fetch<'_> {
+    /// Waits until the hop's host may be asked; the extra permit, if the job's own does not cover it; `Err`: not in this
+    /// fetch, but at that time.
+    pub(super) async fn admission(&mut self, url: &FeedUrl) -> Result<Option<Permit>, Timestamp> {
+        let policy = self.hops.rules.for_url(url.as_url());
+        let before = self.fetched.last_host.replace(policy.key.clone());
+        if before.is_none() && policy.key == self.job.host {
+            return Ok(None);
+        }
+        if before.as_ref() == Some(&policy.key) && policy.limits.burst <= 1 {
+            let after_last = self.fetched.last_sent.map(|sent| sent.after(policy.limits.gap));
+            self.wait_until(after_last.unwrap_or_default()).await?;
+        }
+        let request = ExtraRequest {
+            host: &policy.key,
+            limits: policy.limits,
+            during: Some(self.hops.permit),
+            deadline: self.hops.deadline,
+        };
+        loop {
+            let now = self.hops.clock.now();
+            let until = match self.hops.gate.acquire_extra(&request, now).await {
+                Ok(Ok(permit)) => return Ok(Some(permit)),
+                Ok(Err(until)) => until,
+                Err(error) => return Err(self.gate_failed(&error, now)),
+            };
+            self.wait_until(until.max(now.after(SHORTEST_WAIT))).await?;
+        }
+    }
+
+    /// Waits, or gives the time back if the wait would leave too little of this fetch for a request.
+    async fn wait_until(&self, until: Timestamp) -> Result<(), Timestamp> {
+        let now = self.hops.clock.now();
+        if until <= now {
+            return Ok(());
+        }
+        let ready = Instant::now() + until.since(now);
+        if ready + self.fetcher.timeout / 3 > self.deadline {
+            return Err(until);
+        }
+        tokio::time::sleep_until(ready).await;
+        Ok(())
+    }
+
+    fn gate_failed(&self, error: &GateError, now: Timestamp) -> Timestamp {
+        tracing::warn!(feed = %self.job.feed, error = error as &dyn std::error::Error, "a redirect waits for the host gate");
+        now.after(GATE_RETRY)
+    }
+
+    /// The job is put off; the next fetch goes on where this one stopped.
+    pub(super) fn interrupt(&mut self, until: Timestamp) -> Outcome {
+        if !self.chain.is_at_start() {
+            self.fetcher.interrupted().keep(self.chain.clone(), self.hops.clock.now());
+        }
+        (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
+        Outcome::Deferred { until }
+    }
+
+    pub(super) async fn give_back(&self, permit: &Permit) {
+        let gap = self.hops.rules.limits_of(&permit.host).gap;
+        let next_start = self.fetched.last_sent.map(|sent| sent.after(gap));
+        let release = Release { next_start, ..Release::default() };
+        if let Err(error) = self.hops.gate.release(permit, release, self.hops.clock.now()).await {
+            // it ends by itself with its deadline
+            tracing::warn!(feed = %self.job.feed, error = &error as &dyn std::error::Error, "a hop's permit was not released");
+        }
+    }
+
+    /// Asks one URL.
+    pub(super) async fn hop(&mut self, url: &FeedUrl) -> Step {
+        let fields = self.fields(url);
+        self.fetched.conditional = request::is_conditional(&fields);
+        (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
+        let before = self.started.elapsed();
+        let shown = self.trace.is_some().then(|| trace::fields(&fields));
+        let limits = client::HeadLimits {
+            deadline: self.deadline,
+            timeout: self.fetcher.timeout,
+            max_informational: self.fetcher.max_informational,
+            max_header_bytes: self.fetcher.max_header_bytes,
+        };
+        let mut sent = None;
+        let response = client::send(&self.fetcher.client, url.as_url(), fields, limits, &mut sent).await;
+        let received = self.hops.clock.now();
+        self.fetched.last_sent = sent.map(|sent| received.before(sent.elapsed()));
+        if let (Some(trace), Some(request)) = (&mut self.trace, shown) {
+            let answer = response.as_ref().ok().map(trace::Head::of);
+            let took = self.started.elapsed().saturating_sub(before);
+            trace.push(Exchange { url: url.clone(), request, answer, after: before, took });
+        }
+        let (head, incoming) = match response {
+            Ok(response) => response.into_parts(),
+            Err(failure) => return Step::Ended(failure.into()),
+        };
+        self.fetched.http_status = Some(head.status.as_u16());
+        self.fetched.fresh_for = headers::freshness(&head.headers, received).map(|fresh| fresh + before);
+
+        let permanent = self.chain.is_permanent();
+        let asked = Asked { conditional: self.fetched.conditional, permanent, received };
+        match classify::head(head.status, &head.headers, asked) {
+            Head::Ended(outcome) => Step::Ended(outcome),
+            Head::NotModified => {
+                let validators = classify::merged(&self.job.validators, headers::validators(&head.headers));
+                Step::Ended(Outcome::NotModified { validators })
+            }
+            Head::Redirect => match self.chain.follow(head.status, &head.headers, self.fetcher.max_redirects) {
+                Ok(()) => Step::Redirected,
+                Err(error) => Step::Ended(Failure::from(error).into()),
+            },
+            Head::Content => self.content(url, &head.headers, incoming).await,
+        }
+    }
+
+    fn fields(&self, url: &FeedUrl) -> HeaderMap {
+        let stored = &self.job.validators;
+        let given_by = stored.for_url.as_deref().unwrap_or(self.job.url.as_str()).trim_end_matches(Validators::POSTS);
+        let none = Validators::default();
+        let validators = if given_by == url.as_str() { stored } else { &none };
+        let rule = self.hops.rules.for_url(url.as_url()).rule;
+        let own = || self.fetcher.user_agent.text(self.job.subscribers);
+        let user_agent = rule.and_then(|rule| rule.user_agent.clone()).unwrap_or_else(own);
+        let mut fields = request::fields(&user_agent, validators);
+        if self.chain.asks_for_activities() {
+            request::ask_for_activities(&mut fields);
+            if let Some(signer) = &self.fetcher.signer {
+                signer.sign(url.as_url(), self.hops.clock.now(), &mut fields);
+            }
+        }
+        fields
+    }
+
+    /// Reads the body of a good answer off the wire.
+    async fn content(&mut self, url: &FeedUrl, headers: &HeaderMap, incoming: Incoming) -> Step {
+        let codings = match codings(headers) {
+            Ok(codings) => codings,
+            Err(error) => return Step::Ended(Failure::from(error).into()),
+        };
+        let fetcher = self.fetcher;
+        let limits = WireLimits {
+            max_bytes: fetcher.max_wire_bytes,
+            large_bytes: fetcher.large_body_bytes,
+            deadline: self.deadline,
+        };
+        let body = match body::read(incoming, limits, &fetcher.large_bodies, &mut self.fetched.wire_bytes).await {
+            Ok(body) => body,
+            Err(error) => return Step::Ended(self.unread(&error)),
+        };
+        let mut validators = headers::validators(headers);
+        if self.chain.asks_for_activities() {
+            validators.for_url = Some(format!("{url}{}", Validators::POSTS));
+        } else if *url != self.job.url && !validators.is_empty() {
+            validators.for_url = Some(url.as_str().to_owned());
+        }
+        let content_type =
+            headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
+        let answer = Answer {
+            wire: body.bytes,
+            codings,
+            content_type,
+            url: url.as_str().to_owned(),
+            validators,
+            stored: self.job.validators.clone(),
+            known_hash: self.job.content_hash,
+            known: self.job.known.clone(),
+        };
+        Step::Body(Box::new(answer), body.place)
+    }
+
+    fn unread(&self, error: &BodyError<hyper::Error>) -> Outcome {
+        match error {
+            BodyError::TooLarge => {
+                let detail = format!("the body has more than {} bytes", self.fetcher.max_wire_bytes);
+                Failure::new(FailureKind::TooLarge, detail).into()
+            }
+            BodyError::Late => Failure::late(self.fetcher.timeout).into(),
+            BodyError::Broken(error) => Failure::of_wire(error).into(),
+            BodyError::NoPlace => Outcome::Deferred { until: self.hops.clock.now().after(self.fetcher.timeout) },
+        }
+    }
+
+    /// Decodes and parses on a thread of its own, one of a few: that bounds memory and leaves the network its share.
+    pub(super) async fn read(&self, answer: Answer) -> Read {
+        let limits = self.fetcher.limits;
+        let place = Arc::clone(&self.fetcher.parsers).acquire_owned().await;
+        let work = tokio::task::spawn_blocking(move || {
+            let result = read(answer, &limits);
+            drop(place);
+            result
+        });
+        work.await.unwrap_or_else(|error| {
+            tracing::error!(feed = %self.job.feed, %error, "reading this feed panicked");
+            let detail = "our reader panicked over the body; please report it";
+            Read::ended(Failure::new(FailureKind::Malformed, detail).into(), 0)
+        })
+    }
+}
+
+/// Waiting for a host takes at least this long, so that a clock that stands still does not make a busy loop.
+const SHORTEST_WAIT: Duration = Duration::from_millis(5);
+/// When a job is tried again whose redirect could not be charged because the gate did not answer.
+const GATE_RETRY: Duration = Duration::from_secs(5);

@@ -1,0 +1,146 @@
+//! The way of one fetch: redirects, an actor's outbox, and for a new feed that is a page the places where feeds usually are.
+
+use common::feed::{Validators, Version};
+use common::job::FetchJob;
+use common::report::{FailureKind, Outcome};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::{Fetched, Fetcher, Hops};
+use crate::discover::{AnnouncedFeed, usual_places};
+use crate::document::{Answer, Read};
+use crate::failure::Failure;
+use crate::parse::Lead;
+use crate::redirect::{About, Chain};
+use crate::trace::Exchange;
+
+/// Where a fetch begins: at the feed's own URL, or where that one's answer said that the posts are.
+pub(super) fn start_of(job: &FetchJob) -> Chain {
+    let mut chain = Chain::new(job.url.clone());
+    if let Some(posts) = job.validators.for_url.as_deref().and_then(|url| url.strip_suffix(Validators::POSTS)) {
+        chain.lead_to(posts, About::default());
+    }
+    chain
+}
+
+/// One fetch under way.
+pub(super) struct Fetch<'a> {
+    pub(super) fetcher: &'a Fetcher,
+    pub(super) job: &'a FetchJob,
+    pub(super) hops: &'a Hops<'a>,
+    pub(super) started: Instant,
+    pub(super) deadline: Instant,
+    pub(super) chain: Chain,
+    pub(super) fetched: Fetched,
+    pub(super) trace: Option<&'a mut Vec<Exchange>>,
+    /// The last body was a page that tells nothing of feeds.
+    pub(super) is_bare_page: bool,
+}
+
+/// What one hop came to.
+pub(super) enum Step {
+    Ended(Outcome),
+    Redirected,
+    Body(Box<Answer>, Option<OwnedSemaphorePermit>),
+}
+
+impl Fetch<'_> {
+    pub(super) async fn run(&mut self) -> Outcome {
+        let outcome = self.walk().await;
+        let is_new = self.job.version == Version(1) && self.job.content_hash.is_none();
+        if self.is_bare_page && is_new { self.try_usual_places(outcome).await } else { outcome }
+    }
+
+    /// Asks one URL after the other until there is no further one.
+    async fn walk(&mut self) -> Outcome {
+        loop {
+            let url = self.chain.current().clone();
+            if let Err(refused) = self.fetcher.guard.check_url(url.as_url()) {
+                return Failure::from(refused).into();
+            }
+            let permit = match self.admission(&url).await {
+                Ok(permit) => permit,
+                Err(until) => return self.interrupt(until),
+            };
+            let step = self.hop(&url).await;
+            self.fetched.duration = self.started.elapsed();
+            if let Some(permit) = permit {
+                self.give_back(&permit).await;
+            }
+            let (outcome, lead) = match step {
+                Step::Ended(outcome) => (outcome, None),
+                Step::Redirected => continue,
+                Step::Body(answer, place) => {
+                    let Read { outcome, lead, bytes, announced, is_page } = self.read(*answer).await;
+                    drop(place);
+                    self.is_bare_page = is_page && announced.is_empty() && lead.is_none();
+                    (self.fetched.body_bytes, self.fetched.announced) = (bytes, announced);
+                    (outcome, lead)
+                }
+            };
+            if !lead.is_some_and(|lead| self.follow(lead)) && !self.start_anew(&outcome) {
+                return outcome;
+            }
+        }
+    }
+
+    /// A person gave the address of a page that tells nothing of feeds: the places where they usually are are tried, once,
+    /// each at the host's pace. What is found is told as if the page had announced it.
+    async fn try_usual_places(&mut self, page_outcome: Outcome) -> Outcome {
+        let page = self.fetched.clone();
+        let site = self.chain.current().clone();
+        for place in usual_places(&site) {
+            self.chain = Chain::new(place);
+            match self.walk().await {
+                Outcome::Modified(document) => {
+                    let url = self.chain.settled().clone();
+                    let found = AnnouncedFeed { url, media_type: String::new(), title: document.title };
+                    return self.back_at(Fetched { announced: vec![found], ..page }, page_outcome);
+                }
+                // enough was asked of this host
+                outcome @ Outcome::Throttled { .. } => return outcome,
+                Outcome::Deferred { .. } => break,
+                _ => {}
+            }
+        }
+        self.back_at(page, page_outcome)
+    }
+
+    /// The report speaks of the page; of what was asked after it, only when and how much.
+    fn back_at(&mut self, page: Fetched, outcome: Outcome) -> Outcome {
+        let Fetched { last_host, last_sent, duration, wire_bytes, .. } = self.fetched.clone();
+        self.fetched = Fetched { last_host, last_sent, duration, wire_bytes, ..page };
+        outcome
+    }
+
+    /// Goes on to where an answer says that the posts are.
+    fn follow(&mut self, lead: Lead) -> bool {
+        self.chain.lead_to(&lead.url, About { name: lead.name, page: lead.page })
+    }
+
+    /// When the posts are no longer where they were last time, they are looked for once more from the feed's own URL on.
+    fn start_anew(&mut self, outcome: &Outcome) -> bool {
+        let missing =
+            matches!(self.fetched.http_status, Some(404 | 410)) || outcome.failure() == Some(FailureKind::NotAFeed);
+        let was_remembered = self.chain == start_of(self.job) && !self.chain.is_at_start();
+        let anew = was_remembered && missing && outcome.failure().is_some();
+        if anew {
+            self.chain = Chain::new(self.job.url.clone());
+        }
+        anew
+    }
+
+    pub(super) fn finish(self, outcome: Outcome) -> Fetched {
+        let mut fetched = self.fetched;
+        if matches!(outcome, Outcome::Modified(_) | Outcome::NotModified { .. }) {
+            fetched.moved_to = self.chain.moved_to().cloned();
+        }
+        fetched.outcome = outcome;
+        if let Outcome::Modified(document) = &mut fetched.outcome {
+            let About { name, page } = self.chain.about().clone();
+            document.title = document.title.take().or(name);
+            document.link = document.link.take().or(page);
+        }
+        fetched
+    }
+}

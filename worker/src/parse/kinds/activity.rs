@@ -1,0 +1,206 @@
+//! ActivityStreams 2.0: what an actor of the fediverse did, by the collection that its outbox is.
+//!
+//! An actor's own document names its outbox, the outbox its first page, and the page holds the activities: [`lead`] says
+//! where to go on, [`read`] reads what has them. `Create` and bare objects become entries, `Announce` becomes the entry
+//! that it repeats; what else actors do (follow, like, delete) is nothing to read. Of one object the newest word counts.
+
+use std::collections::HashSet;
+
+use common::entry::Enclosure;
+use serde_json::Value;
+use url::Url;
+
+use super::{Post, Posts, json, media_type_of, time};
+
+/// Where a document that has no posts itself says that they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lead {
+    /// As written.
+    pub(crate) url: String,
+    /// Who the document is about, if it is an actor's.
+    pub(crate) name: Option<String>,
+    /// That actor's page.
+    pub(crate) page: Option<String>,
+}
+
+const NAMESPACE: &str = "www.w3.org/ns/activitystreams";
+const ACTORS: [&str; 5] = ["Person", "Service", "Group", "Organization", "Application"];
+const COLLECTIONS: [&str; 4] = ["OrderedCollection", "OrderedCollectionPage", "Collection", "CollectionPage"];
+const OBJECTS: [&str; 10] =
+    ["Note", "Article", "Page", "Question", "Event", "Video", "Audio", "Image", "Document", "Place"];
+
+/// The posts of a collection that has some in it.
+pub(in crate::parse) fn read(text: &str, max_entries: usize) -> Option<Posts> {
+    let document = document(text)?;
+    if !is_one_of(&document, &COLLECTIONS) {
+        return None;
+    }
+    let items = items(&document).or_else(|| items(document.get("first")?))?;
+    // a list of followers is a collection too: of addresses alone
+    if !items.is_empty() && !items.iter().any(Value::is_object) {
+        return None;
+    }
+    let mut seen = HashSet::new();
+    let posts = items.iter().filter_map(post).filter(|post| match &post.id {
+        Some(id) => seen.insert(id.clone()),
+        None => true,
+    });
+    Some(Posts { id: string(&document, "id"), posts: posts.take(max_entries).collect(), ..Posts::default() })
+}
+
+/// Where an actor's document, or a collection in pages, goes on.
+pub(in crate::parse) fn lead(text: &str) -> Option<Lead> {
+    let document = document(text)?;
+    if is_one_of(&document, &COLLECTIONS) {
+        let url = address(document.get("first")?)?;
+        return Some(Lead { url, name: None, page: None });
+    }
+    let url = address(document.get("outbox").filter(|_| is_one_of(&document, &ACTORS))?)?;
+    let name = string(&document, "name").filter(|name| !name.trim().is_empty());
+    let name = name.or_else(|| string(&document, "preferredUsername"));
+    Some(Lead { url, name, page: page_of(&document) })
+}
+
+/// Does the document say that it is ActivityStreams?
+fn document(text: &str) -> Option<Value> {
+    if !text.contains(NAMESPACE) {
+        return None;
+    }
+    let document = json(text)?;
+    let speaks = |context: &Value| context.as_str().is_some_and(|context| context.contains(NAMESPACE));
+    let speaks = match document.get("@context")? {
+        Value::Array(contexts) => contexts.iter().any(speaks),
+        context => speaks(context),
+    };
+    speaks.then_some(document)
+}
+
+fn post(item: &Value) -> Option<Post> {
+    if is_one_of(item, &OBJECTS) {
+        return Some(post_of(item, item));
+    }
+    let object = item.get("object")?;
+    let object = object.get(0).unwrap_or(object);
+    if is_one_of(item, &["Create", "Update"]) {
+        return is_one_of(object, &OBJECTS).then(|| post_of(object, item));
+    }
+    if !is_one_of(item, &["Announce"]) {
+        return None;
+    }
+    let repeated = match object {
+        Value::String(url) => Post { url: Some(url.clone()), ..Post::default() },
+        object => post_of(object, item),
+    };
+    // when it was repeated is what a reader of this actor wants to know
+    let published = string(item, "published").and_then(|at| time(&at)).or(repeated.published);
+    Some(Post { id: string(item, "id").or(repeated.id), published, ..repeated })
+}
+
+fn post_of(object: &Value, activity: &Value) -> Post {
+    let date = |of: &Value, name| string(of, name).and_then(|at| time(&at));
+    Post {
+        id: string(object, "id").or_else(|| string(activity, "id")),
+        url: page_of(object).or_else(|| string(object, "id")),
+        title: natural(object, "name", "nameMap"),
+        published: date(object, "published").or_else(|| date(activity, "published")),
+        updated: date(object, "updated"),
+        authors: authors(object.get("attributedTo").or_else(|| activity.get("actor"))),
+        summary: natural(object, "summary", "summaryMap"),
+        content: natural(object, "content", "contentMap"),
+        files: files(object),
+        categories: hashtags(object),
+        language: object.get("contentMap").and_then(Value::as_object).and_then(only_key),
+    }
+}
+
+fn hashtags(object: &Value) -> Vec<String> {
+    let tags = object.get("tag").into_iter().flat_map(each).filter(|tag| is_one_of(tag, &["Hashtag"]));
+    tags.filter_map(|tag| string(tag, "name")).map(|name| name.trim_start_matches('#').to_owned()).collect()
+}
+
+/// The language of a text that has one only.
+fn only_key(texts: &serde_json::Map<String, Value>) -> Option<String> {
+    let mut languages = texts.keys();
+    languages.next().filter(|_| languages.next().is_none()).cloned()
+}
+
+/// The human page of an object or actor: `url` may be a text, a link, or a list of them.
+fn page_of(object: &Value) -> Option<String> {
+    let links: Vec<&Value> = each(object.get("url")?).collect();
+    let is_page = |link: &&&Value| string(link, "mediaType").is_none_or(|media_type| media_type.contains("html"));
+    links.iter().find(is_page).or(links.first()).and_then(|link| address(link))
+}
+
+/// Names as far as the document itself tells them. The address of an actor is taken apart where its form is the usual one,
+/// because asking for each would be a request for each.
+fn authors(of: Option<&Value>) -> Vec<String> {
+    let name = |actor: &Value| match actor {
+        Value::String(url) => handle(url),
+        actor => {
+            string(actor, "name").or_else(|| string(actor, "preferredUsername")).or_else(|| handle(&address(actor)?))
+        }
+    };
+    of.into_iter().flat_map(each).filter_map(name).collect()
+}
+
+/// `alice@example.social` of `https://example.social/users/alice`, and of `/@alice`.
+fn handle(actor: &str) -> Option<String> {
+    let url = Url::parse(actor).ok()?;
+    let name = url.path_segments()?.rfind(|segment| !segment.is_empty())?.trim_start_matches('@');
+    // some servers number their actors
+    let is_name = name.len() < 64 && name.contains(|c: char| c.is_ascii_alphabetic()) && !name.contains('%');
+    Some(format!("{name}@{}", url.host_str()?)).filter(|_| is_name)
+}
+
+fn files(object: &Value) -> Vec<Enclosure> {
+    let attached = object.get("attachment").into_iter().flat_map(each);
+    // a film's own files stand among its addresses
+    let own = object.get("url").into_iter().flat_map(each).filter(|link| {
+        let media_type = string(link, "mediaType").unwrap_or_default();
+        ["audio/", "video/", "image/"].iter().any(|kind| media_type.starts_with(kind))
+    });
+    let file = |file: &Value| {
+        let url = file.get("url").or_else(|| file.get("href")).and_then(|url| each(url).find_map(address))?;
+        // a web page may be attached as well: that is a link, no file
+        let media_type = string(file, "mediaType").or_else(|| media_type_of(&url));
+        let is_file = media_type.as_ref().is_some_and(|it| !it.contains("html")) || is_one_of(file, &FILES);
+        let length = file.get("size").and_then(Value::as_u64);
+        is_file.then_some(Enclosure { url, media_type, length })
+    };
+    attached.chain(own).filter_map(file).collect()
+}
+
+const FILES: [&str; 4] = ["Document", "Image", "Video", "Audio"];
+
+/// A text in the document's own language, or in the first of several.
+fn natural(object: &Value, plain: &str, by_language: &str) -> Option<String> {
+    let first = || object.get(by_language)?.as_object()?.values().find_map(Value::as_str).map(str::to_owned);
+    string(object, plain).filter(|text| !text.is_empty()).or_else(first)
+}
+
+fn items(collection: &Value) -> Option<&Vec<Value>> {
+    collection.get("orderedItems").or_else(|| collection.get("items"))?.as_array()
+}
+
+/// The address that a value is or has.
+fn address(value: &Value) -> Option<String> {
+    let text = value.as_str().map(str::to_owned);
+    text.or_else(|| string(value, "href")).or_else(|| string(value, "id")).filter(|address| !address.is_empty())
+}
+
+/// The members of a list, or the one value in place of a list.
+fn each(value: &Value) -> impl Iterator<Item = &Value> {
+    let (list, one) = match value {
+        Value::Array(list) => (list.as_slice(), None),
+        one => (&[][..], Some(one)),
+    };
+    list.iter().chain(one)
+}
+
+fn is_one_of(value: &Value, types: &[&str]) -> bool {
+    value.get("type").into_iter().flat_map(each).filter_map(Value::as_str).any(|name| types.contains(&name))
+}
+
+fn string(value: &Value, name: &str) -> Option<String> {
+    value.get(name)?.as_str().map(str::to_owned)
+}

@@ -1,0 +1,176 @@
+//! AT Protocol: the posts of one account, as `app.bsky.feed.getAuthorFeed` answers.
+//!
+//! A post is plain text with marked ranges; it becomes HTML here, with its links, pictures and cards, because that is what
+//! the content of entries is. Addresses are made of the account's permanent number, not of its handle, which may change:
+//! an entry must not look edited because of that.
+
+use common::entry::Enclosure;
+use serde_json::Value;
+
+use super::{Post, Posts, escaped, json, time};
+
+/// The author's feed, if the document is one.
+pub(in crate::parse) fn read(text: &str, max_entries: usize) -> Option<Posts> {
+    if !text.contains("app.bsky.feed.") {
+        return None;
+    }
+    let document = json(text)?;
+    let feed = document.get("feed")?.as_array()?;
+    let is_author_feed = feed.iter().all(|item| str_at(item, "/post/uri").is_some_and(|uri| uri.starts_with("at://")));
+    if !is_author_feed || feed.is_empty() {
+        return None;
+    }
+    let owner = feed.iter().find_map(owner);
+    Some(Posts {
+        title: owner.and_then(name),
+        link: owner.and_then(|owner| str_at(owner, "/did")).map(|did| format!("{PROFILES}{did}")),
+        id: owner.and_then(|owner| str_at(owner, "/did")).map(str::to_owned),
+        posts: feed.iter().filter_map(post).take(max_entries).collect(),
+        ..Posts::default()
+    })
+}
+
+const PROFILES: &str = "https://bsky.app/profile/";
+
+/// Whose feed it is: the author of what was not repeated, or who repeated it.
+fn owner(item: &Value) -> Option<&Value> {
+    if is_repost(item) { item.pointer("/reason/by") } else { item.pointer("/post/author") }
+}
+
+fn is_repost(item: &Value) -> bool {
+    str_at(item, "/reason/$type").is_some_and(|reason| reason.ends_with("#reasonRepost"))
+}
+
+fn post(item: &Value) -> Option<Post> {
+    let post = item.get("post")?;
+    let uri = str_at(post, "/uri")?;
+    let author = post.get("author")?;
+    let record = post.get("record")?;
+    let key = uri.rsplit('/').next()?;
+    let created = str_at(record, "/createdAt").and_then(time).or_else(|| str_at(post, "/indexedAt").and_then(time));
+    let (id, published) = if is_repost(item) {
+        let by = str_at(item, "/reason/by/did").unwrap_or_default();
+        let id = str_at(item, "/reason/uri").map_or_else(|| format!("{uri}#{by}"), str::to_owned);
+        (id, str_at(item, "/reason/indexedAt").and_then(time).or(created))
+    } else {
+        (uri.to_owned(), created)
+    };
+    let mut content = marked_up(str_at(record, "/text").unwrap_or_default(), record.get("facets"));
+    let mut files = Vec::new();
+    if let Some(embed) = post.get("embed") {
+        add_embed(embed, &mut content, &mut files);
+    }
+    Some(Post {
+        id: Some(id),
+        url: Some(format!("{PROFILES}{}/post/{key}", str_at(author, "/did")?)),
+        published,
+        authors: name(author).into_iter().collect(),
+        content: Some(content).filter(|content| !content.is_empty()),
+        files,
+        categories: tags(record),
+        language: str_at(record, "/langs/0").map(str::to_owned),
+        ..Post::default()
+    })
+}
+
+/// The tags of a post: beside its text, and marked in it.
+fn tags(record: &Value) -> Vec<String> {
+    let list = |of: &'_ Value, name| of.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+    let beside = list(record, "tags");
+    let marked = list(record, "facets").into_iter().flat_map(|facet| list(&facet, "features"));
+    let marked = marked.filter_map(|feature| feature.get("tag").cloned());
+    beside.into_iter().chain(marked).filter_map(|tag| tag.as_str().map(str::to_owned)).collect()
+}
+
+/// The name that an account shows, and its handle.
+fn name(account: &Value) -> Option<String> {
+    let handle = str_at(account, "/handle")?;
+    match str_at(account, "/displayName").map(str::trim) {
+        Some(name) if !name.is_empty() => Some(format!("{name} (@{handle})")),
+        _ => Some(format!("@{handle}")),
+    }
+}
+
+/// A post's text as HTML. Ranges are counted in bytes; those that overlap or split a character are left out.
+fn marked_up(text: &str, facets: Option<&Value>) -> String {
+    let mut links: Vec<(usize, usize, String)> =
+        facets.and_then(Value::as_array).into_iter().flatten().filter_map(link).collect();
+    links.sort_by_key(|(start, ..)| *start);
+    let html = |text: &str| escaped(text).replace('\n', "<br>");
+    let mut marked = String::new();
+    let mut done = 0;
+    for (start, end, url) in links {
+        let (Some(before), Some(inside)) = (text.get(done..start), text.get(start..end)) else { continue };
+        marked.push_str(&html(before));
+        marked.push_str(&anchor(&url, &html(inside)));
+        done = end;
+    }
+    marked.push_str(&html(text.get(done..).unwrap_or_default()));
+    if marked.is_empty() { marked } else { format!("<p>{marked}</p>") }
+}
+
+fn link(facet: &Value) -> Option<(usize, usize, String)> {
+    let place = |name| facet.pointer(name)?.as_u64().and_then(|at| usize::try_from(at).ok());
+    let (start, end) = (place("/index/byteStart")?, place("/index/byteEnd")?);
+    let url = facet.get("features")?.as_array()?.iter().find_map(|feature| {
+        let of_account = || str_at(feature, "/did").map(|did| format!("{PROFILES}{did}"));
+        str_at(feature, "/uri").map(str::to_owned).or_else(of_account)
+    })?;
+    (start < end).then_some((start, end, url))
+}
+
+fn anchor(url: &str, html: &str) -> String {
+    format!("<a href=\"{}\">{html}</a>", escaped(url))
+}
+
+/// What hangs below a post: pictures, a film, a card, another post, or two of these.
+fn add_embed(embed: &Value, content: &mut String, files: &mut Vec<Enclosure>) {
+    for image in embed.get("images").and_then(Value::as_array).into_iter().flatten() {
+        let Some(url) = str_at(image, "/fullsize") else { continue };
+        let alt = str_at(image, "/alt").unwrap_or_default();
+        content.push_str(&format!("<p><img src=\"{}\" alt=\"{}\"></p>", escaped(url), escaped(alt)));
+        files.push(file(url, "image/jpeg"));
+    }
+    if let Some(playlist) = str_at(embed, "/playlist") {
+        files.push(file(playlist, "application/vnd.apple.mpegurl"));
+    }
+    if let Some(card) = embed.get("external") {
+        add_card(card, content);
+    }
+    // a quoted post, alone or beside media
+    let quoted = embed.pointer("/record/record").or_else(|| embed.get("record"));
+    if let Some(quoted) = quoted.filter(|quoted| quoted.get("value").is_some()) {
+        add_quote(quoted, content);
+    }
+    // one level only: what a quoted post embeds is its own affair
+    if let Some(media) = embed.get("media").filter(|media| media.get("media").is_none()) {
+        add_embed(media, content, files);
+    }
+}
+
+fn add_card(card: &Value, content: &mut String) {
+    let Some(url) = str_at(card, "/uri") else { return };
+    let title = str_at(card, "/title").filter(|title| !title.is_empty()).unwrap_or(url);
+    content.push_str(&format!("<p>{}", anchor(url, &escaped(title))));
+    if let Some(about) = str_at(card, "/description").filter(|about| !about.is_empty()) {
+        content.push_str(&format!("<br>{}", escaped(about)));
+    }
+    content.push_str("</p>");
+}
+
+fn add_quote(quoted: &Value, content: &mut String) {
+    let text = marked_up(str_at(quoted, "/value/text").unwrap_or_default(), quoted.pointer("/value/facets"));
+    let by = quoted.get("author").and_then(name).unwrap_or_default();
+    let key = str_at(quoted, "/uri").and_then(|uri| uri.rsplit('/').next());
+    let url = str_at(quoted, "/author/did").zip(key).map(|(did, key)| format!("{PROFILES}{did}/post/{key}"));
+    let by = url.map_or_else(|| escaped(&by), |url| anchor(&url, &escaped(&by)));
+    content.push_str(&format!("<blockquote><p>{by}</p>{text}</blockquote>"));
+}
+
+fn file(url: &str, media_type: &str) -> Enclosure {
+    Enclosure { url: url.to_owned(), media_type: Some(media_type.to_owned()), length: None }
+}
+
+fn str_at<'v>(value: &'v Value, pointer: &str) -> Option<&'v str> {
+    value.pointer(pointer)?.as_str()
+}

@@ -1,0 +1,213 @@
+//! h-feed: the feed that a page itself is, by microformats2 in its HTML.
+//!
+//! A page is one if it has an `h-feed` with entries in it, or several entries outside of any other item. A page with one
+//! entry is that entry's own page. Classic microformats (`hentry`) are not read: themes of weblogs are full of them, on pages
+//! that announce a better feed.
+
+use std::io;
+
+use common::entry::Enclosure;
+use common::html::{Content, NodeId, Tree, TreeLimits};
+use html5ever::serialize::{HtmlSerializer, SerializeOpts, Serializer};
+use html5ever::{Attribute, QualName, local_name, ns};
+use url::Url;
+
+use super::mf2::{Item, Page, Property};
+use super::{Post, Posts, escaped, media_type_of, time};
+
+/// What the tree of one page may cost: several times what the largest honest pages do.
+const LIMITS: TreeLimits = TreeLimits { max_nodes: 200_000, max_depth: 400, max_bytes: 8_000_000 };
+/// Vocabularies whose items are entries of a feed.
+const ENTRIES: [&str; 2] = ["h-entry", "h-event"];
+
+/// The feed that a page is.
+pub(in crate::parse) fn read(html: &str, url: Option<&Url>, max_entries: usize) -> Option<Posts> {
+    // most pages have none, and a tree costs a hundred times what looking for a name does
+    if !html.contains("h-entry") && !html.contains("h-event") {
+        return None;
+    }
+    let tree = Tree::of_document(html, LIMITS).ok()?;
+    let base = base(&tree, url);
+    let page = Page { tree, base };
+    let (feed, entries) = feed_of(&page)?;
+    let author = feed.as_ref().and_then(|feed| author(&page, feed));
+    let head = Head::of(&page);
+    let posts = entries.into_iter().take(max_entries).map(|entry| post(&page, &page.item(entry), author.as_ref()));
+    Some(Posts {
+        title: feed.as_ref().and_then(|feed| page.text_of(feed.of("p", "name")?)).or(head.title),
+        link: feed
+            .as_ref()
+            .and_then(|feed| page.url_of(feed.of("u", "url")?))
+            .or(url.map(|url| url.as_str().to_owned())),
+        id: feed.as_ref().and_then(|feed| page.url_of(feed.of("u", "uid")?)),
+        language: head.language,
+        hub: head.hub,
+        self_link: head.self_link,
+        posts: posts.collect(),
+    })
+}
+
+/// The feed's own item, if it has one, and its entries.
+fn feed_of(page: &Page) -> Option<(Option<Item<'_>>, Vec<NodeId>)> {
+    let is_entry = |node: &NodeId| ENTRIES.iter().any(|vocabulary| page.is_a(*node, vocabulary));
+    let feeds = page.tree.inside(page.tree.root()).filter(|node| page.is_a(*node, "h-feed"));
+    for feed in feeds {
+        let item = page.item(feed);
+        let entries: Vec<NodeId> = item.children.iter().copied().filter(is_entry).collect();
+        if !entries.is_empty() {
+            return Some((Some(item), entries));
+        }
+    }
+    let entries: Vec<NodeId> = page.top_items().into_iter().filter(is_entry).collect();
+    (entries.len() > 1).then_some((None, entries))
+}
+
+fn post(page: &Page, item: &Item<'_>, feed_author: Option<&String>) -> Post {
+    let content = item.of("e", "content").or_else(|| item.any("content"));
+    let content_text = content.and_then(|content| page.text(content.at));
+    let name = page.name_of(item);
+    let repeats = |name: &String| content_text.as_ref().is_some_and(|content| same_beginning(content, name));
+    let url = page.url_of_item(item);
+    let date = |name| item.any(name).and_then(|date| page.date_of(date)).and_then(|date| time(&date));
+    let mut files: Vec<Enclosure> =
+        ["audio", "video"].iter().flat_map(|kind| item.links(kind)).filter_map(|file| enclosure(page, file)).collect();
+    let photos: Vec<Enclosure> = item.links("photo").filter_map(|file| enclosure(page, file)).collect();
+    if photos.is_empty() {
+        files.extend(page.photo_of_item(item).map(|url| Enclosure {
+            media_type: media_type_of(&url),
+            url,
+            length: None,
+        }));
+    }
+    files.extend(photos);
+    Post {
+        id: item.of("u", "uid").and_then(|uid| page.url_of(uid)).or_else(|| url.clone()),
+        url,
+        // a note's name is its text once more
+        title: name.filter(|name| !repeats(name)),
+        published: date("published").or_else(|| date("start")),
+        updated: date("updated"),
+        authors: author(page, item).or_else(|| feed_author.cloned()).into_iter().collect(),
+        summary: item.any("summary").and_then(|summary| page.text(summary.at)).map(|text| escaped(&text)),
+        content: match content {
+            Some(content) if content.prefix == "e" => markup(page, content.at),
+            _ => content_text.map(|text| escaped(&text)),
+        },
+        files,
+        categories: item.named("category").filter_map(|category| page.text_of(category)).collect(),
+        language: page.tree.attribute(item.root, "lang").map(str::to_owned),
+    }
+}
+
+/// Does a text begin with the other one, but for white space? Names of notes are often cut.
+fn same_beginning(text: &str, beginning: &str) -> bool {
+    let beginning = beginning.trim_end_matches(['…', '.']);
+    let mut words = text.split_whitespace().flat_map(str::chars);
+    beginning.split_whitespace().flat_map(str::chars).all(|wanted| words.next() == Some(wanted))
+}
+
+fn author(page: &Page, item: &Item<'_>) -> Option<String> {
+    page.text_of(item.any("author")?).map(|name| name.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn enclosure(page: &Page, file: &Property<'_>) -> Option<Enclosure> {
+    let url = page.url_of(file)?;
+    let media_type = page.tree.attribute(file.at, "type").map(str::to_owned).or_else(|| media_type_of(&url));
+    Some(Enclosure { url, media_type, length: None })
+}
+
+/// The first `base` of a page counts.
+fn base(tree: &Tree, url: Option<&Url>) -> Option<Url> {
+    let href = tree.inside(tree.root()).filter(|node| tree.name(*node) == "base");
+    let href = href.filter_map(|node| tree.attribute(node, "href")).next();
+    match (href, url) {
+        (Some(href), Some(url)) => url.join(href.trim()).ok().or_else(|| Some(url.clone())),
+        (Some(href), None) => Url::parse(href.trim()).ok(),
+        (None, url) => url.cloned(),
+    }
+}
+
+/// What the page says of itself outside of microformats.
+#[derive(Default)]
+struct Head {
+    title: Option<String>,
+    language: Option<String>,
+    hub: Option<String>,
+    self_link: Option<String>,
+}
+
+impl Head {
+    fn of(page: &Page) -> Self {
+        let mut head = Head::default();
+        let attribute = |node, name| page.tree.attribute(node, name);
+        for node in page.tree.inside(page.tree.root()) {
+            match page.tree.name(node) {
+                "html" => head.language = attribute(node, "lang").map(str::to_owned),
+                "title" if head.title.is_none() => head.title = page.text(node),
+                "link" => {
+                    for relation in attribute(node, "rel").unwrap_or_default().split_ascii_whitespace() {
+                        let place = match relation.to_ascii_lowercase().as_str() {
+                            "hub" => &mut head.hub,
+                            "self" => &mut head.self_link,
+                            _ => continue,
+                        };
+                        *place = place.take().or_else(|| attribute(node, "href").map(|href| page.absolute(href)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        head
+    }
+}
+
+/// The HTML inside of an element, its links made absolute: they would mean something else anywhere else.
+fn markup(page: &Page, within: NodeId) -> Option<String> {
+    let mut html = Vec::new();
+    // as text inside of a `div`: nothing of what is around it decides how it is written
+    let parent = QualName::new(None, ns!(html), local_name!("div"));
+    let options = SerializeOpts {
+        traversal_scope: html5ever::serialize::TraversalScope::ChildrenOnly(Some(parent)),
+        ..SerializeOpts::default()
+    };
+    let mut serializer = HtmlSerializer::new(&mut html, options);
+    write_children(page, within, &mut serializer).ok()?;
+    let html = String::from_utf8(html).ok()?;
+    let trimmed = html.trim();
+    (!trimmed.is_empty()).then(|| trimmed.to_owned())
+}
+
+fn write_children(page: &Page, within: NodeId, to: &mut impl Serializer) -> io::Result<()> {
+    enum Step<'t> {
+        Open(NodeId),
+        Close(&'t QualName),
+    }
+    let opened = |node| page.tree.children(node).collect::<Vec<_>>().into_iter().rev().map(Step::Open);
+    let mut steps: Vec<Step<'_>> = opened(within).collect();
+    while let Some(step) = steps.pop() {
+        let node = match step {
+            Step::Close(name) => {
+                to.end_elem(name.clone())?;
+                continue;
+            }
+            Step::Open(node) => node,
+        };
+        match page.tree.content(node) {
+            Content::Text(text) => to.write_text(text)?,
+            Content::Element(name, attributes, _) => {
+                let is_link = |attribute: &Attribute| LINKS.contains(&&*attribute.name.local);
+                let links = attributes.iter().map(|it| is_link(it).then(|| page.absolute(&it.value)));
+                let links: Vec<Option<String>> = links.collect();
+                let values = attributes.iter().zip(&links);
+                to.start_elem(name.clone(), values.map(|(it, link)| (&it.name, link.as_deref().unwrap_or(&it.value))))?;
+                steps.push(Step::Close(name));
+                steps.extend(opened(node));
+            }
+            Content::Other => {}
+        }
+    }
+    Ok(())
+}
+
+/// Attributes that hold one URL.
+const LINKS: [&str; 6] = ["href", "src", "poster", "cite", "data", "longdesc"];

@@ -1,0 +1,316 @@
+//! Microformats2: which elements of a page are items, and what their properties say.
+//!
+//! After the parsing rules of microformats.org, for the vocabularies and properties that a feed has; each rule has its test
+//! below. One deviation: only known vocabularies make an item. Names of style sheets such as `h-full` match the
+//! specification's pattern and would swallow the properties around them.
+//!
+//! Nothing recurses; each text is taken once, so that nested properties cannot multiply it.
+
+use common::html::{Content, NodeId, Tree};
+use url::Url;
+
+/// A property's class: its prefix says how its value is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Property<'t> {
+    pub(super) prefix: &'t str,
+    pub(super) name: &'t str,
+    pub(super) at: NodeId,
+}
+
+/// An item: its element, what stands in it, and what items stand in it that are not the value of a property.
+#[derive(Debug)]
+pub(super) struct Item<'t> {
+    pub(super) root: NodeId,
+    pub(super) properties: Vec<Property<'t>>,
+    pub(super) children: Vec<NodeId>,
+    /// Some item stands in it, whether or not as the value of a property: then nothing is implied.
+    nests: bool,
+}
+
+/// A page, and what its relative links are resolved against.
+pub(super) struct Page {
+    pub(super) tree: Tree,
+    pub(super) base: Option<Url>,
+}
+
+/// The vocabularies, in use or once proposed.
+const VOCABULARIES: [&str; 16] = [
+    "h-entry",
+    "h-feed",
+    "h-card",
+    "h-cite",
+    "h-event",
+    "h-review",
+    "h-review-aggregate",
+    "h-adr",
+    "h-geo",
+    "h-item",
+    "h-listing",
+    "h-product",
+    "h-recipe",
+    "h-resume",
+    "h-app",
+    "h-x-app",
+];
+
+impl Page {
+    pub(super) fn classes(&self, node: NodeId) -> impl Iterator<Item = &str> {
+        self.tree.attribute(node, "class").unwrap_or_default().split_ascii_whitespace()
+    }
+
+    /// Is this an item of that vocabulary?
+    pub(super) fn is_a(&self, node: NodeId, vocabulary: &str) -> bool {
+        self.classes(node).any(|class| class == vocabulary)
+    }
+
+    pub(super) fn is_item(&self, node: NodeId) -> bool {
+        self.classes(node).any(|class| VOCABULARIES.contains(&class))
+    }
+
+    /// The items outside of each other, in order.
+    pub(super) fn top_items(&self) -> Vec<NodeId> {
+        let root = self.tree.root();
+        let mut found = Vec::new();
+        let mut next = self.tree.after(root, root, true);
+        while let Some(node) = next {
+            let is_item = self.is_item(node);
+            found.extend(is_item.then_some(node));
+            next = self.tree.after(node, root, !is_item);
+        }
+        found
+    }
+
+    /// The item at an element.
+    pub(super) fn item(&self, root: NodeId) -> Item<'_> {
+        let mut item = Item { root, properties: Vec::new(), children: Vec::new(), nests: false };
+        let mut next = self.tree.after(root, root, true);
+        while let Some(node) = next {
+            let before = item.properties.len();
+            for class in self.classes(node) {
+                if let Some((prefix @ ("p" | "u" | "dt" | "e"), name)) = class.split_once('-') {
+                    item.properties.push(Property { prefix, name, at: node });
+                }
+            }
+            let is_item = self.is_item(node);
+            item.nests |= is_item;
+            if is_item && item.properties.len() == before {
+                item.children.push(node);
+            }
+            next = self.tree.after(node, root, !is_item);
+        }
+        item
+    }
+
+    /// A property's value as text.
+    pub(super) fn text_of(&self, property: &Property<'_>) -> Option<String> {
+        let node = property.at;
+        if self.is_item(node) {
+            return self.name_of(&self.item(node));
+        }
+        if property.prefix == "p"
+            && let Some(value) = self.value_class(node)
+        {
+            return Some(value);
+        }
+        self.written_value(node).or_else(|| self.text(node))
+    }
+
+    /// A property's value as an absolute URL.
+    pub(super) fn url_of(&self, property: &Property<'_>) -> Option<String> {
+        let node = property.at;
+        if self.is_item(node) {
+            return self.url_of_item(&self.item(node));
+        }
+        let value = match self.link(node) {
+            Some(link) => link.to_owned(),
+            None => self.value_class(node).or_else(|| self.written_value(node)).or_else(|| self.text(node))?,
+        };
+        Some(self.absolute(&value))
+    }
+
+    /// A property's value as the text of a date and time.
+    pub(super) fn date_of(&self, property: &Property<'_>) -> Option<String> {
+        let node = property.at;
+        let parts = self.value_parts(node, true);
+        if parts.is_empty() {
+            return self.date_part(node);
+        }
+        // a date, a time and a zone may stand in elements of their own, in any order
+        let is_date = |part: &String| part.len() >= 8 && part.as_bytes()[..4].iter().all(u8::is_ascii_digit);
+        let (mut date, rest): (Vec<String>, Vec<String>) = parts.into_iter().partition(is_date);
+        date.truncate(1);
+        date.extend(rest);
+        Some(date.join(" "))
+    }
+
+    /// An item's name: the property, or what the rules imply where it has neither texts nor items in it.
+    pub(super) fn name_of(&self, item: &Item<'_>) -> Option<String> {
+        if let Some(name) = item.of("p", "name") {
+            return self.text_of(name);
+        }
+        let has_texts = item.properties.iter().any(|property| matches!(property.prefix, "p" | "e"));
+        if has_texts || item.nests {
+            return None;
+        }
+        let shown = |node| match self.tree.name(node) {
+            "img" | "area" => self.tree.attribute(node, "alt"),
+            "abbr" => self.tree.attribute(node, "title"),
+            _ => None,
+        };
+        let shown = |node| shown(node).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+        shown(item.root).or_else(|| self.only_inside(item.root).find_map(shown)).or_else(|| self.text(item.root))
+    }
+
+    /// An item's URL: the property, or what the rules imply where it has no other.
+    pub(super) fn url_of_item(&self, item: &Item<'_>) -> Option<String> {
+        if let Some(url) = item.of("u", "url") {
+            return self.url_of(url);
+        }
+        if item.properties.iter().any(|property| property.prefix == "u") || item.nests {
+            return None;
+        }
+        let href = |node| match self.tree.name(node) {
+            "a" | "area" => self.tree.attribute(node, "href"),
+            _ => None,
+        };
+        let href = href(item.root).or_else(|| self.only_inside(item.root).find_map(href))?;
+        Some(self.absolute(href))
+    }
+
+    /// An item's picture: the property, or what the rules imply.
+    pub(super) fn photo_of_item(&self, item: &Item<'_>) -> Option<String> {
+        if let Some(photo) = item.of("u", "photo") {
+            return self.url_of(photo);
+        }
+        if item.properties.iter().any(|property| property.prefix == "u") || item.nests {
+            return None;
+        }
+        let source = |node| match self.tree.name(node) {
+            "img" => self.tree.attribute(node, "src"),
+            "object" => self.tree.attribute(node, "data"),
+            _ => None,
+        };
+        let source = source(item.root).or_else(|| self.only_inside(item.root).find_map(source))?;
+        Some(self.absolute(source))
+    }
+
+    /// The only element in an element, and the only one in that, as long as no item begins there.
+    fn only_inside(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+        let only = |node: NodeId| {
+            let mut elements = self.tree.children(node).filter(|child| !self.tree.name(*child).is_empty());
+            elements.next().filter(|child| elements.next().is_none() && !self.is_item(*child))
+        };
+        let first = only(node);
+        [first, first.and_then(only)].into_iter().flatten()
+    }
+
+    /// What an element links to.
+    fn link(&self, node: NodeId) -> Option<&str> {
+        let attribute = |name| self.tree.attribute(node, name);
+        match self.tree.name(node) {
+            "a" | "area" | "link" => attribute("href"),
+            "img" | "audio" | "source" | "iframe" => attribute("src"),
+            // a player's file may stand in an element below it
+            "video" => attribute("src").or_else(|| self.source_in(node)).or_else(|| attribute("poster")),
+            "object" => attribute("data"),
+            _ => None,
+        }
+        .or_else(|| if self.tree.name(node) == "audio" { self.source_in(node) } else { None })
+    }
+
+    fn source_in(&self, node: NodeId) -> Option<&str> {
+        let mut sources = self.tree.children(node).filter(|child| self.tree.name(*child) == "source");
+        sources.find_map(|source| self.tree.attribute(source, "src"))
+    }
+
+    /// The value that an element's attribute has for machines.
+    fn written_value(&self, node: NodeId) -> Option<String> {
+        let attribute = |name| self.tree.attribute(node, name).map(str::to_owned);
+        match self.tree.name(node) {
+            "abbr" | "link" => attribute("title"),
+            "data" | "input" => attribute("value"),
+            "img" | "area" => attribute("alt"),
+            _ => None,
+        }
+    }
+
+    fn date_part(&self, node: NodeId) -> Option<String> {
+        let attribute = |name| self.tree.attribute(node, name).map(str::to_owned);
+        match self.tree.name(node) {
+            "time" | "ins" | "del" => attribute("datetime"),
+            _ => self.written_value(node),
+        }
+        .or_else(|| self.text(node))
+    }
+
+    /// The value class pattern: a property's value in parts of its element, put together.
+    fn value_class(&self, node: NodeId) -> Option<String> {
+        let parts = self.value_parts(node, false);
+        (!parts.is_empty()).then(|| parts.concat())
+    }
+
+    fn value_parts(&self, within: NodeId, dates: bool) -> Vec<String> {
+        let mut parts = Vec::new();
+        let mut next = self.tree.after(within, within, true);
+        while let Some(node) = next {
+            let (value, title) = (self.is_a(node, "value"), self.is_a(node, "value-title"));
+            parts.extend(match (value, title) {
+                (true, _) if dates => self.date_part(node),
+                (true, _) => self.written_value(node).or_else(|| self.text(node)),
+                (_, true) => self.tree.attribute(node, "title").map(str::to_owned),
+                _ => None,
+            });
+            next = self.tree.after(node, within, !(value || title || self.is_item(node)));
+        }
+        parts
+    }
+
+    /// The text inside of an element, pictures by their description; nothing of scripts and styles.
+    pub(super) fn text(&self, within: NodeId) -> Option<String> {
+        let mut text = String::new();
+        let mut next = self.tree.after(within, within, true);
+        while let Some(node) = next {
+            let name = self.tree.name(node);
+            match self.tree.content(node) {
+                Content::Text(part) => text.push_str(part),
+                Content::Element(..) if name == "img" => {
+                    let source = || self.tree.attribute(node, "src").map(|source| self.absolute(source));
+                    let alt = self.tree.attribute(node, "alt").map(str::to_owned).or_else(source);
+                    text.extend(alt.map(|alt| format!(" {alt} ")));
+                }
+                _ => {}
+            }
+            next = self.tree.after(node, within, !matches!(name, "script" | "style" | "template"));
+        }
+        let trimmed = text.trim();
+        (!trimmed.is_empty()).then(|| trimmed.to_owned())
+    }
+
+    pub(super) fn absolute(&self, link: &str) -> String {
+        let link = link.trim();
+        let joined = self.base.as_ref().and_then(|base| base.join(link).ok());
+        joined.map_or_else(|| link.to_owned(), String::from)
+    }
+}
+
+impl<'t> Item<'t> {
+    /// Its first property of that kind.
+    pub(super) fn of(&self, prefix: &str, name: &str) -> Option<&Property<'t>> {
+        self.properties.iter().find(|property| property.prefix == prefix && property.name == name)
+    }
+
+    /// All of its links of that name.
+    pub(super) fn links<'p>(&'p self, name: &'p str) -> impl Iterator<Item = &'p Property<'t>> {
+        self.properties.iter().filter(move |property| property.prefix == "u" && property.name == name)
+    }
+
+    /// Its first property of that name, however it is to be read.
+    pub(super) fn any(&self, name: &str) -> Option<&Property<'t>> {
+        self.properties.iter().find(|property| property.name == name)
+    }
+
+    /// All of its properties of that name.
+    pub(super) fn named<'p>(&'p self, name: &'p str) -> impl Iterator<Item = &'p Property<'t>> {
+        self.properties.iter().filter(move |property| property.name == name)
+    }
+}

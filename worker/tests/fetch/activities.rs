@@ -1,0 +1,222 @@
+//! Outboxes of ActivityStreams: from an actor to its posts, at the pace and under the guard of redirects.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use common::config::HostConfig;
+use common::report::{FailureKind, Outcome};
+use load_tests::{Feed, Script};
+
+use crate::bench::{Bench, document, failure, not_modified};
+
+const ACTIVITY: &str = "application/activity+json; charset=utf-8";
+
+fn json(body: &str) -> Script {
+    Script::body(ACTIVITY, format!("{{\"@context\": \"https://www.w3.org/ns/activitystreams\", {body}}}"))
+}
+
+fn actor(outbox: &str) -> Script {
+    json(&format!(
+        "\"type\": \"Person\", \"name\": \"Ada Quay\", \"url\": \"https://a.example/@ada\", \"outbox\": \"{outbox}\""
+    ))
+}
+
+fn collection(first: &str) -> Script {
+    json(&format!("\"type\": \"OrderedCollection\", \"totalItems\": 1, \"first\": \"{first}\""))
+}
+
+fn posts(ids: &[u32]) -> Script {
+    let note = |id| format!("{{\"type\": \"Note\", \"id\": \"https://a.example/{id}\", \"content\": \"note {id}\"}}");
+    let notes: Vec<String> = ids.iter().map(note).collect();
+    json(&format!("\"type\": \"OrderedCollectionPage\", \"orderedItems\": [{}]", notes.join(", ")))
+}
+
+/// An actor at `/ada` whose posts are at `/outbox?page=true`.
+fn served(bench: &Bench) -> common::job::FetchJob {
+    bench.origin.set("/outbox", collection("?page=true"));
+    bench.origin.set("/outbox?page=true", posts(&[2, 1]).header("ETag", "\"two\"").then(Script::status(304)));
+    bench.feed("/ada", actor("/outbox"))
+}
+
+#[tokio::test]
+async fn an_actor_leads_to_its_posts_and_later_polls_begin_there() {
+    let bench = Bench::start().await;
+    let mut job = served(&bench);
+    let first = bench.poll(&mut job).await;
+    let read = document(&first);
+    assert_eq!((read.entries.len(), read.title.as_deref()), (2, Some("Ada Quay")));
+    assert_eq!(read.link.as_deref(), Some("https://a.example/@ada"));
+    assert_eq!(first.moved_to, None);
+    let posts = format!("{}#posts", bench.origin.url("/outbox?page=true"));
+    assert_eq!(job.validators.for_url.as_deref(), Some(&*posts));
+
+    let second = bench.poll(&mut job).await;
+    assert!(not_modified(&second) && second.conditional, "{second:?}");
+    assert_eq!(job.validators.for_url.as_deref(), Some(&*posts), "a 304 does not forget it");
+    let asked: Vec<String> = bench.origin.log().iter().map(|record| record.target().to_owned()).collect();
+    assert_eq!(asked, ["/ada", "/outbox", "/outbox?page=true", "/outbox?page=true"], "one request a poll from then on");
+    let log = bench.origin.log();
+    let accepts: Vec<String> = log.iter().filter_map(|record| record.header("accept")).collect();
+    assert!(!accepts[0].contains("activity+json"), "feeds are asked for as ever: {}", accepts[0]);
+    assert!(accepts[1..].iter().all(|accept| accept.starts_with("application/activity+json")), "{accepts:?}");
+    assert!(log.iter().all(|record| record.header("signature").is_none()));
+}
+
+#[tokio::test]
+async fn a_page_whose_author_is_an_actor_leads_there_unless_it_has_a_feed() {
+    let bench = Bench::start().await;
+    served(&bench);
+    let page = |more: &str| {
+        let html = format!("<!DOCTYPE html><link rel=alternate type=application/activity+json href=/ada>{more}");
+        Script::body("text/html", html)
+    };
+    let mut job = bench.feed("/@ada", page(""));
+    assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 2);
+
+    let with_feed = "<link rel=alternate type=application/rss+xml href=/rss>";
+    let fetched = bench.fetch(&bench.feed("/both", page(with_feed))).await;
+    assert_eq!(failure(&fetched).0, FailureKind::NotAFeed);
+    let announced: Vec<&str> = fetched.announced.iter().map(|feed| feed.url.as_url().path()).collect();
+    assert_eq!(announced, ["/rss", "/ada"]);
+
+    served(&bench);
+    let same_address =
+        Script::body("text/html", "<!DOCTYPE html><link rel=alternate type=application/activity+json href=/same>");
+    let mut job = bench.feed("/same", same_address.then(actor("/outbox")));
+    assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 2, "told apart by what is asked for");
+}
+
+#[tokio::test]
+async fn posts_that_moved_are_found_again_from_the_actor() {
+    let bench = Bench::start().await;
+    let mut job = served(&bench);
+    bench.poll(&mut job).await;
+    bench.origin.set("/outbox", collection("/new"));
+    bench.origin.set("/outbox?page=true", Script::status(404));
+    bench.origin.set("/new", posts(&[3, 2, 1]));
+    let fetched = bench.poll(&mut job).await;
+    assert_eq!(document(&fetched).new_entries, 1);
+    assert_eq!(job.validators.for_url, Some(format!("{}#posts", bench.origin.url("/new"))));
+    // while the actor is gone as well, that is what is said
+    bench.origin.set("/new", Script::status(404));
+    bench.origin.set("/ada", Script::status(410));
+    assert_eq!(bench.poll(&mut job).await.outcome, Outcome::Gone);
+}
+
+#[tokio::test]
+async fn an_outbox_that_is_gone_is_not_the_actors_end() {
+    let bench = Bench::start().await;
+    bench.origin.set("/outbox", Script::status(410));
+    let fetched = bench.fetch(&bench.feed("/ada", actor("/outbox"))).await;
+    assert_eq!(failure(&fetched).0, FailureKind::Status);
+}
+
+#[tokio::test]
+async fn p30_each_request_on_the_way_waits_for_its_hosts_gap() {
+    let gap = Duration::from_millis(300);
+    let bench = Bench::with_hosts(HostConfig { gap, ..HostConfig::default() }, Vec::new(), |_| {}).await;
+    let mut job = served(&bench);
+    assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 2);
+    let starts: Vec<Duration> = bench.origin.log().iter().map(|record| record.start).collect();
+    assert_eq!(starts.len(), 3);
+    assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= gap - Duration::from_millis(5)), "{starts:?}");
+}
+
+#[tokio::test]
+async fn a_host_that_has_no_time_for_the_next_request_is_asked_there_later() {
+    let gap = Duration::from_secs(3600);
+    let bench = Bench::with_hosts(HostConfig { gap, ..HostConfig::default() }, Vec::new(), |_| {}).await;
+    let job = served(&bench);
+    let fetched = bench.fetch(&job).await;
+    assert!(matches!(fetched.outcome, Outcome::Deferred { .. }), "{fetched:?}");
+    bench.requests("/ada", 1).await;
+    bench.requests("/outbox", 0).await;
+}
+
+#[tokio::test]
+async fn armour_no_lead_goes_past_the_guard_or_on_without_end() {
+    let bench = Bench::with(|fetch| fetch.allow_networks = vec!["127.0.0.1/32".parse().unwrap()]).await;
+    for outbox in [&*bench.origin.url_on(1, "/outbox"), "http://169.254.169.254/outbox"] {
+        let fetched = bench.fetch(&bench.feed("/ada", actor(outbox))).await;
+        assert_eq!(failure(&fetched).0, FailureKind::RefusedAddress, "{outbox}");
+    }
+    for outbox in ["javascript:1", "", "http://me:pw@a.example/", "file:///etc/passwd"] {
+        let fetched = bench.fetch(&bench.feed("/ada", actor(outbox))).await;
+        assert_eq!(failure(&fetched).0, FailureKind::NotAFeed, "'{outbox}'");
+    }
+    for n in 0..9 {
+        bench.origin.set(&format!("/{n}"), collection(&format!("/{}", n + 1)));
+    }
+    let before = bench.origin.log().len();
+    assert_eq!(failure(&bench.fetch(&bench.job(&bench.origin.url("/0"))).await).0, FailureKind::NotAFeed);
+    assert_eq!(bench.origin.log().len() - before, 4, "the feed's own URL and three leads");
+    let fetched = bench.fetch(&bench.feed("/round", collection("/round"))).await;
+    assert_eq!(failure(&fetched).0, FailureKind::NotAFeed);
+    bench.requests("/round", 2).await;
+}
+
+#[tokio::test]
+async fn an_ordinary_feed_is_not_disturbed() {
+    let bench = Bench::start().await;
+    let mut job = bench.feed("/feed", Script::feed(Feed::rss()));
+    bench.poll(&mut job).await;
+    assert_eq!(job.validators.for_url, None);
+    bench.poll(&mut job).await;
+    bench.requests("/feed", 2).await;
+}
+
+#[tokio::test]
+async fn requests_for_activities_are_signed_with_the_configured_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("key.pem"), key.serialize_pem()).unwrap();
+    std::fs::write(path("public.pem"), key.public_key_pem()).unwrap();
+    let bench = Bench::with(|fetch| fetch.activitypub_key = path("key.pem")).await;
+    let mut job = served(&bench);
+    assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 2);
+    let log = bench.origin.log();
+    assert_eq!(log[0].header("signature"), None, "the first request is for a feed of any kind");
+    for record in &log[1..] {
+        let header = |name: &str| record.header(name).unwrap();
+        let signature = header("signature");
+        let (start, encoded) = signature.trim_end_matches('"').split_once("signature=\"").unwrap();
+        let parameters = "keyId=\"https://example.com/bot#main-key\",algorithm=\"rsa-sha256\",headers=\"(request-target) host date\",";
+        assert_eq!(start, parameters);
+        let signed =
+            format!("(request-target): get {}\nhost: {}\ndate: {}", record.target(), header("host"), header("date"));
+        std::fs::write(path("signature"), STANDARD.decode(encoded).unwrap()).unwrap();
+        assert!(verified(&path("public.pem"), &path("signature"), &signed), "{signed}");
+        assert!(!verified(&path("public.pem"), &path("signature"), &signed.replace("get", "post")));
+    }
+}
+
+/// What OpenSSL's command says of a signature: a verifier that shares nothing with ours.
+fn verified(public_key: &str, signature: &str, signed: &str) -> bool {
+    let mut openssl = Command::new("openssl")
+        .args(["dgst", "-sha256", "-verify", public_key, "-signature", signature])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("openssl cannot be run ({error}); run dev/install"));
+    openssl.stdin.take().unwrap().write_all(signed.as_bytes()).unwrap();
+    openssl.wait().unwrap().success()
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_be_used_is_refused_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let elliptic = folder.path().join("elliptic.pem");
+    std::fs::write(&elliptic, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    for path in [elliptic.to_str().unwrap(), "/nowhere/key.pem"] {
+        let mut config = crate::bench::config();
+        config.activitypub_key = path.to_owned();
+        let rules = common::host::HostRules::new(HostConfig::default(), Vec::new());
+        let error = worker::fetch::Fetcher::new(&config, &rules).err().unwrap().to_string();
+        assert!(error.starts_with(&format!("fetch.activitypub_key: {path} cannot be used: ")), "{error}");
+    }
+}

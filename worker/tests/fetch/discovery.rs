@@ -1,0 +1,94 @@
+//! A page in place of a feed that announces none: where feeds usually are is tried once, at the host's pace.
+
+use std::time::Duration;
+
+use common::config::HostConfig;
+use common::feed::Version;
+use common::job::FetchJob;
+use common::report::{FailureKind, Outcome};
+use load_tests::{Feed, Script};
+
+use crate::bench::{Bench, document, failure};
+
+fn page(inside: &str) -> Script {
+    Script::body("text/html", format!("<!DOCTYPE html><html><body>{inside}</body></html>"))
+}
+
+fn asked(bench: &Bench) -> Vec<String> {
+    bench.origin.log().iter().map(|record| record.target().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_page_that_announces_nothing_is_told_with_what_is_found_at_the_usual_places() {
+    let bench = Bench::start().await;
+    bench.origin.set("/feed", page("no feed either"));
+    bench.origin.set("/feed.xml", Script::redirect(301, "/feeds/all"));
+    bench.origin.set("/feeds/all", Script::feed(Feed::rss()));
+    let job = bench.feed("/about/", page("hello"));
+    let fetched = bench.fetch(&job).await;
+    assert_eq!((failure(&fetched).0, fetched.http_status), (FailureKind::NotAFeed, Some(200)), "the page stays a page");
+    let found: Vec<String> = fetched.announced.iter().map(|feed| feed.url.to_string()).collect();
+    assert_eq!(found, [bench.origin.url("/feeds/all")]);
+    assert_eq!(asked(&bench), ["/about/", "/feed", "/feed.xml", "/feeds/all"], "and no further");
+}
+
+#[tokio::test]
+async fn each_place_is_asked_once_and_only_when_a_feed_is_new() {
+    let bench = Bench::start().await;
+    let job = bench.feed("/", page("hello"));
+    let fetched = bench.fetch(&job).await;
+    assert!(fetched.announced.is_empty());
+    assert_eq!(asked(&bench), ["/", "/feed", "/feed.xml", "/rss.xml", "/atom.xml", "/index.xml", "/rss"]);
+    bench.fetch(&FetchJob { version: Version(2), ..job }).await;
+    assert_eq!(asked(&bench).len(), 8, "a page that was looked through is not again");
+}
+
+#[tokio::test]
+async fn whoever_says_where_the_feed_is_or_is_no_page_is_not_guessed_at() {
+    let bench = Bench::start().await;
+    for script in [
+        page("<link rel=alternate type=application/rss+xml href=/a>"),
+        page("<p class=h-entry>one<p class=h-entry>two"),
+        Script::body("text/plain", "hello"),
+        Script::body("application/json", "{}"),
+        Script::status(404),
+        Script::feed(Feed::rss()),
+    ] {
+        let before = bench.origin.log().len();
+        bench.fetch(&bench.feed("/x", script)).await;
+        assert_eq!(bench.origin.log().len() - before, 1);
+    }
+}
+
+#[tokio::test]
+async fn p30_guesses_wait_for_the_hosts_gap_and_end_where_the_host_has_enough() {
+    let gap = Duration::from_millis(200);
+    let bench = Bench::with_hosts(HostConfig { gap, ..HostConfig::default() }, Vec::new(), |_| {}).await;
+    bench.origin.set("/rss.xml", Script::status(429).header("Retry-After", "600"));
+    let fetched = bench.fetch(&bench.feed("/", page("hello"))).await;
+    assert!(matches!(fetched.outcome, Outcome::Throttled { retry_after: Some(_) }), "{fetched:?}");
+    assert_eq!(asked(&bench), ["/", "/feed", "/feed.xml", "/rss.xml"]);
+    let starts: Vec<Duration> = bench.origin.log().iter().map(|record| record.start).collect();
+    assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= gap - Duration::from_millis(5)), "{starts:?}");
+
+    let slow = HostConfig { gap: Duration::from_secs(3600), ..HostConfig::default() };
+    let bench = Bench::with_hosts(slow, Vec::new(), |_| {}).await;
+    let fetched = bench.fetch(&bench.feed("/", page("hello"))).await;
+    assert_eq!(failure(&fetched).0, FailureKind::NotAFeed, "a slow host's page is a page all the same");
+    assert_eq!(asked(&bench), ["/"]);
+}
+
+#[tokio::test]
+async fn an_account_of_the_at_protocol_is_asked_of_its_service() {
+    let bench = Bench::start().await;
+    let feed = include_str!("../kinds/authorfeed.json");
+    bench.origin.set("/xrpc/app.bsky.feed.getAuthorFeed", Script::body("application/json; charset=utf-8", feed));
+    for account in ["at://ada.example", "https://bsky.app/profile/ada.example"] {
+        let url = common::input::feed_url(account, &bench.origin.url("")).unwrap();
+        let fetched = bench.fetch(&bench.job(url.as_str())).await;
+        let read = document(&fetched);
+        assert_eq!((read.entries.len(), read.title.as_deref()), (3, Some("Ada Quay (@ada.example)")));
+    }
+    let target = "/xrpc/app.bsky.feed.getAuthorFeed?actor=ada.example&filter=posts_and_author_threads";
+    assert_eq!(asked(&bench), [target; 2]);
+}

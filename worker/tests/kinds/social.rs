@@ -1,0 +1,111 @@
+//! What social networks answer: outboxes (outbox.json: each activity that is read or passed over, an edit before its
+//! original, a repetition by address alone) and author feeds (authorfeed.json: a repost, marked ranges of which two are
+//! wrong, a quotation beside a picture, a card without words).
+
+use crate::{enclosures, fixture, published, read, try_read};
+
+const ACTIVITY: &str = "application/activity+json; charset=utf-8";
+
+#[test]
+fn an_outbox_is_read_with_creations_repetitions_and_edits() {
+    let feed = read(&fixture("outbox.json"), ACTIVITY);
+    assert_eq!(feed.id.as_deref(), Some("https://social.example/users/ada/outbox?page=true"));
+    let [repeated, edited, article] = &feed.entries[..] else { panic!("{feed:?}") };
+
+    assert_eq!(repeated.id, "https://social.example/users/ada/statuses/3/activity");
+    assert_eq!(repeated.url.as_deref(), Some("https://other.example/users/bo/statuses/77"));
+    assert_eq!((published(repeated).as_str(), &repeated.author), ("2026-11-03T07:00:00.000Z", &None));
+
+    assert_eq!(edited.id, "https://social.example/users/ada/statuses/2");
+    assert_eq!(edited.url.as_deref(), Some("https://social.example/@ada/2"));
+    assert_eq!(edited.content.as_deref(), Some("<p>Low tide; the wreck can be seen, twice.</p>"));
+    assert_eq!((edited.title.as_deref(), edited.author.as_deref()), (None, Some("ada@social.example")));
+    assert_eq!(edited.updated.unwrap().to_string(), "2026-11-02T09:00:00.000Z");
+
+    assert_eq!(article.title.as_deref(), Some("Ferries late again"));
+    assert_eq!((article.summary.as_deref(), article.content.as_deref()), (None, Some("<p>Fog <i>again</i>.</p>")));
+    assert_eq!(article.url.as_deref(), Some("https://social.example/fog"));
+    assert_eq!(article.author.as_deref(), Some("Ada Quay"), "a number is no name");
+    assert_eq!((&*article.categories, article.language.as_deref()), (&["fog".to_owned()][..], Some("en")));
+    let files =
+        [("https://files.example/fog.png", Some("image/png")), ("https://files.example/fog.mp4", Some("video/mp4"))];
+    assert_eq!(enclosures(article), files);
+}
+
+#[test]
+fn collections_are_read_in_each_of_their_forms_and_other_documents_are_not() {
+    let context = "\"@context\": \"https://www.w3.org/ns/activitystreams\"";
+    let note = "{\"type\": \"Note\", \"id\": \"https://a.example/1\", \"content\": \"one\"}";
+    let entries = |inside: &str| {
+        try_read(format!("{{{context}, {inside}}}").as_bytes(), ACTIVITY).map(|feed| feed.entries.len()).ok()
+    };
+    assert_eq!(entries(&format!("\"type\": \"OrderedCollection\", \"orderedItems\": [{note}]")), Some(1));
+    assert_eq!(entries(&format!("\"type\": \"Collection\", \"items\": [{note}, {note}]")), Some(1), "each once");
+    let page = format!("{{\"type\": \"OrderedCollectionPage\", \"orderedItems\": [{note}]}}");
+    assert_eq!(entries(&format!("\"type\": \"OrderedCollection\", \"first\": {page}")), Some(1), "its page inside");
+    assert_eq!(entries("\"type\": \"OrderedCollection\", \"orderedItems\": []"), Some(0), "nothing said yet");
+    assert_eq!(
+        entries("\"type\": \"OrderedCollection\", \"orderedItems\": [\"https://a.example/bo\"]"),
+        None,
+        "followers"
+    );
+    assert_eq!(
+        entries("\"type\": \"OrderedCollection\", \"first\": \"https://a.example/page\""),
+        None,
+        "goes on elsewhere"
+    );
+    assert_eq!(entries("\"type\": \"OrderedCollection\", \"totalItems\": 3"), None, "shows nothing");
+    assert_eq!(entries("\"type\": \"Person\", \"outbox\": \"https://a.example/outbox\""), None, "an actor");
+    let foreign = format!("{{\"@context\": \"https://schema.org\", \"type\": \"Collection\", \"items\": [{note}]}}");
+    assert!(try_read(foreign.as_bytes(), ACTIVITY).is_err());
+}
+
+#[test]
+fn an_author_feed_is_read_with_reposts_quotations_and_cards() {
+    let feed = read(&fixture("authorfeed.json"), "application/json; charset=utf-8");
+    assert_eq!(feed.title.as_deref(), Some("Ada Quay (@ada.example)"));
+    assert_eq!(feed.link.as_deref(), Some("https://bsky.app/profile/did:plc:ada"));
+    let [repost, post, card] = &feed.entries[..] else { panic!("{feed:?}") };
+
+    assert_eq!(repost.id, "at://did:plc:ada/app.bsky.feed.repost/3krepost");
+    assert_eq!(repost.url.as_deref(), Some("https://bsky.app/profile/did:plc:bo/post/3kbo"));
+    assert_eq!(
+        (repost.author.as_deref(), published(repost).as_str()),
+        (Some("@bo.example"), "2026-11-03T07:00:00.000Z")
+    );
+
+    assert_eq!(post.id, "at://did:plc:ada/app.bsky.feed.post/3kada2");
+    assert_eq!((post.title.as_deref(), post.author.as_deref()), (None, Some("Ada Quay (@ada.example)")));
+    let content = "<p>Fähre &lt;late&gt; again: <a href=\"https://example.com/?a=1&amp;b=&quot;2&quot;\">example.com</a><br>by \
+                   <a href=\"https://bsky.app/profile/did:plc:bo\">@bo.example</a></p>\
+                   <blockquote><p><a href=\"https://bsky.app/profile/did:plc:bo/post/3kquote\">@bo.example</a></p>\
+                   <p>Quoted &amp; said.</p></blockquote>\
+                   <p><img src=\"https://cdn.example/f\" alt=\"&quot;fog&quot;\"></p>";
+    assert_eq!(post.content.as_deref(), Some(content));
+    assert_eq!(enclosures(post), [("https://cdn.example/f", Some("image/jpeg"))]);
+    assert_eq!((&*post.categories, post.language.as_deref()), (&["fog".to_owned()][..], Some("en")));
+
+    let content = "<p><a href=\"https://harbour.example/\">The Harbour</a><br>All about it</p>";
+    assert_eq!(
+        (card.id.as_str(), card.content.as_deref()),
+        ("at://did:plc:ada/app.bsky.feed.post/3kada1", Some(content))
+    );
+}
+
+#[test]
+fn counts_of_likes_are_no_edits() {
+    let before = fixture("authorfeed.json");
+    let after = String::from_utf8(before.clone()).unwrap().replace("\"likeCount\": 3", "\"likeCount\": 4");
+    assert_eq!(read(&before, "").entries, read(after.as_bytes(), "").entries);
+}
+
+#[test]
+fn documents_of_millions_of_values_are_not_taken_apart() {
+    let many = "1,".repeat(3_000_000);
+    let outbox = format!(
+        "{{\"@context\": \"https://www.w3.org/ns/activitystreams\", \"type\": \"OrderedCollection\", \"orderedItems\": [{many}{{}}]}}"
+    );
+    assert!(try_read(outbox.as_bytes(), ACTIVITY).is_err());
+    let feed = format!("{{\"app.bsky.feed.x\": 1, \"feed\": [{many}1]}}");
+    assert!(try_read(feed.as_bytes(), "application/json").is_err());
+}
