@@ -7,3 +7,4 @@ mod hostile;
 mod house;
 mod kills;
 mod life;
+mod week;
