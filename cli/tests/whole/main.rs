@@ -7,4 +7,5 @@ mod hostile;
 mod house;
 mod kills;
 mod life;
+mod readme;
 mod week;
