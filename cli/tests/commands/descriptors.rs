@@ -9,7 +9,7 @@ use crate::program::Ran;
 fn limited(soft: u32, hard: u32, arguments: &[&str]) -> Command {
     let mut command = Command::new("prlimit");
     command.arg(format!("--nofile={soft}:{hard}")).arg(env!("CARGO_BIN_EXE_feedfleet"));
-    command.args(["run", "--data", ":memory:", "--listen", "127.0.0.1:0"]).args(arguments);
+    command.args(["run", "--data", ":memory:", "--listen", "127.0.0.1:0"]).args(arguments).env_clear();
     command
 }
 

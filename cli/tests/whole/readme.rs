@@ -84,7 +84,7 @@ impl Terminal {
         let program = Path::new(env!("CARGO_BIN_EXE_feedfleet")).parent().unwrap();
         let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
         let mut shell = Command::new("bash");
-        shell.args(["--noprofile", "--norc"]).current_dir(folder).env("PATH", path);
+        shell.args(["--noprofile", "--norc"]).current_dir(folder).env_clear().env("PATH", path);
         shell.env("FEEDFLEET_API__LISTEN", format!("127.0.0.1:{}", ports[1]));
         shell.env("FEEDFLEET_SERVER", format!("http://127.0.0.1:{}", ports[1]));
         // A group of its own: so its background jobs can be ended with it.
@@ -105,15 +105,13 @@ impl Terminal {
         let done = format!("command {} ended with", self.commands);
         writeln!(self.input, "{command}").unwrap();
         let goes_on = command.starts_with("feedfleet run ") && !command.contains("--once");
-        if !goes_on {
-            // What it printed may not end its line.
-            writeln!(self.input, r"printf '\n%s %s\n' '{done}' $?").unwrap();
-        }
+        // What it printed may not end its line.
+        writeln!(self.input, r"printf '\n%s %s\n' '{done}' $?").unwrap();
         let deadline = Instant::now() + PATIENCE;
         loop {
             let shown = self.shown();
             let ended = shown.lines().find_map(|line| line.strip_prefix(&done));
-            assert!(ended.is_none_or(|code| code == " 0"), "{command}\n{shown}");
+            assert!(ended.is_none_or(|code| code == " 0" && !goes_on), "{command}\n{shown}");
             let shapes: Vec<String> = shown.lines().map(shape).collect();
             let missing = printed.iter().find(|line| !shapes.contains(&shape(line)));
             // A server in the background is there when it answers.
@@ -139,7 +137,8 @@ impl Drop for Terminal {
     }
 }
 
-/// A line without what differs from run to run: numbers become `#`, times such as `5 h 9 m` become `T`.
+/// A line without what differs from run to run: numbers become `#`, times such as `5 h 9 m` become `T`, and
+/// `now` is a time ago.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     let mut words = line.split_whitespace().peekable();
@@ -151,6 +150,10 @@ fn shape(line: &str) -> String {
             if !shape.ends_with(" T") {
                 shape.push_str(" T");
             }
+            continue;
+        }
+        if word == "now" {
+            shape.push_str(" T ago");
             continue;
         }
         shape.push(' ');
