@@ -144,8 +144,8 @@ fn with_a_bad_spell(number: usize, size: &Size) -> Script {
 /// Most feeds have one reader, some have more, a few have a promise.
 fn audience(number: usize) -> Audience {
     let readers = match number {
-        _ if number % 10 == 0 => 50,
-        _ if number % 3 == 0 => 5,
+        _ if number.is_multiple_of(10) => 50,
+        _ if number.is_multiple_of(3) => 5,
         _ => 1,
     };
     Audience { subscribers: readers, active_subscribers: readers, sla: number % 400 == 7, ..Audience::default() }
