@@ -41,7 +41,7 @@ impl Size {
             Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} must be a number below 65536, not {text}")),
             Err(_) => short,
         };
-        Size { feeds: number("SOAK_WEEK_FEEDS", 150), days: number("SOAK_DAYS", 1) }
+        Size { feeds: number("SOAK_WEEK_FEEDS", 100), days: number("SOAK_DAYS", 1) }
     }
 
     fn hosts(&self) -> u16 {
