@@ -35,6 +35,8 @@ pub(crate) struct AddArgs {
 
 const WAIT: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a failed poll may still turn out to be a page whose feed is taken, on a busy machine.
+const PAGE_SETTLES: Duration = Duration::from_secs(1);
 
 /// Runs it. Each URL is tried, whatever became of the others.
 pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
@@ -82,7 +84,7 @@ async fn first_poll(args: &AddArgs, client: &Client, added: &mut AddedView, dead
     }
     let url = added.feed.url.clone();
     let before = added.feed.version;
-    let mut failing = false;
+    let mut failing: Option<Instant> = None;
     loop {
         let feed: FeedView = client.get(&format!("/feeds/{}", added.feed.id), &[]).await?;
         added.feed = feed;
@@ -92,7 +94,8 @@ async fn first_poll(args: &AddArgs, client: &Client, added: &mut AddedView, dead
         let failed =
             matches!(feed.last_outcome, Some(OutcomeKind::Failed | OutcomeKind::Throttled)) && feed.version > before;
         // A page is a failed poll for a moment, until the fleet has taken the feed that it announces.
-        if over || (failed && std::mem::replace(&mut failing, failed)) {
+        let settled = failed && failing.get_or_insert_with(Instant::now).elapsed() >= PAGE_SETTLES;
+        if over || settled {
             return told(args, client, feed, &url).await;
         }
         if Instant::now() >= deadline {

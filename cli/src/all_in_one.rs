@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use worker::run::Worker;
 
 use crate::backends::{self, Links};
-use crate::{Usage, follow, opml};
+use crate::{Usage, descriptors, follow, opml};
 
 /// How long fetches under way may go on after the first signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ const ONCE_CHECK: Duration = Duration::from_millis(50);
 
 /// Runs the whole fleet until a signal, or with `once` until what is due was polled.
 pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyhow::Result<()> {
-    let config = Arc::new(config);
+    let config = Arc::new(descriptors::fit(config)?);
     let feeds = read_sources(sources, &config.fetch.at_service)?;
     let fleet = Fleet::open(config).await?;
     let listener = bind(fleet.config.api.listen).await?;

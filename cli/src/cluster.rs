@@ -24,7 +24,7 @@ use worker::run::Worker;
 use crate::all_in_one::{bind, stop_signal};
 use crate::backends::{self, Links};
 use crate::settings::SettingsArgs;
-use crate::{Usage, health, logs, values};
+use crate::{Usage, descriptors, health, logs, values};
 
 /// A scheduler of a cluster: sends due feeds to the workers, stores what comes back, serves the API; any number at once
 #[derive(Debug, Args)]
@@ -107,6 +107,7 @@ async fn schedule(
 /// Runs a worker until a signal.
 pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
     let config = configuration(&args.settings, args.listen, args.concurrency)?;
+    let config = Arc::new(descriptors::fit(Arc::unwrap_or_clone(config))?);
     require_servers(&config, "worker", &["gate.url", "queue.url"])?;
     let listener = bind(config.api.listen).await?;
     eprintln!("feedfleet worker, health and metrics at http://{}", listener.local_addr()?);

@@ -12,6 +12,7 @@ mod cluster;
 mod completions;
 mod config;
 mod demo;
+mod descriptors;
 mod discover;
 mod entries;
 mod feed;

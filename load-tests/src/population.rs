@@ -22,6 +22,8 @@ pub struct Plan {
     pub fastest: Duration,
     /// Mean time between two items of the quietest feed.
     pub slowest: Duration,
+    /// How many of its newest items each feed shows, at least.
+    pub least_shown: usize,
     /// Share of feeds that are in trouble, 0 to 1.
     pub troubled: f64,
     /// Longest `Retry-After` and `max-age` given, in whole seconds.
@@ -39,6 +41,7 @@ impl Default for Plan {
             hosts: 20,
             fastest: Duration::from_secs(30),
             slowest: Duration::from_secs(3600),
+            least_shown: 10,
             troubled: 0.15,
             longest_wait: Duration::from_secs(60),
             hostile: 0,
@@ -202,7 +205,7 @@ fn good_script(plan: &Plan, format: Format, number: usize, dice: &mut Dice) -> S
     let feed = Feed::new(format)
         .title(format!("Feed number {number}"))
         .initial(1 + dice.below(15))
-        .shown(10 + dice.below(30))
+        .shown(plan.least_shown + dice.below(30))
         .pace(Pace::Random { mean, seed: dice.next() })
         .padding(dice.below(600))
         .tag(tag)

@@ -64,6 +64,7 @@ pub(crate) async fn serve(options: &Options) -> anyhow::Result<()> {
         hosts: options.hosts,
         fastest: options.fastest,
         slowest: options.slowest,
+        least_shown: Plan::default().least_shown,
         troubled: options.troubled,
         longest_wait: options.longest_wait,
         hostile: options.hostile,

@@ -43,9 +43,12 @@ pub struct Backends {
 pub struct Scheduler {
     /// What people and programs may ask of it.
     pub ops: Arc<Ops>,
-    pub(crate) dispatcher: Dispatcher,
-    pub(crate) results: Results,
-    pub(crate) reconciler: Reconciler,
+    /// From due to job.
+    pub dispatcher: Dispatcher,
+    /// From report to stored state.
+    pub results: Results,
+    /// Schedule and gate in line with the store.
+    pub reconciler: Reconciler,
     maintainer: Maintainer,
     clock: Arc<dyn Clock>,
 }

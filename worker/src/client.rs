@@ -24,6 +24,7 @@ use tokio_rustls::TlsConnector;
 use url::Url;
 
 use crate::address::{AddressGuard, InvalidPorts};
+use crate::connection::OpenConnections;
 use crate::dial::{DialSetup, Dialer};
 use crate::failure::Failure;
 use crate::fetch::NoBody;
@@ -31,7 +32,13 @@ use crate::request::UserAgent;
 use crate::resolve::Resolver;
 use crate::tls;
 
-pub(crate) type Client = legacy::Client<Dialer, NoBody>;
+/// The HTTP client.
+pub(crate) struct Client {
+    http: legacy::Client<Dialer, NoBody>,
+    open: OpenConnections,
+    /// [`FetchConfig::idle_connections`]
+    idle_connections: usize,
+}
 
 /// What only tests and special installations need.
 #[derive(Clone, Debug, Default)]
@@ -97,16 +104,18 @@ const LEAST_HEADER_BYTES: usize = 8192;
 pub(crate) fn build(config: &FetchConfig, guard: AddressGuard, setup: &FetchSetup) -> Result<Client, FetchSetupError> {
     check_limits(config)?;
     let resolver = Resolver::new(&config.name_servers, config.connect_timeout, &setup.hosts);
+    let open = OpenConnections::default();
     let dialer = Dialer(Arc::new(DialSetup {
         resolver: resolver.map_err(|error| FetchSetupError::Resolver(error.to_string()))?,
         guard,
         tls: TlsConnector::from(Arc::new(tls::client_config(&setup.extra_roots, config.tls_sessions)?)),
         connect_timeout: config.connect_timeout,
         idle_timeout: config.idle_timeout,
+        open: open.clone(),
     }));
     // a header beyond the client's own limit is an unspecific error there: up to twice ours it is named in `send`
     let header_bytes = u32::try_from(2 * config.max_header_bytes).unwrap_or(u32::MAX);
-    Ok(legacy::Client::builder(TokioExecutor::new())
+    let http = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_CONNECTION)
@@ -121,7 +130,8 @@ pub(crate) fn build(config: &FetchConfig, guard: AddressGuard, setup: &FetchSetu
         .http2_max_header_list_size(header_bytes)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .build(dialer))
+        .build(dialer);
+    Ok(Client { http, open, idle_connections: config.idle_connections })
 }
 
 fn check_limits(config: &FetchConfig) -> Result<(), FetchSetupError> {
@@ -174,7 +184,7 @@ pub(crate) async fn send(
     hyper::ext::on_informational(&mut request, move |_| counted.count());
 
     let mut connection = capture_connection(&mut request);
-    let mut answer = pin!(timeout_at(limits.deadline, client.request(request)));
+    let mut answer = pin!(timeout_at(limits.deadline, client.http.request(request)));
     let answer = loop {
         tokio::select! {
             biased;
@@ -187,6 +197,12 @@ pub(crate) async fn send(
         }
     };
     let response = answer.map_err(|_| Failure::late(limits.timeout))?.map_err(|error| Failure::of_request(&error))?;
+    if client.open.count() > client.idle_connections
+        && let Some(connection) = &*connection.connection_metadata()
+    {
+        // Poison is hyper's word for: not to be used again.
+        connection.poison();
+    }
     let header_bytes: usize = response.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if header_bytes > limits.max_header_bytes {
         return Err(Failure::new(FailureKind::TooLarge, "the answer's header is too large"));

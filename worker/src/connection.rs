@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -20,6 +22,33 @@ pub(crate) struct Connection {
     timer: Pin<Box<Sleep>>,
     /// The timer runs: a read found nothing, and nothing was read or written since.
     waiting: bool,
+    _open: OpenConnection,
+}
+
+/// How many connections are open.
+#[derive(Clone, Default)]
+pub(crate) struct OpenConnections(Arc<AtomicUsize>);
+
+/// Counts itself while it exists.
+struct OpenConnection(OpenConnections);
+
+impl OpenConnections {
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl OpenConnection {
+    fn of(all: &OpenConnections) -> Self {
+        all.0.fetch_add(1, Ordering::Relaxed);
+        OpenConnection(all.clone())
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 enum Stream {
@@ -33,16 +62,17 @@ enum Stream {
 pub(crate) struct Silence(pub(crate) Duration);
 
 impl Connection {
-    pub(crate) fn plain(stream: TcpStream, idle_timeout: Duration) -> Self {
-        Self::new(Stream::Plain(TokioIo::new(stream)), idle_timeout)
+    pub(crate) fn plain(stream: TcpStream, idle_timeout: Duration, open: &OpenConnections) -> Self {
+        Self::new(Stream::Plain(TokioIo::new(stream)), idle_timeout, open)
     }
 
-    pub(crate) fn secure(stream: TlsStream<TcpStream>, idle_timeout: Duration) -> Self {
-        Self::new(Stream::Secure(Box::new(TokioIo::new(stream))), idle_timeout)
+    pub(crate) fn secure(stream: TlsStream<TcpStream>, idle_timeout: Duration, open: &OpenConnections) -> Self {
+        Self::new(Stream::Secure(Box::new(TokioIo::new(stream))), idle_timeout, open)
     }
 
-    fn new(stream: Stream, idle_timeout: Duration) -> Self {
-        Connection { stream, idle_timeout, timer: Box::pin(sleep(idle_timeout)), waiting: false }
+    fn new(stream: Stream, idle_timeout: Duration, open: &OpenConnections) -> Self {
+        let timer = Box::pin(sleep(idle_timeout));
+        Connection { stream, idle_timeout, timer, waiting: false, _open: OpenConnection::of(open) }
     }
 
     fn wait_on(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use crate::address::{AddressGuard, Refused};
-use crate::connection::Connection;
+use crate::connection::{Connection, OpenConnections};
 use crate::resolve::Resolver;
 use crate::tls::{self, TlsFailure};
 
@@ -36,6 +36,8 @@ pub(crate) struct DialSetup {
     pub(crate) connect_timeout: Duration,
     /// Longest silence of a connection that is being read.
     pub(crate) idle_timeout: Duration,
+    /// How many of them there are.
+    pub(crate) open: OpenConnections,
 }
 
 /// Why there is no connection.
@@ -88,13 +90,13 @@ impl DialSetup {
         self.guard.check(dialled.ip()).map_err(DialError::Refused)?;
         stream.set_nodelay(true).map_err(DialError::Connect)?;
         if !secure {
-            return Ok(Connection::plain(stream, self.idle_timeout));
+            return Ok(Connection::plain(stream, self.idle_timeout, &self.open));
         }
         let name = ServerName::try_from(host.trim_end_matches('.').to_owned());
         let name = name.map_err(|_| DialError::Tls(TlsFailure::name(host)))?;
         let handshake = timeout_at(deadline, self.tls.connect(name, stream)).await.map_err(late)?;
         let stream = handshake.map_err(|error| DialError::Tls(tls::classify(&error)))?;
-        Ok(Connection::secure(stream, self.idle_timeout))
+        Ok(Connection::secure(stream, self.idle_timeout, &self.open))
     }
 
     async fn addresses(&self, host: &str, deadline: Instant) -> Result<Vec<IpAddr>, DialError> {

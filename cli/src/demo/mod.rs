@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::all_in_one::{self, Fleet, stop_signal};
-use crate::{logs, output};
+use crate::{descriptors, logs, output};
 use internet::Internet;
 use screen::Screen;
 use watch::Watch;
@@ -79,7 +79,7 @@ fn limit(text: &str) -> Result<Duration, String> {
 pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let listener = listener(args.listen).await?;
     let address = listener.local_addr()?;
-    let config = Arc::new(pace::config(address));
+    let config = Arc::new(descriptors::fit(pace::config(address))?);
     let live = !args.plain && screen::is_capable();
     if !live || !io::stderr().is_terminal() {
         logs::start(&config.log)?;

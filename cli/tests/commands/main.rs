@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
 mod configuration;
+mod descriptors;
 mod durable;
 mod fleet;
 mod help;

@@ -44,7 +44,8 @@ impl Home {
     /// `feedfleet` with these arguments, its output to be read.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_feedfleet"));
-        command.args(arguments).current_dir(self.folder.path());
+        // The addresses of the tests' servers are no configuration of the program.
+        command.args(arguments).current_dir(self.folder.path()).env_clear();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

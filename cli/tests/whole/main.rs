@@ -8,3 +8,5 @@ mod hostile;
 mod house;
 mod kills;
 mod life;
+mod readme;
+mod week;

@@ -228,6 +228,7 @@ pub struct FetchConfig {
     pub idle_timeout: Duration,
     #[serde(with = "text")]
     pub timeout: Duration,
+    pub idle_connections: usize,
     pub max_wire_bytes: usize,
     pub max_body_bytes: usize,
     pub max_header_bytes: usize,

@@ -39,7 +39,7 @@ pub use decide::decide;
 pub use explain::{ExplainedTerm, explain};
 pub use rhythm::Rhythm;
 pub use terms::{Rule, Term, Terms};
-pub use throttle::{first_hold, host_hold};
+pub use throttle::{HostHold, first_hold, host_hold};
 
 use crate::calm::CalmGroup;
 use crate::config::{HostRule, PolicyConfig};

@@ -79,14 +79,27 @@ impl Hold {
     }
 }
 
-/// How long a host is held after feed `feed` of it was throttled until `until`: one feed alone holds its host for at most
-/// an hour, so that one blog cannot freeze a platform; a second throttled feed makes it the full time.
+/// A hold of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostHold {
+    /// The host is left alone until then.
+    pub until: Timestamp,
+    /// Until when the feed that caused it was asked to wait: later, if it held its host alone.
+    pub asked: Timestamp,
+    /// That feed.
+    pub cause: FeedId,
+}
+
+/// How long a host is held after feed `feed` of it was asked to wait until `asked`: one feed alone holds its host for at most
+/// an hour, so that one blog cannot freeze a platform; a second one that is throttled before the first one's full time is
+/// over makes it the full time of both. As nobody asks a held host, that is mostly after the first one's hour.
 ///
-/// `previous` is the host's hold and the feed that caused it, if it still runs.
-pub fn host_hold(previous: Option<(Timestamp, FeedId)>, feed: FeedId, until: Timestamp, now: Timestamp) -> Timestamp {
+/// `previous` is the host's last hold.
+pub fn host_hold(previous: Option<&HostHold>, feed: FeedId, asked: Timestamp, now: Timestamp) -> Timestamp {
+    let alone = asked.min(now.after(SINGLE_FEED_HOLD));
     match previous {
-        Some((held_until, cause)) if held_until > now && cause != feed => until.max(held_until),
-        Some((held_until, _)) if held_until > now => held_until.max(until.min(now.after(SINGLE_FEED_HOLD))),
-        _ => until.min(now.after(SINGLE_FEED_HOLD)),
+        Some(hold) if hold.cause != feed && hold.until.max(hold.asked) > now => asked.max(hold.until).max(hold.asked),
+        Some(hold) if hold.until > now => hold.until.max(alone),
+        _ => alone,
     }
 }

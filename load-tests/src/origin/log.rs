@@ -187,14 +187,14 @@ pub(super) struct Begin {
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
     pub(super) path: Arc<str>,
-    pub(super) first_byte: Instant,
+    pub(super) first_byte: Duration,
     pub(super) request: Arc<[u8]>,
 }
 
 /// What is known when an exchange ends.
 #[derive(Debug, Default)]
 pub(super) struct End {
-    pub(super) at: Option<Instant>,
+    pub(super) at: Option<Duration>,
     pub(super) status: Option<u16>,
     pub(super) answer: Vec<u8>,
     pub(super) body_bytes: u64,
@@ -217,34 +217,45 @@ pub(super) struct Counts {
     pub(super) ended: usize,
 }
 
+/// What an origin tells the time by.
+pub(super) enum Time {
+    /// The machine's clocks: the monotonic one, from when it showed this.
+    Real(Instant),
+    /// A clock of the caller's.
+    Told(Arc<dyn Clock>),
+}
+
 /// The growing log of one origin, and its time base.
 pub(super) struct Log {
-    started: Instant,
+    time: Time,
     started_wall: Timestamp,
     records: Mutex<Records>,
     changes: watch::Sender<u64>,
 }
 
 impl Log {
-    pub(super) fn new() -> Self {
-        Log {
-            started: Instant::now(),
-            started_wall: SystemClock.now(),
-            records: Mutex::default(),
-            changes: watch::Sender::new(0),
-        }
+    pub(super) fn new(time: Time) -> Self {
+        let started_wall = match &time {
+            Time::Real(_) => SystemClock.now(),
+            Time::Told(clock) => clock.now(),
+        };
+        Log { time, started_wall, records: Mutex::default(), changes: watch::Sender::new(0) }
     }
 
     pub(super) fn started_wall(&self) -> Timestamp {
         self.started_wall
     }
 
-    pub(super) fn since_start(&self, at: Instant) -> Duration {
-        at.saturating_duration_since(self.started)
+    /// Time since the start.
+    pub(super) fn now(&self) -> Duration {
+        match &self.time {
+            Time::Real(started) => started.elapsed(),
+            Time::Told(clock) => clock.now().since(self.started_wall),
+        }
     }
 
     pub(super) fn begin(&self, begin: Begin) -> usize {
-        let start = self.since_start(begin.first_byte);
+        let start = begin.first_byte;
         let mut records = self.records();
         let number = records.all.len();
         records.by_path.entry(Arc::clone(&begin.path)).or_default().push(number);
@@ -270,7 +281,7 @@ impl Log {
     }
 
     pub(super) fn end(&self, number: usize, end: End) {
-        let at = self.since_start(end.at.unwrap_or_else(Instant::now));
+        let at = end.at.unwrap_or_else(|| self.now());
         let mut records = self.records();
         records.ended += 1;
         if let Some(record) = records.all.get_mut(number) {

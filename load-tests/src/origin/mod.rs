@@ -21,14 +21,14 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::time::Timestamp;
+use common::time::{Clock, Timestamp};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use feed::Item;
 use items::FeedState;
-use log::{Log, Record};
+use log::{Log, Record, Time};
 use script::Script;
 
 /// A running origin; see the [crate's example](crate). Stops when dropped: open connections are closed, the log is gone.
@@ -77,7 +77,20 @@ impl Origin {
     /// # Errors
     /// When one of the addresses cannot be bound.
     pub async fn listen(addresses: &[SocketAddr]) -> io::Result<Self> {
-        let shared = Arc::new(Shared { connections: AtomicU64::new(0), log: Log::new(), routes: Mutex::default() });
+        Self::listen_in(addresses, Time::Real(Instant::now())).await
+    }
+
+    /// The same in the time of another clock, which its scripts, dates and records follow; only pauses within an answer
+    /// take real time.
+    ///
+    /// # Errors
+    /// When one of the addresses cannot be bound.
+    pub async fn listen_by(addresses: &[SocketAddr], clock: Arc<dyn Clock>) -> io::Result<Self> {
+        Self::listen_in(addresses, Time::Told(clock)).await
+    }
+
+    async fn listen_in(addresses: &[SocketAddr], time: Time) -> io::Result<Self> {
+        let shared = Arc::new(Shared { connections: AtomicU64::new(0), log: Log::new(time), routes: Mutex::default() });
         let (mut bound, mut hosts) = (Vec::new(), Vec::new());
         let stop = CancellationToken::new();
         for address in addresses {
@@ -135,7 +148,7 @@ impl Origin {
 
     /// Time since the start.
     pub fn elapsed(&self) -> Duration {
-        self.shared.log.since_start(Instant::now())
+        self.shared.log.now()
     }
 
     /// Sets what a path answers from now on. The path may have a query: then only that very query is meant; a request

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use common::time::Timestamp;
@@ -41,7 +41,7 @@ pub(super) struct Plan {
 impl Shared {
     /// Plays one step of the script that the target belongs to.
     pub(super) fn plan(&self, request: &Request<'_>) -> Plan {
-        let elapsed = self.log.since_start(Instant::now());
+        let elapsed = self.log.now();
         let now = self.log.started_wall().after(elapsed);
         let bare = request.target.split('?').next().unwrap_or_default();
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);

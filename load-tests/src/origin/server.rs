@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -70,7 +70,7 @@ impl Drop for InFlight {
 /// A request head as far as the server itself needs it.
 struct Head {
     raw: Arc<[u8]>,
-    first_byte: Instant,
+    first_byte: Duration,
     content_length: usize,
     close: bool,
 }
@@ -106,7 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// The next request's head; `None` when the client is done.
     async fn read_head(&mut self) -> io::Result<Option<Head>> {
-        let mut first_byte = Instant::now();
+        let mut first_byte = self.shared.log.now();
         loop {
             let mut headers = [httparse::EMPTY_HEADER; 128];
             let mut request = httparse::Request::new(&mut headers);
@@ -131,7 +131,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 return Ok(None);
             }
             if fresh {
-                first_byte = Instant::now();
+                first_byte = self.shared.log.now();
             }
         }
     }
@@ -162,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 return Ok(Next::Close);
             }
             Delivery::Raw(bytes) => {
-                end.at = Some(Instant::now());
+                end.at = Some(self.shared.log.now());
                 self.stream.write_all(bytes).await?;
                 return Ok(Next::Close);
             }
@@ -174,7 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         end.items.clone_from(&plan.items);
         end.answer.clone_from(&head);
         if !framed || !plan.send_body {
-            end.at = Some(Instant::now());
+            end.at = Some(self.shared.log.now());
             self.stream.write_all(&head).await?;
             return Ok(Next::Request);
         }
@@ -199,7 +199,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             }
             Delivery::Chunked(size) => {
                 self.send_chunks(&head, &plan.body, size, end).await?;
-                end.at = Some(Instant::now());
+                end.at = Some(self.shared.log.now());
                 self.stream.write_all(b"0\r\n\r\n").await?;
             }
             Delivery::CutChunks(length) => {
@@ -221,11 +221,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// One write where it can be one, so that a small answer is one packet.
     async fn send_body(&mut self, head: &[u8], body: &[u8], end: &mut End) -> io::Result<()> {
         let first = [head, &body[..body.len().min(16 * 1024)]].concat();
-        end.at = Some(Instant::now());
+        end.at = Some(self.shared.log.now());
         self.stream.write_all(&first).await?;
         end.body_bytes = first.len().saturating_sub(head.len()) as u64;
         for part in body[body.len().min(16 * 1024)..].chunks(64 * 1024) {
-            end.at = Some(Instant::now());
+            end.at = Some(self.shared.log.now());
             self.stream.write_all(part).await?;
             end.body_bytes += part.len() as u64;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::entry::Entry;
 use common::feed::{FeedId, Status, Validators};
 use common::host::HostKey;
-use common::policy::{Notice, host_hold};
+use common::policy::{HostHold, Notice, host_hold};
 use common::report::{Document, FetchReport, Outcome, OutcomeKind};
 use common::time::Timestamp;
 use serde::Deserialize;
@@ -237,8 +237,8 @@ fn event_kind(notice: Notice) -> &'static str {
     }
 }
 
-/// Hosts' holds: until when, and the feed that was throttled last.
-pub(super) type Held = BTreeMap<HostKey, (Timestamp, FeedId)>;
+/// Hosts' holds, each with the feed that was throttled last.
+pub(super) type Held = BTreeMap<HostKey, HostHold>;
 
 /// The hosts that verdicts ask to hold, in the order in which every store locks them.
 pub(super) fn throttled_hosts(fresh: &[Fresh<'_>]) -> Vec<HostKey> {
@@ -252,11 +252,12 @@ pub(super) fn new_holds(fresh: &[Fresh<'_>], mut before: Held, now: Timestamp) -
     let mut after = Held::new();
     let mut holds = HashMap::new();
     for (number, fresh) in fresh.iter().enumerate() {
-        let Some((host, until)) = asked_hold(fresh) else { continue };
-        let feed = fresh.verdict.report.feed;
-        let until = host_hold(before.get(host).copied(), feed, until, now);
-        before.insert(host.clone(), (until, feed));
-        after.insert(host.clone(), (until, feed));
+        let Some((host, asked)) = asked_hold(fresh) else { continue };
+        let cause = fresh.verdict.report.feed;
+        let until = host_hold(before.get(host), cause, asked, now);
+        let hold = HostHold { until, asked, cause };
+        before.insert(host.clone(), hold);
+        after.insert(host.clone(), hold);
         holds.insert(number, until);
     }
     (after, holds)

@@ -267,3 +267,24 @@ async fn armour_private_addresses_are_refused_by_default() {
     }
     assert!(bench.origin.log().is_empty());
 }
+
+#[tokio::test]
+async fn armour_idle_connections_are_bounded_by_number() {
+    for (most, kept) in [(1, false), (2, true)] {
+        let bench = Bench::with(|fetch| fetch.idle_connections = most).await;
+        let mut jobs = [0, 1].map(|host| {
+            let path = format!("/{host}");
+            bench.origin.set(&path, Script::feed(Feed::rss()));
+            bench.job(&bench.origin.url_on(host, &path))
+        });
+        for _ in 0..2 {
+            for job in &mut jobs {
+                bench.poll(job).await;
+            }
+        }
+        let connections = async |path| bench.requests(path, 2).await.iter().map(|r| r.connection).collect::<Vec<_>>();
+        let (first, second) = (connections("/0").await, connections("/1").await);
+        assert_eq!(first[0], first[1], "the first connection is kept");
+        assert_eq!(second[0] == second[1], kept, "the second one of {most}");
+    }
+}

@@ -265,13 +265,16 @@ fn throttling_inside_a_run_of_failures_opens_no_box() {
 
 #[test]
 fn a_host_is_held_for_an_hour_until_a_second_feed_is_throttled() {
-    let (now, until) = (noon(), noon().after(DAY));
+    let (now, asked) = (noon(), noon().after(DAY));
     let an_hour = now.after(HOUR);
-    assert_eq!(host_hold(None, FeedId(1), until, now), an_hour);
+    let hold = |until, asked| HostHold { until, asked, cause: FeedId(1) };
+    assert_eq!(host_hold(None, FeedId(1), asked, now), an_hour);
     assert_eq!(host_hold(None, FeedId(1), now.after(SECOND), now), now.after(SECOND));
-    assert_eq!(host_hold(Some((an_hour, FeedId(1))), FeedId(2), until, now), until, "a second feed: in full");
+    let alone = hold(an_hour, asked);
+    assert_eq!(host_hold(Some(&alone), FeedId(2), asked, now), asked, "a second feed: in full");
+    assert_eq!(host_hold(Some(&alone), FeedId(2), an_hour, an_hour), asked, "though it asked for less, after the hour");
     let later = now.after(HOUR / 2);
-    assert_eq!(host_hold(Some((an_hour, FeedId(1))), FeedId(1), until, later), later.after(HOUR), "the same one again");
-    assert_eq!(host_hold(Some((until, FeedId(2))), FeedId(2), an_hour, now), until, "never earlier");
-    assert_eq!(host_hold(Some((now, FeedId(1))), FeedId(2), until, now), an_hour, "the earlier hold is over");
+    assert_eq!(host_hold(Some(&alone), FeedId(1), asked, later), later.after(HOUR), "the same one again");
+    assert_eq!(host_hold(Some(&hold(asked, an_hour)), FeedId(1), an_hour, now), asked, "never earlier");
+    assert_eq!(host_hold(Some(&hold(now, now)), FeedId(2), asked, now), an_hour, "the earlier hold is over");
 }

@@ -122,6 +122,7 @@ pub(crate) async fn one_throttled_feed_holds_its_host_for_an_hour_and_a_second_o
     let throttled = |feed: &Feed, started, until| {
         let mut verdict = verdict_on(feed, started, Outcome::Throttled { retry_after: Some(at(until)) });
         verdict.decision.host_hold = Some(at(until));
+        verdict.decision.state.hold_until = Some(at(until));
         verdict
     };
     let held = |applied: &Applied| match applied {
@@ -147,6 +148,18 @@ pub(crate) async fn one_throttled_feed_holds_its_host_for_an_hour_and_a_second_o
     let batch = [throttled(&feeds[0], 10, 50_000), throttled(&feeds[1], 10, 50_000)];
     let applied = apply(&*store, &batch, 10).await;
     assert_eq!(applied.iter().map(held).collect::<Vec<_>>(), [Some(at(3610)), Some(at(50_000))], "both in one batch");
+
+    let other = backend.another();
+    let store = other.open().await;
+    let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];
+    let feeds = [feed(&*store, ids[0]).await, feed(&*store, ids[1]).await];
+    let applied = apply(&*store, &[throttled(&feeds[0], 10, 50_000)], 10).await;
+    assert_eq!(held(&applied[0]), Some(at(3610)));
+    let applied = apply(&*store, &[throttled(&feeds[1], 3610, 9000)], 3610).await;
+    assert_eq!(held(&applied[0]), Some(at(50_000)), "after the first one's hour, before its time is over");
+    let again = feed(&*store, ids[0]).await;
+    let applied = apply(&*store, &[throttled(&again, 50_000, 90_000)], 50_000).await;
+    assert_eq!(held(&applied[0]), Some(at(53_600)), "alone again");
 }
 
 pub(crate) async fn the_host_that_answered_is_held(backend: &dyn Backend) {

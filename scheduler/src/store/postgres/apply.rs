@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use common::feed::{FeedId, Status};
 use common::host::HostKey;
+use common::policy::HostHold;
 use common::report::FailureKind;
 use common::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -164,17 +165,20 @@ async fn write_holds(
         return Ok(HashMap::new());
     }
     let look = sqlx::query_as(include_str!("apply_holds_before.sql")).bind(column(&hosts, |host| text(host.as_str())));
-    let rows: Vec<(String, i64, i64)> = look.fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
+    let rows: Vec<(String, i64, i64, i64)> = look.fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
     let held: Held = rows
         .into_iter()
-        .map(|(host, until, feed)| (HostKey::new(&host), (Timestamp::from_millis(until), FeedId(feed))))
+        .map(|(host, until, asked, feed)| {
+            let (until, asked) = (Timestamp::from_millis(until), Timestamp::from_millis(asked));
+            (HostKey::new(&host), HostHold { until, asked, cause: FeedId(feed) })
+        })
         .collect();
     let (held, holds) = verdicts::new_holds(fresh, held, now);
     let held: Vec<_> = held.iter().collect();
     sqlx::query(include_str!("apply_holds.sql"))
         .bind(column(&held, |(host, _)| text(host.as_str())))
-        .bind(column(&held, |(_, (until, _))| until.millis()))
-        .bind(column(&held, |(_, (_, feed))| feed.0))
+        .bind(column(&held, |(_, hold)| hold.until.millis()))
+        .bind(column(&held, |(_, hold)| hold.cause.0))
         .execute(on)
         .await
         .map_err(StoreError::on(ACTION))?;

@@ -1,6 +1,7 @@
--- The hosts' holds, locked, also of hosts that had none: they have one that ended in 1970.
+-- The hosts' holds, locked, also of hosts that had none: they have one that ended in 1970. With each, until when the feed
+-- that caused it was asked to wait.
 INSERT INTO host_holds (host, held_until, feed_id)
 SELECT host, 0, 0
 FROM UNNEST($1::text[]) AS new (host)
 ON CONFLICT (host) DO UPDATE SET held_until = host_holds.held_until
-RETURNING host, held_until, feed_id
+RETURNING host, held_until, coalesce((SELECT hold_until FROM feeds WHERE feeds.id = host_holds.feed_id), 0), feed_id

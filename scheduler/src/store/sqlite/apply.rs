@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::feed::{FeedId, Validators};
 use common::host::HostKey;
+use common::policy::HostHold;
 use common::report::{Document, FailureKind};
 use common::time::Timestamp;
 use sqlx::{FromRow, SqliteConnection};
@@ -164,16 +165,17 @@ async fn write_holds(
     let rows = rows.await.map_err(StoreError::on(ACTION))?;
     let mut held = Held::new();
     for row in &rows {
-        let (host, until, feed) = <(String, i64, i64)>::from_row(row).map_err(StoreError::on(ACTION))?;
-        held.insert(HostKey::new(&host), (Timestamp::from_millis(until), FeedId(feed)));
+        let (host, until, asked, feed) = <(String, i64, i64, i64)>::from_row(row).map_err(StoreError::on(ACTION))?;
+        let (until, asked) = (Timestamp::from_millis(until), Timestamp::from_millis(asked));
+        held.insert(HostKey::new(&host), HostHold { until, asked, cause: FeedId(feed) });
     }
     let (held, holds) = verdicts::new_holds(fresh, held, now);
     let mut rows = Batch::default();
-    for (host, (until, feed)) in &held {
+    for (host, hold) in &held {
         rows.row(|row| {
             row.text(host.as_str());
-            row.int(until.millis());
-            row.int(feed.0);
+            row.int(hold.until.millis());
+            row.int(hold.cause.0);
         });
     }
     rows.run(tx, include_str!("apply_holds.sql"), ACTION).await?;

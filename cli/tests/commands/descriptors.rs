@@ -1,0 +1,49 @@
+//! File descriptors: a fleet that could run out of them raises its limit, does with less, or says why it does not start.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use crate::program::Ran;
+
+/// The program under these limits, soft and hard.
+fn limited(soft: u32, hard: u32, arguments: &[&str]) -> Command {
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--nofile={soft}:{hard}")).arg(env!("CARGO_BIN_EXE_feedfleet"));
+    command.args(["run", "--data", ":memory:", "--listen", "127.0.0.1:0"]).args(arguments).env_clear();
+    command
+}
+
+#[test]
+fn a_soft_limit_that_is_too_low_is_raised_as_far_as_needed() {
+    let mut child = limited(256, 8192, &[]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let told: Vec<String> = BufReader::new(child.stderr.take().unwrap())
+        .lines()
+        .map(Result::unwrap)
+        .take_while(|line| !line.starts_with("page, API"))
+        .collect();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let open_files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    // 256, twice 256 places and 4,096 idle connections.
+    assert_eq!(open_files.split_whitespace().nth(3), Some("4864"), "{open_files}");
+    assert!(!told.iter().any(|line| line.contains("file descriptors")), "{told:?}");
+}
+
+#[test]
+fn with_a_low_hard_limit_fewer_connections_are_kept() {
+    let ran: Ran = limited(256, 1000, &["--once"]).output().unwrap().into();
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let told = "1000 file descriptors are allowed, 4864 would serve: 232 idle connections are kept at most, not 4096";
+    assert!(ran.err.contains(told), "{}", ran.err);
+}
+
+#[test]
+fn fetches_that_can_never_have_their_descriptors_are_refused_with_what_would_do() {
+    let ran: Ran = limited(256, 700, &["--once"]).output().unwrap().into();
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    let told = "worker.concurrency = 256 needs 768 file descriptors and 700 are allowed";
+    assert!(ran.err.contains(told) && ran.err.contains("set worker.concurrency to 222 or less"), "{}", ran.err);
+    let ran: Ran = limited(256, 700, &["--once", "--set", "worker.concurrency=222"]).output().unwrap().into();
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+}

@@ -1,0 +1,342 @@
+//! A week in a minute: the fleet's own dispatch, fetches, decisions and store against scripted feeds, both sides by one clock
+//! that stands still while anything is under way and then moves to whatever is next. At the end every entry that was
+//! published is stored, once, and the judge finds nothing.
+//!
+//! The loops' waiting is left out, and so is what a real wire may do to a second: the other tests have both.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::config::Config;
+use common::feed::{Audience, FeedId};
+use common::host::HostRules;
+use common::host_gate::memory::MemoryGate;
+use common::job::FetchJob;
+use common::metrics::Metrics;
+use common::queue::Queue;
+use common::queue::memory::MemoryQueue;
+use common::time::{Clock, ManualClock, Timestamp};
+use load_tests::{Feed, Kind, Origin, Pace, Plan, Population, Rules, Script, loopback};
+use scheduler::ops::AddFeed;
+use scheduler::schedule::memory::MemorySchedule;
+use scheduler::store::Store;
+use scheduler::store::sqlite::SqliteStore;
+use scheduler::{Backends, Scheduler};
+use tokio::task::JoinSet;
+use worker::fetch::Fetcher;
+use worker::poll::{Polled, Poller};
+
+/// How much of it: a day of few feeds among all tests, the week by `dev/soak`.
+struct Size {
+    feeds: u16,
+    days: u16,
+}
+
+impl Size {
+    /// `SOAK_WEEK_FEEDS` and `SOAK_DAYS`, or the short form.
+    fn from_environment() -> Self {
+        let number = |name: &str, short: u16| match std::env::var(name) {
+            Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} must be a number below 65536, not {text}")),
+            Err(_) => short,
+        };
+        Size { feeds: number("SOAK_WEEK_FEEDS", 100), days: number("SOAK_DAYS", 1) }
+    }
+
+    fn hosts(&self) -> u16 {
+        (self.feeds / 5).max(1)
+    }
+
+    fn length(&self) -> Duration {
+        DAY * u32::from(self.days)
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// The least that time moves: what is due within it is dispatched together, as by a scheduler's tick.
+const STEP: Duration = Duration::from_secs(1);
+/// How long after its last item a feed may go unpolled: the penalty box opens once a day.
+const LONGEST_SILENCE: Duration = Duration::from_secs(3 * 24 * 3600);
+
+/// A scripted feed, and what the fleet knows it as.
+struct Subscribed {
+    id: FeedId,
+    kind: Kind,
+    path: String,
+    /// Where its items are, if a reader can get them.
+    items_at: Option<String>,
+}
+
+/// What the fleet polls.
+struct Internet {
+    origin: Origin,
+    /// URL, audience, and what is checked in the end.
+    feeds: Vec<(String, Audience, Subscribed)>,
+}
+
+impl Internet {
+    async fn open(size: &Size, clock: &Arc<ManualClock>) -> Self {
+        let plan = Plan {
+            feeds: size.feeds.into(),
+            hosts: size.hosts().into(),
+            fastest: HOUR * 2,
+            slowest: DAY * 14,
+            longest_wait: HOUR * 6,
+            // What a feed published since its last poll is still shown, even after a day in the penalty box.
+            least_shown: 60,
+            ..Plan::default()
+        };
+        let population = Population::generate(&plan).unwrap();
+        // A feed that moves does so to a host of its own: a hop waits for its host in real time.
+        let moved = u16::try_from(population.of_kind(Kind::Moved).count()).unwrap();
+        let clock: Arc<dyn Clock> = clock.clone();
+        let origin = Origin::listen_by(&loopback(size.hosts() + moved, 0), clock).await.unwrap();
+        population.install(&origin);
+        let mut new_homes = usize::from(size.hosts())..;
+        let mut feeds = Vec::new();
+        for (number, member) in population.members.iter().enumerate() {
+            if let (Kind::Moved, Some(target)) = (member.kind, &member.items_at) {
+                let target = origin.url_on(new_homes.next().unwrap(), target);
+                origin.set(&member.path, Script::redirect(301, target));
+            }
+            if number % 10 == 3 && member.kind == Kind::Good {
+                origin.set(&member.path, with_a_bad_spell(number, size));
+            }
+            let (path, items_at) = (member.path.clone(), member.items_at.clone());
+            let subscribed = Subscribed { id: FeedId(0), kind: member.kind, path, items_at };
+            feeds.push((member.url(&origin), audience(number), subscribed));
+        }
+        Internet { origin, feeds }
+    }
+
+    /// What was published at a member's URL so far and can be had.
+    fn truth(&self, feed: &Subscribed) -> HashSet<String> {
+        let Some(path) = &feed.items_at else { return HashSet::new() };
+        let mut items = self.origin.truth(path);
+        if feed.kind == Kind::Gone {
+            // After that it said 410.
+            let shown = self.origin.requests(path).iter().filter_map(|request| Some(request.items.as_ref()?.end)).max();
+            items.truncate(shown.unwrap_or(0));
+        }
+        items.into_iter().map(|item| item.id).collect()
+    }
+
+    /// Whether a feed that can be read has been read completely since `at`.
+    fn is_read_since(&self, feed: &Subscribed, at: Timestamp) -> bool {
+        let Some(path) = feed.items_at.as_ref().filter(|_| feed.kind != Kind::Gone) else { return true };
+        let good = |status| matches!(status, Some(200 | 304));
+        self.origin.requests(path).last().is_some_and(|last| last.wall > at && good(last.status))
+    }
+}
+
+/// Good, then for a while 503 with Retry-After, then good again and fresh for half an hour each time.
+fn with_a_bad_spell(number: usize, size: &Size) -> Script {
+    let mean = HOUR * u32::try_from(3 + number % 40).unwrap();
+    let feed = || Feed::rss().shown(100).pace(Pace::Random { mean, seed: number as u64 });
+    let (from, until) = (size.length() / 3, size.length() / 2);
+    let good = Script::feed(feed()).until(from);
+    let busy = Script::status(503).header("Retry-After", "5400").until(until);
+    good.then(busy).then(Script::feed(feed()).header("Cache-Control", "max-age=1800"))
+}
+
+/// Most feeds have one reader, some have more, a few have a promise.
+fn audience(number: usize) -> Audience {
+    let readers = match number {
+        _ if number.is_multiple_of(10) => 50,
+        _ if number.is_multiple_of(3) => 5,
+        _ => 1,
+    };
+    Audience { subscribers: readers, active_subscribers: readers, sla: number % 400 == 7, ..Audience::default() }
+}
+
+/// The fleet without its loops' waiting.
+struct Fleet {
+    scheduler: Scheduler,
+    backends: Backends,
+    jobs: Arc<MemoryQueue<FetchJob>>,
+    poller: Arc<Poller>,
+    clock: Arc<ManualClock>,
+    compared: Timestamp,
+    polls: usize,
+}
+
+fn config() -> Config {
+    let mut config = common::config::defaults();
+    config.fetch.allow_networks = vec!["127.0.0.0/8".parse().unwrap()];
+    config.fetch.allow_ports = vec!["1-65535".to_owned()];
+    config
+}
+
+impl Fleet {
+    /// A process that finds this store; `born`: since when hosts may have been asked by one before it.
+    async fn over(store: Arc<dyn Store>, clock: Arc<ManualClock>, born: Timestamp) -> Self {
+        let jobs = Arc::new(MemoryQueue::new(1 << 26));
+        let backends = Backends {
+            store,
+            schedule: Arc::new(MemorySchedule::default()),
+            gate: Arc::new(MemoryGate::new(born)),
+            jobs: jobs.clone(),
+            reports: Arc::new(MemoryQueue::new(1 << 26)),
+        };
+        let (config, metrics) = (Arc::new(config()), Arc::new(Metrics::new()));
+        let clock_for_all: Arc<dyn Clock> = clock.clone();
+        let scheduler = Scheduler::new(&backends, &config, &metrics, &clock_for_all);
+        let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
+        let poller = Poller {
+            fetcher: Fetcher::new(&config.fetch, &rules).unwrap(),
+            gate: Arc::clone(&backends.gate),
+            rules,
+            config,
+            clock: clock_for_all,
+            metrics,
+        };
+        scheduler.boot().await.unwrap();
+        let compared = clock.now();
+        Fleet { scheduler, backends, jobs, poller: Arc::new(poller), clock, compared, polls: 0 }
+    }
+
+    /// The process dies; another one finds its store.
+    async fn restart(self) -> Self {
+        let born = self.clock.now();
+        let polls = self.polls;
+        Fleet { polls, ..Self::over(self.backends.store, self.clock, born).await }
+    }
+
+    async fn subscribe(&self, internet: &mut Internet) {
+        let feeds: Vec<AddFeed> = (internet.feeds.iter())
+            .map(|(url, audience, _)| AddFeed { url: url.parse().unwrap(), audience: *audience, private: false })
+            .collect();
+        let places: Vec<f64> = (0..feeds.len()).map(|number| number as f64 / feeds.len() as f64).collect();
+        let added = self.scheduler.ops.add(&feeds, Some(&places)).await.unwrap();
+        for (added, (_, _, subscribed)) in added.iter().zip(&mut internet.feeds) {
+            subscribed.id = added.id;
+        }
+    }
+
+    /// Polls until then.
+    async fn live_until(&mut self, end: Timestamp) {
+        while self.clock.now() < end {
+            let now = self.clock.now();
+            self.scheduler.reconciler.open_gate(now).await.unwrap();
+            if now.since(self.compared) >= self.poller.config.scheduler.reconcile_interval {
+                self.compared = now;
+                let differed = self.scheduler.reconciler.schedule_once(now).await.unwrap();
+                assert_eq!(differed, 0, "the schedule differed from the store at {now}");
+            }
+            while self.scheduler.dispatcher.round(now, usize::MAX).await.unwrap().claimed > 0 {
+                self.work().await;
+            }
+            let next = self.backends.schedule.depth(now).await.unwrap().next.unwrap_or(end);
+            self.clock.advance(next.since(now).max(STEP));
+        }
+    }
+
+    /// Works all jobs that were published, and settles their reports.
+    async fn work(&mut self) {
+        let mut polls = JoinSet::new();
+        while self.jobs.depth().await.unwrap().items > 0 {
+            let (jobs, receipt) = self.jobs.receive().await.unwrap().into_parts();
+            // Nobody dies here before the reports are settled.
+            receipt.ack().await.unwrap();
+            for job in jobs {
+                let poller = Arc::clone(&self.poller);
+                polls.spawn(async move { poller.poll(&job).await.unwrap() });
+            }
+        }
+        let mut reports = Vec::new();
+        for polled in polls.join_all().await {
+            self.polls += 1;
+            if let Polled::Report(report, held) = polled {
+                reports.push(*report);
+                if let Some(held) = held {
+                    self.poller.release(&held).await.unwrap();
+                }
+            }
+        }
+        self.scheduler.results.settle(reports, self.clock.now()).await.unwrap();
+    }
+
+    /// How often each entry of each feed is stored.
+    async fn entries(&self) -> HashMap<FeedId, BTreeMap<String, usize>> {
+        let (mut entries, mut after): (HashMap<_, BTreeMap<_, _>>, _) = (HashMap::new(), 0);
+        loop {
+            let page = self.backends.store.entries(None, after, 1000).await.unwrap();
+            let Some(last) = page.items.last() else { return entries };
+            after = last.seq;
+            for entry in page.items {
+                *entries.entry(entry.feed_id).or_default().entry(entry.entry.id).or_default() += 1;
+            }
+        }
+    }
+}
+
+fn rules(internet: &Internet) -> Rules {
+    let promised = internet.feeds.iter().filter(|(_, audience, _)| audience.sla);
+    Rules {
+        floor: Duration::from_secs(15 * 60),
+        floors: promised.map(|(_, _, feed)| (feed.path.clone(), Duration::from_secs(60))).collect(),
+        // One clock for both sides, and it stands still meanwhile.
+        slack: Duration::ZERO,
+        ..Rules::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_week_everything_that_was_published_is_stored_and_nobody_was_bothered() {
+    let (size, begun) = (Size::from_environment(), Instant::now());
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let start = clock.now();
+    let mut internet = Internet::open(&size, &clock).await;
+    let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+    let mut fleet = Fleet::over(store, Arc::clone(&clock), Timestamp::EPOCH).await;
+    fleet.subscribe(&mut internet).await;
+    let restart = start.after(size.length() / 4);
+    for hours in (6..=24 * u64::from(size.days)).step_by(6) {
+        let (now, end) = (clock.now(), start.after(HOUR * u32::try_from(hours).unwrap()));
+        fleet.live_until(end).await;
+        if now < restart && restart <= clock.now() {
+            fleet = fleet.restart().await;
+        }
+        println!("hour {hours}: {} polls, {:.0} s", fleet.polls, begun.elapsed().as_secs_f64());
+    }
+
+    // Each feed is polled once more at least; what it has published until now must be there then.
+    let end = clock.now();
+    let truth: Vec<HashSet<String>> = internet.feeds.iter().map(|(_, _, feed)| internet.truth(feed)).collect();
+    while let Some((url, ..)) = internet.feeds.iter().find(|(_, _, feed)| !internet.is_read_since(feed, end)) {
+        assert!(clock.now() < end.after(LONGEST_SILENCE), "{url} was not read since {end}");
+        fleet.live_until(clock.now().after(HOUR)).await;
+    }
+    let stored = fleet.entries().await;
+    let none = BTreeMap::new();
+    let (mut missing, mut surplus, mut doubled) = (Vec::new(), Vec::new(), Vec::new());
+    for ((_, _, feed), published) in internet.feeds.iter().zip(&truth) {
+        let stored = stored.get(&feed.id).unwrap_or(&none);
+        let since = internet.truth(feed);
+        missing.extend(published.iter().filter(|id| !stored.contains_key(*id)));
+        surplus.extend(stored.keys().filter(|id| !since.contains(*id)));
+        doubled.extend(stored.iter().filter(|(_, times)| **times > 1).map(|(id, _)| id));
+    }
+    let card = load_tests::judge(&internet.origin.log(), &rules(&internet));
+    let hosts: HashSet<SocketAddr> = internet.origin.log().iter().map(|request| request.local).collect();
+    println!(
+        "{} days, {} feeds on {} hosts, {} polls in {:.0} s; {} entries published: missing {}, surplus {}, doubled {}\n{card}",
+        size.days,
+        size.feeds,
+        hosts.len(),
+        fleet.polls,
+        begun.elapsed().as_secs_f64(),
+        truth.iter().map(HashSet::len).sum::<usize>(),
+        missing.len(),
+        surplus.len(),
+        doubled.len(),
+    );
+    assert!(missing.is_empty(), "missing: {missing:?}");
+    assert!(surplus.is_empty(), "surplus: {surplus:?}");
+    assert!(doubled.is_empty(), "doubled: {doubled:?}");
+    assert!(card.is_clean(), "{card}");
+    assert!(card.not_modified > card.feeds_sent, "conditional requests are rarely answered 304");
+    assert!(fleet.polls > usize::from(size.feeds) * usize::from(size.days), "the week was idle");
+}
