@@ -117,7 +117,12 @@ async fn run(crowd: usize, time: Duration) -> Run {
     // The crowd first: by number it stands before everybody else.
     let names = (0..crowd).map(|n| format!("http://crowd.example/{n}"));
     let urls = names.chain((0..OTHERS).map(|n| format!("http://host{n}.example/feed")));
-    let feed = |url: String| AddFeed { url: url.parse().unwrap(), audience: Audience::default(), private: false };
+    let feed = |url: String| AddFeed {
+        url: url.parse().unwrap(),
+        audience: Audience::default(),
+        calm: Vec::new(),
+        private: false,
+    };
     scheduler.ops.add(&urls.map(feed).collect::<Vec<_>>(), None).await.unwrap();
 
     let mut asked: HashMap<FeedId, Timestamp> = HashMap::new();

@@ -64,6 +64,7 @@ impl Maintainer {
         let prune_every = prune_every(&self.config.retention);
         let mut measuring = Trouble::with("measuring queue, schedule and gate");
         let mut counting = Trouble::with("counting the store");
+        let mut pricing = Trouble::with("correcting the price of a poll");
         let mut pruning = Trouble::with("deleting what is older than its retention");
         while !stop.is_cancelled() {
             let now = clock.now();
@@ -74,7 +75,7 @@ impl Maintainer {
             }
             if now.since(priced) >= PRICE_EVERY {
                 priced = now;
-                log(self.correct_price(now).await, "the price of a poll could not be corrected");
+                pricing.note(self.correct_price(now).await);
             }
             if now.since(pruned) >= prune_every {
                 pruned = now;

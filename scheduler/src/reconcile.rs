@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::error::BackendError;
 use crate::schedule::{Schedule, Slot};
 use crate::store::Store;
-use crate::trouble::Trouble;
 use crate::subject::placement_slot;
+use crate::trouble::Trouble;
 
 /// Compares the schedule and the gate with the store.
 pub struct Reconciler {

@@ -88,9 +88,9 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     if args.crowd {
         let outcome = crowd::run(&histories, &recipe, args.price).ok_or_else(|| too_short(args.days))?;
         if args.json {
-            output::json(&outcome)?
+            output::json(&outcome)?;
         } else {
-            output::line(&outcome.text())?
+            output::line(&outcome.text())?;
         }
         return Ok(ExitCode::SUCCESS);
     }

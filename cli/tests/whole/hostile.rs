@@ -79,6 +79,7 @@ async fn seed(home: &Home, good: &[String], hostile: &[String]) {
             category: if subscribers > 1 { common::feed::Category::C } else { common::feed::Category::D },
             url,
             audience,
+            calm: Vec::new(),
             private: false,
             first_due: now,
         }

@@ -206,7 +206,12 @@ impl Fleet {
 
     async fn subscribe(&self, internet: &mut Internet) {
         let feeds: Vec<AddFeed> = (internet.feeds.iter())
-            .map(|(url, audience, _)| AddFeed { url: url.parse().unwrap(), audience: *audience, private: false })
+            .map(|(url, audience, _)| AddFeed {
+                url: url.parse().unwrap(),
+                audience: *audience,
+                calm: Vec::new(),
+                private: false,
+            })
             .collect();
         let places: Vec<f64> = (0..feeds.len()).map(|number| number as f64 / feeds.len() as f64).collect();
         let added = self.scheduler.ops.add(&feeds, Some(&places)).await.unwrap();
@@ -222,7 +227,7 @@ impl Fleet {
             self.scheduler.reconciler.open_gate(now).await.unwrap();
             if now.since(self.compared) >= self.poller.config.scheduler.reconcile_interval {
                 self.compared = now;
-                let differed = self.scheduler.reconciler.schedule_once(now).await.unwrap();
+                let differed = self.scheduler.reconciler.schedule_once(&*self.clock).await.unwrap();
                 assert_eq!(differed, 0, "the schedule differed from the store at {now}");
             }
             while self.scheduler.dispatcher.round(now, usize::MAX).await.unwrap().claimed > 0 {

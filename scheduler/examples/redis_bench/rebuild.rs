@@ -58,6 +58,7 @@ fn feed(number: usize, now: Timestamp) -> anyhow::Result<NewFeed> {
         host: HostKey::new(&host),
         audience: Audience::default(),
         category: Category::D,
+        calm: Vec::new(),
         private: false,
         first_due: now.after(FAR),
     })

@@ -1,6 +1,7 @@
 //! Reads what callers send: query parameters and JSON bodies. A name that nobody reads is refused with the nearest one
 //! that is, so that a mistyped field never passes as a default.
 
+use std::fmt::Display;
 use std::str::FromStr;
 
 use axum::body::Bytes;
@@ -114,6 +115,11 @@ impl<S: Send + Sync> FromRequestParts<S> for PathId {
         let Path(id) = Path::<i64>::from_request_parts(parts, state).await.map_err(|_| not_a_number())?;
         Ok(PathId(FeedId(id)))
     }
+}
+
+/// A value that its own error explains.
+pub(super) fn explained<T: FromStr<Err: Display>>(name: &str, text: &str) -> Result<T, ApiError> {
+    text.parse().map_err(|error| ApiError::bad(format!("{name}: {error}")))
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! Feeds that are neither XML nor JSON Feed, through the whole parser. Each document beside this file says, or is told of
 //! below, why it is there.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
-
 mod hfeed;
 mod social;
 

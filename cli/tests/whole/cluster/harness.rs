@@ -182,6 +182,7 @@ impl Cluster {
                         url,
                         audience: Audience::default(),
                         category: Category::D,
+                        calm: Vec::new(),
                         private: false,
                         first_due: now.after(spread.mul_f64(place)),
                     }

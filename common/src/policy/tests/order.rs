@@ -141,7 +141,10 @@ fn a_feed_with_a_clock_in_it_costs_like_one_that_never_answers_304() {
     assert!(!rules(&clockwork[1]).contains(&Rule::NoValidators));
     assert!(rules(&clockwork[2]).contains(&Rule::NoValidators));
     let posting = live(&reader(), again(&news(1), 9), &plain());
-    assert!(posting.iter().all(|decision| !rules(decision).contains(&Rule::NoValidators)), "each download was worth it");
+    assert!(
+        posting.iter().all(|decision| !rules(decision).contains(&Rule::NoValidators)),
+        "each download was worth it"
+    );
 }
 
 #[test]
