@@ -26,7 +26,7 @@ use crate::backends::{self, Links};
 use crate::settings::SettingsArgs;
 use crate::{Usage, descriptors, health, logs, values};
 
-/// A scheduler of a cluster: sends due feeds to the workers, stores what comes back, serves the API; any number at once
+/// A scheduler of a cluster: sends due feeds to workers, stores what comes back, serves the API
 #[derive(Debug, Args)]
 pub(crate) struct SchedulerArgs {
     /// Address of API, pages, health and metrics [default: 127.0.0.1:7878]
@@ -36,7 +36,7 @@ pub(crate) struct SchedulerArgs {
     settings: SettingsArgs,
 }
 
-/// A worker of a cluster: fetches what schedulers ask for and reports; any number at once, no database needed
+/// A worker of a cluster: fetches what schedulers ask for, and reports
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
     /// Address of health and metrics [default: 127.0.0.1:7878]

@@ -43,7 +43,7 @@ pub(crate) struct SimulateArgs {
     /// Prints the ratios that the policy is held to on public histories, in place of the table
     #[arg(long)]
     goals: bool,
-    /// Runs all feeds on one clock, under feedfleet alone: how even minutes are, how fast decisions
+    /// Runs all feeds on one clock: how even minutes are, and what a poll costs us
     #[arg(long, conflicts_with_all = ["policy", "goals", "plot"])]
     crowd: bool,
     /// With --crowd: what a poll costs, in subscriber-hours [default: the configuration's]
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn too_short(days: u32) -> Usage {
-    Usage(format!("no history is long enough for {days} days; it has to be a third longer"))
+    Usage(format!("no history is long enough for --days {days}; it has to be a third longer"))
 }
 
 /// Series of each kind in a made-up population.

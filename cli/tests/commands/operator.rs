@@ -56,19 +56,20 @@ async fn a_feed_is_added_polled_shown_changed_and_removed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_page_its_feed_is_taken_and_that_is_said() {
     let fleet = Fleet::start(&[]).await;
-    let page = "<!doctype html><link rel=alternate type=application/rss+xml href=/feed.xml>\
+    let page = "<!doctype html><link rel=alternate type=application/rss+xml href=/harbour.xml>\
         <link rel=alternate type=application/atom+xml href=/atom.xml>";
     for path in ["/", "/about"] {
         fleet.origin.set(path, Script::body("text/html", page));
     }
     fleet.origin.set("/plain", Script::body("text/html", "<!doctype html><p>nothing"));
-    fleet.origin.set("/feed.xml", Script::feed(Feed::rss().title("Harbour news").initial(2)));
-    let [home, about, plain, feed] = ["/", "/about", "/plain", "/feed.xml"].map(|path| fleet.origin.url(path));
+    // Not at one of the usual places, which are tried for a page that announces nothing.
+    fleet.origin.set("/harbour.xml", Script::feed(Feed::rss().title("Harbour news").initial(2)));
+    let [home, about, plain, feed] = ["/", "/about", "/plain", "/harbour.xml"].map(|path| fleet.origin.url(path));
     let told = format!("added 1 {home}\n1 is a page; took {feed}, read: Harbour news, 2 entries\n");
     assert_eq!(fleet.done(&["feed", "add", &home]), told);
     let shown = json(&fleet.done(&["feed", "show", &feed, "--json"]));
     assert_eq!((&shown["id"], shown["moved_from"].as_str()), (&Value::from(1), Some(home.as_str())));
-    assert_eq!((fleet.origin.requests("/").len(), fleet.origin.requests("/feed.xml").len()), (1, 1));
+    assert_eq!((fleet.origin.requests("/").len(), fleet.origin.requests("/harbour.xml").len()), (1, 1));
 
     let told = format!("added 2 {about}\n2 is a page; it announces {feed}, which is known as feed 1\n");
     assert_eq!(fleet.done(&["feed", "add", &about]), told);

@@ -81,21 +81,21 @@ async fn what_is_no_feed_is_a_failure_that_says_why() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_feeds_of_a_page_are_discovered_with_one_request() {
     let origin = Origin::start().await.unwrap();
-    let page = "<!doctype html><html><head><link rel=alternate type=application/rss+xml title='The\u{1b} posts' href=/feed.xml>\
+    let page = "<!doctype html><html><head><link rel=alternate type=application/rss+xml title='The\u{1b} posts' href=/harbour.xml>\
         <link rel=alternate type=application/feed+json href=/feed.json></head></html>";
     origin.set("/", Script::body("text/html; charset=utf-8", page));
     origin.set("/plain", Script::body("text/html", "<!doctype html><p>nothing here"));
-    origin.set("/feed.xml", Script::feed(Feed::rss().title("Harbour")));
+    origin.set("/harbour.xml", Script::feed(Feed::rss().title("Harbour")));
     let ran = open(&["discover", &origin.url("/")]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
     assert!(ran.out.contains(&origin.url("/feed.json")) && !ran.out.contains('\u{1b}'), "{}", ran.out);
     let lines = open(&["discover", &origin.url("/"), "--json"]).out;
     let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
-    assert_eq!((&first["url"], &first["type"]), (&json!(origin.url("/feed.xml")), &json!("application/rss+xml")));
+    assert_eq!((&first["url"], &first["type"]), (&json!(origin.url("/harbour.xml")), &json!("application/rss+xml")));
     assert_eq!((lines.lines().count(), origin.requests("/").len()), (2, 2));
 
-    let itself = json(&open(&["discover", &origin.url("/feed.xml"), "--json"]));
-    assert_eq!((&itself["url"], &itself["title"]), (&json!(origin.url("/feed.xml")), &json!("Harbour")));
+    let itself = json(&open(&["discover", &origin.url("/harbour.xml"), "--json"]));
+    assert_eq!((&itself["url"], &itself["title"]), (&json!(origin.url("/harbour.xml")), &json!("Harbour")));
     let none = open(&["discover", &origin.url("/plain")]);
     assert_eq!((none.code, none.out.as_str()), (Some(1), ""));
     assert!(none.err.ends_with("/plain announces no feed\n"), "{}", none.err);
