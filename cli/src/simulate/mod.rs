@@ -43,7 +43,7 @@ pub(crate) struct SimulateArgs {
     /// Prints the ratios that the policy is held to on public histories, in place of the table
     #[arg(long)]
     goals: bool,
-    /// Runs all feeds on one clock: how even minutes are, and what a poll costs us
+    /// Runs all feeds on one clock, under feedfleet: how even the minutes are, how fast decisions
     #[arg(long, conflicts_with_all = ["policy", "goals", "plot"])]
     crowd: bool,
     /// With --crowd: what a poll costs, in subscriber-hours [default: the configuration's]
