@@ -11,8 +11,8 @@
 //! titles and absolute links. A sound document never meets the repair.
 //!
 //! [`parse`] never panics, never recurses by the document's will, never fetches anything and expands of the entities that
-//! the document defines only plain abbreviations, within a budget. It is synchronous and may take seconds of processor time for the largest bodies: callers run it
-//! on a thread for blocking work. The document's bytes decide what it is; the declared type only names an encoding.
+//! the document defines only plain abbreviations, within a budget. It is synchronous: callers run it on a thread for
+//! blocking work. The document's bytes decide what it is; the declared type only names an encoding.
 //!
 //! A further kind of feed is a module that makes a [`draft::Draft`], and an arm in [`read`]. What is neither XML nor JSON
 //! Feed is looked at by [`kinds`] last, so that it costs ordinary feeds nothing.

@@ -48,28 +48,6 @@ enum Format {
     Base64,
 }
 
-/// A person whose element is open.
-#[derive(Debug)]
-pub(super) struct Person<'a> {
-    rank: u8,
-    depth: usize,
-    name: Option<Cow<'a, str>>,
-    email: Option<Cow<'a, str>>,
-    text: String,
-}
-
-/// Longest text of a person that is looked at, in bytes.
-const MAX_PERSON: usize = 1024;
-
-impl<'a> Person<'a> {
-    /// Text directly inside of the element.
-    pub(super) fn text(&mut self, depth: usize, piece: &str) {
-        if depth == self.depth && self.text.len() + piece.len() <= MAX_PERSON {
-            self.text.push_str(piece);
-        }
-    }
-}
-
 /// A web page before any other form of an entry: ranks of links.
 const TEXT_LINK: u8 = 0;
 const PAGE: u8 = 1;
@@ -109,7 +87,7 @@ impl<'a> Pass<'a, '_> {
                 Scope::Feed
             }
             (Scope::Feed, Element::Hint(hint)) => self.hint(hint, word, tag, span),
-            (Scope::Feed, Element::Author) => self.begin_person(word),
+            (Scope::Feed, Element::Author) => self.begin_person(word.rank),
             (Scope::Feed, Element::Link) => self.link(word, tag, span),
             (Scope::Feed, Element::Title | Element::Id | Element::Language) => self.hold(word, tag, span),
             (Scope::Feed | Scope::Foreign, _) => Scope::Foreign,
@@ -127,7 +105,7 @@ impl<'a> Pass<'a, '_> {
     fn meet_in_entry(&mut self, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
         match word.element {
             Element::Link => self.link(word, tag, span),
-            Element::Author => self.begin_person(word),
+            Element::Author => self.begin_person(word.rank),
             Element::File => self.file(tag),
             Element::Group => Scope::Group,
             Element::Category => match attribute(tag, "term").or_else(|| attribute(tag, "text")) {
@@ -196,25 +174,6 @@ impl<'a> Pass<'a, '_> {
             entry.language.offer(1, language.to_owned().into());
         }
         self.draft.entries.push(entry);
-    }
-
-    fn begin_person(&mut self, word: Word) -> Scope {
-        let person = Person { rank: word.rank, depth: self.depth(), name: None, email: None, text: String::new() };
-        self.person = Some(person);
-        Scope::Person
-    }
-
-    pub(super) fn end_person(&mut self, depth: usize) {
-        let Some(person) = self.person.take_if(|person| person.depth == depth) else { return };
-        let own = || name_of_person(&person.text).map(|name| Cow::from(name.to_owned()));
-        let Some(name) = person.name.or_else(own).or(person.email) else { return };
-        let authors = match &mut self.entry {
-            Some((entry, _)) => &mut entry.authors,
-            // An RSS channel's people are not the authors of its items.
-            None if self.root == Some(Root::Atom) => &mut self.draft.authors,
-            None => return,
-        };
-        authors.add(person.rank, name);
     }
 
     fn hint(&mut self, hint: Hint, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
@@ -335,8 +294,7 @@ impl<'a> Pass<'a, '_> {
             Format::Plain => None,
         };
         match (element, &mut self.entry) {
-            (Element::Name, _) => self.part_of_person(|person| person.name.get_or_insert(text)),
-            (Element::Email, _) => self.part_of_person(|person| person.email.get_or_insert(text)),
+            (Element::Name | Element::Email, _) => self.part_of_person(element, text),
             (Element::Hint(Hint::NewFeedUrl), _) => {
                 let link = self.link_here(text);
                 self.draft.announced.new_feed_url.get_or_insert(link);
@@ -365,12 +323,6 @@ impl<'a> Pass<'a, '_> {
         };
     }
 
-    fn part_of_person<'p>(&'p mut self, keep: impl FnOnce(&'p mut Person<'a>) -> &'p mut Cow<'a, str>) {
-        if let Some(person) = &mut self.person {
-            keep(person);
-        }
-    }
-
     fn offer_id(&mut self, rank: u8, id: Cow<'a, str>, is_link: Option<bool>) {
         let Some((entry, _)) = &mut self.entry else { return };
         if entry.id.offer(rank, id) {
@@ -395,7 +347,8 @@ impl<'a> Pass<'a, '_> {
         Link { href: href.into(), base: self.context.base() }
     }
 
-    fn depth(&self) -> usize {
+    /// The number of open elements.
+    pub(super) fn depth(&self) -> usize {
         self.guard.depth()
     }
 }
@@ -426,38 +379,4 @@ fn time(text: &str) -> Option<Timestamp> {
 fn from_base64(text: &str) -> Option<String> {
     let packed: String = text.split_whitespace().collect();
     String::from_utf8(STANDARD.decode(packed).ok()?).ok()
-}
-
-/// `ann@example.org (Ann)`, `Ann <ann@example.org>`, or a name.
-fn name_of_person(text: &str) -> Option<&str> {
-    let text = text.trim();
-    let in_brackets =
-        text.strip_suffix(')').and_then(|text| text.split_once('(')).filter(|(before, _)| before.contains('@'));
-    let before_address =
-        text.strip_suffix('>').and_then(|text| text.split_once('<')).filter(|(_, after)| after.contains('@'));
-    let name = in_brackets.map(|(_, name)| name).or(before_address.map(|(name, _)| name));
-    let name = name.map(|name| name.trim().trim_matches('"').trim()).filter(|name| !name.is_empty()).unwrap_or(text);
-    (!name.is_empty()).then_some(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_person_is_named_by_its_name_where_it_has_one() {
-        let table = [
-            ("ann@example.org (Ann Quay)", Some("Ann Quay")),
-            ("Ann Quay <ann@example.org>", Some("Ann Quay")),
-            ("\"Ann\" <ann@example.org>", Some("Ann")),
-            ("Ann (the first)", Some("Ann (the first)")),
-            ("<ann@example.org>", Some("<ann@example.org>")),
-            ("作者（mail@example.org）", Some("作者（mail@example.org）")),
-            ("ann@example.org ()", Some("ann@example.org ()")),
-            ("  ", None),
-        ];
-        for (text, name) in table {
-            assert_eq!(name_of_person(text), name, "{text}");
-        }
-    }
 }

@@ -8,6 +8,7 @@ mod context;
 mod doctype;
 mod guard;
 mod meaning;
+mod person;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -24,6 +25,7 @@ use context::Context;
 use doctype::Entities;
 use guard::Guard;
 use meaning::{Held, Root};
+use person::Person;
 
 /// Why a document was not read.
 #[derive(Debug)]
@@ -108,7 +110,7 @@ struct Pass<'a, 'l> {
     /// The element whose text is collected, and what it will mean.
     capture: Option<(Capture<'a>, Held)>,
     /// A person's own text is collected around its parts.
-    person: Option<meaning::Person<'a>>,
+    person: Option<Person<'a>>,
     draft: Draft<'a>,
     /// The open entry, and its depth.
     entry: Option<(DraftEntry<'a>, usize)>,

@@ -1,0 +1,93 @@
+//! Persons: elements with a name, an address, or a text that is one or both.
+
+use std::borrow::Cow;
+
+use super::meaning::Root;
+use super::{Pass, Scope};
+use crate::parse::vocabulary::Element;
+
+/// A person whose element is open.
+#[derive(Debug)]
+pub(super) struct Person<'a> {
+    rank: u8,
+    depth: usize,
+    name: Option<Cow<'a, str>>,
+    email: Option<Cow<'a, str>>,
+    text: String,
+}
+
+/// Longest text of a person that is looked at, in bytes.
+const MAX_PERSON: usize = 1024;
+
+impl<'a> Person<'a> {
+    /// Text directly inside of the element.
+    pub(super) fn text(&mut self, depth: usize, piece: &str) {
+        if depth == self.depth && self.text.len() + piece.len() <= MAX_PERSON {
+            self.text.push_str(piece);
+        }
+    }
+}
+
+impl<'a> Pass<'a, '_> {
+    /// A person's element begins.
+    pub(super) fn begin_person(&mut self, rank: u8) -> Scope {
+        let person = Person { rank, depth: self.depth(), name: None, email: None, text: String::new() };
+        self.person = Some(person);
+        Scope::Person
+    }
+
+    /// The element at this depth, which is a person's, ends.
+    pub(super) fn end_person(&mut self, depth: usize) {
+        let Some(person) = self.person.take_if(|person| person.depth == depth) else { return };
+        let own = || name_of_person(&person.text).map(|name| Cow::from(name.to_owned()));
+        let Some(name) = person.name.or_else(own).or(person.email) else { return };
+        let authors = match &mut self.entry {
+            Some((entry, _)) => &mut entry.authors,
+            // An RSS channel's people are not the authors of its items.
+            None if self.root == Some(Root::Atom) => &mut self.draft.authors,
+            None => return,
+        };
+        authors.add(person.rank, name);
+    }
+
+    /// A part of the open person.
+    pub(super) fn part_of_person(&mut self, part: Element, text: Cow<'a, str>) {
+        let Some(person) = &mut self.person else { return };
+        let place = if part == Element::Name { &mut person.name } else { &mut person.email };
+        place.get_or_insert(text);
+    }
+}
+
+/// `ann@example.org (Ann)`, `Ann <ann@example.org>`, or a name.
+fn name_of_person(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let in_brackets =
+        text.strip_suffix(')').and_then(|text| text.split_once('(')).filter(|(before, _)| before.contains('@'));
+    let before_address =
+        text.strip_suffix('>').and_then(|text| text.split_once('<')).filter(|(_, after)| after.contains('@'));
+    let name = in_brackets.map(|(_, name)| name).or(before_address.map(|(name, _)| name));
+    let name = name.map(|name| name.trim().trim_matches('"').trim()).filter(|name| !name.is_empty()).unwrap_or(text);
+    (!name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_named_by_its_name_where_it_has_one() {
+        let table = [
+            ("ann@example.org (Ann Quay)", Some("Ann Quay")),
+            ("Ann Quay <ann@example.org>", Some("Ann Quay")),
+            ("\"Ann\" <ann@example.org>", Some("Ann")),
+            ("Ann (the first)", Some("Ann (the first)")),
+            ("<ann@example.org>", Some("<ann@example.org>")),
+            ("作者（mail@example.org）", Some("作者（mail@example.org）")),
+            ("ann@example.org ()", Some("ann@example.org ()")),
+            ("  ", None),
+        ];
+        for (text, name) in table {
+            assert_eq!(name_of_person(text), name, "{text}");
+        }
+    }
+}
