@@ -29,7 +29,7 @@ fn main() -> anyhow::Result<()> {
     let mut feedparser = arguments.next().map(|python| Feedparser::start(&python, &folder)).transpose()?;
 
     println!(
-        "{:<28}{:>8}{:>12}{:>12}{:>14}{:>10}{:>12}",
+        "{:<28}{:>8}{:>12}{:>12}{:>14}{:>10}{:>14}",
         "feed", "bytes", "ours", "feed-rs", "feedparser", "/ feed-rs", "feedparser /"
     );
     let mut ratios = Vec::new();
@@ -50,7 +50,7 @@ fn main() -> anyhow::Result<()> {
             true => println!("{:>14}{ratio:>10.2}", "-"),
             false => {
                 let python = median(&mut python);
-                println!("{:>11.0} us{ratio:>10.2}{:>12.0}", python * 1e6, python / ours);
+                println!("{:>11.0} us{ratio:>10.2}{:>14.0}", python * 1e6, python / ours);
             }
         }
     }
