@@ -16,7 +16,7 @@ use common::job::FetchJob;
 use common::known::KnownEntries;
 use common::metrics::Metrics;
 use common::queue::rabbitmq::{Broker, RabbitQueue};
-use common::queue::{Queue, encode};
+use common::queue::{Queue, decode, encode};
 use common::time::Timestamp;
 
 use crate::bare::Bare;
@@ -62,6 +62,7 @@ async fn main() -> anyhow::Result<()> {
         }
     }
     ratios.sort_by(f64::total_cmp);
+    println!("of feedfleet's CPU, JSON both ways: {:.2} us a job", json(&jobs)?);
     println!("T6 jobs/s over bare lapin's: {:.2} (floor 0.6, stretch 0.8)", ratios[ROUNDS / 2]);
     broker.close().await;
     twin.close().await;
@@ -114,6 +115,15 @@ async fn measure(round: impl Future<Output = anyhow::Result<()>>) -> anyhow::Res
     let (begun, cpu) = (Instant::now(), cpu()?);
     round.await?;
     Ok((jobs / begun.elapsed().as_secs_f64(), (self::cpu()? - cpu) * 1e6 / jobs))
+}
+
+/// Microseconds of CPU that a job is encoded and decoded in.
+fn json(jobs: &[FetchJob]) -> anyhow::Result<f64> {
+    let begun = cpu()?;
+    for _ in 0..MESSAGES {
+        std::hint::black_box(decode::<FetchJob>(&encode(std::hint::black_box(jobs))?)?);
+    }
+    Ok((cpu()? - begun) * 1e6 / (MESSAGES * BATCH) as f64)
 }
 
 /// Seconds of CPU of this process so far.
