@@ -24,7 +24,7 @@ pub(crate) struct AddArgs {
     /// The feeds' URLs; of a page the first feed that it announces is taken
     #[arg(required = true)]
     url: Vec<String>,
-    /// Waits so long for the first polls, to tell what they came to; 0s does not wait [default: 5s; with --json 0s]
+    /// Waits so long for the first polls, to tell what they came to; 0s does not wait [default: 10s; with --json 0s]
     #[arg(long, value_name = "DURATION", value_parser = crate::values::duration)]
     wait: Option<Duration>,
     #[command(flatten)]
@@ -33,7 +33,8 @@ pub(crate) struct AddArgs {
     client: ClientArgs,
 }
 
-const WAIT: Duration = Duration::from_secs(5);
+/// Enough for a page whose site is looked through for a feed, a request a second.
+const WAIT: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long a failed poll may still turn out to be a page whose feed is taken, on a busy machine.
 const PAGE_SETTLES: Duration = Duration::from_secs(1);

@@ -31,6 +31,7 @@ use crate::document::ReadLimits;
 use crate::parse::ParseLimits;
 use crate::redirect::Interrupted;
 use crate::request::UserAgent;
+use crate::searched::Searched;
 use crate::signature::Signer;
 use crate::trace::Exchange;
 use way::{Fetch, start_of};
@@ -51,6 +52,7 @@ pub struct Fetcher {
     parsers: Arc<Semaphore>,
     limits: ReadLimits,
     interrupted: Mutex<Interrupted>,
+    searched: Mutex<Searched>,
 }
 
 /// What a fetch needs from around it.
@@ -146,6 +148,7 @@ impl Fetcher {
                 max_report_bytes: config.max_report_bytes,
             },
             interrupted: Mutex::default(),
+            searched: Mutex::default(),
         })
     }
 
@@ -175,6 +178,10 @@ impl Fetcher {
         };
         let outcome = fetch.run().await;
         fetch.finish(outcome)
+    }
+
+    fn searched(&self) -> std::sync::MutexGuard<'_, Searched> {
+        self.searched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn interrupted(&self) -> std::sync::MutexGuard<'_, Interrupted> {

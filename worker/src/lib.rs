@@ -20,6 +20,7 @@ pub mod redirect;
 pub mod request;
 mod resolve;
 pub mod run;
+mod searched;
 mod signature;
 mod tls;
 pub mod trace;

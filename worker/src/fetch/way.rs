@@ -89,6 +89,9 @@ impl Fetch<'_> {
     async fn try_usual_places(&mut self, page_outcome: Outcome) -> Outcome {
         let page = self.fetched.clone();
         let site = self.chain.current().clone();
+        if !self.fetcher.searched().begin(&site, self.hops.clock.now()) {
+            return page_outcome;
+        }
         for place in usual_places(&site) {
             self.chain = Chain::new(place);
             match self.walk().await {

@@ -41,6 +41,8 @@ async fn each_place_is_asked_once_and_only_when_a_feed_is_new() {
     assert_eq!(asked(&bench), ["/", "/feed", "/feed.xml", "/rss.xml", "/atom.xml", "/index.xml", "/rss"]);
     bench.fetch(&FetchJob { version: Version(2), ..job }).await;
     assert_eq!(asked(&bench).len(), 8, "a page that was looked through is not again");
+    bench.fetch(&bench.feed("/other", page("hello"))).await;
+    assert_eq!(asked(&bench).len(), 9, "nor is its site, whatever page of it is added");
 }
 
 #[tokio::test]
