@@ -1,10 +1,8 @@
--- The number of each URL's feed, in the URLs' order. Each URL's digest is made once, whatever the plan: in the join's condition it
--- is made for every pair of rows where the planner, which knows no length of a list, loops over both.
-WITH new AS MATERIALIZED (
-    SELECT sha256(convert_to(url, 'UTF8')) AS digest, number
-    FROM UNNEST($1::text[]) WITH ORDINALITY AS given (url, number)
-)
-SELECT feeds.id
-FROM new
-JOIN feeds ON feeds.url_digest = new.digest AND feeds.credentials = ''
+-- Number and status of each URL's feed, in the URLs' order. LIMIT has each looked up by itself, whatever the planner thinks
+-- of `credentials`.
+SELECT found.id, found.status
+FROM UNNEST($1::text[]) WITH ORDINALITY AS new (url, number)
+LEFT JOIN LATERAL (
+    SELECT id, status FROM feeds WHERE url_digest = sha256(convert_to(new.url, 'UTF8')) AND credentials = '' LIMIT 1
+) AS found ON true
 ORDER BY new.number

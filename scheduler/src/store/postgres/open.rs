@@ -19,8 +19,9 @@ const OPEN_LIMIT: Duration = Duration::from_secs(600);
 /// Settings of every connection.
 ///
 /// The limits make an end to what a stuck server, a stuck neighbour or our own death would leave behind; all are shorter than
-/// a call may take. The planner's switches have every batch find its rows by index: a plan that was made while a table was
-/// small is kept for long, and would read all of a table that has grown. What is meant to read a whole table says so.
+/// a call may take. The planner's switches have every batch find its rows by index, and lock them, in the batch's order. Each
+/// statement is planned for its own values and the tables as they are: a plan that was made while a table was small would
+/// read all of it after it has grown. What is meant to read a whole table says so.
 const SETTINGS: [(&str, &str); 12] = [
     ("statement_timeout", "20s"),
     ("lock_timeout", "10s"),
@@ -32,7 +33,7 @@ const SETTINGS: [(&str, &str); 12] = [
     ("enable_seqscan", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
-    ("enable_material", "off"),
+    ("plan_cache_mode", "force_custom_plan"),
     ("jit", "off"),
 ];
 

@@ -95,10 +95,6 @@ pub(super) async fn give_out_urls(on: &mut PgConnection) -> Result<(), sqlx::Err
 /// Adds at most [`CHUNK`] feeds. The same URL twice is one feed.
 async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, sqlx::Error> {
     let urls = column(feeds, |feed| feed.url.as_str());
-    let due = column(feeds, |feed| feed.first_due.millis());
-    let terms = column(feeds, |feed| added_terms(feed.first_due));
-    let revive = sqlx::query_scalar(include_str!("feeds_revive.sql")).bind(&urls).bind(&due).bind(&terms);
-    let mut revived: HashSet<i64> = revive.fetch_all(&mut *on).await?.into_iter().collect();
     let insert = sqlx::query_scalar(include_str!("feeds_insert.sql"))
         .bind(now.millis())
         .bind(&urls)
@@ -110,15 +106,40 @@ async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> 
         .bind(column(feeds, |feed| interval_millis(feed.audience)))
         .bind(column(feeds, |feed| feed.private))
         .bind(column(feeds, |feed| feed.category.as_str()))
-        .bind(&due)
-        .bind(&terms)
+        .bind(column(feeds, |feed| feed.first_due.millis()))
+        .bind(column(feeds, |feed| added_terms(feed.first_due)))
         .bind(column(feeds, |feed| pack_calm(&feed.calm)));
     let mut inserted: HashSet<i64> = insert.fetch_all(&mut *on).await?.into_iter().collect();
-    let find = sqlx::query_scalar(include_str!("feeds_find.sql")).bind(&urls);
-    let found: Vec<i64> = find.fetch_all(on).await?;
+    let find = sqlx::query_as(include_str!("feeds_find.sql")).bind(&urls);
+    let found: Vec<(Option<i64>, Option<String>)> = find.fetch_all(&mut *on).await?;
+    let mut revived = revive(on, feeds, &found).await?;
     // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
     let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };
-    Ok(found.into_iter().map(answer).collect())
+    // None: erased in this very moment.
+    let ids: Option<Vec<i64>> = found.into_iter().map(|(id, _)| id).collect();
+    Ok(ids.ok_or(sqlx::Error::RowNotFound)?.into_iter().map(answer).collect())
+}
+
+/// Has those among the feeds that were found and are not polled any more polled again; gives which.
+async fn revive(
+    on: &mut PgConnection,
+    feeds: &[NewFeed],
+    found: &[(Option<i64>, Option<String>)],
+) -> Result<HashSet<i64>, sqlx::Error> {
+    let live = [Status::Active, Status::Paused, Status::Merged].map(Status::as_str);
+    let retired = |(feed, (id, status)): (_, &(Option<i64>, Option<String>))| {
+        (*id).filter(|_| status.as_deref().is_some_and(|status| !live.contains(&status))).map(|id| (id, feed))
+    };
+    let mut retired: Vec<(i64, &NewFeed)> = feeds.iter().zip(found).filter_map(retired).collect();
+    if retired.is_empty() {
+        return Ok(HashSet::new());
+    }
+    retired.sort_by_key(|(id, _)| *id);
+    let revive = sqlx::query_scalar(include_str!("feeds_revive.sql"))
+        .bind(column(&retired, |(id, _)| *id))
+        .bind(column(&retired, |(_, feed)| feed.first_due.millis()))
+        .bind(column(&retired, |(_, feed)| added_terms(feed.first_due)));
+    Ok(revive.fetch_all(on).await?.into_iter().collect())
 }
 
 async fn erase_from(on: &mut PgConnection, id: FeedId) -> Result<bool, sqlx::Error> {

@@ -156,7 +156,7 @@ async fn prune_entries(on: &mut PgConnection, before: Timestamp) -> Result<u64, 
     let until = sqlx::query_scalar(include_str!("prune_entries_until.sql")).bind(before.millis()).bind(PRUNED);
     let last: Option<i64> = until.fetch_one(&mut *tx).await?;
     let Some(last) = last else { return tx.rollback().await.map(|()| 0) };
-    sqlx::query(include_str!("prune_entries_lock.sql")).bind(last).execute(&mut *tx).await?;
+    sqlx::query(include_str!("prune_entries_lock.sql")).bind(last).bind(PRUNED).execute(&mut *tx).await?;
     let gone: i64 = sqlx::query_scalar(include_str!("prune_entries.sql")).bind(last).fetch_one(&mut *tx).await?;
     let tell = "UPDATE store SET entries_gone = greatest(entries_gone, $1), entries = entries - $2";
     sqlx::query(tell).bind(last).bind(gone).execute(&mut *tx).await?;
