@@ -22,7 +22,7 @@ const OPEN_LIMIT: Duration = Duration::from_secs(600);
 /// a call may take. The planner's switches have every batch find its rows by index, and lock them, in the batch's order. Each
 /// statement is planned for its own values and the tables as they are: a plan that was made while a table was small would
 /// read all of it after it has grown. What is meant to read a whole table says so.
-const SETTINGS: [(&str, &str); 12] = [
+const SETTINGS: [(&str, &str); 13] = [
     ("statement_timeout", "20s"),
     ("lock_timeout", "10s"),
     ("idle_in_transaction_session_timeout", "10s"),
@@ -33,6 +33,7 @@ const SETTINGS: [(&str, &str); 12] = [
     ("enable_seqscan", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
+    ("enable_material", "off"),
     ("plan_cache_mode", "force_custom_plan"),
     ("jit", "off"),
 ];
