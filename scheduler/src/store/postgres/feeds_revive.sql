@@ -1,9 +1,13 @@
 -- Known feeds that are not polled any more get one try, but never before the end of a hold. Their memory stays, so that
 -- one more failure ends it again. Rows are locked in the order of their numbers, as everywhere.
-WITH retired AS MATERIALIZED (
+WITH new AS MATERIALIZED (
+    SELECT sha256(convert_to(url, 'UTF8')) AS digest, next_due, terms  -- once each, as in feeds_find.sql
+    FROM UNNEST($1::text[], $2::bigint[], $3::bytea[]) AS given (url, next_due, terms)
+),
+retired AS MATERIALIZED (
     SELECT feeds.id, new.next_due, new.terms
-    FROM UNNEST($1::text[], $2::bigint[], $3::bytea[]) AS new (url, next_due, terms)
-    JOIN feeds ON feeds.url_digest = sha256(convert_to(new.url, 'UTF8')) AND feeds.credentials = ''
+    FROM new
+    JOIN feeds ON feeds.url_digest = new.digest AND feeds.credentials = ''
     WHERE feeds.status IN ('gone', 'blacklisted', 'quarantined', 'removed')
     ORDER BY feeds.id
     FOR NO KEY UPDATE OF feeds
