@@ -17,10 +17,19 @@ use std::time::{Duration, Instant};
 use crate::harness::PATIENCE;
 
 /// Commands that are left out, each with its reason.
-const NOT_RUN: [(&str, &str); 3] = [
+const NOT_RUN: [(&str, &str); 6] = [
     ("cargo run --release -- run https://blog.rust-lang.org/feed.xml", "needs the Internet; `run` is run otherwise"),
     ("dev/test", "this test is part of it"),
     ("cargo build --release && export PATH=$PWD/target/release:$PATH", "the program under test is in PATH already"),
+    (r#"dev/install && dev/services up && eval "$(dev/services env)""#, "needs the three servers"),
+    (
+        "feedfleet scheduler --listen 127.0.0.1:7878 & feedfleet scheduler --listen 127.0.0.1:7879 &",
+        "as above; `cluster` runs the roles",
+    ),
+    (
+        "feedfleet worker --listen 127.0.0.1:7881 & feedfleet worker --listen 127.0.0.1:7882 & feedfleet worker --listen 127.0.0.1:7883 &",
+        "as above",
+    ),
 ];
 
 const README: &str = include_str!("../../../README.md");
