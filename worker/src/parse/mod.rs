@@ -6,15 +6,15 @@
 //!                       └─ repair ◄┘ once, when the text is not well-formed
 //! ```
 //!
-//! Each layer is a function of what the one before gave: [`decode`] knows bytes and labels, [`xml`] and `json` read
-//! well-formed text within limits, [`repair`] makes well-formed text of any other, [`normalise`] makes identities, plain
+//! Each layer is a function of what the one before gave: `decode` knows bytes and labels, `xml` and `json` read
+//! well-formed text within limits, `repair` makes well-formed text of any other, `normalise` makes identities, plain
 //! titles and absolute links. A sound document never meets the repair.
 //!
-//! [`parse`] never panics, never recurses by the document's will, never fetches anything and expands of the entities that
+//! `parse` never panics, never recurses by the document's will, never fetches anything and expands of the entities that
 //! the document defines only plain abbreviations, within a budget. It is synchronous: callers run it on a thread for
 //! blocking work. The document's bytes decide what it is; the declared type only names an encoding.
 //!
-//! A further kind of feed is a module that makes a [`draft::Draft`], and an arm in [`read`]. What is neither XML nor JSON
+//! A further kind of feed is a module that makes a `draft::Draft`, and an arm in `read`. What is neither XML nor JSON
 //! Feed is looked at by `kinds` last, so that it costs ordinary feeds nothing.
 //!
 //! Deliberately not here: sanitising of HTML (whoever shows content does that), feeds that pages announce, and what to do

@@ -8,7 +8,7 @@
 //!   a reader who sees a number has seen, or can never see, all smaller ones;
 //! - `apply` looks at rows without locking them and writes those that are still as they were; if one is not, it begins
 //!   again and locks them first. A report of another version therefore changes nothing, whoever else applies it;
-//! - a call ends within half a minute ([`Limits`]), whatever the server does.
+//! - a call ends within half a minute (`Limits`), whatever the server does.
 //!
 //! No statement asks for `*`: PostgreSQL refuses to go on with a prepared one after a migration added a column.
 
