@@ -169,7 +169,7 @@ fn member(plan: &Plan, number: usize, dice: &mut Dice) -> Member {
         }
         Kind::Gone => (one(good.times(few).then(Script::status(410))), Some(path.clone())),
         Kind::NotAFeed => (one(Script::body("text/html; charset=utf-8", bodies::html_page())), None),
-        Kind::Truncated => (one(good.deliver(Delivery::Truncated(300))), None),
+        Kind::Truncated => (one(good.deliver(Delivery::Truncated(100))), None),
     };
     Member { host, path, kind, items_at, scripts }
 }
