@@ -114,7 +114,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Fetch(args) => fetch::run(&args).await,
         Command::Discover(args) => discover::run(&args).await,
         Command::Parse(args) => parse::run(&args),
-        Command::Simulate(args) => simulate::run(&args),
+        Command::Simulate(args) => simulate::run(&args).await,
         Command::Config(command) => config::run(command),
         Command::Completions(args) => completions::run(&args, Cli::command()),
     }

@@ -12,7 +12,7 @@ mod life_tests;
 pub mod load;
 mod maintain;
 pub mod ops;
-mod pace;
+pub mod pace;
 mod pages;
 pub mod price;
 pub mod reconcile;

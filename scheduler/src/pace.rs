@@ -7,7 +7,7 @@ use common::time::Timestamp;
 
 /// Polls that may be started, refilled with time. Unlimited when nothing limits it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub struct Pace {
     per_second: f64,
     burst: f64,
     tokens: f64,
@@ -20,7 +20,7 @@ const GENTLE_BURST: f64 = 4.0;
 
 impl Pace {
     /// A full bucket, as `worker.gentle` and `policy.polls_per_second` say.
-    pub(crate) fn new(config: &Config, now: Timestamp) -> Self {
+    pub fn new(config: &Config, now: Timestamp) -> Self {
         let (per_second, burst) = match limit(config) {
             Some(limit) if config.worker.gentle => (limit, GENTLE_BURST),
             Some(limit) => (limit, limit.max(1.0)),
@@ -30,7 +30,7 @@ impl Pace {
     }
 
     /// How many polls this one of `schedulers` may start now: each has an equal share of the fleet's pace.
-    pub(crate) fn room(&mut self, now: Timestamp, schedulers: usize) -> usize {
+    pub fn room(&mut self, now: Timestamp, schedulers: usize) -> usize {
         if self.per_second.is_finite() {
             let passed: Duration = now.since(self.at);
             let share = schedulers.max(1) as f64;
@@ -45,7 +45,7 @@ impl Pace {
     }
 
     /// So many were started.
-    pub(crate) fn spend(&mut self, polls: usize) {
+    pub fn spend(&mut self, polls: usize) {
         if self.per_second.is_finite() {
             self.tokens -= polls as f64;
         }

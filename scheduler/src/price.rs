@@ -88,7 +88,7 @@ impl Price {
 
     /// Corrects the price by what was seen since the last call. `backlog`: feeds that are due and wait for no host. Without
     /// a single start there is nothing to judge by: a fleet that is paused or cut off is not overloaded.
-    pub(crate) async fn correct(
+    pub async fn correct(
         &self,
         store: &dyn Store,
         backlog: usize,

@@ -13,7 +13,7 @@ use common::feed::{Feed, FeedId, FeedUrl, Version};
 use common::host::{HostKey, HostRules};
 use common::host_gate::HostGate;
 use common::metrics::Metrics;
-use common::policy::{Policy, category, decide, first_hold};
+use common::policy::{Draw, Policy, category, decide, first_hold};
 use common::queue::{Delivery, Queue};
 use common::report::{FailureKind, FetchReport, Outcome};
 use common::time::{Clock, Timestamp};
@@ -27,7 +27,7 @@ use crate::price::Price;
 use crate::schedule::{Band, Schedule, Slot};
 use crate::store::{Applied, Move, Moved, Store, StoreError, Verdict};
 use crate::storing::Storing;
-use crate::subject::{draw, new_subject, subject};
+use crate::subject::{new_subject, subject};
 
 /// Turns reports into stored states.
 pub struct Results {
@@ -51,6 +51,8 @@ pub struct Results {
     pub load: Arc<Load>,
     /// What a poll costs.
     pub price: Arc<Price>,
+    /// Random numbers for decisions; a simulation has seeded ones.
+    pub draw: Box<dyn Fn() -> Draw + Send + Sync>,
 }
 
 /// Reports settled in one transaction, at most.
@@ -222,7 +224,7 @@ impl Results {
     fn judge(&self, feed: &Feed, report: FetchReport, now: Timestamp) -> Verdict {
         let subject = subject(&self.rules, feed);
         let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.price.get() };
-        let decision = decide(&subject, &report, now, draw(), &policy);
+        let decision = decide(&subject, &report, now, (self.draw)(), &policy);
         let planned = feed.next_due.zip(feed.state.last_polled).map(|(due, last)| due.since(last));
         let plans = decision.next_due.map(|due| due.since(report.started));
         if let (Some(planned), Some(plans)) = (planned, plans) {

@@ -23,6 +23,7 @@ use crate::results::Results;
 use crate::schedule::Schedule;
 use crate::store::Store;
 use crate::storing::Storing;
+use crate::subject::draw;
 
 /// What a fleet runs on: one implementation of each seam.
 #[derive(Clone)]
@@ -98,6 +99,7 @@ impl Scheduler {
                 config: config.clone(),
                 metrics: metrics.clone(),
                 load: load.clone(),
+                draw: Box::new(draw),
                 price: price.clone(),
                 storing,
             },

@@ -1,6 +1,9 @@
 //! `feedfleet simulate`: policies on posting histories in virtual time, side by side at the same number of polls.
 
+mod answers;
 mod crowd;
+mod fault;
+mod fleet;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -9,6 +12,8 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
+use common::time::Timestamp;
+use fault::Fault;
 use load_tests::simulate::histories::{self, Series};
 use load_tests::simulate::{Comparison, Goals, Recipe, Row, Simulated, sample, svg};
 
@@ -44,11 +49,17 @@ pub(crate) struct SimulateArgs {
     #[arg(long)]
     goals: bool,
     /// Runs all feeds on one clock, under feedfleet: how even the minutes are, how fast decisions
-    #[arg(long, conflicts_with_all = ["policy", "goals", "plot"])]
+    #[arg(long, conflicts_with_all = ["policy", "goals", "plot", "fault"])]
     crowd: bool,
     /// With --crowd: what a poll costs, in subscriber-hours [default: the configuration's]
     #[arg(long, value_name = "HOURS", requires = "crowd")]
     price: Option<f64>,
+    /// One fleet, and what befalls it after a day: outage, hosts (down, 6 h each), capacity (halved), none
+    #[arg(long, hide_possible_values = true, conflicts_with_all = ["policy", "goals", "plot"])]
+    fault: Option<Fault>,
+    /// With --fault: hours to go on after it began
+    #[arg(long, value_name = "N", default_value_t = 24, requires = "fault")]
+    hours: usize,
     /// Also draws mean delay against polls into this file; takes several budgets
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -81,10 +92,13 @@ fn budget(text: &str) -> Result<f64, String> {
 }
 
 /// Runs it.
-pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let histories = histories_of(args.histories.as_deref())?;
     let seed = args.seed.0.first().copied().unwrap_or(1);
     let recipe = Recipe { seed, feeds: args.feeds, days: args.days, max_subscribers: args.max_subscribers };
+    if let Some(fault) = args.fault {
+        return run_fault(fault, &histories, args).await;
+    }
     if args.crowd {
         let outcome = crowd::run(&histories, &recipe, args.price).ok_or_else(|| too_short(args.days))?;
         if args.json {
@@ -107,6 +121,29 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
 
 fn too_short(days: u32) -> Usage {
     Usage(format!("no history is long enough for --days {days}; it has to be a third longer"))
+}
+
+/// 2026-03-02T00:00:00Z, a Monday.
+const START: i64 = 1_772_409_600_000;
+
+async fn run_fault(fault: Fault, histories: &[Series], args: &SimulateArgs) -> anyhow::Result<ExitCode> {
+    let seed = args.seed.0.first().copied().unwrap_or(1);
+    let hours = fault::BEFORE + args.hours;
+    // A week more: each feed begins somewhere in the week before.
+    let days = u32::try_from(hours / 24 + 8).unwrap_or(u32::MAX);
+    let recipe = Recipe { seed, feeds: args.feeds, days, max_subscribers: args.max_subscribers };
+    let sample = sample(histories, &recipe).ok_or_else(|| too_short(days))?;
+    let mut progress = Progress::new(hours);
+    let setting =
+        fault::Setting { fault, before: fault::BEFORE, hours: args.hours, seed, start: Timestamp::from_millis(START) };
+    let course = fault::run(sample, &setting, &mut progress).await?;
+    drop(progress);
+    if args.json {
+        output::json(&course)?
+    } else {
+        output::line(&course.text())?
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Series of each kind in a made-up population.
