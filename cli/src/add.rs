@@ -114,7 +114,7 @@ async fn told(args: &AddArgs, client: &Client, feed: &FeedView, asked: &str) -> 
     let line = |text: String| if args.client.json { Ok(()) } else { output::line(&text) };
     if let Some(survivor) = feed.merged_into {
         let survivor: FeedView = client.get(&format!("/feeds/{survivor}"), &[]).await?;
-        line(format!("{id} is a page; it announces {}, which is known as feed {}", survivor.url, survivor.id))?;
+        line(format!("{id} is a page; its feed is {}, which is known as feed {}", survivor.url, survivor.id))?;
         return Ok(true);
     }
     if feed.last_success.is_some() {

@@ -1,5 +1,7 @@
 //! What the feeds of a virtual fleet answer: posts of histories, all moved by whole weeks onto one calendar.
 
+use std::time::Duration;
+
 use common::entry::Entry;
 use common::report::Document;
 use common::time::Timestamp;
@@ -71,7 +73,7 @@ impl Answers {
 pub(super) fn document(posts: &[f64]) -> Document {
     let entry = |(number, post): (usize, &f64)| Entry {
         id: format!("{post} {number}"),
-        published: Some(Timestamp::from_millis((post * 1000.0) as i64)),
+        published: Some(Timestamp::EPOCH.after(Duration::from_secs_f64(post.max(0.0)))),
         ..Entry::default()
     };
     let entries: Vec<Entry> = posts.iter().enumerate().map(entry).collect();

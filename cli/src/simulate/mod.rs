@@ -139,9 +139,9 @@ async fn run_fault(fault: Fault, histories: &[Series], args: &SimulateArgs) -> a
     let course = fault::run(sample, &setting, &mut progress).await?;
     drop(progress);
     if args.json {
-        output::json(&course)?
+        output::json(&course)?;
     } else {
-        output::line(&course.text())?
+        output::line(&course.text())?;
     }
     Ok(ExitCode::SUCCESS)
 }

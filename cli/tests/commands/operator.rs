@@ -71,7 +71,7 @@ async fn of_a_page_its_feed_is_taken_and_that_is_said() {
     assert_eq!((&shown["id"], shown["moved_from"].as_str()), (&Value::from(1), Some(home.as_str())));
     assert_eq!((fleet.origin.requests("/").len(), fleet.origin.requests("/harbour.xml").len()), (1, 1));
 
-    let told = format!("added 2 {about}\n2 is a page; it announces {feed}, which is known as feed 1\n");
+    let told = format!("added 2 {about}\n2 is a page; its feed is {feed}, which is known as feed 1\n");
     assert_eq!(fleet.done(&["feed", "add", &about]), told);
     let shown = fleet.done(&["feed", "show", "2"]);
     assert!(shown.contains("merged into") && shown.contains("feed 1"), "{shown}");
@@ -80,6 +80,8 @@ async fn of_a_page_its_feed_is_taken_and_that_is_said() {
     assert_eq!((none.code, none.out), (Some(1), format!("added 3 {plain}\n")));
     let told = format!("error: {plain} is no feed and announces none; `feedfleet feed remove 3` takes it out again\n");
     assert_eq!(none.err, told);
+    let tried: Vec<String> = fleet.origin.log().iter().map(|record| record.target().to_owned()).collect();
+    assert!(tried.contains(&"/feed".to_owned()), "where feeds usually are: {tried:?}");
     let view = json(&fleet.done(&["feed", "add", &feed, "--json", "--wait", "1s"]));
     assert_eq!((&view["new"], &view["id"]), (&Value::from(false), &Value::from(1)));
 }

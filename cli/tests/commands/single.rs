@@ -99,6 +99,9 @@ async fn the_feeds_of_a_page_are_discovered_with_one_request() {
     let none = open(&["discover", &origin.url("/plain")]);
     assert_eq!((none.code, none.out.as_str()), (Some(1), ""));
     assert!(none.err.ends_with("/plain announces no feed\n"), "{}", none.err);
+    origin.set("/rss.xml", Script::feed(Feed::rss().title("Unannounced")));
+    let found = json(&open(&["discover", &origin.url("/plain"), "--json"]));
+    assert_eq!((&found["url"], &found["title"]), (&json!(origin.url("/rss.xml")), &json!("Unannounced")));
 }
 
 #[test]
