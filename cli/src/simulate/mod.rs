@@ -54,7 +54,7 @@ pub(crate) struct SimulateArgs {
     /// With --crowd: what a poll costs, in subscriber-hours [default: the configuration's]
     #[arg(long, value_name = "HOURS", requires = "crowd")]
     price: Option<f64>,
-    /// One fleet, and what befalls it after a day: outage, hosts (6 h each), capacity (halved), none
+    /// One fleet, and what befalls it after a day: outage, hosts (6 h), capacity (halved), none
     #[arg(long, hide_possible_values = true, conflicts_with_all = ["policy", "goals", "plot"])]
     fault: Option<Fault>,
     /// With --fault: hours to go on after it began
