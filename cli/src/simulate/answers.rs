@@ -16,8 +16,8 @@ const WEEK: f64 = 7.0 * 86_400.0;
 /// All feeds, and which hosts are up.
 pub(super) struct Answers {
     pub(super) feeds: Vec<SampledFeed>,
-    /// The host of each feed, and how many of its posts were seen.
-    places: Vec<(usize, usize)>,
+    /// The host of each feed, and how many of its posts were seen; `None` before its first answer.
+    places: Vec<(usize, Option<usize>)>,
     hosts: usize,
     /// The share of the hosts that take no connections.
     pub(super) down: f64,
@@ -39,8 +39,8 @@ impl Answers {
         let mut random = Random::new(seed);
         let hosts = hosts.max(PLATFORMS + 1);
         let place = |_: &SampledFeed| match random.fraction() < ON_PLATFORMS {
-            true => (random.below(PLATFORMS), 0),
-            false => (PLATFORMS + random.below(hosts - PLATFORMS), 0),
+            true => (random.below(PLATFORMS), None),
+            false => (PLATFORMS + random.below(hosts - PLATFORMS), None),
         };
         let places = feeds.iter().map(place).collect();
         Answers { feeds, places, hosts, down: 0.0 }
@@ -60,10 +60,10 @@ impl Answers {
         let now = now.millis() as f64 / 1000.0;
         let feed = &self.feeds[number];
         let until = feed.posts.partition_point(|post| *post <= now);
-        let first = *seen == 0;
-        let new = &feed.posts[(*seen).min(until)..until];
-        *seen = until;
-        let mut shown: Vec<f64> = if first { feed.shown.iter().chain(new).copied().collect() } else { new.to_vec() };
+        let new = &feed.posts[seen.unwrap_or(0)..until];
+        let before = if seen.is_none() { &feed.shown[..] } else { &[] };
+        *seen = Some(until);
+        let mut shown: Vec<f64> = before.iter().chain(new).copied().collect();
         shown.drain(..shown.len().saturating_sub(ITEMS_SHOWN));
         Some(shown)
     }

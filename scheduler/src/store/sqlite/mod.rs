@@ -18,7 +18,6 @@ mod people;
 mod tests;
 mod upkeep;
 
-use std::fs::File;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -42,7 +41,7 @@ pub struct SqliteStore {
     /// A few; in memory the writer's own, because nobody else sees its database.
     readers: SqlitePool,
     /// Held as long as the database is open. Last, so that it is let go last.
-    _lock: Option<File>,
+    _lock: Option<open::Lock>,
 }
 
 impl SqliteStore {
