@@ -155,6 +155,7 @@ async fn rediss_is_spoken_and_its_certificate_is_checked() {
 #[ignore = "the client of `rediss_is_spoken_and_its_certificate_is_checked`"]
 async fn client_of_rediss() {
     let server = RedisServer::connect(&std::env::var("FEEDFLEET_TEST_REDISS").unwrap(), "tls").unwrap();
-    assert!(answers(&server).await);
+    // The first handshake of an unoptimised process on a busy machine may take longer than a call.
+    back_within(&server, Duration::from_secs(5)).await;
     println!("rediss answers");
 }
