@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use scheduler::api::view::EntryList;
+use scheduler::api::view::{EntryList, EntryView};
 use scheduler::store::StoredEntry;
 
 use crate::client::{Client, ClientArgs, Refused, passes};
@@ -75,7 +75,7 @@ struct Reading {
 }
 
 impl Reading {
-    async fn next(&mut self, wanted: u64) -> anyhow::Result<Vec<StoredEntry>> {
+    async fn next(&mut self, wanted: u64) -> anyhow::Result<Vec<EntryView>> {
         let query = [("after", self.after.to_string()), ("limit", wanted.to_string())];
         let query = query.each_ref().map(|(name, value)| (*name, value.as_str()));
         let list: EntryList = self.client.get(&self.path, &query).await?;
@@ -88,11 +88,11 @@ impl Reading {
             return Ok(Vec::new());
         }
         (self.after, self.epoch) = (list.next, Some(list.epoch));
-        Ok(list.items.into_iter().map(|item| item.stored).collect())
+        Ok(list.items)
     }
 
     /// What a follower does about an error: it waits for a fleet that answered before, and leaves out what retention took.
-    fn mend(&mut self, error: anyhow::Error) -> anyhow::Result<Vec<StoredEntry>> {
+    fn mend(&mut self, error: anyhow::Error) -> anyhow::Result<Vec<EntryView>> {
         let oldest = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["oldest"].as_i64());
         if let Some(oldest) = oldest {
             let epoch = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["epoch"].as_str());
@@ -112,18 +112,18 @@ impl Reading {
     }
 }
 
-fn print_entry(args: &EntriesArgs, entry: &StoredEntry) -> anyhow::Result<()> {
+fn print_entry(args: &EntriesArgs, entry: &EntryView) -> anyhow::Result<()> {
     if args.client.json {
         return Ok(output::json(entry)?);
     }
-    Ok(output::line(&entry_line(entry))?)
+    Ok(output::line(&entry_line(&entry.stored))?)
 }
 
 /// `SEQ  TIME  feed ID  TITLE  URL`
 fn entry_line(stored: &StoredEntry) -> String {
     let entry = &stored.entry;
     let when = entry.published.or(entry.updated).unwrap_or(stored.seen).to_chrono().format("%Y-%m-%d %H:%M");
-    let title = plain(entry.title.as_deref().or(entry.summary.as_deref()).unwrap_or("(no title)"), 100);
+    let title = plain(entry.display_title(), 100);
     let url = plain(entry.url.as_deref().unwrap_or_default(), 500);
     format!("{}  {when}  feed {}  {title}  {url}", stored.seq, stored.feed_id).trim_end().to_owned()
 }

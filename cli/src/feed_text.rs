@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use common::feed::{FeedHints, Onward};
 use common::policy::Rule;
 use common::time::Timestamp;
 use scheduler::api::view::{ExplainView, FeedView};
@@ -44,6 +45,7 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         None => feed.consecutive_failures.to_string(),
     });
     let penalty = feed.penalty.map(|penalty| format!("{} until {}", penalty.kind, moment(penalty.until, now)));
+    let [next, archive, moved, ended] = onward_fields(&feed.onward);
     fields(&[
         ("id", Some(feed.id.to_string())),
         ("url", Some(feed.url.clone())),
@@ -69,11 +71,47 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("etag", feed.etag.as_deref().map(|etag| plain(etag, 200))),
         ("last-modified", feed.last_modified.as_deref().map(|date| plain(date, 200))),
         ("content hash", feed.content_hash.map(|hash| hash.to_string())),
+        ("hints", hints_text(&feed.hints)),
+        next,
+        archive,
+        moved,
+        ended,
         ("moved from", feed.moved_from.clone()),
         ("merged into", feed.merged_into.map(|survivor| format!("feed {survivor}"))),
         ("added", when(Some(feed.added))),
         ("version", Some(feed.version.to_string())),
     ])
+}
+
+/// What a feed says about when to poll it.
+pub(crate) fn hints_text(hints: &FeedHints) -> Option<String> {
+    let bits = |bits: u32| (0..32).filter(move |bit| bits & (1 << bit) != 0).map(|bit: u32| bit.to_string());
+    let list = |names: Vec<String>| Some(names.join(", ")).filter(|list| !list.is_empty());
+    const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+    let days = DAYS.iter().enumerate().filter(|(day, _)| hints.skip_days & (1 << day) != 0);
+    let told = [
+        hints.ttl.map(|ttl| format!("ttl {}", words(ttl))),
+        hints.update_period.map(|period| format!("updates every {}", words(period))),
+        list(bits(hints.skip_hours).collect()).map(|hours| format!("skips the hours {hours} (GMT)")),
+        list(days.map(|(_, name)| (*name).to_owned()).collect()).map(|days| format!("skips {days}")),
+    ];
+    list(told.into_iter().flatten().collect())
+}
+
+/// What a feed says about its further documents and its end.
+pub(crate) fn onward_fields(onward: &Onward) -> [(&'static str, Option<String>); 4] {
+    let link = |link: &Option<String>| link.as_deref().map(|link| plain(link, 500));
+    [
+        ("next page", link(&onward.next)),
+        ("archive before", link(&onward.prev_archive)),
+        ("says it moved to", link(&onward.new_feed_url)),
+        ("says it has ended", onward.expired.then(|| "yes".to_owned())),
+    ]
+}
+
+/// What to say about a document that was not well-formed.
+pub(crate) fn repaired_text(repaired: bool) -> Option<String> {
+    repaired.then(|| "yes: the document is broken, and was mended before it was read".to_owned())
 }
 
 /// When, then each term with the time that it led to.
@@ -132,7 +170,10 @@ mod tests {
             "etag": "\"abc\"", "last_modified": null, "content_hash": null, "next_due": at(5400),
             "last_polled": at(-9000), "last_success": at(-100_000), "last_changed": null, "last_status": 503,
             "last_outcome": "failed", "consecutive_failures": 7, "failing_since": at(-90_000),
-            "penalty": { "kind": "status", "until": at(5400) }, "version": 12, "entries": 31, "added": at(-1_000_000)
+            "penalty": { "kind": "status", "until": at(5400) }, "hints": { "ttl": 3600, "skip_hours": 8, "skip_days": 0 },
+            "onward": { "next": "https://example.com/feed.xml?page=2", "prev_archive": "https://example.com/2025.xml",
+              "new_feed_url": "https://example.net/\u{1b}feed.xml", "expired": true },
+            "version": 12, "entries": 31, "added": at(-1_000_000)
         }))
         .unwrap()
     }

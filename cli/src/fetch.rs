@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use common::config::Config;
-use common::feed::{Audience, FeedHints, Validators};
+use common::feed::{Audience, Validators};
 use common::policy::{Decision, Draw, ExplainedTerm, Policy, Subject, category, decide, explain};
 use common::report::{Document, Outcome};
 use common::time::Timestamp;
@@ -14,6 +14,7 @@ use worker::parse::entry_json;
 use worker::trace::{Exchange, Field};
 
 use crate::Usage;
+use crate::feed_text::{hints_text, onward_fields, repaired_text};
 use crate::output::{self, bytes, fields, moment, plain, table, words};
 use crate::settings::SettingsArgs;
 use crate::single::{self, Single};
@@ -133,6 +134,8 @@ fn document_json(document: &Document) -> Value {
         "hub": document.hub,
         "self_link": document.self_link,
         "cloud": document.cloud,
+        "onward": document.onward,
+        "repaired": document.repaired,
         "entries": entries.collect::<Vec<_>>(),
     })
 }
@@ -214,6 +217,10 @@ fn outcome_text(single: &Single) -> String {
             ("hints", hints_text(&document.hints)),
             ("hub", text(&document.hub)),
             ("cloud", text(&document.cloud)),
+        ]);
+        pairs.extend(onward_fields(&document.onward));
+        pairs.extend([
+            ("repaired", repaired_text(document.repaired)),
             ("entries", Some(document.all_entries.to_string())),
         ]);
     }
@@ -229,20 +236,6 @@ fn validators_text(validators: &Validators) -> String {
     }
 }
 
-fn hints_text(hints: &FeedHints) -> Option<String> {
-    let bits = |bits: u32| (0..32).filter(move |bit| bits & (1 << bit) != 0).map(|bit: u32| bit.to_string());
-    let list = |names: Vec<String>| Some(names.join(", ")).filter(|list| !list.is_empty());
-    const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
-    let days = DAYS.iter().enumerate().filter(|(day, _)| hints.skip_days & (1 << day) != 0);
-    let told = [
-        hints.ttl.map(|ttl| format!("ttl {}", words(ttl))),
-        hints.update_period.map(|period| format!("updates every {}", words(period))),
-        list(bits(hints.skip_hours).collect()).map(|hours| format!("skips the hours {hours} (GMT)")),
-        list(days.map(|(_, name)| (*name).to_owned()).collect()).map(|days| format!("skips {days}")),
-    ];
-    list(told.into_iter().flatten().collect())
-}
-
 fn entries_text(document: &Document) -> Option<String> {
     const SHOWN: usize = 10;
     // The report has the document's last entry first.
@@ -250,7 +243,7 @@ fn entries_text(document: &Document) -> Option<String> {
         let when = entry.published.or(entry.updated);
         vec![
             when.map_or_else(|| "-".to_owned(), |at| at.to_chrono().format("%Y-%m-%d %H:%M").to_string()),
-            plain(entry.title.as_deref().unwrap_or("-"), 80),
+            plain(entry.display_title(), 80),
             plain(entry.url.as_deref().unwrap_or("-"), 500),
         ]
     });

@@ -60,7 +60,11 @@ fn write(mut lines: mpsc::Receiver<String>) {
 
 /// One entry as one line: when it was seen, title, link. Control characters of publishers never reach the terminal.
 fn line(entry: &StoredEntry) -> String {
-    let title = entry.entry.title.as_deref().unwrap_or("(no title)");
     let link = entry.entry.url.as_deref().unwrap_or(&entry.entry.id);
-    format!("{}  {}  {}", entry.seen.to_chrono().format("%H:%M:%S"), plain(title, 200), plain(link, 500))
+    format!(
+        "{}  {}  {}",
+        entry.seen.to_chrono().format("%H:%M:%S"),
+        plain(entry.entry.display_title(), 200),
+        plain(link, 500)
+    )
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use worker::parse::{ParseLimits, ParsedFeed, parse, to_json};
 
 use crate::Usage;
+use crate::feed_text::{hints_text, onward_fields, repaired_text};
 use crate::output::{self, fields, plain, table};
 
 /// Reads a file as a feed and prints what was understood; exit code 0 a feed, 1 not a feed
@@ -52,10 +53,20 @@ fn read(args: &ParseArgs) -> Result<Vec<u8>, Usage> {
 
 fn summary(feed: &ParsedFeed) -> String {
     let text = |text: &Option<String>| text.as_deref().map(|text| plain(text, 200));
+    let [next, archive, moved, ended] = onward_fields(&feed.onward);
     let head = fields(&[
         ("title", text(&feed.title)),
         ("link", text(&feed.link)),
         ("id", text(&feed.id)),
+        ("hints", hints_text(&feed.hints)),
+        ("hub", text(&feed.hub)),
+        ("cloud", text(&feed.cloud)),
+        next,
+        archive,
+        moved,
+        ended,
+        ("repaired", repaired_text(feed.repaired)),
+        ("cut off", feed.truncated.then(|| "yes: the document ends too early".to_owned())),
         ("entries", Some(feed.entries.len().to_string())),
     ]);
     if feed.entries.is_empty() {
@@ -65,7 +76,7 @@ fn summary(feed: &ParsedFeed) -> String {
         let when = entry.published.or(entry.updated);
         vec![
             when.map_or_else(|| "-".to_owned(), |at| at.to_chrono().format("%Y-%m-%d %H:%M").to_string()),
-            plain(entry.title.as_deref().unwrap_or("-"), 80),
+            plain(entry.display_title(), 80),
             plain(entry.url.as_deref().unwrap_or("-"), 500),
         ]
     });

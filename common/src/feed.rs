@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::calm::CalmGroup;
+pub use crate::hints::{FeedHints, Onward};
 use crate::policy::{Rhythm, Term};
 use crate::report::{FailureKind, OutcomeKind};
 use crate::time::Timestamp;
@@ -293,22 +294,6 @@ impl TryFrom<String> for ContentHash {
     }
 }
 
-/// What a publisher says in the feed itself about when to poll. Absent fields were not said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct FeedHints {
-    /// RSS `ttl`, JSON has seconds.
-    #[serde(with = "crate::duration::optional_seconds", skip_serializing_if = "Option::is_none")]
-    pub ttl: Option<Duration>,
-    /// `sy:updatePeriod` divided by `sy:updateFrequency`.
-    #[serde(with = "crate::duration::optional_seconds", skip_serializing_if = "Option::is_none")]
-    pub update_period: Option<Duration>,
-    /// `skipHours`: bit h is set when hour h (GMT) is skipped.
-    pub skip_hours: u32,
-    /// `skipDays`: bit d is set when day d (Monday = 0, GMT) is skipped.
-    pub skip_days: u8,
-}
-
 /// The penalty box: why a feed waits longer than its interval, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Penalty {
@@ -397,6 +382,8 @@ pub struct Feed {
     pub terms: Vec<Term>,
     /// Its URL before it moved.
     pub moved_from: Option<String>,
+    /// What it says about its further documents and its end.
+    pub onward: Onward,
     /// The feed that it turned out to be, when it is merged.
     pub merged_into: Option<FeedId>,
     /// Entries stored.

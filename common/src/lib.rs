@@ -8,6 +8,7 @@ pub mod config;
 pub mod duration;
 pub mod entry;
 pub mod feed;
+mod hints;
 pub mod host;
 pub mod host_gate;
 pub mod html;

@@ -34,6 +34,8 @@ pub struct Metrics {
     pub poll_duration: Histogram,
     /// Requests sent without validators.
     pub unconditional: IntCounter,
+    /// Feeds that were broken and read after a repair.
+    pub repaired: IntCounter,
     /// Body bytes: `wire` as received, `body` after decoding.
     pub bytes: IntCounterVec,
     /// Jobs that came back unasked, because the host could not be asked at that time.
@@ -97,6 +99,7 @@ impl Metrics {
             failures: makes.counters("failures_total", "Failed polls by kind of failure.", &["kind"]),
             poll_duration: makes.poll_duration(),
             unconditional: makes.counter("unconditional_total", "Requests sent without validators."),
+            repaired: makes.counter("parse_repaired_total", "Feeds that were broken and read after a repair."),
             bytes: makes.counters("bytes_total", "Body bytes, as received (wire) and decoded (body).", &["kind"]),
             deferred: makes.counter("deferred_total", "Jobs returned unasked because the host could not be asked."),
             in_flight: makes.gauge("in_flight", "Requests under way in this process."),
@@ -169,6 +172,9 @@ impl Metrics {
         self.polls.with_label_values(&[kind.as_str()]).inc();
         if let Outcome::Failed { failure, .. } = &report.outcome {
             self.failures.with_label_values(&[failure.as_str()]).inc();
+        }
+        if let Outcome::Modified(document) = &report.outcome {
+            self.repaired.inc_by(u64::from(document.repaired));
         }
         self.poll_duration.observe(report.duration.as_secs_f64());
         self.unconditional.inc_by(u64::from(!report.conditional));
@@ -269,6 +275,7 @@ mod tests {
     use super::*;
     use crate::feed::{FeedId, Version};
     use crate::host::HostKey;
+    use crate::report::Document;
     use crate::time::Timestamp;
 
     fn report(outcome: Outcome) -> FetchReport {
@@ -290,13 +297,18 @@ mod tests {
         let metrics = Metrics::new();
         metrics.record_report(&report(Outcome::Failed { failure: FailureKind::Dns, detail: String::new() }));
         metrics.record_report(&report(Outcome::Deferred { until: Timestamp::EPOCH }));
+        for repaired in [true, false] {
+            let document = Document { repaired, ..Document::default() };
+            metrics.record_report(&report(Outcome::Modified(Box::new(document))));
+        }
         let text = metrics.render();
         assert_eq!(value(&text, "feedfleet_polls_total{outcome=\"failed\"}"), 1.0);
+        assert_eq!(value(&text, "feedfleet_parse_repaired_total"), 1.0);
         assert_eq!(value(&text, "feedfleet_failures_total{kind=\"dns\"}"), 1.0);
         assert_eq!(value(&text, "feedfleet_deferred_total"), 1.0);
-        assert_eq!(value(&text, "feedfleet_unconditional_total"), 1.0);
-        assert_eq!(value(&text, "feedfleet_bytes_total{kind=\"body\"}"), 40.0);
-        assert_eq!(value(&text, "feedfleet_poll_duration_seconds_count"), 1.0);
+        assert_eq!(value(&text, "feedfleet_unconditional_total"), 3.0);
+        assert_eq!(value(&text, "feedfleet_bytes_total{kind=\"body\"}"), 120.0);
+        assert_eq!(value(&text, "feedfleet_poll_duration_seconds_count"), 3.0);
         assert!(!text.contains("outcome=\"deferred\""));
     }
 

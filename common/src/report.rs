@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{Entry, Fingerprint};
-use crate::feed::{ContentHash, FeedHints, FeedId, FeedUrl, Validators, Version};
+use crate::feed::{ContentHash, FeedHints, FeedId, FeedUrl, Onward, Validators, Version};
 use crate::host::HostKey;
 use crate::known::KnownEntries;
 use crate::time::Timestamp;
@@ -143,6 +143,12 @@ pub struct Document {
     /// Its rssCloud, as `domain:port/path protocol`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud: Option<String>,
+    /// What it says about its further documents and its end.
+    #[serde(skip_serializing_if = "Onward::is_empty")]
+    pub onward: Onward,
+    /// It was broken, and read after a repair.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub repaired: bool,
     /// Entries that the job did not know, or knew with other content. The document's last one first: documents begin with
     /// their newest entry, and consumers, who read in the order of storing, want it last.
     pub entries: Vec<Entry>,

@@ -128,8 +128,8 @@ fn announced_by(body: &[u8], content_type: Option<&str>, url: &str) -> Vec<Annou
 }
 
 fn document(feed: ParsedFeed, known: &KnownEntries) -> Document {
-    let ParsedFeed { title, link, hints, hub, self_link, cloud, entries, .. } = feed;
-    let mut document = Document { title, link, hints, hub, self_link, cloud, ..Document::default() };
+    let ParsedFeed { title, link, hints, hub, self_link, cloud, onward, repaired, entries, .. } = feed;
+    let mut document = Document { title, link, hints, hub, self_link, cloud, onward, repaired, ..Document::default() };
     document.keep_news(entries, known);
     document
 }

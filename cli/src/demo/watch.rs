@@ -163,7 +163,7 @@ impl Watch {
             Some(stored) if event.kind == "entry.new" => {
                 self.picture.entries += 1;
                 self.note_fresh(event.feed_id, stored.entry.published, event.at, at);
-                let title = plain(stored.entry.title.as_deref().unwrap_or("(no title)"), 200);
+                let title = plain(stored.entry.display_title(), 200);
                 news.entries.push(Came { at, feed, title });
             }
             _ => news.happenings.extend(self.told(&event.kind, &feed).map(|(good, text)| Happening { at, good, text })),

@@ -35,6 +35,20 @@ fn people_get_a_table_without_control_characters() {
 }
 
 #[test]
+fn what_a_feed_says_about_its_end_and_what_had_to_be_mended_is_shown() {
+    let feed = b"{\"version\":\"https://jsonfeed.org/version/1.1\",\"title\":\"T\",\"expired\":true,\"next_url\":\"/2\",\"items\":[],}";
+    let base = ["--base", "https://harbour.example/feed"];
+    let told: Value =
+        serde_json::from_str(&run_with_input(&["parse", "-", "--json", base[0], base[1]], feed).out).unwrap();
+    assert_eq!(told["onward"], json!({ "next": "https://harbour.example/2", "expired": true }));
+    assert_eq!((&told["repaired"], &told["truncated"]), (&json!(true), &json!(false)));
+    let shown = run_with_input(&["parse", "-", base[0], base[1]], feed).out;
+    for line in ["next page", "https://harbour.example/2", "says it has ended", "repaired"] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+}
+
+#[test]
 fn a_page_is_no_feed_and_a_missing_file_is_wrong_usage() {
     let page = run_with_input(&["parse", "-", "--json"], b"<html><body>hello</body></html>");
     assert_eq!((page.code, page.out.as_str()), (Some(1), ""));

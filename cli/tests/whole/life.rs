@@ -181,6 +181,65 @@ async fn three_static_feeds_are_read_once_and_then_only_asked_whether_they_chang
     fleet.stop();
 }
 
+/// A broken feed (a bare &) that says where it goes on, with these items.
+fn broken_rss(items: &[&str]) -> String {
+    format!(
+        "<rss version=\"2.0\" xmlns:itunes=\"http://www.itunes.com/dtds/podcast-1.0.dtd\" \
+         xmlns:atom=\"http://www.w3.org/2005/Atom\"><channel><title>Tide & Tackle</title><language>en</language>\
+         <itunes:new-feed-url>https://new.example/rss</itunes:new-feed-url><atom:link rel=\"next\" href=\"?page=2\"/>{}\
+         </channel></rss>",
+        items.concat()
+    )
+}
+
+/// By guid, by link alone, by title and date alone, by text alone.
+const ITEMS: [&str; 4] = [
+    "<item><guid isPermaLink=\"false\">g</guid><link>/g</link><category>Fog</category>\
+       <description>Fog &lt;a href=\"https://far.example/\"&gt;again&lt;/a&gt;</description></item>",
+    "<item><link>/l</link><title>By its link</title></item>",
+    "<item><title>By its title</title><pubDate>Mon, 02 Nov 2026 08:30:00 GMT</pubDate></item>",
+    "<item><description>By its text</description></item>",
+];
+
+#[tokio::test]
+async fn items_that_move_or_are_edited_are_no_new_entries_and_an_update_where_text_changed() {
+    let nginx = Nginx::start();
+    let home = Home::new(CONFIG);
+    publish(&nginx.file("t.rss"), &broken_rss(&ITEMS));
+    let mut fleet = home.start(&[&nginx.url("t.rss")]);
+    fleet.wait_for("all entries", async |fleet| (titles_and_links(fleet).await.len() == 4).then_some(())).await;
+
+    let list = fleet.get("/api/v1/entries").await;
+    let whole = list["items"].as_array().unwrap().iter().find(|entry| entry["id"] == "g").unwrap();
+    assert_eq!(whole["categories"], serde_json::json!(["Fog"]));
+    assert_eq!(whole["links"], serde_json::json!(["https://far.example/"]));
+    assert_eq!((&whole["language"], &whole["display_title"]), (&"en".into(), &"Fog again".into()));
+    let feed = fleet.get("/api/v1/feeds/1").await;
+    assert_eq!(feed["onward"]["new_feed_url"], "https://new.example/rss");
+    assert_eq!(feed["onward"]["next"], nginx.url("t.rss?page=2"));
+    assert_eq!(fleet.metric("feedfleet_parse_repaired_total").await, 1.0);
+
+    // In another order, one with another category, one edited; then two of them gone, and one at another address.
+    let moved = ITEMS[0].replace("<category>Fog</category>", "<category>Weather</category>");
+    let edited = ITEMS[1].replace("</item>", "<description>Now with words</description></item>");
+    publish(&nginx.file("t.rss"), &broken_rss(&[ITEMS[3], ITEMS[2], &edited, &moved]));
+    let read =
+        async |fleet: &Fleet, times: f64| (fleet.metric("feedfleet_parse_repaired_total").await == times).then_some(());
+    fleet.wait_for("the edited feed", async |fleet| read(fleet, 2.0).await).await;
+    publish(&nginx.file("t.rss"), &broken_rss(&[&edited, &moved.replace("/g<", "/elsewhere<")]));
+    fleet.wait_for("the shorter feed", async |fleet| read(fleet, 3.0).await).await;
+    fleet.stop();
+
+    let events = home.store().await.events(0, 100).await.unwrap().items;
+    let told = |kind: &str| events.iter().filter(|event| event.kind == kind).collect::<Vec<_>>();
+    assert_eq!((told("entry.new").len(), events.len()), (4, 6), "{events:?}");
+    let updated: Vec<_> =
+        told("entry.updated").iter().map(|event| event.entry.as_ref().unwrap().entry.clone()).collect();
+    assert_eq!(updated[0].summary.as_deref(), Some("Now with words"));
+    assert_eq!((updated[1].id.as_str(), &updated[1].url), ("g", &Some(nginx.url("elsewhere"))));
+    assert_eq!(home.entries(None).await.len(), 4);
+}
+
 #[tokio::test]
 async fn run_once_polls_what_is_due_prints_the_entries_and_ends() {
     let nginx = Nginx::start();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Message, decode, encode};
 use crate::entry::{Enclosure, Entry, Fingerprint};
-use crate::feed::{ContentHash, FeedHints, FeedId, Validators, Version};
+use crate::feed::{ContentHash, FeedHints, FeedId, Onward, Validators, Version};
 use crate::host::HostKey;
 use crate::host_gate::Ticket;
 use crate::job::FetchJob;
@@ -66,6 +66,13 @@ fn document() -> Document {
         hub: Some("https://hub.example/".into()),
         self_link: Some("https://example.com/feed.xml".into()),
         cloud: Some("cloud.example:80/RPC2 xml-rpc".into()),
+        onward: Onward {
+            next: Some("https://example.com/feed.xml?page=2".into()),
+            prev_archive: Some("https://example.com/2025.xml".into()),
+            new_feed_url: Some("https://example.net/feed.xml".into()),
+            expired: true,
+        },
+        repaired: true,
         entries: vec![Entry {
             id: "tag:1".into(),
             url: Some("https://example.com/1".into()),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use common::calm::CalmGroup;
-use common::feed::{Category, ContentHash, Feed, FeedId, Penalty, Status, Version};
+use common::feed::{Category, ContentHash, Feed, FeedHints, FeedId, Onward, Penalty, Status, Version};
 use common::host::HostRules;
 use common::policy::{ExplainedTerm, category};
 use common::report::OutcomeKind;
@@ -59,6 +59,12 @@ pub struct FeedView {
     pub wake_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_from: Option<String>,
+    /// What the feed itself says about when to poll it.
+    #[serde(default, skip_serializing_if = "FeedHints::is_empty")]
+    pub hints: FeedHints,
+    /// What it says about its further documents and its end.
+    #[serde(default, skip_serializing_if = "Onward::is_empty")]
+    pub onward: Onward,
     /// The feed that it turned out to be, when it is merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<FeedId>,
@@ -102,6 +108,8 @@ impl FeedView {
             hold_until: state.hold_until,
             wake_at: feed.wake_at,
             moved_from: feed.moved_from,
+            hints: state.hints,
+            onward: feed.onward,
             merged_into: feed.merged_into,
             version: feed.version,
             entries: feed.entries,
@@ -137,6 +145,9 @@ pub struct EntryView {
     /// The entry, its texts as the publisher wrote them.
     #[serde(flatten)]
     pub stored: StoredEntry,
+    /// What to show as its title: its title, else the first words of its text, else its address.
+    #[serde(default)]
+    pub display_title: String,
     /// Its summary as HTML that may be shown, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_html: Option<String>,
@@ -148,7 +159,8 @@ pub struct EntryView {
 impl EntryView {
     /// The entry alone.
     pub fn of(stored: StoredEntry) -> Self {
-        EntryView { stored, summary_html: None, content_html: None }
+        let display_title = stored.entry.display_title().to_owned();
+        EntryView { stored, display_title, summary_html: None, content_html: None }
     }
 }
 

@@ -144,7 +144,7 @@ fn entry_line(stored: StoredEntry, now: Timestamp) -> EntryLine {
     let entry = stored.entry;
     let is_web = |link: &String| link.starts_with("http://") || link.starts_with("https://");
     EntryLine {
-        title: entry.title.filter(|title| !title.trim().is_empty()).unwrap_or_else(|| "(no title)".to_owned()),
+        title: entry.display_title().to_owned(),
         link: entry.url.filter(is_web),
         seen: moment(stored.seen, now),
         feed: stored.feed_id.0,

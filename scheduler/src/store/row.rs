@@ -3,15 +3,19 @@
 //! What a person or a query looks for has a column of its own; what only the program reads is packed: the policy's memory
 //! as JSON, so that a new field needs no migration, everything that is long as bytes.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use common::calm::CalmGroup;
 use common::entry::{Enclosure, Entry};
-use common::feed::{Audience, Category, ContentHash, Feed, FeedId, FeedUrl, PollState, Status, Validators, Version};
+use common::feed::{
+    Audience, Category, ContentHash, Feed, FeedId, FeedUrl, Onward, PollState, Status, Validators, Version,
+};
 use common::host::HostKey;
 use common::known::KnownEntries;
 use common::policy::{Rhythm, Rule, Term};
 use common::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
 
 use super::{JobRow, Placement, StoreError, StoredEntry};
@@ -42,6 +46,7 @@ pub(crate) struct FeedRow {
     title: Option<String>,
     entries: i64,
     moved_from: Option<String>,
+    onward: Option<String>,
     merged_into: Option<i64>,
     state: String,
     rhythm: Vec<u8>,
@@ -81,6 +86,26 @@ pub(crate) struct EntryRow {
     enclosures: Option<String>,
     summary: Option<String>,
     content: Option<String>,
+    details: Option<String>,
+}
+
+/// What only readers of an entry look at: one JSON column, so that a new field needs no migration. An entry of before the
+/// column has none of it until its text changes.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Details<'a> {
+    #[serde(skip_serializing_if = "is_empty")]
+    categories: Cow<'a, [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    language: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "is_empty")]
+    links: Cow<'a, [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_words: Option<Cow<'a, str>>,
+}
+
+fn is_empty(list: &[String]) -> bool {
+    list.is_empty()
 }
 
 /// A live feed's place.
@@ -137,6 +162,7 @@ impl TryFrom<FeedRow> for Feed {
             wake_at: row.wake_at.map(Timestamp::from_millis),
             terms: read_terms(&row.terms),
             moved_from: row.moved_from,
+            onward: row.onward.as_deref().map_or_else(Onward::default, |onward| read_onward(id, onward)),
             merged_into: row.merged_into.map(FeedId),
             entries: u64::try_from(row.entries).unwrap_or(0),
             added: Timestamp::from_millis(row.added),
@@ -186,6 +212,8 @@ impl TryFrom<EntryRow> for StoredEntry {
     fn try_from(row: EntryRow) -> Result<StoredEntry, StoreError> {
         let feed_id = FeedId(row.feed_id);
         let enclosures = row.enclosures.as_deref().map_or(Ok(Vec::new()), serde_json::from_str);
+        let details = row.details.as_deref().map_or(Ok(Details::default()), serde_json::from_str);
+        let details = details.map_err(|error| corrupt(feed_id, "details")(error.to_string()))?;
         Ok(StoredEntry {
             seq: row.seq,
             feed_id,
@@ -200,8 +228,11 @@ impl TryFrom<EntryRow> for StoredEntry {
                 summary: row.summary,
                 content: row.content,
                 enclosures: enclosures.map_err(|error| corrupt(feed_id, "enclosures")(error.to_string()))?,
+                categories: details.categories.into_owned(),
+                language: details.language.map(Cow::into_owned),
+                links: details.links.into_owned(),
+                first_words: details.first_words.map(Cow::into_owned),
                 cut: row.cut,
-                ..Entry::default()
             },
         })
     }
@@ -242,6 +273,24 @@ pub(crate) fn pack_terms(terms: &[Term]) -> Vec<u8> {
 /// Enclosures as they are stored.
 pub(crate) fn pack_enclosures(enclosures: &[Enclosure]) -> String {
     serde_json::to_string(enclosures).unwrap_or_else(|_| "[]".to_owned())
+}
+
+/// The rest of an entry as it is stored; nothing is NULL.
+pub(crate) fn pack_details(entry: &Entry) -> Option<String> {
+    let Entry { categories, language, links, first_words, .. } = entry;
+    let nothing = categories.is_empty() && language.is_none() && links.is_empty() && first_words.is_none();
+    let details = Details {
+        categories: categories.into(),
+        language: language.as_deref().map(Cow::from),
+        links: links.into(),
+        first_words: first_words.as_deref().map(Cow::from),
+    };
+    if nothing { None } else { serde_json::to_string(&details).ok() }
+}
+
+/// What follows a document, by its own word, as it is stored; nothing is NULL.
+pub(crate) fn pack_onward(onward: &Onward) -> Option<String> {
+    if onward.is_empty() { None } else { serde_json::to_string(onward).ok() }
 }
 
 /// The identity of an entry inside its feed.
@@ -286,6 +335,14 @@ fn read_calm(feed: FeedId, calm: &str) -> Vec<CalmGroup> {
     serde_json::from_str(calm).unwrap_or_else(|error| {
         tracing::error!(%feed, %error, "who wants a feed at midnight cannot be read");
         Vec::new()
+    })
+}
+
+/// What a feed says about its future is shown and nothing more: one that cannot be read said nothing.
+fn read_onward(feed: FeedId, onward: &str) -> Onward {
+    serde_json::from_str(onward).unwrap_or_else(|error| {
+        tracing::error!(%feed, %error, "what a feed said about its further documents cannot be read");
+        Onward::default()
     })
 }
 

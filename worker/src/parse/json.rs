@@ -13,6 +13,7 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAcce
 
 use super::draft::{Best, Draft, DraftEntry, File, Link, Text};
 use super::hints::Announced;
+use super::text::as_html;
 use super::{ParseError, ParseLimits, dates};
 
 /// Members of one list that are kept: an empty object of three bytes becomes an item of three hundred.
@@ -63,8 +64,12 @@ pub(super) fn claims_to_be_a_feed(text: &str) -> bool {
 }
 
 fn draft_entry(item: JsonItem) -> DraftEntry<'static> {
-    let is_html = item.content_html.0.is_some();
-    let (content, plain) = (item.content_html.0.or_else(|| item.content_text.0.clone()), item.content_text.0);
+    let as_html = |text: Loose| text.0.map(|text| as_html(text.into()));
+    let (summary, plain) = (as_html(item.summary), as_html(item.content_text));
+    let (content, summary) = match item.content_html.0 {
+        Some(html) => (Some(Cow::from(html)), summary.or(plain)),
+        None => (plain, summary),
+    };
     let time = |text: Loose| Best::of(text.0.as_deref().and_then(dates::parse).map(Timestamp::from_chrono));
     let mut draft = DraftEntry {
         id: Best::of(item.id.0.map(Cow::from)),
@@ -74,8 +79,8 @@ fn draft_entry(item: JsonItem) -> DraftEntry<'static> {
         published: time(item.date_published),
         updated: time(item.date_modified),
         authors: authors(item.author.0, item.authors.0),
-        summary: Best::of(item.summary.0.or_else(|| plain.filter(|_| is_html)).map(Cow::from)),
-        content: Best::of(content.map(Cow::from)),
+        summary: Best::of(summary),
+        content: Best::of(content),
         language: Best::of(item.language.0.map(Cow::from)),
         ..DraftEntry::default()
     };

@@ -40,7 +40,7 @@ use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::entry::Entry;
-use common::feed::FeedHints;
+use common::feed::{FeedHints, Onward};
 use serde_json::json;
 use url::Url;
 
@@ -50,7 +50,7 @@ use xml::Refusal;
 
 /// Rises whenever the same bytes would be read differently. It is part of the content hash's key, so that a better parser
 /// reads feeds again that have not changed.
-pub const PARSER_VERSION: u64 = 2;
+pub const PARSER_VERSION: u64 = 3;
 
 /// A feed, read and normalised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,14 +69,8 @@ pub struct ParsedFeed {
     pub hub: Option<String>,
     /// Its own idea of its URL (`rel=self`).
     pub self_link: Option<String>,
-    /// The next page of it (RFC 5005), or of a JSON Feed.
-    pub next: Option<String>,
-    /// The archive before it (RFC 5005).
-    pub prev_archive: Option<String>,
-    /// Where its publisher says that it moved (`itunes:new-feed-url`).
-    pub new_feed_url: Option<String>,
-    /// Its publisher says that nothing will follow (JSON Feed's `expired`, `itunes:complete`).
-    pub expired: bool,
+    /// What it says about its further documents and its end.
+    pub onward: Onward,
     /// Its rssCloud, as `domain:port/path protocol`.
     pub cloud: Option<String>,
     /// Its entries in the document's order, each id once.
@@ -171,10 +165,22 @@ pub(crate) fn text_of<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a
 }
 
 /// The shape in which `feedfleet parse --json` prints a feed: `{"title","link","id","entries":[{"id","title","link",
-/// "published","updated"}]}`, absent texts and times as null.
+/// "published","updated"}]}` and what the feed announces; absent texts and times as null.
 pub fn to_json(feed: &ParsedFeed) -> serde_json::Value {
     let entries: Vec<serde_json::Value> = feed.entries.iter().map(entry_json).collect();
-    json!({ "title": feed.title, "link": feed.link, "id": feed.id, "entries": entries })
+    json!({
+        "title": feed.title,
+        "link": feed.link,
+        "id": feed.id,
+        "hints": feed.hints,
+        "hub": feed.hub,
+        "self_link": feed.self_link,
+        "cloud": feed.cloud,
+        "onward": feed.onward,
+        "repaired": feed.repaired,
+        "truncated": feed.truncated,
+        "entries": entries,
+    })
 }
 
 /// One entry in that shape.

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use common::entry::{Enclosure, Entry};
+use common::feed::Onward;
 use url::Url;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
@@ -49,11 +50,13 @@ pub(super) fn finish(draft: Draft<'_>, base: Option<&Url>, limits: &ParseLimits)
         hints,
         hub: absolute(announced.hub),
         self_link: absolute(announced.self_link),
-        next: absolute(announced.next),
-        prev_archive: absolute(announced.prev_archive),
-        new_feed_url: absolute(announced.new_feed_url),
+        onward: Onward {
+            next: absolute(announced.next),
+            prev_archive: absolute(announced.prev_archive),
+            new_feed_url: absolute(announced.new_feed_url),
+            expired: announced.expired,
+        },
         cloud: announced.cloud.and_then(|cloud| name(cloud.into(), MAX_NAME_BYTES)),
-        expired: announced.expired,
         entries: distinguished(entries),
         repaired: false,
         truncated: false,

@@ -43,6 +43,29 @@ fn repaired(character: char) -> Option<char> {
     }
 }
 
+/// A plain text as HTML that shows it, line breaks included: long texts of entries are HTML, whatever their publisher gave.
+pub(super) fn as_html(text: Cow<'_, str>) -> Cow<'_, str> {
+    if !text.trim().contains(['&', '<', '>', '\n']) {
+        return text;
+    }
+    escaped(text.trim()).replace('\n', "<br>\n").into()
+}
+
+/// A text that must not be taken for markup, fit for an attribute too.
+pub(super) fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            _ => html.push(character),
+        }
+    }
+    html
+}
+
 /// Cuts a text to at most `max` bytes at a character's border. Says whether it did.
 pub(super) fn cut(text: &mut Cow<'_, str>, max: usize) -> bool {
     let too_long = text.len() > max;
@@ -204,6 +227,15 @@ fn push_reference(text: &mut String, from: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plain_text_becomes_html_that_shows_it() {
+        assert!(matches!(as_html("a plain one".into()), Cow::Borrowed(_)));
+        assert_eq!(
+            as_html("1 < 2 & \"b\"\n<b>no tag</b>\n".into()),
+            "1 &lt; 2 &amp; &quot;b&quot;<br>\n&lt;b&gt;no tag&lt;/b&gt;"
+        );
+    }
 
     #[test]
     fn control_characters_go_and_windows_quotes_are_read() {

@@ -105,6 +105,22 @@ pub(crate) async fn a_304_replaces_the_validators_and_keeps_the_document(backend
     assert_eq!(told(&*store).await.len(), 1);
 }
 
+pub(crate) async fn what_a_feed_says_about_its_end_is_kept_until_it_says_otherwise(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let link = |path: &str| Some(format!("https://a.org/{path}?a='\"ü"));
+    let onward = Onward { next: link("2"), prev_archive: link("2025"), new_feed_url: link("new"), expired: true };
+    let ending = Document { onward: onward.clone(), ..document(vec![]) };
+    poll(&*store, id, 10, Outcome::Modified(Box::new(ending))).await;
+    poll(&*store, id, 20, unchanged()).await;
+    poll(&*store, id, 30, failed(FailureKind::Timeout)).await;
+    assert_eq!(feed(&*store, id).await.onward, onward);
+    assert_eq!(store.states_for(&[id]).await.unwrap()[0].onward, onward);
+    assert_eq!(store.feeds(&FeedQuery { limit: 1, ..FeedQuery::default() }).await.unwrap().items[0].onward, onward);
+    poll(&*store, id, 40, modified(vec![])).await;
+    assert_eq!(feed(&*store, id).await.onward, Onward::default());
+}
+
 pub(crate) async fn a_new_document_replaces_all_but_a_title_that_it_does_not_repeat(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = add(&*store, "https://a.org/feed").await;

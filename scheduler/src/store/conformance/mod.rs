@@ -15,7 +15,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use common::calm::CalmGroup;
 use common::entry::{Enclosure, Entry};
-use common::feed::{Audience, Category, ContentHash, Feed, FeedId, Penalty, PollState, Status, Validators, Version};
+use common::feed::{
+    Audience, Category, ContentHash, Feed, FeedId, Onward, Penalty, PollState, Status, Validators, Version,
+};
 use common::host::HostKey;
 use common::known::KnownEntries;
 use common::policy::{Decision, Notice, Rhythm, Rule, Term, Terms};
@@ -86,6 +88,7 @@ macro_rules! stamp {
                 a_refused_row_takes_its_whole_batch_back;
                 failures_keep_what_the_last_good_answer_left;
                 a_304_replaces_the_validators_and_keeps_the_document;
+                what_a_feed_says_about_its_end_is_kept_until_it_says_otherwise;
                 a_new_document_replaces_all_but_a_title_that_it_does_not_repeat;
                 one_throttled_feed_holds_its_host_for_an_hour_and_a_second_one_in_full;
                 the_host_that_answered_is_held;
@@ -109,6 +112,7 @@ macro_rules! stamp {
                 changed_content_is_an_update_with_a_new_number;
                 an_identity_twice_in_a_document_is_one_entry;
                 every_part_of_an_entry_comes_back_equal;
+                what_is_only_shown_of_an_entry_is_no_update_by_itself;
                 thousands_of_long_entries_are_stored_in_order;
                 events_of_a_batch_stand_in_its_order_with_entries_in_their_newest_form;
                 numbers_go_on_after_everything_was_deleted;

@@ -11,6 +11,9 @@ fn to(url: &str) -> Move {
 pub(crate) async fn a_moved_feed_starts_anew_and_keeps_its_number_audience_and_history(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = add(&*store, "https://a.org/").await;
+    let onward = Onward { expired: true, ..Onward::default() };
+    let ending = Document { onward, ..Document::default() };
+    poll(&*store, id, 5, Outcome::Modified(Box::new(ending))).await;
     poll(&*store, id, 10, failed(FailureKind::NotAFeed)).await;
     let before = feed(&*store, id).await;
     let moved = store.move_feed(id, before.version, &to("https://b.org/feed"), at(20)).await.unwrap();
@@ -20,7 +23,8 @@ pub(crate) async fn a_moved_feed_starts_anew_and_keeps_its_number_audience_and_h
     assert_eq!((after.moved_from.as_deref(), after.next_due), (Some("https://a.org/"), Some(at(20))));
     assert_eq!((after.state, after.audience), (PollState::default(), before.audience));
     assert_eq!(after.version, Version(before.version.0 + 1));
-    assert_eq!(store.history(id).await.unwrap().unwrap().len(), 1);
+    assert_eq!((after.onward, before.onward.expired), (Onward::default(), true));
+    assert_eq!(store.history(id).await.unwrap().unwrap().len(), 2);
     assert_eq!(told(&*store).await, [("feed.moved".to_owned(), None)]);
     poll(&*store, id, 30, modified(vec![entry("1", "one")])).await;
     assert_eq!(feed(&*store, id).await.entries, 1);

@@ -17,7 +17,7 @@ use common::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 
 use super::{PostgresStore, column, entries, numbers, optional_text, text};
-use crate::store::row::{pack_state, pack_terms};
+use crate::store::row::{pack_onward, pack_state, pack_terms};
 use crate::store::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
 use crate::store::{Applied, StoreError, Verdict, history};
 
@@ -136,6 +136,7 @@ async fn write_documents(on: &mut PgConnection, fresh: &[Fresh<'_>], tallies: &[
             .bind(column(&rows, |(.., document)| optional_text(&document.self_link)))
             .bind(column(&rows, |(.., document)| optional_text(&document.cloud)))
             .bind(column(&rows, |(.., document)| document.known.to_bytes()))
+            .bind(column(&rows, |(.., document)| pack_onward(&document.onward)))
             .execute(&mut *on)
             .await
             .map_err(StoreError::on(ACTION))?;

@@ -5,7 +5,7 @@ use sqlx::PgConnection;
 
 use super::{column, optional_text, text};
 use crate::store::StoreError;
-use crate::store::row::pack_enclosures;
+use crate::store::row::{pack_details, pack_enclosures};
 use crate::store::verdicts::{Change, Form, Fresh, reported};
 
 const ACTION: &str = "store entries";
@@ -71,8 +71,7 @@ fn chunk(changes: &[Change<'_>]) -> usize {
     let mut bytes = 0;
     let fits = changes.iter().take(CHUNK_ENTRIES).take_while(|change| {
         let fits = bytes < CHUNK_BYTES;
-        let texts = [&change.entry.title, &change.entry.summary, &change.entry.content];
-        bytes += texts.into_iter().flatten().map(String::len).sum::<usize>();
+        bytes += change.entry.text_bytes();
         fits
     });
     fits.count()
@@ -99,6 +98,7 @@ async fn insert(on: &mut PgConnection, changes: &[Change<'_>], now: Timestamp) -
         .bind(column(changes, enclosures))
         .bind(column(changes, |change| optional_text(&change.entry.summary)))
         .bind(column(changes, |change| optional_text(&change.entry.content)))
+        .bind(column(changes, |change| pack_details(change.entry)))
         .execute(on)
         .await
         .map_err(StoreError::on(ACTION))?;

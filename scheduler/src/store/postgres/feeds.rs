@@ -12,7 +12,7 @@ macro_rules! feed_columns {
     () => {
         "id, url, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, calm, private, version, \
          next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, entries, moved_from, \
-         merged_into, state, rhythm, terms"
+         onward, merged_into, state, rhythm, terms"
     };
 }
 pub(super) use feed_columns;

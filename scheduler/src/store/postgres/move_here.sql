@@ -4,5 +4,5 @@ SET moved_from = url, url = $2, url_digest = sha256(convert_to($2, 'UTF8')), hos
     version = version + 1, next_due = $5, terms = $6,
     wake_at = NULL, hold_until = NULL, failure = NULL, penalty = NULL, state = '{}', rhythm = '', known = '',
     etag = NULL, last_modified = NULL, validators_url = NULL, content_hash = NULL,
-    title = NULL, link = NULL, hub = NULL, self_link = NULL, cloud = NULL
+    title = NULL, link = NULL, hub = NULL, self_link = NULL, cloud = NULL, onward = NULL
 WHERE id = $1

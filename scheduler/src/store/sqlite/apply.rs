@@ -16,7 +16,7 @@ use sqlx::{FromRow, SqliteConnection};
 use super::SqliteStore;
 use super::batch::{Batch, id_list};
 use super::entries;
-use crate::store::row::{pack_state, pack_terms};
+use crate::store::row::{pack_onward, pack_state, pack_terms};
 use crate::store::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
 use crate::store::{Applied, StoreError, Verdict, history};
 
@@ -125,6 +125,7 @@ fn document(documents: &mut Batch, fresh: &Fresh<'_>, document: &Document, more:
         row.text(document.self_link.as_deref());
         row.text(document.cloud.as_deref());
         row.bytes(document.known.to_bytes().as_slice());
+        row.text(pack_onward(&document.onward).as_deref());
     });
 }
 

@@ -1,5 +1,5 @@
 -- Rows: feed, further entries, etag, last modified, URL of these two, content hash, title, link, hub, self link, cloud, known
--- entries. A document that was read whole and accepted replaces all that was known of the one before, but for the feed's own
+-- entries, what follows. A document that was read whole and accepted replaces all that was known of the one before, but for the feed's own
 -- title and site: some kinds of feed do not repeat them in each document.
 UPDATE feeds
 SET entries        = entries + (new.value ->> 1),
@@ -12,6 +12,7 @@ SET entries        = entries + (new.value ->> 1),
     hub            = CAST(substr(?2, new.value ->> 14, new.value ->> 15) AS TEXT),
     self_link      = CAST(substr(?2, new.value ->> 16, new.value ->> 17) AS TEXT),
     cloud          = CAST(substr(?2, new.value ->> 18, new.value ->> 19) AS TEXT),
-    known          =      substr(?2, new.value ->> 20, new.value ->> 21)
+    known          =      substr(?2, new.value ->> 20, new.value ->> 21),
+    onward         = CAST(substr(?2, new.value ->> 22, new.value ->> 23) AS TEXT)
 FROM jsonb_each(?1) AS new
 WHERE feeds.id = new.value ->> 0

@@ -5,7 +5,7 @@ use sqlx::{FromRow, SqliteConnection};
 
 use super::batch::Batch;
 use crate::store::StoreError;
-use crate::store::row::pack_enclosures;
+use crate::store::row::{pack_details, pack_enclosures};
 use crate::store::verdicts::{Change, Form, Fresh, reported};
 
 const ACTION: &str = "store entries";
@@ -84,5 +84,6 @@ fn entry_row(entries: &mut Batch, change: &Change<'_>, now: Timestamp) {
         row.text(enclosures.as_deref());
         row.text(entry.summary.as_deref());
         row.text(entry.content.as_deref());
+        row.text(pack_details(entry).as_deref());
     });
 }

@@ -3,5 +3,5 @@ UPDATE feeds
 SET moved_from = url, url = ?2, host = ?3, category = ?4, version = version + 1, next_due = ?5, terms = ?6,
     wake_at = NULL, hold_until = NULL, failure = NULL, penalty = NULL, state = '{}', rhythm = x'', known = x'',
     etag = NULL, last_modified = NULL, validators_url = NULL, content_hash = NULL,
-    title = NULL, link = NULL, hub = NULL, self_link = NULL, cloud = NULL
+    title = NULL, link = NULL, hub = NULL, self_link = NULL, cloud = NULL, onward = NULL
 WHERE id = ?1

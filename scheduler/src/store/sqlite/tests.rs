@@ -1,6 +1,7 @@
 //! The suite on SQLite, and what only SQLite has.
 
 use async_trait::async_trait;
+use common::entry::Entry;
 use common::feed::{Audience, Category, FeedId, PollState};
 use common::host::HostKey;
 use common::time::Timestamp;
@@ -9,7 +10,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use tempfile::TempDir;
 
 use super::SqliteStore;
-use crate::store::conformance::{Backend, stamp};
+use crate::store::conformance::{Backend, add, entry, modified, new_entries, poll, stamp, told};
 use crate::store::{FeedRef, NewFeed, Store, StoreError};
 
 /// A database in a folder of its own.
@@ -85,7 +86,30 @@ async fn a_database_of_a_newer_program_is_refused_and_left_alone() {
     sqlx::query(sql).execute(&store.writer).await.unwrap();
     drop(store);
     let error = refusal(&folder.url()).await;
-    assert!(matches!(error, StoreError::TooNew { found: 9000, known: 3 }), "{error:?}");
+    assert!(matches!(error, StoreError::TooNew { found: 9000, known: 4 }), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_entry_of_before_a_column_is_read_and_is_no_update_when_it_comes_again() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(&folder.url()).await.unwrap();
+    let id = add(&store, "https://a.org/feed").await;
+    let tagged = || modified(vec![Entry { categories: vec!["fog".into()], ..entry("1", "one") }]);
+    poll(&store, id, 10, tagged()).await;
+    // As the schema was before.
+    for sql in [
+        "ALTER TABLE entries DROP COLUMN details",
+        "ALTER TABLE feeds DROP COLUMN onward",
+        "DELETE FROM _sqlx_migrations WHERE version = 4",
+    ] {
+        sqlx::query(sql).execute(&store.writer).await.unwrap();
+    }
+    store.close().await;
+    drop(store);
+    let store = SqliteStore::open(&folder.url()).await.unwrap();
+    assert_eq!(store.entries(None, 0, 10).await.unwrap().items[0].entry, entry("1", "one"));
+    assert_eq!(new_entries(&poll(&store, id, 20, tagged()).await), (0, 0));
+    assert_eq!(told(&store).await, [("entry.new".to_owned(), Some("one".to_owned()))]);
 }
 
 #[tokio::test]

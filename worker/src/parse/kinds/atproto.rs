@@ -7,7 +7,8 @@
 use common::entry::Enclosure;
 use serde_json::Value;
 
-use super::{Post, Posts, escaped, json, time};
+use super::{Post, Posts, json, time};
+use crate::parse::text::escaped;
 
 /// The author's feed, if the document is one.
 pub(in crate::parse) fn read(text: &str, max_entries: usize) -> Option<Posts> {

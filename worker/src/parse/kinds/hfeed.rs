@@ -13,7 +13,8 @@ use html5ever::{Attribute, QualName, local_name, ns};
 use url::Url;
 
 use super::mf2::{Item, Page, Property};
-use super::{Post, Posts, escaped, media_type_of, time};
+use super::{Post, Posts, media_type_of, time};
+use crate::parse::text::escaped;
 
 /// What the tree of one page may cost: several times what the largest honest pages do.
 const LIMITS: TreeLimits = TreeLimits { max_nodes: 200_000, max_depth: 400, max_bytes: 8_000_000 };

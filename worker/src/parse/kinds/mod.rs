@@ -126,21 +126,6 @@ fn time(text: &str) -> Option<Timestamp> {
     dates::parse(text).map(Timestamp::from_chrono)
 }
 
-/// A text that must not be taken for markup, as HTML.
-fn escaped(text: &str) -> String {
-    let mut html = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => html.push_str("&amp;"),
-            '<' => html.push_str("&lt;"),
-            '>' => html.push_str("&gt;"),
-            '"' => html.push_str("&quot;"),
-            _ => html.push(character),
-        }
-    }
-    html
-}
-
 /// A file's media type by the end of its URL, for formats that do not tell.
 fn media_type_of(url: &str) -> Option<String> {
     let path = url.split(['?', '#']).next()?;

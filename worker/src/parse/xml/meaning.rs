@@ -12,7 +12,7 @@ use super::capture::{Capture, Captured};
 use super::{Pass, Refusal, Scope, attribute};
 use crate::parse::dates;
 use crate::parse::draft::{DraftEntry, File, Link, Text};
-use crate::parse::text::Markup;
+use crate::parse::text::{Markup, as_html};
 use crate::parse::vocabulary::{Element, Hint, Space, Word};
 
 /// What the root element says that the document is.
@@ -362,13 +362,18 @@ fn names_feed(tag: &BytesStart<'_>) -> bool {
 fn put<'a>(entry: &mut DraftEntry<'a>, element: Element, rank: u8, text: Text<'a>) {
     match element {
         Element::Title => entry.title.offer(rank, text),
-        Element::Summary => entry.summary.offer(rank, text.raw),
-        Element::Content => entry.content.offer(rank, text.raw),
+        Element::Summary => entry.summary.offer(rank, html(text)),
+        Element::Content => entry.content.offer(rank, html(text)),
         Element::Language => entry.language.offer(0, text.raw),
         Element::Published => time(&text.raw).is_some_and(|at| entry.published.offer(rank, at)),
         Element::Updated => time(&text.raw).is_some_and(|at| entry.updated.offer(rank, at)),
         _ => false,
     };
+}
+
+/// A long text. Where nothing says what it is (RSS), it is HTML.
+fn html(text: Text<'_>) -> Cow<'_, str> {
+    if text.markup.is_some() { text.raw } else { as_html(text.raw) }
 }
 
 fn time(text: &str) -> Option<Timestamp> {
