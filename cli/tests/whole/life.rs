@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use scheduler::store::Store;
+
 use crate::harness::{Fleet, Home, PATIENCE};
 
 /// A private nginx that serves a folder. Stopped when dropped.
