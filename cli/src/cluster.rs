@@ -51,6 +51,8 @@ pub(crate) struct WorkerArgs {
 
 /// Between two tries to reach a store that is away: doubles up to this.
 const STORE_RETRY: Duration = Duration::from_secs(5);
+/// Time for servers that are there to be connected to before a scheduler begins.
+const FIRST_CONNECTIONS: Duration = Duration::from_secs(2);
 /// Time for the report of the last fetch, on top of the fetch's own.
 const LAST_REPORT: Duration = Duration::from_secs(10);
 
@@ -83,6 +85,11 @@ async fn schedule(
     let Links { gate, jobs, reports, .. } = links.clone();
     let backends = Backends { store: Arc::clone(&store), schedule: backends::schedule(config)?, gate, jobs, reports };
     let scheduler = Arc::new(Scheduler::new(&backends, config, metrics, &clock));
+    // Servers that are away are no reason to wait: the loops say which, and go on when they are back.
+    if tokio::time::timeout(FIRST_CONNECTIONS, connected(&links, &*clock)).await.is_ok() {
+        // Before anybody can add a feed: the gate of a fleet without any opens at once.
+        let _ = scheduler.reconciler.open_gate(clock.now()).await;
+    }
     let stop = CancellationToken::new();
     let api = tokio::spawn(scheduler::api::serve(listener, Arc::clone(&scheduler.ops), stop.clone()));
     let quiet = scheduler.ops.quiet.clone();
@@ -102,6 +109,13 @@ async fn schedule(
     links.close().await;
     store.close().await;
     Ok(())
+}
+
+/// Returns when all servers answer.
+async fn connected(links: &Links, clock: &dyn Clock) {
+    while links.check(clock.now()).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Runs a worker until a signal.

@@ -1,4 +1,4 @@
-//! 304 polls of the embedded fleet, or of the worker alone, beside the bare parts that they are made of, over the same
+//! 304 polls of the embedded fleet, of a cluster, or of the worker alone, beside the bare parts that they are made of, over the same
 //! feeds of the same origin in the same run. Sides alternate; medians of ratios count, single numbers do not.
 
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use clap::{Args, ValueEnum};
 use load_tests::{Feed, Origin, Script, loopback};
 
 use crate::bare::Client;
-use crate::measure::{Figures, Folder, measure, median};
+use crate::cluster::Cluster;
+use crate::measure::{Figures, Folder, Running, measure, median};
 
 /// What to measure.
 #[derive(Debug, Args)]
@@ -29,7 +30,7 @@ pub(crate) struct Options {
     /// How many rounds.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Fetches at once, on all sides.
+    /// Fetches at once, on all sides but the cluster's, whose workers have 256 places each.
     #[arg(long, default_value_t = 128)]
     concurrency: usize,
     /// Every poll opens a connection, because the origin closes each.
@@ -42,6 +43,8 @@ pub(crate) struct Options {
 enum Part {
     /// `feedfleet run`: scheduler, store, queues and worker in one process.
     Embedded,
+    /// `feedfleet scheduler` and two of `feedfleet worker` over the servers that FEEDFLEET_TEST_* name.
+    Cluster,
     /// The worker's loop alone: gate, fetch and report, neither store nor queue.
     Worker,
 }
@@ -67,28 +70,27 @@ type Round = Vec<Figures>;
 impl Part {
     fn binary(self) -> &'static str {
         match self {
-            Part::Embedded => "target/release/feedfleet",
+            Part::Embedded | Part::Cluster => "target/release/feedfleet",
             Part::Worker => "target/release/examples/polls",
         }
     }
 
     fn sides(self) -> &'static [Side] {
         match self {
-            Part::Embedded => &[Side::Ours, Side::Bare(Client::Reqwest)],
+            Part::Embedded | Part::Cluster => &[Side::Ours, Side::Bare(Client::Reqwest)],
             Part::Worker => &[Side::Ours, Side::Bare(Client::Reqwest), Side::Bare(Client::Hyper)],
         }
     }
 
     fn targets(self, new_connections: bool) -> Vec<Target> {
         let over_reqwest = |round: &Round| round[0].polls_per_second / round[1].polls_per_second;
+        let rate = |round: &Round| round[0].polls_per_second;
         let target = |name, of, floor, stretch| Target { name, of, floor, stretch };
         match (self, new_connections) {
-            (Part::Embedded, false) => {
-                vec![target("T12 polls/s", |round| round[0].polls_per_second, 10_000.0, 20_000.0)]
-            }
-            (Part::Embedded, true) => {
-                vec![target("T12 polls/s", |round| round[0].polls_per_second, 5_000.0, 9_000.0)]
-            }
+            (Part::Embedded, false) => vec![target("T12 polls/s", rate, 10_000.0, 20_000.0)],
+            (Part::Embedded, true) => vec![target("T12 polls/s", rate, 5_000.0, 9_000.0)],
+            (Part::Cluster, false) => vec![target("T10 polls/s", rate, 4_000.0, 10_000.0)],
+            (Part::Cluster, true) => vec![target("T11 polls/s", rate, 2_500.0, 6_000.0)],
             (Part::Worker, false) => vec![
                 target("T1 CPU a poll over bare hyper's", cpu_over_hyper, 4.0, 2.5),
                 target("T2 polls/s over bare reqwest's", over_reqwest, 0.6, 0.8),
@@ -106,6 +108,7 @@ impl Side {
     fn name(self, part: Part) -> &'static str {
         match (self, part) {
             (Side::Ours, Part::Embedded) => "feedfleet",
+            (Side::Ours, Part::Cluster) => "cluster",
             (Side::Ours, Part::Worker) => "worker",
             (Side::Bare(Client::Reqwest), _) => "bare reqwest",
             (Side::Bare(Client::Hyper), _) => "bare hyper",
@@ -130,12 +133,19 @@ pub(crate) async fn bench(options: &Options) -> anyhow::Result<()> {
     for number in 1..=options.rounds {
         let mut round = Round::new();
         for side in part.sides() {
-            let mut command = match (side, part) {
-                (Side::Ours, Part::Embedded) => fleet(&binary, options, &folder.0, &urls)?,
-                (Side::Ours, Part::Worker) => polls(&binary, options, &folder.0),
-                (Side::Bare(client), _) => bare(*client, options, &folder.0)?,
+            let start = |commands: &mut [Command]| Running::start(commands, &origin);
+            let side = match (side, part) {
+                (Side::Ours, Part::Embedded) => start(&mut [fleet(&binary, options, &folder.0, &urls)?])?,
+                (Side::Ours, Part::Worker) => start(&mut [polls(&binary, options, &folder.0)])?,
+                (Side::Ours, Part::Cluster) => {
+                    let cluster = Cluster::new(&binary, &folder.0, number)?;
+                    let side = start(&mut cluster.roles())?;
+                    cluster.add(&urls).await?;
+                    side
+                }
+                (Side::Bare(client), _) => start(&mut [bare(*client, options, &folder.0)?])?,
             };
-            round.push(measure(&mut command, &origin, usize::from(options.feeds), options.time.into()).await?);
+            round.push(measure(&side, &origin, usize::from(options.feeds), options.time.into()).await?);
         }
         print_row(&number.to_string(), &round);
         rounds.push(round);
@@ -175,20 +185,23 @@ fn print_row(name: &str, round: &Round) {
 
 fn fleet(binary: &Path, options: &Options, folder: &Path, urls: &[String]) -> anyhow::Result<Command> {
     let _ = std::fs::remove_dir_all(folder.join("data"));
-    let config = format!(
-        "[policy]\nmode = \"classes\"\nmin_interval = \"1ms\"\nsalt = 0.0\nhot_minutes = false\nno_validator_factor = 1.0\n\
-         import_spread = \"0s\"\n[policy.category.d]\ninterval = \"1ms\"\ninterval_max = \"1ms\"\n\
-         [fetch]\nallow_networks = [\"127.0.0.0/8\"]\nallow_ports = [\"1-65535\"]\n\
-         [host]\ngap = \"0s\"\n[worker]\nconcurrency = {}\n[log]\nlevel = \"error\"\n",
-        options.concurrency
-    );
-    std::fs::write(folder.join("config.toml"), config)?;
+    std::fs::write(folder.join("config.toml"), config(options.concurrency))?;
     let outlines: String = urls.iter().map(|url| format!("<outline xmlUrl=\"{url}\"/>")).collect();
     std::fs::write(folder.join("feeds.opml"), format!("<opml><body>{outlines}</body></opml>"))?;
     let mut command = Command::new(binary);
     command.args(["run", "feeds.opml", "--data", "data", "--config", "config.toml", "--listen", "127.0.0.1:0"]);
     command.current_dir(folder);
     Ok(command)
+}
+
+/// Each feed is due again as soon as it was polled.
+pub(crate) fn config(concurrency: usize) -> String {
+    format!(
+        "[policy]\nmode = \"classes\"\nmin_interval = \"1ms\"\nsalt = 0.0\nhot_minutes = false\nno_validator_factor = 1.0\n\
+         import_spread = \"0s\"\n[policy.category.d]\ninterval = \"1ms\"\ninterval_max = \"1ms\"\n\
+         [fetch]\nallow_networks = [\"127.0.0.0/8\"]\nallow_ports = [\"1-65535\"]\n\
+         [host]\ngap = \"0s\"\n[worker]\nconcurrency = {concurrency}\n[log]\nlevel = \"error\"\n"
+    )
 }
 
 fn polls(binary: &Path, options: &Options, folder: &Path) -> Command {

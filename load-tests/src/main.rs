@@ -2,6 +2,7 @@
 
 mod bare;
 mod bench;
+mod cluster;
 mod measure;
 mod serve;
 

@@ -1,4 +1,4 @@
-//! Sides of a benchmark: a process each, so that its CPU can be told from that of the origin, which shares the machine.
+//! Sides of a benchmark: processes of their own, so that their CPU can be told from the origin's, which shares the machine.
 //! What a side asked is counted by the origin, what it cost by the kernel.
 
 use std::path::PathBuf;
@@ -22,28 +22,20 @@ const START: Duration = Duration::from_secs(60);
 /// Unit of the times in `/proc/PID/stat` on Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Runs a side that polls so many feeds of the origin, and measures it for `time`.
-pub(crate) async fn measure(
-    command: &mut Command,
-    origin: &Origin,
-    feeds: usize,
-    time: Duration,
-) -> anyhow::Result<Figures> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let child = Running(child.with_context(|| format!("{name} did not start"))?);
-    let first = origin.request_count();
+/// Measures a side that polls so many feeds of the origin, for `time`.
+pub(crate) async fn measure(side: &Running, origin: &Origin, feeds: usize, time: Duration) -> anyhow::Result<Figures> {
     // The first requests bring the feeds; only what follows is a 304.
     let patience = Instant::now() + START;
-    while origin.request_count() < first + feeds {
-        ensure!(Instant::now() < patience, "{name} did not start to poll");
+    while origin.request_count() < side.first + feeds {
+        let asked = origin.request_count() - side.first;
+        ensure!(Instant::now() < patience, "{} asked for {asked} of {feeds} feeds in {START:?}", side.name);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     tokio::time::sleep(WARM_UP).await;
-    let (polls, cpu, at) = (origin.request_count(), child.cpu()?, Instant::now());
+    let (polls, cpu, at) = (origin.request_count(), side.cpu()?, Instant::now());
     tokio::time::sleep(time).await;
-    let (polls, cpu, time) = (origin.request_count() - polls, child.cpu()? - cpu, at.elapsed());
-    ensure!(polls > 0, "{name} made no polls");
+    let (polls, cpu, time) = (origin.request_count() - polls, side.cpu()? - cpu, at.elapsed());
+    ensure!(polls > 0, "{} made no polls", side.name);
     let polls = polls as f64;
     Ok(Figures { polls_per_second: polls / time.as_secs_f64(), cpu_micros_per_poll: cpu.as_secs_f64() * 1e6 / polls })
 }
@@ -55,26 +47,46 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A process, killed when dropped.
-struct Running(Child);
+/// The processes of a side, killed when dropped.
+pub(crate) struct Running {
+    name: String,
+    children: Vec<Child>,
+    /// What the origin had been asked before.
+    first: usize,
+}
 
 impl Running {
+    pub(crate) fn start(commands: &mut [Command], origin: &Origin) -> anyhow::Result<Self> {
+        let mut side = Running { name: String::new(), children: Vec::new(), first: origin.request_count() };
+        for command in commands {
+            side.name = command.get_program().to_string_lossy().into_owned();
+            let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            side.children.push(child.with_context(|| format!("{} did not start", side.name))?);
+        }
+        Ok(side)
+    }
+
     /// User and system time so far.
     fn cpu(&self) -> anyhow::Result<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).context("a side died")?;
-        // Fields 14 and 15; the second field, the name, is in parentheses and may hold spaces.
-        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let ticks: f64 =
-            after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
-        Ok(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
+        self.children.iter().map(cpu).sum()
     }
+}
+
+fn cpu(child: &Child) -> anyhow::Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).context("a side died")?;
+    // Fields 14 and 15; the second field, the name, is in parentheses and may hold spaces.
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: f64 = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    Ok(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Already dead is fine.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        for child in &mut self.children {
+            // Already dead is fine.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

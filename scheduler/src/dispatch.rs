@@ -59,6 +59,8 @@ pub struct Round {
     pub claimed: usize,
     /// Of these, the ones that became jobs; the others wait for their hosts, or were not due after all.
     pub published: usize,
+    /// The queue took no more: other feeds may be due.
+    pub queue_full: bool,
 }
 
 /// How often the store is asked whether a person paused the fleet, and how many schedulers share its pace.
@@ -97,12 +99,7 @@ impl Dispatcher {
             let wait = match dispatching.note(self.round(now, room).await) {
                 Some(round) => {
                     pace.spend(round.published);
-                    // A full round means that more is due: go on at once.
-                    if round.claimed >= self.config.scheduler.claim_batch {
-                        Duration::ZERO
-                    } else {
-                        self.config.scheduler.tick
-                    }
+                    self.wait_after(round)
                 }
                 None => RETRY,
             };
@@ -113,6 +110,17 @@ impl Dispatcher {
         }
     }
 
+    fn wait_after(&self, round: Round) -> Duration {
+        let scheduler = &self.config.scheduler;
+        match round {
+            // More is due: go on at once.
+            Round { claimed, .. } if claimed >= scheduler.claim_batch => Duration::ZERO,
+            // So short a queue is empty before the tick is over.
+            Round { queue_full: true, .. } => scheduler.tick / 10,
+            Round { .. } => scheduler.tick,
+        }
+    }
+
     /// How many schedulers there are: those who wait for reports.
     async fn schedulers(&self) -> Result<usize, QueueError> {
         Ok(self.reports.depth().await?.consumers.unwrap_or(1))
@@ -120,15 +128,15 @@ impl Dispatcher {
 
     /// One round over at most `room` feeds; gives what was done: nothing while reports cannot be stored.
     pub async fn round(&self, now: Timestamp, room: usize) -> Result<Round, BackendError> {
-        if !self.storing.works() {
+        if room == 0 || !self.storing.works() {
             return Ok(Round::default());
         }
         let scheduler = &self.config.scheduler;
-        let queued = self.jobs.depth().await?;
-        let limit = room.min(scheduler.claim_batch).min(self.room_in_queue(queued));
-        if limit == 0 {
-            return Ok(Round::default());
+        let room_in_queue = self.room_in_queue(self.jobs.depth().await?);
+        if room_in_queue == 0 {
+            return Ok(Round { queue_full: true, ..Round::default() });
         }
+        let limit = room.min(scheduler.claim_batch).min(room_in_queue);
         let lease = scheduler.queue_lease + scheduler.fetch_lease;
         let claims = self.schedule.claim_due(now, limit, lease).await?;
         if claims.is_empty() {
@@ -147,7 +155,7 @@ impl Dispatcher {
         let first_claims = due.iter().filter(|(_, claim)| claim.parked_at.is_none() && !claim.lease_expired).count();
         let published = self.dispatch(due, now).await?;
         self.price.dispatched(first_claims, published);
-        Ok(Round { claimed, published })
+        Ok(Round { claimed, published, queue_full: claimed == room_in_queue })
     }
 
     /// How many jobs more may wait: no more than are soon fetched, because they can be put in order only until they are
@@ -155,7 +163,10 @@ impl Dispatcher {
     fn room_in_queue(&self, queued: QueueDepth) -> usize {
         let limit = self.config.scheduler.max_queued_jobs;
         let consumable = queued.consumers.map_or(limit, |consumers| consumers * self.config.worker.held_jobs());
-        limit.min(consumable).saturating_sub(queued.items)
+        let room = limit.min(consumable).saturating_sub(queued.items);
+        // Whole messages: while the queue is full, each place that becomes free would else get one of its own.
+        let job_batch = self.config.worker.job_batch;
+        if queued.items == 0 { room } else { room / job_batch * job_batch }
     }
 
     /// What the store says about what the schedule claimed. The store is the truth.

@@ -367,7 +367,7 @@ async fn nothing_is_claimed_while_the_job_queue_is_full() {
     full.scheduler.max_queued_jobs = 0;
     let fleet = Fleet::over(full, fleet.ops.store.clone(), fleet.clock, Timestamp::EPOCH).await;
     let round = fleet.dispatcher.round(fleet.clock.now(), usize::MAX).await.unwrap();
-    assert_eq!(round, Round::default());
+    assert_eq!(round, Round { queue_full: true, ..Round::default() });
     let depth = fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap();
     assert_eq!((depth.due, depth.leased), (1, 0), "it was not hidden by a claim");
 }

@@ -60,7 +60,9 @@ impl Reconciler {
         while pause(stop).await {
             if let Some(Some(filled)) = filling.note(self.rebuild(clock).await) {
                 compared = clock.now();
-                tracing::warn!(filled, "the schedule had lost its memory; it was filled from the store");
+                if filled > 0 {
+                    tracing::warn!(filled, "the schedule had lost its memory; it was filled from the store");
+                }
             }
             if clock.now().since(compared) >= self.config.scheduler.reconcile_interval {
                 compared = clock.now();

@@ -104,7 +104,9 @@ impl Load {
             let path = format!("/feed{n}");
             let every = size.interval.mul_f64(2.0 + (n % 50) as f64 / 10.0);
             let feed = load_tests::Feed::new(formats[n % 3]).initial(2).shown(1000).pace(Pace::Every(every));
-            origin.set(&path, Script::feed(feed));
+            // Some answer late, so that a kill finds fetches in flight.
+            let delay = if n % 10 == 0 { size.interval / 40 } else { Duration::ZERO };
+            origin.set(&path, Script::feed(feed).delay(delay));
             feeds.push(origin.url_on(n % usize::from(size.hosts), &path));
         }
         let cluster = Cluster::new(servers, urls, &size.config(policy)).await;
@@ -179,17 +181,22 @@ impl Load {
         }
     }
 
-    /// The longest time from one request of a feed to the next, or to `until`.
+    /// The longest time from one request of a feed to the next, or to `until`. The longest three are printed.
     pub(crate) fn longest_silence(&self, log: &[Record], until: Timestamp) -> Duration {
         let mut last: HashMap<&str, Timestamp> = HashMap::new();
-        let mut longest = Duration::ZERO;
+        let mut silences = Vec::with_capacity(log.len());
         for record in log {
             if let Some(before) = last.insert(record.target(), record.wall) {
-                longest = longest.max(record.wall.since(before));
+                silences.push((record.wall.since(before), before, record.target()));
             }
         }
         assert_eq!(last.len(), self.size.feeds, "feeds that were never asked");
-        last.values().fold(longest, |longest, last| longest.max(until.since(*last)))
+        silences.extend(last.into_iter().map(|(target, last)| (until.since(last), last, target)));
+        silences.sort_by_key(|(silence, ..)| std::cmp::Reverse(*silence));
+        for (silence, from, target) in silences.iter().take(3) {
+            println!("{target} was not asked for {silence:?} from {from}");
+        }
+        silences[0].0
     }
 }
 
