@@ -153,7 +153,7 @@ impl Metrics {
         for kind in ["wire", "body"] {
             self.bytes.with_label_values(&[kind]);
         }
-        for band in ["urgent", "prompt", "steady"] {
+        for band in ["urgent", "prompt", "steady", "patient"] {
             self.oldest_due.with_label_values(&[band]);
         }
         for queue in ["jobs", "reports"] {

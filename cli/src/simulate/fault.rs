@@ -1,5 +1,6 @@
 //! Faults put to a virtual fleet: a day of settling in, the fault, and what became of it.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use common::time::Timestamp;
@@ -54,7 +55,8 @@ pub(super) struct Course {
     pub(super) median_interval_hours: f64,
     /// From the fault's end (with `capacity`: its beginning) until nothing waits for longer than a minute, in minutes.
     pub(super) caught_up_after_minutes: Option<usize>,
-    /// Mean wait after an outage until the first poll, in minutes, of feeds with more than 20, 2 to 20, and 1 subscriber.
+    /// Mean wait after an outage until the first poll, in minutes, of feeds that were due meanwhile and have more than 20, 2 to
+    /// 20, and 1 subscriber.
     pub(super) first_poll_after_minutes: [f64; 3],
     /// The shortest time between the starts of two requests to one host.
     pub(super) shortest_gap_seconds: f64,
@@ -123,9 +125,13 @@ pub(super) async fn run(
     let mut minutes = Vec::new();
     let mut hours = Vec::new();
     let mut affordable = capacity;
+    let mut missed = HashSet::new();
     for hour in 0..setting.before + setting.hours {
         let fault = hour.checked_sub(setting.before);
         affordable = strike(&mut fleet, setting.fault, fault, affordable);
+        if fault == Some(DURING) {
+            missed = fleet.due().await?;
+        }
         let working = setting.fault != Fault::Outage || fault.is_none_or(|since| since >= DURING);
         let first = minutes.len();
         for _ in 0..60 {
@@ -138,7 +144,11 @@ pub(super) async fn run(
     Ok(Course {
         median_interval_hours: median_interval(&minutes[..setting.before * 60], fleet.feeds()),
         caught_up_after_minutes: caught_up(&minutes, setting),
-        first_poll_after_minutes: first_polls(&minutes[minutes.len().min((setting.before + DURING) * 60)..], &fleet),
+        first_poll_after_minutes: first_polls(
+            minutes.get((setting.before + DURING) * 60..).unwrap_or_default(),
+            missed,
+            &fleet,
+        ),
         shortest_gap_seconds: fleet.shortest_gap.as_secs_f64(),
         hours,
     })
@@ -191,12 +201,11 @@ fn caught_up(minutes: &[Minute], setting: &Setting) -> Option<usize> {
     after[first_late..].iter().position(|minute| !late(minute)).map(|more| first_late + more)
 }
 
-fn first_polls(minutes: &[Minute], fleet: &VirtualFleet) -> [f64; 3] {
+fn first_polls(minutes: &[Minute], mut missed: HashSet<usize>, fleet: &VirtualFleet) -> [f64; 3] {
     let mut waits = [(0.0, 0.0); 3];
-    let mut seen = vec![false; fleet.feeds()];
     for (minute, what) in minutes.iter().enumerate() {
         for number in &what.polled {
-            if !std::mem::replace(&mut seen[*number], true) {
+            if missed.remove(number) {
                 let class = match fleet.subscribers(*number) {
                     21.. => 0,
                     2.. => 1,
@@ -217,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    const BEFORE: usize = 6;
+    const BEFORE: usize = 18;
 
     async fn course(fault: Fault, hours: usize) -> Course {
         let recipe = Recipe { feeds: 200, days: 9, ..Recipe::default() };
@@ -240,6 +249,8 @@ mod tests {
         let caught_up: Vec<f64> = after(&course, end).map(|hour| hour.oldest_seconds).collect();
         assert!(caught_up[2] < 6.0 * 3600.0, "what waited through the outage was polled: {caught_up:?}");
         assert!(course.shortest_gap_seconds >= 1.0, "{}", course.shortest_gap_seconds);
+        let [many, some, one] = course.first_poll_after_minutes;
+        assert!(many < some && some < one, "{many} {some} {one}");
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 //!
 //! Not simulated: the time that a fetch takes, and what crosses the wire.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -262,6 +262,14 @@ impl VirtualFleet {
             conditional: true,
             ..FetchReport::of(job.feed, job.version, job.host.clone(), self.now, outcome)
         }
+    }
+
+    /// Feeds that are due by now.
+    pub(super) async fn due(&self) -> anyhow::Result<HashSet<usize>> {
+        let ids: Vec<FeedId> = self.numbers.keys().copied().collect();
+        let rows = self.store.jobs_for(&ids).await?;
+        let due = rows.iter().filter(|row| row.due() <= self.now);
+        Ok(due.filter_map(|row| self.numbers.get(&row.id).copied()).collect())
     }
 
     /// How many read a feed.

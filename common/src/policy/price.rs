@@ -28,15 +28,20 @@ pub struct Lengthening {
     decisions: u32,
 }
 
-/// How much of the way to the right price is gone at once. The demand is reckoned ahead, so there is no delay that would
-/// make this swing; what is left is the noise of a minute's count.
-const GAIN: f64 = 0.2;
-/// A demand further off than this counts as this far: no minute moves the price by more than 1.75.
+/// How much of the way to the right price a fleet goes in a minute that counts many polls. The demand is reckoned ahead, so there
+/// is no delay that would make this swing; what is left is the noise of a minute's count, which a higher gain would follow.
+const GAIN: f64 = 0.07;
+/// A fleet with so many polls a minute goes half of that, and one with fewer less: so the noise moves intervals by less than a
+/// tenth, however small the fleet.
+const FEW_POLLS: f64 = 10.0;
+/// A demand further off than this counts as this far: no minute raises the price by more than a half.
 const FAR_OFF: f64 = 4.0;
-/// A backlog is worked off in this time, ...
-const DRAIN_SECONDS: f64 = 600.0;
-/// ... unless that took more than this part of what the fleet can do: an outage of hours is no reason for long intervals.
-const DRAIN_SHARE: f64 = 0.2;
+/// So much of a backlog is wanted beside what becomes due. It is seen only an interval later what that did: a shorter time would
+/// raise the price all that while, and swing.
+const DRAIN_SECONDS: f64 = 5400.0;
+/// It is at most this part of what the fleet can do. Half of it works the backlog off, because what becomes due falls by as
+/// much; so the demand stays within a tenth of what can be done, and an outage of hours is no reason for long intervals.
+const DRAIN_SHARE: f64 = 0.14;
 /// The price is at most so many times the configured one: intervals a hundred times as long.
 const DEAREST: f64 = 10_000.0;
 
@@ -64,9 +69,10 @@ impl Demand {
 }
 
 /// The price for the next minute. `affordable`: polls a second that the fleet can make; `None`: more than are wanted.
-/// Demand goes with one over the root of the price. Never below the configured price: what a fleet can do beyond that, it
-/// leaves undone.
+/// Demand goes with one over the root of the price. The correction is linear in the demand, so that the noise of counts does not
+/// pull it to one side. Never below the configured price: what a fleet can do beyond that, it leaves undone.
 pub fn adjusted(price: f64, configured: f64, demand: f64, affordable: Option<f64>) -> f64 {
-    let excess = affordable.map_or(0.0, |affordable| demand / affordable).clamp(1.0 / FAR_OFF, FAR_OFF);
-    (price * excess.powf(2.0 * GAIN)).clamp(configured, configured * DEAREST)
+    let excess = affordable.map_or(0.0, |affordable| demand / affordable).min(FAR_OFF);
+    let gain = affordable.map_or(GAIN, |affordable| GAIN / (1.0 + FEW_POLLS / (affordable * 60.0)));
+    (price * (2.0 * gain * (excess - 1.0)).exp()).clamp(configured, configured * DEAREST)
 }

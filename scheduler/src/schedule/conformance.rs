@@ -18,7 +18,7 @@ macro_rules! schedule_conformance {
         $crate::schedule_conformance!($make; lower_brings_forward_and_never_back);
         $crate::schedule_conformance!($make; a_lower_under_a_lease_is_remembered_for_the_next_put);
         $crate::schedule_conformance!($make; a_remembered_wake_survives_parking);
-        $crate::schedule_conformance!($make; each_band_gets_its_share_of_a_claim);
+        $crate::schedule_conformance!($make; each_band_gets_its_share_of_a_claim_and_the_most_urgent_gets_what_is_left);
         $crate::schedule_conformance!($make; what_one_band_leaves_the_others_take);
         $crate::schedule_conformance!($make; a_removed_feed_is_never_claimed);
         $crate::schedule_conformance!($make; correct_adds_what_is_absent_and_lowers_what_is_too_late);
@@ -135,16 +135,22 @@ cases! {
         assert_eq!(claim(schedule, 50, 1).await, [2]);
     }
 
-    each_band_gets_its_share_of_a_claim(schedule) {
-        let many = |band, from: i64| (from..from + 100).map(move |feed| Slot { feed: FeedId(feed), due_at: at(0), band });
-        for (band, from) in [(Band::Urgent, 0), (Band::Prompt, 100), (Band::Steady, 200)] {
-            schedule.put(&many(band, from).collect::<Vec<_>>(), at(0)).await.unwrap();
+    each_band_gets_its_share_of_a_claim_and_the_most_urgent_gets_what_is_left(schedule) {
+        let many = |band: Band| (0..100).map(move |n| Slot { feed: FeedId(band as i64 * 100 + n), due_at: at(0), band });
+        for band in Band::ALL {
+            schedule.put(&many(band).collect::<Vec<_>>(), at(0)).await.unwrap();
         }
-        let claimed = claim(schedule, 0, 20).await;
-        assert_eq!(claimed.len(), 20);
-        for from in [0, 100, 200] {
-            assert!(claimed.iter().filter(|feed| (from..from + 100).contains(*feed)).count() >= 5, "{claimed:?}");
+        let of_each = |claimed: &[i64]| Band::ALL.map(|of| claimed.iter().filter(|feed| **feed / 100 == of as i64).count());
+        assert_eq!(of_each(&claim(schedule, 0, 20).await), [8, 4, 4, 4]);
+        let urgent: Vec<FeedId> = many(Band::Urgent).map(|slot| slot.feed).collect();
+        schedule.remove(&urgent).await.unwrap();
+        assert_eq!(of_each(&claim(schedule, 0, 20).await), [0, 12, 4, 4]);
+        let mut singly = Vec::new();
+        for now in 0..64 {
+            singly.extend(claim(schedule, now, 1).await);
         }
+        let [_, prompt, steady, patient] = of_each(&singly);
+        assert!(prompt > 30 && steady >= 10 && patient >= 10, "one at a time the shares are the same: {singly:?}");
     }
 
     what_one_band_leaves_the_others_take(schedule) {
@@ -239,7 +245,7 @@ cases! {
         schedule.put(&[slot(1, 5)], at(10)).await.unwrap();
         let depth = schedule.depth(at(10)).await.unwrap();
         assert_eq!(depth.leased, 0);
-        assert_eq!(depth.oldest, [Some(at(7)), None, Some(at(5))]);
+        assert_eq!(depth.oldest, [Some(at(7)), None, Some(at(5)), None]);
     }
 
     a_schedule_wants_to_be_filled_until_it_was(schedule) {

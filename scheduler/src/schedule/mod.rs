@@ -4,7 +4,8 @@
 //!
 //! Each implementation guarantees:
 //! - a claim re-scores an entry to the end of its lease and never removes it;
-//! - each band gets its share of every claim, so that a backlog in one never delays another;
+//! - each band gets a fifth of every claim, so that a backlog in one never keeps another from being claimed, and what is
+//!   left goes to the most urgent: after an outage the feeds with the most readers come first;
 //! - a lower under a live lease keeps the lease and is remembered: the next `put` makes the feed due;
 //! - a host with parked feeds always has one timed head in the schedule (in each shard of it), whatever dies; claiming it
 //!   claims the top parked feed and re-arms the head at the lease's end while others stay parked;
@@ -31,13 +32,15 @@ pub enum Band {
     Urgent,
     /// Category B.
     Prompt,
-    /// The rest.
+    /// Categories C and F.
     Steady,
+    /// Category D: one subscriber.
+    Patient,
 }
 
 impl Band {
     /// All of them, most urgent first.
-    pub const ALL: [Band; 3] = [Band::Urgent, Band::Prompt, Band::Steady];
+    pub const ALL: [Band; 4] = [Band::Urgent, Band::Prompt, Band::Steady, Band::Patient];
 
     /// The band of a feed of this category that waits for its due time (`wake` false) or was woken.
     pub fn of(category: Category, wake: bool) -> Band {
@@ -45,8 +48,22 @@ impl Band {
             _ if wake => Band::Urgent,
             Category::A => Band::Urgent,
             Category::B => Band::Prompt,
-            Category::C | Category::D | Category::F => Band::Steady,
+            Category::C | Category::F => Band::Steady,
+            Category::D => Band::Patient,
         }
+    }
+
+    /// What is kept of a claim for each band: a fifth, and nothing for the most urgent, which has the first choice of the rest.
+    /// The fractions of small claims are rounded up or down by the time of the call, never alike for long (a multiple of the
+    /// golden ratio), so that over a while they add up to a fifth as well.
+    pub(crate) fn shares(limit: usize, now: Timestamp) -> [usize; 4] {
+        let turn = now.millis() as f64 * GOLDEN_RATIO;
+        Band::ALL.map(|band| {
+            let fifth = limit as f64 / 5.0 + (turn + f64::from(band as u8) / 5.0).fract();
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded down, as is meant")]
+            let share = fifth as usize;
+            if band == Band::Urgent { 0 } else { share }
+        })
     }
 
     /// The name in metrics.
@@ -55,9 +72,13 @@ impl Band {
             Band::Urgent => "urgent",
             Band::Prompt => "prompt",
             Band::Steady => "steady",
+            Band::Patient => "patient",
         }
     }
 }
+
+/// The fractional part of its multiples is never alike for long.
+const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
 
 /// A feed and when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +131,7 @@ pub struct Depth {
     /// When something is to be claimed next: a due time, a host's head, or a lease's end; may have passed.
     pub next: Option<Timestamp>,
     /// The oldest due time of each band, if it has passed.
-    pub oldest: [Option<Timestamp>; 3],
+    pub oldest: [Option<Timestamp>; 4],
 }
 
 /// Proof that a walk over the store began after the schedule's last loss of memory.

@@ -118,7 +118,7 @@ impl Model {
             At::Parked { host: h, rank, band } if *h == host => Some((*rank, *feed, *band)),
             _ => None,
         });
-        let urgency = |band: Band| if self.ties_by_band { band } else { Band::Steady };
+        let urgency = |band: Band| if self.ties_by_band { band } else { Band::Patient };
         parked.min_by_key(|(rank, feed, band)| (*rank, urgency(*band), *feed))
     }
 
@@ -132,8 +132,7 @@ impl Model {
 
     /// Checks that these claims are what a claim must give; among equally old entries any may come first.
     fn claimed(&mut self, claims: &[Claim], limit: usize, now: i64) {
-        let share = limit.div_ceil(4);
-        let shares = [limit.saturating_sub(2 * share).max(share), share, share];
+        let shares = Band::shares(limit, Timestamp::from_millis(now));
         let mut rest = claims.to_vec();
         let rounds = Band::ALL.into_iter().zip(shares).chain(Band::ALL.map(|band| (band, limit)));
         for (band, share) in rounds {

@@ -34,7 +34,7 @@ struct State {
     places: Places,
     hosts: Hosts,
     /// What becomes due when, by band.
-    bands: [Heap<u32>; 3],
+    bands: [Heap<u32>; 4],
     /// What the bands' times are relative to.
     window: Window,
     leased: usize,
@@ -244,26 +244,24 @@ impl State {
         Some(Claim { feed: self.places.feed(slot), parked_at: Some(key), lease_expired: false })
     }
 
-    /// Claims from every band: first its guaranteed share, then what the others left, most urgent first.
+    /// Claims from every band: its guaranteed share, and what the others left, most urgent first.
     fn claim_due(&mut self, now: Timestamp, limit: usize, lease: Duration) -> Vec<Claim> {
         let until = now.after(lease);
-        let share = limit.div_ceil(4);
-        let shares = [limit.saturating_sub(2 * share).max(share), share, share];
-        let mut claims = Vec::new();
-        for (band, share) in Band::ALL.into_iter().zip(shares) {
-            let room = limit.saturating_sub(claims.len()).min(share);
-            claims.extend((0..room).map_while(|_| self.claim(band, now, until)));
+        let mut claims = [const { Vec::new() }; 4];
+        let mut left = limit;
+        for shares in [Band::shares(limit, now), [limit; 4]] {
+            for ((band, share), claims) in Band::ALL.into_iter().zip(shares).zip(&mut claims) {
+                let before = claims.len();
+                claims.extend((0..share.min(left)).map_while(|_| self.claim(band, now, until)));
+                left -= claims.len() - before;
+            }
         }
-        for band in Band::ALL {
-            let room = limit.saturating_sub(claims.len());
-            claims.extend((0..room).map_while(|_| self.claim(band, now, until)));
-        }
-        claims
+        claims.concat()
     }
 
     fn depth(&self, now: Timestamp) -> Depth {
         let parked = self.hosts.parked();
-        let (mut due, mut oldest) = (parked, [None; 3]);
+        let (mut due, mut oldest) = (parked, [None; 4]);
         for (band, oldest) in self.bands.iter().zip(&mut oldest) {
             band.visit(self.window.key(now), &mut |entry| {
                 let place = self.places.get(entry.item).filter(|_| entry.item & HEAD == 0);
@@ -344,7 +342,7 @@ impl Schedule for MemorySchedule {
         let mut state = self.lock();
         for (host, at) in hosts {
             if let Some(host) = state.hosts.number(host) {
-                state.bring_head(host, *at, Band::Steady);
+                state.bring_head(host, *at, Band::Patient);
             }
         }
         Ok(())

@@ -63,6 +63,7 @@ const PAGE: u32 = 256;
 const MAX_FEEDS: u32 = 1 << 27;
 
 impl Packed {
+    /// No feed has the last of 28 bits' places.
     const ABSENT: Packed = Packed(u32::MAX);
     const AT: u32 = (1 << 28) - 1;
 
@@ -71,7 +72,7 @@ impl Packed {
     }
 
     fn open(self) -> Option<Place> {
-        let band = *Band::ALL.get((self.0 >> 30) as usize)?;
+        let band = *Band::ALL.get((self.0 >> 30) as usize).filter(|_| self != Self::ABSENT)?;
         let standing = match self.0 >> 28 & 3 {
             0 => Standing::Waiting,
             1 => Standing::Leased,

@@ -1,10 +1,10 @@
--- Claims what is due: at most ARGV[3] feeds until ARGV[2]. Each band has a guaranteed share, and what one leaves the others take, most
+-- Claims what is due: at most ARGV[3] feeds until ARGV[2]. Each band has a guaranteed share, and what is left the others take, most
 -- urgent first; within a band the oldest come first. Returns three things: lists of feeds that were waiting, lists of feeds
--- whose lease had run out, and feed and host of each that was parked. KEYS[8] keeps the answer for a moment, so that a second run of
+-- whose lease had run out, and feed and host of each that was parked. KEYS[10] keeps the answer for a moment, so that a second run of
 -- the same call gives it again.
 local till, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
 
-local before = redis.call('GET', KEYS[8])
+local before = redis.call('GET', KEYS[10])
 if before then return cmsgpack.unpack(before) end
 
 -- Where a band's due entries are: key, lowest and highest score, and what to take off a score to have a time.
@@ -27,16 +27,18 @@ local function due(band)
   return counts
 end
 
+local GOLDEN_RATIO = 0.6180339887498949
+
 -- How many to take from each band.
 local function allot(dues)
-  local share = math.ceil(limit / 4)
-  local shares = { math.max(limit - 2 * share, share), share, share }
-  local rooms, left = {}, limit
-  for band = 1, 3 do
-    rooms[band] = math.min(shares[band], dues[band].total, left)
+  local rooms, left = { 0 }, limit
+  for band = 2, #bands do
+    -- A fifth, rounded up or down by the time: never alike for long.
+    local share = math.floor(limit / 5 + (now * GOLDEN_RATIO + (band - 1) / 5) % 1)
+    rooms[band] = math.min(share, dues[band].total, left)
     left = left - rooms[band]
   end
-  for band = 1, 3 do
+  for band = 1, #bands do
     local more = math.min(left, dues[band].total - rooms[band])
     rooms[band] = rooms[band] + more
     left = left - more
@@ -111,12 +113,12 @@ local function claim_band(band, counts, room)
 end
 
 local dues = {}
-for band = 1, 3 do dues[band] = due(band) end
+for band = 1, #bands do dues[band] = due(band) end
 local rooms = allot(dues)
-for band = 1, 3 do
+for band = 1, #bands do
   if rooms[band] > 0 then claim_band(band, dues[band], rooms[band]) end
 end
 write()
 local answer = { waited, expired, from_parked }
-if rooms[1] + rooms[2] + rooms[3] > 0 then redis.call('SET', KEYS[8], cmsgpack.pack(answer), 'PX', REMEMBERED) end
+if #waited + #expired + #from_parked > 0 then redis.call('SET', KEYS[10], cmsgpack.pack(answer), 'PX', REMEMBERED) end
 return answer

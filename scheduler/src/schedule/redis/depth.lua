@@ -2,7 +2,7 @@
 -- band. Times that there are not are -1.
 local waiting_parked = redis.call('HLEN', parked)
 local feeds, due, leased, soonest = waiting_parked, waiting_parked, 0, -1
-local oldest = { -1, -1, -1 }
+local oldest = { -1, -1, -1, -1 }
 
 -- The lowest score of a set from `low` to `high`, or -1.
 local function lowest(key, low, high)
@@ -14,7 +14,7 @@ local function consider(at)
   if at >= 0 and (soonest < 0 or at < soonest) then soonest = at end
 end
 
-for band = 1, 3 do
+for band = 1, #bands do
   feeds = feeds + redis.call('ZCARD', bands[band])
   due = due + redis.call('ZCOUNT', bands[band], 0, now)
   leased = leased + redis.call('ZCOUNT', bands[band], LEASED, '+inf')
@@ -27,4 +27,4 @@ for band = 1, 3 do
     if score >= 0 then consider(lease_end(score)) end
   end
 end
-return { feeds, due, waiting_parked, leased, soonest, oldest[1], oldest[2], oldest[3] }
+return { feeds, due, waiting_parked, leased, soonest, unpack(oldest) }

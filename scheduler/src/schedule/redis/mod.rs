@@ -50,7 +50,7 @@ struct OtherShards {
 /// The keys of a shard.
 struct Shard {
     /// Bands, heads and where feeds are parked: in the order that the scripts expect.
-    keys: [String; 7],
+    keys: [String; 9],
     /// Says that nothing was lost; says that a loss is being repaired.
     marks: [String; 2],
     /// Begins the names of calls that are remembered for a moment.
@@ -96,7 +96,18 @@ impl Shard {
     fn new(namespace: &str, number: usize, shards: usize) -> Self {
         let key = |name: &str| format!("{{{namespace}:{number}/{shards}}}:schedule:{name}");
         Shard {
-            keys: ["urgent", "prompt", "steady", "heads:urgent", "heads:prompt", "heads:steady", "parked"].map(key),
+            keys: [
+                "urgent",
+                "prompt",
+                "steady",
+                "patient",
+                "heads:urgent",
+                "heads:prompt",
+                "heads:steady",
+                "heads:patient",
+                "parked",
+            ]
+            .map(key),
             marks: ["whole", "filling"].map(key),
             calls: key("call:"),
         }
@@ -372,7 +383,7 @@ impl Schedule for RedisSchedule {
     }
 
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError> {
-        let shards: Vec<[i64; 8]> = try_join_all(self.shards.iter().map(async |shard| {
+        let shards: Vec<[i64; 9]> = try_join_all(self.shards.iter().map(async |shard| {
             self.eval("be counted", shard, &self.scripts.depth, |call| {
                 call.arg(now.millis());
             })
@@ -387,7 +398,7 @@ impl Schedule for RedisSchedule {
             parked: sum(2),
             leased: sum(3),
             next: first(4),
-            oldest: [first(5), first(6), first(7)],
+            oldest: [first(5), first(6), first(7), first(8)],
         })
     }
 }

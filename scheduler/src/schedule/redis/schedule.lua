@@ -1,7 +1,7 @@
 -- Shared by the schedule's scripts: where feeds and heads stand in one shard.
 --
--- KEYS[1..3] are the sets of the bands, most urgent first: feeds by score. KEYS[4..6] are the heads of hosts with parked feeds,
--- by band and time. KEYS[7] says at which host a feed is parked; `KEYS[7]:HOST` holds that host's parked feeds by rank. All keys of
+-- KEYS[1..4] are the sets of the bands, most urgent first: feeds by score. KEYS[5..8] are the heads of hosts with parked feeds,
+-- by band and time. KEYS[9] says at which host a feed is parked; `KEYS[9]:HOST` holds that host's parked feeds by rank. All keys of
 -- a shard carry one hash tag. ARGV[1] is the caller's now; times are milliseconds since 1970.
 --
 -- A feed's score says all that is known of it, so that it needs no second entry. It waits at its due time; LEASED higher it is
@@ -12,9 +12,9 @@ local WOKEN = 2 * LEASED
 -- The rank of a woken feed: before all others of its host. Ranks have the band as their fraction, in quarters.
 local FRONT = -562949953421312
 
-local bands = { KEYS[1], KEYS[2], KEYS[3] }
-local heads = { KEYS[4], KEYS[5], KEYS[6] }
-local parked = KEYS[7]
+local bands = { KEYS[1], KEYS[2], KEYS[3], KEYS[4] }
+local heads = { KEYS[5], KEYS[6], KEYS[7], KEYS[8] }
+local parked = KEYS[9]
 local now = tonumber(ARGV[1])
 
 -- A call is remembered for this long, for its second run after a lost answer.
@@ -38,10 +38,10 @@ end
 -- Where feeds are: a function from a feed's place in the list to its band and score, and to its host if it is parked.
 local function find(feeds)
   local scores = {}
-  for band = 1, 3 do scores[band] = redis.call('ZMSCORE', bands[band], unpack(feeds)) end
+  for band = 1, #bands do scores[band] = redis.call('ZMSCORE', bands[band], unpack(feeds)) end
   local hosts = redis.call('EXISTS', parked) == 1 and redis.call('HMGET', parked, unpack(feeds)) or {}
   return function(i)
-    for band = 1, 3 do
+    for band = 1, #bands do
       if scores[band][i] then return band, tonumber(scores[band][i]), hosts[i] end
     end
     return nil, nil, hosts[i]
@@ -49,7 +49,7 @@ local function find(feeds)
 end
 
 -- Changes to the bands, made together at the end.
-local adds, removals = { {}, {}, {} }, { {}, {}, {} }
+local adds, removals = { {}, {}, {}, {} }, { {}, {}, {}, {} }
 
 local function drop(feed, band)
   local list = removals[band]
@@ -64,7 +64,7 @@ local function set(feed, old_band, band, score)
 end
 
 local function write()
-  for band = 1, 3 do
+  for band = 1, #bands do
     if #removals[band] > 0 then many('ZREM', bands[band], removals[band]) end
     if #adds[band] > 0 then many('ZADD', bands[band], adds[band]) end
   end
@@ -89,7 +89,7 @@ end
 
 -- The band and time of a host's head, if it has one.
 local function head(host)
-  for band = 1, 3 do
+  for band = 1, #bands do
     local at = redis.call('ZSCORE', heads[band], host)
     if at then return band, tonumber(at) end
   end
@@ -106,6 +106,6 @@ local function leave(host, feed)
   redis.call('HDEL', parked, feed)
   redis.call('ZREM', room, feed)
   if redis.call('EXISTS', room) == 0 then
-    for band = 1, 3 do redis.call('ZREM', heads[band], host) end
+    for band = 1, #bands do redis.call('ZREM', heads[band], host) end
   end
 end

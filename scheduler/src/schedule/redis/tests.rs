@@ -34,11 +34,7 @@ fn slot(feed: i64, due: i64, band: Band) -> Slot {
 }
 
 fn band(number: i64) -> Band {
-    match number % 3 {
-        0 => Band::Urgent,
-        1 => Band::Prompt,
-        _ => Band::Steady,
-    }
+    Band::ALL[usize::try_from(number % 4).unwrap()]
 }
 
 async fn claim(schedule: &RedisSchedule, now: i64, limit: usize) -> Vec<i64> {

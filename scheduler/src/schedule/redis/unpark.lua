@@ -1,7 +1,7 @@
 -- Brings heads forward: ARGV[2..] are host and time, again and again.
-if redis.call('EXISTS', heads[1], heads[2], heads[3]) == 0 then return 0 end
+if redis.call('EXISTS', unpack(heads)) == 0 then return 0 end
 local hosts = every(2, 2)
-for band = 1, 3 do
+for band = 1, #bands do
   local times = redis.call('ZMSCORE', heads[band], unpack(hosts))
   for i, host in ipairs(hosts) do
     local at = tonumber(ARGV[2 * i + 1])
