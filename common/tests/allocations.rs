@@ -1,0 +1,62 @@
+//! A decision takes no memory. In a binary of its own, because counting replaces the allocator of the whole process.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use allocation_counter::measure;
+use common::config::{PolicyConfig, PolicyMode};
+use common::entry::Entry;
+use common::feed::{Audience, FeedId, Validators, Version};
+use common::host::HostKey;
+use common::policy::{Draw, Policy, Subject, decide};
+use common::report::{Document, FailureKind, FetchReport, Outcome};
+use common::time::Timestamp;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn reports(at: Timestamp) -> Vec<FetchReport> {
+    let dated = |n: u32| Entry { published: Some(at.before(n * 7 * MINUTE)), ..Entry::default() };
+    let document = |entries: Vec<Entry>| {
+        let new_entries = u32::try_from(entries.len()).unwrap();
+        Outcome::Modified(Box::new(Document { entries, new_entries, ..Document::default() }))
+    };
+    let validators = Validators { etag: Some("\"1\"".to_owned()), ..Validators::default() };
+    let failed = |failure| Outcome::Failed { failure, detail: String::new() };
+    let outcomes = [
+        Outcome::NotModified { validators },
+        document(vec![dated(1)]),
+        document((0..15).map(dated).collect()),
+        failed(FailureKind::Timeout),
+        failed(FailureKind::NotAFeed),
+    ];
+    let report = |outcome| FetchReport::of(FeedId(1), Version(1), HostKey::new("example.com:443"), at, outcome);
+    outcomes.map(report).into()
+}
+
+#[test]
+fn no_decision_takes_memory() {
+    let defaults = common::config::defaults().policy;
+    let start = Timestamp::from_millis(1_790_000_000_000);
+    let mut decisions = 0;
+    for mode in [PolicyMode::Adaptive, PolicyMode::Classes] {
+        let config = PolicyConfig { mode, ..defaults.clone() };
+        for subscribers in [1, 7, 100] {
+            let audience = Audience { subscribers, active_subscribers: subscribers, ..Audience::default() };
+            let mut subject = Subject::new(audience, None);
+            for step in 0..100_u32 {
+                let at = start.after(step * 97 * MINUTE);
+                for report in reports(at) {
+                    let draw = Draw { salt: f64::from(step) / 100.0, minute: f64::from(step * 37 % 100) / 100.0 };
+                    let policy = Policy { config: &config, load: 0.3, price: config.price };
+                    let mut decided = None;
+                    let taken = measure(|| decided = Some(decide(&subject, &report, at, draw, &policy)));
+                    assert_eq!(taken.count_total, 0, "{:?} at {subscribers} subscribers", report.outcome);
+                    decisions += 1;
+                    subject.state = decided.unwrap().state;
+                }
+            }
+        }
+    }
+    assert_eq!(decisions, 3000);
+    assert!(measure(|| drop(black_box(vec![0_u8; 100]))).count_total > 0, "what is taken is counted");
+}
