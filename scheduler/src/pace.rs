@@ -17,13 +17,15 @@ pub struct Pace {
 /// `worker.gentle`: the Windows RSS Platform's token bucket.
 const GENTLE_PER_SECOND: f64 = 1.0;
 const GENTLE_BURST: f64 = 4.0;
+/// A bucket that holds one poll loses what flows in between the moment at which it is full and the next look.
+const LEAST_BURST: f64 = 2.0;
 
 impl Pace {
     /// A full bucket, as `worker.gentle` and `policy.polls_per_second` say.
     pub fn new(config: &Config, now: Timestamp) -> Self {
         let (per_second, burst) = match limit(config) {
             Some(limit) if config.worker.gentle => (limit, GENTLE_BURST),
-            Some(limit) => (limit, limit.max(1.0)),
+            Some(limit) => (limit, limit.max(LEAST_BURST)),
             None => (f64::INFINITY, f64::INFINITY),
         };
         Pace { per_second, burst, tokens: burst, at: now }
@@ -35,7 +37,7 @@ impl Pace {
             let passed: Duration = now.since(self.at);
             let share = schedulers.max(1) as f64;
             let refilled = self.tokens + passed.as_secs_f64() * self.per_second / share;
-            self.tokens = refilled.min((self.burst / share).max(1.0));
+            self.tokens = refilled.min((self.burst / share).max(LEAST_BURST));
             self.at = now;
         }
         // A float's whole part saturates into usize.
@@ -92,6 +94,21 @@ mod tests {
             }
         }
         assert!((990..=1010).contains(&started), "{started}");
+    }
+
+    #[test]
+    fn a_slow_pace_is_kept_however_seldom_somebody_looks() {
+        let mut config = common::config::defaults();
+        config.policy.polls_per_second = 0.53;
+        let start = Timestamp::from_millis(1_790_000_000_000);
+        let mut pace = Pace::new(&config, start);
+        let mut started = 0;
+        for tick in 1..=7200 {
+            let room = pace.room(start.after(tick * Duration::from_millis(500)), 1);
+            pace.spend(room);
+            started += room;
+        }
+        assert!((1905..=1912).contains(&started), "0.53 a second for an hour: {started}");
     }
 
     #[test]

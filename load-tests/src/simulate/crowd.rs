@@ -333,7 +333,7 @@ mod tests {
     const PRICE: f64 = 0.012;
 
     #[test]
-    fn no_open_minute_of_ten_thousand_feeds_gets_half_more_than_its_share_and_days_do_not_grow_alike() {
+    fn no_open_minute_of_ten_thousand_feeds_is_busier_than_chance_explains_and_days_do_not_grow_alike() {
         let config = common::config::defaults().policy;
         let recipe = Recipe { feeds: 10_000, days: 4, ..Recipe::default() };
         let mut crowd = Crowd::new(&generated(1, 25), &recipe, &config, PRICE).unwrap();
@@ -345,7 +345,9 @@ mod tests {
         let busiest: Vec<f64> = (1..4).map(|day| measured.busiest_open_minute(day)).collect();
         let of_the_hour: Vec<f64> = (1..4).map(|day| measured.busiest_minute_of_the_hour(day)).collect();
         println!("busiest minutes {busiest:.2?}, of the hour {of_the_hour:.2?}");
-        assert!(of_the_hour.iter().all(|busiest| *busiest < 1.5), "{of_the_hour:?}");
+        assert!(of_the_hour.iter().all(|busiest| *busiest < 1.3), "{of_the_hour:?}");
+        // Chance alone makes the busiest of 1,080 minutes of 142 polls 1.27 times their mean.
+        assert!(busiest.iter().all(|busiest| *busiest < 1.27 * 1.3), "{busiest:?}");
         let likeness: Vec<f64> = (2..4).map(|day| measured.resemblance(day)).collect();
         assert!(likeness[1] < likeness[0] + 0.1, "{likeness:?}");
     }
