@@ -138,6 +138,36 @@ const BROKEN: &[(&str, &str, &str, bool)] = &[
         CUT,
     ),
     (
+        "a reference to a number that is no character's, with something else broken",
+        "<rss><channel><title>t & u</title><item><title>a&#x110000;&#xD800;</title></item></channel></rss>",
+        "t & u|a",
+        WHOLE,
+    ),
+    (
+        "a prefix before the feed's own elements",
+        "<a:feed xmlns:a='http://www.w3.org/2005/Atom'><a:title>t & u</a:title><a:entry><a:title>a</a:title></a:entry></a:feed>",
+        "t & u|a",
+        WHOLE,
+    ),
+    (
+        "Atom 0.3 with markup that does not match",
+        "<feed version='0.3' xmlns='http://purl.org/atom/ns#'><title>t</title><entry><title mode='xml'><b>a<br></b> & b</title></entry></feed>",
+        "t|a & b",
+        WHOLE,
+    ),
+    (
+        "CDATA beside something broken",
+        "<rss><channel><title>t & u</title><item><title><![CDATA[a <b>&amp; c</b>]]></title></item></channel></rss>",
+        "t & u|a & c",
+        WHOLE,
+    ),
+    (
+        "JSON with a backslash that escapes nothing",
+        "{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"t\",\"items\":[{\"id\":1,\"title\":\"a\\q\"}]}",
+        "t|a\\q",
+        WHOLE,
+    ),
+    (
         "JSON with half of a surrogate pair",
         "{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"t\",\"items\":[{\"id\":1,\"title\":\"a\\ud83d\"}]}",
         "t|a\u{fffd}",

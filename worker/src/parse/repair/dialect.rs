@@ -72,6 +72,6 @@ impl Dialect {
             found.map(|(_, value)| value.trim().to_ascii_lowercase()).unwrap_or_default()
         };
         let (declared, mode) = (value("type"), value("mode"));
-        self.kind == Kind::Atom && (declared.contains("xhtml") || (mode == "xml" && declared.contains("html")))
+        self.kind == Kind::Atom && (declared.contains("xhtml") || mode == "xml")
     }
 }
