@@ -70,8 +70,7 @@ CREATE TABLE feeds (
     CHECK (url <> ''),
     CHECK (entries >= 0),
     CHECK (status <> 'active' OR next_due IS NOT NULL)  -- a live feed is always due at some time
--- A poll rewrites its row. The new form stays on the row's page, and no index hears of it, while there is room for it: a feed
--- of twenty polls has 1.5 KB, so three stand on a page and two new forms fit. Fuller pages make the table larger, not smaller
+-- A poll rewrites its row. The new form stays on the row's page, and no index hears of it, while there is room for it
 -- (docs/measurements.md).
 ) WITH (fillfactor = 60);
 
