@@ -297,7 +297,7 @@ impl Role {
     }
 
     /// kill -9.
-    pub(crate) fn kill(mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rand::RngExt;
+use rand::seq::SliceRandom;
 
 use super::harness::{Kind, Role, Servers, Urls};
 use super::load::{Load, Size, now};
@@ -35,20 +36,24 @@ async fn roles_killed_again_and_again_lose_nothing_and_bother_nobody() {
     load.warm_up().await;
 
     let mut rng: rand::rngs::StdRng = rand::SeedableRng::seed_from_u64(20_261_120);
-    let (mut kills, mut worker_kills) = (Vec::new(), Vec::new());
+    let (mut kills, mut worker_kills, mut order) = (Vec::new(), Vec::new(), Vec::<usize>::new());
     let end = tokio::time::Instant::now() + size.trouble;
     while tokio::time::Instant::now() < end {
         tokio::time::sleep(BETWEEN_KILLS.mul_f64(rng.random_range(0.5..1.5))).await;
-        let victim = roles.swap_remove(rng.random_range(0..roles.len()));
-        let kind = victim.kind;
-        println!("kill {kind:?}");
+        // Each is killed once before one is killed again: a short run would else spare the schedulers by chance.
+        if order.is_empty() {
+            order = (0..roles.len()).collect();
+            order.shuffle(&mut rng);
+        }
+        let place = order.pop().unwrap();
+        let kind = roles[place].kind;
         let before = now();
-        victim.kill();
+        roles[place].kill();
         kills.extend([before, now()]);
         if kind == Kind::Worker {
             worker_kills.push(now());
         }
-        roles.push(load.cluster.start(kind));
+        roles[place] = load.cluster.start(kind);
         if kills.len() % 40 == 0 {
             println!("{} kills, {} requests", kills.len() / 2, load.origin.request_count());
         }
@@ -82,11 +87,11 @@ async fn roles_killed_again_and_again_lose_nothing_and_bother_nobody() {
         kills.len() / 2,
         worker_kills.len(),
         log.len(),
-        size.worst_gap(),
+        size.longest_gap(),
         recoveries.len(),
     );
     println!("{manners:?}");
     assert_eq!((lost.len(), doubled, twice), (0, 0, 0), "{lost:?}");
-    assert!(silence <= size.worst_gap(), "{silence:?}");
+    assert!(silence <= size.longest_gap(), "{silence:?}");
     manners.assert_clean();
 }

@@ -50,6 +50,11 @@ impl Size {
         self.interval + self.queue_lease() + self.fetch_lease() + self.fetch_timeout() + Duration::from_secs(5)
     }
 
+    /// What is asserted of it: an unoptimised build among other tests may take twice as long.
+    pub(crate) fn longest_gap(&self) -> Duration {
+        if std::env::var_os("SOAK").is_some() { self.worst_gap() } else { 2 * self.worst_gap() }
+    }
+
     fn config(&self, policy: &str) -> String {
         let millis = |duration: Duration| format!("\"{}ms\"", duration.as_millis());
         format!(
