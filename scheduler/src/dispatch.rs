@@ -70,15 +70,15 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// What is to be done with the feeds of a round.
 #[derive(Default)]
-struct Sorted {
+pub(crate) struct Sorted {
     /// Not live any more.
-    dead: Vec<FeedId>,
+    pub(crate) dead: Vec<FeedId>,
     /// The schedule had them too early.
-    early: Vec<Slot>,
+    pub(crate) early: Vec<Slot>,
     /// Due.
-    due: Vec<(JobRow, Claim)>,
+    pub(crate) due: Vec<(JobRow, Claim)>,
     /// Hosts whose parked feed was claimed for nothing: the next one may come now.
-    idle: Vec<(HostKey, Timestamp)>,
+    pub(crate) idle: Vec<(HostKey, Timestamp)>,
 }
 
 impl Dispatcher {
@@ -148,7 +148,7 @@ impl Dispatcher {
 
         let ids: Vec<FeedId> = claims.iter().map(|claim| claim.feed).collect();
         let rows = self.store.jobs_for(&ids).await?;
-        let Sorted { dead, early, due, idle } = self.sort(claims, rows, now);
+        let Sorted { dead, early, due, idle } = sort(claims, rows, now);
         self.schedule.remove(&dead).await?;
         self.schedule.put(&early, now).await?;
         self.schedule.unpark(&idle).await?;
@@ -167,27 +167,6 @@ impl Dispatcher {
         // Whole messages: while the queue is full, each place that becomes free would else get one of its own.
         let job_batch = self.config.worker.job_batch;
         if queued.items == 0 { room } else { room / job_batch * job_batch }
-    }
-
-    /// What the store says about what the schedule claimed. The store is the truth.
-    fn sort(&self, claims: Vec<Claim>, rows: Vec<JobRow>, now: Timestamp) -> Sorted {
-        let mut rows: HashMap<FeedId, JobRow> = rows.into_iter().map(|row| (row.id, row)).collect();
-        let mut sorted = Sorted::default();
-        for claim in claims {
-            let Some(row) = rows.remove(&claim.feed) else {
-                sorted.dead.push(claim.feed);
-                sorted.idle.extend(claim.parked_at.map(|host| (host, now)));
-                continue;
-            };
-            let due_at = row.due();
-            if due_at > now {
-                sorted.early.push(Slot { feed: row.id, due_at, band: row.band() });
-                sorted.idle.extend(claim.parked_at.map(|host| (host, now)));
-            } else {
-                sorted.due.push((row, claim));
-            }
-        }
-        sorted
     }
 
     /// Reserves, parks and publishes; gives how many jobs were published.
@@ -252,6 +231,27 @@ impl Dispatcher {
     }
 }
 
+/// What the store says about what the schedule claimed. The store is the truth.
+pub(crate) fn sort(claims: Vec<Claim>, rows: Vec<JobRow>, now: Timestamp) -> Sorted {
+    let mut rows: HashMap<FeedId, JobRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+    let mut sorted = Sorted::default();
+    for claim in claims {
+        let Some(row) = rows.remove(&claim.feed) else {
+            sorted.dead.push(claim.feed);
+            sorted.idle.extend(claim.parked_at.map(|host| (host, now)));
+            continue;
+        };
+        let due_at = row.due();
+        if due_at > now {
+            sorted.early.push(Slot { feed: row.id, due_at, band: row.band() });
+            sorted.idle.extend(claim.parked_at.map(|host| (host, now)));
+        } else {
+            sorted.due.push((row, claim));
+        }
+    }
+    sorted
+}
+
 /// When the host whose head was claimed can take another feed without waiting for this one, if its pace allows that.
 fn next_place(claim: &Claim, limits: HostLimits, now: Timestamp) -> Option<Timestamp> {
     claim.parked_at.as_ref()?;
@@ -262,7 +262,8 @@ fn next_place(claim: &Claim, limits: HostLimits, now: Timestamp) -> Option<Times
     }
 }
 
-fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Timestamp) -> FetchJob {
+/// The job for a feed that has its place at the host.
+pub(crate) fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Timestamp) -> FetchJob {
     FetchJob {
         feed: row.id,
         version: row.version,

@@ -4,6 +4,8 @@
 
 pub mod api;
 #[cfg(test)]
+mod claims;
+#[cfg(test)]
 mod crowd_tests;
 pub mod dispatch;
 pub mod error;

@@ -17,6 +17,7 @@ pub mod conformance;
 mod journal;
 pub mod memory;
 pub mod redis;
+pub mod state;
 
 use std::time::Duration;
 

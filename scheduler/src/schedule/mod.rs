@@ -15,7 +15,9 @@
 pub mod conformance;
 pub mod memory;
 #[cfg(test)]
-mod model_tests;
+pub(crate) mod mirror;
+#[cfg(test)]
+mod mirror_tests;
 pub mod redis;
 
 use std::time::Duration;

@@ -19,6 +19,9 @@ mod row;
 pub mod sqlite;
 mod verdicts;
 
+#[cfg(test)]
+pub(crate) use verdicts::row_after;
+
 use async_trait::async_trait;
 use common::calm::CalmGroup;
 use common::entry::Entry;

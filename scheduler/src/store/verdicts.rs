@@ -289,3 +289,31 @@ pub(super) fn answers(
     }
     answers
 }
+
+/// What a verdict makes of a feed's due time and wake, given the version and wake in the row; `None`: it is stale. For the
+/// model of the claim protocol.
+#[cfg(test)]
+pub(crate) fn row_after(
+    verdict: Verdict,
+    (version, wake_at): (i64, Option<i64>),
+    clock_skew: Duration,
+) -> Option<(Option<Timestamp>, Option<Timestamp>)> {
+    let (category, status) = (verdict.category.as_str().to_owned(), Status::Active.as_str().to_owned());
+    let before = Before {
+        id: verdict.report.feed.0,
+        version,
+        category,
+        status,
+        host: verdict.report.host.as_str().to_owned(),
+        audience_at: 0,
+        wake_at,
+        etag: None,
+        last_modified: None,
+        validators_url: None,
+    };
+    let verdicts = [verdict];
+    let fresh = fresh(&verdicts, vec![before]);
+    let fresh = fresh.first()?;
+    let wake = fresh.unanswered_wake(clock_skew);
+    Some((fresh.due(wake), wake))
+}

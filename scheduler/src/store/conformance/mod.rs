@@ -98,6 +98,7 @@ macro_rules! stamp {
             wakes {
                 a_wake_before_the_fetch_is_answered_by_it;
                 a_wake_in_mid_fetch_is_kept;
+                a_row_of_wakes_leaves_what_the_model_says;
                 a_wake_that_two_clocks_may_see_differently_is_kept;
                 a_past_wake_that_the_job_knew_of_is_answered_whatever_the_clocks_say;
                 a_wake_ahead_of_the_fetch_is_still_owed;

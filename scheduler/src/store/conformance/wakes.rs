@@ -121,3 +121,17 @@ pub(crate) async fn only_live_feeds_are_woken(backend: &dyn Backend) {
     assert_eq!(places.iter().map(|place| place.id).collect::<Vec<_>>(), [live]);
     assert_eq!(feed(&*store, paused).await.wake_at, None);
 }
+
+/// The model of the claim protocol has this function in the database's place.
+pub(crate) async fn a_row_of_wakes_leaves_what_the_model_says(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = polled_feed(&*store).await;
+    let mut before = None;
+    for (wake, now) in [(100, 100), (100, 105), (400, 106), (300, 107), (350, 108), (108, 108), (120, 110), (119, 130)]
+    {
+        woken(&*store, id, wake, now).await;
+        let expected = crate::claims::wake_after(before, None, at(wake).millis(), at(now).millis());
+        assert_eq!(feed(&*store, id).await.wake_at, Some(Timestamp::from_millis(expected)), "{wake} at {now}");
+        before = Some(expected);
+    }
+}

@@ -1,0 +1,267 @@
+//! What the embedded gate remembers, and how each call changes it: no clock, no lock, no I/O.
+//!
+//! The model of the claim protocol explores these very transitions.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::{
+    AcquireRequest, Acquired, ExtraRequest, Permit, Release, Reservation, ReserveRequest, STARTS_WITHOUT_REPORT,
+    Ticket, UNOPENED_RETRY,
+};
+use crate::feed::{FeedId, Version};
+use crate::host::{HostKey, HostLimits};
+use crate::time::Timestamp;
+
+/// A busy host is asked about again after its gap, but no sooner than this.
+const SHORTEST_RETRY: Duration = Duration::from_millis(10);
+/// Idle hosts and old memories are swept when their maps have grown by this factor since the last sweep.
+const SWEEP_FACTOR: usize = 2;
+const SWEEP_FROM: usize = 4096;
+
+/// All that one process' gate remembers.
+#[derive(Clone, Debug)]
+pub struct GateState {
+    /// No host is asked within its gap of this time.
+    pub born: Timestamp,
+    /// The holds were loaded.
+    pub open: bool,
+    /// The last ticket or nonce that was given out.
+    pub last_number: u64,
+    /// The hosts that are not as good as unknown.
+    pub hosts: HashMap<HostKey, Host>,
+    /// The same of feeds.
+    pub feeds: HashMap<FeedId, Guard>,
+    sweep_at: usize,
+}
+
+/// What is known of one host. Times of tickets and flights are ends of life.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// The generic cell rate algorithm's theoretical arrival time, for reservations.
+    pub reserved: Timestamp,
+    /// The same, for real starts.
+    pub started: Timestamp,
+    /// Nothing starts before.
+    pub held_until: Timestamp,
+    /// Places that were not redeemed yet.
+    pub tickets: Vec<(Ticket, Timestamp)>,
+    /// Requests under way, by nonce.
+    pub flights: Vec<(u64, Timestamp)>,
+}
+
+/// What is known of one feed.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    /// The live permit: its nonce and its end.
+    pub token: Option<(u64, Timestamp)>,
+    /// The last version that was reported, remembered until then.
+    pub reported: Option<(Version, Timestamp)>,
+    /// Starts of a version that brought no report.
+    pub starts: (Version, u32),
+}
+
+/// A pace as the generic cell rate algorithm sees it: allowed from `arrival - (burst - 1) * gap` on.
+fn allowed_from(arrival: Timestamp, limits: HostLimits) -> Timestamp {
+    arrival.before(limits.gap.saturating_mul(limits.burst.saturating_sub(1)))
+}
+
+impl Host {
+    fn forget_ended(&mut self, now: Timestamp) {
+        self.tickets.retain(|(_, end)| *end > now);
+        self.flights.retain(|(_, end)| *end > now);
+    }
+
+    fn outstanding(&self) -> usize {
+        self.tickets.len() + self.flights.len()
+    }
+
+    fn first_end(&self) -> Option<Timestamp> {
+        self.tickets.iter().map(|(_, end)| *end).chain(self.flights.iter().map(|(_, end)| *end)).min()
+    }
+
+    fn idle(&self, now: Timestamp) -> bool {
+        self.outstanding() == 0 && self.held_until <= now && self.reserved <= now && self.started <= now
+    }
+
+    /// Until when a start must wait for hold and gap; `None`: it may start now.
+    fn start_refused_until(&self, limits: HostLimits, born: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let earliest = self.held_until.max(allowed_from(self.started, limits)).max(born.after(limits.gap));
+        (earliest > now).then_some(earliest)
+    }
+
+    fn charge_start(&mut self, limits: HostLimits, now: Timestamp) {
+        self.started = self.started.max(now).after(limits.gap);
+        // A job may wait in the queue between its reservation and its start: the next reservation counts from the start.
+        self.reserved = self.reserved.max(self.started);
+    }
+}
+
+impl GateState {
+    /// A closed gate that knows nothing; `born` as in [`super::memory::MemoryGate::new`].
+    pub fn new(born: Timestamp) -> Self {
+        GateState {
+            born,
+            open: false,
+            // Tickets of an earlier process must not be taken for ours.
+            last_number: u64::try_from(born.millis()).unwrap_or(0) << 20,
+            hosts: HashMap::new(),
+            feeds: HashMap::new(),
+            sweep_at: SWEEP_FROM,
+        }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn host(&mut self, key: &HostKey, now: Timestamp) -> &mut Host {
+        // One lookup more for a new host, none for a known one: keys are cloned only when they are kept.
+        if !self.hosts.contains_key(key) {
+            self.hosts.insert(key.clone(), Host::default());
+        }
+        let host = self.hosts.get_mut(key).expect("inserted above");
+        host.forget_ended(now);
+        host
+    }
+
+    /// See [`super::HostGate::reserve`].
+    pub fn reserve(&mut self, request: &ReserveRequest, now: Timestamp) -> Reservation {
+        if !self.open {
+            return Reservation::Refused { until: now.after(UNOPENED_RETRY) };
+        }
+        let (born, limits) = (self.born, request.limits);
+        let ticket = Ticket(self.next_number());
+        let host = self.host(&request.host, now);
+        let earliest = host.held_until.max(allowed_from(host.reserved, limits)).max(born.after(limits.gap));
+        if earliest > now {
+            return Reservation::Refused { until: earliest };
+        }
+        if host.outstanding() >= limits.parallel as usize {
+            // Ends are the worst case: most requests are over long before, and whoever waits asks again in a gap.
+            let until = host.first_end().unwrap_or(now).min(now.after(limits.gap.max(SHORTEST_RETRY)));
+            return Reservation::Refused { until };
+        }
+        host.reserved = host.reserved.max(now).after(limits.gap);
+        host.tickets.push((ticket, request.expires));
+        Reservation::Ticket(ticket)
+    }
+
+    /// See [`super::HostGate::acquire`].
+    pub fn acquire(&mut self, request: &AcquireRequest, now: Timestamp) -> Acquired {
+        let (born, open, limits) = (self.born, self.open, request.limits);
+        let host = self.host(&request.host, now);
+        let tickets = host.tickets.len();
+        host.tickets.retain(|(ticket, _)| *ticket != request.ticket);
+        let known_ticket = host.tickets.len() < tickets;
+        let refused_until = host.start_refused_until(limits, born, now);
+
+        let guard = self.feeds.entry(request.feed).or_default();
+        if guard.reported.is_some_and(|(version, until)| version >= request.version && until > now) {
+            return Acquired::Reported;
+        }
+        let fetched_until = guard.token.map(|(_, end)| end).filter(|end| *end > now);
+        let retry = now.after(limits.gap.max(Duration::from_millis(1)));
+        match (open, fetched_until, refused_until) {
+            (false, ..) => return Acquired::NotNow { until: now.after(UNOPENED_RETRY) },
+            (_, Some(until), _) | (_, _, Some(until)) => return Acquired::NotNow { until },
+            _ if !known_ticket => return Acquired::NotNow { until: retry },
+            _ => {}
+        }
+
+        let nonce = self.next_number();
+        let guard = self.feeds.entry(request.feed).or_default();
+        if guard.starts.0 != request.version {
+            guard.starts = (request.version, 0);
+        }
+        guard.token = Some((nonce, request.deadline));
+        let permit = Permit { host: request.host.clone(), feed: Some(request.feed), version: request.version, nonce };
+        if guard.starts.1 >= STARTS_WITHOUT_REPORT {
+            return Acquired::Crashed(permit);
+        }
+        guard.starts.1 += 1;
+        let host = self.host(&request.host, now);
+        host.charge_start(limits, now);
+        host.flights.push((nonce, request.deadline));
+        Acquired::Granted(permit)
+    }
+
+    /// See [`super::HostGate::acquire_extra`].
+    pub fn acquire_extra(&mut self, request: &ExtraRequest<'_>, now: Timestamp) -> Result<Permit, Timestamp> {
+        if !self.open {
+            return Err(now.after(UNOPENED_RETRY));
+        }
+        let (born, limits) = (self.born, request.limits);
+        let nonce = self.next_number();
+        let host = self.host(request.host, now);
+        if let Some(until) = host.start_refused_until(limits, born, now) {
+            return Err(until);
+        }
+        let own_place = request.during.is_some_and(|permit| permit.host == *request.host);
+        if !own_place && host.outstanding() >= limits.parallel as usize {
+            return Err(host.first_end().unwrap_or(now).min(now.after(limits.gap.max(SHORTEST_RETRY))));
+        }
+        host.charge_start(limits, now);
+        if !own_place {
+            host.flights.push((nonce, request.deadline));
+        }
+        Ok(Permit { host: request.host.clone(), feed: None, version: Version::default(), nonce })
+    }
+
+    /// See [`super::HostGate::release`].
+    pub fn release(&mut self, permit: &Permit, release: Release, now: Timestamp) {
+        if let Some(host) = self.hosts.get_mut(&permit.host) {
+            host.flights.retain(|(nonce, _)| *nonce != permit.nonce);
+            host.started = host.started.max(release.next_start.unwrap_or_default());
+            host.reserved = host.reserved.max(host.started);
+            host.forget_ended(now);
+        }
+        let Some(feed) = permit.feed else { return };
+        let guard = self.feeds.entry(feed).or_default();
+        if guard.token.is_some_and(|(nonce, _)| nonce == permit.nonce) {
+            guard.token = None;
+        }
+        match release.remember_until {
+            Some(until) => {
+                guard.starts = (permit.version, 0);
+                if guard.reported.is_none_or(|(version, _)| version <= permit.version) {
+                    guard.reported = Some((permit.version, until));
+                }
+            }
+            // It came back alive, so it killed nobody.
+            None if guard.starts.0 == permit.version => guard.starts.1 = guard.starts.1.saturating_sub(1),
+            None => {}
+        }
+    }
+
+    /// See [`super::HostGate::cancel`].
+    pub fn cancel(&mut self, host: &HostKey, ticket: Ticket) {
+        if let Some(host) = self.hosts.get_mut(host) {
+            host.tickets.retain(|(known, _)| *known != ticket);
+        }
+    }
+
+    /// See [`super::HostGate::hold`].
+    pub fn hold(&mut self, host: &HostKey, until: Timestamp, now: Timestamp) {
+        let host = self.host(host, now);
+        host.held_until = host.held_until.max(until);
+    }
+
+    /// Keeps memory in proportion to what is live; amortised over the growth since the last sweep.
+    pub fn sweep(&mut self, now: Timestamp) {
+        if self.hosts.len() + self.feeds.len() < self.sweep_at {
+            return;
+        }
+        self.hosts.retain(|_, host| {
+            host.forget_ended(now);
+            !host.idle(now)
+        });
+        self.feeds.retain(|_, guard| {
+            guard.token.is_some_and(|(_, end)| end > now)
+                || guard.reported.is_some_and(|(_, until)| until > now)
+                || guard.starts.1 > 0
+        });
+        self.sweep_at = SWEEP_FROM.max((self.hosts.len() + self.feeds.len()) * SWEEP_FACTOR);
+    }
+}
