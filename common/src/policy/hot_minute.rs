@@ -5,9 +5,10 @@
 //! would make new rushes: a feed that is polled each 15 minutes drifts through the hour by a minute a poll, enters an open
 //! stretch anywhere and leaves it at its end, so that the ends fill up (twice their share, with many such feeds). So a minute
 //! weighs the more, the more of the polls that would come to it in the ordinary way (an interval and some salt after an
-//! earlier one) are missing because that earlier time is hot. Feeds with long intervals reach all minutes alike, and are
-//! drawn evenly.
+//! earlier one) are missing because that earlier time is hot. Feeds with long intervals reach all minutes alike; for them
+//! a minute weighs the less, the more hot minutes it is shared by.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::Rule;
@@ -24,6 +25,7 @@ const LEAST_WEIGHT: f64 = 0.2;
 /// A move out of a hot minute may end in skipped time, whose end is the start of an hour: a second move then stays in the
 /// hour. One more than that can ever take.
 const ROUNDS: usize = 4;
+const EVENING_ROUNDS: usize = 20;
 
 /// Moves the plan until it is neither in skipped time nor, if `avoid`, in a hot minute. `salt` is the share of the interval
 /// that salt adds at most.
@@ -57,9 +59,11 @@ fn moved(due: Timestamp, interval: Duration, salt: Duration, draw: f64) -> Times
     let first = open.clone().next().unwrap_or(own_minute);
     let end = (start + millis(interval.min(REACH))).max(first + MINUTE);
     // The part of each open minute before the end, and its weight.
+    let evenness = (interval.as_secs_f64() / 3600.0).min(1.0);
     let parts = open.filter(|minute| *minute < end).map(|minute| {
         let length = (end - minute).min(MINUTE) as f64;
-        (minute, length, length * (LEAST_WEIGHT + missing(minute, interval, salt)))
+        let weight = evening(minute).powf(evenness) * (LEAST_WEIGHT + missing(minute, interval, salt));
+        (minute, length, length * weight)
     });
     let mut rest = draw * parts.clone().map(|(_, _, weight)| weight).sum::<f64>();
     let mut moved = first;
@@ -72,6 +76,30 @@ fn moved(due: Timestamp, interval: Duration, salt: Duration, draw: f64) -> Times
         rest -= weight;
     }
     Timestamp::from_millis(moved)
+}
+
+/// What a minute of the hour weighs besides, so that feeds that become due at any time fill the open minutes evenly: after
+/// the full hour many hot minutes share the same open ones, half an hour later few do.
+fn evening(minute: i64) -> f64 {
+    static WEIGHTS: LazyLock<[f64; 60]> = LazyLock::new(evening_weights);
+    usize::try_from(minute / MINUTE % 60).map_or(1.0, |minute| WEIGHTS[minute])
+}
+
+/// Sinkhorn's iteration: what gets more than its share weighs less in the next round. More rounds would be evener by a
+/// hundredth, and leave next to nothing to the minutes just after the full hour.
+fn evening_weights() -> [f64; 60] {
+    let hot = |minute: usize| is_hot(Timestamp::from_millis(minute as i64 * MINUTE));
+    let mut weights = [1.0; 60];
+    for _ in 0..EVENING_ROUNDS {
+        let mut moved = [0.0; 60];
+        for from in (0..60).filter(|minute| hot(*minute)) {
+            let open = || (from + 1..=from + 15).map(|minute| minute % 60).filter(|minute| !hot(*minute));
+            let all: f64 = open().map(|minute| weights[minute]).sum();
+            open().for_each(|minute| moved[minute] += weights[minute] / all);
+        }
+        (0..60).filter(|minute| !hot(*minute)).for_each(|minute| weights[minute] /= (3.0 * moved[minute]).sqrt());
+    }
+    weights
 }
 
 /// The part, 0 to 1, of the ordinary ways into a minute that begin in a hot minute: an interval and up to `salt` earlier.

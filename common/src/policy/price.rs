@@ -41,7 +41,7 @@ const FAR_OFF: f64 = 4.0;
 const DRAIN_SECONDS: f64 = 5400.0;
 /// It is at most this part of what the fleet can do. Half of it works the backlog off, because what becomes due falls by as
 /// much; so the demand stays within a tenth of what can be done, and an outage of hours is no reason for long intervals.
-const DRAIN_SHARE: f64 = 0.14;
+const DRAIN_SHARE: f64 = 0.1;
 /// The price is at most so many times the configured one: intervals a hundred times as long.
 const DEAREST: f64 = 10_000.0;
 

@@ -17,7 +17,7 @@ fn a_due_time_reads_as_a_sentence() {
         decide(&readers(5), &report, noon(), draw, &Policy { config: &config, load: 2.0 / 3.0, price: config.price });
     insta::assert_snapshot!(
         sentence(Category::C, &decision),
-        @"category C: 1 h 40 m; max-age raised it to 2 h; salt +8 m 24 s; moved off a hot minute +3 m 31 s"
+        @"category C: 1 h 40 m; max-age raised it to 2 h; salt +8 m 24 s; moved off a hot minute +8 m 39 s"
     );
 }
 
