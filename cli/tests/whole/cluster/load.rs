@@ -109,8 +109,9 @@ impl Load {
             let path = format!("/feed{n}");
             let every = size.interval.mul_f64(2.0 + (n % 50) as f64 / 10.0);
             let feed = load_tests::Feed::new(formats[n % 3]).initial(2).shown(1000).pace(Pace::Every(every));
-            // Some answer late, so that a kill finds fetches in flight.
-            let delay = if n % 10 == 0 { size.interval / 40 } else { Duration::ZERO };
+            // Some answer late, so that a kill finds fetches in flight; but so few that none is there at three kills in a
+            // row, which would have it quarantined for killing workers.
+            let delay = if n % 10 == 0 { Duration::from_millis(100) } else { Duration::ZERO };
             origin.set(&path, Script::feed(feed).delay(delay));
             feeds.push(origin.url_on(n % usize::from(size.hosts), &path));
         }
