@@ -2,10 +2,10 @@
 //!
 //! Reports are taken in batches, decided, stored in one transaction, and only then is the schedule changed and the report
 //! acked. Everything is safe to repeat: a report that comes twice is stale the second time. This module decides nothing
-//! itself; [`common::policy::decide`] does.
+//! itself; [`common::policy::decide()`] does.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use common::config::Config;
@@ -13,7 +13,7 @@ use common::feed::{Feed, FeedId, FeedUrl, Version};
 use common::host::{HostKey, HostRules};
 use common::host_gate::HostGate;
 use common::metrics::Metrics;
-use common::policy::{Draw, Policy, category, decide, first_hold};
+use common::policy::{Draw, Minutes, Policy, category, first_hold};
 use common::queue::{Delivery, Queue};
 use common::report::{FailureKind, FetchReport, Outcome};
 use common::time::{Clock, Timestamp};
@@ -53,6 +53,8 @@ pub struct Results {
     pub price: Arc<Price>,
     /// Random numbers for decisions; a simulation has seeded ones.
     pub draw: Box<dyn Fn() -> Draw + Send + Sync>,
+    /// How full the coming minutes are.
+    pub minutes: Mutex<Minutes>,
 }
 
 /// Reports settled in one transaction, at most.
@@ -224,7 +226,10 @@ impl Results {
     fn judge(&self, feed: &Feed, report: FetchReport, now: Timestamp) -> Verdict {
         let subject = subject(&self.rules, feed);
         let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.price.get() };
-        let decision = decide(&subject, &report, now, (self.draw)(), &policy);
+        let draws = [(self.draw)(), (self.draw)()];
+        let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
+        let decision = minutes.decide(&subject, &report, now, draws, &policy);
+        drop(minutes);
         let planned = feed.next_due.zip(feed.state.last_polled).map(|(due, last)| due.since(last));
         let plans = decision.next_due.map(|due| due.since(report.started));
         if let (Some(planned), Some(plans)) = (planned, plans) {

@@ -1,6 +1,6 @@
 //! A scheduler as a whole: its loops over one set of backends, started and stopped together.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use common::config::Config;
 use common::host::HostRules;
@@ -100,6 +100,7 @@ impl Scheduler {
                 metrics: metrics.clone(),
                 load: load.clone(),
                 draw: Box::new(draw),
+                minutes: Mutex::default(),
                 price: price.clone(),
                 storing,
             },

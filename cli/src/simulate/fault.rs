@@ -60,6 +60,8 @@ pub(super) struct Course {
     pub(super) first_poll_after_minutes: [f64; 3],
     /// The shortest time between the starts of two requests to one host.
     pub(super) shortest_gap_seconds: f64,
+    /// Polls of a feed sooner after another than the shortest interval allows.
+    pub(super) polls_under_floor: usize,
 }
 
 impl Course {
@@ -88,6 +90,7 @@ impl Course {
             ("first poll, 2 to 20", minutes(some)),
             ("first poll, 1", minutes(one)),
             ("shortest gap at a host", Some(format!("{:.1} s", self.shortest_gap_seconds))),
+            ("polls under the floor", Some(self.polls_under_floor.to_string())),
         ]);
         format!("{table}\n\n{summary}")
     }
@@ -150,6 +153,7 @@ pub(super) async fn run(
             &fleet,
         ),
         shortest_gap_seconds: fleet.shortest_gap.as_secs_f64(),
+        polls_under_floor: fleet.polls_under_floor,
         hours,
     })
 }
@@ -249,6 +253,7 @@ mod tests {
         let caught_up: Vec<f64> = after(&course, end).map(|hour| hour.oldest_seconds).collect();
         assert!(caught_up[2] < 6.0 * 3600.0, "what waited through the outage was polled: {caught_up:?}");
         assert!(course.shortest_gap_seconds >= 1.0, "{}", course.shortest_gap_seconds);
+        assert_eq!(course.polls_under_floor, 0);
         let [many, some, one] = course.first_poll_after_minutes;
         assert!(many < some && some < one, "{many} {some} {one}");
     }
@@ -260,6 +265,7 @@ mod tests {
             assert!(hour.busiest_minute as f64 <= hour.capacity_per_minute + 2.0, "{hour:?}");
             assert!(hour.polls_per_minute <= hour.capacity_per_minute * 1.02, "{hour:?}");
         }
+        assert_eq!(first.polls_under_floor, 0);
         let text = first.text();
         assert_eq!(course(Fault::Capacity, 3).await.text(), text);
     }

@@ -54,6 +54,9 @@ pub(super) struct VirtualFleet {
     last_start: HashMap<HostKey, Timestamp>,
     /// The shortest time between the starts of two requests to one host.
     pub(super) shortest_gap: Duration,
+    last_poll: HashMap<usize, Timestamp>,
+    /// Polls sooner after another of the same feed than the shortest interval allows.
+    pub(super) polls_under_floor: usize,
     minute: Minute,
     backlog: usize,
 }
@@ -106,6 +109,8 @@ impl VirtualFleet {
             numbers: HashMap::new(),
             last_start: HashMap::new(),
             shortest_gap: Duration::MAX,
+            last_poll: HashMap::new(),
+            polls_under_floor: 0,
             minute: Minute::default(),
             backlog: 0,
         };
@@ -235,6 +240,9 @@ impl VirtualFleet {
         if let Some(before) = self.last_start.insert(job.host.clone(), self.now) {
             self.shortest_gap = self.shortest_gap.min(self.now.since(before));
         }
+        let before = self.last_poll.insert(number, self.now);
+        let floor = self.results.config.policy.min_interval;
+        self.polls_under_floor += usize::from(before.is_some_and(|before| self.now.since(before) < floor));
         self.minute.polled.push(number);
         let report = match self.answers.ask(number, self.now) {
             None => {
@@ -328,6 +336,7 @@ fn loops(
         load: Arc::default(),
         price: price.clone(),
         draw: Box::new(draw),
+        minutes: Mutex::default(),
     };
     (dispatcher, results)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::config::PolicyConfig;
 use common::entry::Entry;
 use common::feed::{Audience, PollState};
-use common::policy::{Draw, Policy, Rhythm, Subject, decide};
+use common::policy::{Draw, Minutes, Policy, Rhythm, Subject};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 
@@ -50,6 +50,7 @@ pub struct Crowd<'a> {
     /// Posting times in milliseconds, and whether only the day is known.
     histories: Vec<(Vec<i64>, bool)>,
     wheel: Vec<u32>,
+    minutes: Minutes,
     random: Random,
     config: &'a PolicyConfig,
     price: f64,
@@ -92,6 +93,7 @@ impl<'a> Crowd<'a> {
             members: Vec::with_capacity(feeds),
             histories: Vec::new(),
             wheel: vec![NOBODY; WHEEL],
+            minutes: Minutes::default(),
             random: Random::new(seed),
             config,
             price,
@@ -192,7 +194,7 @@ impl<'a> Crowd<'a> {
 
     /// Polls a feed; gives its next due time.
     fn poll(&mut self, number: u32, at: i64) -> i64 {
-        let draw = Draw { salt: self.random.fraction(), minute: self.random.fraction() };
+        let draws = [(); 2].map(|()| Draw { salt: self.random.fraction(), minute: self.random.fraction() });
         let member = &mut self.members[number as usize];
         let times = &self.histories[usize::from(member.history)].0;
         let seen = member.seen as usize;
@@ -232,7 +234,7 @@ impl<'a> Crowd<'a> {
         };
         let subject = Subject { state, ..Subject::new(audience, None) };
         let policy = Policy { config: self.config, load: 0.0, price: self.price };
-        let decision = decide(&subject, report, polled, draw, &policy);
+        let decision = self.minutes.decide(&subject, report, polled, draws, &policy);
         member.rhythm = decision.state.rhythm.to_bytes();
         member.polled = at;
         member.seen += u32::try_from(new).unwrap_or(u32::MAX);
@@ -333,7 +335,7 @@ mod tests {
     const PRICE: f64 = 0.012;
 
     #[test]
-    fn no_open_minute_of_ten_thousand_feeds_is_busier_than_chance_explains_and_days_do_not_grow_alike() {
+    fn no_open_minute_of_ten_thousand_feeds_has_half_more_than_its_share_and_days_do_not_grow_alike() {
         let config = common::config::defaults().policy;
         let recipe = Recipe { feeds: 10_000, days: 4, ..Recipe::default() };
         let mut crowd = Crowd::new(&generated(1, 25), &recipe, &config, PRICE).unwrap();
@@ -345,9 +347,8 @@ mod tests {
         let busiest: Vec<f64> = (1..4).map(|day| measured.busiest_open_minute(day)).collect();
         let of_the_hour: Vec<f64> = (1..4).map(|day| measured.busiest_minute_of_the_hour(day)).collect();
         println!("busiest minutes {busiest:.2?}, of the hour {of_the_hour:.2?}");
-        assert!(of_the_hour.iter().all(|busiest| *busiest < 1.3), "{of_the_hour:?}");
-        // Chance alone makes the busiest of 1,080 minutes of 142 polls 1.27 times their mean.
-        assert!(busiest.iter().all(|busiest| *busiest < 1.27 * 1.3), "{busiest:?}");
+        assert!(of_the_hour.iter().all(|busiest| *busiest < 1.2), "{of_the_hour:?}");
+        assert!(busiest.iter().all(|busiest| *busiest < 1.5), "{busiest:?}");
         let likeness: Vec<f64> = (2..4).map(|day| measured.resemblance(day)).collect();
         assert!(likeness[1] < likeness[0] + 0.1, "{likeness:?}");
     }
