@@ -108,18 +108,6 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const PROMPT: [Kind; 10] = [
-        Kind::Worker,
-        Kind::Redeliver,
-        Kind::Pause,
-        Kind::Scheduler,
-        Kind::Twice,
-        Kind::Refuse,
-        Kind::Schedule,
-        Kind::Restore,
-        Kind::Gate,
-        Kind::Redis,
-    ];
     pub(super) const ALL: [Kind; 11] = [
         Kind::Worker,
         Kind::Redeliver,
@@ -133,6 +121,11 @@ impl Kind {
         Kind::Gate,
         Kind::Redis,
     ];
+
+    /// All but a late one, which makes the worlds of every other kind many more.
+    pub(super) fn prompt() -> Vec<Kind> {
+        Self::ALL.into_iter().filter(|kind| *kind != Kind::Late).collect()
+    }
 }
 
 /// A fleet of two workers with one host.

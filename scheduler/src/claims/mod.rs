@@ -9,8 +9,8 @@
 //!
 //! Time jumps from one thing that ends to the next. It cannot pass the end of a token, a job or a lease under live work unless
 //! that is the fault that is being looked at. A feed's next due
-//! time comes whenever nothing of the feed is under way. Not modelled: batches, redirects, bands beyond the wake's,
-//! clocks that disagree (the steps know of `ahead`, no fleet here uses it yet).
+//! time comes whenever nothing of the feed is under way. In fleets with `skew` each step may see a clock that is ahead by it.
+//! Not modelled: batches, redirects, bands beyond the wake's.
 
 mod bounds;
 mod calm;

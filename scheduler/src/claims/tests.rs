@@ -8,7 +8,7 @@ use stateright::{Checker, CheckerBuilder, HasDiscoveries, Model};
 use super::Sight;
 use super::Sight::*;
 use super::bounds::Protection::*;
-use super::bounds::{Fleet, Kind, Protection};
+use super::bounds::{Fleet, Kind, Protection, SKEW};
 
 /// Explores a fleet to its end, or for so long: nothing breaks, and everything that is to be seen was seen.
 fn holds(name: &str, fleet: Fleet, limit: Option<Duration>) {
@@ -95,10 +95,11 @@ const SHORT: &[Case] = &[
     ("one feed, each fault but a late one", || {
         let sights = [TwoSchedulersAtOnce, Deferred, RedeliveredAfterReport, ReportTwice, StaleReport];
         let lost = [ScheduleEmpty, GateLostInMidFetch];
-        seeing(one().faults(1, &Kind::PROMPT), &[&sights[..], &lost].concat())
+        seeing(one().faults(1, &Kind::prompt()), &[&sights[..], &lost].concat())
     }),
     ("one feed, a wake, a scheduler dies", || waking().faults(1, &[Kind::Scheduler])),
     ("one feed, slower than its lease", || seeing(one().faults(1, &[Kind::Late]), &[LeaseEndedUnderWork])),
+    ("one feed, clocks apart", || Fleet { skew: SKEW, tasks: 1, ..one() }),
     ("two feeds", || seeing(two(), &[ParkedFeed])),
     ("a feed that kills its workers", || {
         seeing(Fleet { tasks: 1, queue: 1, ..one() }.faults(3, &[Kind::Worker]), &[Crashed])
@@ -108,6 +109,10 @@ const SHORT: &[Case] = &[
 
 /// Larger fleets, whose worlds are too many to be seen all: explored for two minutes each.
 const LONG: &[Case] = &[
+    ("one feed, a wake, clocks apart", || Fleet { skew: SKEW, tasks: 1, ..waking() }),
+    ("one feed, clocks apart, 1 fault", || {
+        Fleet { skew: SKEW, tasks: 1, ..one() }.faults(1, &[Kind::Worker, Kind::Redeliver, Kind::Schedule])
+    }),
     ("two feeds, two schedulers, one goes", || Fleet { gone: true, tasks: 2, ..two() }),
     ("a hold", held),
     ("one feed, a wake, 1 fault of any kind", || waking().faults(1, &Kind::ALL)),

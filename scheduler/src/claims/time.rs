@@ -7,7 +7,7 @@ use crate::schedule::mirror::At;
 impl Fleet {
     /// Time passes to the next point at which anything can differ; `None`: somebody has to act before.
     pub(super) fn pass(&self, world: &mut World) -> Option<()> {
-        let next = self.points(world).into_iter().filter(|at| *at > world.now && *at < AHEAD).min()?;
+        let next = self.points(world).into_iter().filter(|at| *at > world.now).min()?;
         if self.somebody_must_act(world, next) {
             return None;
         }
@@ -53,6 +53,7 @@ impl Fleet {
         for queued in world.jobs.iter().filter(|queued| world.late[index(queued.job.feed.0)]) {
             points.push(expires(queued) + 1_000);
         }
+        points.retain(|at| *at < AHEAD);
         if self.skew > 0 {
             points.extend(points.clone().into_iter().map(|at| at - self.skew));
         }
