@@ -54,6 +54,10 @@ impl Schedule for Counted {
         self.schedule.claim_due(now, limit, lease).await
     }
 
+    async fn extend(&self, feeds: &[FeedId], until: Timestamp) -> Result<(), ScheduleError> {
+        self.schedule.extend(feeds, until).await
+    }
+
     async fn park(&self, parkings: &[Parking]) -> Result<(), ScheduleError> {
         self.parked.fetch_add(parkings.len(), Ordering::Relaxed);
         self.schedule.park(parkings).await

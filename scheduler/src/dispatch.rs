@@ -2,7 +2,8 @@
 //!
 //! A round claims what is due, corrects what the schedule had wrong, reserves a place at each feed's host, parks the
 //! feeds of busy hosts, and publishes jobs for the rest. It fetches nothing and decides nothing about due times. Any
-//! number of dispatchers may run at once; a round that dies half way is repaired by the leases of what it claimed.
+//! number of dispatchers may run at once; a round that dies half way is repaired by the leases of what it claimed: a short
+//! one until a job is in the queue, and only then one for the job and its fetch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -137,7 +138,7 @@ impl Dispatcher {
             return Ok(Round { queue_full: true, ..Round::default() });
         }
         let limit = room.min(scheduler.claim_batch).min(room_in_queue);
-        let lease = scheduler.queue_lease + scheduler.fetch_lease;
+        let lease = scheduler.claim_lease.min(self.lease());
         let claims = self.schedule.claim_due(now, limit, lease).await?;
         if claims.is_empty() {
             return Ok(Round::default());
@@ -197,7 +198,9 @@ impl Dispatcher {
         self.schedule.park(&parkings).await?;
         self.schedule.unpark(&wide).await?;
         self.publish(&jobs, now).await?;
-        Ok(jobs.len())
+        let published: Vec<FeedId> = jobs.iter().map(|job| job.feed).collect();
+        self.schedule.extend(&published, now.after(self.lease())).await?;
+        Ok(published.len())
     }
 
     /// Publishes jobs in messages, all at once: awaiting each confirm before the next would cost a round trip each.
@@ -215,6 +218,11 @@ impl Dispatcher {
             failure = Err(error.into());
         }
         failure
+    }
+
+    /// How long a feed is hidden for its job and its fetch.
+    fn lease(&self) -> Duration {
+        self.config.scheduler.queue_lease + self.config.scheduler.fetch_lease
     }
 
     /// When a job may no longer start: the queue's part of the lease, for category A at most half its interval.

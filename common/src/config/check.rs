@@ -244,6 +244,7 @@ fn check_host_rule(rule: &HostRule, refusals: &mut Refusals) {
 
 fn check_scheduler(scheduler: &SchedulerConfig, refusals: &mut Refusals) {
     refusals.positive("scheduler.tick", scheduler.tick);
+    refusals.positive("scheduler.claim_lease", scheduler.claim_lease);
     refusals.positive("scheduler.queue_lease", scheduler.queue_lease);
     refusals.positive("scheduler.fetch_lease", scheduler.fetch_lease);
     refusals.positive("scheduler.reconcile_interval", scheduler.reconcile_interval);

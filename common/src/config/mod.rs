@@ -307,6 +307,8 @@ pub struct SchedulerConfig {
     pub tick: Duration,
     pub claim_batch: usize,
     #[serde(with = "text")]
+    pub claim_lease: Duration,
+    #[serde(with = "text")]
     pub queue_lease: Duration,
     #[serde(with = "text")]
     pub fetch_lease: Duration,

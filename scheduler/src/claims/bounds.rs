@@ -19,6 +19,8 @@ pub(super) const GAP: i64 = 1_000;
 pub(super) const DEADLINE: i64 = 2_000;
 pub(super) const QUEUE_LEASE: i64 = 1_000;
 pub(super) const LEASE: i64 = QUEUE_LEASE + 3_000;
+/// Until a job is in the queue.
+pub(super) const CLAIM_LEASE: i64 = 1_000;
 /// How long a version counts as reported, as in the worker.
 pub(super) const REMEMBERED: i64 = 2 * LEASE;
 pub(super) const RETRY_AFTER: i64 = 6_000;

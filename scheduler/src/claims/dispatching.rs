@@ -9,7 +9,7 @@ use common::policy::{Decision, Terms};
 use common::report::{FailureKind, FetchReport, Outcome};
 use common::time::Timestamp;
 
-use super::bounds::{AHEAD, DEADLINE, FAR, Fleet, LEASE, Protection, SKEW};
+use super::bounds::{AHEAD, CLAIM_LEASE, DEADLINE, FAR, Fleet, LEASE, Protection, SKEW};
 use super::world::{Answer, Broken, Loader, QueuedJob, Report, Row, Task, World, band, index};
 use crate::dispatch::{job, sort};
 use crate::schedule::mirror::{At, name};
@@ -46,7 +46,7 @@ impl Fleet {
             return None;
         }
         let claim = Claim { feed: FeedId(feed), parked_at: parked.then(|| name(HOST)), lease_expired: expired };
-        world.schedule.claim(&claim, band, earliest, LEASE, now);
+        world.schedule.claim(&claim, band, earliest, CLAIM_LEASE, now);
         if !self.has(Protection::ParkedHead) {
             self.never_head(world);
         }
@@ -74,8 +74,11 @@ impl Fleet {
                 if world.jobs.len() >= self.queue {
                     return None;
                 }
+                let (feed, until) = (job.feed.0, job.expires.millis() - self.queue_lease + LEASE);
                 world.jobs.push(QueuedJob { job, taken: false });
+                world.tasks.push(Task::Published { feed, until });
             }
+            Task::Published { feed, until } => world.schedule.extend(feed, until),
             Task::Refused { feed, until, woken } => {
                 let unreachable = world.schedule.heads.get(&HOST).is_none_or(|head| head.0 >= FAR);
                 world.schedule.park(feed, HOST, band(woken), until, 0);

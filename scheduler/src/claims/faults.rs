@@ -88,6 +88,10 @@ impl Fleet {
                     let same = world.reports.iter_mut().find(|queued| queued.taken && same_message(queued, report))?;
                     same.taken = false;
                 }
+                // Its short lease ends under the job that is in the queue.
+                if let Task::Published { feed, .. } = task {
+                    world.late[index(feed)] = true;
+                }
             }
             Fault::KillWaking => drop(world.waking.take()?),
             Fault::KillLoader => drop(world.loader.take()?),

@@ -165,6 +165,11 @@ impl Image {
                 self.flag(*feed);
                 self.time(*until);
             }
+            Task::Published { feed, until } => {
+                self.flag(-232);
+                self.flag(*feed);
+                self.time(*until);
+            }
             Task::Received { report, give_up, ahead } => {
                 self.flag(-225);
                 self.report(report, world);

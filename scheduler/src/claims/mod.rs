@@ -172,12 +172,13 @@ impl Fleet {
         }
     }
 
-    /// What nobody could tell apart from being done at once is done at once: a job is published as soon as it has its place,
+    /// What nobody could tell apart from being done at once is done at once: a job is published and its lease extended as soon as it has its place,
     /// unless the scheduler may die in between.
     fn hurry_task(&self, world: &mut World) {
         let last = world.tasks.len().saturating_sub(1);
         let reserved = matches!(world.tasks.last(), Some(Task::Reserved { .. }));
         if reserved && !self.kinds.contains(&Kind::Scheduler) && world.jobs.len() < self.queue {
+            self.go(world, last);
             self.go(world, last);
         }
     }

@@ -97,7 +97,6 @@ const SHORT: &[Case] = &[
         let lost = [ScheduleEmpty, GateLostInMidFetch];
         seeing(one().faults(1, &Kind::prompt()), &[&sights[..], &lost].concat())
     }),
-    ("one feed, a wake, a scheduler dies", || waking().faults(1, &[Kind::Scheduler])),
     ("one feed, slower than its lease", || seeing(one().faults(1, &[Kind::Late]), &[LeaseEndedUnderWork])),
     ("one feed, clocks apart", || Fleet { skew: SKEW, tasks: 1, ..one() }),
     ("two feeds", || seeing(two(), &[ParkedFeed])),
@@ -113,6 +112,7 @@ const LONG: &[Case] = &[
     ("one feed, clocks apart, 1 fault", || {
         Fleet { skew: SKEW, tasks: 1, ..one() }.faults(1, &[Kind::Worker, Kind::Redeliver, Kind::Schedule])
     }),
+    ("one feed, a wake, a scheduler dies", || waking().faults(1, &[Kind::Scheduler])),
     ("two feeds, two schedulers, one goes", || Fleet { gone: true, tasks: 2, ..two() }),
     ("a hold", held),
     ("one feed, a wake, 1 fault of any kind", || waking().faults(1, &Kind::ALL)),

@@ -81,7 +81,7 @@ impl Fleet {
             Task::Received { give_up, .. } | Task::Held { give_up, .. } | Task::Stored { give_up, .. } => {
                 *give_up <= at
             }
-            Task::Claimed { feed, .. } => !late(*feed),
+            Task::Claimed { feed, .. } | Task::Published { feed, .. } => !late(*feed),
             Task::Reserved { job } => job.expires.millis() <= at + self.skew && !late(job.feed.0),
             _ => false,
         });

@@ -58,8 +58,10 @@ pub(super) enum Task {
     Claimed { feed: i64, row: Row, now: i64, parked: bool },
     /// It has a place at the host for this job.
     Reserved { job: FetchJob },
-    /// It was refused one.
+    /// It was refused a place.
     Refused { feed: i64, until: i64, woken: bool },
+    /// Its job is in the queue; its lease may end at `until`.
+    Published { feed: i64, until: i64 },
     /// It received a report and has not put its hold on the gate yet.
     Received { report: Report, give_up: i64, ahead: i64 },
     /// It has not decided on it yet.
@@ -182,6 +184,7 @@ impl Task {
             Task::Claimed { now, .. } => (0, *now),
             Task::Reserved { job } => (1, job.expires.millis()),
             Task::Refused { until, .. } => (2, *until),
+            Task::Published { until, .. } => (6, *until),
             Task::Received { give_up, .. } => (3, *give_up),
             Task::Held { give_up, .. } => (4, *give_up),
             Task::Stored { give_up, .. } => (5, *give_up),
@@ -190,7 +193,7 @@ impl Task {
 
     pub(super) fn feed(&self) -> i64 {
         match self {
-            Task::Claimed { feed, .. } | Task::Refused { feed, .. } => *feed,
+            Task::Claimed { feed, .. } | Task::Refused { feed, .. } | Task::Published { feed, .. } => *feed,
             Task::Reserved { job } => job.feed.0,
             Task::Received { report, .. } | Task::Held { report, .. } | Task::Stored { report, .. } => report.feed,
         }

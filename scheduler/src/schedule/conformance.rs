@@ -14,6 +14,7 @@ macro_rules! schedule_conformance {
     ($make:expr) => {
         $crate::schedule_conformance!($make; what_is_due_is_claimed_earliest_first);
         $crate::schedule_conformance!($make; a_claim_hides_a_feed_until_its_lease_ends);
+        $crate::schedule_conformance!($make; a_lease_is_extended_and_nothing_else_is);
         $crate::schedule_conformance!($make; put_ends_a_lease_and_sets_the_time);
         $crate::schedule_conformance!($make; lower_brings_forward_and_never_back);
         $crate::schedule_conformance!($make; a_lower_under_a_lease_is_remembered_for_the_next_put);
@@ -98,6 +99,20 @@ cases! {
         assert!(!claims(schedule, 0, 10).await[0].lease_expired);
         assert!(claim(schedule, 119, 10).await.is_empty());
         assert!(claims(schedule, 120, 10).await[0].lease_expired);
+    }
+
+    a_lease_is_extended_and_nothing_else_is(schedule) {
+        schedule.put(&[slot(1, 0), slot(2, 0), slot(3, 50)], at(0)).await.unwrap();
+        assert_eq!(claim(schedule, 0, 10).await, [1, 2]);
+        schedule.lower(&[urgent(2, 5)], at(5)).await.unwrap();
+        schedule.extend(&[FeedId(1), FeedId(2), FeedId(3), FeedId(4)], at(200)).await.unwrap();
+        schedule.extend(&[FeedId(1)], at(100)).await.unwrap();
+        assert_eq!(claim(schedule, 60, 10).await, [3], "it was not claimed");
+        schedule.put(&[slot(2, 900)], at(70)).await.unwrap();
+        assert_eq!(claim(schedule, 70, 10).await, [2], "a wake stays remembered");
+        assert!(claim(schedule, 150, 10).await.is_empty(), "later, never earlier");
+        assert_eq!(schedule.depth(at(150)).await.unwrap().feeds, 3);
+        assert_eq!(claim(schedule, 200, 10).await, [2, 3, 1], "a woken one comes first");
     }
 
     put_ends_a_lease_and_sets_the_time(schedule) {

@@ -61,6 +61,12 @@ impl Mirror {
         usize::from(!right)
     }
 
+    pub(crate) fn extend(&mut self, feed: i64, to: i64) {
+        if let Some(At::Leased { until, .. }) = self.feeds.get_mut(&feed) {
+            *until = to.max(*until);
+        }
+    }
+
     pub(crate) fn park(&mut self, feed: i64, host: u8, band: Band, until: i64, rank: i64) {
         let Some(At::Leased { woken, .. }) = self.feeds.get(&feed).copied() else { return };
         let (rank, band) = if woken { (i64::MIN, Band::Urgent) } else { (rank, band) };

@@ -20,6 +20,7 @@ enum Step {
     Correct { feed: i64, band: Band, ahead: i64 },
     Remove { feed: i64 },
     Claim { limit: usize },
+    Extend { feed: i64, ahead: i64 },
     Park { feed: i64, host: u8, band: Band, ahead: i64, rank: i64 },
     Unpark { host: u8, ahead: i64 },
     Advance { by: i64 },
@@ -42,6 +43,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (feed(), band(), ahead()).prop_map(|(feed, band, ahead)| Step::Correct { feed, band, ahead }),
         1 => feed().prop_map(|feed| Step::Remove { feed }),
         5 => (1..9_usize).prop_map(|limit| Step::Claim { limit }),
+        2 => (feed(), ahead()).prop_map(|(feed, ahead)| Step::Extend { feed, ahead }),
         5 => (feed(), 0..3_u8, band(), ahead(), 0..5_i64)
             .prop_map(|(feed, host, band, ahead, rank)| Step::Park { feed, host, band, ahead, rank }),
         1 => (0..3_u8, ahead()).prop_map(|(host, ahead)| Step::Unpark { host, ahead }),
@@ -94,6 +96,10 @@ impl<S: Schedule> Beside<S> {
                 let lease = Duration::from_millis(LEASE.unsigned_abs());
                 let claims = self.done(self.real.claim_due(at, limit, lease));
                 self.mirror.claimed(&claims, limit, LEASE, self.now);
+            }
+            Step::Extend { feed, ahead } => {
+                self.done(self.real.extend(&[FeedId(feed)], Timestamp::from_millis(self.now + ahead)));
+                self.mirror.extend(feed, self.now + ahead);
             }
             Step::Park { feed, host, band, ahead, rank } => {
                 let until = Timestamp::from_millis(self.now + ahead);

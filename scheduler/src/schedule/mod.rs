@@ -175,6 +175,10 @@ pub trait Schedule: Send + Sync {
     /// Claims at most `limit` due feeds until `now + lease`.
     async fn claim_due(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError>;
 
+    /// Lets the leases of claimed feeds end at `until` where they would end earlier. Feeds that are under no lease any more are
+    /// left alone.
+    async fn extend(&self, feeds: &[FeedId], until: Timestamp) -> Result<(), ScheduleError>;
+
     /// Parks claimed feeds at their hosts and sees to the hosts' timed heads.
     async fn park(&self, parkings: &[Parking]) -> Result<(), ScheduleError>;
 

@@ -259,6 +259,15 @@ impl State {
         claims.concat()
     }
 
+    /// Lets a lease end later, if there is one.
+    fn extend(&mut self, feed: FeedId, until: Timestamp) {
+        if let Some((slot, place)) = self.places.find(feed).filter(|(_, place)| place.is_leased())
+            && self.time(place.band, place.at) < until
+        {
+            self.shift(slot, (place.band, place.at), place.band, until);
+        }
+    }
+
     fn depth(&self, now: Timestamp) -> Depth {
         let parked = self.hosts.parked();
         let (mut due, mut oldest) = (parked, [None; 4]);
@@ -330,6 +339,12 @@ impl Schedule for MemorySchedule {
 
     async fn claim_due(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError> {
         Ok(self.at(now).claim_due(now, limit, lease))
+    }
+
+    async fn extend(&self, feeds: &[FeedId], until: Timestamp) -> Result<(), ScheduleError> {
+        let mut state = self.lock();
+        feeds.iter().for_each(|feed| state.extend(*feed, until));
+        Ok(())
     }
 
     async fn park(&self, parkings: &[Parking]) -> Result<(), ScheduleError> {

@@ -66,6 +66,7 @@ struct Scripts {
     correct: Script,
     remove: Script,
     claim: Script,
+    extend: Script,
     park: Script,
     unpark: Script,
     depth: Script,
@@ -133,6 +134,7 @@ impl RedisSchedule {
                 correct: script!("schedule.lua", "correct.lua"),
                 remove: script!("schedule.lua", "remove.lua"),
                 claim: script!("schedule.lua", "claim.lua"),
+                extend: script!("schedule.lua", "extend.lua"),
                 park: script!("schedule.lua", "park.lua"),
                 unpark: script!("schedule.lua", "unpark.lua"),
                 depth: script!("schedule.lua", "depth.lua"),
@@ -198,6 +200,28 @@ impl RedisSchedule {
             .await
         }))
         .await
+    }
+
+    /// Runs a script on feeds, after its leading arguments.
+    async fn eval_feeds(
+        &self,
+        action: &'static str,
+        script: &Script,
+        feeds: &[FeedId],
+        leading: &[i64],
+    ) -> Result<(), ScheduleError> {
+        let calls = self.calls(feeds.iter().map(|feed| (*feed, *feed))).into_iter();
+        try_join_all(calls.map(async |(shard, feeds)| {
+            self.eval::<()>(action, shard, script, |call| {
+                call.arg(leading);
+                for feed in &feeds {
+                    call.arg(Member(*feed));
+                }
+            })
+            .await
+        }))
+        .await?;
+        Ok(())
     }
 
     /// Notes the number of shards, and deletes the shards of another number that was noted before we came.
@@ -286,18 +310,7 @@ impl Schedule for RedisSchedule {
     }
 
     async fn remove(&self, feeds: &[FeedId]) -> Result<(), ScheduleError> {
-        let calls = self.calls(feeds.iter().map(|feed| (*feed, *feed))).into_iter();
-        try_join_all(calls.map(async |(shard, feeds)| {
-            self.eval::<()>("take feeds out", shard, &self.scripts.remove, |call| {
-                call.arg(0);
-                for feed in &feeds {
-                    call.arg(Member(*feed));
-                }
-            })
-            .await
-        }))
-        .await?;
-        Ok(())
+        self.eval_feeds("take feeds out", &self.scripts.remove, feeds, &[0]).await
     }
 
     async fn claim_due(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError> {
@@ -318,6 +331,10 @@ impl Schedule for RedisSchedule {
             }
         }
         Ok(claims)
+    }
+
+    async fn extend(&self, feeds: &[FeedId], until: Timestamp) -> Result<(), ScheduleError> {
+        self.eval_feeds("extend leases", &self.scripts.extend, feeds, &[0, until.millis()]).await
     }
 
     async fn park(&self, parkings: &[Parking]) -> Result<(), ScheduleError> {
