@@ -9,7 +9,10 @@ use common::time::Timestamp;
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     per_second: f64,
-    burst: f64,
+    /// What a slow round may make up for.
+    most: f64,
+    /// What of it is kept while nothing is due: a burst after a rest.
+    kept: f64,
     tokens: f64,
     at: Timestamp,
 }
@@ -17,18 +20,20 @@ pub struct Pace {
 /// `worker.gentle`: the Windows RSS Platform's token bucket.
 const GENTLE_PER_SECOND: f64 = 1.0;
 const GENTLE_BURST: f64 = 4.0;
+/// Of a second's polls, the part that may burst: after an outage of ours the rate stays near the pace from the first second.
+const BURST: f64 = 0.1;
 /// A bucket that holds one poll loses what flows in between the moment at which it is full and the next look.
 const LEAST_BURST: f64 = 2.0;
 
 impl Pace {
     /// A full bucket, as `worker.gentle` and `policy.polls_per_second` say.
     pub fn new(config: &Config, now: Timestamp) -> Self {
-        let (per_second, burst) = match limit(config) {
-            Some(limit) if config.worker.gentle => (limit, GENTLE_BURST),
-            Some(limit) => (limit, limit.max(LEAST_BURST)),
-            None => (f64::INFINITY, f64::INFINITY),
+        let (per_second, most, kept) = match limit(config) {
+            Some(limit) if config.worker.gentle => (limit, GENTLE_BURST, GENTLE_BURST),
+            Some(limit) => (limit, limit, BURST * limit),
+            None => (f64::INFINITY, f64::INFINITY, f64::INFINITY),
         };
-        Pace { per_second, burst, tokens: burst, at: now }
+        Pace { per_second, most, kept, tokens: kept.max(LEAST_BURST), at: now }
     }
 
     /// How many polls this one of `schedulers` may start now: each has an equal share of the fleet's pace.
@@ -36,8 +41,9 @@ impl Pace {
         if self.per_second.is_finite() {
             let passed: Duration = now.since(self.at);
             let share = schedulers.max(1) as f64;
-            let refilled = self.tokens + passed.as_secs_f64() * self.per_second / share;
-            self.tokens = refilled.min((self.burst / share).max(LEAST_BURST));
+            let kept = self.tokens.min((self.kept / share).max(LEAST_BURST));
+            let refilled = kept + passed.as_secs_f64() * self.per_second / share;
+            self.tokens = refilled.min((self.most / share).max(LEAST_BURST));
             self.at = now;
         }
         // A float's whole part saturates into usize.
@@ -94,6 +100,25 @@ mod tests {
             }
         }
         assert!((990..=1010).contains(&started), "{started}");
+    }
+
+    #[test]
+    fn a_rest_earns_a_small_burst_and_a_slow_round_loses_nothing() {
+        let mut config = common::config::defaults();
+        config.policy.polls_per_second = 200.0;
+        let start = Timestamp::from_millis(1_790_000_000_000);
+        let mut pace = Pace::new(&config, start);
+        for tick in 0..100 {
+            assert!(pace.room(start.after(tick * Duration::from_millis(50)), 1) <= 30, "nothing is due");
+        }
+        let (mut now, mut started) = (start.after(Duration::from_secs(5)), 0);
+        for _ in 0..10 {
+            now = now.after(Duration::from_millis(800));
+            let room = pace.room(now, 1);
+            pace.spend(room);
+            started += room;
+        }
+        assert!((1600..=1630).contains(&started), "{started}");
     }
 
     #[test]
