@@ -15,6 +15,8 @@ use crate::schedule::mirror::At;
 enum Goal {
     /// The feed is polled, or turns out to be gone.
     Polled,
+    /// The same, or a report that was under way makes it due later.
+    Served,
     /// Its wake is answered.
     Answered,
 }
@@ -40,9 +42,8 @@ impl Fleet {
     /// A parked, due feed is polled soon, with no help by another feed's due time or the reconciler.
     pub(super) fn nothing_is_stranded(&self, world: &World) -> bool {
         let parked = |feed| matches!(world.schedule.feeds.get(&feed), Some(At::Parked { .. }));
-        let due = |feed| world.row(feed).next_due.is_some_and(|due| due <= world.now);
-        let mut in_question = world.feeds().filter(|feed| parked(*feed) && due(*feed));
-        self.feeds == 1 || in_question.all(|feed| self.time_to(world, feed, Goal::Polled, Help::None) < NEVER)
+        let mut in_question = world.feeds().filter(|feed| parked(*feed) && due(world, *feed));
+        self.feeds == 1 || in_question.all(|feed| self.time_to(world, feed, Goal::Served, Help::None) < NEVER)
     }
 
     /// A wake is answered before the feed's ordinary due time.
@@ -63,7 +64,7 @@ impl Fleet {
 
     /// How long a calm run takes to the goal.
     fn time_to(&self, world: &World, feed: i64, goal: Goal, help: Help) -> i64 {
-        let asked = feed * 8 + i64::from(goal == Goal::Answered) * 4 + help as i64;
+        let asked = feed * 16 + goal as i64 * 4 + help as i64;
         let mut way: Vec<(u64, i64)> = Vec::new();
         let mut world = world.clone();
         let began = world.now;
@@ -78,7 +79,7 @@ impl Fleet {
             way.push((print, world.now));
             let next = if world.now - began > NEVER { None } else { self.calm(&world, feed, help) };
             let Some(next) = next else { break NEVER };
-            if next.broken.is_some() || goal == Goal::Polled && polled(&world, &next, feed) {
+            if next.broken.is_some() || goal != Goal::Answered && polled(&world, &next, feed) {
                 break next.now - world.now;
             }
             world = next;
@@ -106,9 +107,14 @@ impl Fleet {
     }
 }
 
+fn due(world: &World, feed: i64) -> bool {
+    world.row(feed).next_due.is_some_and(|due| due <= world.now)
+}
+
 fn reached(world: &World, feed: i64, goal: Goal) -> bool {
     match goal {
         Goal::Polled => !world.row(feed).live,
+        Goal::Served => !world.row(feed).live || !due(world, feed),
         Goal::Answered => !world.truth.owed[index(feed)] || !world.row(feed).live,
     }
 }
