@@ -82,6 +82,16 @@ impl Client {
         self.read(answer)
     }
 
+    /// What a role says at `path`, outside of the API: its words, whether they are good, and nothing else.
+    pub(crate) async fn ask(&self, path: &str) -> anyhow::Result<(StatusCode, String)> {
+        let mut url = self.server.clone();
+        url.set_path(&format!("{}{path}", self.server.path().trim_end_matches('/')));
+        let answer = self.http.get(url).send().await.map_err(|error| self.unreachable(error))?;
+        let status = answer.status();
+        let words = answer.text().await.map_err(|error| self.no_answer("broke off its answer", error))?;
+        Ok((status, words.trim().to_owned()))
+    }
+
     /// What the fleet answers to a change.
     pub(crate) async fn change<T: DeserializeOwned>(
         &self,

@@ -120,10 +120,11 @@ async fn connected(links: &Links, clock: &dyn Clock) {
 
 /// Runs a worker until a signal.
 pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
-    let config = configuration(&args.settings, args.listen, args.concurrency)?;
+    // A worker has no API, and so no token that could guard it: it may listen wherever its health is asked for.
+    let config = configuration(&args.settings, None, args.concurrency)?;
     let config = Arc::new(descriptors::fit(Arc::unwrap_or_clone(config))?);
     require_servers(&config, "worker", &["gate.url", "queue.url"])?;
-    let listener = bind(config.api.listen).await?;
+    let listener = bind(args.listen.unwrap_or(config.api.listen)).await?;
     eprintln!("feedfleet worker, health and metrics at http://{}", listener.local_addr()?);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::new());

@@ -21,6 +21,7 @@ mod fetch;
 mod fleet;
 mod follow;
 mod health;
+mod health_check;
 mod logs;
 mod migrate;
 mod opml;
@@ -76,6 +77,7 @@ enum Command {
     Fleet(fleet::FleetCommand),
     Entries(entries::EntriesArgs),
     Stats(stats::StatsArgs),
+    Health(health_check::HealthArgs),
     Fetch(fetch::FetchArgs),
     Discover(discover::DiscoverArgs),
     Parse(parse::ParseArgs),
@@ -111,6 +113,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Fleet(command) => fleet::run(command).await,
         Command::Entries(args) => entries::run(&args).await,
         Command::Stats(args) => stats::run(&args).await,
+        Command::Health(args) => health_check::run(&args).await,
         Command::Fetch(args) => fetch::run(&args).await,
         Command::Discover(args) => discover::run(&args).await,
         Command::Parse(args) => parse::run(&args),

@@ -15,6 +15,9 @@ pub(crate) struct MigrateArgs {
     /// Where feeds and entries are kept [default: ./feedfleet-data]
     #[arg(long, value_name = "DIR", value_parser = crate::values::folder)]
     data: Option<String>,
+    /// The store was restored from a backup: gives it a new epoch, by which consumers see that they must begin anew
+    #[arg(long)]
+    restored: bool,
     #[command(flatten)]
     settings: SettingsArgs,
 }
@@ -24,7 +27,12 @@ pub(crate) async fn run(args: &MigrateArgs) -> anyhow::Result<ExitCode> {
     let flags: Vec<_> = args.data.iter().map(|data| ("store.url", store_url(data).into())).collect();
     let config = args.settings.load(&flags)?.config;
     crate::logs::start(&config.log)?;
-    backends::store(&config).await?.close().await;
+    let store = backends::store(&config).await?;
+    let epoch = if args.restored { Some(store.begin_epoch().await?) } else { None };
+    store.close().await;
     output::line(&format!("{} is up to date", without_password(&config.store.url)))?;
+    if let Some(epoch) = epoch {
+        output::line(&format!("it is restored: its epoch is {epoch} now"))?;
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -26,6 +26,7 @@ fn help_texts_are_as_they_were_read_last() {
         &["fleet"],
         &["entries"],
         &["stats"],
+        &["health"],
         &["parse"],
         &["config"],
         &["config", "check"],

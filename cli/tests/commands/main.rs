@@ -7,6 +7,7 @@ mod configuration;
 mod descriptors;
 mod durable;
 mod fleet;
+mod health;
 mod help;
 mod mistakes;
 mod operator;

@@ -186,6 +186,9 @@ async fn run_once_polls_prints_and_ends() {
     assert_eq!(origin.requests("/a").len(), 1);
     let migrated = run(&["migrate", "--data", data.to_str().unwrap()]);
     assert_eq!((migrated.code, migrated.err.as_str()), (Some(0), ""));
+    let restored = run(&["migrate", "--restored", "--data", data.to_str().unwrap()]);
+    assert_eq!(restored.code, Some(0), "{}", restored.err);
+    assert!(restored.out.lines().last().unwrap().starts_with("it is restored: its epoch is "), "{}", restored.out);
 }
 
 #[test]

@@ -13,7 +13,9 @@ fn nobody() -> String {
 #[test]
 fn no_fleet_is_a_failure_that_says_how_to_get_one() {
     let server = nobody();
-    for arguments in [&["stats"][..], &["feed", "list"], &["feed", "add", "http://a.example/"], &["entries"]] {
+    for arguments in
+        [&["stats"][..], &["feed", "list"], &["feed", "add", "http://a.example/"], &["entries"], &["health"]]
+    {
         let ran: Ran = command(arguments).env("FEEDFLEET_SERVER", &server).output().unwrap().into();
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{arguments:?}");
         let expected =

@@ -394,6 +394,10 @@ pub trait Store: Send + Sync {
     /// Pauses or resumes all polling.
     async fn set_paused(&self, paused: bool) -> Result<(), StoreError>;
 
+    /// Gives the store a new epoch, after it was restored from a backup: numbers of events will be given out again, and
+    /// consumers must not take the new ones for those that they have read. Returns it.
+    async fn begin_epoch(&self) -> Result<String, StoreError>;
+
     /// The price of a poll that the schedulers agreed on; `None`: none yet.
     async fn price(&self) -> Result<Option<f64>, StoreError>;
 

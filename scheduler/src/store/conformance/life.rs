@@ -77,6 +77,18 @@ pub(crate) async fn what_was_stored_is_there_after_a_reopening(backend: &dyn Bac
     assert_eq!(store.events(1, 10).await.unwrap().items[0].seq, 2);
 }
 
+pub(crate) async fn a_new_epoch_stays_and_takes_nothing_along(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, modified(vec![entry("1", "one")])).await;
+    let before = store.events(0, 9).await.unwrap();
+    let epoch = store.begin_epoch().await.unwrap();
+    assert!(epoch.len() == 16 && epoch != before.epoch, "{epoch}");
+    drop(store);
+    let after = backend.open().await.events(0, 9).await.unwrap();
+    assert_eq!((after.epoch, after.items), (epoch, before.items));
+}
+
 pub(crate) async fn two_stores_do_not_interfere(backend: &dyn Backend) {
     let other = backend.another();
     let (one, two) = (backend.open().await, other.open().await);

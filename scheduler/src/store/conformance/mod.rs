@@ -46,6 +46,7 @@ macro_rules! stamp {
             life {
                 a_feed_is_added_polled_and_read_back;
                 what_was_stored_is_there_after_a_reopening;
+                a_new_epoch_stays_and_takes_nothing_along;
                 two_stores_do_not_interfere;
                 the_history_keeps_the_last_twenty_polls_newest_first;
                 the_pause_of_the_fleet_is_kept;

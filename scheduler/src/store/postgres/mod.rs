@@ -224,6 +224,10 @@ impl Store for PostgresStore {
         self.call("pause or resume polling", move || self.pause(paused)).await
     }
 
+    async fn begin_epoch(&self) -> Result<String, StoreError> {
+        self.call("begin an epoch", move || self.renew_epoch()).await
+    }
+
     async fn price(&self) -> Result<Option<f64>, StoreError> {
         self.call("read the price of a poll", move || self.agreed_price()).await
     }

@@ -107,6 +107,16 @@ impl PostgresStore {
         Ok(())
     }
 
+    pub(super) async fn renew_epoch(&self) -> Result<String, StoreError> {
+        const ACTION: &str = "begin an epoch";
+        const SQL: &str =
+            "UPDATE store SET epoch = left(replace(gen_random_uuid()::text, '-', ''), 16) RETURNING epoch";
+        let mut on = self.session(ACTION).await?;
+        let epoch = sqlx::query_scalar(SQL).fetch_one(&mut *on).await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(epoch)
+    }
+
     pub(super) async fn agreed_price(&self) -> Result<Option<f64>, StoreError> {
         const ACTION: &str = "read the price of a poll";
         let mut on = self.session(ACTION).await?;

@@ -172,6 +172,10 @@ impl Store for SqliteStore {
         self.pause(paused).await
     }
 
+    async fn begin_epoch(&self) -> Result<String, StoreError> {
+        self.renew_epoch().await
+    }
+
     async fn price(&self) -> Result<Option<f64>, StoreError> {
         self.agreed_price().await
     }

@@ -82,6 +82,11 @@ impl SqliteStore {
         Ok(())
     }
 
+    pub(super) async fn renew_epoch(&self) -> Result<String, StoreError> {
+        const SQL: &str = "UPDATE store SET epoch = lower(hex(randomblob(8))) RETURNING epoch";
+        sqlx::query_scalar(SQL).fetch_one(&self.writer).await.map_err(StoreError::on("begin an epoch"))
+    }
+
     pub(super) async fn agreed_price(&self) -> Result<Option<f64>, StoreError> {
         let price = sqlx::query_scalar("SELECT price FROM store").fetch_one(&self.readers);
         price.await.map_err(StoreError::on("read the price of a poll"))

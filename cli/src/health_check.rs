@@ -1,0 +1,35 @@
+//! `feedfleet health`: asks a role from outside, for images that hold nothing else that could.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+use serde_json::json;
+
+use crate::client::{Client, ClientArgs};
+use crate::output;
+
+/// Asks a role whether it lives; exit code 0 when it does
+#[derive(Debug, Args)]
+pub(crate) struct HealthArgs {
+    /// Asks whether it can do its work, too: whether its servers answer
+    #[arg(long)]
+    ready: bool,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// Runs it.
+pub(crate) async fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
+    let (path, good) = if args.ready { ("/readyz", "ready") } else { ("/healthz", "alive") };
+    let (status, words) = Client::new(&args.client)?.ask(path).await?;
+    if !status.is_success() {
+        bail!("it answered {status}: {words}");
+    }
+    if args.client.json {
+        output::json(&json!({ good: true }))?;
+    } else {
+        output::line(good)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

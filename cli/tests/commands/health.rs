@@ -1,0 +1,35 @@
+//! `feedfleet health`, as an image asks it about the role inside.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::fleet::Fleet;
+use crate::program::{command, run};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_is_alive_and_ready_for_anybody_who_asks() {
+    let tokens = r#"api.tokens=[{name = "look", role = "read", token = "0123456789abcdef"}]"#;
+    let fleet = Fleet::start(&["--set", tokens]).await;
+    assert_eq!(fleet.done(&["health"]), "alive\n");
+    assert_eq!(fleet.done(&["health", "--ready", "--json"]), "{\"ready\":true}\n");
+}
+
+#[test]
+fn a_worker_needs_no_token_to_be_asked_from_elsewhere_and_is_not_ready_without_its_servers() {
+    let mut worker = command(&["worker", "--listen", "0.0.0.0:0"]);
+    worker.env("FEEDFLEET_GATE__URL", "redis://127.0.0.1:9/").env("FEEDFLEET_QUEUE__URL", "amqp://127.0.0.1:9/%2f");
+    let mut worker = worker.stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(worker.stderr.take().unwrap());
+    let mut line = String::new();
+    log.read_line(&mut line).unwrap();
+    let port = line.trim().rsplit(':').next().unwrap();
+    let server = format!("http://127.0.0.1:{port}");
+
+    let alive = run(&["health", "--server", &server]);
+    let ready = run(&["health", "--ready", "--server", &server]);
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    assert_eq!((alive.code, alive.out.as_str()), (Some(0), "alive\n"), "{line}{}", alive.err);
+    assert_eq!(ready.code, Some(1));
+    assert!(ready.err.starts_with("error: it answered 503 Service Unavailable: "), "{}", ready.err);
+}

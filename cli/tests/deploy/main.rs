@@ -1,0 +1,31 @@
+//! What the program is deployed with: manifests, alerts, dashboards, image. The checks are Python's (`k8s/tests`), because the
+//! tools that know Kubernetes' schemas are; each of its modules is a test here, and asks the program that was just built.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
+
+use std::path::Path;
+use std::process::Command;
+
+/// Runs one module of `k8s/tests`; what it printed is shown when it fails.
+fn module_passes(module: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let run =
+        format!(r#"set -e; tools="$(dev/tools)"; eval "$tools"; exec "$PYTHON" -m unittest -q k8s.tests.{module}"#);
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &run]).current_dir(root).env("FEEDFLEET_BINARY", env!("CARGO_BIN_EXE_feedfleet"));
+    let output = shell.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
+    let ran = printed.lines().find_map(|line| line.strip_prefix("Ran ")).unwrap_or_default();
+    assert!(!ran.is_empty() && !ran.starts_with("0 "), "it ran no test: {printed}");
+}
+
+#[test]
+fn manifests_render_and_fit_their_schemas_themselves_and_the_program() {
+    module_passes("test_manifests");
+}
+
+#[test]
+fn dashboards_and_alerts_are_about_metrics_that_a_running_fleet_has() {
+    module_passes("test_monitoring");
+}

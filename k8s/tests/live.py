@@ -1,0 +1,116 @@
+"""The program and a real Prometheus, running on loopback for a test."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+from . import program
+
+# Far beyond what a loaded machine needs.
+PATIENCE_SECONDS = 120
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return held.getsockname()[1]
+
+
+def answer(url: str) -> tuple[int, str]:
+    """Status and body; 0 when nobody answers."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=10) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError as error:
+        return 0, str(error)
+
+
+def until(what: str, holds: Any) -> Any:
+    """The first true value of `holds()`."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        value = holds()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def running(arguments: list[str], env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is stopped at the end, with what it printed in a file of its own."""
+    with tempfile.TemporaryFile() as log:
+        child = subprocess.Popen(arguments, env=env if env is not None else dict(os.environ), stdout=log, stderr=log, cwd="/tmp")
+        try:
+            yield child
+        except BaseException as failure:
+            log.seek(0)
+            failure.add_note(f"{arguments[:2]} printed: {log.read().decode(errors='replace')[-3000:]}")
+            raise
+        finally:
+            child.send_signal(signal.SIGTERM)
+            try:
+                child.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+@contextlib.contextmanager
+def demo() -> Iterator[str]:
+    """The fleet of `feedfleet demo`; gives its address."""
+    port = free_port()
+    with running([program.BINARY, "demo", "--plain", "--for", "5m", "--listen", f"127.0.0.1:{port}"], env={}):
+        address = f"http://127.0.0.1:{port}"
+        until("the demo's fleet", lambda: answer(f"{address}/readyz")[0] == 200)
+        yield address
+
+
+class Prometheus:
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series that an expression has now."""
+        query = urllib.parse.urlencode({"query": expression})
+        status, body = answer(f"{self.address}/api/v1/query?{query}")
+        assert status == 200, f"{expression}: {body}"
+        return json.loads(body)["data"]["result"]
+
+
+@contextlib.contextmanager
+def prometheus(target: str) -> Iterator[Prometheus]:
+    """A Prometheus that has looked at `target` for ten seconds, once a second, labelled as in a cluster."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        config = pathlib.Path(folder) / "prometheus.yml"
+        config.write_text(json.dumps({
+            "global": {"scrape_interval": "1s"},
+            "scrape_configs": [{
+                "job_name": "feedfleet/feedfleet",
+                "static_configs": [{"targets": [target.removeprefix("http://")],
+                                    "labels": {"namespace": "feedfleet", "pod": "demo", "container": "demo"}}],
+            }],
+        }))
+        arguments = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/data",
+                     f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
+        with running(arguments):
+            server = Prometheus(f"http://127.0.0.1:{port}")
+            until("Prometheus", lambda: answer(f"{server.address}/-/ready")[0] == 200)
+            until("ten looks", lambda: any(float(series["value"][1]) >= 10
+                                           for series in server.query("count_over_time(up[1m])")))
+            yield server

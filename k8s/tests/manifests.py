@@ -1,0 +1,124 @@
+"""Renders overlays with kustomize, and finds things in what came out."""
+
+import copy
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import yaml
+
+K8S = pathlib.Path(__file__).resolve().parent.parent
+ROLES = ("scheduler", "worker")
+Doc = dict[str, Any]
+
+
+class RenderError(Exception):
+    """What kustomize said."""
+
+
+def kustomize(folder: pathlib.Path) -> list[Doc]:
+    """The documents that `kubectl apply -k` would send, in order."""
+    kubectl = os.environ.get("KUBECTL", "kubectl")
+    ran = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise RenderError(ran.stderr)
+    if ran.stderr:
+        raise RenderError(f"warnings are errors here: {ran.stderr}")
+    return [doc for doc in yaml.safe_load_all(ran.stdout) if doc]
+
+
+def overlays() -> dict[str, list[Doc]]:
+    """Everything that is offered, rendered: each overlay, and prod with the components that it leaves out in their turn."""
+    found = {folder.name: kustomize(folder) for folder in sorted((K8S / "overlays").iterdir())}
+    with copied() as root:
+        prod = root / "overlays" / "prod" / "kustomization.yaml"
+        prod.write_text(prod.read_text().replace("components/keda", "components/hpa"))
+        found["prod with hpa"] = kustomize(prod.parent)
+    return found
+
+
+class copied:
+    """A copy of the folder k8s in which a test may change things."""
+
+    def __enter__(self) -> pathlib.Path:
+        self.folder = tempfile.mkdtemp(prefix="feedfleet-k8s.")
+        return pathlib.Path(shutil.copytree(K8S, pathlib.Path(self.folder) / "k8s"))
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder)
+
+
+def of_kind(docs: list[Doc], *kinds: str) -> list[Doc]:
+    return [doc for doc in docs if doc["kind"] in kinds]
+
+
+def named(docs: list[Doc], kind: str, name: str) -> Doc:
+    found = [doc for doc in of_kind(docs, kind) if doc["metadata"]["name"] == name]
+    assert len(found) == 1, f"{len(found)} documents are {kind} {name}"
+    return found[0]
+
+
+def workloads(docs: list[Doc]) -> list[Doc]:
+    return of_kind(docs, "Deployment", "StatefulSet", "Job")
+
+
+def role_of(workload: Doc) -> str | None:
+    """The role that a workload runs; none for the bundled servers."""
+    labels = workload["spec"]["template"]["metadata"]["labels"]
+    return labels.get("app.kubernetes.io/component") if labels.get("app.kubernetes.io/name") == "feedfleet" else None
+
+
+def pod(workload: Doc) -> Doc:
+    return workload["spec"]["template"]["spec"]
+
+
+def container(workload: Doc) -> Doc:
+    containers = pod(workload)["containers"]
+    assert len(containers) == 1, workload["metadata"]["name"]
+    return containers[0]
+
+
+def role(docs: list[Doc], name: str) -> Doc:
+    return next(workload for workload in workloads(docs) if role_of(workload) == name)
+
+
+def title(doc: Doc) -> str:
+    return f"{doc['kind']} {doc['metadata']['name']}"
+
+
+def matches(selector: Doc, labels: dict[str, str]) -> bool:
+    """matchLabels only: nothing else is used here, and what is used otherwise must be noticed."""
+    assert set(selector) <= {"matchLabels"}, selector
+    wanted = selector.get("matchLabels", {})
+    return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def selected(docs: list[Doc], selector: Doc) -> list[Doc]:
+    return [workload for workload in workloads(docs)
+            if matches(selector, workload["spec"]["template"]["metadata"]["labels"])]
+
+
+def changed(docs: list[Doc], change: Callable[[list[Doc]], None]) -> list[Doc]:
+    """A copy with a fault in it."""
+    copy_of_all = copy.deepcopy(docs)
+    change(copy_of_all)
+    assert copy_of_all != docs, "the fault changes nothing"
+    return copy_of_all
+
+
+def secret_references(workload: Doc) -> Iterator[tuple[str, str | None]]:
+    """Each secret's name and the key that is read, None for all of it."""
+    for variable in container(workload).get("env", []):
+        reference = variable.get("valueFrom", {}).get("secretKeyRef")
+        if reference:
+            yield reference["name"], reference["key"]
+    for source in container(workload).get("envFrom", []):
+        if "secretRef" in source:
+            yield source["secretRef"]["name"], None
+    for volume in pod(workload).get("volumes", []):
+        if "secret" in volume:
+            yield volume["secret"]["secretName"], None

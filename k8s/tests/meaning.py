@@ -1,0 +1,329 @@
+"""Do the documents fit each other and the program? Each function returns a sentence for each fault."""
+
+import ipaddress
+import re
+from typing import Any
+
+from . import program
+from .manifests import (Doc, K8S, ROLES, container, matches, named, of_kind, pod, role, role_of, secret_references, selected,
+                        title, workloads)
+
+# What a role does after its last fetch: cli/src/cluster.rs, LAST_REPORT.
+LAST_REPORT_SECONDS = 10
+# Secrets that are made by hand before `apply`, by the commands in k8s/README.md.
+GIVEN = re.compile(r"kubectl create secret \w+ ([\w-]+)(.*?)(?:\n\n|```)", re.DOTALL)
+
+
+def problems(docs: list[Doc]) -> list[str]:
+    checks = (selectors, references, secrets, environment, probes, stopping, hardening, resources, spreading, network, scaling)
+    return [problem for check in checks for problem in check(docs)]
+
+
+# ------------------------------------------------------------------------------------------------ labels and selectors
+
+def selectors(docs: list[Doc]) -> list[str]:
+    found = []
+    for workload in workloads(docs):
+        labels = workload["spec"]["template"]["metadata"]["labels"]
+        if not matches(workload["spec"]["selector"], labels):
+            found.append(f"{title(workload)} does not select its own pods")
+    for service in of_kind(docs, "Service"):
+        behind = selected(docs, {"matchLabels": service["spec"]["selector"]})
+        if len(behind) != 1:
+            found.append(f"{title(service)} selects {len(behind)} workloads")
+        for port in service["spec"]["ports"]:
+            for workload in behind:
+                if port["targetPort"] not in port_names(workload):
+                    found.append(f"{title(service)}: {title(workload)} has no port {port['targetPort']}")
+    for doc in of_kind(docs, "PodDisruptionBudget", "PodMonitor"):
+        if not selected(docs, doc["spec"]["selector"]):
+            found.append(f"{title(doc)} selects nothing")
+    for policy in of_kind(docs, "NetworkPolicy"):
+        if not selected(docs, policy["spec"]["podSelector"]) and not operator_run(docs, policy["spec"]["podSelector"]):
+            found.append(f"{title(policy)} selects nothing")
+    for monitor in of_kind(docs, "PodMonitor"):
+        for endpoint in monitor["spec"]["podMetricsEndpoints"]:
+            for workload in selected(docs, monitor["spec"]["selector"]):
+                if endpoint["port"] not in port_names(workload):
+                    found.append(f"{title(monitor)}: {title(workload)} has no port {endpoint['port']}")
+            if endpoint["path"] != "/metrics":
+                found.append(f"{title(monitor)} reads {endpoint['path']}")
+    for name in ROLES:
+        budgets = [doc for doc in of_kind(docs, "PodDisruptionBudget") if role(docs, name) in selected(docs, doc["spec"]["selector"])]
+        if len(budgets) != 1:
+            found.append(f"{len(budgets)} PodDisruptionBudgets select the {name}")
+    return found
+
+
+def port_names(workload: Doc) -> dict[str, int]:
+    return {port["name"]: port["containerPort"] for port in container(workload)["ports"]}
+
+
+def operator_run(docs: list[Doc], selector: Doc) -> bool:
+    """Is it the pods of the RabbitMQ operator, which labels them with the cluster's name and `rabbitmq`?"""
+    return bool(of_kind(docs, "RabbitmqCluster")) and selector["matchLabels"].get("app.kubernetes.io/component") == "rabbitmq"
+
+
+# --------------------------------------------------------------------------------------- what is referred to is there
+
+def references(docs: list[Doc]) -> list[str]:
+    found = []
+    names = {kind: {doc["metadata"]["name"] for doc in of_kind(docs, kind)}
+             for kind in ("ConfigMap", "ServiceAccount", "Service", "Deployment")}
+    for workload in workloads(docs):
+        for volume in pod(workload).get("volumes", []):
+            if "configMap" in volume and volume["configMap"]["name"] not in names["ConfigMap"]:
+                found.append(f"{title(workload)}: there is no ConfigMap {volume['configMap']['name']}")
+        mounted = {mount["name"] for mount in container(workload).get("volumeMounts", [])}
+        claimed = {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])}
+        for name in mounted ^ ({volume["name"] for volume in pod(workload).get("volumes", [])} | claimed):
+            found.append(f"{title(workload)}: volume {name} is either not mounted or not there")
+        account = pod(workload).get("serviceAccountName")
+        if role_of(workload) and account not in names["ServiceAccount"]:
+            found.append(f"{title(workload)}: there is no ServiceAccount {account}")
+        if pod(workload).get("automountServiceAccountToken") is not False:
+            found.append(f"{title(workload)} is given a token of Kubernetes")
+        image = container(workload)["image"]
+        if ":" not in image.rsplit("/", 1)[-1] or image.endswith(":latest"):
+            found.append(f"{title(workload)}: the image {image} has no version")
+        if role_of(workload) and not image.endswith(f":{program.workspace_version()}"):
+            found.append(f"{title(workload)}: the image {image} is not of this version, {program.workspace_version()}")
+    for account in of_kind(docs, "ServiceAccount"):
+        if account.get("automountServiceAccountToken") is not False:
+            found.append(f"{title(account)} gives out tokens")
+    for ingress in of_kind(docs, "Ingress"):
+        for rule in ingress["spec"]["rules"]:
+            for path in rule["http"]["paths"]:
+                service = path["backend"]["service"]
+                if service["name"] not in names["Service"]:
+                    found.append(f"{title(ingress)}: there is no Service {service['name']}")
+                elif service["port"]["name"] not in {port["name"] for port in named(docs, "Service", service["name"])["spec"]["ports"]}:
+                    found.append(f"{title(ingress)}: {service['name']} has no port {service['port']['name']}")
+    return found
+
+
+def secrets(docs: list[Doc]) -> list[str]:
+    known = {doc["metadata"]["name"]: set(doc.get("stringData", {})) | set(doc.get("data", {})) for doc in of_kind(docs, "Secret")}
+    for cluster in of_kind(docs, "RabbitmqCluster"):
+        known[f"{cluster['metadata']['name']}-default-user"] = {"username", "password", "host", "port"}
+    if not of_kind(docs, "Secret"):
+        known |= given_by_hand()
+    found = []
+    for workload in workloads(docs):
+        for name, key in secret_references(workload):
+            if name not in known:
+                found.append(f"{title(workload)}: there is no Secret {name}")
+            elif key is not None and key not in known[name]:
+                found.append(f"{title(workload)}: Secret {name} has no {key}")
+    worker = role(docs, "worker")
+    schedulers = {name for name, _ in secret_references(role(docs, "scheduler"))}
+    shared = {name for name, _ in secret_references(worker)} & schedulers - {"feedfleet-rabbitmq-default-user"}
+    if shared:
+        found.append(f"{title(worker)} reads the schedulers' secret {', '.join(shared)}")
+    for variable in container(worker).get("env", []):
+        if variable["name"].startswith(("FEEDFLEET_STORE", "FEEDFLEET_SCHEDULE", "FEEDFLEET_API", "FEEDFLEET_SECRETS")):
+            found.append(f"{title(worker)} is given {variable['name']}")
+        if "store-url" in str(variable) or "postgres" in str(variable):
+            found.append(f"{title(worker)} is given a secret of the database: {variable['name']}")
+    if container(worker).get("envFrom"):
+        found.append(f"{title(worker)} is given a whole secret")
+    return found
+
+
+def given_by_hand() -> dict[str, set[str]]:
+    """The secrets that the README has people make, with their keys."""
+    commands = GIVEN.findall((K8S / "README.md").read_text())
+    return {name: set(re.findall(r"--from-(?:literal|file)=([\w-]+)=", rest)) for name, rest in commands}
+
+
+# ---------------------------------------------------------------------------------- what the program understands of it
+
+def environment(docs: list[Doc]) -> list[str]:
+    known, found = program.configuration_of(""), []
+    for name in ROLES:
+        workload = role(docs, name)
+        for variable in container(workload).get("env", []):
+            if not variable["name"].startswith("FEEDFLEET_"):
+                continue
+            key = program.key_of(variable["name"])
+            if key not in known:
+                found.append(f"{title(workload)}: {variable['name']} is no key of the configuration")
+        for file, text in config_files(docs, workload).items():
+            found += [f"{title(workload)}: {file}: {fault}" for fault in config_problems(text)]
+        arguments = container(workload)["args"]
+        if arguments[0] != name:
+            found.append(f"{title(workload)} runs {arguments[0]}")
+        flags = program.flags(name)
+        for flag in (argument for argument in arguments if argument.startswith("--")):
+            if flag.split("=")[0] not in flags:
+                found.append(f"{title(workload)}: `feedfleet {name}` has no flag {flag}")
+        mounted = {file for file in config_files(docs, workload)}
+        given = value_after(arguments, "--config")
+        if given not in mounted:
+            found.append(f"{title(workload)}: nothing is mounted at {given}")
+    return found
+
+
+def value_after(arguments: list[str], flag: str) -> str | None:
+    return arguments[arguments.index(flag) + 1] if flag in arguments else None
+
+
+def config_files(docs: list[Doc], workload: Doc) -> dict[str, str]:
+    """Where files of ConfigMaps appear in the container, with their texts."""
+    paths = {mount["name"]: mount["mountPath"] for mount in container(workload).get("volumeMounts", [])}
+    maps = {doc["metadata"]["name"]: doc["data"] for doc in of_kind(docs, "ConfigMap")}
+    return {f"{paths.get(volume['name'])}/{file}": text for volume in pod(workload).get("volumes", []) if "configMap" in volume
+            for file, text in maps.get(volume["configMap"]["name"], {}).items()}
+
+
+def config_problems(text: str) -> list[str]:
+    ran = program.with_file(text, "config", "check")
+    return [] if ran.returncode == 0 else ran.stderr.strip().splitlines()
+
+
+def effective(docs: list[Doc], workload: Doc) -> dict[str, Any]:
+    """The configuration that the role runs with, addresses of servers aside."""
+    text = config_files(docs, workload).get(value_after(container(workload)["args"], "--config") or "", "")
+    # What is wrong with the file is said by `environment`.
+    return program.configuration_of("" if config_problems(text) else text)
+
+
+def probes(docs: list[Doc]) -> list[str]:
+    found = []
+    for name in ROLES:
+        workload = role(docs, name)
+        address, _, port = (value_after(container(workload)["args"], "--listen") or "").rpartition(":")
+        if address != "0.0.0.0":
+            found.append(f"{title(workload)} listens on {address}, where nobody reaches it")
+        if port_names(workload).get("http") != int(port or 0):
+            found.append(f"{title(workload)} listens on port {port}, but its port http is {port_names(workload).get('http')}")
+        for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+            asked = container(workload).get(probe, {}).get("httpGet", {})
+            if asked.get("path") != path:
+                found.append(f"{title(workload)}: {probe} asks {asked.get('path')}, not {path}")
+            if asked.get("port") not in port_names(workload):
+                found.append(f"{title(workload)}: {probe} asks port {asked.get('port')}, which is not declared")
+    return found
+
+
+def stopping(docs: list[Doc]) -> list[str]:
+    """A worker is killed by Kubernetes only after it has given up by itself, with some seconds to spare."""
+    worker = role(docs, "worker")
+    timeout = seconds(effective(docs, worker)["fetch.timeout"])
+    grace = pod(worker)["terminationGracePeriodSeconds"]
+    needed = timeout + LAST_REPORT_SECONDS + 5
+    return [] if grace >= needed else [f"{title(worker)} has {grace} s to stop and needs {needed:g} s"]
+
+
+def seconds(text: str) -> float:
+    units = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "days": 86400, "day": 86400, "d": 86400}
+    return sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+)\s*([a-z]+)", text))
+
+
+# -------------------------------------------------------------------------------------------------- how it is confined
+
+def hardening(docs: list[Doc]) -> list[str]:
+    found = []
+    for workload in workloads(docs):
+        whole, own = pod(workload).get("securityContext", {}), container(workload).get("securityContext", {})
+        wanted = {
+            "runs as root": whole.get("runAsNonRoot") is True and whole.get("runAsUser", 0) > 0,
+            "has no seccomp profile": whole.get("seccompProfile") == {"type": "RuntimeDefault"},
+            "may gain privileges": own.get("allowPrivilegeEscalation") is False,
+            "keeps capabilities": own.get("capabilities") == {"drop": ["ALL"]},
+        }
+        if role_of(workload):
+            wanted["may write to its root"] = own.get("readOnlyRootFilesystem") is True
+        found += [f"{title(workload)} {fault}" for fault, held in wanted.items() if not held]
+    return found
+
+
+def resources(docs: list[Doc]) -> list[str]:
+    found = []
+    for workload in workloads(docs):
+        for part in ("requests", "limits"):
+            missing = {"cpu", "memory"} - set(container(workload).get("resources", {}).get(part, {}))
+            if missing:
+                found.append(f"{title(workload)} has no {part} of {', '.join(sorted(missing))}")
+    return found
+
+
+def spreading(docs: list[Doc]) -> list[str]:
+    found = []
+    for name in ROLES:
+        workload = role(docs, name)
+        spread = pod(workload).get("topologySpreadConstraints", [])
+        keys = {constraint["topologyKey"] for constraint in spread}
+        if keys != {"topology.kubernetes.io/zone", "kubernetes.io/hostname"}:
+            found.append(f"{title(workload)} is not spread over zones and machines")
+        for constraint in spread:
+            if not matches(constraint["labelSelector"], workload["spec"]["template"]["metadata"]["labels"]):
+                found.append(f"{title(workload)}: a spread constraint counts others' pods")
+    return found
+
+
+def network(docs: list[Doc]) -> list[str]:
+    """Everything is refused but what is listed, and a worker's list holds no private network."""
+    found = []
+    for name in ROLES:
+        policies = [policy for policy in of_kind(docs, "NetworkPolicy") if role(docs, name) in selected(docs, policy["spec"]["podSelector"])]
+        silent = [policy for policy in policies if not policy["spec"].get("ingress") and not policy["spec"].get("egress")]
+        if not any(set(policy["spec"]["policyTypes"]) == {"Ingress", "Egress"} for policy in silent):
+            found.append(f"nothing refuses the {name} what is not listed")
+        egress = [rule for policy in policies for rule in policy["spec"].get("egress", [])]
+        ports = {port["port"] for rule in egress for port in rule["ports"]}
+        wanted = {53, 5672, 6379} | ({5432} if name == "scheduler" else {80, 443, 8000})
+        if ports != wanted:
+            found.append(f"the {name} reaches the ports {sorted(ports)}, and should {sorted(wanted)}")
+        if name == "worker":
+            found += internet(egress, effective(docs, role(docs, name)))
+    return found
+
+
+def internet(egress: list[Doc], configuration: dict[str, Any]) -> list[str]:
+    blocks = [(peer["ipBlock"], rule["ports"]) for rule in egress for peer in rule["to"] if "ipBlock" in peer]
+    wide = [(block, ports) for block, ports in blocks if ipaddress.ip_network(block["cidr"]).prefixlen < 24]
+    found = []
+    if {block["cidr"] for block, _ in wide} != {"0.0.0.0/0", "2000::/3"}:
+        found.append(f"the worker reaches {[block['cidr'] for block, _ in wide]} instead of the Internet")
+    excepted = {network for block, _ in wide for network in block.get("except", [])}
+    for network in guarded() - excepted:
+        found.append(f"the worker reaches {network}, which its own guard refuses")
+    for network in excepted - guarded():
+        found.append(f"the worker's guard does not refuse {network}, the policy does")
+    for _, ports in wide:
+        dialled = {f"{port['port']}-{port['endPort']}" if "endPort" in port else str(port["port"]) for port in ports}
+        if dialled != set(configuration["fetch.allow_ports"]):
+            found.append(f"the policy opens the ports {sorted(dialled)}, fetch.allow_ports is {configuration['fetch.allow_ports']}")
+    return found
+
+
+def guarded() -> set[str]:
+    """The networks that the worker refuses, as its source lists them."""
+    source = (program.ROOT / "worker/src/address.rs").read_text()
+    four = re.findall(r"^ +v4\((\d+), (\d+), (\d+), (\d+), (\d+)\)", source, re.MULTILINE)
+    six = re.findall(r"^ +v6\((0x[0-9a-f]+), (0x[0-9a-f]+|0), (0x[0-9a-f]+|0), (\d+)\)", source, re.MULTILINE)
+    assert len(four) > 10 and len(six) > 3, "the lists in address.rs look otherwise now"
+    return {"{}.{}.{}.{}/{}".format(*parts) for parts in four} | {
+        str(ipaddress.ip_network(f"{int(a, 16):x}:{int(b, 16):x}:{int(c, 16):x}::/{prefix}")) for a, b, c, prefix in six}
+
+
+def scaling(docs: list[Doc]) -> list[str]:
+    found = []
+    scalers = of_kind(docs, "ScaledObject", "HorizontalPodAutoscaler")
+    if len(scalers) > 1:
+        found.append("two scalers set the same number")
+    for scaler in scalers:
+        target = scaler["spec"]["scaleTargetRef"]["name"]
+        if target not in {doc["metadata"]["name"] for doc in of_kind(docs, "Deployment")}:
+            found.append(f"{title(scaler)}: there is no Deployment {target}")
+        elif "replicas" in named(docs, "Deployment", target)["spec"]:
+            found.append(f"{title(scaler)}: each `apply` would set back the replicas of {target}")
+        namespace = scaler["metadata"]["namespace"]
+        for trigger in scaler["spec"].get("triggers", []):
+            query = trigger["metadata"]["query"]
+            if set(re.findall(r'namespace="([^"]*)"', query)) != {namespace}:
+                found.append(f"{title(scaler)}: a query looks at another namespace than {namespace}: {query}")
+    return found
+
+

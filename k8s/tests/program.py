@@ -1,0 +1,50 @@
+"""The program under test: what it says about itself, and its real answers."""
+
+import functools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import tomllib
+from typing import Any
+
+BINARY = os.environ.get("FEEDFLEET_BINARY", "target/debug/feedfleet")
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs it to its end, with nothing of this machine's environment."""
+    return subprocess.run([BINARY, *arguments], capture_output=True, text=True, env=env or {}, cwd="/", check=False)
+
+
+@functools.cache
+def with_file(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same with a configuration file of this text."""
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        file.write(text)
+        file.flush()
+        return run(*arguments, "--config", file.name)
+
+
+def configuration_of(text: str) -> dict[str, Any]:
+    """Every key with its value under a configuration file of this text."""
+    ran = with_file(text, "config", "print", "--json")
+    assert ran.returncode == 0, ran.stderr
+    return {line["key"]: line["value"] for line in map(json.loads, ran.stdout.splitlines())}
+
+
+@functools.cache
+def flags(command: str) -> set[str]:
+    """The flags that a command takes."""
+    return set(re.findall(r"--[a-z-]+", run(command, "--help").stdout))
+
+
+def key_of(variable: str) -> str:
+    """The configuration key that a variable sets."""
+    return variable.removeprefix("FEEDFLEET_").lower().replace("__", ".")
+
+
+def workspace_version() -> str:
+    return tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]

@@ -1,0 +1,144 @@
+"""Is each document what its kind's schema allows, field by field? Unknown fields are errors."""
+
+import kubernetes_validate
+from cloudcoil.models.keda import v1alpha1 as keda
+from cloudcoil.models.prometheus_operator import v1 as prometheus_operator
+from jsonschema import Draft202012Validator
+
+from .manifests import Doc, title
+
+# The oldest and the newest Kubernetes that are supported (docs/operations.md).
+VERSIONS = ("1.29", "1.37")
+
+# Kinds of operators as types that were made of the operators' own CRDs: what a type does not know is lost on the way through it.
+TYPED = {
+    ("keda.sh/v1alpha1", "ScaledObject"): keda.ScaledObject,
+    ("monitoring.coreos.com/v1", "PodMonitor"): prometheus_operator.PodMonitor,
+    ("monitoring.coreos.com/v1", "PrometheusRule"): prometheus_operator.PrometheusRule,
+}
+
+# No package brings the CRD of the RabbitMQ cluster operator. Its fields, by its API reference (rabbitmq.com/v1beta1); `override`,
+# which takes a whole pod, is left out: none of ours should need it. `resources` and `affinity` are judged as those of a pod.
+RABBITMQ_CLUSTER = {
+    "type": "object",
+    "required": ["apiVersion", "kind", "metadata", "spec"],
+    "additionalProperties": False,
+    "properties": {
+        "apiVersion": {"const": "rabbitmq.com/v1beta1"},
+        "kind": {"const": "RabbitmqCluster"},
+        "metadata": {"type": "object"},
+        "spec": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "replicas": {"type": "integer", "minimum": 0},
+                "image": {"type": "string"},
+                "imagePullSecrets": {"type": "array"},
+                "delayStartSeconds": {"type": "integer", "minimum": 0},
+                "terminationGracePeriodSeconds": {"type": "integer", "minimum": 0},
+                "skipPostDeploySteps": {"type": "boolean"},
+                "service": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": {
+                        "type": {"enum": ["ClusterIP", "LoadBalancer", "NodePort"]},
+                        "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+                    },
+                },
+                "persistence": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": {
+                        "storageClassName": {"type": "string"},
+                        "storage": {"type": "string", "pattern": "^[0-9]+(Mi|Gi|Ti)$"},
+                    },
+                },
+                "rabbitmq": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": {
+                        "additionalPlugins": {"type": "array", "maxItems": 100, "items": {"pattern": "^\\w+$"}},
+                        "additionalConfig": {"type": "string", "maxLength": 2000},
+                        "advancedConfig": {"type": "string", "maxLength": 100000},
+                        "envConfig": {"type": "string", "maxLength": 100000},
+                    },
+                },
+                "tls": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": {
+                        "secretName": {"type": "string"},
+                        "caSecretName": {"type": "string"},
+                        "disableNonTLSListeners": {"type": "boolean"},
+                    },
+                },
+                "tolerations": {"type": "array"},
+                "affinity": {"type": "object"},
+                "resources": {"type": "object"},
+            },
+        },
+    },
+}
+
+
+def problems(docs: list[Doc]) -> list[str]:
+    """A sentence for each fault; none when all is well."""
+    found = []
+    for doc in docs:
+        typed = TYPED.get((doc["apiVersion"], doc["kind"]))
+        if typed:
+            found += [f"{title(doc)}: {fault}" for fault in _typed_problems(typed, doc)]
+        elif doc["kind"] == "RabbitmqCluster":
+            found += [f"{title(doc)}: {fault}" for fault in _rabbitmq_problems(doc)]
+        else:
+            found += [f"{title(doc)}: {fault}" for fault in _core_problems(doc)]
+    return found
+
+
+def _core_problems(doc: Doc) -> list[str]:
+    found = []
+    for version in VERSIONS:
+        try:
+            kubernetes_validate.validate(doc, version, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            found.append(f"{version}: {'.'.join(str(step) for step in error.path)}: {error.message}")
+        except kubernetes_validate.SchemaNotFoundError as error:
+            found.append(f"{version}: nothing is known about this kind: {error}")
+    return found
+
+
+def _typed_problems(typed: type, doc: Doc) -> list[str]:
+    try:
+        understood = typed.model_validate(doc).model_dump(by_alias=True, exclude_none=True, mode="json")
+    except ValueError as error:
+        return [str(error)]
+    return [f"{path} is unknown" for path in _lost(doc, understood)]
+
+
+def _lost(before: object, after: object, path: str = "") -> list[str]:
+    """The paths that are in `before` and not in `after`."""
+    if isinstance(before, dict):
+        if not isinstance(after, dict):
+            return [path]
+        return [lost for key, value in before.items() for lost in
+                (_lost(value, after[key], f"{path}.{key}") if key in after else [f"{path}.{key}"])]
+    if isinstance(before, list):
+        if not isinstance(after, list) or len(before) != len(after):
+            return [path]
+        return [lost for at, (one, other) in enumerate(zip(before, after)) for lost in _lost(one, other, f"{path}[{at}]")]
+    return [] if str(before) == str(after) else [path]
+
+
+def _rabbitmq_problems(doc: Doc) -> list[str]:
+    found = [f"{'.'.join(map(str, error.path))}: {error.message}"
+             for error in Draft202012Validator(RABBITMQ_CLUSTER).iter_errors(doc)]
+    spec = doc.get("spec", {})
+    as_pod = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": doc["metadata"],
+        "spec": {
+            "containers": [{"name": "rabbitmq", "image": "rabbitmq", "resources": spec.get("resources", {})}],
+            "affinity": spec.get("affinity", {}),
+            "tolerations": spec.get("tolerations", []),
+        },
+    }
+    return found + _core_problems(as_pod)

@@ -1,0 +1,153 @@
+"""Every overlay renders, is what the schemas allow, and fits itself and the program. Each check finds what was planted."""
+
+import unittest
+
+from . import manifests, meaning, schemas
+from .manifests import container, copied, kustomize, named, of_kind, pod, role
+
+OVERLAYS = manifests.overlays()
+
+
+def worker_env(name, **source):
+    def plant(docs):
+        container(role(docs, "worker"))["env"].append({"name": name, **source})
+    return plant
+
+
+def secret_key(name, key):
+    return {"valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+
+
+def moved(holder, old, new):
+    holder[new] = holder.pop(old)
+
+
+def without(docs, kind, name):
+    docs.remove(named(docs, kind, name))
+
+
+def scheduler(docs):
+    return container(role(docs, "scheduler"))
+
+
+def worker(docs):
+    return container(role(docs, "worker"))
+
+
+def config_map(docs):
+    return next(doc for doc in of_kind(docs, "ConfigMap") if "feedfleet.toml" in doc["data"])
+
+
+def internet(docs):
+    return named(docs, "NetworkPolicy", "feedfleet-internet")["spec"]["egress"][0]
+
+
+# What is planted, and words of the sentence that must come back.
+FOREIGN_TO_SCHEMAS = {
+    "a misspelt probe": (lambda d: moved(worker(d), "readinessProbe", "readinesProbe"), "readinesProbe"),
+    "a port that is no number": (lambda d: scheduler(d)["ports"][0].update(containerPort="http"), "is not of type 'integer'"),
+    "a field of another kind": (lambda d: named(d, "Service", "feedfleet")["spec"].update(replicas=2), "replicas"),
+    "a kind that is none": (lambda d: named(d, "Service", "feedfleet").update(kind="Servce"), "nothing is known"),
+    "a misspelt metric type": (lambda d: moved(of_kind(d, "ScaledObject")[0]["spec"]["triggers"][0], "metricType", "metricsType"),
+                               "metricsType is unknown"),
+    "a scaler of nothing": (lambda d: of_kind(d, "ScaledObject")[0]["spec"].pop("scaleTargetRef"), "scaleTargetRef"),
+    "a misspelt scrape interval": (lambda d: moved(of_kind(d, "PodMonitor")[0]["spec"]["podMetricsEndpoints"][0], "interval", "intervall"),
+                                   "intervall is unknown"),
+    "an alert's misspelt labels": (lambda d: moved(of_kind(d, "PrometheusRule")[0]["spec"]["groups"][0]["rules"][0], "labels", "label"),
+                                   "label is unknown"),
+    "a misspelt broker setting": (lambda d: moved(of_kind(d, "RabbitmqCluster")[0]["spec"]["rabbitmq"], "additionalConfig", "extraConfig"),
+                                  "extraConfig"),
+    "a misspelt resource of the broker": (lambda d: moved(of_kind(d, "RabbitmqCluster")[0]["spec"]["resources"], "requests", "request"),
+                                          "request"),
+}
+
+FOREIGN_TO_MEANING = {
+    "a wrong target port": (lambda d: named(d, "Service", "feedfleet")["spec"]["ports"][0].update(targetPort="web"), "has no port web"),
+    "a wrong container port": (lambda d: scheduler(d)["ports"][0].update(containerPort=7879), "listens on port 7878, but"),
+    "a probe of a path that is none": (lambda d: worker(d)["livenessProbe"]["httpGet"].update(path="/health"), "asks /health, not"),
+    "a probe of a port that is none": (lambda d: worker(d)["livenessProbe"]["httpGet"].update(port="web"), "asks port web"),
+    "liveness that depends on servers": (lambda d: scheduler(d)["livenessProbe"]["httpGet"].update(path="/readyz"), "livenessProbe asks /readyz"),
+    "an address that nobody reaches": (lambda d: worker(d).update(args=["worker", "--listen", "127.0.0.1:7878"]), "where nobody reaches it"),
+    "a flag that is none": (lambda d: worker(d)["args"].append("--threads=4"), "has no flag --threads"),
+    "another role": (lambda d: worker(d).update(args=["scheduler", *worker(d)["args"][1:]]), "runs scheduler"),
+    "an unknown key": (worker_env("FEEDFLEET_WORKER__CONCURENCY", value="9"), "is no key of the configuration"),
+    "an unknown key in the file": (lambda d: config_map(d)["data"].update({"feedfleet.toml": "[log]\nformt = 'json'"}), "log.formt"),
+    "a value that is refused": (lambda d: config_map(d)["data"].update({"feedfleet.toml": "[host]\nburst = 0"}), "host.burst"),
+    "a secret that is none": (worker_env("FEEDFLEET_GATE__URL", **secret_key("feedfleet-workr", "redis-url")), "no Secret feedfleet-workr"),
+    "a key that the secret lacks": (worker_env("FEEDFLEET_GATE__URL", **secret_key("feedfleet-worker", "redis")), "has no redis"),
+    "a database secret for the worker": (worker_env("FEEDFLEET_STORE__URL", **secret_key("feedfleet-scheduler", "store-url")),
+                                         "secret of the database"),
+    "the schedulers' Redis user for the worker": (worker_env("FEEDFLEET_GATE__URL", **secret_key("feedfleet-scheduler", "redis-url")),
+                                                  "reads the schedulers' secret"),
+    "a selector of others": (lambda d: named(d, "Deployment", "feedfleet-worker")["spec"]["selector"]["matchLabels"].update(tier="x"),
+                             "does not select its own pods"),
+    "a budget of nobody": (lambda d: named(d, "PodDisruptionBudget", "feedfleet-worker")["spec"]["selector"]["matchLabels"].update(tier="x"),
+                           "PodDisruptionBudget feedfleet-worker selects nothing"),
+    "a config map that is none": (lambda d: pod(role(d, "worker"))["volumes"][0]["configMap"].update(name="config"), "no ConfigMap config"),
+    "an account that is none": (lambda d: without(d, "ServiceAccount", "feedfleet-worker"), "no ServiceAccount feedfleet-worker"),
+    "a token of Kubernetes": (lambda d: pod(role(d, "worker")).pop("automountServiceAccountToken"), "is given a token"),
+    "a minute less to stop": (lambda d: pod(role(d, "worker")).update(terminationGracePeriodSeconds=30), "has 30 s to stop"),
+    "a longer fetch": (lambda d: config_map(d)["data"].update({"feedfleet.toml": "[fetch]\ntimeout = '50s'"}), "needs 65 s"),
+    "root": (lambda d: pod(role(d, "worker"))["securityContext"].update(runAsUser=0), "runs as root"),
+    "a root that is written to": (lambda d: worker(d)["securityContext"].update(readOnlyRootFilesystem=False), "may write to its root"),
+    "capabilities": (lambda d: worker(d)["securityContext"].pop("capabilities"), "keeps capabilities"),
+    "no seccomp": (lambda d: pod(role(d, "worker"))["securityContext"].pop("seccompProfile"), "no seccomp profile"),
+    "no limit of memory": (lambda d: worker(d)["resources"]["limits"].pop("memory"), "no limits of memory"),
+    "no spreading": (lambda d: pod(role(d, "worker")).pop("topologySpreadConstraints"), "is not spread"),
+    "the latest image": (lambda d: worker(d).update(image="registry.example/feedfleet:latest"), "has no version"),
+    "another version's image": (lambda d: worker(d).update(image="registry.example/feedfleet:0.0.9"), "is not of this version"),
+    "an open private network": (lambda d: internet(d)["to"][0]["ipBlock"]["except"].remove("10.0.0.0/8"), "10.0.0.0/8, which its own guard"),
+    "an open metadata address": (lambda d: internet(d)["to"][0]["ipBlock"]["except"].remove("169.254.0.0/16"), "169.254.0.0/16"),
+    "a worker that reaches the database": (lambda d: internet(d)["ports"].append({"protocol": "TCP", "port": 5432}), "5432"),
+    "a port that the worker does not dial": (lambda d: internet(d)["ports"].pop(), "fetch.allow_ports"),
+    "nothing refused": (lambda d: without(d, "NetworkPolicy", "feedfleet-nothing-else"), "nothing refuses the worker"),
+    "an ingress to nobody": (lambda d: of_kind(d, "Ingress")[0]["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"].update(name="x"),
+                             "no Service x"),
+    "a scaler that `apply` fights": (lambda d: named(d, "Deployment", "feedfleet-worker")["spec"].update(replicas=3), "set back the replicas"),
+    "a scaler of another": (lambda d: of_kind(d, "ScaledObject")[0]["spec"]["scaleTargetRef"].update(name="workers"), "no Deployment workers"),
+    "a scaler that looks elsewhere": (lambda d: of_kind(d, "ScaledObject")[0]["spec"]["triggers"][0]["metadata"].update(
+        query='max(feedfleet_due_feeds{namespace="default"})'), "another namespace"),
+    "a monitor of another port": (lambda d: of_kind(d, "PodMonitor")[0]["spec"]["podMetricsEndpoints"][0].update(port="metrics"),
+                                  "has no port metrics"),
+}
+
+
+class Manifests(unittest.TestCase):
+    maxDiff = None
+
+    def test_what_does_not_render_is_an_error(self):
+        with copied() as root:
+            (root / "base" / "worker.yaml").unlink()
+            self.assertRaises(manifests.RenderError, kustomize, root / "overlays" / "dev")
+
+    def test_every_overlay_is_what_the_schemas_allow(self):
+        for name, docs in OVERLAYS.items():
+            with self.subTest(overlay=name):
+                self.assertGreater(len(docs), 15)
+                self.assertEqual(schemas.problems(docs), [])
+
+    def test_every_overlay_fits_itself_and_the_program(self):
+        for name, docs in OVERLAYS.items():
+            with self.subTest(overlay=name):
+                self.assertEqual(meaning.problems(docs), [])
+
+    def test_prod_has_three_schedulers_and_3_to_50_workers(self):
+        self.assertEqual(named(OVERLAYS["prod"], "Deployment", "feedfleet-scheduler")["spec"]["replicas"], 3)
+        for overlay, kind, least, most in (("prod", "ScaledObject", "minReplicaCount", "maxReplicaCount"),
+                                           ("prod with hpa", "HorizontalPodAutoscaler", "minReplicas", "maxReplicas")):
+            spec = of_kind(OVERLAYS[overlay], kind)[0]["spec"]
+            self.assertEqual((spec[least], spec[most]), (3, 50))
+
+    def test_schema_checks_find_what_is_planted(self):
+        for fault, (plant, words) in FOREIGN_TO_SCHEMAS.items():
+            with self.subTest(fault=fault):
+                # Only what is no longer as it was: the rest is judged above.
+                docs = manifests.changed(OVERLAYS["prod"], plant)
+                found = schemas.problems([doc for doc in docs if doc not in OVERLAYS["prod"]])
+                self.assertTrue(any(words in problem for problem in found), found)
+
+    def test_checks_of_meaning_find_what_is_planted(self):
+        for fault, (plant, words) in FOREIGN_TO_MEANING.items():
+            with self.subTest(fault=fault):
+                found = meaning.problems(manifests.changed(OVERLAYS["prod"], plant))
+                self.assertTrue(any(words in problem for problem in found), found)
