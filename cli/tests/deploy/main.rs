@@ -29,3 +29,13 @@ fn manifests_render_and_fit_their_schemas_themselves_and_the_program() {
 fn dashboards_and_alerts_are_about_metrics_that_a_running_fleet_has() {
     module_passes("test_monitoring");
 }
+
+#[test]
+fn the_containers_command_lines_make_a_fleet_that_polls() {
+    module_passes("test_roles");
+}
+
+#[test]
+fn the_dockerfile_is_clean_and_fits_program_and_manifests() {
+    module_passes("test_image");
+}
