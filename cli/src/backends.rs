@@ -6,11 +6,11 @@ use std::sync::Arc;
 use anyhow::Context;
 use common::config::Config;
 use common::feed::FeedId;
-use common::host::HostRules;
 use common::host_gate::HostGate;
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::redis::RedisGate;
 use common::job::FetchJob;
+use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::queue::Queue;
 use common::queue::memory::MemoryQueue;
@@ -145,9 +145,9 @@ pub(crate) fn poller(
     clock: &Arc<dyn Clock>,
     gate: &Arc<dyn HostGate>,
 ) -> anyhow::Result<Poller> {
-    let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
+    let rules = Arc::new(LiveRules::new(config));
     Ok(Poller {
-        fetcher: Fetcher::new(&config.fetch, &rules)?,
+        fetcher: Fetcher::new(&config.fetch, &rules.get())?,
         gate: Arc::clone(gate),
         rules,
         config: Arc::clone(config),

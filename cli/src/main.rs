@@ -22,6 +22,7 @@ mod fleet;
 mod follow;
 mod health;
 mod health_check;
+mod host;
 mod logs;
 mod migrate;
 mod opml;
@@ -75,6 +76,8 @@ enum Command {
     Feed(feed::FeedCommand),
     #[command(subcommand)]
     Fleet(fleet::FleetCommand),
+    #[command(subcommand)]
+    Host(host::HostCommand),
     Entries(entries::EntriesArgs),
     Stats(stats::StatsArgs),
     Health(health_check::HealthArgs),
@@ -111,6 +114,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Backup(args) => backup::run(&args).await,
         Command::Feed(command) => feed::run(command).await,
         Command::Fleet(command) => fleet::run(command).await,
+        Command::Host(command) => host::run(command).await,
         Command::Entries(args) => entries::run(&args).await,
         Command::Stats(args) => stats::run(&args).await,
         Command::Health(args) => health_check::run(&args).await,

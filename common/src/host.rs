@@ -1,5 +1,6 @@
 //! Hosts, the unit of politeness: who is asked, at which pace, and which rules apply to whom.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,13 @@ impl HostKey {
     /// The key's text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The name in it, without port; of a shared domain the domain.
+    pub fn name(&self) -> &str {
+        let name = self.0.trim_start_matches("*.");
+        let port = name.rsplit_once(':').filter(|_| !name.ends_with(']'));
+        port.map_or(name, |(name, _)| name)
     }
 }
 
@@ -46,7 +54,8 @@ pub struct HostLimits {
 #[derive(Clone, Debug, Default)]
 pub struct HostRules {
     default: HostConfig,
-    rules: Vec<HostRule>,
+    /// By their domains, in lower case.
+    rules: HashMap<String, HostRule>,
 }
 
 /// What the rules say about one URL's host.
@@ -61,15 +70,14 @@ pub struct HostPolicy<'a> {
 }
 
 impl HostRules {
-    /// The rules of a configuration; among several that match a host the longest `match` wins.
-    pub fn new(default: HostConfig, mut rules: Vec<HostRule>) -> Self {
-        rules.sort_by_key(|rule| std::cmp::Reverse(rule.r#match.len()));
-        HostRules { default, rules }
+    /// These rules; among several that match a host the longest `match` wins, of two with the same the later one.
+    pub fn new(default: HostConfig, rules: impl IntoIterator<Item = HostRule>) -> Self {
+        HostRules { default, rules: rules.into_iter().map(|rule| (rule.domain(), rule)).collect() }
     }
 
-    /// Every rule, the narrowest first.
-    pub fn all(&self) -> &[HostRule] {
-        &self.rules
+    /// Every rule, in no order.
+    pub fn all(&self) -> impl Iterator<Item = &HostRule> {
+        self.rules.values()
     }
 
     /// The key, pace and rule for a URL. A URL without a host (never a [`crate::feed::FeedUrl`]) has the key `:0`.
@@ -77,7 +85,7 @@ impl HostRules {
         let name = url.host_str().unwrap_or_default().trim_end_matches('.');
         let rule = self.rule_named(name);
         let key = match rule {
-            Some(rule) if rule.shared => HostKey::new(&format!("*.{}", rule.r#match.trim_start_matches("*."))),
+            Some(rule) if rule.shared => rule.shared_key(),
             _ => HostKey::new(&format!("{name}:{}", url.port_or_known_default().unwrap_or(0))),
         };
         HostPolicy { key, limits: self.limits(rule), rule }
@@ -90,13 +98,26 @@ impl HostRules {
 
     /// The pace of a host by its key.
     pub fn limits_of(&self, key: &HostKey) -> HostLimits {
-        let name = key.as_str().trim_start_matches("*.");
-        let name = name.rsplit_once(':').map_or(name, |(name, _)| name);
-        self.limits(self.rule_named(name))
+        self.limits(self.rule_named(key.name()))
     }
 
-    fn rule_named(&self, name: &str) -> Option<&HostRule> {
-        self.rules.iter().find(|rule| rule.matches(name))
+    /// Are requests charged to this host at all? Not to a name of a domain that a rule makes one host, and not to a domain
+    /// that no rule makes one.
+    pub fn has_host(&self, key: &HostKey) -> bool {
+        let shared = self.rule_named(key.name()).filter(|rule| rule.shared).map(HostRule::shared_key);
+        shared.map_or(!key.as_str().starts_with("*."), |shared| shared == *key)
+    }
+
+    /// The rule that speaks of this name: its own, or that of the nearest domain above it.
+    pub fn rule_named(&self, name: &str) -> Option<&HostRule> {
+        let name = name.to_ascii_lowercase();
+        let mut domain = name.as_str();
+        loop {
+            match self.rules.get(domain) {
+                Some(rule) => return Some(rule),
+                None => domain = domain.split_once('.')?.1,
+            }
+        }
     }
 
     fn limits(&self, rule: Option<&HostRule>) -> HostLimits {
@@ -126,6 +147,10 @@ mod tests {
         assert_eq!(key(&rules, "https://old.reddit.com/r/rust.rss"), "*.reddit.com");
         assert_eq!(key(&rules, "https://reddit.com/r/rust.rss"), "*.reddit.com");
         assert_eq!(key(&rules, "https://notreddit.com/"), "notreddit.com:443");
+        let charged = ["*.reddit.com", "notreddit.com:443", "[::1]:8080"];
+        assert!(charged.iter().all(|key| rules.has_host(&HostKey::new(key))));
+        let never = ["reddit.com:443", "old.reddit.com:443", "*.old.reddit.com", "*.example.com"];
+        assert!(!never.iter().any(|key| rules.has_host(&HostKey::new(key))));
     }
 
     #[test]
@@ -136,5 +161,7 @@ mod tests {
         let host = rules.for_url(&"http://x.b.a.org/".parse().unwrap());
         assert_eq!((host.limits.gap, host.limits.parallel), (HostConfig::default().gap, 3));
         assert_eq!(rules.limits_of(&host.key), host.limits);
+        assert_eq!(rules.limits_of(&HostKey::new("a.org:80")).gap, Duration::from_secs(5));
+        assert!(rules.rule_named("nota.org").is_none() && rules.rule_named("org").is_none());
     }
 }

@@ -15,6 +15,7 @@ pub mod html;
 pub mod input;
 pub mod job;
 pub mod known;
+pub mod live_rules;
 pub mod metrics;
 pub mod policy;
 pub mod queue;

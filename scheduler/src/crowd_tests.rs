@@ -163,7 +163,7 @@ async fn fetch(scheduler: &Scheduler, job: &FetchJob, now: Timestamp) -> FetchRe
     let gate = &scheduler.ops.gate;
     let request = AcquireRequest {
         host: job.host.clone(),
-        limits: scheduler.ops.rules.limits_of(&job.host),
+        limits: scheduler.ops.rules.get().limits_of(&job.host),
         ticket: job.ticket,
         feed: job.feed,
         version: job.version,

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use common::config::Config;
 use common::feed::{Category, FeedId};
-use common::host::{HostKey, HostLimits, HostRules};
+use common::host::{HostKey, HostLimits};
 use common::host_gate::{HostGate, Reservation, ReserveRequest, Ticket};
 use common::job::FetchJob;
+use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::queue::{Queue, QueueDepth, QueueError};
 use common::report::FetchReport;
@@ -42,7 +43,7 @@ pub struct Dispatcher {
     /// Where other schedulers are seen.
     pub reports: Arc<dyn Queue<FetchReport>>,
     /// Which host a URL belongs to.
-    pub rules: Arc<HostRules>,
+    pub rules: Arc<LiveRules>,
     /// The numbers.
     pub config: Arc<Config>,
     /// What is counted.
@@ -153,6 +154,7 @@ impl Dispatcher {
         self.schedule.remove(&dead).await?;
         self.schedule.put(&early, now).await?;
         self.schedule.unpark(&idle).await?;
+        let due = self.heed_new_rules(due, now).await?;
         let first_claims = due.iter().filter(|(_, claim)| claim.parked_at.is_none() && !claim.lease_expired).count();
         let published = self.dispatch(due, now).await?;
         self.price.dispatched(first_claims, published);
@@ -172,9 +174,10 @@ impl Dispatcher {
 
     /// Reserves, parks and publishes; gives how many jobs were published.
     async fn dispatch(&self, due: Vec<(JobRow, Claim)>, now: Timestamp) -> Result<usize, BackendError> {
+        let rules = self.rules.get();
         let mut requests = Vec::with_capacity(due.len());
         for (row, _) in &due {
-            let host = self.rules.for_url(row.url.as_url());
+            let host = rules.for_url(row.url.as_url());
             requests.push(ReserveRequest { host: host.key, limits: host.limits, expires: self.expires(row, now) });
         }
         let reservations = self.gate.reserve(&requests, now).await?;

@@ -9,11 +9,14 @@ mod claims;
 mod crowd_tests;
 pub mod dispatch;
 pub mod error;
+pub mod hosts;
 #[cfg(test)]
 mod life_tests;
 pub mod load;
 mod maintain;
+mod new_rules;
 pub mod ops;
+pub mod orders;
 pub mod pace;
 mod pages;
 pub mod price;

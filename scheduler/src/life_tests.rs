@@ -1,6 +1,8 @@
 //! The scheduler's half of a feed's life over the embedded backends, with a clock that stands still: every row of the
 //! crash table that does not need a real process to die.
 
+mod rules;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,7 +110,7 @@ impl Fleet {
         let now = self.clock.now();
         let request = AcquireRequest {
             host: job.host.clone(),
-            limits: self.ops.rules.limits_of(&job.host),
+            limits: self.ops.rules.get().limits_of(&job.host),
             ticket: job.ticket,
             feed: job.feed,
             version: job.version,

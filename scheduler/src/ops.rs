@@ -9,9 +9,9 @@ use std::sync::Arc;
 use common::calm::CalmGroup;
 use common::config::Config;
 use common::feed::{Audience, Feed, FeedId, FeedUrl, Status};
-use common::host::HostRules;
 use common::host_gate::HostGate;
 use common::job::FetchJob;
+use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::policy::{Policy, Rule, Subject, Terms, category, first_due, replan};
 use common::queue::Queue;
@@ -19,6 +19,7 @@ use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use crate::load::Load;
+use crate::orders::Orders;
 use crate::price::Price;
 use crate::schedule::{Band, Schedule, ScheduleError, Slot};
 use crate::store::{Added, FeedChange, FeedRef, NewFeed, Store, StoreError};
@@ -40,7 +41,9 @@ pub struct Ops {
     /// The configuration in force.
     pub config: Arc<Config>,
     /// The host rules in force.
-    pub rules: Arc<HostRules>,
+    pub rules: Arc<LiveRules>,
+    /// What operators say about hosts, and the way of it.
+    pub orders: Arc<Orders>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Whether reports can be stored.
@@ -95,15 +98,16 @@ impl Ops {
     /// place in the spread of an import; `None` polls at once, as for feeds added by hand.
     pub async fn add(&self, feeds: &[AddFeed], spread: Option<&[f64]>) -> Result<Vec<Added>, OpsError> {
         let now = self.clock.now();
+        let rules = self.rules.get();
         let new_feeds: Vec<NewFeed> = feeds
             .iter()
             .enumerate()
             .map(|(index, feed)| {
                 let place = spread.and_then(|places| places.get(index)).copied();
-                let subject = new_subject(&self.rules, &feed.url, feed.audience);
+                let subject = new_subject(&rules, &feed.url, feed.audience);
                 NewFeed {
                     url: feed.url.clone(),
-                    host: self.rules.for_url(feed.url.as_url()).key,
+                    host: rules.for_url(feed.url.as_url()).key,
                     audience: feed.audience,
                     calm: feed.calm.clone(),
                     category: category(&subject),
@@ -134,10 +138,11 @@ impl Ops {
     pub async fn edit(&self, id: FeedId, edit: &EditFeed) -> Result<Option<Feed>, OpsError> {
         let now = self.clock.now();
         let Some(before) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
+        let rules = self.rules.get();
         let resumed = edit.status == Some(Status::Active) && before.status != Status::Active;
         let audience = edit.audience.unwrap_or(before.audience);
         let subject =
-            Subject { audience, calm: edit.calm.as_deref().unwrap_or(&before.calm), ..subject(&self.rules, &before) };
+            Subject { audience, calm: edit.calm.as_deref().unwrap_or(&before.calm), ..subject(&rules, &before) };
         let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.price.get() };
         let earlier = before.next_due.and_then(|due| replan(&subject, due, now, draw(), &policy));
         let change = FeedChange {
@@ -153,7 +158,7 @@ impl Ops {
         };
         let Some(feed) = self.store.change_feed(id, &change, now).await? else { return Ok(None) };
         match feed.due() {
-            Some(due_at) => self.schedule.lower(&[slot(&self.rules, &feed, due_at)], now).await?,
+            Some(due_at) => self.schedule.lower(&[slot(&rules, &feed, due_at)], now).await?,
             None => self.schedule.remove(&[id]).await?,
         }
         Ok(Some(feed))

@@ -14,6 +14,7 @@ use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::BackendError;
+use crate::orders::Orders;
 use crate::schedule::{Schedule, Slot};
 use crate::store::Store;
 use crate::subject::placement_slot;
@@ -29,6 +30,8 @@ pub struct Reconciler {
     pub gate: Arc<dyn HostGate>,
     /// Reports that may still carry holds that the store does not know.
     pub reports: Arc<dyn Queue<FetchReport>>,
+    /// What operators say about hosts.
+    pub orders: Arc<Orders>,
     /// The numbers.
     pub config: Arc<Config>,
 }
@@ -97,9 +100,10 @@ impl Reconciler {
     }
 
     /// Opens a gate that lost its memory: only once no report is on its way that may carry a hold, and with all stored
-    /// holds loaded. True when the gate is open afterwards.
+    /// holds and operators' blocks loaded. True when the gate is open afterwards.
     pub async fn open_gate(&self, now: Timestamp) -> Result<bool, BackendError> {
         let Some(mark) = self.gate.begin_loading(now).await? else { return Ok(true) };
+        self.orders.load(now).await?;
         if self.never_asked_anybody().await? {
             self.gate.open_new(now).await?;
             return Ok(true);

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use common::config::Config;
 use common::feed::{Feed, FeedId, FeedUrl, Version};
-use common::host::{HostKey, HostRules};
+use common::host::HostKey;
 use common::host_gate::HostGate;
+use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::policy::{Draw, Minutes, Policy, category, first_hold};
 use common::queue::{Delivery, Queue};
@@ -40,7 +41,7 @@ pub struct Results {
     /// Where reports come from.
     pub reports: Arc<dyn Queue<FetchReport>>,
     /// Which rules a host has.
-    pub rules: Arc<HostRules>,
+    pub rules: Arc<LiveRules>,
     /// The numbers.
     pub config: Arc<Config>,
     /// What is counted.
@@ -215,8 +216,9 @@ impl Results {
         self.schedule.put(&slots, now).await?;
         self.store_verdicts(verdicts, &feeds, now).await?;
         // Whatever became of a report, its hosts are free again, a gap after the request's start.
+        let rules = self.rules.get();
         let free = asked.into_iter().map(|(host, started)| {
-            let gap = self.rules.limits_of(&host).gap;
+            let gap = rules.limits_of(&host).gap;
             (host, started.after(gap))
         });
         self.schedule.unpark(&free.collect::<Vec<_>>()).await?;
@@ -224,7 +226,8 @@ impl Results {
     }
 
     fn judge(&self, feed: &Feed, report: FetchReport, now: Timestamp) -> Verdict {
-        let subject = subject(&self.rules, feed);
+        let rules = self.rules.get();
+        let subject = subject(&rules, feed);
         let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.price.get() };
         let draws = [(self.draw)(), (self.draw)()];
         let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -239,7 +242,7 @@ impl Results {
     }
 
     fn band(&self, feed: &Feed) -> Band {
-        Band::of(category(&subject(&self.rules, feed)), feed.wake_at.is_some())
+        Band::of(category(&subject(&self.rules.get(), feed)), feed.wake_at.is_some())
     }
 
     /// Stores verdicts; a batch that the database refuses is halved until the row that it refuses stands alone.
@@ -338,8 +341,9 @@ impl Results {
                 continue;
             }
             let audience = feeds.get(&report.feed).map(|feed| feed.audience).unwrap_or_default();
-            let category = category(&new_subject(&self.rules, url, audience));
-            let to = Move { url: url.clone(), host: self.rules.for_url(url.as_url()).key, category };
+            let rules = self.rules.get();
+            let category = category(&new_subject(&rules, url, audience));
+            let to = Move { url: url.clone(), host: rules.for_url(url.as_url()).key, category };
             // What was just applied raised the version by one.
             let version = Version(report.version.0 + 1);
             match self.store.move_feed(report.feed, version, &to, now).await? {

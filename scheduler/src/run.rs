@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use common::config::Config;
-use common::host::HostRules;
 use common::host_gate::HostGate;
 use common::job::FetchJob;
+use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::queue::Queue;
 use common::report::FetchReport;
@@ -17,6 +17,7 @@ use crate::error::BackendError;
 use crate::load::Load;
 use crate::maintain::Maintainer;
 use crate::ops::Ops;
+use crate::orders::Orders;
 use crate::price::Price;
 use crate::reconcile::Reconciler;
 use crate::results::Results;
@@ -58,7 +59,9 @@ impl Scheduler {
     /// A scheduler over these backends; nothing runs yet.
     pub fn new(backends: &Backends, config: &Arc<Config>, metrics: &Arc<Metrics>, clock: &Arc<dyn Clock>) -> Self {
         let Backends { store, schedule, gate, jobs, reports } = backends.clone();
-        let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
+        let rules = Arc::new(LiveRules::new(config));
+        let orders = Orders::new(store.clone(), gate.clone(), schedule.clone(), rules.clone());
+        let orders = Arc::new(orders);
         let (config, metrics, clock) = (Arc::clone(config), Arc::clone(metrics), Arc::clone(clock));
         let load = Arc::new(Load::default());
         let price = Arc::new(Price::new(&config));
@@ -72,6 +75,7 @@ impl Scheduler {
                 clock: clock.clone(),
                 config: config.clone(),
                 rules: rules.clone(),
+                orders: orders.clone(),
                 metrics: metrics.clone(),
                 load: load.clone(),
                 price: price.clone(),
@@ -109,6 +113,7 @@ impl Scheduler {
                 schedule: schedule.clone(),
                 gate: gate.clone(),
                 reports: reports.clone(),
+                orders,
                 config: config.clone(),
             },
             maintainer: Maintainer { store, schedule, gate, jobs, reports, config, metrics, load, price },
@@ -119,6 +124,7 @@ impl Scheduler {
     /// Fills the schedule from the store and tries to open the gate; the loops go on with both.
     pub async fn boot(&self) -> Result<(), BackendError> {
         self.maintainer.price.load(&*self.maintainer.store, &self.maintainer.config).await?;
+        self.ops.orders.look(self.clock.now()).await?;
         self.reconciler.rebuild(&*self.clock).await?;
         self.reconciler.open_gate(self.clock.now()).await?;
         Ok(())
@@ -127,7 +133,9 @@ impl Scheduler {
     /// Runs the loops. After [`Ops::quiet`] no more jobs are dispatched; after `stop` reports are no longer taken either.
     pub async fn run(&self, stop: &CancellationToken) {
         let quiet = &self.ops.quiet;
+        self.ops.orders.known(&*self.clock, quiet).await;
         tokio::join!(
+            self.ops.orders.run(&*self.clock, quiet),
             self.dispatcher.run(&*self.clock, quiet),
             self.reconciler.run(&*self.clock, quiet),
             self.maintainer.run(&*self.clock, quiet),

@@ -10,6 +10,7 @@ use anyhow::Context;
 use common::config::Config;
 use common::feed::{FeedId, FeedUrl, Version};
 use common::host::HostRules;
+use common::live_rules::LiveRules;
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{HostGate, LoadMark, Reservation, ReserveRequest, Ticket};
 use common::job::FetchJob;
@@ -63,7 +64,7 @@ async fn poller() -> anyhow::Result<Poller> {
     Ok(Poller {
         fetcher: Fetcher::new(&config.fetch, &rules)?,
         gate: Arc::new(gate),
-        rules: Arc::new(rules),
+        rules: Arc::new(LiveRules::over(config.host.clone(), Vec::new())),
         config: Arc::new(config),
         clock: Arc::new(SystemClock),
         metrics: Arc::new(Metrics::new()),
@@ -74,7 +75,7 @@ fn job(poller: &Poller, number: i64, url: FeedUrl) -> FetchJob {
     FetchJob {
         feed: FeedId(number),
         version: Version(1),
-        host: poller.rules.for_url(url.as_url()).key,
+        host: poller.rules.get().for_url(url.as_url()).key,
         url,
         ticket: Ticket(0),
         expires: Timestamp::EPOCH,
@@ -90,7 +91,7 @@ fn job(poller: &Poller, number: i64, url: FeedUrl) -> FetchJob {
 async fn poll(poller: &Poller, job: &mut FetchJob) -> anyhow::Result<()> {
     let now = poller.clock.now();
     job.expires = now.after(LIFE);
-    let limits = poller.rules.limits_of(&job.host);
+    let limits = poller.rules.get().limits_of(&job.host);
     let request = ReserveRequest { host: job.host.clone(), limits, expires: job.expires };
     let answers = poller.gate.reserve(&[request], now).await?;
     let Some(Reservation::Ticket(ticket)) = answers.first() else { anyhow::bail!("a host is busy that nobody asks") };

@@ -19,6 +19,7 @@ pub mod poll;
 pub mod redirect;
 pub mod request;
 mod resolve;
+mod rules;
 pub mod run;
 mod searched;
 mod signature;

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use common::config::Config;
-use common::host::HostRules;
 use common::host_gate::{AcquireRequest, Acquired, GateError, HostGate, Permit, Release};
 use common::job::FetchJob;
+use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::policy::first_hold;
 use common::report::{FailureKind, FetchReport, Outcome};
@@ -23,7 +23,7 @@ pub struct Poller {
     /// Says when they may be made.
     pub gate: Arc<dyn HostGate>,
     /// Which host a URL belongs to.
-    pub rules: Arc<HostRules>,
+    pub rules: Arc<LiveRules>,
     /// The numbers.
     pub config: Arc<Config>,
     /// The time.
@@ -59,7 +59,7 @@ impl Poller {
         let deadline = started.after(self.config.fetch.deadline());
         let request = AcquireRequest {
             host: job.host.clone(),
-            limits: self.rules.limits_of(&job.host),
+            limits: self.rules.get().limits_of(&job.host),
             ticket: job.ticket,
             feed: job.feed,
             version: job.version,
@@ -88,8 +88,10 @@ impl Poller {
         started: Timestamp,
         deadline: Timestamp,
     ) -> Result<Polled, GateError> {
-        let limits = self.rules.limits_of(&job.host);
-        let hops = Hops { gate: &*self.gate, rules: &self.rules, clock: &*self.clock, permit: &permit, deadline };
+        // One snapshot for the whole fetch.
+        let rules = self.rules.get();
+        let limits = rules.limits_of(&job.host);
+        let hops = Hops { gate: &*self.gate, rules: &rules, clock: &*self.clock, permit: &permit, deadline };
         self.metrics.in_flight.inc();
         let fetched = self.fetcher.fetch(job, &hops).await;
         self.metrics.in_flight.dec();

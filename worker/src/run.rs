@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::poll::{Polled, Poller};
+use crate::rules::Follower;
 
 /// Works jobs until stopped.
 pub struct Worker {
@@ -43,6 +44,12 @@ impl Worker {
     /// Takes jobs until `stop`; then waits for the ones under way and their reports. What was received and not begun goes
     /// back to the queue.
     pub async fn run(&self, stop: &CancellationToken) {
+        let mut follower = Follower::default();
+        follower.begin(&self.poller, stop).await;
+        tokio::join!(follower.run(&self.poller, stop), self.work(stop));
+    }
+
+    async fn work(&self, stop: &CancellationToken) {
         let config = &self.poller.config.worker;
         let (outbox, outgoing) = mpsc::channel(config.concurrency);
         let reporter = tokio::spawn(publish_reports(Arc::clone(&self.reports), config.clone(), outgoing));

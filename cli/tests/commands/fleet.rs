@@ -47,6 +47,22 @@ impl Fleet {
         assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap().success());
     }
 
+    /// Ends it as a person does, and starts it again over the same folder; the server that it polls goes on.
+    pub(crate) async fn restarted(mut self, data: &str) -> Self {
+        let origin = std::mem::replace(&mut self.origin, Origin::start().await.unwrap());
+        self.stop();
+        let mut fleet = Self::start_at(data, "127.0.0.1:0", &[]).await;
+        fleet.origin = origin;
+        fleet
+    }
+
+    /// Has a feed polled as soon as its host allows it.
+    pub(crate) async fn refresh(&self, id: &str) {
+        let path = format!("{}/api/v1/feeds/{id}/refresh", self.server);
+        let answer = reqwest::Client::new().post(path).send().await.unwrap();
+        assert_eq!(answer.status(), 202);
+    }
+
     async fn launch(mut program: Command, data: &str, listen: &str, arguments: &[&str]) -> Self {
         let own = ["run", "--data", data, "--listen", listen, "--set", "host.gap=0s"];
         // Few log lines, so that the pipe that nobody reads any more has room for them.

@@ -9,6 +9,7 @@ mod durable;
 mod fleet;
 mod health;
 mod help;
+mod hosts;
 mod mistakes;
 mod operator;
 mod parse;

@@ -16,6 +16,7 @@ pub use error::{ConfigError, Problem, Source};
 pub use load::{Loaded, Setting, load, without_password};
 
 use crate::duration::{optional_text, text};
+use crate::host::HostKey;
 
 /// The defaults, and the manual of every key.
 pub const DEFAULT_TOML: &str = include_str!("../config.default.toml");
@@ -268,7 +269,7 @@ impl Default for HostConfig {
 }
 
 /// `[[host_rule]]`
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct HostRule {
@@ -289,6 +290,16 @@ pub struct HostRule {
 }
 
 impl HostRule {
+    /// The domain that the rule speaks of, in lower case and without `*.`.
+    pub fn domain(&self) -> String {
+        self.r#match.trim_start_matches("*.").to_ascii_lowercase()
+    }
+
+    /// What requests to all names of the domain are charged to, if the rule makes them one host.
+    pub fn shared_key(&self) -> HostKey {
+        HostKey::new(&format!("*.{}", self.domain()))
+    }
+
     /// Does the rule speak of this host name? It speaks of its `match` and of every name below it.
     pub fn matches(&self, name: &str) -> bool {
         let suffix = self.r#match.trim_start_matches("*.");

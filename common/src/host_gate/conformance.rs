@@ -20,6 +20,9 @@ macro_rules! host_gate_conformance {
         $crate::host_gate_conformance!($make; an_unknown_ticket_is_not_now);
         $crate::host_gate_conformance!($make; acquire_rechecks_the_gap_without_charging_twice);
         $crate::host_gate_conformance!($make; a_hold_stops_reservations_and_reserved_jobs_and_never_shrinks);
+        $crate::host_gate_conformance!($make; a_block_stops_everything_and_is_lifted_without_touching_a_hold);
+        $crate::host_gate_conformance!($make; a_block_is_there_before_the_gate_opens_and_frees_no_place);
+        $crate::host_gate_conformance!($make; rules_are_shown_to_whoever_does_not_know_them);
         $crate::host_gate_conformance!($make; a_reported_version_is_not_granted_again);
         $crate::host_gate_conformance!($make; a_deferred_version_is_granted_again);
         $crate::host_gate_conformance!($make; one_feed_has_one_live_permit);
@@ -193,6 +196,50 @@ cases! {
         assert_eq!(reserve(gate, LIMITS, 4).await, Err(at(100_000)));
         assert_eq!(gate.held(at(5)).await.unwrap(), 1);
         assert!(reserve(gate, LIMITS, 100_000).await.is_ok());
+    }
+
+    a_block_stops_everything_and_is_lifted_without_touching_a_hold(gate) {
+        opened(gate).await;
+        let ticket = reserve(gate, LIMITS, 0).await.unwrap();
+        gate.block(&host(), Some(at(100_000)), at(1)).await.unwrap();
+        assert_eq!(acquire(gate, ticket, 1, 0, 2).await, Acquired::NotNow { until: at(100_000) });
+        let own = host();
+        let request = ExtraRequest { host: &own, limits: LIMITS, during: None, deadline: at(30_000) };
+        assert_eq!(gate.acquire_extra(&request, at(2_000)).await.unwrap(), Err(at(100_000)));
+        assert_eq!(reserve(gate, LIMITS, 2_000).await, Err(at(100_000)));
+        gate.hold(&host(), at(20_000), at(3)).await.unwrap();
+        assert_eq!((reserve(gate, LIMITS, 4).await, gate.held(at(5)).await.unwrap()), (Err(at(100_000)), 1));
+        gate.block(&host(), Some(at(50_000)), at(6)).await.unwrap();
+        assert_eq!(reserve(gate, LIMITS, 7).await, Err(at(50_000)), "the last word counts");
+        gate.block(&host(), None, at(8)).await.unwrap();
+        assert_eq!((reserve(gate, LIMITS, 9).await, gate.held(at(9)).await.unwrap()), (Err(at(20_000)), 1));
+        assert_eq!(gate.held(at(20_001)).await.unwrap(), 0);
+        assert!(reserve(gate, LIMITS, 20_000).await.is_ok());
+        gate.block(&host(), Some(at(60_000)), at(30_000)).await.unwrap();
+        assert_eq!(gate.held(at(30_001)).await.unwrap(), 1);
+        gate.block(&host(), None, at(30_002)).await.unwrap();
+        assert_eq!(gate.held(at(30_003)).await.unwrap(), 0);
+    }
+
+    a_block_is_there_before_the_gate_opens_and_frees_no_place(gate) {
+        gate.block(&host(), Some(at(5_000)), at(-20_000)).await.unwrap();
+        opened(gate).await;
+        let limits = HostLimits { parallel: 2, ..LIMITS };
+        assert_eq!(reserve(gate, limits, 0).await, Err(at(5_000)));
+        // It takes no place of its own either, and ends by itself.
+        reserve(gate, limits, 5_000).await.unwrap();
+        reserve(gate, limits, 6_000).await.unwrap();
+        assert!(reserve(gate, limits, 7_000).await.is_err());
+    }
+
+    rules_are_shown_to_whoever_does_not_know_them(gate) {
+        assert_eq!(gate.shown_rules(None).await.unwrap(), None);
+        gate.show_rules("[1]").await.unwrap();
+        assert_eq!(gate.shown_rules(None).await.unwrap().as_deref(), Some("[1]"));
+        assert_eq!(gate.shown_rules(Some("[1]")).await.unwrap(), None);
+        gate.show_rules("[1]").await.unwrap();
+        gate.show_rules("[]").await.unwrap();
+        assert_eq!(gate.shown_rules(Some("[1]")).await.unwrap().as_deref(), Some("[]"));
     }
 
     a_reported_version_is_not_granted_again(gate) {

@@ -29,13 +29,14 @@ pub struct MemoryGate {
 struct Memory {
     state: GateState,
     journal: Option<Journal>,
+    rules: Option<String>,
 }
 
 impl MemoryGate {
     /// A closed gate. `born` is when the process before may last have asked somebody: now, or
     /// [`Timestamp::EPOCH`] in an installation that never asked anybody.
     pub fn new(born: Timestamp) -> Self {
-        MemoryGate { memory: Mutex::new(Memory { state: GateState::new(born), journal: None }) }
+        MemoryGate { memory: Mutex::new(Memory { state: GateState::new(born), journal: None, rules: None }) }
     }
 
     /// The same, with starts that brought no report remembered in this file over the process' death.
@@ -117,6 +118,23 @@ impl HostGate for MemoryGate {
         Ok(())
     }
 
+    async fn block(&self, host: &HostKey, until: Option<Timestamp>, now: Timestamp) -> Result<(), GateError> {
+        self.lock().state.block(host, until, now);
+        Ok(())
+    }
+
+    async fn show_rules(&self, rules: &str) -> Result<(), GateError> {
+        let shown = &mut self.lock().rules;
+        if shown.as_deref() != Some(rules) {
+            *shown = Some(rules.to_owned());
+        }
+        Ok(())
+    }
+
+    async fn shown_rules(&self, known: Option<&str>) -> Result<Option<String>, GateError> {
+        Ok(self.lock().rules.as_ref().filter(|shown| known != Some(shown.as_str())).cloned())
+    }
+
     async fn begin_loading(&self, _now: Timestamp) -> Result<Option<LoadMark>, GateError> {
         Ok((!self.lock().state.open).then(|| LoadMark(String::new())))
     }
@@ -137,7 +155,7 @@ impl HostGate for MemoryGate {
     }
 
     async fn held(&self, now: Timestamp) -> Result<usize, GateError> {
-        Ok(self.lock().state.hosts.values().filter(|host| host.held_until > now).count())
+        Ok(self.lock().state.hosts.values().filter(|host| host.is_held(now)).count())
     }
 }
 

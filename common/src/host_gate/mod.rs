@@ -6,9 +6,10 @@
 //! Each implementation guarantees, over all processes that share it:
 //! - starts at one host are at least [`HostLimits::gap`] apart once the burst is used, and at most
 //!   [`HostLimits::parallel`] tickets or requests are outstanding at once;
-//! - no start before a hold has passed;
+//! - no start before a hold or an operator's block has passed, of which neither touches the other;
 //! - one live permit a feed; a version whose report was released as reported is not granted again;
 //! - `release` frees only what its own `acquire` took;
+//! - operators' rules are kept as text and shown to whoever shares the gate; they mean nothing to the gate itself;
 //! - a gate that lost its memory refuses everything until [`HostGate::open`] was called with a mark that is still valid,
 //!   and each host for at least its gap after that loss.
 
@@ -171,6 +172,17 @@ pub trait HostGate: Send + Sync {
     /// Nothing starts at the host before `until`; a later hold stays.
     async fn hold(&self, host: &HostKey, until: Timestamp, now: Timestamp) -> Result<(), GateError>;
 
+    /// Nothing starts at the host before `until` by an operator's word; `None` takes that word back. The last word counts. A
+    /// server's hold is no business of it.
+    async fn block(&self, host: &HostKey, until: Option<Timestamp>, now: Timestamp) -> Result<(), GateError>;
+
+    /// Shows the rules that operators set to all workers, in place of what was shown before. Cheap when they are the same.
+    async fn show_rules(&self, rules: &str) -> Result<(), GateError>;
+
+    /// The rules that are shown; `None` when these are the `known` ones, or when none are: a gate that lost its memory shows
+    /// none until a scheduler shows them again.
+    async fn shown_rules(&self, known: Option<&str>) -> Result<Option<String>, GateError>;
+
     /// `Some` while the gate has lost its memory and the holds must be loaded again.
     async fn begin_loading(&self, now: Timestamp) -> Result<Option<LoadMark>, GateError>;
 
@@ -184,7 +196,7 @@ pub trait HostGate: Send + Sync {
     /// The gate can be reached, and its clock agrees with `now`: readiness depends on it.
     async fn check(&self, now: Timestamp) -> Result<(), GateError>;
 
-    /// Hosts that are held now.
+    /// Hosts that are held or blocked now.
     async fn held(&self, now: Timestamp) -> Result<usize, GateError>;
 }
 

@@ -42,8 +42,10 @@ pub struct Host {
     pub reserved: Timestamp,
     /// The same, for real starts.
     pub started: Timestamp,
-    /// Nothing starts before.
+    /// Nothing starts before, by the server's word.
     pub held_until: Timestamp,
+    /// Nothing starts before, by an operator's word.
+    pub blocked_until: Timestamp,
     /// Places that were not redeemed yet.
     pub tickets: Vec<(Ticket, Timestamp)>,
     /// Requests under way, by nonce.
@@ -81,12 +83,18 @@ impl Host {
     }
 
     fn idle(&self, now: Timestamp) -> bool {
-        self.outstanding() == 0 && self.held_until <= now && self.reserved <= now && self.started <= now
+        self.outstanding() == 0 && !self.is_held(now) && self.reserved <= now && self.started <= now
     }
 
-    /// Until when a start must wait for hold and gap; `None`: it may start now.
+    /// Is it held or blocked?
+    pub fn is_held(&self, now: Timestamp) -> bool {
+        self.held_until.max(self.blocked_until) > now
+    }
+
+    /// Until when a start must wait for hold, block and gap; `None`: it may start now.
     fn start_refused_until(&self, limits: HostLimits, born: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        let earliest = self.held_until.max(allowed_from(self.started, limits)).max(born.after(limits.gap));
+        let held = self.held_until.max(self.blocked_until);
+        let earliest = held.max(allowed_from(self.started, limits)).max(born.after(limits.gap));
         (earliest > now).then_some(earliest)
     }
 
@@ -134,7 +142,8 @@ impl GateState {
         let (born, limits) = (self.born, request.limits);
         let ticket = Ticket(self.next_number());
         let host = self.host(&request.host, now);
-        let earliest = host.held_until.max(allowed_from(host.reserved, limits)).max(born.after(limits.gap));
+        let held = host.held_until.max(host.blocked_until);
+        let earliest = held.max(allowed_from(host.reserved, limits)).max(born.after(limits.gap));
         if earliest > now {
             return Reservation::Refused { until: earliest };
         }
@@ -246,6 +255,11 @@ impl GateState {
     pub fn hold(&mut self, host: &HostKey, until: Timestamp, now: Timestamp) {
         let host = self.host(host, now);
         host.held_until = host.held_until.max(until);
+    }
+
+    /// See [`super::HostGate::block`].
+    pub fn block(&mut self, host: &HostKey, until: Option<Timestamp>, now: Timestamp) {
+        self.host(host, now).blocked_until = until.unwrap_or_default();
     }
 
     /// Keeps memory in proportion to what is live; amortised over the growth since the last sweep.

@@ -16,6 +16,17 @@ pub fn first_due(now: Timestamp, spread: Option<f64>, config: &PolicyConfig) -> 
     now.after(scaled(config.import_spread, spread.unwrap_or(0.0).min(1.0)))
 }
 
+/// The later due time of a feed whose host got an interval of its own (category F) since it was planned, with its terms;
+/// `None` when it may be polled now. `subject` is the feed by today's rules. A feed that was never polled keeps its due time.
+pub fn postponed(subject: &Subject<'_>, now: Timestamp, draw: Draw, policy: &Policy<'_>) -> Option<(Timestamp, Terms)> {
+    let interval = subject.host_interval?;
+    let polled = subject.state.last_polled.filter(|polled| polled.after(interval) > now)?;
+    let category = category(subject);
+    let mut plan = normal_plan(subject, category, polled, None, policy);
+    finish(&mut plan, &subject.state, category, now, draw, policy.config);
+    Some((plan.due, plan.terms))
+}
+
 /// The earlier due time that a change of audience, credentials or host rule earns a feed, with its terms; `None` when the
 /// promised one stands. `subject` is the feed after the change, `next_due` what it was promised before.
 ///

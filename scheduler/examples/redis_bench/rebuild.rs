@@ -8,9 +8,11 @@ use common::config::Config;
 use common::feed::{Audience, Category};
 use common::host::HostKey;
 use common::host_gate::redis::RedisGate;
+use common::live_rules::LiveRules;
 use common::queue::memory::MemoryQueue;
 use common::redis::RedisServer;
 use common::time::{Clock, SystemClock, Timestamp};
+use scheduler::orders::Orders;
 use scheduler::reconcile::Reconciler;
 use scheduler::schedule::Schedule;
 use scheduler::schedule::redis::RedisSchedule;
@@ -34,10 +36,14 @@ pub(crate) async fn measure(server: &RedisServer, postgres: &str) -> anyhow::Res
 
     let config: Config = common::config::load(None, std::iter::empty(), &[])?.config;
     let schedule = Arc::new(RedisSchedule::new(server.clone(), 1));
+    let store: Arc<dyn Store> = Arc::new(store);
+    let gate = Arc::new(RedisGate::new(server.clone(), Duration::ZERO));
+    let rules = Arc::new(LiveRules::new(&config));
     let reconciler = Reconciler {
-        store: Arc::new(store),
+        orders: Arc::new(Orders::new(store.clone(), gate.clone(), schedule.clone(), rules)),
+        store,
         schedule: schedule.clone(),
-        gate: Arc::new(RedisGate::new(server.clone(), Duration::ZERO)),
+        gate,
         reports: Arc::new(MemoryQueue::new(1)),
         config: Arc::new(config),
     };

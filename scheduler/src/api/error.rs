@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
+use crate::error::BackendError;
 use crate::ops::OpsError;
 use crate::store::StoreError;
 
@@ -72,9 +73,18 @@ impl From<StoreError> for ApiError {
 }
 
 impl From<OpsError> for ApiError {
-    /// Our own trouble: logged in full, told in general, and worth trying again. A foreign cursor is the caller's.
     fn from(error: OpsError) -> Self {
-        if let OpsError::Store(StoreError::Cursor(_)) = error {
+        match error {
+            OpsError::Store(error) => BackendError::from(error).into(),
+            OpsError::Schedule(error) => BackendError::from(error).into(),
+        }
+    }
+}
+
+impl From<BackendError> for ApiError {
+    /// Our own trouble: logged in full, told in general, and worth trying again. A foreign cursor is the caller's.
+    fn from(error: BackendError) -> Self {
+        if let BackendError::Store(StoreError::Cursor(_)) = error {
             return Self::bad(format!("after: {error}"));
         }
         tracing::error!(error = &error as &dyn std::error::Error, "an API request failed");

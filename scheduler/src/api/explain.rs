@@ -20,7 +20,7 @@ pub(super) async fn explain(State(api): State<Api>, PathId(id): PathId) -> Resul
     let fleet_paused = api.ops.store.paused().await?;
     let holds = api.ops.store.holds(now).await?;
     let host_hold = holds.into_iter().find(|(host, _)| *host == feed.host).map(|(_, until)| until);
-    let category = category(&subject(&api.ops.rules, &feed));
+    let category = category(&subject(&api.ops.rules.get(), &feed));
     let waits = Waits { fleet_paused, host_hold, policy: &api.ops.config.policy, now };
     Ok(Json(view(&feed, category, &waits)))
 }

@@ -10,6 +10,7 @@ mod explain;
 mod feeds;
 mod fleet;
 mod guard;
+pub mod hosts;
 mod openapi;
 mod request;
 mod sanitised;
@@ -30,7 +31,7 @@ use common::feed::{Feed, FeedId};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::ops::{Ops, OpsError};
+use crate::ops::Ops;
 use crate::store::FeedRef;
 use error::ApiError;
 use view::FeedView;
@@ -57,7 +58,7 @@ impl Api {
     }
 
     fn view(&self, feed: Feed) -> FeedView {
-        FeedView::of(feed, &self.ops.rules)
+        FeedView::of(feed, &self.ops.rules.get())
     }
 }
 
@@ -108,6 +109,10 @@ fn api_paths() -> Router<Api> {
         .route("/entries", get(entries::all))
         .route("/fleet/pause", post(fleet::pause))
         .route("/fleet/resume", post(fleet::resume))
+        .route("/hosts", get(hosts::list))
+        .route("/hosts/{host}", get(hosts::show).put(hosts::set).delete(hosts::remove))
+        .route("/hosts/{host}/block", post(hosts::block))
+        .route("/hosts/{host}/unblock", post(hosts::unblock))
         .route("/stats", get(fleet::stats))
 }
 
@@ -124,11 +129,11 @@ async fn in_time(request: Request, next: Next) -> Response {
 }
 
 /// Runs a change to its end even when the caller hangs up half way: store and schedule are written one after the other.
-async fn to_the_end<T: Send + 'static>(
-    change: impl Future<Output = Result<T, OpsError>> + Send + 'static,
+async fn to_the_end<T: Send + 'static, E: Into<ApiError> + Send + 'static>(
+    change: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<T, ApiError> {
     match tokio::spawn(change).await {
-        Ok(result) => Ok(result?),
+        Ok(result) => result.map_err(Into::into),
         Err(_) => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the change failed half way; look at the log")),
     }
 }

@@ -19,6 +19,11 @@ use super::error::ApiError;
 pub(super) trait Accepts: DeserializeOwned {
     /// What the field must be, to follow "must be".
     fn accepts(field: &str) -> &'static str;
+
+    /// The fields that are read.
+    fn fields() -> &'static [&'static str] {
+        field_names::<Self>()
+    }
 }
 
 /// A JSON object, every field of which may be left out as far as serde is concerned.
@@ -46,7 +51,7 @@ fn read_object<T: Accepts>(bytes: &[u8]) -> Result<T, ApiError> {
     let value: Value =
         serde_json::from_slice(bytes).map_err(|error| ApiError::bad(format!("the body is no JSON: {error}")))?;
     let Value::Object(object) = value else { return Err(ApiError::bad("the body must be a JSON object")) };
-    let known = field_names::<T>();
+    let known = T::fields();
     for (field, value) in &object {
         refuse_unknown(field, known, "field")?;
         let alone = Map::from_iter([(field.clone(), value.clone())]);

@@ -1,12 +1,14 @@
 //! The API over the embedded backends, request by request, without a network.
 
+mod hosts;
+
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
 use common::config::{ApiRole, ApiToken};
 use common::entry::Entry;
-use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
 use common::known::KnownEntries;
+use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::policy::{Decision, Rule, Terms};
 use common::queue::memory::MemoryQueue;
@@ -18,8 +20,9 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::*;
+use crate::orders::Orders;
 use crate::schedule::memory::MemorySchedule;
-use crate::store::Verdict;
+use crate::store::{Store, Verdict};
 use crate::store::sqlite::SqliteStore;
 
 /// A fleet without loops: what the API reads and writes.
@@ -41,13 +44,17 @@ impl Fleet {
         let mut config = common::config::defaults();
         config.api.tokens = tokens;
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let rules = Arc::new(LiveRules::new(&config));
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+        let (schedule, gate) = (Arc::new(MemorySchedule::default()), Arc::new(MemoryGate::new(Timestamp::EPOCH)));
         let ops = Arc::new(Ops {
-            store: Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()),
-            schedule: Arc::new(MemorySchedule::default()),
-            gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
+            orders: Arc::new(Orders::new(store.clone(), gate.clone(), schedule.clone(), rules.clone())),
+            store,
+            schedule,
+            gate,
             jobs: Arc::new(MemoryQueue::new(1 << 20)),
             clock: clock.clone(),
-            rules: Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone())),
+            rules,
             price: Arc::new(crate::price::Price::new(&config)),
             config: Arc::new(config),
             metrics: Arc::new(Metrics::new()),

@@ -14,6 +14,7 @@ mod conformance;
 mod cursor;
 mod error;
 mod history;
+mod hosts;
 pub mod postgres;
 mod row;
 pub mod sqlite;
@@ -24,6 +25,7 @@ pub(crate) use verdicts::row_after;
 
 use async_trait::async_trait;
 use common::calm::CalmGroup;
+use common::config::HostRule;
 use common::entry::Entry;
 use common::feed::{Audience, Category, ContentHash, Feed, FeedId, FeedUrl, Status, Validators, Version};
 use common::host::HostKey;
@@ -34,6 +36,7 @@ use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use error::StoreError;
+pub use hosts::{HostOrders, HostQuery, HostRow};
 
 /// A feed to be added.
 #[derive(Clone, Debug)]
@@ -359,6 +362,22 @@ pub trait Store: Send + Sync {
 
     /// Hosts that are held, and until when.
     async fn holds(&self, now: Timestamp) -> Result<Vec<(HostKey, Timestamp)>, StoreError>;
+
+    /// What operators say about hosts; `None` when that is still what it was at the change number `known`.
+    async fn host_orders(&self, known: Option<i64>) -> Result<Option<HostOrders>, StoreError>;
+
+    /// Sets an operator's rule, in place of an earlier one of the same domain. False, and nothing changed, when there are
+    /// [`HostOrders::MOST_RULES`] already.
+    async fn set_host_rule(&self, rule: &HostRule, now: Timestamp) -> Result<bool, StoreError>;
+
+    /// Takes an operator's rule back; false when there is none of this domain.
+    async fn remove_host_rule(&self, domain: &str) -> Result<bool, StoreError>;
+
+    /// Blocks hosts until then, or lifts their blocks. Holds that servers asked for are no business of it.
+    async fn block_hosts(&self, hosts: &[HostKey], until: Option<Timestamp>) -> Result<(), StoreError>;
+
+    /// A page of hosts by name: those that have feeds, a hold, a block or an operator's rule.
+    async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError>;
 
     /// Entries with a larger `seq` than `after`, of one feed or of all, at most `limit`.
     async fn entries(&self, feed: Option<FeedId>, after: i64, limit: u32)

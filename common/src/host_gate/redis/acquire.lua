@@ -15,7 +15,7 @@ if known then write_host(KEYS[3], host) end
 if feed.reported >= version and feed.reported_until > now then return 'reported' end
 if not lost then return closed_until() end
 if feed.token_end > now then return feed.token_end end
-local earliest = math.max(host.held, allowed_from(host.started, gap, burst, lost))
+local earliest = math.max(held_until(host), allowed_from(host.started, gap, burst, lost))
 if earliest > now then return earliest end
 if not known then return now + math.max(gap, 1) end
 

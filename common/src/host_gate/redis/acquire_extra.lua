@@ -7,7 +7,7 @@ if not lost then return closed_until() end
 
 local host = read_host(KEYS[3])
 if place(host, nonce) then return 0 end
-local earliest = math.max(host.held, allowed_from(host.started, gap, burst, lost))
+local earliest = math.max(held_until(host), allowed_from(host.started, gap, burst, lost))
 if earliest > now then return earliest end
 if not own_place then
   if #host.ids >= parallel then return full_until(host, gap) end

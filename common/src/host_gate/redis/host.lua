@@ -35,11 +35,16 @@ local function closed_until()
   return math.max(now + UNOPENED_RETRY, loading and loading.opens or 0)
 end
 
+-- A block by an operator stands among the places, under a name that no place has: a script of the version before takes it for
+-- one, and refuses.
+local BLOCK = 'blocked.'
+
 -- A host: `reserved` and `started` are theoretical arrival times (generic cell rate algorithm) of reservations and of real
--- starts; `ends` and `ids` are its outstanding places, tickets and requests alike. Packed: three doubles, then a double and
--- eight bytes a place. Places that have ended are not read.
+-- starts; `held` and `blocked` end a server's hold and an operator's block; `ends` and `ids` are its outstanding places,
+-- tickets and requests alike. Packed: three doubles, then a double and eight bytes a place. Places that have ended are not
+-- read.
 local function read_host(key)
-  local host = { reserved = 0, started = 0, held = 0, ends = {}, ids = {} }
+  local host = { reserved = 0, started = 0, held = 0, blocked = 0, ends = {}, ids = {} }
   local packed = redis.call('GET', key)
   if not packed then return host end
   host.reserved, host.started, host.held = struct.unpack('>ddd', packed)
@@ -47,7 +52,9 @@ local function read_host(key)
   while at < #packed do
     local last, id
     last, id, at = struct.unpack('>dc8', packed, at)
-    if last > now then
+    if id == BLOCK then
+      host.blocked = last
+    elseif last > now then
       host.ends[#host.ends + 1] = last
       host.ids[#host.ids + 1] = id
     end
@@ -57,8 +64,9 @@ end
 
 -- Keeps a host for as long as it says more than an unknown one.
 local function write_host(key, host)
-  local latest = math.max(host.reserved, host.started, host.held)
+  local latest = math.max(host.reserved, host.started, host.held, host.blocked)
   local packed = { struct.pack('>ddd', host.reserved, host.started, host.held) }
+  if host.blocked > now then packed[2] = struct.pack('>dc8', host.blocked, BLOCK) end
   for i = 1, #host.ids do
     latest = math.max(latest, host.ends[i])
     packed[#packed + 1] = struct.pack('>dc8', host.ends[i], host.ids[i])
@@ -68,6 +76,19 @@ local function write_host(key, host)
   else
     redis.call('DEL', key)
   end
+end
+
+-- Until when nothing may start, whoever said so.
+local function held_until(host)
+  return math.max(host.held, host.blocked)
+end
+
+-- Notes in the list of held hosts until when this one is held.
+local function list_held(list, name, host)
+  redis.call('ZADD', list, held_until(host), name)
+  redis.call('ZREMRANGEBYSCORE', list, '-inf', now)
+  local last = redis.call('ZRANGE', list, -1, -1, 'WITHSCORES')
+  if last[2] then redis.call('PEXPIRE', list, tonumber(last[2]) - now + SLACK) end
 end
 
 local function place(host, id)

@@ -32,6 +32,7 @@ pub struct RedisGate {
     mark: String,
     loading: String,
     holds: String,
+    rules: [String; 2],
     scripts: Scripts,
 }
 
@@ -42,6 +43,9 @@ struct Scripts {
     release: Script,
     cancel: Script,
     hold: Script,
+    block: Script,
+    show_rules: Script,
+    shown_rules: Script,
     held: Script,
     begin_loading: Script,
     open: Script,
@@ -65,6 +69,7 @@ impl RedisGate {
             mark: format!("{prefix}open"),
             loading: format!("{prefix}loading"),
             holds: format!("{prefix}holds"),
+            rules: [format!("{prefix}rules"), format!("{prefix}rules-hash")],
             prefix,
             scripts: Scripts {
                 reserve: script!("host.lua", "reserve.lua"),
@@ -73,6 +78,9 @@ impl RedisGate {
                 release: script!("host.lua", "feed.lua", "release.lua"),
                 cancel: script!("host.lua", "cancel.lua"),
                 hold: script!("host.lua", "hold.lua"),
+                block: script!("host.lua", "block.lua"),
+                show_rules: script!("show_rules.lua"),
+                shown_rules: script!("shown_rules.lua"),
                 held: script!("host.lua", "held.lua"),
                 begin_loading: script!("host.lua", "begin_loading.lua"),
                 open: script!("host.lua", "open.lua"),
@@ -107,6 +115,10 @@ impl RedisGate {
 
 fn failed(action: &'static str, error: ServerError) -> GateError {
     GateError::Backend { action, source: Box::new(error) }
+}
+
+fn hash(rules: &str) -> String {
+    format!("{:032x}", xxhash_rust::xxh3::xxh3_128(rules.as_bytes()))
 }
 
 /// A name that no other ticket or permit has.
@@ -203,6 +215,27 @@ impl HostGate for RedisGate {
     async fn hold(&self, host: &HostKey, until: Timestamp, now: Timestamp) -> Result<(), GateError> {
         self.eval("hold a host", &self.scripts.hold, now, |call| {
             call.key(self.host(host)).key(&self.holds).arg(until.millis()).arg(host.as_str());
+        })
+        .await
+    }
+
+    async fn block(&self, host: &HostKey, until: Option<Timestamp>, now: Timestamp) -> Result<(), GateError> {
+        self.eval("block a host", &self.scripts.block, now, |call| {
+            call.key(self.host(host)).key(&self.holds).arg(until.unwrap_or_default().millis()).arg(host.as_str());
+        })
+        .await
+    }
+
+    async fn show_rules(&self, rules: &str) -> Result<(), GateError> {
+        self.eval("show the host rules", &self.scripts.show_rules, Timestamp::EPOCH, |call| {
+            call.key(&self.rules).arg(hash(rules)).arg(rules);
+        })
+        .await
+    }
+
+    async fn shown_rules(&self, known: Option<&str>) -> Result<Option<String>, GateError> {
+        self.eval("tell the host rules", &self.scripts.shown_rules, Timestamp::EPOCH, |call| {
+            call.key(&self.rules).arg(known.map_or_else(String::new, hash));
         })
         .await
     }

@@ -6,7 +6,7 @@ local answers = {}
 local function reserve(key, gap, burst, parallel, last, ticket)
   local host = read_host(key)
   if place(host, ticket) then return 0 end
-  local earliest = math.max(host.held, allowed_from(host.reserved, gap, burst, lost))
+  local earliest = math.max(held_until(host), allowed_from(host.reserved, gap, burst, lost))
   if earliest > now then return earliest end
   if #host.ids >= parallel then return full_until(host, gap) end
   host.reserved = math.max(host.reserved, now) + gap

@@ -5,6 +5,7 @@
 pub(crate) mod apply;
 pub(crate) mod entries;
 pub(crate) mod feeds;
+pub(crate) mod hosts;
 pub(crate) mod life;
 pub(crate) mod lists;
 pub(crate) mod moves;
@@ -75,6 +76,12 @@ macro_rules! stamp {
                 a_cursor_of_another_list_is_refused;
                 placements_come_in_pages_of_live_feeds;
                 slas_that_cannot_be_kept_are_counted;
+            }
+            hosts {
+                rules_are_kept_replaced_and_taken_back;
+                every_change_of_orders_is_seen_and_nothing_else;
+                a_block_is_kept_beside_a_hold_and_lifted_without_it;
+                hosts_are_listed_by_name_in_complete_pages;
             }
             moves {
                 a_moved_feed_starts_anew_and_keeps_its_number_audience_and_history;

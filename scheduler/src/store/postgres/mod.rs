@@ -16,6 +16,7 @@ mod apply;
 mod entries;
 mod events;
 mod feeds;
+mod hosts;
 mod list;
 mod moves;
 mod open;
@@ -29,13 +30,14 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use common::config::HostRule;
 use common::feed::{Feed, FeedId, Version};
 use common::host::HostKey;
 use common::time::Timestamp;
 use sqlx::PgPool;
 
 use super::{
-    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, JobRow, Move, Moved, NewFeed, Page,
+    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow, JobRow, Move, Moved, NewFeed, Page,
     Placement, Store, StoreError, StoreStats, StoredEntry, Verdict,
 };
 
@@ -171,6 +173,26 @@ impl Store for PostgresStore {
 
     async fn holds(&self, now: Timestamp) -> Result<Vec<(HostKey, Timestamp)>, StoreError> {
         self.call("read the hosts' holds", move || self.host_holds(now)).await
+    }
+
+    async fn host_orders(&self, known: Option<i64>) -> Result<Option<HostOrders>, StoreError> {
+        self.call("read what operators say about hosts", move || self.orders(known)).await
+    }
+
+    async fn set_host_rule(&self, rule: &HostRule, now: Timestamp) -> Result<bool, StoreError> {
+        self.call("set a host rule", move || self.set_rule(rule, now)).await
+    }
+
+    async fn remove_host_rule(&self, domain: &str) -> Result<bool, StoreError> {
+        self.call("take back a host rule", move || self.remove_rule(domain)).await
+    }
+
+    async fn block_hosts(&self, hosts: &[HostKey], until: Option<Timestamp>) -> Result<(), StoreError> {
+        self.call("block hosts", move || self.block(hosts, until)).await
+    }
+
+    async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
+        self.call("list hosts", move || self.list_hosts(query, now)).await
     }
 
     async fn entries(

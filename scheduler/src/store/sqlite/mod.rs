@@ -10,6 +10,7 @@ mod batch;
 mod entries;
 mod events;
 mod feeds;
+mod hosts;
 mod list;
 mod moves;
 mod open;
@@ -21,13 +22,14 @@ mod upkeep;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use common::config::HostRule;
 use common::feed::{Feed, FeedId, Version};
 use common::host::HostKey;
 use common::time::Timestamp;
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::{
-    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, JobRow, Move, Moved, NewFeed, Page,
+    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow, JobRow, Move, Moved, NewFeed, Page,
     Placement, Store, StoreError, StoreStats, StoredEntry, Verdict,
 };
 
@@ -119,6 +121,26 @@ impl Store for SqliteStore {
 
     async fn holds(&self, now: Timestamp) -> Result<Vec<(HostKey, Timestamp)>, StoreError> {
         self.host_holds(now).await
+    }
+
+    async fn host_orders(&self, known: Option<i64>) -> Result<Option<HostOrders>, StoreError> {
+        self.orders(known).await
+    }
+
+    async fn set_host_rule(&self, rule: &HostRule, now: Timestamp) -> Result<bool, StoreError> {
+        self.set_rule(rule, now).await
+    }
+
+    async fn remove_host_rule(&self, domain: &str) -> Result<bool, StoreError> {
+        self.remove_rule(domain).await
+    }
+
+    async fn block_hosts(&self, hosts: &[HostKey], until: Option<Timestamp>) -> Result<(), StoreError> {
+        self.block(hosts, until).await
+    }
+
+    async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
+        self.list_hosts(query, now).await
     }
 
     async fn entries(

@@ -1,0 +1,238 @@
+//! `feedfleet host`: what is known of hosts, the rules that operators set, blocks.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use common::time::{Clock, SystemClock, Timestamp};
+use reqwest::Method;
+use scheduler::api::hosts::HostView;
+use scheduler::api::view::List;
+use serde_json::{Map, Value, json};
+
+use crate::client::{Client, ClientArgs};
+use crate::output::{fields, moment, plain, relative, table, words};
+use crate::{Usage, output, values};
+
+/// Shows hosts, sets their rules, blocks them
+#[derive(Debug, Subcommand)]
+pub(crate) enum HostCommand {
+    /// Lists hosts with feeds, holds, blocks or operators' rules
+    List(ListArgs),
+    /// Shows what is known of a host, and its rule
+    Show(OneArgs),
+    /// Sets keys of a host's rule
+    #[command(after_help = "Keys: shared, gap, burst, parallel, interval, user_agent, soft_statuses, reason and the others of\n\
+                            [[host_rule]]; `feedfleet config print` shows the rules of the configuration. Keys that are not named\n\
+                            stay as they are; KEY=none takes one away. A rule needs a reason.\n\n\
+                            feedfleet host set example.com gap=5s interval=2h reason=\"asked us to come rarely\"")]
+    Set(SetArgs),
+    /// Takes back the rule that an operator set; that of the configuration counts again
+    Unset(OneArgs),
+    /// Asks a host nothing for a while
+    Block(BlockArgs),
+    /// Lifts a block; a hold that the server asked for stays
+    Unblock(OneArgs),
+}
+
+/// `host list`
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Goes on after an earlier list's cursor
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<String>,
+    /// At most so many, up to 1000
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = values::number::<u32>)]
+    limit: u32,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// One host.
+#[derive(Debug, Args)]
+pub(crate) struct OneArgs {
+    /// A name, at all of its ports; a name and port; or *.DOMAIN for a shared one
+    host: String,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// `host set`
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// A name; the rule is for it and for all names below it
+    host: String,
+    /// What to set, such as gap=5s
+    #[arg(required = true, value_name = "KEY=VALUE")]
+    keys: Vec<String>,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// `host block`
+#[derive(Debug, Args)]
+pub(crate) struct BlockArgs {
+    /// A name, at all of its ports; a name and port; or *.DOMAIN for a shared one
+    host: String,
+    /// How long, such as 12h
+    #[arg(long = "for", value_name = "DURATION", value_parser = values::duration)]
+    duration: Duration,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// Runs one of them.
+pub(crate) async fn run(command: HostCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        HostCommand::List(args) => list(&args).await?,
+        HostCommand::Show(args) => {
+            let host = one(&args.client, Method::GET, &args.host, "", None).await?;
+            told(&args.client, &host, host_fields(&host, SystemClock.now()))?;
+        }
+        HostCommand::Set(args) => set(&args).await?,
+        HostCommand::Unset(args) => {
+            let host = one(&args.client, Method::DELETE, &args.host, "", None).await?;
+            told(&args.client, &host, format!("took back the rule of {}: {}", args.host, pace(&host)))?;
+        }
+        HostCommand::Block(args) => {
+            let body = json!({ "for": args.duration.as_secs_f64() });
+            let host = one(&args.client, Method::POST, &args.host, "/block", Some(&body)).await?;
+            let until = host.blocked_until.map_or_else(String::new, |until| format!(" until {until}"));
+            told(&args.client, &host, format!("blocked {}{until}", host.host))?;
+        }
+        HostCommand::Unblock(args) => {
+            let host = one(&args.client, Method::POST, &args.host, "/unblock", None).await?;
+            let held = host.hold_until.map(|until| format!("; its server wants to be left alone until {until}"));
+            told(&args.client, &host, format!("unblocked {}{}", host.host, held.unwrap_or_default()))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn one(
+    args: &ClientArgs,
+    method: Method,
+    host: &str,
+    action: &str,
+    body: Option<&Value>,
+) -> anyhow::Result<HostView> {
+    // One part of the path, whatever was typed.
+    let host = host.replace('%', "%25").replace('/', "%2F");
+    Client::new(args)?.change(method, &format!("/hosts/{host}{action}"), body).await
+}
+
+fn told(args: &ClientArgs, host: &HostView, text: String) -> anyhow::Result<()> {
+    if args.json {
+        return Ok(output::json(host)?);
+    }
+    Ok(output::line(&text)?)
+}
+
+async fn list(args: &ListArgs) -> anyhow::Result<()> {
+    let limit = args.limit.to_string();
+    let after = args.after.as_deref().map(|after| ("after", after));
+    let query: Vec<_> = after.into_iter().chain([("limit", limit.as_str())]).collect();
+    let list: List<HostView> = Client::new(&args.client)?.get("/hosts", &query).await?;
+    if args.client.json {
+        list.items.iter().try_for_each(output::json)?;
+    } else if list.items.is_empty() {
+        output::line("no hosts")?;
+    } else {
+        let now = SystemClock.now();
+        let when = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| relative(at, now));
+        let row = |host: &HostView| {
+            let feeds = host.feeds.to_string();
+            vec![host.host.clone(), feeds, when(host.hold_until), when(host.blocked_until), pace(host), reason(host)]
+        };
+        let rows: Vec<_> = list.items.iter().map(row).collect();
+        output::line(&table(&["HOST", "FEEDS", "HELD", "BLOCKED", "PACE", "RULE"], &rows))?;
+    }
+    if let Some(next) = list.next {
+        eprintln!("there are more: --after {next}");
+    }
+    Ok(())
+}
+
+/// Lays the keys over the rule that stands, and sets it.
+async fn set(args: &SetArgs) -> anyhow::Result<()> {
+    let before = one(&args.client, Method::GET, &args.host, "", None).await?;
+    let domain = args.host.trim().trim_start_matches("*.").trim_end_matches('.');
+    let own = |rule: &Map<String, Value>| rule["match"].as_str().is_some_and(|name| name.eq_ignore_ascii_case(domain));
+    let mut rule = before.rule.filter(own).unwrap_or_default();
+    rule.remove("source");
+    for key in &args.keys {
+        let wrong = || Usage(format!("'{key}' sets nothing; write KEY=VALUE, such as gap=5s"));
+        let (name, value) = key.split_once('=').ok_or_else(wrong)?;
+        let (name, value) = (name.trim(), value.trim());
+        match value {
+            "none" => rule.remove(name),
+            _ => rule.insert(name.to_owned(), read_value(name, value)?),
+        };
+    }
+    let host = one(&args.client, Method::PUT, &args.host, "", Some(&Value::Object(rule))).await?;
+    told(&args.client, &host, format!("set the rule of {domain}: {}", pace(&host)))
+}
+
+/// A key's value as the API reads it. What is not known here is for the fleet to judge.
+fn read_value(name: &str, text: &str) -> anyhow::Result<Value> {
+    let number = || text.parse::<Value>().ok().filter(|value| value.is_number() || value.is_boolean());
+    Ok(match name {
+        "reason" | "user_agent" | "match" => text.into(),
+        "gap" | "interval" => {
+            let duration = values::duration(text).map_err(|accepted| Usage(format!("{name}: {accepted}")))?;
+            duration.as_secs_f64().into()
+        }
+        "soft_statuses" => {
+            let statuses = text.trim_matches(['[', ']']).split(',').map(|status| status.trim().parse::<u16>());
+            let statuses: Result<Vec<u16>, _> = statuses.collect();
+            statuses.map_err(|_| Usage("soft_statuses: it must be statuses, such as 404,410".to_owned()))?.into()
+        }
+        _ => number().unwrap_or_else(|| text.into()),
+    })
+}
+
+fn seconds(value: f64) -> String {
+    match value {
+        0.0..60.0 => format!("{value} s"),
+        _ => words(Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX)),
+    }
+}
+
+/// How it is asked, in words.
+fn pace(host: &HostView) -> String {
+    let mut parts = vec![format!("every {}", seconds(host.gap))];
+    parts.extend((host.burst > 1).then(|| format!("burst {}", host.burst)));
+    parts.extend((host.parallel > 1).then(|| format!("{} at once", host.parallel)));
+    parts.join(", ")
+}
+
+fn reason(host: &HostView) -> String {
+    let rule = host.rule.as_ref();
+    let text = |field: &str| rule.and_then(|rule| rule.get(field)).and_then(Value::as_str).unwrap_or_default();
+    match rule {
+        None => String::new(),
+        Some(_) => format!("{}: {}", text("match"), plain(text("reason"), 60)),
+    }
+}
+
+fn host_fields(host: &HostView, now: Timestamp) -> String {
+    let when = |at: Option<Timestamp>| at.map(|at| moment(at, now));
+    let mut lines = fields(&[
+        ("host", Some(host.host.clone())),
+        ("feeds", Some(host.feeds.to_string())),
+        ("held until", when(host.hold_until)),
+        ("blocked until", when(host.blocked_until)),
+        ("pace", Some(pace(host))),
+    ]);
+    if let Some(rule) = &host.rule {
+        let of = |(name, value): (&String, &Value)| match (name.as_str(), value) {
+            (_, Value::Array(list)) if list.is_empty() => None,
+            ("gap" | "interval", value) => Some(format!("  {name} = {}", seconds(value.as_f64().unwrap_or(0.0)))),
+            (_, Value::String(text)) => Some(format!("  {name} = {}", plain(text, 500))),
+            (_, value) => Some(format!("  {name} = {value}")),
+        };
+        let shown: Vec<String> = rule.iter().filter_map(of).collect();
+        lines = format!("{lines}\nrule\n{}", shown.join("\n"));
+    }
+    lines
+}

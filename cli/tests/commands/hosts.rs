@@ -1,0 +1,114 @@
+//! `feedfleet host`: rules and blocks that take effect in a running fleet, as the server that is polled sees it.
+
+use std::time::Duration;
+
+use load_tests::{Feed, Record, Script};
+use serde_json::Value;
+
+use crate::fleet::{Fleet, PATIENCE};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// The time between each two starts.
+fn gaps(records: &[Record]) -> Vec<Duration> {
+    let mut starts: Vec<Duration> = records.iter().map(|record| record.start).collect();
+    starts.sort();
+    starts.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+async fn refreshed(fleet: &Fleet, ids: &[&str]) -> Vec<Record> {
+    let before = fleet.origin.request_count();
+    for id in ids {
+        fleet.refresh(id).await;
+    }
+    assert!(fleet.origin.wait_for_total(before + ids.len(), PATIENCE).await, "{ids:?} were not polled");
+    fleet.origin.log_from(before)
+}
+
+fn with_feeds(fleet: &Fleet, paths: &[&str]) {
+    for path in paths {
+        fleet.origin.set(path, Script::feed(Feed::rss().initial(1)));
+        fleet.done(&["feed", "add", &fleet.origin.url(path)]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_takes_effect_in_a_running_fleet_and_is_taken_back() {
+    let fleet = Fleet::start(&[]).await;
+    with_feeds(&fleet, &["/a", "/b", "/c"]);
+    let shown = fleet.done(&["host", "show", "127.0.0.1", "--json"]);
+    assert_eq!((&json(&shown)["gap"], &json(&shown)["rule"]), (&Value::from(0.0), &Value::Null));
+
+    let told = fleet.done(&["host", "set", "127.0.0.1", "gap=1500ms", "user_agent=slow reader", "reason=asked by mail"]);
+    assert_eq!(told, "set the rule of 127.0.0.1: every 1.5 s\n");
+    let host = fleet.origin.address(0).to_string();
+    let list = fleet.done(&["host", "list"]);
+    let row: Vec<&str> = list.lines().find(|line| line.starts_with(&host)).unwrap().split_whitespace().collect();
+    assert_eq!(row[1..], ["3", "-", "-", "every", "1.5", "s", "127.0.0.1:", "asked", "by", "mail"], "{list}");
+    let mut polled = Vec::new();
+    // The worker, which sees no database, learns the name within about a second.
+    while polled.first().and_then(|record: &Record| record.header("user-agent")).as_deref() != Some("slow reader") {
+        polled = refreshed(&fleet, &["1", "2", "3"]).await;
+    }
+    assert!(gaps(&polled).iter().all(|gap| *gap >= Duration::from_millis(1450)), "{:?}", gaps(&polled));
+
+    // Keys that are not named stay, and one is taken away.
+    fleet.done(&["host", "set", "127.0.0.1", "gap=none", "soft_statuses=404,410"]);
+    let rule = &json(&fleet.done(&["host", "show", "127.0.0.1", "--json"]))["rule"];
+    assert_eq!((&rule["gap"], &rule["user_agent"], &rule["source"]), (&Value::Null, &"slow reader".into(), &"operator".into()));
+    assert_eq!(rule["soft_statuses"].to_string(), "[404,410]");
+    let told = fleet.done(&["host", "unset", "127.0.0.1"]);
+    assert_eq!(told, "took back the rule of 127.0.0.1: every 0 s\n");
+    assert_eq!(fleet.run(&["host", "unset", "127.0.0.1"]).code, Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_rules_are_refused_in_words() {
+    let fleet = Fleet::start(&[]).await;
+    let refused = [
+        (&["host", "set", "a.org", "gap=1s"][..], "reason is missing"),
+        (&["host", "set", "a.org", "gap=soon", "reason=x"], "gap: it must be a duration"),
+        (&["host", "set", "a.org", "gap"], "'gap' sets nothing; write KEY=VALUE"),
+        (&["host", "set", "a.org", "burst=many", "reason=x"], "burst must be a whole number"),
+        (&["host", "set", "a.org", "soft_statuses=4o4", "reason=x"], "soft_statuses: it must be statuses"),
+        (&["host", "set", "a.org", "brust=2", "reason=x"], "unknown field brust; did you mean burst?"),
+        (&["host", "set", "a.org/feed", "burst=2", "reason=x"], "host must be a name"),
+        (&["host", "block", "a.org", "--for", "0s"], "for must be a number of seconds"),
+    ];
+    for (arguments, told) in refused {
+        let ran = fleet.run(arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments:?}: {}", ran.err);
+        assert!(ran.err.starts_with(&format!("error: {told}")), "{arguments:?}: {}", ran.err);
+    }
+    assert_eq!(fleet.done(&["host", "list"]), "no hosts\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_holds_a_host_over_a_restart_until_it_is_lifted() {
+    let data = tempfile::tempdir().unwrap();
+    let data = data.path().to_str().unwrap();
+    let fleet = Fleet::start_at(data, "127.0.0.1:0", &[]).await;
+    with_feeds(&fleet, &["/blocked"]);
+    // The same server under a name that is another host.
+    fleet.origin.set("/free", Script::feed(Feed::rss().initial(1)));
+    let free = fleet.origin.url("/free").replace("127.0.0.1", "localhost");
+    fleet.done(&["feed", "add", &free]);
+    let told = fleet.done(&["host", "block", "127.0.0.1", "--for", "1h"]);
+    assert!(told.starts_with("blocked 127.0.0.1 until 20"), "{told}");
+    let blocked = |fleet: &Fleet| fleet.origin.requests("/blocked").len();
+    assert_eq!(blocked(&fleet), 1);
+    fleet.refresh("1").await;
+    refreshed(&fleet, &["2"]).await;
+    refreshed(&fleet, &["2"]).await;
+    assert_eq!(blocked(&fleet), 1, "the other host's feed was polled twice meanwhile");
+
+    let fleet = fleet.restarted(data).await;
+    assert!(json(&fleet.done(&["host", "show", "127.0.0.1", "--json"]))["blocked_until"].is_string());
+    refreshed(&fleet, &["2"]).await;
+    refreshed(&fleet, &["2"]).await;
+    assert_eq!(blocked(&fleet), 1, "the block is still there");
+    assert_eq!(fleet.done(&["host", "unblock", "127.0.0.1"]), "unblocked 127.0.0.1\n");
+    assert_eq!(fleet.origin.wait_for("/blocked", 2, PATIENCE).await.len(), 2, "the wish of before is heard");
+}

@@ -1,0 +1,113 @@
+//! Rules and blocks that change while a fleet runs.
+
+use common::config::HostRule;
+use common::feed::Category;
+use common::live_rules::LiveRules;
+
+use super::*;
+use crate::hosts::{HostName, RuleChange};
+use crate::orders::Orders;
+
+const HOST: &str = "a.org";
+
+fn rule() -> HostRule {
+    HostRule { r#match: HOST.into(), reason: "a test".into(), ..HostRule::default() }
+}
+
+fn host() -> HostName {
+    HOST.parse().unwrap()
+}
+
+impl Fleet {
+    async fn set(&self, rule: &HostRule) {
+        assert_eq!(self.ops.set_host_rule(rule).await.unwrap(), RuleChange::Done);
+    }
+
+    /// Has the feed polled now, and gives when it is due again.
+    async fn polled(&self, id: FeedId, outcome: Outcome) -> Timestamp {
+        let jobs = self.dispatched().await;
+        let job = jobs.iter().find(|job| job.feed == id).expect("the feed is due");
+        let report = self.work(job, outcome).await;
+        self.settle(report).await;
+        self.feed(id).await.next_due.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_feed_that_was_planned_before_its_host_got_an_interval_is_planned_anew_and_not_polled() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("https://www.a.org/feed").await;
+    let polled = fleet.clock.now();
+    let due = fleet.polled(id, not_modified()).await;
+    let interval = Duration::from_secs(48 * 3600);
+    fleet.set(&HostRule { interval: Some(interval), ..rule() }).await;
+    fleet.clock.advance(due.since(polled) + Duration::from_secs(1));
+    assert!(fleet.dispatched().await.is_empty(), "it would be polled once more at the old pace");
+    let feed = fleet.feed(id).await;
+    let due = feed.next_due.unwrap();
+    assert!(due >= polled.after(interval) && due <= polled.after(interval.mul_f64(1.1)), "{}", due);
+    assert_eq!(fleet.ops.store.jobs_for(&[id]).await.unwrap()[0].category, Category::F);
+    // A person's wish is heard all the same.
+    fleet.ops.wake(&[id]).await.unwrap();
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn another_scheduler_follows_at_its_next_look() {
+    let fleet = Fleet::new().await;
+    let rules = Arc::new(LiveRules::new(&config()));
+    let Ops { store, gate, schedule, .. } = &*fleet.ops;
+    let other = Orders::new(store.clone(), gate.clone(), schedule.clone(), rules.clone());
+    other.look(fleet.clock.now()).await.unwrap();
+    let gap = || rules.get().limits_of(&common::host::HostKey::new("a.org:443")).gap;
+    fleet.set(&HostRule { gap: Some(Duration::from_secs(9)), ..rule() }).await;
+    assert_eq!(gap(), GAP);
+    other.look(fleet.clock.now()).await.unwrap();
+    assert_eq!(gap(), Duration::from_secs(9));
+    assert_eq!(fleet.ops.remove_host_rule(HOST).await.unwrap(), RuleChange::Done);
+    other.look(fleet.clock.now()).await.unwrap();
+    assert_eq!((gap(), gate.shown_rules(None).await.unwrap().as_deref()), (GAP, Some("[]")));
+}
+
+#[tokio::test]
+async fn a_block_is_loaded_before_a_new_gate_opens_and_its_feeds_come_when_it_is_lifted() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("https://a.org/feed").await;
+    fleet.ops.block_host(&host(), Duration::from_secs(3600)).await.unwrap();
+    assert!(fleet.dispatched().await.is_empty());
+    let fleet = fleet.restart().await;
+    fleet.clock.advance(Duration::from_secs(60));
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.clock.advance(Duration::from_secs(1800));
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.ops.unblock_host(&host()).await.unwrap();
+    assert_eq!(fleet.dispatched_ids().await, [id], "it waited for the end of the block");
+}
+
+#[tokio::test]
+async fn a_block_ends_by_itself() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("https://a.org/feed").await;
+    fleet.ops.block_host(&host(), Duration::from_secs(60)).await.unwrap();
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.clock.advance(Duration::from_secs(60));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn a_soft_status_that_an_operator_names_is_passing_trouble_from_then_on() {
+    let fleet = Fleet::new().await;
+    let ids = [fleet.add("https://a.org/feed").await, fleet.add("https://b.org/feed").await];
+    fleet.set(&HostRule { soft_statuses: vec![404], ..rule() }).await;
+    let now = fleet.clock.now();
+    let mut waits = Vec::new();
+    for job in fleet.dispatched().await {
+        let outcome = Outcome::Failed { failure: FailureKind::Status, detail: "HTTP 404".into() };
+        let report = FetchReport { http_status: Some(404), ..fleet.work(&job, outcome).await };
+        fleet.settle(report).await;
+        waits.push((job.feed, fleet.feed(job.feed).await.next_due.unwrap().since(now)));
+    }
+    let wait = |id: FeedId| waits.iter().find(|(feed, _)| *feed == id).unwrap().1;
+    assert!(wait(ids[0]) < Duration::from_secs(3600), "{:?}", wait(ids[0]));
+    assert!(wait(ids[1]) >= Duration::from_secs(24 * 3600), "{:?}", wait(ids[1]));
+}

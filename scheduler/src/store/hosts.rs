@@ -1,0 +1,128 @@
+//! What the store knows of hosts: what operators say about them, and lists of them.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use common::config::HostRule;
+use common::host::HostKey;
+use common::live_rules;
+use common::time::Timestamp;
+use sqlx::FromRow;
+
+use super::{Page, StoreError};
+
+/// What operators say about hosts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostOrders {
+    /// Counts the changes.
+    pub change: i64,
+    /// Rules over those of the configuration.
+    pub rules: Vec<HostRule>,
+    /// Blocks; those that ended or were lifted stay in the list, with the time at which they did or with 1970.
+    pub blocks: Vec<(HostKey, Timestamp)>,
+}
+
+impl HostOrders {
+    /// Rules that are kept at most: each worker and scheduler has all of them in memory.
+    pub const MOST_RULES: i64 = 10_000;
+
+    /// The orders as they were stored. A rule that cannot be read is left out and logged.
+    pub(super) fn read(change: i64, rules: Vec<String>, blocks: Vec<(String, i64)>) -> Self {
+        let rule = |text: String| live_rules::from_value(serde_json::from_str(&text).unwrap_or_default());
+        let block = |(host, until): (String, i64)| (HostKey::new(&host), Timestamp::from_millis(until));
+        HostOrders {
+            change,
+            rules: rules.into_iter().filter_map(rule).collect(),
+            blocks: blocks.into_iter().map(block).collect(),
+        }
+    }
+}
+
+/// How a rule is stored: how lists name it, and its JSON.
+pub(super) fn packed(rule: &HostRule) -> (String, String) {
+    let listed = if rule.shared { rule.shared_key().to_string() } else { rule.domain() };
+    (listed, serde_json::to_string(rule).unwrap_or_default())
+}
+
+/// Which hosts to list.
+#[derive(Clone, Debug)]
+pub struct HostQuery {
+    /// The first and the last name that may be in the list.
+    pub(super) from: String,
+    pub(super) to: String,
+    /// After this cursor of an earlier page.
+    pub after: Option<String>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// Behind every character of a host's name.
+const END: char = '\u{7f}';
+
+impl HostQuery {
+    /// All of them.
+    pub fn all(after: Option<String>, limit: u32) -> Self {
+        HostQuery { from: String::new(), to: END.to_string(), after, limit }
+    }
+
+    /// One name at all of its ports.
+    pub fn of_name(name: &str) -> Self {
+        HostQuery { from: format!("{name}:"), to: format!("{name}:{END}"), after: None, limit: MOST_PORTS }
+    }
+
+    /// One host.
+    pub fn of_key(key: &HostKey) -> Self {
+        HostQuery { from: key.to_string(), to: key.to_string(), after: None, limit: 1 }
+    }
+
+    /// The name after which the page begins.
+    pub(super) fn place(&self) -> Result<String, StoreError> {
+        let Some(cursor) = &self.after else { return Ok(String::new()) };
+        let name = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let name = name.filter(|name| !name.is_empty() && !name.contains('\0'));
+        name.ok_or_else(|| StoreError::Cursor(cursor.clone()))
+    }
+
+    /// The page that these rows make, of which there is one more than asked for when there is a next page.
+    pub(super) fn page(&self, mut rows: Vec<HostColumns>) -> Page<HostRow> {
+        let more = rows.len() > self.limit as usize;
+        rows.truncate(self.limit as usize);
+        let next = rows.last().filter(|_| more).map(|last| URL_SAFE_NO_PAD.encode(&last.host));
+        Page { items: rows.into_iter().map(HostRow::from).collect(), next }
+    }
+}
+
+/// Ports of one name that are looked at, at most.
+const MOST_PORTS: u32 = 1_000;
+
+/// A host as the store knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostRow {
+    /// The host as in feeds; of an operator's rule for a domain that is no host of its own, the bare domain.
+    pub host: HostKey,
+    /// Feeds there, polled or not.
+    pub feeds: u64,
+    /// Held by a server's word until then, if it still is.
+    pub hold_until: Option<Timestamp>,
+    /// Blocked by an operator until then, if it still is.
+    pub blocked_until: Option<Timestamp>,
+}
+
+/// The same as both databases give it.
+#[derive(Debug, FromRow)]
+pub(super) struct HostColumns {
+    host: String,
+    feeds: i64,
+    held: Option<i64>,
+    blocked: Option<i64>,
+}
+
+impl From<HostColumns> for HostRow {
+    fn from(row: HostColumns) -> Self {
+        HostRow {
+            host: HostKey::new(&row.host),
+            feeds: u64::try_from(row.feeds).unwrap_or(0),
+            hold_until: row.held.map(Timestamp::from_millis),
+            blocked_until: row.blocked.map(Timestamp::from_millis),
+        }
+    }
+}

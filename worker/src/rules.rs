@@ -1,0 +1,58 @@
+//! The rules that operators set, as a worker learns them: schedulers show them on the host gate.
+
+use std::time::Duration;
+
+use common::live_rules;
+use tokio_util::sync::CancellationToken;
+
+use crate::poll::Poller;
+
+/// How often a change is looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Keeps a poller's rules as the gate shows them.
+#[derive(Debug, Default)]
+pub(crate) struct Follower {
+    known: Option<String>,
+    asked: bool,
+}
+
+impl Follower {
+    /// Returns once the gate was asked: before that nobody may be asked by what may be older rules.
+    pub(crate) async fn begin(&mut self, poller: &Poller, stop: &CancellationToken) {
+        while !self.asked && !stop.is_cancelled() {
+            self.look(poller).await;
+            if !self.asked {
+                pause(stop).await;
+            }
+        }
+    }
+
+    /// Looks until stopped. A gate that does not answer changes nothing; nothing is fetched without it either.
+    pub(crate) async fn run(mut self, poller: &Poller, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            self.look(poller).await;
+            pause(stop).await;
+        }
+    }
+
+    async fn look(&mut self, poller: &Poller) {
+        match poller.gate.shown_rules(self.known.as_deref()).await {
+            Ok(shown) => {
+                self.asked = true;
+                if let Some(text) = shown {
+                    poller.rules.set(&live_rules::from_text(&text));
+                    self.known = Some(text);
+                }
+            }
+            Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "the host rules were not read"),
+        }
+    }
+}
+
+async fn pause(stop: &CancellationToken) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = tokio::time::sleep(LOOK_EVERY) => {}
+    }
+}
