@@ -22,10 +22,12 @@ pub(crate) enum HostCommand {
     /// Shows what is known of a host, and its rule
     Show(OneArgs),
     /// Sets keys of a host's rule
-    #[command(after_help = "Keys: shared, gap, burst, parallel, interval, user_agent, soft_statuses, reason and the others of\n\
+    #[command(
+        after_help = "Keys: shared, gap, burst, parallel, interval, user_agent, soft_statuses, reason and the others of\n\
                             [[host_rule]]; `feedfleet config print` shows the rules of the configuration. Keys that are not named\n\
                             stay as they are; KEY=none takes one away. A rule needs a reason.\n\n\
-                            feedfleet host set example.com gap=5s interval=2h reason=\"asked us to come rarely\"")]
+                            feedfleet host set example.com gap=5s interval=2h reason=\"asked us to come rarely\""
+    )]
     Set(SetArgs),
     /// Takes back the rule that an operator set; that of the configuration counts again
     Unset(OneArgs),

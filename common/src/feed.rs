@@ -303,6 +303,17 @@ pub struct Penalty {
     pub until: Timestamp,
 }
 
+/// A permanent redirect that good answers came through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sighting {
+    /// Where it leads: see [`crate::policy::move_target`].
+    pub target: u64,
+    /// The first poll in a row that saw it.
+    pub first: Timestamp,
+    /// How many in a row.
+    pub times: u32,
+}
+
 /// What the policy remembers of a feed between two polls. Written by `apply` alone, with the report that it came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -342,6 +353,12 @@ pub struct PollState {
     pub ignored_conditions: u32,
     /// Full downloads in a row that brought the same bytes.
     pub equal_downloads: u32,
+    /// The permanent redirect that good answers come through, until it is believed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sighting: Option<Sighting>,
+    /// Where an operator does not want it to move: see [`crate::policy::move_target`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub declined: Option<u64>,
     /// When it posts. Packed, and so not part of the JSON: a store keeps [`Rhythm::to_bytes`] in a column of its own.
     #[serde(skip)]
     pub rhythm: Rhythm,

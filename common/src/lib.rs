@@ -11,6 +11,7 @@ pub mod feed;
 mod hints;
 pub mod host;
 pub mod host_gate;
+pub mod host_name;
 pub mod html;
 pub mod input;
 pub mod job;

@@ -139,7 +139,8 @@ mod tests {
         };
         let rules = vec![full, rule("b.org", 1)];
         assert_eq!(from_text(&to_text(&rules)), rules);
-        let newer = r#"[{"match":"a.org","gap":"3s","colour":"red"},{"match":"b.org","burst":0},{"match":"c.org","gap":3}]"#;
+        let newer =
+            r#"[{"match":"a.org","gap":"3s","colour":"red"},{"match":"b.org","burst":0},{"match":"c.org","gap":3}]"#;
         assert_eq!(from_text(newer), [rule("a.org", 3)]);
         assert!(from_text("?").is_empty());
     }

@@ -4,62 +4,16 @@
 //! about a second in the others.
 
 use std::collections::BTreeSet;
-use std::str::FromStr;
 use std::time::Duration;
 
 use common::config::HostRule;
 use common::host::{HostKey, HostLimits};
+use common::host_name::HostName;
 use common::time::Timestamp;
 
 use crate::error::BackendError;
 use crate::ops::Ops;
 use crate::store::{HostOrders, HostQuery, HostRow, Page};
-
-/// The host that a person means.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HostName {
-    /// A name at all of its ports.
-    Name(String),
-    /// One host: name and port, or a shared domain.
-    Key(HostKey),
-}
-
-/// The text names no host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "host must be a name such as example.com, a name and port such as example.com:443, or *.example.com for a shared one"
-)]
-pub struct NoHost;
-
-impl FromStr for HostName {
-    type Err = NoHost;
-
-    fn from_str(text: &str) -> Result<Self, NoHost> {
-        let text = text.trim().trim_end_matches('.');
-        let (name, port) = match text.rsplit_once(':') {
-            Some((name, port)) if !text.ends_with(']') => (name, Some(port.parse::<u16>().map_err(|_| NoHost)?)),
-            _ => (text, None),
-        };
-        let (shared, name) = name.strip_prefix("*.").map_or((false, name), |domain| (true, domain));
-        let name = url::Host::parse(name).map_err(|_| NoHost)?.to_string();
-        match (shared, port) {
-            (true, None) => Ok(HostName::Key(HostKey::new(&format!("*.{name}")))),
-            (false, Some(port)) => Ok(HostName::Key(HostKey::new(&format!("{name}:{port}")))),
-            (false, None) => Ok(HostName::Name(name)),
-            (true, Some(_)) => Err(NoHost),
-        }
-    }
-}
-
-impl HostName {
-    /// The name in it, to which rules apply.
-    pub fn name(&self) -> &str {
-        match self {
-            HostName::Name(name) => name,
-            HostName::Key(key) => key.name(),
-        }
-    }
-}
 
 /// What is known of a host.
 #[derive(Clone, Debug)]
@@ -218,26 +172,6 @@ impl Ops {
             rule: rule.cloned(),
             by_operator: rule.is_some_and(|rule| self.rules.is_operators(rule)),
             row,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_is_named_with_or_without_port_or_as_a_shared_domain() {
-        let key = |text: &str| Ok(HostName::Key(HostKey::new(text)));
-        let name = |text: &str| Ok(HostName::Name(text.to_owned()));
-        assert_eq!("Example.com.".parse(), name("example.com"));
-        assert_eq!("b\u{fc}cher.example".parse(), name("xn--bcher-kva.example"));
-        assert_eq!("example.com:8080".parse(), key("example.com:8080"));
-        assert_eq!("*.Reddit.com".parse(), key("*.reddit.com"));
-        assert_eq!("[::1]:80".parse(), key("[::1]:80"));
-        assert_eq!("[::1]".parse(), name("[::1]"));
-        for wrong in ["", "a b", "http://a.org", "a.org/feed", "a.org:port", "*.a.org:80", "a.org:99999", "me@a.org"] {
-            assert_eq!(wrong.parse::<HostName>(), Err(NoHost), "{wrong}");
         }
     }
 }

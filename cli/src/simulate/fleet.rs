@@ -127,7 +127,7 @@ impl VirtualFleet {
                 Audience { subscribers: feed.subscribers, active_subscribers: feed.subscribers, ..Audience::default() };
             let url = self.answers.url(number).parse()?;
             let category = category(&common::policy::Subject::new(audience, None));
-            let host = self.dispatcher.rules.for_url(common::feed::FeedUrl::as_url(&url)).key;
+            let host = self.dispatcher.rules.get().for_url(common::feed::FeedUrl::as_url(&url)).key;
             let first_due = self.now.after(Duration::from_secs(3600).mul_f64(feed.seed));
             feeds.push(NewFeed { url, host, audience, calm: Vec::new(), category, private: false, first_due });
             slots.push((first_due, Band::of(category, false)));
@@ -221,7 +221,7 @@ impl VirtualFleet {
     /// What a worker does with a job, but for the fetch.
     async fn work(&mut self, job: &FetchJob) -> anyhow::Result<Option<FetchReport>> {
         let gate = Arc::clone(&self.dispatcher.gate);
-        let limits = self.dispatcher.rules.limits_of(&job.host);
+        let limits = self.dispatcher.rules.get().limits_of(&job.host);
         let deadline = self.now.after(self.dispatcher.config.fetch.timeout);
         let request = AcquireRequest {
             host: job.host.clone(),
@@ -305,7 +305,7 @@ fn loops(
     price: &Arc<Price>,
     seed: u64,
 ) -> (Dispatcher, Results) {
-    let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
+    let rules = Arc::new(LiveRules::new(config));
     let (metrics, storing) = (Arc::new(Metrics::new()), Arc::default());
     let random = Mutex::new(Random::new(seed));
     let draw = move || {

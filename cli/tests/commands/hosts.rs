@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use load_tests::{Feed, Record, Script};
+use load_tests::{Feed, Origin, Record, Script, loopback};
 use serde_json::Value;
 
 use crate::fleet::{Fleet, PATIENCE};
@@ -18,13 +18,14 @@ fn gaps(records: &[Record]) -> Vec<Duration> {
     starts.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-async fn refreshed(fleet: &Fleet, ids: &[&str]) -> Vec<Record> {
-    let before = fleet.origin.request_count();
+/// Has feeds of this server polled, and gives the requests.
+async fn refreshed(fleet: &Fleet, origin: &Origin, ids: &[&str]) -> Vec<Record> {
+    let before = origin.request_count();
     for id in ids {
         fleet.refresh(id).await;
     }
-    assert!(fleet.origin.wait_for_total(before + ids.len(), PATIENCE).await, "{ids:?} were not polled");
-    fleet.origin.log_from(before)
+    assert!(origin.wait_for_total(before + ids.len(), PATIENCE).await, "{ids:?} were not polled");
+    origin.log_from(before)
 }
 
 fn with_feeds(fleet: &Fleet, paths: &[&str]) {
@@ -41,7 +42,8 @@ async fn a_rule_takes_effect_in_a_running_fleet_and_is_taken_back() {
     let shown = fleet.done(&["host", "show", "127.0.0.1", "--json"]);
     assert_eq!((&json(&shown)["gap"], &json(&shown)["rule"]), (&Value::from(0.0), &Value::Null));
 
-    let told = fleet.done(&["host", "set", "127.0.0.1", "gap=1500ms", "user_agent=slow reader", "reason=asked by mail"]);
+    let told =
+        fleet.done(&["host", "set", "127.0.0.1", "gap=1500ms", "user_agent=slow reader", "reason=asked by mail"]);
     assert_eq!(told, "set the rule of 127.0.0.1: every 1.5 s\n");
     let host = fleet.origin.address(0).to_string();
     let list = fleet.done(&["host", "list"]);
@@ -50,14 +52,17 @@ async fn a_rule_takes_effect_in_a_running_fleet_and_is_taken_back() {
     let mut polled = Vec::new();
     // The worker, which sees no database, learns the name within about a second.
     while polled.first().and_then(|record: &Record| record.header("user-agent")).as_deref() != Some("slow reader") {
-        polled = refreshed(&fleet, &["1", "2", "3"]).await;
+        polled = refreshed(&fleet, &fleet.origin, &["1", "2", "3"]).await;
     }
     assert!(gaps(&polled).iter().all(|gap| *gap >= Duration::from_millis(1450)), "{:?}", gaps(&polled));
 
     // Keys that are not named stay, and one is taken away.
     fleet.done(&["host", "set", "127.0.0.1", "gap=none", "soft_statuses=404,410"]);
     let rule = &json(&fleet.done(&["host", "show", "127.0.0.1", "--json"]))["rule"];
-    assert_eq!((&rule["gap"], &rule["user_agent"], &rule["source"]), (&Value::Null, &"slow reader".into(), &"operator".into()));
+    assert_eq!(
+        (&rule["gap"], &rule["user_agent"], &rule["source"]),
+        (&Value::Null, &"slow reader".into(), &"operator".into())
+    );
     assert_eq!(rule["soft_statuses"].to_string(), "[404,410]");
     let told = fleet.done(&["host", "unset", "127.0.0.1"]);
     assert_eq!(told, "took back the rule of 127.0.0.1: every 0 s\n");
@@ -91,23 +96,22 @@ async fn a_block_holds_a_host_over_a_restart_until_it_is_lifted() {
     let data = data.path().to_str().unwrap();
     let fleet = Fleet::start_at(data, "127.0.0.1:0", &[]).await;
     with_feeds(&fleet, &["/blocked"]);
-    // The same server under a name that is another host.
-    fleet.origin.set("/free", Script::feed(Feed::rss().initial(1)));
-    let free = fleet.origin.url("/free").replace("127.0.0.1", "localhost");
-    fleet.done(&["feed", "add", &free]);
+    let other = Origin::listen(&loopback(2, 0)).await.unwrap();
+    other.set("/free", Script::feed(Feed::rss().initial(1)));
+    fleet.done(&["feed", "add", &other.url_on(1, "/free")]);
     let told = fleet.done(&["host", "block", "127.0.0.1", "--for", "1h"]);
     assert!(told.starts_with("blocked 127.0.0.1 until 20"), "{told}");
     let blocked = |fleet: &Fleet| fleet.origin.requests("/blocked").len();
     assert_eq!(blocked(&fleet), 1);
     fleet.refresh("1").await;
-    refreshed(&fleet, &["2"]).await;
-    refreshed(&fleet, &["2"]).await;
+    refreshed(&fleet, &other, &["2"]).await;
+    refreshed(&fleet, &other, &["2"]).await;
     assert_eq!(blocked(&fleet), 1, "the other host's feed was polled twice meanwhile");
 
     let fleet = fleet.restarted(data).await;
     assert!(json(&fleet.done(&["host", "show", "127.0.0.1", "--json"]))["blocked_until"].is_string());
-    refreshed(&fleet, &["2"]).await;
-    refreshed(&fleet, &["2"]).await;
+    refreshed(&fleet, &other, &["2"]).await;
+    refreshed(&fleet, &other, &["2"]).await;
     assert_eq!(blocked(&fleet), 1, "the block is still there");
     assert_eq!(fleet.done(&["host", "unblock", "127.0.0.1"]), "unblocked 127.0.0.1\n");
     assert_eq!(fleet.origin.wait_for("/blocked", 2, PATIENCE).await.len(), 2, "the wish of before is heard");

@@ -85,7 +85,9 @@ impl Config {
         for rule in &self.host_rule {
             let key = host_rule_key(&rule.domain());
             let of_rule = rule.check().into_iter();
-            refusals.0.extend(of_rule.map(|Refusal { key: field, reason }| Refusal { key: format!("{key}.{field}"), reason }));
+            refusals.0.extend(
+                of_rule.map(|Refusal { key: field, reason }| Refusal { key: format!("{key}.{field}"), reason }),
+            );
         }
     }
 
@@ -119,6 +121,7 @@ fn check_policy(policy: &PolicyConfig, refusals: &mut Refusals) {
     refusals.positive("policy.stretch_ceiling", policy.stretch_ceiling);
     refusals.positive("policy.retry_after_ceiling", policy.retry_after_ceiling);
     refusals.positive("policy.blacklist_after", policy.blacklist_after);
+    refusals.at_least("policy.move_sightings", policy.move_sightings as usize, 1);
     let factor = policy.no_validator_factor;
     refusals.require(factor >= 1.0 && factor.is_finite(), "policy.no_validator_factor", || "must be 1 or more".into());
 }

@@ -137,7 +137,8 @@ fn host_rules_of_a_file_are_added_and_replace_shipped_ones_of_the_same_match() {
 #[test]
 fn every_shipped_rule_says_why_it_is_there() {
     let rules = load(None, std::iter::empty(), &[]).unwrap().config.host_rule;
-    let shipped = ["substack", "blogspot", "wordpress", "medium", "youtube", "reddit"].map(|name| format!("{name}.com"));
+    let shipped =
+        ["substack", "blogspot", "wordpress", "medium", "youtube", "reddit"].map(|name| format!("{name}.com"));
     for domain in shipped.into_iter().chain(["openrss.org".to_owned(), "craigslist.org".to_owned()]) {
         let rule = rules.iter().find(|rule| rule.matches(&format!("www.{domain}")));
         assert!(rule.is_some_and(|rule| rule.reason.len() > 20), "{domain}");

@@ -113,6 +113,9 @@ pub struct PolicyConfig {
     pub retry_after_ceiling: Duration,
     #[serde(with = "text")]
     pub blacklist_after: Duration,
+    pub move_sightings: u32,
+    #[serde(with = "text")]
+    pub move_after: Duration,
     #[serde(with = "text")]
     pub import_spread: Duration,
     pub no_validator_factor: f64,

@@ -6,7 +6,7 @@ use super::category::{base, category};
 use super::penalty::Trouble;
 use super::plan::Plan;
 use super::{Decision, Draw, Notice, Policy, Rule, Subject, Terms};
-use super::{cost, hints, hot_minute, penalty, remember, salt, throttle};
+use super::{cost, hints, hot_minute, moves, penalty, remember, salt, throttle};
 use crate::config::PolicyConfig;
 use crate::feed::{Category, PollState, Status};
 use crate::report::{FailureKind, FetchReport, Outcome};
@@ -32,8 +32,14 @@ pub fn decide(
     match &report.outcome {
         Outcome::Deferred { until } => return deferred(subject, *until),
         Outcome::Gone => return retired(state, Status::Gone, Some(Notice::Gone)),
-        Outcome::Modified(document) => remember::modified(&mut state, report.conditional, document, polled),
-        Outcome::NotModified { validators } => remember::not_modified(&mut state, report, validators, polled),
+        Outcome::Modified(document) => {
+            remember::modified(&mut state, report.conditional, document, polled);
+            moves::sighted(&mut state, report, polled);
+        }
+        Outcome::NotModified { validators } => {
+            remember::not_modified(&mut state, report, validators, polled);
+            moves::sighted(&mut state, report, polled);
+        }
         Outcome::Throttled { retry_after } => {
             hold = Some(throttle::remember(&mut state, *retry_after, report.started, now, policy.config));
         }

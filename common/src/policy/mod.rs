@@ -3,7 +3,7 @@
 //!
 //! `docs/policy.md` has the numbers and their reasons. Files, in the order in which a due time is made: [`category()`],
 //! `adaptive` and `rhythm` (the base interval), `hints` (what the publisher asks for), `cost` (feeds that are dear to ask), `penalty`
-//! and `throttle` (trouble), `salt` and `hot_minute` (even load). `plan` holds the due time on its way through them.
+//! and `throttle` (trouble), `salt` and `hot_minute` (even load). `moves` tells when a permanent redirect is believed. `plan` holds the due time on its way through them.
 //!
 //! Deliberately not in here: who may start how much (the scheduler's bands and the host gate), wakes (the store keeps
 //! them beside the due time), and what a whole fleet's failures mean (see `penalty`). The price of a poll is
@@ -18,6 +18,7 @@ mod explain;
 mod hints;
 mod hot_minute;
 mod minutes;
+mod moves;
 mod penalty;
 mod plan;
 pub mod price;
@@ -39,6 +40,7 @@ pub use category::{category, rank, sla_unmet, weight};
 pub use decide::decide;
 pub use explain::{ExplainedTerm, explain};
 pub use minutes::Minutes;
+pub use moves::{move_is_settled, move_target};
 pub use rhythm::Rhythm;
 pub use terms::{Rule, Term, Terms};
 pub use throttle::{HostHold, first_hold, host_hold};

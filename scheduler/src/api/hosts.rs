@@ -8,6 +8,7 @@ use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use common::config::HostRule;
+use common::host_name::{HostName, NoHost};
 use common::suggest::field_names;
 use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use super::error::ApiError;
 use super::request::{Accepts, Body, Params, limit};
 use super::view::List;
 use super::{Api, to_the_end};
-use crate::hosts::{HostName, HostState, RuleChange};
+use crate::hosts::{HostState, RuleChange};
 use crate::store::HostOrders;
 
 /// A host as callers see it.
@@ -136,9 +137,8 @@ impl<S: Send + Sync> FromRequestParts<S> for PathHost {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Path(host) = Path::<String>::from_request_parts(parts, state)
-            .await
-            .map_err(|_| ApiError::bad(crate::hosts::NoHost.to_string()))?;
+        let Path(host) =
+            Path::<String>::from_request_parts(parts, state).await.map_err(|_| ApiError::bad(NoHost.to_string()))?;
         HostName::from_str(&host).map(PathHost).map_err(|error| ApiError::bad(error.to_string()))
     }
 }
@@ -225,7 +225,9 @@ fn rule_domain(host: &HostName) -> Result<String, ApiError> {
     match host {
         HostName::Name(name) => Ok(name.clone()),
         HostName::Key(key) if key.as_str().starts_with("*.") => Ok(key.name().to_owned()),
-        HostName::Key(key) => Err(ApiError::bad(format!("a rule is for a name at all its ports: write {}", key.name()))),
+        HostName::Key(key) => {
+            Err(ApiError::bad(format!("a rule is for a name at all its ports: write {}", key.name())))
+        }
     }
 }
 
@@ -238,7 +240,9 @@ fn told(domain: &str, change: RuleChange) -> Result<(), ApiError> {
         }
         RuleChange::TooMany => format!("there are {} rules already; take one back first", HostOrders::MOST_RULES),
         RuleChange::Held(host, until) => {
-            format!("{host} may not be asked before {until}, which would be forgotten if shared changed now; wait, or unblock it")
+            format!(
+                "{host} may not be asked before {until}, which would be forgotten if shared changed now; wait, or unblock it"
+            )
         }
     };
     Err(ApiError::new(StatusCode::CONFLICT, message))

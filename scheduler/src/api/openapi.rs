@@ -73,7 +73,11 @@ pub(super) mod tests {
         fleet.polled(id, &["1", "2"]).await;
         let document = document();
         for (method, path, operation) in described(&document) {
-            let target = format!("{}{}", path.replace("{id}", &id.to_string()).replace("{host}", "example.com"), query(&operation));
+            let target = format!(
+                "{}{}",
+                path.replace("{id}", &id.to_string()).replace("{host}", "example.com"),
+                query(&operation)
+            );
             if path.contains("{id}") {
                 fleet.ask("POST", &format!("/api/v1/feeds/{id}/resume"), None).await;
             }

@@ -22,8 +22,8 @@ use tower_service::Service;
 use super::*;
 use crate::orders::Orders;
 use crate::schedule::memory::MemorySchedule;
-use crate::store::{Store, Verdict};
 use crate::store::sqlite::SqliteStore;
+use crate::store::{Store, Verdict};
 
 /// A fleet without loops: what the API reads and writes.
 pub(crate) struct Fleet {

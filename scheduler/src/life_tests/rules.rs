@@ -2,10 +2,11 @@
 
 use common::config::HostRule;
 use common::feed::Category;
+use common::host_name::HostName;
 use common::live_rules::LiveRules;
 
 use super::*;
-use crate::hosts::{HostName, RuleChange};
+use crate::hosts::RuleChange;
 use crate::orders::Orders;
 
 const HOST: &str = "a.org";

@@ -1,9 +1,10 @@
-//! What [`decide`] promises: by example in `categories`, `rhythm`, `table`, `order` and `state`; for all inputs in `properties`; over
+//! What [`decide`] promises: by example in `categories`, `rhythm`, `table`, `order`, `moves` and `state`; for all inputs in `properties`; over
 //! many feeds in `even`.
 
 mod calm;
 mod categories;
 mod even;
+mod moves;
 mod order;
 mod price;
 mod properties;

@@ -1,7 +1,7 @@
 //! Hosts: rules and blocks over the API.
 
 use common::host::{HostKey, HostLimits};
-use common::host_gate::{HostGate, LoadMark, Reservation, ReserveRequest};
+use common::host_gate::{LoadMark, Reservation, ReserveRequest};
 
 use super::*;
 
@@ -109,7 +109,8 @@ async fn a_block_holds_every_port_and_lifting_it_leaves_what_the_server_asked() 
     fleet.open_gate().await;
     fleet.feed("http://example.com:8080/feed").await;
     let (path, now) = ("/api/v1/hosts/example.com", fleet.clock.now());
-    for wrong in [json!({}), json!({ "for": 0 }), json!({ "for": "1h" }), json!({ "for": 1e12 }), json!({ "until": 1 })] {
+    for wrong in [json!({}), json!({ "for": 0 }), json!({ "for": "1h" }), json!({ "for": 1e12 }), json!({ "until": 1 })]
+    {
         assert_eq!(fleet.post(&format!("{path}/block"), wrong).await.status, 400);
     }
     let blocked = fleet.post(&format!("{path}/block"), json!({ "for": 3600 })).await;
@@ -149,7 +150,8 @@ async fn hosts_are_listed_in_pages_with_what_is_known_of_them() {
         fleet.feed(&format!("https://{host}.com/feed")).await;
     }
     let first = fleet.get("/api/v1/hosts?limit=2").await.body;
-    let names = |body: &Value| body["items"].as_array().unwrap().iter().map(|item| item["host"].clone()).collect::<Vec<_>>();
+    let names =
+        |body: &Value| body["items"].as_array().unwrap().iter().map(|item| item["host"].clone()).collect::<Vec<_>>();
     assert_eq!(names(&first), ["*.reddit.com", "a.com:443"]);
     assert_eq!(first["items"][0]["rule"]["match"], "reddit.com");
     let rest = fleet.get(&format!("/api/v1/hosts?limit=2&after={}", first["next"].as_str().unwrap())).await.body;

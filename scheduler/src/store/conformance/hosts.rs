@@ -91,7 +91,8 @@ pub(crate) async fn hosts_are_listed_by_name_in_complete_pages(backend: &dyn Bac
     for rule in [rule("only.example"), shared] {
         assert!(store.set_host_rule(&rule, at(1)).await.unwrap());
     }
-    let all = ["*.shared.example", "h1.example:443", "h2.example:443", "h2.example:80", "h3.example:443", "only.example"];
+    let all =
+        ["*.shared.example", "h1.example:443", "h2.example:443", "h2.example:80", "h3.example:443", "only.example"];
     for limit in [1, 2, 5, 6, 100] {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {

@@ -37,8 +37,8 @@ use common::time::Timestamp;
 use sqlx::PgPool;
 
 use super::{
-    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow, JobRow, Move, Moved, NewFeed, Page,
-    Placement, Store, StoreError, StoreStats, StoredEntry, Verdict,
+    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow,
+    JobRow, Move, Moved, NewFeed, Page, Placement, Store, StoreError, StoreStats, StoredEntry, Verdict,
 };
 
 /// How often a transaction is tried that the server ended in favour of another one.

@@ -29,8 +29,8 @@ use common::time::Timestamp;
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::{
-    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow, JobRow, Move, Moved, NewFeed, Page,
-    Placement, Store, StoreError, StoreStats, StoredEntry, Verdict,
+    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow,
+    JobRow, Move, Moved, NewFeed, Page, Placement, Store, StoreError, StoreStats, StoredEntry, Verdict,
 };
 
 pub use backup::{Backup, BackupError};
