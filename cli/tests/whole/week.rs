@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use common::config::Config;
 use common::feed::{Audience, FeedId};
-use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
 use common::job::FetchJob;
+use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::queue::Queue;
 use common::queue::memory::MemoryQueue;
@@ -183,9 +183,9 @@ impl Fleet {
         let (config, metrics) = (Arc::new(config()), Arc::new(Metrics::new()));
         let clock_for_all: Arc<dyn Clock> = clock.clone();
         let scheduler = Scheduler::new(&backends, &config, &metrics, &clock_for_all);
-        let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
+        let rules = Arc::new(LiveRules::new(&config));
         let poller = Poller {
-            fetcher: Fetcher::new(&config.fetch, &rules).unwrap(),
+            fetcher: Fetcher::new(&config.fetch, &rules.get()).unwrap(),
             gate: Arc::clone(&backends.gate),
             rules,
             config,
