@@ -72,6 +72,7 @@ interval_max = {interval}
 [host]
 gap = {gap}
 [scheduler]
+claim_lease = {claim_lease}
 queue_lease = {queue_lease}
 fetch_lease = {fetch_lease}
 [log]
@@ -85,6 +86,7 @@ idle_timeout = {timeout}
 "#,
             interval = millis(self.interval),
             gap = millis(self.gap),
+            claim_lease = millis(self.interval / 6),
             queue_lease = millis(self.queue_lease()),
             fetch_lease = millis(self.fetch_lease()),
             timeout = millis(self.fetch_timeout()),
