@@ -1,4 +1,4 @@
-# One binary on what it links to: no shell, no package manager, no root. About 45 MB with the release build.
+# One binary on what it links to: no shell, no package manager, no root.
 #
 #   docker build -t feedfleet .
 #   docker run --rm --read-only --cap-drop ALL -p 7878:7878 -v feedfleet:/data feedfleet run --data /data --listen 0.0.0.0:7878 ...
