@@ -34,6 +34,8 @@ pub(crate) enum FeedCommand {
     Resume(OneArgs),
     /// Drops a feed's validators and content hash, so that its next poll reads it whole
     Forget(OneArgs),
+    /// Takes a feed back to where it was before it moved or was merged; the same move is not made again
+    Unmove(OneArgs),
     /// Erases a feed with its entries and history
     Remove(OneArgs),
 }
@@ -156,6 +158,7 @@ pub(crate) async fn run(command: FeedCommand) -> anyhow::Result<ExitCode> {
         FeedCommand::Forget(args) => {
             told(&args, &one(&args, Method::POST, "/forget").await?, "forgot the validators of")?;
         }
+        FeedCommand::Unmove(args) => told(&args, &one(&args, Method::POST, "/unmove").await?, "took back")?,
         FeedCommand::Remove(args) => remove(&args).await?,
     }
     Ok(ExitCode::SUCCESS)

@@ -14,6 +14,7 @@ pub mod hosts;
 mod life_tests;
 pub mod load;
 mod maintain;
+pub mod moves;
 mod new_rules;
 pub mod ops;
 pub mod orders;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use common::config::Config;
-use common::feed::{Feed, FeedId, FeedUrl, Version};
+use common::feed::{Feed, FeedId};
 use common::host::HostKey;
 use common::host_gate::HostGate;
 use common::live_rules::LiveRules;
@@ -24,11 +24,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::BackendError;
 use crate::load::Load;
+use crate::moves::may_move;
 use crate::price::Price;
 use crate::schedule::{Band, Schedule, Slot};
-use crate::store::{Applied, Move, Moved, Store, StoreError, Verdict};
+use crate::store::{Applied, Store, StoreError, Verdict};
 use crate::storing::Storing;
-use crate::subject::{new_subject, subject};
+use crate::subject::subject;
 
 /// Turns reports into stored states.
 pub struct Results {
@@ -225,9 +226,10 @@ impl Results {
         Ok(())
     }
 
-    fn judge(&self, feed: &Feed, report: FetchReport, now: Timestamp) -> Verdict {
+    fn judge(&self, feed: &Feed, mut report: FetchReport, now: Timestamp) -> Verdict {
         let rules = self.rules.get();
         let subject = subject(&rules, feed);
+        report.moved_to = report.moved_to.filter(|to| may_move(&subject, feed, to));
         let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.price.get() };
         let draws = [(self.draw)(), (self.draw)()];
         let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -260,7 +262,7 @@ impl Results {
             match self.store.apply(&batch, self.config.scheduler.clock_skew, now).await {
                 Ok(applied) => {
                     self.reschedule(&batch, &applied, now).await?;
-                    self.follow_pages(&batch, &applied, feeds, now).await?;
+                    self.follow_moves(&batch, &applied, feeds, now).await?;
                 }
                 Err(error) if error.refuses_data() && batch.len() > 1 => {
                     let rest = batch.split_off(batch.len() / 2);
@@ -324,52 +326,6 @@ impl Results {
         self.schedule.remove(&dead).await?;
         Ok(())
     }
-
-    /// A feed that never was one, because its URL is that of a page, starts anew at the first feed that the page announces.
-    /// If this is not reached, the next poll of the page comes to it.
-    async fn follow_pages(
-        &self,
-        verdicts: &[Verdict],
-        applied: &[Applied],
-        feeds: &HashMap<FeedId, Feed>,
-        now: Timestamp,
-    ) -> Result<(), BackendError> {
-        for (verdict, applied) in verdicts.iter().zip(applied) {
-            let report = &verdict.report;
-            let Some(url) = feeds.get(&report.feed).and_then(|feed| announced_instead(feed, report)) else { continue };
-            if *applied == Applied::Stale {
-                continue;
-            }
-            let audience = feeds.get(&report.feed).map(|feed| feed.audience).unwrap_or_default();
-            let rules = self.rules.get();
-            let category = category(&new_subject(&rules, url, audience));
-            let to = Move { url: url.clone(), host: rules.for_url(url.as_url()).key, category };
-            // What was just applied raised the version by one.
-            let version = Version(report.version.0 + 1);
-            match self.store.move_feed(report.feed, version, &to, now).await? {
-                Moved::Stale => {}
-                Moved::Here => {
-                    let band = Band::of(category, false);
-                    self.schedule.put(&[Slot { feed: report.feed, due_at: now, band }], now).await?;
-                    tracing::info!(feed = %report.feed, "the feed is a page; the feed that it announces is polled instead");
-                }
-                Moved::Into(survivor) => {
-                    self.schedule.remove(&[report.feed]).await?;
-                    tracing::info!(feed = %report.feed, %survivor, "the feed is a page that announces a known feed");
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The feed to take instead of a page that somebody added as one. Only in place of a feed that never brought anything, and
-/// only once: a site that shows a page instead of its feed for a while has not moved, and a page that announces a page is
-/// left to a person.
-fn announced_instead<'a>(feed: &Feed, report: &'a FetchReport) -> Option<&'a FeedUrl> {
-    let is_page = matches!(report.outcome.failure(), Some(FailureKind::NotAFeed | FailureKind::Malformed));
-    let never_was_one = feed.state.last_success.is_none() && feed.moved_from.is_none();
-    report.announced.first().filter(|url| is_page && never_was_one && **url != feed.url)
 }
 
 /// The hosts that a report speaks of, each with the time of its request.

@@ -8,5 +8,7 @@ mod hostile;
 mod house;
 mod kills;
 mod life;
+mod moves;
 mod readme;
+mod release;
 mod week;

@@ -14,6 +14,7 @@ use super::error::ApiError;
 use super::request::{Accepts, Body, Params, PathId, limit};
 use super::view::{AddedView, FeedView, List};
 use super::{Api, to_the_end};
+use crate::moves::TakenBack;
 use crate::ops::{AddFeed, EditFeed};
 use crate::store::{FeedQuery, FeedRef, FeedSort, HistoryEntry};
 
@@ -235,6 +236,20 @@ pub(super) async fn refresh(
         return Err(conflict(&feed, "is not polled; resume it first"));
     }
     Ok((StatusCode::ACCEPTED, Json(api.view(feed))))
+}
+
+/// `POST /feeds/{id}/unmove`: back to where it was before it moved or was merged.
+pub(super) async fn unmove(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+    let ops = api.ops.clone();
+    let taken = to_the_end(async move { ops.unmove(id).await }).await?;
+    match taken.ok_or_else(|| ApiError::no_feed(id))? {
+        TakenBack::Done(feed) => Ok(Json(api.view(*feed))),
+        TakenBack::NotMoved => Err(conflict(&api.feed(id).await?, "has not moved; nothing is taken back")),
+        TakenBack::Taken(other) => {
+            let message = format!("the URL that feed {id} had before is feed {other}'s now; remove that one first");
+            Err(ApiError::new(StatusCode::CONFLICT, message))
+        }
+    }
 }
 
 /// `POST /feeds/{id}/forget`: drops validators and content hash, so that the next poll reads the feed whole.

@@ -106,6 +106,7 @@ fn api_paths() -> Router<Api> {
         .route("/feeds/{id}/resume", post(feeds::resume))
         .route("/feeds/{id}/refresh", post(feeds::refresh))
         .route("/feeds/{id}/forget", post(feeds::forget))
+        .route("/feeds/{id}/unmove", post(feeds::unmove))
         .route("/entries", get(entries::all))
         .route("/fleet/pause", post(fleet::pause))
         .route("/fleet/resume", post(fleet::resume))

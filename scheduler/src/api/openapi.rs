@@ -81,6 +81,9 @@ pub(super) mod tests {
             if path.contains("{id}") {
                 fleet.ask("POST", &format!("/api/v1/feeds/{id}/resume"), None).await;
             }
+            if path.ends_with("/unmove") {
+                fleet.moved(id, "https://example.org/feed.xml").await;
+            }
             let body = &operation["requestBody"]["content"]["application/json"]["example"];
             let body = (!body.is_null()).then(|| body.clone());
             let answer = fleet.ask(&method.to_uppercase(), &target, body).await;

@@ -1,6 +1,7 @@
 //! The API over the embedded backends, request by request, without a network.
 
 mod hosts;
+mod moves;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
@@ -23,7 +24,7 @@ use super::*;
 use crate::orders::Orders;
 use crate::schedule::memory::MemorySchedule;
 use crate::store::sqlite::SqliteStore;
-use crate::store::{Store, Verdict};
+use crate::store::{Move, Store, Verdict};
 
 /// A fleet without loops: what the API reads and writes.
 pub(crate) struct Fleet {
@@ -102,6 +103,15 @@ impl Fleet {
     pub(crate) async fn polled(&self, id: i64, entries: &[&str]) {
         let entries = entries.iter().map(|id| Entry { id: (*id).to_owned(), ..Entry::default() }).collect();
         self.polled_with(id, entries).await;
+    }
+
+    /// Moves the feed to another URL, as permanent redirects do.
+    pub(crate) async fn moved(&self, id: i64, url: &str) {
+        let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();
+        let url: common::feed::FeedUrl = url.parse().unwrap();
+        let host = self.ops.rules.get().for_url(url.as_url()).key;
+        let to = Move { url, host, category: common::feed::Category::D, same: true };
+        self.ops.store.move_feed(feed.id, feed.version, &to, self.clock.now()).await.unwrap();
     }
 
     async fn polled_with(&self, id: i64, entries: Vec<Entry>) {

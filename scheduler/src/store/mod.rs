@@ -27,7 +27,7 @@ use async_trait::async_trait;
 use common::calm::CalmGroup;
 use common::config::HostRule;
 use common::entry::Entry;
-use common::feed::{Audience, Category, ContentHash, Feed, FeedId, FeedUrl, Status, Validators, Version};
+use common::feed::{Audience, Category, ContentHash, Feed, FeedId, FeedUrl, PollState, Status, Validators, Version};
 use common::host::HostKey;
 use common::known::KnownEntries;
 use common::policy::{Decision, Terms};
@@ -164,6 +164,33 @@ pub struct Move {
     pub host: HostKey,
     /// The category that the feed has there.
     pub category: Category,
+    /// It is the same document under another URL: all that is known of it stays, and it is due as before. Otherwise it starts
+    /// anew.
+    pub same: bool,
+}
+
+/// How a move is taken back.
+#[derive(Clone, Debug)]
+pub struct Unmove {
+    /// What requests to the old URL are charged to.
+    pub host: HostKey,
+    /// The category that the feed has there.
+    pub category: Category,
+    /// What is to be remembered of the feed.
+    pub state: PollState,
+}
+
+/// What became of an [`Unmove`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmoved {
+    /// Another version, or it never moved: nothing changed.
+    Stale,
+    /// Another feed has the old URL: nothing changed.
+    Taken(FeedId),
+    /// It has its old URL again and is due as before.
+    Back,
+    /// It is no longer merged into that one, which gives its readers back; it is due at once.
+    Apart(FeedId),
 }
 
 /// What became of a [`Move`].
@@ -171,7 +198,7 @@ pub struct Move {
 pub enum Moved {
     /// Another version, or not live: nothing changed.
     Stale,
-    /// The feed has the new URL and is due at once.
+    /// The feed has the new URL; it is due at once if it starts anew.
     Here,
     /// Another feed has that URL: this one is merged into it, and its readers are added there.
     Into(FeedId),
@@ -332,9 +359,19 @@ pub trait Store: Send + Sync {
     /// Drops a feed's validators and content hash, so that the next poll reads it whole. False when there is none.
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError>;
 
-    /// Has a live feed of this version start anew at another URL; it keeps its number, its audience and its history. Whoever
-    /// reads events is told (`feed.moved`).
+    /// Gives a live feed of this version another URL; it keeps its number, its audience and its history, and more if it is the
+    /// [same](Move::same). Whoever reads events is told (`feed.moved`).
     async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError>;
+
+    /// Takes a feed of this version back to where it was before it moved or was merged. Whoever reads events is told
+    /// (`feed.moved`).
+    async fn unmove_feed(
+        &self,
+        id: FeedId,
+        version: Version,
+        back: &Unmove,
+        now: Timestamp,
+    ) -> Result<Unmoved, StoreError>;
 
     /// The rows of the feeds among `ids` that are live (active), in any order.
     async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError>;

@@ -260,6 +260,18 @@ pub(crate) fn pack_calm(calm: &[CalmGroup]) -> Option<String> {
     if calm.is_empty() { None } else { serde_json::to_string(calm).ok() }
 }
 
+/// The stored groups `all` without those of `gone`, each once, as they are stored.
+pub(crate) fn calm_without(feed: FeedId, all: Option<String>, gone: Option<String>) -> Option<String> {
+    let read = |calm: Option<String>| calm.as_deref().map_or_else(Vec::new, |calm| read_calm(feed, calm));
+    let mut left = read(all);
+    for group in read(gone) {
+        if let Some(place) = left.iter().position(|other| *other == group) {
+            left.remove(place);
+        }
+    }
+    pack_calm(&left)
+}
+
 /// The terms of a due time: a byte for the rule and eight for the due time, little-endian, each.
 pub(crate) fn pack_terms(terms: &[Term]) -> Vec<u8> {
     let mut packed = Vec::with_capacity(terms.len() * 9);

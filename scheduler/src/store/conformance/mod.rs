@@ -87,6 +87,9 @@ macro_rules! stamp {
                 a_moved_feed_starts_anew_and_keeps_its_number_audience_and_history;
                 a_feed_that_moves_onto_a_known_one_is_merged_into_it;
                 a_feed_of_another_version_or_a_retired_one_is_not_moved;
+                a_feed_that_is_the_same_elsewhere_keeps_what_is_known_of_it_and_can_be_taken_back;
+                validators_stay_with_the_url_that_gave_them;
+                a_merged_feed_that_is_taken_back_has_its_readers_again;
             }
             apply {
                 a_report_of_another_version_changes_nothing;

@@ -38,7 +38,8 @@ use sqlx::PgPool;
 
 use super::{
     Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow,
-    JobRow, Move, Moved, NewFeed, Page, Placement, Store, StoreError, StoreStats, StoredEntry, Verdict,
+    JobRow, Move, Moved, NewFeed, Page, Placement, Store, StoreError, StoreStats, StoredEntry, Unmove, Unmoved,
+    Verdict,
 };
 
 /// How often a transaction is tried that the server ended in favour of another one.
@@ -144,6 +145,16 @@ impl Store for PostgresStore {
 
     async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError> {
         self.call("move a feed", move || self.move_to(id, version, to, now)).await
+    }
+
+    async fn unmove_feed(
+        &self,
+        id: FeedId,
+        version: Version,
+        back: &Unmove,
+        now: Timestamp,
+    ) -> Result<Unmoved, StoreError> {
+        self.call("take back a feed's move", move || self.unmove(id, version, back, now)).await
     }
 
     async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError> {

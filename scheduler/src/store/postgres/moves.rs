@@ -6,7 +6,8 @@ use sqlx::{Connection, PgConnection};
 
 use super::PostgresStore;
 use super::people::{added_terms, give_out_urls};
-use crate::store::{Move, Moved, StoreError};
+use crate::store::row::{calm_without, pack_state};
+use crate::store::{Move, Moved, StoreError, Unmove, Unmoved};
 
 impl PostgresStore {
     pub(super) async fn move_to(
@@ -23,6 +24,22 @@ impl PostgresStore {
         tx.commit().await.map_err(StoreError::on(ACTION))?;
         on.keep();
         Ok(moved)
+    }
+
+    pub(super) async fn unmove(
+        &self,
+        id: FeedId,
+        version: Version,
+        back: &Unmove,
+        now: Timestamp,
+    ) -> Result<Unmoved, StoreError> {
+        const ACTION: &str = "take back a feed's move";
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
+        let unmoved = move_back(&mut tx, id, version, back, now).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(unmoved)
     }
 }
 
@@ -48,20 +65,58 @@ async fn move_on(
             sqlx::query(include_str!("move_merged.sql")).bind(id.0).bind(survivor).execute(&mut *on).await?;
         }
         None => {
-            sqlx::query(include_str!("move_here.sql"))
-                .bind(id.0)
-                .bind(to.url.as_str())
-                .bind(to.host.as_str())
-                .bind(to.category.as_str())
-                .bind(now.millis())
-                .bind(added_terms(now))
-                .execute(&mut *on)
-                .await?;
+            let sql = if to.same { include_str!("move_same.sql") } else { include_str!("move_here.sql") };
+            let here = sqlx::query(sql).bind(id.0).bind(to.url.as_str()).bind(to.host.as_str());
+            let here = here.bind(to.category.as_str());
+            let here = if to.same { here } else { here.bind(now.millis()).bind(added_terms(now)) };
+            here.execute(&mut *on).await?;
         }
     }
+    tell(on, id, now).await?;
+    Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
+}
+
+async fn move_back(
+    on: &mut PgConnection,
+    id: FeedId,
+    version: Version,
+    back: &Unmove,
+    now: Timestamp,
+) -> Result<Unmoved, sqlx::Error> {
+    give_out_urls(&mut *on).await?;
+    type Row = (i64, bool, Option<i64>, bool, Option<String>);
+    let look = sqlx::query_as(include_str!("unmove_before.sql")).bind(id.0).bind(version.0);
+    let rows: Vec<Row> = look.fetch_all(&mut *on).await?;
+    let Some((_, true, survivor, moved, calm)) = rows.iter().find(|(row, ..)| *row == id.0) else {
+        return Ok(Unmoved::Stale);
+    };
+    let state = pack_state(&back.state);
+    if let Some(survivor) = *survivor {
+        let all = rows.iter().find(|(row, ..)| *row == survivor).and_then(|(.., calm)| calm.clone());
+        let out = sqlx::query(include_str!("unmove_out.sql")).bind(id.0).bind(survivor).bind(now.millis());
+        out.bind(calm_without(FeedId(survivor), all, calm.clone())).execute(&mut *on).await?;
+        let apart = sqlx::query(include_str!("unmove_apart.sql")).bind(id.0).bind(now.millis()).bind(added_terms(now));
+        apart.bind(state).execute(&mut *on).await?;
+        tell(on, id, now).await?;
+        return Ok(Unmoved::Apart(FeedId(survivor)));
+    }
+    if !moved {
+        return Ok(Unmoved::Stale);
+    }
+    if let Some((other, ..)) = rows.iter().find(|(row, ..)| *row != id.0) {
+        return Ok(Unmoved::Taken(FeedId(*other)));
+    }
+    let here = sqlx::query(include_str!("unmove_here.sql")).bind(id.0).bind(back.host.as_str());
+    here.bind(back.category.as_str()).bind(state).execute(&mut *on).await?;
+    tell(on, id, now).await?;
+    Ok(Unmoved::Back)
+}
+
+/// Last in its transaction: it takes the row of `store`.
+async fn tell(on: &mut PgConnection, id: FeedId, now: Timestamp) -> Result<(), sqlx::Error> {
     let take = sqlx::query_scalar(include_str!("apply_numbers.sql")).bind(1_i64).bind(0_i64);
     let last: i64 = take.fetch_one(&mut *on).await?;
     let told = sqlx::query("INSERT INTO events (seq, at, kind, feed_id) VALUES ($1, $2, 'feed.moved', $3)");
     told.bind(last + 1).bind(now.millis()).bind(id.0).execute(on).await?;
-    Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
+    Ok(())
 }

@@ -30,7 +30,8 @@ use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::{
     Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow,
-    JobRow, Move, Moved, NewFeed, Page, Placement, Store, StoreError, StoreStats, StoredEntry, Verdict,
+    JobRow, Move, Moved, NewFeed, Page, Placement, Store, StoreError, StoreStats, StoredEntry, Unmove, Unmoved,
+    Verdict,
 };
 
 pub use backup::{Backup, BackupError};
@@ -92,6 +93,16 @@ impl Store for SqliteStore {
 
     async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError> {
         self.move_to(id, version, to, now).await
+    }
+
+    async fn unmove_feed(
+        &self,
+        id: FeedId,
+        version: Version,
+        back: &Unmove,
+        now: Timestamp,
+    ) -> Result<Unmoved, StoreError> {
+        self.unmove(id, version, back, now).await
     }
 
     async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError> {
