@@ -70,6 +70,11 @@ async fn roles_killed_again_and_again_lose_nothing_and_bother_nobody() {
     let (twice, reports) = load.cluster.versions_reached_twice(&database).await;
     let manners = load.manners(&log, &kills);
     let silence = load.longest_silence(&log, until);
+    let cut_silences = load.cut_silences(&log, until);
+    println!(
+        "silences longer than {:?}, and fetches cut at the feed's host in them: {cut_silences:?}",
+        size.worst_gap()
+    );
     let mut recoveries: Vec<Duration> = Vec::new();
     for kill in &worker_kills {
         for cut in log.iter().filter(|record| {

@@ -47,7 +47,12 @@ impl Size {
     /// From one poll of a feed to the next, whoever dies in between: its interval, a lease, and the life of the dead
     /// worker's permit, which is a fetch and what reading may take.
     pub(crate) fn worst_gap(&self) -> Duration {
-        self.interval + self.queue_lease() + self.fetch_lease() + self.fetch_timeout() + Duration::from_secs(5)
+        self.interval + self.queue_lease() + self.fetch_lease() + self.permit_life()
+    }
+
+    /// The life of a permit that a dead worker leaves behind: for so long its host is not asked.
+    pub(crate) fn permit_life(&self) -> Duration {
+        self.fetch_timeout() + Duration::from_secs(5)
     }
 
     /// What is asserted of it: an unoptimised build among other tests may take twice as long.
@@ -191,6 +196,28 @@ impl Load {
 
     /// The longest time from one request of a feed to the next, or to `until`. The longest three are printed.
     pub(crate) fn longest_silence(&self, log: &[Record], until: Timestamp) -> Duration {
+        let silences = self.silences(log, until);
+        for (silence, from, target) in silences.iter().take(3) {
+            println!("{target} was not asked for {silence:?} from {from}");
+        }
+        silences[0].0
+    }
+
+    /// Silences longer than the bound for one kill, with how many fetches at the feed's host were cut in them: each left a
+    /// permit behind, and no feed of the host is asked while that lives.
+    pub(crate) fn cut_silences(&self, log: &[Record], until: Timestamp) -> Vec<(Duration, usize)> {
+        let hosts: HashMap<&str, _> = log.iter().map(|record| (record.target(), record.local)).collect();
+        let cut: Vec<&Record> = log.iter().filter(|record| record.cut.is_some()).collect();
+        let long = self.silences(log, until).into_iter().take_while(|(silence, ..)| *silence > self.size.worst_gap());
+        long.map(|(silence, from, target)| {
+            let within = |record: &&&Record| record.wall >= from && record.wall <= from.after(silence);
+            (silence, cut.iter().filter(within).filter(|record| record.local == hosts[target]).count())
+        })
+        .collect()
+    }
+
+    /// From one request of a feed to the next, or to `until`, longest first.
+    fn silences<'a>(&self, log: &'a [Record], until: Timestamp) -> Vec<(Duration, Timestamp, &'a str)> {
         let mut last: HashMap<&str, Timestamp> = HashMap::new();
         let mut silences = Vec::with_capacity(log.len());
         for record in log {
@@ -201,10 +228,7 @@ impl Load {
         assert_eq!(last.len(), self.size.feeds, "feeds that were never asked");
         silences.extend(last.into_iter().map(|(target, last)| (until.since(last), last, target)));
         silences.sort_by_key(|(silence, ..)| std::cmp::Reverse(*silence));
-        for (silence, from, target) in silences.iter().take(3) {
-            println!("{target} was not asked for {silence:?} from {from}");
-        }
-        silences[0].0
+        silences
     }
 }
 
