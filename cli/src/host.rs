@@ -89,23 +89,23 @@ pub(crate) async fn run(command: HostCommand) -> anyhow::Result<ExitCode> {
         HostCommand::List(args) => list(&args).await?,
         HostCommand::Show(args) => {
             let host = one(&args.client, Method::GET, &args.host, "", None).await?;
-            told(&args.client, &host, host_fields(&host, SystemClock.now()))?;
+            told(&args.client, &host, &host_fields(&host, SystemClock.now()))?;
         }
         HostCommand::Set(args) => set(&args).await?,
         HostCommand::Unset(args) => {
             let host = one(&args.client, Method::DELETE, &args.host, "", None).await?;
-            told(&args.client, &host, format!("took back the rule of {}: {}", args.host, pace(&host)))?;
+            told(&args.client, &host, &format!("took back the rule of {}: {}", args.host, pace(&host)))?;
         }
         HostCommand::Block(args) => {
             let body = json!({ "for": args.duration.as_secs_f64() });
             let host = one(&args.client, Method::POST, &args.host, "/block", Some(&body)).await?;
             let until = host.blocked_until.map_or_else(String::new, |until| format!(" until {until}"));
-            told(&args.client, &host, format!("blocked {}{until}", host.host))?;
+            told(&args.client, &host, &format!("blocked {}{until}", host.host))?;
         }
         HostCommand::Unblock(args) => {
             let host = one(&args.client, Method::POST, &args.host, "/unblock", None).await?;
             let held = host.hold_until.map(|until| format!("; its server wants to be left alone until {until}"));
-            told(&args.client, &host, format!("unblocked {}{}", host.host, held.unwrap_or_default()))?;
+            told(&args.client, &host, &format!("unblocked {}{}", host.host, held.unwrap_or_default()))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -123,11 +123,11 @@ async fn one(
     Client::new(args)?.change(method, &format!("/hosts/{host}{action}"), body).await
 }
 
-fn told(args: &ClientArgs, host: &HostView, text: String) -> anyhow::Result<()> {
+fn told(args: &ClientArgs, host: &HostView, text: &str) -> anyhow::Result<()> {
     if args.json {
         return Ok(output::json(host)?);
     }
-    Ok(output::line(&text)?)
+    Ok(output::line(text)?)
 }
 
 async fn list(args: &ListArgs) -> anyhow::Result<()> {
@@ -172,7 +172,7 @@ async fn set(args: &SetArgs) -> anyhow::Result<()> {
         };
     }
     let host = one(&args.client, Method::PUT, &args.host, "", Some(&Value::Object(rule))).await?;
-    told(&args.client, &host, format!("set the rule of {domain}: {}", pace(&host)))
+    told(&args.client, &host, &format!("set the rule of {domain}: {}", pace(&host)))
 }
 
 /// A key's value as the API reads it. What is not known here is for the fleet to judge.

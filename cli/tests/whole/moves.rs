@@ -1,6 +1,6 @@
 //! Permanent redirects of feeds that are well (P37), in the server's own log.
 
-use load_tests::{Feed, Origin, Script, loopback};
+use load_tests::{Feed, Origin, Record, Script, loopback};
 use serde_json::Value;
 
 use crate::harness::{Fleet, Home, PATIENCE};
@@ -56,7 +56,7 @@ async fn p37_a_permanent_redirect_moves_the_feed_and_an_undone_one_stays_undone(
     more(&origin, "/new", 5).await;
     assert_eq!(origin.requests("/old").len(), left, "nobody asks the old URL any more");
     let new_ones = origin.requests("/new");
-    assert!(new_ones.iter().skip(1).all(|record| record.is_conditional()), "nothing is read twice for the move");
+    assert!(new_ones.iter().skip(1).all(Record::is_conditional), "nothing is read twice for the move");
 
     let id = moved["id"].to_string();
     let unmove = home.command(&["feed", "unmove", &id, "--server", &fleet.api]).output().unwrap();
@@ -101,7 +101,7 @@ async fn p37_temporary_and_refused_redirects_never_move_a_feed_and_a_known_targe
         let feed = feed_at(&fleet, url).await.expect("it stays");
         assert_eq!(feed["moved_from"], Value::Null, "{url}");
     }
-    assert_eq!(feed_at(&fleet, &urls[3]).await.unwrap()["failing_since"].is_string(), true);
+    assert!(feed_at(&fleet, &urls[3]).await.unwrap()["failing_since"].is_string());
 
     // Its readers are its own again when an operator takes the merge back, and it is not made again.
     let id = alias["id"].to_string();
