@@ -5,3 +5,4 @@ mod kills;
 mod load;
 mod outages;
 mod restarts;
+mod rules;
