@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::entry::Entry;
 use common::feed::{Audience, FeedId, Validators, Version};
 use common::host::HostKey;
-use common::policy::{Draw, Policy, Subject, decide};
+use common::policy::{Draw, Minutes, Policy, Subject, decide};
 use common::report::{Document, FetchReport, Outcome};
 use common::time::Timestamp;
 use rand::rngs::StdRng;
@@ -48,18 +48,37 @@ fn main() {
         .collect();
     let validators = Validators { etag: Some("\"1\"".to_owned()), ..Validators::default() };
     let unchanged = report(Outcome::NotModified { validators }, start.after(Duration::from_secs(5000)));
+    let mut draw = || Draw { salt: random.random(), minute: random.random() };
+    let decided = |subject: &Subject<'_>, draw| decide(subject, &unchanged, unchanged.started, draw, &policy);
+    measure("a decision", &subjects, &mut draw, |subject, draw| {
+        black_box(decided(subject, draw));
+    });
+    let mut minutes = Minutes::default();
+    let mut evened =
+        |subject: &Subject<'_>, draws| minutes.decide(subject, &unchanged, unchanged.started, draws, &policy);
+    let draws = || [draw(), draw()];
+    measure("the better of two", &subjects, draws, |subject, draws| {
+        black_box(evened(subject, draws));
+    });
+}
+
+/// Prints what one costs.
+fn measure<'a, T: Copy>(
+    what: &str,
+    subjects: &[Subject<'a>],
+    mut draw: impl FnMut() -> T,
+    mut decide: impl FnMut(&Subject<'a>, T),
+) {
     let mut nanoseconds: Vec<u128> = Vec::new();
     for _ in 0..ROUNDS {
         for batch in subjects.chunks(BATCH) {
-            let draw = Draw { salt: random.random(), minute: random.random() };
+            let draw = draw();
             let began = Instant::now();
-            for subject in batch {
-                black_box(decide(black_box(subject), &unchanged, unchanged.started, draw, &policy));
-            }
+            batch.iter().for_each(|subject| decide(black_box(subject), draw));
             nanoseconds.push(began.elapsed().as_nanos() / BATCH as u128);
         }
     }
     nanoseconds.sort_unstable();
     let at = |share: usize| nanoseconds[nanoseconds.len() * share / 100];
-    println!("a decision: median {} ns, 99 % under {} ns", at(50), at(99));
+    println!("{what}: median {} ns, 99 % under {} ns", at(50), at(99));
 }
