@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use common::config::{Config, without_password};
-use common::feed::{Audience, FeedUrl};
+use common::feed::{Audience, FeedUrl, without_login};
 use common::input;
 use common::metrics::Metrics;
 use common::queue::Queue;
 use common::report::FetchReport;
+use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
 use rand::RngExt;
 use scheduler::ops::{AddFeed, Ops};
@@ -172,8 +173,8 @@ pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 
 /// A feed named on the command line, by itself or in a file of subscriptions.
 enum Source {
-    ByHand(FeedUrl),
-    Imported(FeedUrl),
+    ByHand((FeedUrl, Option<Login>)),
+    Imported((FeedUrl, Option<Login>)),
 }
 
 /// Reads all sources before anything is changed, so that a bad one changes nothing.
@@ -184,17 +185,18 @@ fn read_sources(sources: &[String], at_service: &str) -> anyhow::Result<Vec<Sour
             let text = std::fs::read(source).with_context(|| format!("cannot read {source}"))?;
             let urls = opml::feed_urls(&text).with_context(|| format!("{source} is no OPML file"))?;
             for url in urls {
-                match input::feed_url(&url, at_service) {
+                match input::feed(&url, at_service) {
                     Ok(url) => feeds.push(Source::Imported(url)),
                     Err(error) => eprintln!("left out from {source}: {error}"),
                 }
             }
         } else {
-            match input::feed_url(source, at_service) {
+            match input::feed(source, at_service) {
                 Ok(url) => feeds.push(Source::ByHand(url)),
                 Err(error) if source.contains("://") => bail!(Usage(error.to_string())),
                 Err(_) => bail!(Usage(format!(
-                    "'{source}' is neither a URL such as https://example.com/feed.xml nor an OPML file"
+                    "'{}' is neither a URL such as https://example.com/feed.xml nor an OPML file",
+                    without_login(source)
                 ))),
             }
         }
@@ -206,11 +208,11 @@ fn read_sources(sources: &[String], at_service: &str) -> anyhow::Result<Vec<Sour
 async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Result<()> {
     let (mut by_hand, mut imported) = (Vec::new(), Vec::new());
     for source in sources {
-        let (list, url) = match source {
+        let (list, (url, login)) = match source {
             Source::ByHand(url) => (&mut by_hand, url),
             Source::Imported(url) => (&mut imported, url),
         };
-        list.push(AddFeed { url, audience: Audience::default(), calm: Vec::new(), private: false });
+        list.push(AddFeed { url, login, audience: Audience::default(), calm: Vec::new(), private: false });
     }
     let mut added = ops.add(&by_hand, None).await?;
     let places: Vec<f64> = imported.iter().map(|_| rand::rng().random()).collect();

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use common::bot_auth::BotKey;
 use common::config::Config;
 use common::feed::FeedId;
+use common::host::HostRules;
 use common::host_gate::HostGate;
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::redis::RedisGate;
@@ -17,6 +19,7 @@ use common::queue::memory::MemoryQueue;
 use common::queue::rabbitmq::Broker;
 use common::redis::RedisServer;
 use common::report::FetchReport;
+use common::secrets::Keyring;
 use common::time::{Clock, Timestamp};
 use scheduler::schedule::Schedule;
 use scheduler::schedule::memory::MemorySchedule;
@@ -24,6 +27,7 @@ use scheduler::schedule::redis::RedisSchedule;
 use scheduler::store::postgres::PostgresStore;
 use scheduler::store::sqlite::SqliteStore;
 use scheduler::store::{Store, StoreError};
+use worker::client::FetchSetup;
 use worker::fetch::Fetcher;
 use worker::poll::Poller;
 
@@ -138,6 +142,12 @@ async fn embedded_gate(
     Ok(Arc::new(gate))
 }
 
+/// What makes requests, as the configuration says.
+pub(crate) fn fetcher(config: &Config, rules: &HostRules) -> anyhow::Result<Fetcher> {
+    let bot_key = BotKey::of(config)?.map(Arc::new);
+    Ok(Fetcher::with_setup(&config.fetch, rules, &FetchSetup { bot_key, ..FetchSetup::default() })?)
+}
+
 /// What works one job, over a gate.
 pub(crate) fn poller(
     config: &Arc<Config>,
@@ -147,11 +157,12 @@ pub(crate) fn poller(
 ) -> anyhow::Result<Poller> {
     let rules = Arc::new(LiveRules::new(config));
     Ok(Poller {
-        fetcher: Fetcher::new(&config.fetch, &rules.get())?,
+        fetcher: fetcher(config, &rules.get())?,
         gate: Arc::clone(gate),
         rules,
         config: Arc::clone(config),
         clock: Arc::clone(clock),
         metrics: Arc::clone(metrics),
+        secrets: Arc::new(Keyring::new(&config.secrets)),
     })
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use common::bot_auth::BotKey;
 use common::config::Config;
 use common::metrics::Metrics;
 use common::time::{Clock, SystemClock};
@@ -60,6 +61,7 @@ const LAST_REPORT: Duration = Duration::from_secs(10);
 pub(crate) async fn scheduler(args: &SchedulerArgs) -> anyhow::Result<ExitCode> {
     let config = configuration(&args.settings, args.listen, None)?;
     require_servers(&config, "scheduler", &["store.url", "schedule.url", "gate.url", "queue.url"])?;
+    BotKey::of(&config)?;
     let listener = bind(config.api.listen).await?;
     eprintln!("feedfleet scheduler, API at http://{}", listener.local_addr()?);
     let metrics = Arc::new(Metrics::new());

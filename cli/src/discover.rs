@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use common::config::Config;
-use common::feed::{FeedUrl, Validators};
+use common::feed::{FeedUrl, Validators, without_login};
 use common::report::{FailureKind, Outcome};
+use common::secrets::Login;
 use reqwest::Url;
 use serde_json::json;
 use worker::discover::{AnnouncedFeed, announced};
@@ -38,10 +39,11 @@ pub(crate) async fn run(args: &DiscoverArgs) -> anyhow::Result<ExitCode> {
         announced(&read(&args.page)?, Some("text/html"), &args.base)
     } else {
         let config = args.settings.load(&[])?.config;
-        of_url(&config, page_url(&args.page, &config.fetch.at_service)?).await?
+        let (url, login) = page_url(&args.page, &config.fetch.at_service)?;
+        of_url(&config, url, login.as_ref()).await?
     };
     if feeds.is_empty() {
-        anyhow::bail!("{} announces no feed", plain(&args.page, 500));
+        anyhow::bail!("{} announces no feed", plain(&without_login(&args.page), 500));
     }
     if args.json {
         feeds.iter().try_for_each(|feed| output::json(&as_json(feed)))?;
@@ -51,10 +53,10 @@ pub(crate) async fn run(args: &DiscoverArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn page_url(text: &str, at_service: &str) -> Result<FeedUrl, Usage> {
-    common::input::feed_url(text, at_service).map_err(|error| match text.contains("://") {
+fn page_url(text: &str, at_service: &str) -> Result<(FeedUrl, Option<Login>), Usage> {
+    common::input::feed(text, at_service).map_err(|error| match text.contains("://") {
         true => Usage(error.to_string()),
-        false => Usage(format!("'{text}' is neither a URL such as https://example.com/ nor a file")),
+        false => Usage(format!("'{}' is neither a URL such as https://example.com/ nor a file", without_login(text))),
     })
 }
 
@@ -69,8 +71,8 @@ fn read(file: &str) -> Result<Vec<u8>, Usage> {
 }
 
 /// The feeds of the page at this URL; a URL that is a feed itself announces itself.
-async fn of_url(config: &Config, url: FeedUrl) -> anyhow::Result<Vec<AnnouncedFeed>> {
-    let single = single::fetch(config, url, Validators::default(), 1, single::NEW).await?;
+async fn of_url(config: &Config, url: FeedUrl, login: Option<&Login>) -> anyhow::Result<Vec<AnnouncedFeed>> {
+    let single = single::fetch(config, (url, login), Validators::default(), 1, single::NEW).await?;
     match &single.fetched.outcome {
         Outcome::Modified(document) => {
             let media_type = single.field("content-type").unwrap_or_default().split(';').next().unwrap_or_default();

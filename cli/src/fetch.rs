@@ -46,9 +46,11 @@ pub(crate) struct FetchArgs {
 /// Runs it.
 pub(crate) async fn run(args: &FetchArgs) -> anyhow::Result<ExitCode> {
     let config = args.settings.load(&[])?.config;
-    let url = common::input::feed_url(&args.url, &config.fetch.at_service).map_err(|error| Usage(error.to_string()))?;
+    let asked = common::input::feed(&args.url, &config.fetch.at_service);
+    let (url, login) = asked.map_err(|error| Usage(error.to_string()))?;
     let validators = Validators { etag: args.etag.clone(), last_modified: args.last_modified.clone(), for_url: None };
-    let single = single::fetch(&config, url, validators, args.subscribers, single::POLLED_BEFORE).await?;
+    let single =
+        single::fetch(&config, (url, login.as_ref()), validators, args.subscribers, single::POLLED_BEFORE).await?;
     let verdict = decided(&config, &single);
     if args.json {
         output::json(&as_json(&single, verdict.as_ref()))?;

@@ -11,8 +11,9 @@ use common::host_gate::memory::MemoryGate;
 use common::host_gate::{ExtraRequest, HostGate, Ticket};
 use common::job::FetchJob;
 use common::known::KnownEntries;
+use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
-use worker::fetch::{Fetched, Fetcher, Hops};
+use worker::fetch::{Fetched, Hops};
 use worker::trace::Exchange;
 
 /// A fetch that is over.
@@ -50,14 +51,14 @@ pub(crate) const POLLED_BEFORE: Version = Version(2);
 /// Fetches `url` once; with `validators` conditionally.
 pub(crate) async fn fetch(
     config: &Config,
-    url: FeedUrl,
+    (url, login): (FeedUrl, Option<&Login>),
     validators: Validators,
     subscribers: u32,
     version: Version,
 ) -> anyhow::Result<Single> {
     let clock = SystemClock;
     let rules = Arc::new(HostRules::new(config.host.clone(), config.host_rule.clone()));
-    let fetcher = Fetcher::new(&config.fetch, &rules)?;
+    let fetcher = crate::backends::fetcher(config, &rules)?;
     let gate = MemoryGate::new(Timestamp::EPOCH);
     let started = clock.now();
     if let Some(mark) = gate.begin_loading(started).await? {
@@ -69,6 +70,7 @@ pub(crate) async fn fetch(
     let Ok(permit) = gate.acquire_extra(&request, started).await? else { bail!("a new gate refuses a host") };
     let job = FetchJob {
         feed: FeedId(0),
+        credentials: None,
         version,
         host: policy.key.clone(),
         url,
@@ -81,7 +83,7 @@ pub(crate) async fn fetch(
         subscribers,
     };
     let mut exchanges = Vec::new();
-    let hops = Hops { gate: &gate, rules: &rules, clock: &clock, permit: &permit, deadline };
+    let hops = Hops { gate: &gate, rules: &rules, clock: &clock, permit: &permit, deadline, login };
     let fetched = fetcher.fetch_traced(&job, &hops, &mut exchanges).await;
     Ok(Single { job, started, exchanges, fetched, rules })
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -11,6 +12,7 @@ use crate::calm::CalmGroup;
 pub use crate::hints::{FeedHints, Onward};
 use crate::policy::{Rhythm, Term};
 use crate::report::{FailureKind, OutcomeKind};
+use crate::secrets::{Login, LoginError, Sealed};
 use crate::time::Timestamp;
 
 /// A feed's number in the store.
@@ -53,9 +55,15 @@ pub enum FeedUrlError {
     /// Longer than [`FeedUrl::MAX_LENGTH`].
     #[error("the URL is {0} bytes long; at most {max} are read", max = FeedUrl::MAX_LENGTH)]
     TooLong(usize),
-    /// Holds a user name or password.
-    #[error("the URL of {0} holds a user name or password; feeds with credentials are not supported yet")]
+    /// Holds a user name or password where none is read.
+    #[error("the URL of {0} holds a user name or password, which is not read here")]
     Credentials(String),
+    /// Holds a user name or password that cannot be sent.
+    #[error("the credentials in the URL of {0} cannot be used: {1}")]
+    Login(String, #[source] LoginError),
+    /// Holds a user name or password that stands for no text.
+    #[error("the credentials in the URL of {0} cannot be used: they are no UTF-8, percent-encoded")]
+    Encoding(String),
 }
 
 impl FeedUrl {
@@ -71,6 +79,56 @@ impl FeedUrl {
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
+
+    /// Is the other one of the same scheme, host and port? Credentials are for one origin.
+    pub fn has_origin_of(&self, other: &FeedUrl) -> bool {
+        self.0.origin() == other.0.origin()
+    }
+
+    /// Reads a URL like [`FeedUrl::from_str`], and takes user name and password out of it.
+    pub fn with_login(text: &str) -> Result<(Self, Option<Login>), FeedUrlError> {
+        let mut url = read(text)?;
+        let login = login(&url)?;
+        // cannot fail: the URL has a host
+        let _ = (url.set_username(""), url.set_password(None));
+        Ok((FeedUrl(url), login))
+    }
+}
+
+/// An http or https URL without fragment, credentials included.
+fn read(text: &str) -> Result<Url, FeedUrlError> {
+    let text = text.trim();
+    if text.len() > FeedUrl::MAX_LENGTH {
+        return Err(FeedUrlError::TooLong(text.len()));
+    }
+    let unwrapped = match text.strip_prefix("feed:") {
+        Some(rest) if rest.starts_with("//") => format!("http:{rest}"),
+        Some(rest) => rest.to_owned(),
+        None => text.to_owned(),
+    };
+    let mut url = Url::parse(&unwrapped).map_err(|_| FeedUrlError::NotAUrl(without_login(text)))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(FeedUrlError::Scheme(without_login(text), url.scheme().to_owned()));
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+fn login(url: &Url) -> Result<Option<Login>, FeedUrlError> {
+    if url.username().is_empty() && url.password().is_none() {
+        return Ok(None);
+    }
+    let host = || url.host_str().unwrap_or_default().to_owned();
+    let decoded = |text| percent_decode_str(text).decode_utf8().map_err(|_| FeedUrlError::Encoding(host()));
+    let (username, password) = (decoded(url.username())?, decoded(url.password().unwrap_or_default())?);
+    Login::new(&username, &password).map(Some).map_err(|error| FeedUrlError::Login(host(), error))
+}
+
+/// What somebody wrote for a URL, to be shown: without what may be a user name and password.
+pub fn without_login(text: &str) -> String {
+    let Some((before, host)) = text.rsplit_once('@') else { return text.to_owned() };
+    let scheme = before.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
+    format!("{scheme}***@{host}")
 }
 
 impl FromStr for FeedUrl {
@@ -78,23 +136,10 @@ impl FromStr for FeedUrl {
 
     /// Reads a URL; `feed:` in front of (or instead of) `http:` is a browser's habit and dropped.
     fn from_str(text: &str) -> Result<Self, FeedUrlError> {
-        let text = text.trim();
-        if text.len() > Self::MAX_LENGTH {
-            return Err(FeedUrlError::TooLong(text.len()));
-        }
-        let unwrapped = match text.strip_prefix("feed:") {
-            Some(rest) if rest.starts_with("//") => format!("http:{rest}"),
-            Some(rest) => rest.to_owned(),
-            None => text.to_owned(),
-        };
-        let mut url = Url::parse(&unwrapped).map_err(|_| FeedUrlError::NotAUrl(text.to_owned()))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(FeedUrlError::Scheme(text.to_owned(), url.scheme().to_owned()));
-        }
+        let url = read(text)?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(FeedUrlError::Credentials(url.host_str().unwrap_or_default().to_owned()));
         }
-        url.set_fragment(None);
         Ok(FeedUrl(url))
     }
 }
@@ -371,6 +416,8 @@ pub struct Feed {
     pub id: FeedId,
     /// Where it is polled.
     pub url: FeedUrl,
+    /// The user name and password that it is fetched with.
+    pub credentials: Option<Sealed>,
     /// The unit of politeness that its requests are charged to.
     pub host: crate::host::HostKey,
     /// The title that the feed gives itself.
@@ -381,7 +428,7 @@ pub struct Feed {
     pub audience: Audience,
     /// Who wants it once a day, beside those.
     pub calm: Vec<CalmGroup>,
-    /// Unknown to pings and the publisher's page.
+    /// A person wants it unknown to pings and the publisher's page; see [`Feed::is_private`].
     pub private: bool,
     /// See [`Version`].
     pub version: Version,
@@ -410,6 +457,11 @@ pub struct Feed {
 }
 
 impl Feed {
+    /// Is it unknown to whoever asks without a token? A feed with credentials is nobody else's business.
+    pub fn is_private(&self) -> bool {
+        self.private || self.credentials.is_some()
+    }
+
     /// The time at which the schedule should hold it: the earlier of `next_due` and `wake_at`, `None` when not polled.
     pub fn due(&self) -> Option<Timestamp> {
         match (self.status, self.next_due) {
@@ -432,6 +484,38 @@ mod tests {
         assert!(matches!(parsed("example.com/feed"), Err(FeedUrlError::NotAUrl(_))));
         assert!(matches!(parsed("ftp://example.com/feed"), Err(FeedUrlError::Scheme(..))));
         assert!(matches!(parsed(&format!("http://e.com/{}", "a".repeat(9000))), Err(FeedUrlError::TooLong(_))));
+    }
+
+    #[test]
+    fn credentials_are_taken_out_of_a_url() {
+        let (url, login) = FeedUrl::with_login("feed://me:s%3Ae%C3%A9@Example.com/a#b").unwrap();
+        assert_eq!((url.as_str(), login), ("http://example.com/a", Some(Login::new("me", "s:e\u{e9}").unwrap())));
+        let (url, login) = FeedUrl::with_login("https://token@example.com/").unwrap();
+        assert_eq!((url.as_str(), login), ("https://example.com/", Some(Login::new("token", "").unwrap())));
+        for none in ["https://example.com/", "https://:@example.com/"] {
+            assert_eq!(FeedUrl::with_login(none).unwrap().1, None);
+        }
+        for broken in ["https://secret%3Aa:secret@example.com/", "https://a:secret%FF@example.com/"] {
+            let error = FeedUrl::with_login(broken).unwrap_err().to_string();
+            assert!(error.contains(".com") && !error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_is_repeated_without_what_may_be_a_password() {
+        for text in ["https://me:secret@exa mple/", "me:secret@example.com/feed", "ftp://me:se@cret@example.com/"] {
+            let error = text.parse::<FeedUrl>().unwrap_err().to_string();
+            assert!(error.contains("***@") && !error.contains("cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let url = |text: &str| text.parse::<FeedUrl>().unwrap();
+        assert!(url("https://a.com/x").has_origin_of(&url("https://A.com:443/y?z")));
+        assert!(!url("https://a.com/").has_origin_of(&url("http://a.com/")));
+        assert!(!url("https://a.com/").has_origin_of(&url("https://a.com:8443/")));
+        assert!(!url("https://a.com/").has_origin_of(&url("https://www.a.com/")));
     }
 
     #[test]

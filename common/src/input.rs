@@ -7,16 +7,27 @@
 use url::Url;
 
 use crate::feed::{FeedUrl, FeedUrlError};
+use crate::secrets::Login;
 
 /// Posts and the author's own threads; answers to others are one half of a conversation.
 const FILTER: &str = "posts_and_author_threads";
 
-/// The feed that a text stands for. `service` is `fetch.at_service`.
+/// The feed that a text stands for, where credentials are not read. `service` is `fetch.at_service`.
 pub fn feed_url(text: &str, service: &str) -> Result<FeedUrl, FeedUrlError> {
     let text = text.trim();
-    let Some(account) = account(text) else { return text.parse() };
+    account_feed(text, service).unwrap_or_else(|| text.parse())
+}
+
+/// The same with the credentials that the text holds.
+pub fn feed(text: &str, service: &str) -> Result<(FeedUrl, Option<Login>), FeedUrlError> {
+    let text = text.trim();
+    account_feed(text, service).map_or_else(|| FeedUrl::with_login(text), |url| Ok((url?, None)))
+}
+
+fn account_feed(text: &str, service: &str) -> Option<Result<FeedUrl, FeedUrlError>> {
+    let account = account(text)?;
     let service = service.trim_end_matches('/');
-    format!("{service}/xrpc/app.bsky.feed.getAuthorFeed?actor={account}&filter={FILTER}").parse()
+    Some(format!("{service}/xrpc/app.bsky.feed.getAuthorFeed?actor={account}&filter={FILTER}").parse())
 }
 
 /// The account that a text names.

@@ -6,6 +6,7 @@ use crate::feed::{ContentHash, FeedId, FeedUrl, Validators, Version};
 use crate::host::HostKey;
 use crate::host_gate::Ticket;
 use crate::known::KnownEntries;
+use crate::secrets::Sealed;
 use crate::time::Timestamp;
 
 /// One fetch to be made. Carries everything a stateless worker needs.
@@ -17,6 +18,9 @@ pub struct FetchJob {
     pub version: Version,
     /// Where to fetch.
     pub url: FeedUrl,
+    /// The user name and password to be sent there, which only workers can open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Sealed>,
     /// The unit of politeness that the ticket is for.
     pub host: HostKey,
     /// The place at the host that was reserved.

@@ -3,6 +3,7 @@
 //!
 //! Nothing in here knows SQL, HTTP or a schedule. A newcomer reads [`policy::decide`] first.
 
+pub mod bot_auth;
 pub mod calm;
 pub mod config;
 pub mod duration;
@@ -22,5 +23,6 @@ pub mod policy;
 pub mod queue;
 pub mod redis;
 pub mod report;
+pub mod secrets;
 pub mod suggest;
 pub mod time;

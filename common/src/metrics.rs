@@ -40,6 +40,8 @@ pub struct Metrics {
     pub bytes: IntCounterVec,
     /// Jobs that came back unasked, because the host could not be asked at that time.
     pub deferred: IntCounter,
+    /// Jobs that came back unasked, because this worker has not the key of the feed's credentials.
+    pub unreadable_credentials: IntCounter,
     /// Requests under way in this process.
     pub in_flight: IntGauge,
     /// Seconds from a feed's stored due time to its claim, by [`Category`].
@@ -74,6 +76,8 @@ pub struct Metrics {
     pub poll_price: Gauge,
     /// Polls a second that the feeds want at that price.
     pub demand: Gauge,
+    /// 1 while most hosts fail because of our own network.
+    pub our_fault: IntGauge,
     /// 1 while all polling is paused by a person.
     pub paused: IntGauge,
 }
@@ -102,6 +106,10 @@ impl Metrics {
             repaired: makes.counter("parse_repaired_total", "Feeds that were broken and read after a repair."),
             bytes: makes.counters("bytes_total", "Body bytes, as received (wire) and decoded (body).", &["kind"]),
             deferred: makes.counter("deferred_total", "Jobs returned unasked because the host could not be asked."),
+            unreadable_credentials: makes.counter(
+                "unreadable_credentials_total",
+                "Jobs returned unasked because this worker has not the key of the feed's credentials.",
+            ),
             in_flight: makes.gauge("in_flight", "Requests under way in this process."),
             lag: makes.lag(),
             feeds: makes.gauges("feeds", "Feeds in the store by category and status.", &["category", "status"]),
@@ -128,6 +136,8 @@ impl Metrics {
                 "What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.",
             ),
             demand: makes.level("demand_per_second", "Polls a second that the feeds want at the present price."),
+            our_fault: makes
+                .gauge("our_fault", "1 while most hosts fail because of our own network: nobody is penalised."),
             paused: makes.gauge("paused", "1 while all polling is paused by a person."),
             registry: makes.0.clone(),
         }

@@ -122,6 +122,7 @@ async fn run(crowd: usize, time: Duration) -> Run {
     let names = (0..crowd).map(|n| format!("http://crowd.example/{n}"));
     let urls = names.chain((0..OTHERS).map(|n| format!("http://host{n}.example/feed")));
     let feed = |url: String| AddFeed {
+        login: None,
         url: url.parse().unwrap(),
         audience: Audience::default(),
         calm: Vec::new(),

@@ -23,6 +23,7 @@ use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::BackendError;
+use crate::our_fault::OurFault;
 use crate::pace::Pace;
 use crate::price::Price;
 use crate::schedule::{Band, Claim, Parking, Schedule, Slot};
@@ -52,6 +53,8 @@ pub struct Dispatcher {
     pub storing: Arc<Storing>,
     /// Told what becomes due.
     pub price: Arc<Price>,
+    /// Whether we reach anybody.
+    pub our_fault: Arc<OurFault>,
 }
 
 /// What a round did.
@@ -97,10 +100,11 @@ impl Dispatcher {
                 schedulers = self.schedulers().await.unwrap_or(schedulers);
                 paused_checked = now;
             }
-            let room = if paused { 0 } else { pace.room(now, schedulers) };
+            let room = if paused { 0 } else { self.our_fault.room(pace.room(now, schedulers), now) };
             let wait = match dispatching.note(self.round(now, room).await) {
                 Some(round) => {
                     pace.spend(round.published);
+                    self.our_fault.spend(round.published);
                     self.wait_after(round)
                 }
                 None => RETRY,
@@ -279,6 +283,7 @@ pub(crate) fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Tim
         feed: row.id,
         version: row.version,
         url: row.url,
+        credentials: row.credentials,
         host: request.host,
         ticket,
         expires: request.expires,

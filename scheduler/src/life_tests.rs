@@ -75,8 +75,13 @@ impl Fleet {
     }
 
     async fn add(&self, url: &str) -> FeedId {
-        let feed =
-            AddFeed { url: url.parse().unwrap(), audience: Audience::default(), calm: Vec::new(), private: false };
+        let feed = AddFeed {
+            url: url.parse().unwrap(),
+            audience: Audience::default(),
+            calm: Vec::new(),
+            private: false,
+            login: None,
+        };
         self.ops.add(&[feed], None).await.unwrap()[0].id
     }
 

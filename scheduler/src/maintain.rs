@@ -10,12 +10,14 @@ use common::job::FetchJob;
 use common::metrics::Metrics;
 use common::queue::Queue;
 use common::report::{FailureKind, FetchReport};
+use common::secrets::Keyring;
 use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::BackendError;
 use crate::load::Load;
 use crate::price::Price;
+use crate::reseal::Resealing;
 use crate::schedule::{Band, Schedule};
 use crate::store::Store;
 use crate::trouble::Trouble;
@@ -40,6 +42,8 @@ pub(crate) struct Maintainer {
     pub(crate) load: Arc<Load>,
     /// Corrected.
     pub(crate) price: Arc<Price>,
+    /// Under its key in force logins are sealed anew.
+    pub(crate) secrets: Arc<Keyring>,
 }
 
 /// Between two looks at depths: cheap.
@@ -48,6 +52,8 @@ const DEPTHS_EVERY: Duration = Duration::from_secs(5);
 const COUNTS_EVERY: Duration = Duration::from_secs(60);
 /// Between two corrections of the price.
 const PRICE_EVERY: Duration = Duration::from_secs(60);
+/// Between two searches for logins of an old key.
+const RESEAL_EVERY: Duration = Duration::from_secs(60);
 /// Between two prunings, at most.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 /// The share of a retention that may pass between two: so much longer than configured may something be kept.
@@ -60,11 +66,13 @@ type Outcome = Result<(), BackendError>;
 impl Maintainer {
     /// Runs until stopped. What fails is tried again at its next turn.
     pub(crate) async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        let [mut counted, mut priced, mut pruned] = [Timestamp::EPOCH; 3];
+        let [mut counted, mut priced, mut pruned, mut resealed] = [Timestamp::EPOCH; 4];
         let prune_every = prune_every(&self.config.retention);
         let mut measuring = Trouble::with("measuring queue, schedule and gate");
         let mut counting = Trouble::with("counting the store");
         let mut pricing = Trouble::with("correcting the price of a poll");
+        let mut sealing = Trouble::with("sealing credentials with the new key");
+        let mut resealing = Resealing::default();
         let mut pruning = Trouble::with("deleting what is older than its retention");
         while !stop.is_cancelled() {
             let now = clock.now();
@@ -76,6 +84,10 @@ impl Maintainer {
             if now.since(priced) >= PRICE_EVERY {
                 priced = now;
                 pricing.note(self.correct_price(now).await);
+            }
+            if now.since(resealed) >= RESEAL_EVERY {
+                resealed = now;
+                sealing.note(resealing.round(&*self.store, &self.secrets).await.map_err(BackendError::from));
             }
             if now.since(pruned) >= prune_every {
                 pruned = now;

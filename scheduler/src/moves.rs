@@ -57,6 +57,10 @@ impl Results {
     /// that one, or when it is this very feed.
     async fn living_at(&self, feed: &Feed, to: Option<&FeedUrl>) -> Result<Option<FeedUrl>, BackendError> {
         let Some(to) = to else { return Ok(None) };
+        // The feeds that others have there, without this one's login, are other feeds.
+        if feed.credentials.is_some() {
+            return Ok(Some(to.clone()));
+        }
         let mut known = self.store.feed(&FeedRef::Url(to.clone())).await?;
         for _ in 0..MERGES {
             match known {
@@ -73,7 +77,7 @@ impl Results {
 
     async fn follow(&self, feed: &Feed, url: FeedUrl, same: bool, now: Timestamp) -> Result<(), BackendError> {
         let rules = self.rules.get();
-        let category = category(&new_subject(&rules, &url, feed.audience));
+        let category = category(&new_subject(&rules, &url, feed.audience, feed.credentials.is_some()));
         let to = Move { host: rules.for_url(url.as_url()).key, url, category, same };
         // What was just applied raised the version by one.
         let version = Version(feed.version.0 + 1);
@@ -152,7 +156,7 @@ impl Ops {
         let rules = self.rules.get();
         let back = Unmove {
             host: rules.for_url(before.as_url()).key,
-            category: category(&new_subject(&rules, &before, feed.audience)),
+            category: category(&new_subject(&rules, &before, feed.audience, feed.credentials.is_some())),
             state: PollState { declined: Some(move_target(&there)), sighting: None, ..feed.state },
         };
         match self.store.unmove_feed(id, feed.version, &back, now).await? {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use common::bot_auth::BotKey;
 use common::calm::CalmGroup;
 use common::config::Config;
 use common::feed::{Audience, Feed, FeedId, FeedUrl, Status};
@@ -15,11 +16,13 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::policy::{Policy, Rule, Subject, Terms, category, first_due, replan};
 use common::queue::Queue;
+use common::secrets::{Credentials, Keyring, Login, SecretError};
 use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use crate::load::Load;
 use crate::orders::Orders;
+use crate::our_fault::OurFault;
 use crate::price::Price;
 use crate::schedule::{Band, Schedule, ScheduleError, Slot};
 use crate::store::{Added, FeedChange, FeedRef, NewFeed, Store, StoreError};
@@ -54,6 +57,12 @@ pub struct Ops {
     pub quiet: CancellationToken,
     /// What a poll costs.
     pub price: Arc<Price>,
+    /// Seals logins.
+    pub secrets: Arc<Keyring>,
+    /// Whether we reach anybody.
+    pub our_fault: Arc<OurFault>,
+    /// Whose public half servers look for.
+    pub bot_key: Option<BotKey>,
 }
 
 /// Why an operation failed: our own infrastructure.
@@ -65,6 +74,9 @@ pub enum OpsError {
     /// The schedule. What was stored stays; reconcile brings the schedule in line.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
+    /// A login that cannot be sealed; nothing was stored.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
 }
 
 /// A feed that somebody wants polled.
@@ -72,6 +84,8 @@ pub enum OpsError {
 pub struct AddFeed {
     /// Where.
     pub url: FeedUrl,
+    /// With which user name and password.
+    pub login: Option<Login>,
     /// Who reads it.
     pub audience: Audience,
     /// Who wants it at midnight.
@@ -91,31 +105,38 @@ pub struct EditFeed {
     pub private: Option<bool>,
     /// Pause, resume, remove.
     pub status: Option<Status>,
+    /// Another login, or none: its next poll, which is due at once, asks unconditionally.
+    pub login: Option<Option<Login>>,
 }
 
 impl Ops {
+    fn sealed(&self, login: Option<&Login>, url: &FeedUrl) -> Result<Option<Credentials>, SecretError> {
+        login.map(|login| self.secrets.seal(login, url)).transpose()
+    }
+
     /// Adds feeds, or finds them known; one answer each, in order. `spread` gives for each feed a number in [0, 1): its
     /// place in the spread of an import; `None` polls at once, as for feeds added by hand.
     pub async fn add(&self, feeds: &[AddFeed], spread: Option<&[f64]>) -> Result<Vec<Added>, OpsError> {
         let now = self.clock.now();
         let rules = self.rules.get();
-        let new_feeds: Vec<NewFeed> = feeds
+        let new_feeds = feeds
             .iter()
             .enumerate()
             .map(|(index, feed)| {
                 let place = spread.and_then(|places| places.get(index)).copied();
-                let subject = new_subject(&rules, &feed.url, feed.audience);
-                NewFeed {
+                let subject = new_subject(&rules, &feed.url, feed.audience, feed.login.is_some());
+                Ok(NewFeed {
                     url: feed.url.clone(),
+                    credentials: self.sealed(feed.login.as_ref(), &feed.url)?,
                     host: rules.for_url(feed.url.as_url()).key,
                     audience: feed.audience,
                     calm: feed.calm.clone(),
                     category: category(&subject),
                     private: feed.private,
                     first_due: first_due(now, place, &self.config.policy),
-                }
+                })
             })
-            .collect();
+            .collect::<Result<Vec<_>, SecretError>>()?;
         let added = self.store.add_feeds(&new_feeds, now).await?;
         let slots: Vec<Slot> = (added.iter().zip(&new_feeds))
             .filter(|(added, _)| added.new || added.revived)
@@ -141,20 +162,28 @@ impl Ops {
         let rules = self.rules.get();
         let resumed = edit.status == Some(Status::Active) && before.status != Status::Active;
         let audience = edit.audience.unwrap_or(before.audience);
-        let subject =
-            Subject { audience, calm: edit.calm.as_deref().unwrap_or(&before.calm), ..subject(&rules, &before) };
+        let credentials = match &edit.login {
+            Some(login) => Some(self.sealed(login.as_ref(), &before.url)?),
+            None => None,
+        };
+        let has_login = credentials.as_ref().map_or(before.credentials.is_some(), Option::is_some);
+        let calm = edit.calm.as_deref().unwrap_or(&before.calm);
+        let subject = Subject { audience, calm, credentials: has_login, ..subject(&rules, &before) };
         let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.price.get() };
         let earlier = before.next_due.and_then(|due| replan(&subject, due, now, draw(), &policy));
         let change = FeedChange {
-            audience: edit.audience.map(|audience| (audience, category(&subject))),
+            audience: (edit.audience.is_some() || edit.login.is_some()).then(|| (audience, category(&subject))),
             calm: edit.calm.clone(),
             private: edit.private,
             status: edit.status,
             // A feed that comes back is due when it would have been, or at once if that is over.
             next_due: match resumed {
                 true => Some(added_again(before.next_due.unwrap_or(now).max(before.state.hold_until.unwrap_or(now)))),
+                // Whoever mends a password does not wait for the end of a penalty.
+                false if edit.login.is_some() && before.status == Status::Active => Some(added_again(now)),
                 false => earlier,
             },
+            credentials,
         };
         let Some(feed) = self.store.change_feed(id, &change, now).await? else { return Ok(None) };
         match feed.due() {

@@ -14,7 +14,7 @@ use common::host::HostKey;
 use common::host_gate::HostGate;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
-use common::policy::{Draw, Minutes, Policy, category, first_hold};
+use common::policy::{Draw, Minutes, Policy, category, first_hold, may_be_ours, spare};
 use common::queue::{Delivery, Queue};
 use common::report::{FailureKind, FetchReport, Outcome};
 use common::time::{Clock, Timestamp};
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::BackendError;
 use crate::load::Load;
 use crate::moves::may_move;
+use crate::our_fault::OurFault;
 use crate::price::Price;
 use crate::schedule::{Band, Schedule, Slot};
 use crate::store::{Applied, Store, StoreError, Verdict};
@@ -53,6 +54,8 @@ pub struct Results {
     pub load: Arc<Load>,
     /// What a poll costs.
     pub price: Arc<Price>,
+    /// Told of every answer; asked whether failures are the feeds'.
+    pub our_fault: Arc<OurFault>,
     /// Random numbers for decisions; a simulation has seeded ones.
     pub draw: Box<dyn Fn() -> Draw + Send + Sync>,
     /// How full the coming minutes are.
@@ -197,6 +200,12 @@ impl Results {
             self.store.states_for(&ids).await?.into_iter().map(|feed| (feed.id, feed)).collect();
         let (mut verdicts, mut slots) = (Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
+        let told = reports.iter().filter_map(|report| {
+            let feed = feeds.get(&report.feed)?;
+            (feed.version == report.version).then_some((feed, report))
+        });
+        self.our_fault.observe(told, now);
+        self.metrics.our_fault.set(i64::from(self.our_fault.since().is_some()));
         for report in reports {
             let Some(feed) = feeds.get(&report.feed) else { continue };
             if report.version != feed.version {
@@ -231,6 +240,10 @@ impl Results {
         let subject = subject(&rules, feed);
         report.moved_to = report.moved_to.filter(|to| may_move(&subject, feed, to));
         let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.price.get() };
+        if self.our_fault.since().is_some() && report.outcome.failure().is_some_and(may_be_ours) {
+            let decision = spare(&subject, now, (self.draw)(), &policy);
+            return Verdict { report, decision, category: category(&subject) };
+        }
         let draws = [(self.draw)(), (self.draw)()];
         let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
         let decision = minutes.decide(&subject, &report, now, draws, &policy);

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use common::bot_auth::BotKey;
 use common::config::Config;
 use common::host_gate::HostGate;
 use common::job::FetchJob;
@@ -9,6 +10,7 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::queue::Queue;
 use common::report::FetchReport;
+use common::secrets::Keyring;
 use common::time::Clock;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +20,7 @@ use crate::load::Load;
 use crate::maintain::Maintainer;
 use crate::ops::Ops;
 use crate::orders::Orders;
+use crate::our_fault::OurFault;
 use crate::price::Price;
 use crate::reconcile::Reconciler;
 use crate::results::Results;
@@ -66,6 +69,8 @@ impl Scheduler {
         let load = Arc::new(Load::default());
         let price = Arc::new(Price::new(&config));
         let storing = Arc::new(Storing::default());
+        let secrets = Arc::new(Keyring::new(&config.secrets));
+        let our_fault = Arc::new(OurFault::default());
         Scheduler {
             ops: Arc::new(Ops {
                 store: store.clone(),
@@ -81,6 +86,10 @@ impl Scheduler {
                 price: price.clone(),
                 storing: storing.clone(),
                 quiet: CancellationToken::new(),
+                secrets: secrets.clone(),
+                our_fault: our_fault.clone(),
+                // whoever starts a fleet looks at the key first, and refuses one that cannot be used
+                bot_key: BotKey::of(&config).ok().flatten(),
             }),
             dispatcher: Dispatcher {
                 store: store.clone(),
@@ -93,6 +102,7 @@ impl Scheduler {
                 metrics: metrics.clone(),
                 storing: storing.clone(),
                 price: price.clone(),
+                our_fault: our_fault.clone(),
             },
             results: Results {
                 store: store.clone(),
@@ -106,6 +116,7 @@ impl Scheduler {
                 draw: Box::new(draw),
                 minutes: Mutex::default(),
                 price: price.clone(),
+                our_fault,
                 storing,
             },
             reconciler: Reconciler {
@@ -116,7 +127,7 @@ impl Scheduler {
                 orders,
                 config: config.clone(),
             },
-            maintainer: Maintainer { store, schedule, gate, jobs, reports, config, metrics, load, price },
+            maintainer: Maintainer { store, schedule, gate, jobs, reports, config, metrics, load, price, secrets },
             clock,
         }
     }

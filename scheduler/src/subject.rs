@@ -11,12 +11,19 @@ use crate::store::Placement;
 
 /// The policy's view of a feed, its host's rules included.
 pub fn subject<'a>(rules: &'a HostRules, feed: &'a Feed) -> Subject<'a> {
-    Subject { status: feed.status, calm: &feed.calm, state: feed.state, ..new_subject(rules, &feed.url, feed.audience) }
+    let credentials = feed.credentials.is_some();
+    let new = new_subject(rules, &feed.url, feed.audience, credentials);
+    Subject { status: feed.status, calm: &feed.calm, state: feed.state, ..new }
 }
 
 /// The same for a feed that was never polled.
-pub(crate) fn new_subject<'a>(rules: &'a HostRules, url: &FeedUrl, audience: Audience) -> Subject<'a> {
-    Subject::new(audience, rules.rule_for(url.as_url()))
+pub(crate) fn new_subject<'a>(
+    rules: &'a HostRules,
+    url: &FeedUrl,
+    audience: Audience,
+    credentials: bool,
+) -> Subject<'a> {
+    Subject { credentials, ..Subject::new(audience, rules.rule_for(url.as_url())) }
 }
 
 /// Fresh random numbers.

@@ -68,11 +68,13 @@ async fn poller() -> anyhow::Result<Poller> {
         config: Arc::new(config),
         clock: Arc::new(SystemClock),
         metrics: Arc::new(Metrics::new()),
+        secrets: Arc::default(),
     })
 }
 
 fn job(poller: &Poller, number: i64, url: FeedUrl) -> FetchJob {
     FetchJob {
+        credentials: None,
         feed: FeedId(number),
         version: Version(1),
         host: poller.rules.get().for_url(url.as_url()).key,

@@ -15,6 +15,8 @@ use crate::redirect::is_redirect;
 pub enum Head {
     /// The body is the feed, or says that it is something else.
     Content,
+    /// The body is the feed without what we have of it already.
+    Delta,
     /// The server says that what we have is still right.
     NotModified,
     /// Ask somewhere else.
@@ -28,6 +30,8 @@ pub enum Head {
 pub struct Asked {
     /// Its request carried validators.
     pub conditional: bool,
+    /// Its request asked for a delta.
+    pub delta: bool,
     /// Its URL speaks for the feed's own: no temporary redirect led there.
     pub permanent: bool,
     /// When the head was read.
@@ -47,7 +51,9 @@ pub fn head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Head {
         410 if asked.permanent => Head::Ended(Outcome::Gone),
         429 => throttled(),
         503 if headers::has_retry_after(headers) => throttled(),
-        226 => failed("226 although no delta was asked for".to_owned()),
+        226 if !asked.delta => failed("226 although no delta was asked for".to_owned()),
+        226 if headers::is_feed_delta(headers) => Head::Delta,
+        226 => failed("226 without IM: feed, which is what was asked for".to_owned()),
         code => failed(format!("the server answered {}", described(status, code))),
     }
 }
@@ -72,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    const ASKED: Asked = Asked { conditional: true, permanent: true, received: Timestamp::EPOCH };
+    const ASKED: Asked = Asked { conditional: true, delta: false, permanent: true, received: Timestamp::EPOCH };
 
     fn outcome(status: u16, headers: &HeaderMap, asked: Asked) -> Option<Outcome> {
         match head(StatusCode::from_u16(status).unwrap(), headers, asked) {
@@ -104,6 +110,22 @@ mod tests {
     #[test]
     fn p41_a_304_that_nobody_asked_for_is_an_error() {
         assert_eq!(kind(304, Asked { conditional: false, ..ASKED }), Some(OutcomeKind::Failed));
+    }
+
+    #[test]
+    fn p42_a_226_is_a_delta_of_a_feed_when_that_was_asked_for() {
+        let asked = Asked { delta: true, ..ASKED };
+        let read = |im: Option<&str>, asked| {
+            let headers = im.map(|im| (http::HeaderName::from_static("im"), im.parse().unwrap())).into_iter().collect();
+            head(StatusCode::from_u16(226).unwrap(), &headers, asked)
+        };
+        for im in ["feed", "Feed", " feed "] {
+            assert_eq!(read(Some(im), asked), Head::Delta, "{im}");
+            assert!(matches!(read(Some(im), ASKED), Head::Ended(_)), "nobody asked");
+        }
+        for im in [None, Some(""), Some("vcdiff"), Some("feed, gzip"), Some("feed;x=1, diffe")] {
+            assert!(matches!(read(im, asked), Head::Ended(Outcome::Failed { .. })), "{im:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use common::bot_auth::BotKey;
 use common::config::FetchConfig;
 use common::host::HostRules;
 use common::report::FailureKind;
@@ -40,13 +41,15 @@ pub(crate) struct Client {
     idle_connections: usize,
 }
 
-/// What only tests and special installations need.
+/// What the fetcher's own part of the configuration does not hold.
 #[derive(Clone, Debug, Default)]
 pub struct FetchSetup {
     /// Root certificates beside the machine's.
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Names that are answered without asking, in the format of `/etc/hosts`.
     pub hosts: String,
+    /// Signs every request.
+    pub bot_key: Option<Arc<BotKey>>,
 }
 
 /// The configuration does not allow a fetcher. Names the key.

@@ -28,6 +28,8 @@ pub(crate) struct Answer {
     pub(crate) known_hash: Option<ContentHash>,
     /// Of the job.
     pub(crate) known: KnownEntries,
+    /// The body holds only what is new since then.
+    pub(crate) delta: bool,
 }
 
 /// What reading one body may cost.
@@ -66,7 +68,7 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
     };
     let bytes = body.len() as u64;
     let hash = ContentHash::of(&body, PARSER_VERSION);
-    if answer.known_hash == Some(hash) {
+    if answer.known_hash == Some(hash) && !answer.delta {
         return Read::ended(Outcome::NotModified { validators: answer.validators }, bytes);
     }
     let (mut announced, mut lead, mut is_page) = (Vec::new(), None, false);
@@ -83,7 +85,8 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
             // the new validators of a document that ends too early, or of one whose entries did not all fit into the report,
             // would hide the rest of it behind 304
             (document.validators, document.content_hash) = match whole && !truncated {
-                true => (answer.validators, Some(hash)),
+                // the whole document that these validators belong to was never seen
+                true => (answer.validators, Some(hash).filter(|_| !answer.delta)),
                 false => (answer.stored, answer.known_hash),
             };
             Outcome::Modified(Box::new(document))
@@ -256,6 +259,7 @@ mod tests {
 
     fn answer(wire: &[u8]) -> Answer {
         Answer {
+            delta: false,
             wire: wire.to_vec(),
             codings: Vec::new(),
             content_type: None,

@@ -12,12 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use common::bot_auth::BotKey;
 use common::config::FetchConfig;
 use common::feed::FeedUrl;
 use common::host::{HostKey, HostRules};
 use common::host_gate::{HostGate, Permit};
 use common::job::FetchJob;
 use common::report::Outcome;
+use common::secrets::Login;
 use common::time::{Clock, Timestamp};
 use http_body_util::Empty;
 use tokio::sync::Semaphore;
@@ -42,6 +44,8 @@ pub struct Fetcher {
     guard: AddressGuard,
     user_agent: UserAgent,
     signer: Option<Signer>,
+    bot_key: Option<Arc<BotKey>>,
+    delta_encoding: bool,
     timeout: Duration,
     max_redirects: usize,
     max_header_bytes: usize,
@@ -67,6 +71,8 @@ pub struct Hops<'a> {
     pub permit: &'a Permit,
     /// When that permit ends: the life of further ones.
     pub deadline: Timestamp,
+    /// What the job's feed is asked with, at its own origin alone.
+    pub login: Option<&'a Login>,
 }
 
 /// What a fetch came to: the part of a report that the fetch decides.
@@ -134,6 +140,8 @@ impl Fetcher {
             guard,
             user_agent: client::user_agent(config, rules)?,
             signer: Signer::of(config)?,
+            bot_key: setup.bot_key.clone(),
+            delta_encoding: config.delta_encoding,
             timeout: config.timeout,
             max_redirects: config.max_redirects,
             max_header_bytes: config.max_header_bytes,
@@ -164,7 +172,7 @@ impl Fetcher {
 
     async fn run(&self, job: &FetchJob, hops: &Hops<'_>, trace: Option<&mut Vec<Exchange>>) -> Fetched {
         let started = Instant::now();
-        let kept = self.interrupted().take(&job.url, hops.clock.now());
+        let kept = self.interrupted().take(job.feed, &job.url, hops.clock.now());
         let mut fetch = Fetch {
             fetcher: self,
             job,

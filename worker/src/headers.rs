@@ -36,7 +36,8 @@ pub fn to_value(text: &str) -> Option<HeaderValue> {
 
 /// How long the answer stays fresh, counted from the start of its request: `Cache-Control: max-age` less `Age`, else
 /// `Expires` less `Date` (RFC 9111, section 4.2). Zero for an answer that forbids reuse or says it with garbage; `None`
-/// when it says nothing. `s-maxage` is for shared caches, which a feed reader is not.
+/// when it says nothing. `s-maxage` is for shared caches, which a feed reader is not. With `im`, which only answers to `A-IM` have,
+/// `no-store` speaks to those who do not know that field (RFC 3229, section 10.8.3).
 pub fn freshness(headers: &HeaderMap, received: Timestamp) -> Option<Duration> {
     let cache_control = CacheControl::of(headers);
     if cache_control.forbids_reuse {
@@ -50,6 +51,14 @@ pub fn freshness(headers: &HeaderMap, received: Timestamp) -> Option<Duration> {
     let expires = expires.to_str().ok().and_then(http_date).unwrap_or(Timestamp::EPOCH);
     let lifetime = expires.since(sent_at(headers).unwrap_or(received));
     Some(lifetime.min(Duration::from_secs(MAX_DELTA_SECONDS)))
+}
+
+/// Is what a 226 brought the feed with some entries left out, and nothing else that would have to be undone first (RFC 3229,
+/// section 10.5.2)?
+pub fn is_feed_delta(headers: &HeaderMap) -> bool {
+    let manipulations: Vec<&[u8]> =
+        headers.get_all("im").iter().flat_map(|value| split_outside_quotes(value.as_bytes())).collect();
+    manipulations.len() == 1 && manipulations[0].trim_ascii().eq_ignore_ascii_case(b"feed")
 }
 
 /// Does the answer have a `Retry-After` field, readable or not?
@@ -102,8 +111,10 @@ fn delta_seconds(text: &str) -> Option<u64> {
 /// The directives that matter to a reader (RFC 9111, section 5.2.2), of all `Cache-Control` fields together.
 #[derive(Default)]
 struct CacheControl {
-    /// `no-store`, `no-cache` (the form without field names).
+    /// `no-cache` (the form without field names), or `no-store` without `im`.
     forbids_reuse: bool,
+    no_store: bool,
+    im: bool,
     /// The first `max-age`; 0 where it is not a number, because then the answer should count as stale.
     max_age: Option<u64>,
 }
@@ -116,13 +127,16 @@ impl CacheControl {
                 found.read(&String::from_utf8_lossy(directive));
             }
         }
+        found.forbids_reuse |= found.no_store && !found.im;
         found
     }
 
     fn read(&mut self, directive: &str) {
         let (name, argument) = directive.split_once('=').map_or((directive, None), |(n, a)| (n, Some(a)));
         match (name.trim().to_ascii_lowercase().as_str(), argument) {
-            ("no-store", _) | ("no-cache", None) => self.forbids_reuse = true,
+            ("no-store", _) => self.no_store = true,
+            ("im", None) => self.im = true,
+            ("no-cache", None) => self.forbids_reuse = true,
             ("max-age", argument) => {
                 let seconds = argument.and_then(|text| delta_seconds(text.trim().trim_matches('"')));
                 self.max_age.get_or_insert(seconds.unwrap_or(0));
@@ -236,6 +250,8 @@ mod tests {
         {
             assert_eq!(fresh_seconds(&[("cache-control", directive)]), Some(0), "{directive}");
         }
+        let of_a_delta = fresh_seconds(&[("cache-control", "no-store, im, max-age=600")]);
+        assert_eq!(of_a_delta, Some(600), "P42: for caches that do not know deltas");
         let qualified = "no-cache=\"set-cookie, max-age=1\", max-age=600";
         assert_eq!(fresh_seconds(&[("cache-control", qualified)]), Some(600), "speaks of one field only");
     }

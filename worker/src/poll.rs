@@ -4,6 +4,7 @@
 //! reported before. What the server did is [`crate::fetch`]'s business.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::config::Config;
 use common::host_gate::{AcquireRequest, Acquired, GateError, HostGate, Permit, Release};
@@ -12,6 +13,7 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::policy::first_hold;
 use common::report::{FailureKind, FetchReport, Outcome};
+use common::secrets::{Keyring, Login, SecretError};
 use common::time::{Clock, Timestamp};
 
 use crate::fetch::{Fetched, Fetcher, Hops};
@@ -30,7 +32,12 @@ pub struct Poller {
     pub clock: Arc<dyn Clock>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Opens logins.
+    pub secrets: Arc<Keyring>,
 }
+
+/// When a job is tried again whose login cannot be opened here: the fault is ours, and another worker may have the key.
+const KEY_RETRY: Duration = Duration::from_secs(60);
 
 /// What a job came to.
 #[derive(Debug)]
@@ -56,6 +63,10 @@ impl Poller {
             self.gate.cancel(&job.host, job.ticket, started).await?;
             return Ok(Polled::Nothing);
         }
+        let login = match job.credentials.as_ref().map(|sealed| self.secrets.open(sealed, &job.url)).transpose() {
+            Ok(login) => login,
+            Err(error) => return self.locked_out(job, &error, started).await,
+        };
         let deadline = started.after(self.config.fetch.deadline());
         let request = AcquireRequest {
             host: job.host.clone(),
@@ -66,12 +77,12 @@ impl Poller {
             deadline,
         };
         let report = |outcome, permit: Option<Permit>| {
-            let report = report(job, started, Fetched::unasked(outcome));
-            Ok(Polled::Report(Box::new(report), permit.map(|permit| self.held(permit, false, None))))
+            let held = permit.map(|permit| self.held(permit, false, None));
+            Ok(Polled::Report(Box::new(report(job, started, Fetched::unasked(outcome))), held))
         };
         match self.gate.acquire(&request, started).await? {
             // Only now does the fetch begin: the way to the gate may have been long.
-            Acquired::Granted(permit) => self.fetch(job, permit, self.clock.now(), deadline).await,
+            Acquired::Granted(permit) => self.fetch(job, login.as_ref(), permit, self.clock.now(), deadline).await,
             Acquired::Reported => Ok(Polled::Nothing),
             Acquired::NotNow { until } => report(Outcome::Deferred { until }, None),
             Acquired::Crashed(permit) => {
@@ -81,9 +92,22 @@ impl Poller {
         }
     }
 
+    /// Nothing is asked, and nothing is held against the feed.
+    async fn locked_out(&self, job: &FetchJob, error: &SecretError, now: Timestamp) -> Result<Polled, GateError> {
+        let unreadable = &self.metrics.unreadable_credentials;
+        if unreadable.get() == 0 {
+            tracing::error!(feed = %job.feed, %error, "feeds with credentials cannot be asked from here; told once, counted further");
+        }
+        unreadable.inc();
+        self.gate.cancel(&job.host, job.ticket, now).await?;
+        let deferred = Fetched::unasked(Outcome::Deferred { until: now.after(KEY_RETRY) });
+        Ok(Polled::Report(Box::new(report(job, now, deferred)), None))
+    }
+
     async fn fetch(
         &self,
         job: &FetchJob,
+        login: Option<&Login>,
         permit: Permit,
         started: Timestamp,
         deadline: Timestamp,
@@ -91,7 +115,8 @@ impl Poller {
         // One snapshot for the whole fetch.
         let rules = self.rules.get();
         let limits = rules.limits_of(&job.host);
-        let hops = Hops { gate: &*self.gate, rules: &rules, clock: &*self.clock, permit: &permit, deadline };
+        let (gate, clock) = (&*self.gate, &*self.clock);
+        let hops = Hops { gate, rules: &rules, clock, permit: &permit, deadline, login };
         self.metrics.in_flight.inc();
         let fetched = self.fetcher.fetch(job, &hops).await;
         self.metrics.in_flight.dec();

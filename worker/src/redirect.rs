@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use common::feed::FeedUrl;
+use common::feed::{FeedId, FeedUrl};
 use common::time::Timestamp;
 use http::StatusCode;
 use http::header::{self, HeaderMap};
@@ -177,9 +177,9 @@ fn fetchable(url: Url) -> Result<FeedUrl, RedirectError> {
 
 /// Chains that stopped because the next host had no time for them. The next fetch of the feed goes on there instead of
 /// asking the first hosts again; without that, a host whose gap is longer than a fetch could never redirect to itself.
-/// A saving only: what is forgotten is asked again.
+/// A saving only: what is forgotten is asked again. Feeds of one URL keep theirs apart: they may have been sent different ways.
 #[derive(Debug, Default)]
-pub struct Interrupted(HashMap<FeedUrl, (Timestamp, Chain)>);
+pub struct Interrupted(HashMap<FeedId, (Timestamp, Chain)>);
 
 impl Interrupted {
     /// How many chains are kept; the oldest go first.
@@ -187,18 +187,19 @@ impl Interrupted {
     /// A chain older than this is asked again from its start.
     const LIFE: Duration = Duration::from_secs(3600);
 
-    /// Keeps a chain under the URL it began with.
-    pub fn keep(&mut self, chain: Chain, now: Timestamp) {
+    /// Keeps a feed's chain.
+    pub fn keep(&mut self, feed: FeedId, chain: Chain, now: Timestamp) {
         if self.0.len() >= Self::LIMIT {
-            let oldest = self.0.iter().min_by_key(|(_, (at, _))| *at).map(|(url, _)| url.clone());
-            oldest.map(|url| self.0.remove(&url));
+            let oldest = self.0.iter().min_by_key(|(_, (at, _))| *at).map(|(feed, _)| *feed);
+            oldest.map(|feed| self.0.remove(&feed));
         }
-        self.0.insert(chain.visited[0].clone(), (now, chain));
+        self.0.insert(feed, (now, chain));
     }
 
-    /// Takes out the chain that began with this URL.
-    pub fn take(&mut self, start: &FeedUrl, now: Timestamp) -> Option<Chain> {
-        self.0.remove(start).filter(|(at, _)| now.since(*at) < Self::LIFE).map(|(_, chain)| chain)
+    /// Takes out the feed's chain, if it began with this URL.
+    pub fn take(&mut self, feed: FeedId, start: &FeedUrl, now: Timestamp) -> Option<Chain> {
+        let (at, chain) = self.0.remove(&feed)?;
+        (now.since(at) < Self::LIFE && chain.visited[0] == *start).then_some(chain)
     }
 }
 
@@ -289,24 +290,27 @@ mod tests {
         let mut chain = Chain::new(url("http://a.example/1"));
         follow(&mut chain, 302, "/2").unwrap();
         let mut kept = Interrupted::default();
-        kept.keep(chain.clone(), now);
-        assert_eq!(kept.take(&url("http://a.example/2"), now), None);
-        assert_eq!(kept.take(&url("http://a.example/1"), now), Some(chain.clone()));
-        assert_eq!(kept.take(&url("http://a.example/1"), now), None);
-        kept.keep(chain, now);
-        assert_eq!(kept.take(&url("http://a.example/1"), now.after(Interrupted::LIFE)), None);
+        let (feed, start) = (FeedId(1), url("http://a.example/1"));
+        kept.keep(feed, chain.clone(), now);
+        assert_eq!(kept.take(FeedId(2), &start, now), None, "another feed of that URL");
+        assert_eq!(kept.take(feed, &start, now), Some(chain.clone()));
+        assert_eq!(kept.take(feed, &start, now), None);
+        kept.keep(feed, chain.clone(), now);
+        assert_eq!(kept.take(feed, &url("http://a.example/2"), now), None, "the feed has moved");
+        kept.keep(feed, chain, now);
+        assert_eq!(kept.take(feed, &start, now.after(Interrupted::LIFE)), None);
     }
 
     #[test]
     fn interrupted_chains_are_bounded_and_the_oldest_goes() {
         let mut kept = Interrupted::default();
-        for n in 0..=Interrupted::LIMIT {
-            let at = Timestamp::from_millis(1_000_000 + i64::try_from(n).unwrap());
-            kept.keep(Chain::new(url(&format!("http://a.example/{n}"))), at);
+        let start = url("http://a.example/");
+        for n in 0..=i64::try_from(Interrupted::LIMIT).unwrap() {
+            kept.keep(FeedId(n), Chain::new(start.clone()), Timestamp::from_millis(1_000_000 + n));
         }
         let now = Timestamp::from_millis(1_100_000);
         assert_eq!(kept.0.len(), Interrupted::LIMIT);
-        assert!(kept.take(&url("http://a.example/0"), now).is_none());
-        assert!(kept.take(&url("http://a.example/1"), now).is_some());
+        assert!(kept.take(FeedId(0), &start, now).is_none());
+        assert!(kept.take(FeedId(1), &start, now).is_some());
     }
 }

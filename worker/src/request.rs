@@ -2,8 +2,12 @@
 //!
 //! Pure. Nothing here is sent; [`crate::fetch`] does that.
 
+use common::bot_auth::{BotKey, Signature};
 use common::feed::Validators;
-use http::header::{self, HeaderMap, HeaderValue};
+use common::secrets::Login;
+use common::time::Timestamp;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use url::Url;
 
 use crate::headers::{MAX_VALIDATOR_BYTES, to_value};
 
@@ -53,6 +57,38 @@ pub fn fields(user_agent: &str, validators: &Validators) -> HeaderMap {
     let date = validators.last_modified.as_deref().and_then(to_value);
     fields.extend(date.map(|date| (header::IF_MODIFIED_SINCE, date)));
     fields
+}
+
+/// Proves who we are (RFC 9421).
+pub(crate) fn sign(fields: &mut HeaderMap, key: &BotKey, url: &Url, now: Timestamp) {
+    let Signature { input, signature } = key.sign_request(url, now);
+    let signed = [("signature-agent", key.agent().to_owned()), ("signature-input", input), ("signature", signature)];
+    // of our own making: base64, numbers, and a URL that was checked
+    fields.extend(
+        signed
+            .into_iter()
+            .filter_map(|(name, value)| Some((HeaderName::from_static(name), HeaderValue::try_from(value).ok()?))),
+    );
+}
+
+/// Says with which user name and password we ask.
+pub(crate) fn authorize(fields: &mut HeaderMap, login: &Login) {
+    // base64 is always sendable
+    if let Ok(mut value) = HeaderValue::try_from(login.authorization()) {
+        value.set_sensitive(true);
+        fields.insert(header::AUTHORIZATION, value);
+    }
+}
+
+/// RFC 3229, section 10.5.3.
+pub(crate) const A_IM: HeaderName = HeaderName::from_static("a-im");
+
+/// Of a feed that is known: says that its new entries alone are enough (RFC 3229). Without a validator a server could not know
+/// which are new.
+pub(crate) fn ask_for_delta(fields: &mut HeaderMap) {
+    if is_conditional(fields) {
+        fields.insert(A_IM, HeaderValue::from_static("feed"));
+    }
 }
 
 /// Makes it a request for ActivityStreams.

@@ -35,9 +35,12 @@ pub struct Head {
 /// A header field: name, value.
 pub type Field = (String, String);
 
-/// Fields as text.
+/// Fields as text; what is secret is not shown.
 pub(crate) fn fields(headers: &HeaderMap) -> Vec<Field> {
-    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let text = |value: &http::HeaderValue| match value.is_sensitive() {
+        true => "***".to_owned(),
+        false => String::from_utf8_lossy(value.as_bytes()).into_owned(),
+    };
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 

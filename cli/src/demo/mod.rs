@@ -119,7 +119,13 @@ async fn listener(asked: Option<SocketAddr>) -> anyhow::Result<TcpListener> {
 async fn subscribe(ops: &Ops, internet: &Internet) -> anyhow::Result<Vec<FeedId>> {
     let mut feeds = Vec::with_capacity(internet.sites.len());
     for site in &internet.sites {
-        feeds.push(AddFeed { url: site.url.parse()?, audience: site.audience, calm: Vec::new(), private: false });
+        feeds.push(AddFeed {
+            url: site.url.parse()?,
+            audience: site.audience,
+            calm: Vec::new(),
+            private: false,
+            login: None,
+        });
     }
     // Multiples of the golden ratio are spread as evenly as can be, and alike in each run.
     let places: Vec<f64> = (0..feeds.len()).map(|number| (number as f64 * 0.618_034).fract()).collect();

@@ -129,7 +129,16 @@ impl VirtualFleet {
             let category = category(&common::policy::Subject::new(audience, None));
             let host = self.dispatcher.rules.get().for_url(common::feed::FeedUrl::as_url(&url)).key;
             let first_due = self.now.after(Duration::from_secs(3600).mul_f64(feed.seed));
-            feeds.push(NewFeed { url, host, audience, calm: Vec::new(), category, private: false, first_due });
+            feeds.push(NewFeed {
+                url,
+                credentials: None,
+                host,
+                audience,
+                calm: Vec::new(),
+                category,
+                private: false,
+                first_due,
+            });
             slots.push((first_due, Band::of(category, false)));
         }
         let added = self.store.add_feeds(&feeds, self.now).await?;
@@ -324,6 +333,7 @@ fn loops(
         metrics: metrics.clone(),
         storing: Arc::clone(&storing),
         price: price.clone(),
+        our_fault: Arc::default(),
     };
     let results = Results {
         store: store.clone(),
@@ -336,6 +346,7 @@ fn loops(
         storing,
         load: Arc::default(),
         price: price.clone(),
+        our_fault: Arc::default(),
         draw: Box::new(draw),
         minutes: Mutex::default(),
     };

@@ -75,6 +75,7 @@ async fn seed(home: &Home, good: &[String], hostile: &[String]) {
         let url: FeedUrl = url.parse().unwrap();
         let audience = Audience { subscribers, active_subscribers: subscribers, ..Audience::default() };
         NewFeed {
+            credentials: None,
             host: rules.for_url(url.as_url()).key,
             category: if subscribers > 1 { common::feed::Category::C } else { common::feed::Category::D },
             url,

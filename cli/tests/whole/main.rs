@@ -9,6 +9,8 @@ mod house;
 mod kills;
 mod life;
 mod moves;
+mod our_fault;
 mod readme;
 mod release;
+mod secrets;
 mod week;

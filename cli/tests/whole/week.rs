@@ -191,6 +191,7 @@ impl Fleet {
             config,
             clock: clock_for_all,
             metrics,
+            secrets: Arc::default(),
         };
         scheduler.boot().await.unwrap();
         let compared = clock.now();
@@ -207,6 +208,7 @@ impl Fleet {
     async fn subscribe(&self, internet: &mut Internet) {
         let feeds: Vec<AddFeed> = (internet.feeds.iter())
             .map(|(url, audience, _)| AddFeed {
+                login: None,
                 url: url.parse().unwrap(),
                 audience: *audience,
                 calm: Vec::new(),

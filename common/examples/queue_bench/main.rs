@@ -139,6 +139,7 @@ fn cpu() -> anyhow::Result<f64> {
 fn job(n: usize) -> anyhow::Result<FetchJob> {
     let known = (0..20).map(|entry| common::entry::Fingerprint(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(entry + 1)));
     Ok(FetchJob {
+        credentials: None,
         feed: FeedId(1_000_000 + i64::try_from(n)?),
         version: Version(17),
         url: format!("https://blog{n}.example.com/feeds/posts/default?alt=rss").parse()?,

@@ -4,7 +4,11 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{ApiConfig, CategoriesConfig, Config, FetchConfig, HostRule, PenaltyConfig, PolicyConfig, SchedulerConfig};
+use super::{
+    ApiConfig, CategoriesConfig, Config, FetchConfig, HostRule, PenaltyConfig, PolicyConfig, SchedulerConfig,
+    SecretsConfig,
+};
+use crate::secrets::key_bytes;
 
 /// Shortest API token, in characters: what a random one needs so that nobody guesses it.
 const MIN_TOKEN_LENGTH: usize = 16;
@@ -57,6 +61,8 @@ impl Config {
         check_scheduler(&self.scheduler, &mut refusals);
         self.check_leases(&mut refusals);
         check_api(&self.api, &mut refusals);
+        check_secrets(&self.secrets, &mut refusals);
+        check_public_url(self, &mut refusals);
         refusals.positive("retention.events", self.retention.events);
         refusals.require(!self.log.level.trim().is_empty(), "log.level", || "must name a level, such as info".into());
         refusals.0
@@ -269,6 +275,34 @@ fn check_scheduler(scheduler: &SchedulerConfig, refusals: &mut Refusals) {
     refusals.positive("scheduler.fetch_lease", scheduler.fetch_lease);
     refusals.positive("scheduler.reconcile_interval", scheduler.reconcile_interval);
     refusals.at_least("scheduler.claim_batch", scheduler.claim_batch, 1);
+}
+
+/// What is wrong with a key is told without the key.
+fn check_secrets(secrets: &SecretsConfig, refusals: &mut Refusals) {
+    let wanted = "base64 of 32 random bytes, such as `openssl rand -base64 32` prints";
+    let is_key = |text: &String| key_bytes(text).is_some();
+    refusals.require(secrets.key.is_empty() || is_key(&secrets.key), "secrets.key", || format!("must be {wanted}"));
+    let all_keys = secrets.old_keys.iter().all(is_key);
+    refusals.require(all_keys, "secrets.old_keys", || format!("must each be {wanted}"));
+    refusals.require(secrets.old_keys.is_empty() || !secrets.key.is_empty(), "secrets.key", || {
+        "must be set where there are secrets.old_keys: it is what takes their place".into()
+    });
+}
+
+/// An origin, as it stands in `Signature-Agent`.
+fn check_public_url(config: &Config, refusals: &mut Refusals) {
+    let address = &config.api.public_url;
+    let is_origin = url::Url::parse(address).is_ok_and(|url| {
+        let is_web = matches!(url.scheme(), "http" | "https");
+        is_web && url.origin().ascii_serialization() == address.trim_end_matches('/')
+    });
+    refusals.require(address.is_empty() || is_origin, "api.public_url", || {
+        "must be scheme and host, such as https://fleet.example.com".into()
+    });
+    let is_found = config.fetch.signature_key.is_empty() || address.starts_with("https:");
+    refusals.require(is_found, "fetch.signature_key", || {
+        "needs api.public_url with https: that is where servers look for the public key".into()
+    });
 }
 
 fn check_api(api: &ApiConfig, refusals: &mut Refusals) {

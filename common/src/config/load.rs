@@ -19,6 +19,9 @@ const OTHER_VARIABLES: [&str; 5] =
 /// Variables of the tests begin so.
 const TEST_VARIABLES: &str = "FEEDFLEET_TEST_";
 
+/// The section whose values are never shown.
+const SECRETS: &str = "secrets.";
+
 /// A configuration, and where each of its values came from.
 #[derive(Clone, Debug)]
 pub struct Loaded {
@@ -186,6 +189,9 @@ impl Layers {
         };
         let same_type = std::mem::discriminant(value) == std::mem::discriminant(default);
         Some(match default {
+            _ if key.starts_with(SECRETS) => {
+                format!("must be {}", if default.is_array() { "a list of texts" } else { "text" })
+            }
             Value::String(_) | Value::Array(_) if same_type => {
                 format!("cannot be {value}: {}; such as {example}", error.message().trim_end())
             }
@@ -355,6 +361,10 @@ fn masked(key: &str, value: Value) -> Value {
                 other => other,
             });
             Value::Array(masked.collect())
+        }
+        Value::String(secret) if key.starts_with(SECRETS) && !secret.is_empty() => Value::String("***".to_owned()),
+        Value::Array(secrets) if key.starts_with(SECRETS) => {
+            Value::Array(secrets.iter().map(|_| Value::String("***".to_owned())).collect())
         }
         Value::String(url) if key.ends_with("url") => Value::String(without_password(&url)),
         other => other,

@@ -163,6 +163,31 @@ fn secrets_are_neither_shown_nor_repeated_in_errors() {
 }
 
 #[test]
+fn keys_of_secrets_are_read_from_anywhere_and_shown_nowhere() {
+    let key = |byte: u8| base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [byte; 32]);
+    let env = [("FEEDFLEET_SECRETS__KEY", key(7)), ("FEEDFLEET_SECRETS__OLD_KEYS", format!("{},{}", key(8), key(9)))];
+    let loaded = load(None, env.into_iter().map(|(name, value)| (name.to_owned(), value)), &[]).unwrap();
+    assert_eq!(loaded.config.secrets.old_keys, [key(8), key(9)]);
+    let printed = format!("{:?}{:?}{}", loaded.settings, loaded.config, toml::to_string(&loaded.config).unwrap());
+    assert!(
+        loaded.settings.iter().any(|setting| setting.key == "secrets.key" && setting.value.as_str() == Some("***"))
+    );
+    for byte in [7, 8, 9] {
+        assert!(!printed.contains(&key(byte)[..20]), "{printed}");
+    }
+    for (name, value) in [
+        ("secrets.key", "correct-horse-battery".into()),
+        ("secrets.key", vec!["battery"].into()),
+        ("secrets.old_keys", vec!["battery".to_owned(), key(7)].into()),
+        ("secrets.old_keys", vec![key(7)].into()),
+        ("secrets.old_keys", toml::Value::Array(vec![toml::Value::Integer(7)])),
+    ] {
+        let error = load(None, std::iter::empty(), &[(name, value)]).unwrap_err().to_string();
+        assert!(error.contains("secrets.") && !error.contains("battery") && !error.contains(&key(7)), "{error}");
+    }
+}
+
+#[test]
 fn configurations_that_would_break_a_promise_are_refused_by_key() {
     let refused = [
         ("scheduler.fetch_lease", "30s"),

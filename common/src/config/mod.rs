@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 pub use check::Refusal;
 pub use error::{ConfigError, Problem, Source};
@@ -39,6 +39,7 @@ pub struct Config {
     pub worker: WorkerConfig,
     pub api: ApiConfig,
     pub retention: RetentionConfig,
+    pub secrets: SecretsConfig,
     pub log: LogConfig,
 }
 
@@ -249,6 +250,8 @@ pub struct FetchConfig {
     pub name_servers: Vec<SocketAddr>,
     pub allow_networks: Vec<IpNet>,
     pub allow_ports: Vec<String>,
+    pub delta_encoding: bool,
+    pub signature_key: String,
     pub activitypub_key: String,
     pub at_service: String,
 }
@@ -289,6 +292,8 @@ pub struct HostRule {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_agent: Option<String>,
     pub soft_statuses: Vec<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta_encoding: Option<bool>,
     pub reason: String,
 }
 
@@ -370,6 +375,7 @@ impl WorkerConfig {
 #[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct ApiConfig {
     pub listen: SocketAddr,
+    pub public_url: String,
     pub tokens: Vec<ApiToken>,
 }
 
@@ -409,6 +415,33 @@ pub struct RetentionConfig {
     pub entries: Duration,
     #[serde(with = "text")]
     pub events: Duration,
+}
+
+/// `[secrets]`
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
+pub struct SecretsConfig {
+    #[serde(serialize_with = "masked")]
+    pub key: String,
+    #[serde(serialize_with = "all_masked")]
+    pub old_keys: Vec<String>,
+}
+
+#[expect(clippy::ptr_arg, reason = "serde passes the field")]
+fn masked<S: Serializer>(key: &String, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(if key.is_empty() { "" } else { "***" })
+}
+
+#[expect(clippy::ptr_arg, reason = "serde passes the field")]
+fn all_masked<S: Serializer>(keys: &Vec<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(keys.iter().map(|_| "***"))
+}
+
+impl std::fmt::Debug for SecretsConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretsConfig").finish_non_exhaustive()
+    }
 }
 
 /// How log lines are written.

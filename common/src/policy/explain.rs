@@ -62,6 +62,7 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
         Rule::HotMinute => format!("moved off a hot minute +{}", spoken(by)),
         Rule::Added if interval.is_zero() => "just added: at once".to_owned(),
         Rule::Added => format!("just added: at its place in the import's spread, after {}", spoken(interval)),
+        Rule::OurFault => format!("our own network failed, which is not held against it: tried again at {due}"),
         Rule::Late => "that time had passed when the report came: at once".to_owned(),
     }
 }

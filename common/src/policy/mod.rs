@@ -6,7 +6,7 @@
 //! and `throttle` (trouble), `salt` and `hot_minute` (even load). `moves` tells when a permanent redirect is believed. `plan` holds the due time on its way through them.
 //!
 //! Deliberately not in here: who may start how much (the scheduler's bands and the host gate), wakes (the store keeps
-//! them beside the due time), and what a whole fleet's failures mean (see `penalty`). The price of a poll is
+//! them beside the due time), and whose fault a whole fleet's failures are (the scheduler asks [`spare`] where it is ours). The price of a poll is
 //! given: [`price`] reckons the next one. Not built yet: polling less where pushes are reliable (`decide`, after the penalty).
 
 mod adaptive;
@@ -19,6 +19,7 @@ mod hints;
 mod hot_minute;
 mod minutes;
 mod moves;
+mod our_fault;
 mod penalty;
 mod plan;
 pub mod price;
@@ -41,6 +42,7 @@ pub use decide::decide;
 pub use explain::{ExplainedTerm, explain};
 pub use minutes::Minutes;
 pub use moves::{move_is_settled, move_target};
+pub use our_fault::{may_be_ours, spare};
 pub use rhythm::Rhythm;
 pub use terms::{Rule, Term, Terms};
 pub use throttle::{HostHold, first_hold, host_hold};

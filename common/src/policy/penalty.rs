@@ -2,10 +2,7 @@
 //!
 //! The delays of one run of failures never shrink, whatever the kinds: trouble of any sort must not make us ask faster.
 //! One good answer ends the run.
-//!
-//! Not built yet, and to be put in front of this: when most hosts fail within a minute the fault is ours, and no feed
-//! should pay for it. One report cannot show that; the scheduler, which sees them all, would then have to keep the failure
-//! away from the feed's run.
+//! Failures that are our own network's never come here (`our_fault`).
 
 use std::time::Duration;
 

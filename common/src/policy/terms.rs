@@ -63,11 +63,13 @@ pub enum Rule {
     Late,
     /// Only calm subscribers: the hour before their midnight.
     Calm,
+    /// Our own network failed: tried again soon, and nothing is held against the feed.
+    OurFault,
 }
 
 impl Rule {
     /// All of them, in the order of their stored numbers: append only.
-    pub const ALL: [Rule; 23] = [
+    pub const ALL: [Rule; 24] = [
         Rule::Category,
         Rule::Adaptive,
         Rule::Person,
@@ -91,6 +93,7 @@ impl Rule {
         Rule::Added,
         Rule::Late,
         Rule::Calm,
+        Rule::OurFault,
     ];
 
     /// The position in [`Self::ALL`].

@@ -58,6 +58,7 @@ pub fn report(n: i64) -> FetchReport {
 /// A job that differs by `n`.
 pub fn job(n: i64) -> FetchJob {
     FetchJob {
+        credentials: None,
         feed: FeedId(n),
         version: Version(0),
         url: "http://example.com/".parse::<FeedUrl>().expect("a constant URL"),

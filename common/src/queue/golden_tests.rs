@@ -29,6 +29,7 @@ fn validators() -> Validators {
 
 fn jobs() -> Vec<FetchJob> {
     let full = FetchJob {
+        credentials: None,
         feed: FeedId(7),
         version: Version(3),
         url: "https://example.com/feed.xml?a=b".parse().unwrap(),

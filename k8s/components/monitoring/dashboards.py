@@ -54,7 +54,8 @@ FLEET = [
     ("New entries a second", "Entries stored that were not stored before.", "short", [(rate("entries_total"), "entries")], 8),
     ("Promises not kept", "Feeds under an SLA that cannot be kept: a publisher's floor, a hold or a failure wins over it.", "short",
      [(level("sla_unmet"), "feeds")], 4, {"type": "stat"}),
-    ("Paused", "1 while all polling is paused by a person.", "short", [(level("paused"), "paused")], 4, {"type": "stat"}),
+    ("Paused", "1 while all polling is paused by a person, or slowed to a probe because our own network fails.", "short",
+     [(level("paused"), "paused"), (level("our_fault"), "our fault")], 4, {"type": "stat"}),
     ("Versions", "Processes by version. Two of them for longer than an upgrade takes is an upgrade that stopped.", "short",
      [("count by (version) (feedfleet_build_info{@})", "{{version}}")], 8, {"type": "stat"}),
     ("Processor", "Cores that each process uses.", "short", [(f"rate(process_cpu_seconds_total{{@}}{RATE})", "{{pod}}")], 8),
@@ -69,7 +70,7 @@ HOSTS = [
     ("Waiting for a busy host", "Feeds that are due and wait for their host's gap or parallelism. Many, all the time: a host with more feeds than "
      "its gap allows; a host rule may share it out.", "short", [(level("parked_feeds"), "feeds")], 8),
     ("Came back unasked", "Jobs whose host could not be asked when a worker got to it. A few are normal; a poll is neither counted nor lost.", "reqps",
-     [(rate("deferred_total"), "deferred")], 8),
+     [(rate("deferred_total"), "deferred"), (rate("unreadable_credentials_total"), "no key for their credentials")], 8),
     ("Throttled", "Share of polls that a server refused as too many. It should stay below 1 %.", "percentunit",
      [(share(rate("polls_total", more=',outcome="throttled"'), rate("polls_total")), "throttled")], 8),
     ("Failures", "Failed polls by kind. Those of names, connections and time-outs rising together are most likely our own network.", "reqps",

@@ -105,6 +105,7 @@ pub struct Feed {
     pub(super) extra: String,
     pub(super) padding: usize,
     pub(super) headlines: Arc<[String]>,
+    pub(super) deltas: bool,
 }
 
 impl Feed {
@@ -122,6 +123,7 @@ impl Feed {
             extra: String::new(),
             padding: 0,
             headlines: Arc::default(),
+            deltas: false,
         }
     }
 
@@ -189,6 +191,11 @@ impl Feed {
     /// The items' titles, in turn and around, inserted as they are; none: numbered ones.
     pub fn headlines(self, titles: impl IntoIterator<Item = String>) -> Self {
         Feed { headlines: titles.into_iter().collect(), ..self }
+    }
+
+    /// Answers `A-IM: feed` with 226 and the items that are newer than the revision whose strong tag is sent (RFC 3229).
+    pub fn deltas(self) -> Self {
+        Feed { deltas: true, ..self }
     }
 
     pub(super) fn content_type(&self) -> &'static str {

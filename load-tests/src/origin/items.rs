@@ -21,6 +21,8 @@ pub(super) struct FeedState {
     pace: Pace,
     headlines: Arc<[String]>,
     items: Vec<Item>,
+    /// How many items there were at each revision, from the first on.
+    counts: Vec<usize>,
     appeared: u64,
     next: Option<Duration>,
     revision: u64,
@@ -41,6 +43,7 @@ impl FeedState {
             pace: feed.pace.clone(),
             headlines: Arc::clone(&feed.headlines),
             items: Vec::new(),
+            counts: vec![0],
             appeared: 0,
             next: None,
             revision: 0,
@@ -92,6 +95,7 @@ impl FeedState {
     /// New validators, whatever the items do.
     pub(super) fn touch(&mut self, at: Timestamp) {
         self.revision += 1;
+        self.counts.push(self.items.len());
         self.modified = whole_seconds(at).max(self.modified.after(Duration::from_secs(1)));
     }
 
@@ -111,26 +115,36 @@ impl FeedState {
         self.modified
     }
 
-    /// Validators as they are now.
-    pub(super) fn current(&self, feed: &Feed) -> Current {
-        let bare = format!(
-            "{:x}-{}",
-            self.path.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte)),
-            self.revision
-        );
-        let tag = match &feed.tag {
+    fn tag_at(&self, feed: &Feed, revision: u64) -> Option<Vec<u8>> {
+        let path = self.path.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte));
+        let bare = format!("{path:x}-{revision}");
+        match &feed.tag {
             Tag::None => None,
             Tag::Strong | Tag::Suffix(_) => Some(format!("\"{bare}\"").into_bytes()),
             Tag::Weak => Some(format!("W/\"{bare}\"").into_bytes()),
-            Tag::Text(text) => Some(with_revision(text, self.revision)),
+            Tag::Text(text) => Some(with_revision(text, revision)),
             Tag::FreshOn304 => Some(format!("\"{bare}-{}\"", self.fresh).into_bytes()),
-        };
+        }
+    }
+
+    /// Validators as they are now.
+    pub(super) fn current(&self, feed: &Feed) -> Current {
+        let tag = self.tag_at(feed, self.revision);
         let stamp = match &feed.stamp {
             Stamp::None => None,
             Stamp::Date => Some(http_date(self.modified).into_bytes()),
             Stamp::Text(text) => Some(with_revision(text, self.revision)),
         };
         Current { tag, stamp }
+    }
+
+    /// The first item that a client does not have whose tag is this one; `None` when the tag is none of this path.
+    pub(super) fn known_until(&self, feed: &Feed, none_match: &[u8]) -> Option<usize> {
+        let revision = (0..self.revision).rev().find(|revision| {
+            let then = self.tag_at(feed, *revision);
+            then.is_some_and(|tag| tag_matches(none_match, &tag))
+        })?;
+        self.counts.get(usize::try_from(revision).ok()?).copied()
     }
 
     /// Whether a request with these conditions gets a 304; draws the next fresh tag when it does.

@@ -21,6 +21,8 @@ pub(super) struct Request<'a> {
     pub(super) none_match: Option<&'a [u8]>,
     pub(super) modified_since: Option<&'a [u8]>,
     pub(super) accept_encoding: Cow<'a, str>,
+    /// `A-IM: feed`
+    pub(super) delta: bool,
 }
 
 /// An answer, ready to be delivered.
@@ -159,6 +161,13 @@ fn feed_answer(
     }
     headers.push(("Content-Type".to_owned(), feed.content_type().into()));
     let visible = state.visible(feed);
+    let asked = request.none_match.filter(|_| request.delta && feed.deltas);
+    if let Some(known) = asked.and_then(|tag| state.known_until(feed, tag)).filter(|known| *known >= visible.start) {
+        headers.push(("IM".to_owned(), b"feed".to_vec()));
+        let new = known..visible.end;
+        let document = render::document(feed, path, &state.items()[new.clone()], state.modified());
+        return (226, document.into(), Some(new));
+    }
     let document = render::document(feed, path, &state.items()[visible.clone()], state.modified());
     (200, document.into(), Some(visible))
 }

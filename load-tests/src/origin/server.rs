@@ -284,6 +284,7 @@ fn parsed<T>(raw: &[u8], then: impl FnOnce(&Request<'_>) -> T) -> Option<T> {
     Some(then(&Request {
         method: request.method.unwrap_or_default(),
         target: request.path.unwrap_or_default(),
+        delta: value("a-im").is_some_and(|im| im.eq_ignore_ascii_case(b"feed")),
         none_match: value("if-none-match"),
         modified_since: value("if-modified-since"),
         accept_encoding: String::from_utf8_lossy(value("accept-encoding").unwrap_or_default()),

@@ -60,6 +60,7 @@ pub(crate) async fn measure(server: &RedisServer, postgres: &str) -> anyhow::Res
 fn feed(number: usize, now: Timestamp) -> anyhow::Result<NewFeed> {
     let host = format!("h{}.example", number / 4);
     Ok(NewFeed {
+        credentials: None,
         url: format!("https://{host}/feed-{number}.xml").parse()?,
         host: HostKey::new(&host),
         audience: Audience::default(),

@@ -73,19 +73,24 @@ impl From<StoreError> for ApiError {
 }
 
 impl From<OpsError> for ApiError {
+    /// A login that cannot be stored is the caller's.
     fn from(error: OpsError) -> Self {
         match error {
             OpsError::Store(error) => BackendError::from(error).into(),
             OpsError::Schedule(error) => BackendError::from(error).into(),
+            OpsError::Secret(error) => Self::bad(error.to_string()),
         }
     }
 }
 
 impl From<BackendError> for ApiError {
-    /// Our own trouble: logged in full, told in general, and worth trying again. A foreign cursor is the caller's.
+    /// Our own trouble: logged in full, told in general, and worth trying again. A foreign cursor and an identity that is
+    /// taken are the caller's.
     fn from(error: BackendError) -> Self {
-        if let BackendError::Store(StoreError::Cursor(_)) = error {
-            return Self::bad(format!("after: {error}"));
+        match &error {
+            BackendError::Store(StoreError::Cursor(_)) => return Self::bad(format!("after: {error}")),
+            BackendError::Store(StoreError::Taken) => return Self::new(StatusCode::CONFLICT, error.to_string()),
+            _ => {}
         }
         tracing::error!(error = &error as &dyn std::error::Error, "an API request failed");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("{error}; try again"))

@@ -5,6 +5,7 @@ use axum::extract::State;
 use common::config::PolicyConfig;
 use common::feed::{Category, Feed, Status};
 use common::policy::{category, explain as explain_terms, sla_unmet};
+use common::secrets::SecretError;
 use common::time::Timestamp;
 
 use super::Api;
@@ -21,12 +22,16 @@ pub(super) async fn explain(State(api): State<Api>, PathId(id): PathId) -> Resul
     let holds = api.ops.store.holds(now).await?;
     let host_hold = holds.into_iter().find(|(host, _)| *host == feed.host).map(|(_, until)| until);
     let category = category(&subject(&api.ops.rules.get(), &feed));
-    let waits = Waits { fleet_paused, host_hold, policy: &api.ops.config.policy, now };
+    let sealed = feed.credentials.as_ref().map(|sealed| api.ops.secrets.open(sealed, &feed.url).err());
+    let unreadable = sealed.flatten();
+    let waits = Waits { unreadable, fleet_paused, host_hold, policy: &api.ops.config.policy, now };
     Ok(Json(view(&feed, category, &waits)))
 }
 
 /// What may keep a feed waiting beside its own due time.
 struct Waits<'a> {
+    /// Why its login cannot be used here.
+    unreadable: Option<SecretError>,
     fleet_paused: bool,
     host_hold: Option<Timestamp>,
     policy: &'a PolicyConfig,
@@ -71,6 +76,9 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     let unmet = feed.next_due.is_some_and(|due| sla_unmet(&feed.audience, base, due, waits.policy));
     if category == Category::A && unmet {
         notes.push("its SLA cannot be met: publisher's wishes and back-off come first".to_owned());
+    }
+    if let Some(error) = &waits.unreadable {
+        notes.push(format!("{error}; it waits for a worker that can open them"));
     }
     if waits.fleet_paused {
         notes.push("all polling is paused".to_owned());

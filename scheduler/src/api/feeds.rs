@@ -4,10 +4,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use common::calm::CalmGroup;
-use common::feed::{Audience, Category, Feed, FeedId, FeedUrl, Status};
+use common::feed::{Audience, Category, Feed, FeedId, FeedUrlError, Status};
 use common::host::HostKey;
 use common::input;
 use common::report::FailureKind;
+use common::secrets::Login;
 use serde::{Deserialize, Deserializer};
 
 use super::error::ApiError;
@@ -19,7 +20,7 @@ use crate::ops::{AddFeed, EditFeed};
 use crate::store::{FeedQuery, FeedRef, FeedSort, HistoryEntry};
 
 /// A feed in a request. Everything may be left out but the `url` of a new one.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct FeedBody {
     url: Option<String>,
@@ -32,11 +33,15 @@ pub(super) struct FeedBody {
     /// Seconds; `null` takes a person's interval away.
     #[serde(deserialize_with = "given")]
     interval: Option<Option<f64>>,
+    /// `null` takes user name and password away.
+    #[serde(deserialize_with = "given")]
+    username: Option<Option<String>>,
+    password: Option<String>,
 }
 
 /// Tells a field that is null from one that is absent.
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<f64>>, D::Error> {
-    Option::<f64>::deserialize(deserializer).map(Some)
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Some)
 }
 
 impl Accepts for FeedBody {
@@ -46,12 +51,28 @@ impl Accepts for FeedBody {
             "sla" | "important" | "private" => "true or false",
             "calm" => "a list of groups such as {\"zone\": \"Europe/Paris\", \"subscribers\": 3}, with IANA names",
             "interval" => "a number of seconds, or null",
+            "username" => "text, or null",
             _ => "text",
         }
     }
 }
 
 impl FeedBody {
+    /// The login in these fields: absent, `null`, or a pair.
+    fn login(&self) -> Result<Option<Option<Login>>, ApiError> {
+        match (&self.username, &self.password) {
+            (None, None) => Ok(None),
+            (Some(None), None) => Ok(Some(None)),
+            (Some(Some(username)), password) => {
+                let login = Login::new(username, password.as_deref().unwrap_or_default());
+                login.map(|login| Some(Some(login))).map_err(|error| ApiError::bad(format!("username: {error}")))
+            }
+            (None | Some(None), Some(_)) => {
+                Err(ApiError::bad("password goes with a username; give both, the username may be empty"))
+            }
+        }
+    }
+
     /// The audience that results when these fields are laid over `before`.
     fn audience(&self, before: Audience) -> Result<Audience, ApiError> {
         let subscribers = self.subscribers.unwrap_or(before.subscribers);
@@ -75,8 +96,8 @@ impl FeedBody {
     }
 }
 
-fn feed_url(api: &Api, text: &str) -> Result<FeedUrl, ApiError> {
-    input::feed_url(text, &api.ops.config.fetch.at_service).map_err(|error| ApiError::bad(format!("url: {error}")))
+fn not_a_url(error: &FeedUrlError) -> ApiError {
+    ApiError::bad(format!("url: {error}"))
 }
 
 /// `POST /feeds`: 201 when it is new, 200 when it was known.
@@ -85,9 +106,15 @@ pub(super) async fn add(
     Body(body): Body<FeedBody>,
 ) -> Result<(StatusCode, Json<AddedView>), ApiError> {
     let url = body.url.as_deref().ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
-    let url = feed_url(&api, url)?;
+    let (url, of_url) = input::feed(url, &api.ops.config.fetch.at_service).map_err(|error| not_a_url(&error))?;
+    let of_fields = body.login()?.flatten();
+    if of_url.is_some() && of_fields.is_some() {
+        return Err(ApiError::bad("username and password are in the url already; give them once"));
+    }
     let audience = body.audience(Audience::default())?;
-    let feed = AddFeed { url, audience, calm: body.calm.unwrap_or_default(), private: body.private.unwrap_or(false) };
+    let login = of_fields.or(of_url);
+    let (calm, private) = (body.calm.unwrap_or_default(), body.private.unwrap_or(false));
+    let feed = AddFeed { url, login, audience, calm, private };
     let ops = api.ops.clone();
     let added = to_the_end(async move { ops.add(&[feed], None).await }).await?;
     let gone = || ApiError::new(StatusCode::CONFLICT, "the feed was erased while it was added; add it again");
@@ -173,8 +200,12 @@ pub(super) async fn lookup(
     Params(params): Params<LookupParams>,
 ) -> Result<Json<FeedView>, ApiError> {
     let url = params.url.ok_or_else(|| ApiError::bad("url is missing; it must be a feed's address"))?;
-    let url = feed_url(&api, &url)?;
-    let unknown = || ApiError::new(StatusCode::NOT_FOUND, format!("no feed has the URL {url}"));
+    let url = input::feed_url(&url, &api.ops.config.fetch.at_service).map_err(|error| not_a_url(&error))?;
+    let unknown = || {
+        let message =
+            format!("no feed has the URL {url}, unless with credentials: GET /api/v1/feeds?q= finds those too");
+        ApiError::new(StatusCode::NOT_FOUND, message)
+    };
     let feed = api.ops.feed(&FeedRef::Url(url.clone())).await?.ok_or_else(unknown)?;
     Ok(Json(api.view(feed)))
 }
@@ -195,9 +226,9 @@ pub(super) async fn change(
         return Err(ApiError::bad("url cannot be changed: add the new one and remove this one"));
     }
     let before = api.feed(id).await?;
-    let audience = body.audience(before.audience)?;
+    let (audience, login) = (body.audience(before.audience)?, body.login()?);
     let audience = (audience != before.audience).then_some(audience);
-    edit(&api, id, EditFeed { audience, calm: body.calm, private: body.private, status: None }).await
+    edit(&api, id, EditFeed { audience, calm: body.calm, private: body.private, status: None, login }).await
 }
 
 /// `DELETE /feeds/{id}`: erases the feed with its entries and history.

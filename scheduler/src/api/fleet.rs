@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
-use axum::response::{Html, IntoResponse};
+use axum::response::{AppendHeaders, Html, IntoResponse, Response};
+use common::bot_auth::DIRECTORY_TYPE;
 use serde_json::{Value, json};
 
 use super::error::ApiError;
@@ -32,7 +33,8 @@ pub(super) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, Api
     let store = api.ops.store.stats(now).await?;
     let depth = api.ops.schedule.depth(now).await.map_err(crate::ops::OpsError::from)?;
     let paused = api.ops.store.paused().await?;
-    Ok(Json(StatsView::of(&store, &depth, &api.ops.price, paused, now)))
+    let our_fault_since = api.ops.our_fault.since();
+    Ok(Json(StatsView { our_fault_since, ..StatsView::of(&store, &depth, &api.ops.price, paused, now) }))
 }
 
 /// `GET /`: what is going on, for people.
@@ -78,4 +80,19 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiErr
 /// `GET /metrics`
 pub(super) async fn metrics(State(api): State<Api>) -> ([(HeaderName, &'static str); 1], String) {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], api.ops.metrics.render())
+}
+
+/// `GET /.well-known/http-message-signatures-directory`: the public half of the key that requests are signed with, signed.
+pub(super) async fn keys(State(api): State<Api>) -> Response {
+    let mut headers = vec![(header::CONTENT_TYPE, DIRECTORY_TYPE.to_owned())];
+    let Some(key) = &api.ops.bot_key else {
+        return ([(header::CONTENT_TYPE, DIRECTORY_TYPE)], "{\"keys\":[]}").into_response();
+    };
+    let signed = key.sign_directory(api.ops.clock.now());
+    headers.extend([
+        (header::CACHE_CONTROL, "max-age=60".to_owned()),
+        (HeaderName::from_static("signature-input"), signed.input),
+        (HeaderName::from_static("signature"), signed.signature),
+    ]);
+    (AppendHeaders(headers), key.directory()).into_response()
 }

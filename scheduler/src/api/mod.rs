@@ -27,6 +27,7 @@ use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use common::bot_auth::DIRECTORY_PATH;
 use common::feed::{Feed, FeedId};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -86,6 +87,7 @@ pub fn router(ops: Arc<Ops>) -> Router {
         .route("/healthz", get(fleet::healthz))
         .route("/readyz", get(fleet::readyz))
         .route("/metrics", get(fleet::metrics))
+        .route(DIRECTORY_PATH, get(fleet::keys))
         .fallback(feeds::nowhere)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
@@ -139,5 +141,7 @@ async fn to_the_end<T: Send + 'static, E: Into<ApiError> + Send + 'static>(
     }
 }
 
+#[cfg(test)]
+mod login_tests;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -5,7 +5,7 @@ mod moves;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
-use common::config::{ApiRole, ApiToken};
+use common::config::{ApiRole, ApiToken, Config};
 use common::entry::Entry;
 use common::host_gate::memory::MemoryGate;
 use common::known::KnownEntries;
@@ -14,6 +14,7 @@ use common::metrics::Metrics;
 use common::policy::{Decision, Rule, Terms};
 use common::queue::memory::MemoryQueue;
 use common::report::{Document, FetchReport, Outcome};
+use common::secrets::Keyring;
 use common::time::{Clock, ManualClock, Timestamp};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,8 +29,8 @@ use crate::store::{Move, Store, Verdict};
 
 /// A fleet without loops: what the API reads and writes.
 pub(crate) struct Fleet {
-    ops: Arc<Ops>,
-    clock: Arc<ManualClock>,
+    pub(super) ops: Arc<Ops>,
+    pub(super) clock: Arc<ManualClock>,
     router: Router,
 }
 
@@ -42,8 +43,12 @@ pub(crate) struct Answer {
 
 impl Fleet {
     async fn with_tokens(tokens: Vec<ApiToken>) -> Self {
+        Self::with(|config| config.api.tokens = tokens).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
         let mut config = common::config::defaults();
-        config.api.tokens = tokens;
+        change(&mut config);
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
         let rules = Arc::new(LiveRules::new(&config));
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
@@ -57,6 +62,9 @@ impl Fleet {
             clock: clock.clone(),
             rules,
             price: Arc::new(crate::price::Price::new(&config)),
+            our_fault: Arc::default(),
+            bot_key: common::bot_auth::BotKey::of(&config).unwrap(),
+            secrets: Arc::new(Keyring::new(&config.secrets)),
             config: Arc::new(config),
             metrics: Arc::new(Metrics::new()),
             load: Arc::default(),
@@ -88,7 +96,7 @@ impl Fleet {
         self.ask("GET", path, None).await
     }
 
-    async fn post(&self, path: &str, body: Value) -> Answer {
+    pub(super) async fn post(&self, path: &str, body: Value) -> Answer {
         self.ask("POST", path, Some(body)).await
     }
 

@@ -77,6 +77,7 @@ impl FeedView {
     /// The feed as callers see it; its category follows from its audience and from `rules`.
     pub fn of(feed: Feed, rules: &HostRules) -> Self {
         let category = category(&subject(rules, &feed));
+        let private = feed.is_private();
         let Feed { audience, validators, state, .. } = feed;
         FeedView {
             id: feed.id,
@@ -91,8 +92,8 @@ impl FeedView {
             important: audience.important,
             calm: feed.calm,
             interval: audience.interval.map(|interval| interval.as_secs_f64()),
-            credentials: false,
-            private: feed.private,
+            credentials: feed.credentials.is_some(),
+            private,
             etag: validators.etag,
             last_modified: validators.last_modified,
             content_hash: feed.content_hash,
@@ -236,6 +237,9 @@ pub struct StatsView {
     pub poll_price: f64,
     /// Polls a second that the feeds want at that price.
     pub demand_per_second: f64,
+    /// Since when most hosts fail because of our own network, as this scheduler sees it; absent while all is well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub our_fault_since: Option<Timestamp>,
 }
 
 impl StatsView {

@@ -75,7 +75,7 @@ impl Fleet {
                     return None;
                 }
                 let (feed, until) = (job.feed.0, job.expires.millis() - self.queue_lease + LEASE);
-                world.jobs.push(QueuedJob { job, taken: false });
+                world.jobs.push(QueuedJob { job: *job, taken: false });
                 world.tasks.push(Task::Published { feed, until });
             }
             Task::Published { feed, until } => world.schedule.extend(feed, until),
@@ -139,7 +139,7 @@ impl Fleet {
         for (row, _) in sorted.due {
             let woken = row.wake_at.is_some_and(|wake| wake <= row.next_due);
             let task = match self.reserve(world, now) {
-                Ok((request, ticket)) => Task::Reserved { job: job(row, request, ticket, at(now)) },
+                Ok((request, ticket)) => Task::Reserved { job: Box::new(job(row, request, ticket, at(now))) },
                 Err(until) => Task::Refused { feed, until, woken },
             };
             world.tasks.push(task);
@@ -148,6 +148,7 @@ impl Fleet {
 
     fn job_row(&self, feed: i64, row: &Row) -> JobRow {
         JobRow {
+            credentials: None,
             id: FeedId(feed),
             version: Version(row.version),
             url: self.url.clone(),

@@ -57,7 +57,7 @@ pub(super) enum Task {
     /// It claimed a feed and read its row.
     Claimed { feed: i64, row: Row, now: i64, parked: bool },
     /// It has a place at the host for this job.
-    Reserved { job: FetchJob },
+    Reserved { job: Box<FetchJob> },
     /// It was refused a place.
     Refused { feed: i64, until: i64, woken: bool },
     /// Its job is in the queue; its lease may end at `until`.

@@ -87,6 +87,9 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
+    /// Another feed has the identity that a feed was to get.
+    #[error("another feed has this URL with these credentials; remove one of them")]
+    Taken,
     /// A cursor that no page of this list gave.
     #[error("'{0}' is no cursor of this list; take the one that the page before gave")]
     Cursor(String),
@@ -119,6 +122,14 @@ impl StoreError {
     /// May the same call work later, because only the database's server or its machine is out of order?
     pub fn may_pass(&self) -> bool {
         matches!(self, StoreError::Database { .. } | StoreError::Full { .. } | StoreError::Late { .. })
+    }
+
+    /// For `map_err`, where a feed's identity is changed: like [`StoreError::on`], or [`StoreError::Taken`].
+    pub(crate) fn of_identity(action: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
+        move |source| match source.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation) {
+            true => StoreError::Taken,
+            false => StoreError::on(action)(source),
+        }
     }
 
     /// For `map_err`: names what was being attempted.

@@ -32,6 +32,7 @@ use common::host::HostKey;
 use common::known::KnownEntries;
 use common::policy::{Decision, Terms};
 use common::report::{FailureKind, FetchReport, OutcomeKind};
+use common::secrets::{Credentials, Sealed};
 use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,8 @@ pub use hosts::{HostOrders, HostQuery, HostRow};
 pub struct NewFeed {
     /// Where it is polled.
     pub url: FeedUrl,
+    /// What it is fetched with: part of its identity.
+    pub credentials: Option<Credentials>,
     /// What its requests are charged to.
     pub host: HostKey,
     /// Who reads it.
@@ -77,6 +80,8 @@ pub struct JobRow {
     pub version: Version,
     /// Where to fetch.
     pub url: FeedUrl,
+    /// What to fetch it with.
+    pub credentials: Option<Sealed>,
     /// Its category, for its band.
     pub category: Category,
     /// When it is due by the store's word.
@@ -151,6 +156,8 @@ pub struct FeedChange {
     pub private: Option<bool>,
     /// Pause, resume, remove; raises the version when it changes something.
     pub status: Option<Status>,
+    /// Another login, or none; raises the version and drops the validators, which belong to the login that gave them.
+    pub credentials: Option<Option<Credentials>>,
     /// A new due time, with the terms that made it.
     pub next_due: Option<(Timestamp, Terms)>,
 }
@@ -193,10 +200,17 @@ pub enum Unmoved {
     Apart(FeedId),
 }
 
+impl Move {
+    /// Credentials are sealed for an origin: a feed that has some (their name is not empty) does not leave it.
+    fn is_allowed(&self, from: &str, credentials: &[u8]) -> bool {
+        credentials.is_empty() || from.parse().is_ok_and(|from| self.url.has_origin_of(&from))
+    }
+}
+
 /// What became of a [`Move`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// Another version, or not live: nothing changed.
+    /// Another version, not live, or not to be moved there: nothing changed.
     Stale,
     /// The feed has the new URL; it is due at once if it starts anew.
     Here,
@@ -204,12 +218,23 @@ pub enum Moved {
     Into(FeedId),
 }
 
+/// A feed whose credentials are sealed with another key than the one in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OldSeal {
+    /// Which feed.
+    pub id: FeedId,
+    /// Where they are sent.
+    pub url: FeedUrl,
+    /// The credentials.
+    pub sealed: Sealed,
+}
+
 /// Which feed is meant.
 #[derive(Clone, Debug)]
 pub enum FeedRef {
     /// By number.
     Id(FeedId),
-    /// By URL.
+    /// By URL, of those without credentials.
     Url(FeedUrl),
 }
 
@@ -350,7 +375,8 @@ pub trait Store: Send + Sync {
     /// A page of feeds.
     async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError>;
 
-    /// Changes a feed; gives it as it is afterwards, or `None` when there is no such feed.
+    /// Changes a feed; gives it as it is afterwards, or `None` when there is no such feed. [`StoreError::Taken`]: another feed
+    /// has its URL with the credentials that it was to have.
     async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError>;
 
     /// Erases a feed with its entries and history. False when there is none.
@@ -360,7 +386,7 @@ pub trait Store: Send + Sync {
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError>;
 
     /// Gives a live feed of this version another URL; it keeps its number, its audience and its history, and more if it is the
-    /// [same](Move::same). Whoever reads events is told (`feed.moved`).
+    /// [same](Move::same). Whoever reads events is told (`feed.moved`). A feed with credentials moves inside of its origin only.
     async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError>;
 
     /// Takes a feed of this version back to where it was before it moved or was merged. Whoever reads events is told
@@ -459,6 +485,12 @@ pub trait Store: Send + Sync {
 
     /// Sets the price if it still is `before`; false when somebody was faster.
     async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError>;
+
+    /// Feeds after `after` whose credentials do not begin with `current`, by number, at most `limit`.
+    async fn old_seals(&self, current: &[u8], after: FeedId, limit: u32) -> Result<Vec<OldSeal>, StoreError>;
+
+    /// Replaces the credentials of a feed by the same ones, sealed anew; false when they were changed meanwhile.
+    async fn reseal(&self, old: &OldSeal, credentials: &Credentials) -> Result<bool, StoreError>;
 
     /// Deletes events older than `events`, and entries whose newest form is older than `entries` (`None`: keeps them),
     /// oldest first and a bounded number a call; gives how many rows went. Identities of deleted entries are kept, so that

@@ -14,17 +14,19 @@ use common::feed::{
 use common::host::HostKey;
 use common::known::KnownEntries;
 use common::policy::{Rhythm, Rule, Term};
+use common::secrets::Sealed;
 use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
 
-use super::{JobRow, Placement, StoreError, StoredEntry};
+use super::{JobRow, OldSeal, Placement, StoreError, StoredEntry};
 
 /// Everything about a feed but its history and its known entries.
 #[derive(Debug, FromRow)]
 pub(crate) struct FeedRow {
     id: i64,
     url: String,
+    sealed: Option<Vec<u8>>,
     host: String,
     added: i64,
     status: String,
@@ -59,6 +61,7 @@ pub(crate) struct JobColumns {
     id: i64,
     version: i64,
     url: String,
+    sealed: Option<Vec<u8>>,
     category: String,
     next_due: i64,
     wake_at: Option<i64>,
@@ -68,6 +71,14 @@ pub(crate) struct JobColumns {
     content_hash: Option<Vec<u8>>,
     known: Vec<u8>,
     subscribers: i64,
+}
+
+/// A feed whose credentials are sealed with another key.
+#[derive(Debug, FromRow)]
+pub(crate) struct SealColumns {
+    id: i64,
+    url: String,
+    sealed: Vec<u8>,
 }
 
 /// An entry in its newest form.
@@ -142,6 +153,7 @@ impl TryFrom<FeedRow> for Feed {
         Ok(Feed {
             id,
             url: read_url(id, row.url)?,
+            credentials: row.sealed.map(Sealed::from_bytes),
             host: HostKey::new(&row.host),
             title: row.title,
             status,
@@ -179,6 +191,7 @@ impl TryFrom<JobColumns> for JobRow {
             id,
             version: Version(row.version),
             url: read_url(id, row.url)?,
+            credentials: row.sealed.map(Sealed::from_bytes),
             category: read_category(id, &row.category)?,
             next_due: Timestamp::from_millis(row.next_due),
             wake_at: row.wake_at.map(Timestamp::from_millis),
@@ -187,6 +200,15 @@ impl TryFrom<JobColumns> for JobRow {
             known: KnownEntries::from_bytes(&row.known),
             subscribers: count(row.subscribers),
         })
+    }
+}
+
+impl TryFrom<SealColumns> for OldSeal {
+    type Error = StoreError;
+
+    fn try_from(row: SealColumns) -> Result<OldSeal, StoreError> {
+        let id = FeedId(row.id);
+        Ok(OldSeal { id, url: read_url(id, row.url)?, sealed: Sealed::from_bytes(row.sealed) })
     }
 }
 

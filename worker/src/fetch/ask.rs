@@ -74,7 +74,7 @@ impl Fetch<'_> {
     /// The job is put off; the next fetch goes on where this one stopped.
     pub(super) fn interrupt(&mut self, until: Timestamp) -> Outcome {
         if !self.chain.is_at_start() {
-            self.fetcher.interrupted().keep(self.chain.clone(), self.hops.clock.now());
+            self.fetcher.interrupted().keep(self.job.feed, self.chain.clone(), self.hops.clock.now());
         }
         (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
         Outcome::Deferred { until }
@@ -94,6 +94,7 @@ impl Fetch<'_> {
     pub(super) async fn hop(&mut self, url: &FeedUrl) -> Step {
         let fields = self.fields(url);
         self.fetched.conditional = request::is_conditional(&fields);
+        let delta = fields.contains_key(request::A_IM);
         (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
         let before = self.started.elapsed();
         let shown = self.trace.is_some().then(|| trace::fields(&fields));
@@ -120,9 +121,9 @@ impl Fetch<'_> {
         self.fetched.fresh_for = headers::freshness(&head.headers, received).map(|fresh| fresh + before);
 
         let permanent = self.chain.is_permanent();
-        let asked = Asked { conditional: self.fetched.conditional, permanent, received };
+        let asked = Asked { conditional: self.fetched.conditional, delta, permanent, received };
         match classify::head(head.status, &head.headers, asked) {
-            Head::Ended(outcome) => Step::Ended(outcome),
+            Head::Ended(outcome) => Step::Ended(self.without_login(url, outcome)),
             Head::NotModified => {
                 let validators = classify::merged(&self.job.validators, headers::validators(&head.headers));
                 Step::Ended(Outcome::NotModified { validators })
@@ -131,8 +132,18 @@ impl Fetch<'_> {
                 Ok(()) => Step::Redirected,
                 Err(error) => Step::Ended(Failure::from(error).into()),
             },
-            Head::Content => self.content(url, &head.headers, incoming).await,
+            Head::Content => self.content(url, &head.headers, false, incoming).await,
+            Head::Delta => self.content(url, &head.headers, true, incoming).await,
         }
+    }
+
+    /// Whoever is refused at the end of redirects should know that nobody said there who asks.
+    fn without_login(&self, url: &FeedUrl, mut outcome: Outcome) -> Outcome {
+        let withheld = self.hops.login.is_some() && !url.has_origin_of(&self.job.url);
+        if let (true, Outcome::Failed { detail, .. }) = (withheld, &mut outcome) {
+            detail.push_str(", after a redirect to another server, which the credentials were not sent to");
+        }
+        outcome
     }
 
     fn fields(&self, url: &FeedUrl) -> HeaderMap {
@@ -144,17 +155,29 @@ impl Fetch<'_> {
         let own = || self.fetcher.user_agent.text(self.job.subscribers);
         let user_agent = rule.and_then(|rule| rule.user_agent.clone()).unwrap_or_else(own);
         let mut fields = request::fields(&user_agent, validators);
+        if let Some(login) = self.hops.login.filter(|_| url.has_origin_of(&self.job.url)) {
+            request::authorize(&mut fields, login);
+        }
+        let delta = rule.and_then(|rule| rule.delta_encoding).unwrap_or(self.fetcher.delta_encoding);
+        if delta && !self.chain.asks_for_activities() {
+            request::ask_for_delta(&mut fields);
+        }
+        let now = self.hops.clock.now();
+        let signer = self.fetcher.signer.as_ref().filter(|_| self.chain.asks_for_activities());
         if self.chain.asks_for_activities() {
             request::ask_for_activities(&mut fields);
-            if let Some(signer) = &self.fetcher.signer {
-                signer.sign(url.as_url(), self.hops.clock.now(), &mut fields);
-            }
+        }
+        // Both schemes have a field of the same name.
+        match (signer, &self.fetcher.bot_key) {
+            (Some(signer), _) => signer.sign(url.as_url(), now, &mut fields),
+            (None, Some(key)) => request::sign(&mut fields, key, url.as_url(), now),
+            (None, None) => {}
         }
         fields
     }
 
     /// Reads the body of a good answer off the wire.
-    async fn content(&mut self, url: &FeedUrl, headers: &HeaderMap, incoming: Incoming) -> Step {
+    async fn content(&mut self, url: &FeedUrl, headers: &HeaderMap, delta: bool, incoming: Incoming) -> Step {
         let codings = match codings(headers) {
             Ok(codings) => codings,
             Err(error) => return Step::Ended(Failure::from(error).into()),
@@ -186,6 +209,7 @@ impl Fetch<'_> {
             stored: self.job.validators.clone(),
             known_hash: self.job.content_hash,
             known: self.job.known.clone(),
+            delta,
         };
         Step::Body(Box::new(answer), body.place)
     }

@@ -11,10 +11,12 @@ use common::host_gate::{AcquireRequest, Acquired, HostGate, LoadMark, Permit, Re
 use common::job::FetchJob;
 use common::known::KnownEntries;
 use common::report::{Document, FailureKind, Outcome};
+use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
 use load_tests::{Origin, Record, Script};
 use worker::client::FetchSetup;
 use worker::fetch::{Fetched, Fetcher, Hops};
+use worker::trace::Exchange;
 
 pub(crate) struct Bench {
     pub(crate) origin: Origin,
@@ -22,6 +24,8 @@ pub(crate) struct Bench {
     pub(crate) gate: MemoryGate,
     pub(crate) rules: HostRules,
     pub(crate) config: FetchConfig,
+    /// What every feed is asked with.
+    pub(crate) login: Option<Login>,
     feeds: AtomicI64,
 }
 
@@ -60,7 +64,7 @@ impl Bench {
         let fetcher = Fetcher::with_setup(&config, &rules, &setup).unwrap();
         let gate = MemoryGate::new(Timestamp::EPOCH);
         assert!(gate.open(&LoadMark(String::new()), SystemClock.now()).await.unwrap());
-        Bench { origin, fetcher, gate, rules, config, feeds: AtomicI64::new(1) }
+        Bench { origin, fetcher, gate, rules, config, login: None, feeds: AtomicI64::new(1) }
     }
 
     /// A path of the first host with this script, and the feed there.
@@ -72,6 +76,7 @@ impl Bench {
     pub(crate) fn job(&self, url: &str) -> FetchJob {
         let url: common::feed::FeedUrl = url.parse().unwrap();
         FetchJob {
+            credentials: None,
             feed: FeedId(self.feeds.fetch_add(1, Ordering::Relaxed)),
             version: Version(1),
             host: self.rules.for_url(url.as_url()).key,
@@ -88,12 +93,19 @@ impl Bench {
 
     /// One fetch under a permit, as the worker does it, without remembering anything.
     pub(crate) async fn fetch(&self, job: &FetchJob) -> Fetched {
+        self.fetch_traced(job).await.0
+    }
+
+    /// The same, with what went over the wire.
+    pub(crate) async fn fetch_traced(&self, job: &FetchJob) -> (Fetched, Vec<Exchange>) {
         let permit = self.permit(job).await;
         let deadline = SystemClock.now().after(self.config.timeout);
-        let hops = Hops { gate: &self.gate, rules: &self.rules, clock: &SystemClock, permit: &permit, deadline };
-        let fetched = self.fetcher.fetch(job, &hops).await;
+        let (gate, rules, login) = (&self.gate, &self.rules, self.login.as_ref());
+        let hops = Hops { gate, rules, clock: &SystemClock, permit: &permit, deadline, login };
+        let mut trace = Vec::new();
+        let fetched = self.fetcher.fetch_traced(job, &hops, &mut trace).await;
         self.gate.release(&permit, Release::default(), SystemClock.now()).await.unwrap();
-        fetched
+        (fetched, trace)
     }
 
     async fn permit(&self, job: &FetchJob) -> Permit {

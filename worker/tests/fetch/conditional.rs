@@ -1,5 +1,8 @@
 //! P1 to P13, P40, P41, P43: conditional requests.
 
+use std::time::Duration;
+
+use common::config::{HostConfig, HostRule};
 use common::feed::Validators;
 use common::report::{FailureKind, Outcome};
 use load_tests::{Coding, Conditions, Feed, Script, Stamp, Tag};
@@ -159,6 +162,66 @@ async fn p42_a_226_that_nobody_asked_for_is_an_error() {
     let bench = Bench::start().await;
     let mut job = bench.feed("/feed", Script::status(226).header("IM", "feed"));
     assert_eq!(failure(&bench.poll(&mut job).await).0, FailureKind::Status);
+}
+
+#[tokio::test]
+async fn p42_a_delta_brings_what_is_new_and_takes_nothing_away() {
+    let bench = Bench::start().await;
+    let mut job = bench.feed("/feed", Script::feed(Feed::atom().deltas().initial(5)));
+    let first = bench.poll(&mut job).await;
+    assert_eq!(document(&first).entries.len(), 5);
+    assert!(not_modified(&bench.poll(&mut job).await));
+    let (known, tag) = (job.known.len(), job.validators.etag.clone());
+    let new = bench.origin.publish("/feed", 2);
+    let delta = bench.poll(&mut job).await;
+    assert_eq!((delta.http_status, document(&delta).all_entries, document(&delta).new_entries), (Some(226), 2, 2));
+    let titles: Vec<_> = document(&delta).entries.iter().filter_map(|entry| entry.title.clone()).collect();
+    assert_eq!(titles, new.iter().map(|item| item.title.clone()).collect::<Vec<_>>());
+    assert_eq!(job.known.len(), known + 2, "what the delta leaves out is known as before");
+    assert_ne!(job.validators.etag, tag, "the validators of a 226 are stored");
+    assert!(not_modified(&bench.poll(&mut job).await), "and good for the next request");
+
+    bench.origin.set("/feed", Script::feed(Feed::atom().initial(5).conditions(Conditions::Ignored)));
+    let whole = bench.poll(&mut job).await;
+    assert_eq!((whole.http_status, document(&whole).all_entries, document(&whole).entries.len()), (Some(200), 7, 0));
+    let asked: Vec<_> = bench.requests("/feed", 5).await.iter().map(|request| request.header("a-im")).collect();
+    let feed = Some("feed".to_owned());
+    assert_eq!(
+        asked,
+        [None, feed.clone(), feed.clone(), feed.clone(), feed],
+        "what was never read whole is asked for whole"
+    );
+}
+
+#[tokio::test]
+async fn p42_deltas_are_not_asked_for_where_they_are_switched_off() {
+    let rule = HostRule { r#match: "one.test".to_owned(), delta_encoding: Some(false), ..HostRule::default() };
+    let off = Bench::with(|config| config.delta_encoding = false).await;
+    let by_rule =
+        Bench::with_hosts(HostConfig { gap: Duration::ZERO, ..HostConfig::default() }, vec![rule], |_| {}).await;
+    for (bench, ruled) in [(off, false), (by_rule, true)] {
+        let script = Script::feed(Feed::rss().deltas());
+        let mut job = bench.feed("/feed", script);
+        if ruled {
+            job = bench.job(&job.url.as_str().replace("127.0.0.1", "one.test"));
+        }
+        bench.poll(&mut job).await;
+        bench.origin.publish("/feed", 1);
+        assert_eq!(bench.poll(&mut job).await.http_status, Some(200));
+        let requests = bench.requests("/feed", 2).await;
+        assert!(requests[1].is_conditional() && requests[1].header("a-im").is_none());
+    }
+}
+
+#[tokio::test]
+async fn p42_a_226_of_another_kind_is_an_error_and_leaves_the_validators() {
+    let bench = Bench::start().await;
+    let other = Script::status(226).header("IM", "vcdiff").header("ETag", "\"of-a-diff\"");
+    let mut job = bench.feed("/feed", Script::feed(Feed::rss()).then(other));
+    bench.poll(&mut job).await;
+    let stored = job.validators.clone();
+    assert_eq!(failure(&bench.poll(&mut job).await).0, FailureKind::Status);
+    assert_eq!(job.validators, stored);
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ async fn p31_p32_p33_p34_a_request_has_exactly_these_fields() {
     assert_eq!(names(0), ["user-agent", "accept", "accept-encoding", "host"]);
     assert_eq!(
         names(1),
-        ["user-agent", "accept", "accept-encoding", "if-none-match", "if-modified-since", "host"],
+        ["user-agent", "accept", "accept-encoding", "if-none-match", "if-modified-since", "a-im", "host"],
         "no cookie, referer or cache field either"
     );
     let version = env!("CARGO_PKG_VERSION");

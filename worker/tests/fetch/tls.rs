@@ -74,6 +74,7 @@ async fn bench(authority: &Authority) -> Bench {
     let setup = FetchSetup {
         extra_roots: vec![authority.certificate()],
         hosts: "127.0.0.1 one.test\n127.0.0.1 two.test\n".to_owned(),
+        ..FetchSetup::default()
     };
     bench.fetcher = Fetcher::with_setup(&bench.config, &bench.rules, &setup).unwrap();
     bench.origin.set("/feed", Script::feed(Feed::rss()));

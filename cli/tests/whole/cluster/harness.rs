@@ -178,6 +178,7 @@ impl Cluster {
                     let url: common::feed::FeedUrl = url.parse().unwrap();
                     let place = (page * 1000 + n) as f64 / urls.len() as f64;
                     NewFeed {
+                        credentials: None,
                         host: rules.for_url(url.as_url()).key,
                         url,
                         audience: Audience::default(),

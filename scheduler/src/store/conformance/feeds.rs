@@ -124,6 +124,7 @@ pub(crate) async fn only_a_change_of_status_raises_the_version(backend: &dyn Bac
     let mut terms = Terms::default();
     terms.push(Rule::Category, at(5));
     let change = FeedChange {
+        credentials: None,
         audience: Some((audience, Category::A)),
         calm: Some(midnight(3)),
         private: Some(true),

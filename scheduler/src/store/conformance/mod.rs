@@ -8,6 +8,7 @@ pub(crate) mod feeds;
 pub(crate) mod hosts;
 pub(crate) mod life;
 pub(crate) mod lists;
+pub(crate) mod logins;
 pub(crate) mod moves;
 pub(crate) mod wakes;
 
@@ -82,6 +83,14 @@ macro_rules! stamp {
                 every_change_of_orders_is_seen_and_nothing_else;
                 a_block_is_kept_beside_a_hold_and_lifted_without_it;
                 hosts_are_listed_by_name_in_complete_pages;
+            }
+            logins {
+                users_of_one_url_have_feeds_of_their_own;
+                a_retired_feed_is_revived_by_its_own_login_alone;
+                another_login_is_another_version_without_validators;
+                a_feed_with_credentials_stays_at_its_origin;
+                logins_of_an_old_key_are_found_and_sealed_anew;
+                a_login_that_two_feeds_have_is_sealed_anew_in_both;
             }
             moves {
                 a_moved_feed_starts_anew_and_keeps_its_number_audience_and_history;
@@ -158,6 +167,7 @@ pub(crate) fn at(seconds: u64) -> Timestamp {
 pub(crate) fn new_feed(url: &str) -> NewFeed {
     let url: common::feed::FeedUrl = url.parse().unwrap();
     NewFeed {
+        credentials: None,
         host: HostKey::new(&format!("{}:443", url.as_url().host_str().unwrap())),
         url,
         audience: Audience::default(),

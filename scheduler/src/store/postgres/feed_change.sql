@@ -1,5 +1,6 @@
 -- Feed $1 at $2; a NULL leaves as it is. $3..$7 audience, $8 its category, $9 private, $10 status, $11 next due,
--- $12 terms of a due time that is not the policy's, $13 flag: $14 calm groups, which may be NULL.
+-- $12 terms of a due time that is not the policy's, $13 flag: $14 calm groups, which may be NULL, $15 name of a login (empty:
+-- none), $16 the login itself.
 UPDATE feeds
 SET subscribers        = coalesce($3, subscribers),
     active_subscribers = coalesce($4, active_subscribers),
@@ -10,8 +11,14 @@ SET subscribers        = coalesce($3, subscribers),
     audience_at        = CASE WHEN $8::text IS NULL THEN audience_at ELSE $2 END,
     calm               = CASE WHEN $13 THEN $14 ELSE calm END,
     private            = coalesce($9, private),
-    version            = version + (coalesce($10, status) <> status)::int,
+    version            = version + (coalesce($10, status) <> status OR $15::bytea IS NOT NULL)::int,
     status             = coalesce($10, status),
+    credentials        = coalesce($15, credentials),
+    sealed             = CASE WHEN $15::bytea IS NULL THEN sealed ELSE $16 END,
+    etag               = CASE WHEN $15::bytea IS NULL THEN etag END,
+    last_modified      = CASE WHEN $15::bytea IS NULL THEN last_modified END,
+    validators_url     = CASE WHEN $15::bytea IS NULL THEN validators_url END,
+    content_hash       = CASE WHEN $15::bytea IS NULL THEN content_hash END,
     next_due           = CASE
         WHEN $11::bigint IS NOT NULL                                THEN greatest($11, hold_until)
         WHEN next_due IS NULL AND coalesce($10, status) = 'active' THEN greatest($2, hold_until)

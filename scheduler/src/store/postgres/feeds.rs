@@ -10,7 +10,7 @@ use crate::store::{FeedRef, HistoryEntry, JobRow, Placement, StoreError, history
 /// The columns of a [`FeedRow`].
 macro_rules! feed_columns {
     () => {
-        "id, url, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, calm, private, version, \
+        "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, calm, private, version, \
          next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, entries, moved_from, \
          onward, merged_into, state, rhythm, terms"
     };

@@ -21,6 +21,7 @@ mod list;
 mod moves;
 mod open;
 mod people;
+mod seals;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -33,13 +34,14 @@ use async_trait::async_trait;
 use common::config::HostRule;
 use common::feed::{Feed, FeedId, Version};
 use common::host::HostKey;
+use common::secrets::Credentials;
 use common::time::Timestamp;
 use sqlx::PgPool;
 
 use super::{
     Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow,
-    JobRow, Move, Moved, NewFeed, Page, Placement, Store, StoreError, StoreStats, StoredEntry, Unmove, Unmoved,
-    Verdict,
+    JobRow, Move, Moved, NewFeed, OldSeal, Page, Placement, Store, StoreError, StoreStats, StoredEntry, Unmove,
+    Unmoved, Verdict,
 };
 
 /// How often a transaction is tried that the server ended in favour of another one.
@@ -267,6 +269,14 @@ impl Store for PostgresStore {
 
     async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError> {
         self.call("change the price of a poll", move || self.change_price(before, price)).await
+    }
+
+    async fn old_seals(&self, current: &[u8], after: FeedId, limit: u32) -> Result<Vec<OldSeal>, StoreError> {
+        self.call("look for credentials of an old key", move || self.seals_but(current, after, limit)).await
+    }
+
+    async fn reseal(&self, old: &OldSeal, credentials: &Credentials) -> Result<bool, StoreError> {
+        self.call("store credentials under the new key", move || self.seal_anew(old, credentials)).await
     }
 
     async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {

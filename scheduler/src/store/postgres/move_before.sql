@@ -1,9 +1,11 @@
 -- Feed $1 and whoever has the URL $3 with its credentials, locked in the order of their numbers: whether it is feed $1, live
--- and of version $2, and whether it has that URL.
+-- and of version $2, whether it has that URL, which one it has, and its login's name.
 SELECT
     id,
     id = $1 AND version = $2 AND status = 'active',
-    url_digest = sha256(convert_to($3, 'UTF8'))
+    url_digest = sha256(convert_to($3, 'UTF8')),
+    url,
+    credentials
 FROM feeds
 WHERE id = $1
    OR (url_digest = sha256(convert_to($3, 'UTF8')) AND credentials = (SELECT credentials FROM feeds WHERE id = $1))

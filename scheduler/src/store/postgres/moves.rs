@@ -52,12 +52,12 @@ async fn move_on(
 ) -> Result<Moved, sqlx::Error> {
     give_out_urls(&mut *on).await?;
     let look = sqlx::query_as(include_str!("move_before.sql")).bind(id.0).bind(version.0).bind(to.url.as_str());
-    let rows: Vec<(i64, bool, bool)> = look.fetch_all(&mut *on).await?;
-    let may_move = rows.iter().any(|(_, fresh, there)| *fresh && !there);
+    let rows: Vec<(i64, bool, bool, String, Vec<u8>)> = look.fetch_all(&mut *on).await?;
+    let may_move = rows.iter().any(|(_, fresh, there, from, login)| *fresh && !there && to.is_allowed(from, login));
     if !may_move {
         return Ok(Moved::Stale);
     }
-    let known = rows.iter().find(|(_, _, there)| *there).map(|(id, ..)| *id);
+    let known = rows.iter().find(|(_, _, there, ..)| *there).map(|(id, ..)| *id);
     match known {
         Some(survivor) => {
             let add = sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use common::feed::{Audience, Feed, FeedId, Status};
 use common::policy::{Rule, Term};
+use common::secrets::Credentials;
 use common::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 
@@ -39,6 +40,7 @@ impl PostgresStore {
         const ACTION: &str = "change a feed";
         const CHANGE: &str = concat!(include_str!("feed_change.sql"), " RETURNING ", feed_columns!());
         let audience = change.audience.map(|(audience, _)| audience);
+        let credentials = change.credentials.as_ref().map(Option::as_ref);
         // A live feed must have a due time: a retired one that comes back without a wish is due now.
         let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
         let mut on = self.session(ACTION).await?;
@@ -57,9 +59,11 @@ impl PostgresStore {
             .bind(terms)
             .bind(change.calm.is_some())
             .bind(change.calm.as_deref().and_then(pack_calm))
+            .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
+            .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
             .fetch_optional(&mut *on)
             .await
-            .map_err(StoreError::on(ACTION))?;
+            .map_err(StoreError::of_identity(ACTION))?;
         on.keep();
         row.map(Feed::try_from).transpose()
     }
@@ -94,7 +98,9 @@ pub(super) async fn give_out_urls(on: &mut PgConnection) -> Result<(), sqlx::Err
 
 /// Adds at most [`CHUNK`] feeds. The same URL twice is one feed.
 async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, sqlx::Error> {
+    rename_logins(on, feeds).await?;
     let urls = column(feeds, |feed| feed.url.as_str());
+    let logins = column(feeds, |feed| feed.credentials.as_ref().map_or(&[][..], |login| &login.id.0[..]));
     let insert = sqlx::query_scalar(include_str!("feeds_insert.sql"))
         .bind(now.millis())
         .bind(&urls)
@@ -108,9 +114,11 @@ async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> 
         .bind(column(feeds, |feed| feed.category.as_str()))
         .bind(column(feeds, |feed| feed.first_due.millis()))
         .bind(column(feeds, |feed| added_terms(feed.first_due)))
-        .bind(column(feeds, |feed| pack_calm(&feed.calm)));
+        .bind(column(feeds, |feed| pack_calm(&feed.calm)))
+        .bind(&logins)
+        .bind(column(feeds, |feed| feed.credentials.as_ref().map(|login| login.sealed.as_bytes())));
     let mut inserted: HashSet<i64> = insert.fetch_all(&mut *on).await?.into_iter().collect();
-    let find = sqlx::query_as(include_str!("feeds_find.sql")).bind(&urls);
+    let find = sqlx::query_as(include_str!("feeds_find.sql")).bind(&urls).bind(&logins);
     let found: Vec<(Option<i64>, Option<String>)> = find.fetch_all(&mut *on).await?;
     let mut revived = revive(on, feeds, &found).await?;
     // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
@@ -118,6 +126,23 @@ async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> 
     // None: erased in this very moment.
     let ids: Option<Vec<i64>> = found.into_iter().map(|(id, _)| id).collect();
     Ok(ids.ok_or(sqlx::Error::RowNotFound)?.into_iter().map(answer).collect())
+}
+
+/// A feed that is stored under an older key's name for its login gets the name of the key in force, so that it is found.
+async fn rename_logins(on: &mut PgConnection, feeds: &[NewFeed]) -> Result<(), sqlx::Error> {
+    for feed in feeds {
+        let Some(Credentials { id, older, sealed }) = &feed.credentials else { continue };
+        for older in older {
+            sqlx::query(include_str!("login_rename.sql"))
+                .bind(feed.url.as_str())
+                .bind(&older.0[..])
+                .bind(&id.0[..])
+                .bind(sealed.as_bytes())
+                .execute(&mut *on)
+                .await?;
+        }
+    }
+    Ok(())
 }
 
 /// Has those among the feeds that were found and are not polled any more polled again; gives which.

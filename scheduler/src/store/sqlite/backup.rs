@@ -134,6 +134,7 @@ mod tests {
     async fn with_feeds(url: &str, feeds: usize) -> SqliteStore {
         let store = SqliteStore::open(url).await.unwrap();
         let feed = |number| NewFeed {
+            credentials: None,
             url: format!("http://a.example/{number}").parse().unwrap(),
             host: common::host::HostKey::new("a.example:80"),
             audience: Audience::default(),

@@ -2,5 +2,6 @@
 SELECT feeds.id
 FROM jsonb_each(?1) AS new
 CROSS JOIN feeds
-    ON feeds.url = CAST(substr(?2, new.value ->> 0, new.value ->> 1) AS TEXT) AND feeds.credentials = x''
+    ON feeds.url = CAST(substr(?2, new.value ->> 0, new.value ->> 1) AS TEXT) 
+    AND feeds.credentials = coalesce(substr(?2, new.value ->> 16, new.value ->> 17), x'')
 ORDER BY new.key

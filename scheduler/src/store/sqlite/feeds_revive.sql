@@ -8,6 +8,6 @@ SET status   = 'active',
     terms    = substr(?2, new.value ->> 12, new.value ->> 13)
 FROM jsonb_each(?1) AS new
 WHERE feeds.url = CAST(substr(?2, new.value ->> 0, new.value ->> 1) AS TEXT)
-  AND feeds.credentials = x''
+  AND feeds.credentials = coalesce(substr(?2, new.value ->> 16, new.value ->> 17), x'')
   AND feeds.status IN ('gone', 'blacklisted', 'quarantined', 'removed')
 RETURNING id

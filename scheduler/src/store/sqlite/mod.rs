@@ -15,6 +15,7 @@ mod list;
 mod moves;
 mod open;
 mod people;
+mod seals;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -25,13 +26,14 @@ use async_trait::async_trait;
 use common::config::HostRule;
 use common::feed::{Feed, FeedId, Version};
 use common::host::HostKey;
+use common::secrets::Credentials;
 use common::time::Timestamp;
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::{
     Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow,
-    JobRow, Move, Moved, NewFeed, Page, Placement, Store, StoreError, StoreStats, StoredEntry, Unmove, Unmoved,
-    Verdict,
+    JobRow, Move, Moved, NewFeed, OldSeal, Page, Placement, Store, StoreError, StoreStats, StoredEntry, Unmove,
+    Unmoved, Verdict,
 };
 
 pub use backup::{Backup, BackupError};
@@ -215,6 +217,14 @@ impl Store for SqliteStore {
 
     async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError> {
         self.change_price(before, price).await
+    }
+
+    async fn old_seals(&self, current: &[u8], after: FeedId, limit: u32) -> Result<Vec<OldSeal>, StoreError> {
+        self.seals_but(current, after, limit).await
+    }
+
+    async fn reseal(&self, old: &OldSeal, credentials: &Credentials) -> Result<bool, StoreError> {
+        self.seal_anew(old, credentials).await
     }
 
     async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {

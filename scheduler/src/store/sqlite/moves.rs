@@ -46,13 +46,16 @@ async fn move_on(
     to: &Move,
     now: Timestamp,
 ) -> Result<Moved, sqlx::Error> {
-    let credentials: Option<Vec<u8>> =
-        sqlx::query_scalar("SELECT credentials FROM feeds WHERE id = ?1 AND version = ?2 AND status = 'active'")
+    let before: Option<(Vec<u8>, String)> =
+        sqlx::query_as("SELECT credentials, url FROM feeds WHERE id = ?1 AND version = ?2 AND status = 'active'")
             .bind(id.0)
             .bind(version.0)
             .fetch_optional(&mut *on)
             .await?;
-    let Some(credentials) = credentials else { return Ok(Moved::Stale) };
+    let Some((credentials, url)) = before else { return Ok(Moved::Stale) };
+    if !to.is_allowed(&url, &credentials) {
+        return Ok(Moved::Stale);
+    }
     let known: Option<i64> = sqlx::query_scalar("SELECT id FROM feeds WHERE url = ?1 AND credentials = ?2")
         .bind(to.url.as_str())
         .bind(credentials)

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use common::feed::{Audience, Feed, FeedId, Status};
 use common::policy::{Rule, Term};
+use common::secrets::Credentials;
 use common::time::Timestamp;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, Row, Sqlite, Transaction};
@@ -37,6 +38,7 @@ impl SqliteStore {
         let failed = "change a feed";
         let mut tx = self.write(failed).await?;
         let audience = change.audience.map(|(audience, _)| audience);
+        let credentials = change.credentials.as_ref().map(Option::as_ref);
         // A live feed must have a due time: a retired one that comes back without a wish is due now.
         let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
         let row = sqlx::query(include_str!("feed_change.sql"))
@@ -54,9 +56,11 @@ impl SqliteStore {
             .bind(terms)
             .bind(change.calm.is_some())
             .bind(change.calm.as_deref().and_then(pack_calm))
+            .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
+            .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
             .fetch_optional(&mut *tx)
             .await
-            .map_err(StoreError::on(failed))?;
+            .map_err(StoreError::of_identity(failed))?;
         let Some(row) = row else { return Ok(None) };
         let feed = FeedRow::from_row(&row).map_err(StoreError::on(failed))?.try_into()?;
         tx.commit().await.map_err(StoreError::on(failed))?;
@@ -98,6 +102,7 @@ async fn add_chunk(
     feeds: &[NewFeed],
     now: Timestamp,
 ) -> Result<Vec<Added>, sqlx::Error> {
+    rename_logins(tx, feeds).await?;
     let rows = new_rows(feeds);
     let revive = rows.clone().query(include_str!("feeds_revive.sql"));
     let mut revived: HashSet<i64> = ids(&revive.fetch_all(&mut **tx).await?)?;
@@ -108,6 +113,23 @@ async fn add_chunk(
     // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
     let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };
     Ok(found.into_iter().map(answer).collect())
+}
+
+/// A feed that is stored under an older key's name for its login gets the name of the key in force, so that it is found.
+async fn rename_logins(tx: &mut Transaction<'_, Sqlite>, feeds: &[NewFeed]) -> Result<(), sqlx::Error> {
+    for feed in feeds {
+        let Some(Credentials { id, older, sealed }) = &feed.credentials else { continue };
+        for older in older {
+            sqlx::query(include_str!("login_rename.sql"))
+                .bind(feed.url.as_str())
+                .bind(&older.0[..])
+                .bind(&id.0[..])
+                .bind(sealed.as_bytes())
+                .execute(&mut **tx)
+                .await?;
+        }
+    }
+    Ok(())
 }
 
 fn new_rows(feeds: &[NewFeed]) -> Batch {
@@ -126,6 +148,8 @@ fn new_rows(feeds: &[NewFeed]) -> Batch {
             row.int(feed.first_due.millis());
             row.bytes(added_terms(feed.first_due).as_slice());
             row.text(pack_calm(&feed.calm).as_deref());
+            row.bytes(feed.credentials.as_ref().map(|credentials| &credentials.id.0[..]));
+            row.bytes(feed.credentials.as_ref().map(|credentials| credentials.sealed.as_bytes()));
         });
     }
     rows

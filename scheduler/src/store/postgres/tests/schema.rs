@@ -34,7 +34,7 @@ async fn a_schema_of_a_newer_program_is_refused_and_left_alone() {
                VALUES (9000, 'of the future', true, '', 0)";
     schema.connection().await.execute(sql).await.unwrap();
     let error = PostgresStore::open(&url(), &schema.0).await.unwrap_err();
-    assert!(matches!(error, StoreError::TooNew { found: 9000, known: 3 }), "{error:?}");
+    assert!(matches!(error, StoreError::TooNew { found: 9000, .. }), "{error:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,126 @@
+//! When we reach nobody any more: hosts on loopback that are taken down all at once, and come back.
+
+use std::time::Duration;
+
+use load_tests::{Feed, Origin, Script, loopback};
+use serde_json::Value;
+
+use crate::harness::{Fleet, Home, PATIENCE};
+
+const HOSTS: u16 = 20;
+
+const CONFIG: &str = r#"
+[policy]
+mode = "classes"
+min_interval = "1s"
+hot_minutes = false
+import_spread = "0s"
+[policy.category.d]
+interval = "2s"
+interval_max = "2s"
+[policy.penalty]
+transient_first = "1s"
+[host]
+gap = "100ms"
+"#;
+
+async fn feeds(fleet: &Fleet) -> Vec<Value> {
+    fleet.get("/api/v1/feeds").await["items"].as_array().unwrap().clone()
+}
+
+async fn is_ours(fleet: &Fleet) -> bool {
+    let by_stats = fleet.get("/api/v1/stats").await.get("our_fault_since").is_some();
+    let by_metric = fleet.metric("feedfleet_our_fault").await > 0.0;
+    by_stats && by_metric
+}
+
+fn told(fleet: &Fleet, what: &str) -> usize {
+    fleet.stderr().lines().filter(|line| line.contains(what)).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_all_hosts_fail_at_once_no_feed_pays_and_polling_is_a_probe_until_they_answer() {
+    let origin = Origin::listen(&loopback(HOSTS, 0)).await.unwrap();
+    let urls: Vec<String> = (0..usize::from(HOSTS)).map(|host| origin.url_on(host, &format!("/feed{host}"))).collect();
+    for host in 0..HOSTS {
+        origin.set(&format!("/feed{host}"), Script::feed(Feed::rss()));
+    }
+    let home = Home::new(CONFIG);
+    let opml = home.opml(urls);
+    let mut fleet = home.start(&[&opml]);
+    fleet
+        .wait_for("every feed to be well", async |fleet| {
+            let all = feeds(fleet).await;
+            let well = all.iter().filter(|feed| !feed["last_success"].is_null()).count();
+            (well == usize::from(HOSTS)).then_some(())
+        })
+        .await;
+    assert!(!is_ours(&fleet).await);
+
+    for host in 0..usize::from(HOSTS) {
+        origin.take_down(host).await;
+    }
+    fleet.wait_for("the fault to be ours", async |fleet| is_ours(fleet).await.then_some(())).await;
+    assert_eq!(told(&fleet, "the fault is ours"), 1);
+    // Some were under way at that moment; the others are probes.
+    let failures = async |fleet: &Fleet| fleet.metric("feedfleet_failures_total{kind=\"connect\"}").await;
+    let begun = failures(&fleet).await;
+    let start = std::time::Instant::now();
+    fleet.wait_for("some probes", async |fleet| (failures(fleet).await >= begun + 16.0).then_some(())).await;
+    let probes = failures(&fleet).await - begun;
+    let seconds = start.elapsed().as_secs_f64();
+    let under_way = 10.0;
+    assert!(probes <= seconds * 1.1 + under_way, "{probes} in {seconds} s, where 20 feeds were due every 2 s");
+    for feed in feeds(&fleet).await {
+        assert!(feed["penalty"].is_null() && feed["status"] == "active", "{feed}");
+        let run = feed["consecutive_failures"].as_u64().unwrap();
+        assert!(run <= 1, "only what failed before it was known whose fault it is: {feed}");
+    }
+    let spared = feeds(&fleet).await.iter().filter(|feed| feed["consecutive_failures"] == 0).count();
+    assert!(spared >= 5, "{spared}");
+
+    for host in 0..usize::from(HOSTS) {
+        origin.bring_up(host).await.unwrap();
+    }
+    let answered = origin.request_count();
+    fleet.wait_for("the end of it", async |fleet| (!is_ours(fleet).await).then_some(())).await;
+    assert_eq!((told(&fleet, "hosts answer again"), told(&fleet, "the fault is ours")), (1, 1), "one line a change");
+    assert!(origin.wait_for_total(answered + 2 * usize::from(HOSTS), PATIENCE).await, "polled as before");
+    fleet
+        .wait_for("every feed to be well again", async |fleet| {
+            let all = feeds(fleet).await;
+            all.iter().all(|feed| feed["consecutive_failures"] == 0).then_some(())
+        })
+        .await;
+    fleet.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_few_hosts_that_fail_among_others_pay_for_it() {
+    let origin = Origin::listen(&loopback(HOSTS, 0)).await.unwrap();
+    let urls: Vec<String> = (0..usize::from(HOSTS)).map(|host| origin.url_on(host, &format!("/feed{host}"))).collect();
+    for host in 0..HOSTS {
+        origin.set(&format!("/feed{host}"), Script::feed(Feed::rss()));
+    }
+    let home = Home::new(CONFIG);
+    let opml = home.opml(urls);
+    let mut fleet = home.start(&[&opml]);
+    fleet
+        .wait_for("every feed to be well", async |fleet| {
+            let well = feeds(fleet).await.iter().filter(|feed| !feed["last_success"].is_null()).count();
+            (well == usize::from(HOSTS)).then_some(())
+        })
+        .await;
+    for host in 0..4 {
+        origin.take_down(host).await;
+    }
+    fleet
+        .wait_for("four feeds to be in the box", async |fleet| {
+            let boxed = feeds(fleet).await.iter().filter(|feed| feed["penalty"]["kind"] == "connect").count();
+            (boxed == 4).then_some(())
+        })
+        .await;
+    assert_eq!(told(&fleet, "the fault is ours"), 0);
+    assert!(origin.wait_for_total(origin.request_count() + 20, Duration::from_secs(60)).await, "the others go on");
+    fleet.stop();
+}

@@ -1,0 +1,352 @@
+//! User names and passwords of feeds: sealed where they are stored and sent, opened only where a request is made.
+//!
+//! A login is sealed (AES-256-GCM) under the first key of a [`Keyring`] for one origin: scheme, host and port. Whoever can
+//! write to the store or the queue cannot have it sent anywhere else, and a feed may move inside of its origin without being
+//! sealed anew. Older keys open what they sealed. Nothing in here is ever shown: the types print no secret.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use serde::{Deserialize, Serialize};
+
+use crate::config::SecretsConfig;
+use crate::feed::FeedUrl;
+
+/// A user name and a password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// `user:password`, as in RFC 7617; a user name holds no colon.
+    pair: String,
+}
+
+/// Why something is no login. Repeats nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoginError {
+    /// RFC 7617, section 2.
+    #[error("a user name must not hold a colon")]
+    Colon,
+    /// RFC 7617, section 2.
+    #[error("user name and password must not hold control characters")]
+    Control,
+    /// Nobody could be meant.
+    #[error("user name and password must not both be empty")]
+    Empty,
+    /// Longer than [`Login::MAX_LENGTH`].
+    #[error("user name and password together must be at most {max} bytes", max = Login::MAX_LENGTH)]
+    TooLong,
+}
+
+impl Login {
+    /// Bytes that user name and password may have together.
+    pub const MAX_LENGTH: usize = 2048;
+
+    /// A login, if it can be sent.
+    pub fn new(username: &str, password: &str) -> Result<Self, LoginError> {
+        if username.contains(':') {
+            return Err(LoginError::Colon);
+        }
+        if username.is_empty() && password.is_empty() {
+            return Err(LoginError::Empty);
+        }
+        if username.len() + password.len() > Self::MAX_LENGTH {
+            return Err(LoginError::TooLong);
+        }
+        if username.chars().chain(password.chars()).any(char::is_control) {
+            return Err(LoginError::Control);
+        }
+        Ok(Login { pair: format!("{username}:{password}") })
+    }
+
+    /// The value of an `Authorization` field (RFC 7617).
+    pub fn authorization(&self) -> String {
+        format!("Basic {}", STANDARD.encode(&self.pair))
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Login(***)")
+    }
+}
+
+/// An encrypted login: the layout's number, the key's number, nonce, ciphertext and tag. In JSON base64.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Sealed(Vec<u8>);
+
+/// The only layout so far.
+const LAYOUT: u8 = 1;
+const KEY_ID_BYTES: usize = 4;
+const HEAD_BYTES: usize = 1 + KEY_ID_BYTES;
+const NONCE_BYTES: usize = 12;
+
+impl Sealed {
+    /// As it was stored; whether it can be opened is the keyring's business.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        Sealed(bytes)
+    }
+
+    /// To be stored.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The number of the key that it is sealed with, as hexadecimal digits; empty for a layout of the future.
+    pub fn key_id(&self) -> String {
+        self.key().map_or_else(String::new, |id| id.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    fn key(&self) -> Option<[u8; KEY_ID_BYTES]> {
+        let (layout, rest) = self.0.split_first()?;
+        rest.first_chunk().copied().filter(|_| *layout == LAYOUT)
+    }
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sealed(key {})", self.key_id())
+    }
+}
+
+impl From<Sealed> for String {
+    fn from(sealed: Sealed) -> String {
+        STANDARD_NO_PAD.encode(sealed.0)
+    }
+}
+
+impl TryFrom<String> for Sealed {
+    type Error = base64::DecodeError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        STANDARD_NO_PAD.decode(text).map(Sealed)
+    }
+}
+
+/// Which login a feed has, as far as two can be told apart: a keyed hash. Part of a feed's identity beside its URL.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LoginId(pub [u8; 32]);
+
+impl fmt::Debug for LoginId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LoginId(***)")
+    }
+}
+
+/// A login as a store keeps it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Credentials {
+    /// Under the key in force.
+    pub id: LoginId,
+    /// What the same login is called where a feed was stored under an older key.
+    pub older: Vec<LoginId>,
+    /// Under the key in force.
+    pub sealed: Sealed,
+}
+
+/// Why a login cannot be sealed or opened. Repeats nothing of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretError {
+    /// `secrets.key` is empty.
+    #[error(
+        "a user name and password are stored encrypted only, and there is no key for that: set secrets.key (or \
+         FEEDFLEET_SECRETS__KEY) of every scheduler and worker to what `openssl rand -base64 32` prints"
+    )]
+    NoKey,
+    /// It was sealed with a key that is not here.
+    #[error("the credentials are sealed with key {0}, which is neither secrets.key nor one of secrets.old_keys")]
+    OtherKey(String),
+    /// It was sealed for another origin, or changed since.
+    #[error("the credentials were not sealed for this feed's server")]
+    Refused,
+    /// The library failed.
+    #[error("the credentials could not be sealed")]
+    Failed,
+}
+
+/// The keys of `[secrets]`: the first seals, all open.
+#[derive(Default)]
+pub struct Keyring(Vec<Key>);
+
+struct Key {
+    id: [u8; KEY_ID_BYTES],
+    naming: hmac::Key,
+    sealing: RandomizedNonceKey,
+}
+
+impl fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Keyring({} keys)", self.0.len())
+    }
+}
+
+/// Bytes that a key has.
+const KEY_BYTES: usize = 32;
+
+/// A key as the configuration writes it: base64 of 32 bytes, with or without padding.
+pub(crate) fn key_bytes(text: &str) -> Option<[u8; KEY_BYTES]> {
+    STANDARD_NO_PAD.decode(text.trim().trim_end_matches('=')).ok()?.try_into().ok()
+}
+
+impl Keyring {
+    /// The keys of the configuration, which was checked; none when it names none.
+    pub fn new(config: &SecretsConfig) -> Self {
+        let texts = [&config.key].into_iter().chain(&config.old_keys);
+        Keyring(texts.filter_map(|text| Key::new(&key_bytes(text)?)).collect())
+    }
+
+    /// A ring of one key that nobody else has, for logins that leave no process.
+    pub fn fresh() -> Self {
+        let mut bytes = [0; KEY_BYTES];
+        let drawn = aws_lc_rs::rand::fill(&mut bytes);
+        Keyring(drawn.ok().and_then(|()| Key::new(&bytes)).into_iter().collect())
+    }
+
+    /// Seals a login for the origin of a feed.
+    pub fn seal(&self, login: &Login, url: &FeedUrl) -> Result<Credentials, SecretError> {
+        let (key, older) = self.0.split_first().ok_or(SecretError::NoKey)?;
+        let mut text = login.pair.as_bytes().to_vec();
+        let nonce = key.sealing.seal_in_place_append_tag(aad(url), &mut text).map_err(|_| SecretError::Failed)?;
+        let sealed = [&[LAYOUT][..], &key.id, nonce.as_ref(), &text].concat();
+        let older = older.iter().map(|key| key.name(login)).collect();
+        Ok(Credentials { id: key.name(login), older, sealed: Sealed(sealed) })
+    }
+
+    /// Opens what was sealed for the origin of a feed.
+    pub fn open(&self, sealed: &Sealed, url: &FeedUrl) -> Result<Login, SecretError> {
+        let other = || SecretError::OtherKey(sealed.key_id());
+        let id = sealed.key().ok_or_else(other)?;
+        let key = self.0.iter().find(|key| key.id == id).ok_or_else(other)?;
+        let (nonce, text) = sealed.0[HEAD_BYTES..].split_first_chunk::<NONCE_BYTES>().ok_or(SecretError::Refused)?;
+        let mut text = text.to_vec();
+        let opened = key.sealing.open_in_place(Nonce::assume_unique_for_key(*nonce), aad(url), &mut text);
+        let pair = opened.map_err(|_| SecretError::Refused)?.to_vec();
+        let pair = String::from_utf8(pair).map_err(|_| SecretError::Refused)?;
+        Ok(Login { pair })
+    }
+
+    /// What every [`Sealed`] of the key in force begins with; `None` without a key.
+    pub fn current(&self) -> Option<[u8; HEAD_BYTES]> {
+        let [a, b, c, d] = self.0.first()?.id;
+        Some([LAYOUT, a, b, c, d])
+    }
+}
+
+impl Key {
+    /// Keys for different uses are derived, so that no use tells anything about another.
+    fn new(bytes: &[u8; KEY_BYTES]) -> Option<Self> {
+        let root = hmac::Key::new(hmac::HMAC_SHA256, bytes);
+        let derived = |label: &str| hmac::sign(&root, label.as_bytes());
+        Some(Key {
+            id: *derived("feedfleet key id").as_ref().first_chunk()?,
+            naming: hmac::Key::new(hmac::HMAC_SHA256, derived("feedfleet login id").as_ref()),
+            sealing: RandomizedNonceKey::new(&AES_256_GCM, derived("feedfleet login").as_ref()).ok()?,
+        })
+    }
+
+    fn name(&self, login: &Login) -> LoginId {
+        let mut id = [0; 32];
+        id.copy_from_slice(hmac::sign(&self.naming, login.pair.as_bytes()).as_ref());
+        LoginId(id)
+    }
+}
+
+/// What a login is sealed for.
+fn aad(url: &FeedUrl) -> Aad<Vec<u8>> {
+    Aad::from(url.as_url().origin().ascii_serialization().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ring(key: u8, old: &[u8]) -> Keyring {
+        let text = |byte: &u8| STANDARD.encode([*byte; KEY_BYTES]);
+        Keyring::new(&SecretsConfig { key: text(&key), old_keys: old.iter().map(text).collect() })
+    }
+
+    fn url(text: &str) -> FeedUrl {
+        text.parse().unwrap()
+    }
+
+    fn login() -> Login {
+        Login::new("ann", "pass:w\u{f6}rd").unwrap()
+    }
+
+    #[test]
+    fn what_was_sealed_opens_for_its_origin_alone() {
+        let ring = ring(1, &[]);
+        let sealed = ring.seal(&login(), &url("https://a.example/feed?x=1")).unwrap().sealed;
+        assert_eq!(ring.open(&sealed, &url("https://a.example:443/moved")), Ok(login()));
+        for other in ["http://a.example/feed?x=1", "https://a.example:8443/", "https://b.example/"] {
+            assert_eq!(ring.open(&sealed, &url(other)), Err(SecretError::Refused), "{other}");
+        }
+        assert_eq!(login().authorization(), "Basic YW5uOnBhc3M6d8O2cmQ=");
+    }
+
+    #[test]
+    fn old_keys_open_and_the_new_one_seals() {
+        let feed = url("https://a.example/");
+        let before = ring(1, &[]).seal(&login(), &feed).unwrap();
+        let rotated = ring(2, &[1]);
+        assert_eq!(rotated.open(&before.sealed, &feed), Ok(login()));
+        let after = rotated.seal(&login(), &feed).unwrap();
+        assert_eq!(after.older, [before.id], "a known feed is found under its old name");
+        assert_ne!(after.id, before.id);
+        assert!(after.sealed.as_bytes().starts_with(&rotated.current().unwrap()));
+        assert!(!before.sealed.as_bytes().starts_with(&rotated.current().unwrap()));
+        let gone = ring(2, &[]).open(&before.sealed, &feed).unwrap_err();
+        assert_eq!(gone, SecretError::OtherKey(before.sealed.key_id()));
+        assert!(gone.to_string().contains("secrets.old_keys"));
+    }
+
+    #[test]
+    fn without_a_key_nothing_is_sealed_and_the_error_names_the_key_to_set() {
+        let error = Keyring::default().seal(&login(), &url("https://a.example/")).unwrap_err();
+        assert!(error.to_string().contains("secrets.key") && Keyring::default().current().is_none());
+    }
+
+    #[test]
+    fn logins_that_cannot_be_sent_are_refused() {
+        let long = "x".repeat(Login::MAX_LENGTH);
+        for (username, password, error) in [
+            ("a:b", "c", LoginError::Colon),
+            ("a", "c\n", LoginError::Control),
+            ("", "", LoginError::Empty),
+            ("a", long.as_str(), LoginError::TooLong),
+        ] {
+            assert_eq!(Login::new(username, password), Err(error));
+        }
+        assert!(Login::new("token", "").is_ok() && Login::new("", "token").is_ok());
+    }
+
+    #[test]
+    fn nothing_printed_holds_the_login() {
+        let ring = ring(1, &[2]);
+        let sealed = ring.seal(&login(), &url("https://a.example/")).unwrap();
+        let printed = format!("{:?} {ring:?} {sealed:?} {}", login(), String::from(sealed.sealed.clone()));
+        assert!(!printed.contains("ann") && !printed.contains("pass") && !printed.contains("YW5u"), "{printed}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn changed_bytes_never_open(place in 0usize..60, change in 1u8..) {
+            let (ring, feed) = (ring(1, &[]), url("https://a.example/"));
+            let mut bytes = ring.seal(&login(), &feed).unwrap().sealed.as_bytes().to_vec();
+            let place = place % bytes.len();
+            bytes[place] ^= change;
+            prop_assert!(ring.open(&Sealed(bytes), &feed).is_err());
+        }
+
+        #[test]
+        fn any_bytes_are_taken_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            prop_assert!(ring(1, &[]).open(&Sealed(bytes), &url("https://a.example/")).is_err());
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Is it us? When hosts that answered before suddenly fail, most of all that are asked, and in ways that our own network can
+//! be the reason of, then it is: no feed is penalised, and polling slows to a probe until hosts answer again.
+//!
+//! Nobody leads: each scheduler judges by the reports that it settles itself, an even share of all. What follows for a feed is
+//! [`common::policy::spare`]'s business.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::feed::Feed;
+use common::host::HostKey;
+use common::policy::may_be_ours;
+use common::report::{FetchReport, Outcome};
+use common::time::Timestamp;
+
+/// What hosts did within so long counts: "in the same minute".
+const WINDOW: Duration = Duration::from_secs(60);
+/// So many hosts must have failed that were well before, and more than answered ...
+const MANY_HOSTS: usize = 8;
+/// ... or so many, and none answered: a desktop polls few.
+const FEW_HOSTS: usize = 3;
+/// More hosts than these tell nothing new, and are not remembered.
+const MOST_HOSTS: usize = 2_000;
+/// So many answers in a row end it.
+const ANSWERS: usize = 4;
+/// Polls a second while it lasts: to notice its end, and to bother nobody whom we cannot hear.
+pub(crate) const PROBES_PER_SECOND: f64 = 1.0;
+
+/// What this scheduler knows of our own network. Shared by whoever asks.
+#[derive(Debug, Default)]
+pub struct OurFault(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// What each host did last, and when.
+    hosts: HashMap<HostKey, (Timestamp, bool)>,
+    /// Set while the fault is ours.
+    since: Option<Timestamp>,
+    /// Since then: did the last ones answer?
+    last: VecDeque<bool>,
+    /// Probes that may be made, and of when the number is.
+    probes: f64,
+    refilled: Timestamp,
+}
+
+/// The fault begins or ends being ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// So many hosts failed, and so many answered.
+    Began { failed: usize, answered: usize },
+    /// It lasted so long.
+    Ended { after: Duration },
+}
+
+impl OurFault {
+    /// Since when the fault is ours, if it is.
+    pub fn since(&self) -> Option<Timestamp> {
+        self.seen().since
+    }
+
+    /// Takes in what became of fetches: the feed as it was before, and the report. Tells a change once, in the log.
+    pub(crate) fn observe<'a>(&self, reports: impl Iterator<Item = (&'a Feed, &'a FetchReport)>, now: Timestamp) {
+        let mut seen = self.seen();
+        let before = seen.since.is_some();
+        let began = reports.filter_map(|(feed, report)| {
+            let answered = answered(feed, report)?;
+            seen.note(report.answering_host(), answered, now)
+        });
+        // Several turns in one batch are one, or none.
+        let turn = began.last();
+        match turn.filter(|_| seen.since.is_some() != before) {
+            Some(Turn::Began { failed, answered }) => tracing::warn!(
+                failed,
+                answered,
+                "most hosts fail that answered before: the fault is ours; no feed is penalised, polling slows to a probe"
+            ),
+            Some(Turn::Ended { after }) => {
+                let after = humantime::format_duration(Duration::from_secs(after.as_secs())).to_string();
+                tracing::info!(after, "hosts answer again: polling goes on");
+            }
+            None => {}
+        }
+    }
+
+    /// How many polls may be started of `room`.
+    pub(crate) fn room(&self, room: usize, now: Timestamp) -> usize {
+        let mut seen = self.seen();
+        if seen.since.is_none() {
+            return room;
+        }
+        let passed = now.since(seen.refilled).as_secs_f64();
+        seen.probes = (seen.probes + passed * PROBES_PER_SECOND).min(1.0);
+        seen.refilled = now;
+        if seen.probes >= 1.0 { room.min(1) } else { 0 }
+    }
+
+    /// So many were started.
+    pub(crate) fn spend(&self, polls: usize) {
+        self.seen().probes -= polls as f64;
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Did the host answer, whatever it said? `None` for what tells nothing: a request that was not made, one that the address
+/// guard stopped, a feed that had failed before.
+fn answered(feed: &Feed, report: &FetchReport) -> Option<bool> {
+    let was_well = feed.state.consecutive_failures == 0 && feed.state.last_success.is_some();
+    match &report.outcome {
+        Outcome::Deferred { .. } => None,
+        Outcome::Failed { failure, .. } if may_be_ours(*failure) => was_well.then_some(false),
+        Outcome::Failed { .. } => report.http_status.map(|_| true),
+        _ => Some(true),
+    }
+}
+
+impl Seen {
+    fn note(&mut self, host: &HostKey, answered: bool, now: Timestamp) -> Option<Turn> {
+        if let Some(since) = self.since {
+            self.last.push_back(answered);
+            self.last.drain(..self.last.len().saturating_sub(ANSWERS));
+            let over = self.last.len() == ANSWERS && self.last.iter().all(|answered| *answered);
+            return over.then(|| {
+                *self = Seen::default();
+                Turn::Ended { after: now.since(since) }
+            });
+        }
+        if self.hosts.len() < MOST_HOSTS || self.hosts.contains_key(host) {
+            self.hosts.insert(host.clone(), (now, answered));
+        }
+        // Only a failure can be the one that shows it.
+        if answered && self.hosts.len() < MOST_HOSTS {
+            return None;
+        }
+        self.hosts.retain(|_, (at, _)| now.since(*at) < WINDOW);
+        let answered = self.hosts.values().filter(|(_, answered)| *answered).count();
+        let failed = self.hosts.len() - answered;
+        let ours = failed >= MANY_HOSTS && failed > answered || failed >= FEW_HOSTS && answered == 0;
+        ours.then(|| {
+            *self = Seen { since: Some(now), refilled: now, ..Seen::default() };
+            Turn::Began { failed, answered }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(1_790_000_000_000).after(Duration::from_millis(millis))
+    }
+
+    fn host(number: usize) -> HostKey {
+        HostKey::new(&format!("host{number}.example:443"))
+    }
+
+    /// Plays answers of different hosts, a second apart; gives the turns with the number of the answer.
+    fn turns(seen: &mut Seen, first: usize, answers: &[bool]) -> Vec<(usize, Turn)> {
+        let play = |(number, answered): (usize, &bool)| {
+            let number = first + number;
+            seen.note(&host(number), *answered, at(1000 * number as u64)).map(|turn| (number, turn))
+        };
+        answers.iter().enumerate().filter_map(play).collect()
+    }
+
+    #[test]
+    fn many_hosts_that_fail_at_once_are_our_fault_until_they_answer() {
+        let mut seen = Seen::default();
+        assert!(turns(&mut seen, 0, &[true; 7]).is_empty());
+        assert_eq!(turns(&mut seen, 7, &[false; 8]), [(14, Turn::Began { failed: 8, answered: 7 })]);
+        assert!(turns(&mut seen, 15, &[false, true, true, true, false, true, true, true]).is_empty());
+        assert_eq!(turns(&mut seen, 23, &[true]), [(23, Turn::Ended { after: Duration::from_secs(9) })]);
+        assert!(turns(&mut seen, 24, &[true; 50]).is_empty());
+    }
+
+    #[test]
+    fn a_few_bad_hosts_among_good_ones_are_their_own_fault() {
+        let mut seen = Seen::default();
+        let mixed: Vec<bool> = (0..300).map(|number| number % 3 != 0).collect();
+        assert!(turns(&mut seen, 0, &mixed).is_empty());
+        assert!(turns(&mut seen, 300, &[true, false, false, false, false, false, false, false]).is_empty(), "seven");
+    }
+
+    #[test]
+    fn one_host_with_many_feeds_is_one_host() {
+        let mut seen = Seen::default();
+        assert!((0..100).all(|number| seen.note(&host(1), false, at(number)).is_none()));
+    }
+
+    #[test]
+    fn of_few_hosts_all_must_fail_and_within_a_minute() {
+        assert_eq!(turns(&mut Seen::default(), 0, &[false; 3]).len(), 1);
+        assert!(turns(&mut Seen::default(), 0, &[true, false, false, false, false]).is_empty());
+        let mut seen = Seen::default();
+        assert!((0..20).all(|number| seen.note(&host(number), false, at(31_000 * number as u64)).is_none()));
+    }
+
+    #[test]
+    fn hosts_beyond_the_most_take_no_memory() {
+        let mut seen = Seen::default();
+        assert!((0..3 * MOST_HOSTS).all(|number| seen.note(&host(number), true, at(number as u64 / 100)).is_none()));
+        assert!(seen.hosts.len() <= MOST_HOSTS);
+    }
+
+    #[test]
+    fn a_probe_a_second_is_started_while_it_lasts() {
+        let ours = OurFault::default();
+        assert_eq!(ours.room(500, at(0)), 500);
+        let mut seen = Seen::default();
+        turns(&mut seen, 0, &[false; 3]);
+        let ours = OurFault(Mutex::new(seen));
+        let mut started = 0;
+        for tick in 0..1200 {
+            let room = ours.room(500, at(2000 + 50 * tick));
+            assert!(room <= 1);
+            ours.spend(room);
+            started += room;
+        }
+        assert!((58..=61).contains(&started), "{started} in a minute");
+    }
+}
