@@ -38,6 +38,8 @@ def overlays() -> dict[str, list[Doc]]:
         prod = root / "overlays" / "prod" / "kustomization.yaml"
         prod.write_text(prod.read_text().replace("components/keda", "components/hpa"))
         found["prod with hpa"] = kustomize(prod.parent)
+        prod.write_text(prod.read_text().replace("  - ../../components/ingress", "  - ../../components/ingress\n  - ../../components/signed-requests"))
+        found["prod with hpa and signed requests"] = kustomize(prod.parent)
     return found
 
 
@@ -114,7 +116,7 @@ def secret_references(workload: Doc) -> Iterator[tuple[str, str | None]]:
     """Each secret's name and the key that is read, None for all of it."""
     for variable in container(workload).get("env", []):
         reference = variable.get("valueFrom", {}).get("secretKeyRef")
-        if reference:
+        if reference and not reference.get("optional"):
             yield reference["name"], reference["key"]
     for source in container(workload).get("envFrom", []):
         if "secretRef" in source:

@@ -10,6 +10,8 @@ from .manifests import (Doc, K8S, ROLES, container, matches, named, of_kind, pod
 
 # What a role does after its last fetch: cli/src/cluster.rs, LAST_REPORT.
 LAST_REPORT_SECONDS = 10
+# What both roles may know: the broker's user, and the key that requests are signed with.
+FOR_BOTH = {"feedfleet-rabbitmq-default-user", "feedfleet-bot-key"}
 # Secrets that are made by hand before `apply`, by the commands in k8s/README.md.
 GIVEN = re.compile(r"kubectl create secret \w+ ([\w-]+)(.*?)(?:\n\n|```)", re.DOTALL)
 
@@ -117,11 +119,11 @@ def secrets(docs: list[Doc]) -> list[str]:
                 found.append(f"{title(workload)}: Secret {name} has no {key}")
     worker = role(docs, "worker")
     schedulers = {name for name, _ in secret_references(role(docs, "scheduler"))}
-    shared = {name for name, _ in secret_references(worker)} & schedulers - {"feedfleet-rabbitmq-default-user"}
+    shared = ({name for name, _ in secret_references(worker)} & schedulers) - FOR_BOTH
     if shared:
         found.append(f"{title(worker)} reads the schedulers' secret {', '.join(shared)}")
     for variable in container(worker).get("env", []):
-        if variable["name"].startswith(("FEEDFLEET_STORE", "FEEDFLEET_SCHEDULE", "FEEDFLEET_API", "FEEDFLEET_SECRETS")):
+        if variable["name"].startswith(("FEEDFLEET_STORE", "FEEDFLEET_SCHEDULE", "FEEDFLEET_API")):
             found.append(f"{title(worker)} is given {variable['name']}")
         if "store-url" in str(variable) or "postgres" in str(variable):
             found.append(f"{title(worker)} is given a secret of the database: {variable['name']}")
@@ -133,7 +135,7 @@ def secrets(docs: list[Doc]) -> list[str]:
 def given_by_hand() -> dict[str, set[str]]:
     """The secrets that the README has people make, with their keys."""
     commands = GIVEN.findall((K8S / "README.md").read_text())
-    return {name: set(re.findall(r"--from-(?:literal|file)=([\w-]+)=", rest)) for name, rest in commands}
+    return {name: set(re.findall(r"--from-(?:literal|file)=([\w.-]+)=", rest)) for name, rest in commands}
 
 
 # ---------------------------------------------------------------------------------- what the program understands of it

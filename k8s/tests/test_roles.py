@@ -69,6 +69,8 @@ def running(name, redis_port, database):
     env = {"FEEDFLEET_NAMESPACE": "feedfleet"}
     for variable in container(workload)["env"]:
         reference = variable["valueFrom"]["secretKeyRef"]
+        if reference.get("optional"):
+            continue
         env[variable["name"]] = values.get(reference["key"]) or secret(reference["name"], reference["key"])
     with tempfile.TemporaryDirectory() as folder:
         arguments = list(container(workload)["args"])
