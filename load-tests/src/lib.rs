@@ -36,12 +36,16 @@
 //! ```
 
 pub mod judge;
+mod names;
 pub mod origin;
 pub mod population;
 pub mod proxy;
 pub mod simulate;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 pub use judge::{Fault, Rules, ScoreCard, Violation, judge};
+pub use names::Names;
 pub use origin::bodies::{self, Coding};
 pub use origin::feed::{Conditions, Feed, Format, Item, Pace, Stamp, Tag};
 pub use origin::log::{Cut, Record};

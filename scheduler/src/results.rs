@@ -186,7 +186,7 @@ impl Results {
     async fn hold_hosts(&self, reports: &[FetchReport], now: Timestamp) -> Result<(), BackendError> {
         for report in reports {
             if let Outcome::Throttled { retry_after } = report.outcome {
-                let until = first_hold(retry_after, report.started.after(report.duration));
+                let until = first_hold(retry_after, report.started.after(report.duration), &self.config.policy);
                 self.gate.hold(report.answering_host(), until, now).await?;
             }
         }

@@ -124,7 +124,7 @@ impl Poller {
         if let Outcome::Throttled { retry_after } = &fetched.outcome {
             let now = self.clock.now();
             let host = fetched.last_host.as_ref().unwrap_or(&job.host);
-            self.gate.hold(host, first_hold(*retry_after, now), now).await?;
+            self.gate.hold(host, first_hold(*retry_after, now, &self.config.policy), now).await?;
         }
         let deferred = matches!(fetched.outcome, Outcome::Deferred { .. });
         let own_host = fetched.last_host.as_ref().is_some_and(|host| *host == job.host);

@@ -4,8 +4,12 @@ use std::io;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::pki_types::CertificateDer;
-use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
 
 /// rustls keeps so many tickets of each server, and counts tickets, not servers.
 const TICKETS_PER_SERVER: usize = 8;
@@ -39,13 +43,69 @@ pub(crate) fn client_config(extra_roots: &[CertificateDer<'static>], servers: us
         roots.add(certificate.clone())?;
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let roots = Arc::new(roots);
+    let mut config = match WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), provider).build() {
+        Ok(verifier) => builder.dangerous().with_custom_certificate_verifier(Arc::new(Naming(verifier))),
+        // Without a root nothing is verified, and every handshake fails.
+        Err(_) => builder.with_root_certificates(roots),
+    }
+    .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.resumption = Resumption::in_memory_sessions(servers.saturating_mul(TICKETS_PER_SERVER));
     Ok(config)
+}
+
+/// rustls' own verifier, which decides everything. A certificate that it refused is looked at once more, for the name of the
+/// failure alone: one that nobody but itself signed is another mistake than one of an authority that we do not know.
+#[derive(Debug)]
+struct Naming(Arc<WebPkiServerVerifier>);
+
+/// Refused, and signed by itself.
+#[derive(Debug, thiserror::Error)]
+#[error("it names itself as its issuer")]
+struct SelfSigned;
+
+impl ServerCertVerifier for Naming {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now).map_err(|error| {
+            let unknown = matches!(error, Error::InvalidCertificate(CertificateError::UnknownIssuer));
+            let certificate = webpki::EndEntityCert::try_from(end_entity);
+            match certificate.is_ok_and(|certificate| unknown && certificate.issuer() == certificate.subject()) {
+                true => Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(SelfSigned)))),
+                false => error,
+            }
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
 }
 
 /// Names a handshake's failure.
@@ -72,6 +132,7 @@ fn certificate_class(error: &CertificateError) -> &'static str {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "certificate of another name"
         }
+        CertificateError::Other(OtherError(cause)) if cause.is::<SelfSigned>() => "certificate signed by itself",
         CertificateError::Revoked => "certificate revoked",
         CertificateError::BadSignature => "certificate with a wrong signature",
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {

@@ -14,9 +14,18 @@ use scheduler::store::{FeedQuery, Store, StoredEntry};
 /// How long anything may take before a test gives up: far beyond what a loaded machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Lines of the section `fetch` that open loopback, where the tests' servers are.
+pub(crate) const OPEN: &str = "allow_networks = [\"127.0.0.0/8\"]\nallow_ports = [\"1-65535\"]\n";
+
+/// A client that keeps no connection: one that the server closes meanwhile would fail the next question.
+pub(crate) fn client() -> reqwest::Client {
+    reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap()
+}
+
 /// A folder with a configuration, and the program run over it again and again.
 pub(crate) struct Home {
     folder: tempfile::TempDir,
+    environment: Vec<(String, String)>,
 }
 
 /// A running `feedfleet run`. Killed when dropped.
@@ -24,16 +33,32 @@ pub(crate) struct Fleet {
     child: Child,
     /// `http://127.0.0.1:PORT`
     pub(crate) api: String,
+    /// One for all questions: making one reads the machine's certificates.
+    pub(crate) client: reqwest::Client,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Home {
     /// A home with these lines of configuration beside what every test needs: loopback may be dialled.
     pub(crate) fn new(config: &str) -> Self {
+        Self::with_fetch(config, "")
+    }
+
+    /// The same, with more lines of the section `fetch`.
+    pub(crate) fn with_fetch(config: &str, fetch: &str) -> Self {
+        Self::written(&format!("{config}\n[fetch]\n{OPEN}{fetch}"))
+    }
+
+    /// A home with this very configuration.
+    pub(crate) fn written(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let open = "[fetch]\nallow_networks = [\"127.0.0.0/8\"]\nallow_ports = [\"1-65535\"]\n";
-        std::fs::write(folder.path().join("config.toml"), format!("{config}\n{open}")).unwrap();
-        Home { folder }
+        std::fs::write(folder.path().join("config.toml"), config).unwrap();
+        Home { folder, environment: Vec::new() }
+    }
+
+    /// A variable of the environment in which the program runs.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
     }
 
     /// A path inside the home.
@@ -46,6 +71,7 @@ impl Home {
         let mut command = Command::new(env!("CARGO_BIN_EXE_feedfleet"));
         // The addresses of the tests' servers are no configuration of the program.
         command.args(arguments).current_dir(self.folder.path()).env_clear();
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -74,7 +100,7 @@ impl Home {
                 seen.lock().unwrap().push(line);
             }
         });
-        let mut fleet = Fleet { child, api: String::new(), lines };
+        let mut fleet = Fleet { child, api: String::new(), client: client(), lines };
         fleet.api = fleet.wait_for_address();
         fleet
     }
@@ -143,8 +169,8 @@ impl Fleet {
                 return address;
             }
             let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none() && Instant::now() < deadline, "the fleet did not start:\n{}", self.stderr());
             std::thread::sleep(Duration::from_millis(10));
+            assert!(ended.is_none() && Instant::now() < deadline, "the fleet did not start:\n{}", self.stderr());
         }
     }
 
@@ -182,21 +208,32 @@ impl Fleet {
 
     /// A JSON answer of the API.
     pub(crate) async fn get(&self, path: &str) -> serde_json::Value {
-        let answer = reqwest::get(format!("{}{path}", self.api)).await.unwrap();
+        let answer = self.client.get(format!("{}{path}", self.api)).send().await.unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
         serde_json::from_str(&answer.text().await.unwrap()).unwrap()
     }
 
     /// The value of a metric's series; zero when there is none.
     pub(crate) async fn metric(&self, series: &str) -> f64 {
-        let text = reqwest::get(format!("{}/metrics", self.api)).await.unwrap().text().await.unwrap();
+        let answer = self.client.get(format!("{}/metrics", self.api)).send().await.unwrap();
+        let text = answer.text().await.unwrap();
         let line = text.lines().find(|line| line.split(' ').next() == Some(series));
         line.and_then(|line| line.rsplit(' ').next()).map_or(0.0, |value| value.parse().unwrap())
     }
 
     /// Waits until `ready` gives something.
-    pub(crate) async fn wait_for<T>(&mut self, what: &str, mut ready: impl AsyncFnMut(&Fleet) -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+    pub(crate) async fn wait_for<T>(&mut self, what: &str, ready: impl AsyncFnMut(&Fleet) -> Option<T>) -> T {
+        self.wait_within(PATIENCE, what, ready).await
+    }
+
+    /// The same, for what takes long.
+    pub(crate) async fn wait_within<T>(
+        &mut self,
+        limit: Duration,
+        what: &str,
+        mut ready: impl AsyncFnMut(&Fleet) -> Option<T>,
+    ) -> T {
+        let deadline = Instant::now() + limit;
         loop {
             if let Some(found) = ready(self).await {
                 return found;

@@ -1,80 +1,12 @@
 //! One feed's whole life against a real nginx with static files.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
 use scheduler::store::Store;
 
-use crate::harness::{Fleet, Home, PATIENCE};
-
-/// A private nginx that serves a folder. Stopped when dropped.
-struct Nginx {
-    child: Child,
-    folder: tempfile::TempDir,
-    port: u16,
-}
-
-impl Nginx {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        // Free at this moment; nginx takes it right away.
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let path = folder.path().display();
-        std::fs::create_dir(folder.path().join("www")).unwrap();
-        let config = format!(
-            "daemon off; master_process off; pid {path}/pid; error_log {path}/error.log;\n\
-             events {{}}\n\
-             http {{ access_log {path}/access.log; client_body_temp_path {path}/b; proxy_temp_path {path}/p;\n\
-               fastcgi_temp_path {path}/f; uwsgi_temp_path {path}/u; scgi_temp_path {path}/s;\n\
-               types {{ application/rss+xml rss; application/atom+xml atom; application/feed+json json; }}\n\
-               server {{ listen 127.0.0.1:{port}; root {path}/www; }} }}\n"
-        );
-        std::fs::write(folder.path().join("nginx.conf"), config).unwrap();
-        let mut child = Command::new("nginx")
-            .arg("-e")
-            .arg(folder.path().join("start.log"))
-            .arg("-c")
-            .arg(folder.path().join("nginx.conf"))
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("nginx is needed for this test: `dev/test` installs it, or `apt-get install nginx-light`");
-        let deadline = std::time::Instant::now() + PATIENCE;
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(child.try_wait().unwrap().is_none(), "nginx ended: see {path}/start.log");
-            assert!(std::time::Instant::now() < deadline, "nginx does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Nginx { child, folder, port }
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join("www").join(name)
-    }
-
-    fn url(&self, name: &str) -> String {
-        format!("http://127.0.0.1:{}/{name}", self.port)
-    }
-
-    /// The answers that nginx gave for a file, by its access log: (status, bytes).
-    fn answers(&self, name: &str) -> Vec<(u16, u64)> {
-        let log = std::fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
-        let ours = log.lines().filter(|line| line.contains(&format!("GET /{name} ")));
-        ours.map(|line| {
-            let after = line.split("\" ").nth(1).unwrap();
-            let mut fields = after.split(' ');
-            (fields.next().unwrap().parse().unwrap(), fields.next().unwrap().parse().unwrap())
-        })
-        .collect()
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use crate::harness::{Fleet, Home};
+use crate::web_servers::WebServer;
 
 fn rss(items: &[(&str, &str)]) -> String {
     let items: String = items
@@ -116,7 +48,7 @@ async fn titles_and_links(fleet: &Fleet) -> Vec<(String, String)> {
     found
 }
 
-async fn wait_for_polls(fleet: &mut Fleet, nginx: &Nginx, name: &str, more: usize) {
+async fn wait_for_polls(fleet: &mut Fleet, nginx: &WebServer, name: &str, more: usize) {
     let wanted = nginx.answers(name).len() + more;
     fleet.wait_for("more polls", async |_| (nginx.answers(name).len() >= wanted).then_some(())).await;
 }
@@ -130,7 +62,7 @@ fn publish(path: &Path, text: &str) {
 
 #[tokio::test]
 async fn three_static_feeds_are_read_once_and_then_only_asked_whether_they_changed() {
-    let nginx = Nginx::start();
+    let nginx = WebServer::nginx("");
     publish(&nginx.file("r.rss"), &rss(&[("1", "Rss one"), ("2", "Rss two")]));
     publish(&nginx.file("a.atom"), ATOM);
     publish(&nginx.file("j.json"), JSON);
@@ -165,7 +97,7 @@ async fn three_static_feeds_are_read_once_and_then_only_asked_whether_they_chang
     let read_before = fleet.metric("feedfleet_polls_total{outcome=\"modified\"}").await;
     let touched = std::fs::File::options().append(true).open(nginx.file("j.json")).unwrap();
     touched.set_modified(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)).unwrap();
-    let full = |nginx: &Nginx| nginx.answers("j.json").iter().filter(|(status, _)| *status == 200).count();
+    let full = |nginx: &WebServer| nginx.answers("j.json").iter().filter(|(status, _)| *status == 200).count();
     fleet.wait_for("the touched file", async |_| (full(&nginx) == 2).then_some(())).await;
     wait_for_polls(&mut fleet, &nginx, "j.json", 2).await;
     assert_eq!(full(&nginx), 2, "asked again without the new validators");
@@ -205,7 +137,7 @@ const ITEMS: [&str; 4] = [
 
 #[tokio::test]
 async fn items_that_move_or_are_edited_are_no_new_entries_and_an_update_where_text_changed() {
-    let nginx = Nginx::start();
+    let nginx = WebServer::nginx("");
     let home = Home::new(CONFIG);
     publish(&nginx.file("t.rss"), &broken_rss(&ITEMS));
     let mut fleet = home.start(&[&nginx.url("t.rss")]);
@@ -244,7 +176,7 @@ async fn items_that_move_or_are_edited_are_no_new_entries_and_an_update_where_te
 
 #[tokio::test]
 async fn run_once_polls_what_is_due_prints_the_entries_and_ends() {
-    let nginx = Nginx::start();
+    let nginx = WebServer::nginx("");
     publish(&nginx.file("r.rss"), &rss(&[("1", "Rss one")]));
     let home = Home::new("");
     let url = nginx.url("r.rss");

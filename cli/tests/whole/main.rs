@@ -1,6 +1,7 @@
 //! The whole program, as its users run it: real processes, real servers, real kills.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod address_guard;
 mod cluster;
 mod demo;
 mod harness;
@@ -8,9 +9,12 @@ mod hostile;
 mod house;
 mod kills;
 mod life;
+mod minutes;
 mod moves;
 mod our_fault;
+mod politeness;
 mod readme;
 mod release;
 mod secrets;
+mod web_servers;
 mod week;

@@ -21,8 +21,8 @@ use common::time::{Clock, ManualClock, Timestamp};
 use load_tests::{Feed, Kind, Origin, Pace, Plan, Population, Rules, Script, loopback};
 use scheduler::ops::AddFeed;
 use scheduler::schedule::memory::MemorySchedule;
-use scheduler::store::Store;
 use scheduler::store::sqlite::SqliteStore;
+use scheduler::store::{HistoryEntry, Store};
 use scheduler::{Backends, Scheduler};
 use tokio::task::JoinSet;
 use worker::fetch::Fetcher;
@@ -152,7 +152,7 @@ fn audience(number: usize) -> Audience {
 }
 
 /// The fleet without its loops' waiting.
-struct Fleet {
+pub(crate) struct Fleet {
     scheduler: Scheduler,
     backends: Backends,
     jobs: Arc<MemoryQueue<FetchJob>>,
@@ -162,7 +162,8 @@ struct Fleet {
     polls: usize,
 }
 
-fn config() -> Config {
+/// The defaults, with loopback opened.
+pub(crate) fn config() -> Config {
     let mut config = common::config::defaults();
     config.fetch.allow_networks = vec!["127.0.0.0/8".parse().unwrap()];
     config.fetch.allow_ports = vec!["1-65535".to_owned()];
@@ -171,7 +172,7 @@ fn config() -> Config {
 
 impl Fleet {
     /// A process that finds this store; `born`: since when hosts may have been asked by one before it.
-    async fn over(store: Arc<dyn Store>, clock: Arc<ManualClock>, born: Timestamp) -> Self {
+    pub(crate) async fn over(store: Arc<dyn Store>, clock: Arc<ManualClock>, born: Timestamp, config: Config) -> Self {
         let jobs = Arc::new(MemoryQueue::new(1 << 26));
         let backends = Backends {
             store,
@@ -180,7 +181,7 @@ impl Fleet {
             jobs: jobs.clone(),
             reports: Arc::new(MemoryQueue::new(1 << 26)),
         };
-        let (config, metrics) = (Arc::new(config()), Arc::new(Metrics::new()));
+        let (config, metrics) = (Arc::new(config), Arc::new(Metrics::new()));
         let clock_for_all: Arc<dyn Clock> = clock.clone();
         let scheduler = Scheduler::new(&backends, &config, &metrics, &clock_for_all);
         let rules = Arc::new(LiveRules::new(&config));
@@ -202,7 +203,8 @@ impl Fleet {
     async fn restart(self) -> Self {
         let born = self.clock.now();
         let polls = self.polls;
-        Fleet { polls, ..Self::over(self.backends.store, self.clock, born).await }
+        let config = Config::clone(&self.poller.config);
+        Fleet { polls, ..Self::over(self.backends.store, self.clock, born, config).await }
     }
 
     async fn subscribe(&self, internet: &mut Internet) {
@@ -216,14 +218,25 @@ impl Fleet {
             })
             .collect();
         let places: Vec<f64> = (0..feeds.len()).map(|number| number as f64 / feeds.len() as f64).collect();
-        let added = self.scheduler.ops.add(&feeds, Some(&places)).await.unwrap();
-        for (added, (_, _, subscribed)) in added.iter().zip(&mut internet.feeds) {
-            subscribed.id = added.id;
+        let added = self.add(&feeds, &places).await;
+        for (added, (_, _, subscribed)) in added.into_iter().zip(&mut internet.feeds) {
+            subscribed.id = added;
         }
     }
 
+    /// Adds feeds, each at its place of the import's spread.
+    pub(crate) async fn add(&self, feeds: &[AddFeed], places: &[f64]) -> Vec<FeedId> {
+        let added = self.scheduler.ops.add(feeds, Some(places)).await.unwrap();
+        added.into_iter().map(|added| added.id).collect()
+    }
+
+    /// A feed's last polls, newest first.
+    pub(crate) async fn history(&self, feed: FeedId) -> Vec<HistoryEntry> {
+        self.backends.store.history(feed).await.unwrap().unwrap()
+    }
+
     /// Polls until then.
-    async fn live_until(&mut self, end: Timestamp) {
+    pub(crate) async fn live_until(&mut self, end: Timestamp) {
         while self.clock.now() < end {
             let now = self.clock.now();
             self.scheduler.reconciler.open_gate(now).await.unwrap();
@@ -297,7 +310,7 @@ async fn after_a_week_everything_that_was_published_is_stored_and_nobody_was_bot
     let start = clock.now();
     let mut internet = Internet::open(&size, &clock).await;
     let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
-    let mut fleet = Fleet::over(store, Arc::clone(&clock), Timestamp::EPOCH).await;
+    let mut fleet = Fleet::over(store, Arc::clone(&clock), Timestamp::EPOCH, config()).await;
     fleet.subscribe(&mut internet).await;
     let restart = start.after(size.length() / 4);
     for hours in (6..=24 * u64::from(size.days)).step_by(6) {

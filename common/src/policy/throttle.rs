@@ -15,10 +15,10 @@ use crate::time::Timestamp;
 pub(super) const SINGLE_FEED_HOLD: Duration = Duration::from_secs(3600);
 
 /// Until when a host is held before anybody has decided about it, because an answer at `now` asked for it: what the answer
-/// said, up to what a single feed can ask for.
-pub fn first_hold(retry_after: Option<Timestamp>, now: Timestamp) -> Timestamp {
+/// said, or the first wait for an answer that did not say; up to what a single feed can ask for.
+pub fn first_hold(retry_after: Option<Timestamp>, now: Timestamp, config: &PolicyConfig) -> Timestamp {
     let latest = now.after(SINGLE_FEED_HOLD);
-    retry_after.unwrap_or(latest).min(latest)
+    retry_after.unwrap_or_else(|| now.after(config.penalty.throttled)).min(latest)
 }
 
 /// What a throttling without Retry-After does to the feed's interval, each time.
@@ -101,5 +101,22 @@ pub fn host_hold(previous: Option<&HostHold>, feed: FeedId, asked: Timestamp, no
         Some(hold) if hold.cause != feed && hold.until.max(hold.asked) > now => asked.max(hold.until).max(hold.asked),
         Some(hold) if hold.until > now => hold.until.max(alone),
         _ => alone,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_did_not_say_is_held_for_the_configured_time_and_an_hour_at_most() {
+        let now = Timestamp::from_millis(1_790_000_000_000);
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let mut config = crate::config::defaults().policy;
+        assert_eq!(first_hold(None, now, &config), now.after(minutes(60)));
+        config.penalty.throttled = minutes(10);
+        assert_eq!(first_hold(None, now, &config), now.after(minutes(10)));
+        assert_eq!(first_hold(Some(now.after(minutes(20))), now, &config), now.after(minutes(20)));
+        assert_eq!(first_hold(Some(now.after(minutes(90))), now, &config), now.after(minutes(60)));
     }
 }

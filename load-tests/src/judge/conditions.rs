@@ -107,7 +107,8 @@ impl Known {
                 next.tag = tag.map(<[u8]>::to_vec);
                 next.stamp = stamp.map(<[u8]>::to_vec);
             }
-            Some(304) => {
+            // One that nobody asked for is a mistake, whose validators are not the document's.
+            Some(304) if record.is_conditional() => {
                 next.tag = tag.map(<[u8]>::to_vec).or(next.tag);
                 next.stamp = stamp.map(<[u8]>::to_vec).or(next.stamp);
             }
@@ -126,7 +127,8 @@ impl Known {
 /// Whether a client has to be able to send these bytes back.
 fn must_be_sent(validator: &[u8]) -> bool {
     let printable = validator.iter().all(|byte| (0x20..=0x7e).contains(byte));
-    printable && !validator.is_empty() && validator.len() <= LONGEST_VALIDATOR
+    // `*` would match whatever the server has.
+    printable && !validator.is_empty() && validator != b"*" && validator.len() <= LONGEST_VALIDATOR
 }
 
 fn echoes(sent: &[u8], given: &[u8]) -> bool {
@@ -182,7 +184,9 @@ fn freshness(record: &Record) -> Duration {
 /// The wait that a 429 or 503 asked for, from the request's start on.
 pub(super) fn retry_after(record: &Record) -> Option<Duration> {
     let value = record.answer_header("retry-after").filter(|_| matches!(record.status, Some(429 | 503)))?;
-    let seconds = value.parse().ok().map(Duration::from_secs);
+    // Digits alone (RFC 9110, section 10.2.3): `+5` is no number of seconds.
+    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds = value.parse().ok().filter(|_| digits).map(Duration::from_secs);
     seconds.or_else(|| http_date(&value).map(|date| date.since(record.wall))).filter(|time| !time.is_zero())
 }
 

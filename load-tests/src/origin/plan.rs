@@ -179,20 +179,64 @@ fn with_suffix(tag: &[u8], suffix: &str) -> Vec<u8> {
     }
 }
 
-/// Replaces `{date}`, `{date+N}` and `{date-N}`; leaves anything else in braces alone.
+/// Replaces `{date}`, `{date+N}` and `{date-N}`, and the same with `{date850` and `{asctime`; leaves anything else in braces
+/// alone.
 fn with_dates(value: &[u8], now: Timestamp) -> Vec<u8> {
-    let Some(open) = value.windows(5).position(|part| part == b"{date") else {
-        return value.to_vec();
-    };
-    let Some(length) = value[open..].iter().position(|byte| *byte == b'}') else {
-        return value.to_vec();
-    };
-    let offset = std::str::from_utf8(&value[open + 5..open + length]).unwrap_or("?");
+    let replaced = FORMS.into_iter().find_map(|(name, form)| with_date(value, name, form, now));
+    replaced.unwrap_or_else(|| value.to_vec())
+}
+
+/// From an IMF-fixdate to another form.
+type Form = fn(&str) -> Option<String>;
+
+/// The three forms of RFC 9110, section 5.6.7; `{date` is the beginning of another one and comes last.
+const FORMS: [(&[u8], Form); 3] =
+    [(b"{date850", rfc850), (b"{asctime", asctime), (b"{date", |date| Some(date.to_owned()))];
+
+fn with_date(value: &[u8], name: &[u8], form: Form, now: Timestamp) -> Option<Vec<u8>> {
+    let open = value.windows(name.len()).position(|part| part == name)?;
+    let length = value[open..].iter().position(|byte| *byte == b'}')?;
+    let offset = std::str::from_utf8(&value[open + name.len()..open + length]).ok()?;
     let at = match (offset.strip_prefix('+').map(str::parse), offset.strip_prefix('-').map(str::parse)) {
         (Some(Ok(seconds)), _) => now.after(Duration::from_secs(seconds)),
         (_, Some(Ok(seconds))) => now.before(Duration::from_secs(seconds)),
         _ if offset.is_empty() => now,
-        _ => return value.to_vec(),
+        _ => return None,
     };
-    [&value[..open], http_date(at).as_bytes(), &value[open + length + 1..]].concat()
+    Some([&value[..open], form(&http_date(at))?.as_bytes(), &value[open + length + 1..]].concat())
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT` as `Sunday, 06-Nov-94 08:49:37 GMT`.
+fn rfc850(date: &str) -> Option<String> {
+    let names = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+    let weekday = names.into_iter().find(|name| name.starts_with(&date[..3]))?;
+    let [day, month, year, time] = parts(date)?;
+    Some(format!("{weekday}, {day}-{month}-{} {time} GMT", year.get(2..)?))
+}
+
+/// The same as `Sun Nov  6 08:49:37 1994`.
+fn asctime(date: &str) -> Option<String> {
+    let [day, month, year, time] = parts(date)?;
+    Some(format!("{} {month} {:>2} {time} {year}", &date[..3], day.trim_start_matches('0')))
+}
+
+fn parts(date: &str) -> Option<[&str; 4]> {
+    let mut words = date.split(' ').skip(1);
+    Some([words.next()?, words.next()?, words.next()?, words.next()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_put_in_in_all_three_forms() {
+        // 1994-11-06T08:49:37Z
+        let now = Timestamp::from_millis(784_111_777_000);
+        let text = |value: &str| String::from_utf8(with_dates(value.as_bytes(), now)).unwrap();
+        assert_eq!(text("<{date}>"), "<Sun, 06 Nov 1994 08:49:37 GMT>");
+        assert_eq!(text("{date850+3}"), "Sunday, 06-Nov-94 08:49:40 GMT");
+        assert_eq!(text("{asctime-7}"), "Sun Nov  6 08:49:30 1994");
+        assert_eq!(text("{date+x} {dates}"), "{date+x} {dates}");
+    }
 }

@@ -182,7 +182,7 @@ impl Script {
 
     /// A header, sent as it is, on every answer (304 too); replaces the server's own of that name (`Date`,
     /// `Content-Type`, `Content-Length`, `ETag`, ..). In the value `{date}`, `{date+60}` and `{date-60}` become the HTTP
-    /// date of now and so many seconds later or earlier.
+    /// date of now and so many seconds later or earlier; `{date850..}` and `{asctime..}` are the same in its old forms.
     pub fn header(self, name: &str, value: impl Into<Vec<u8>>) -> Self {
         let value = value.into();
         self.each(|step| step.headers.push((name.to_owned(), value.clone())))

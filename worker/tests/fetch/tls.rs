@@ -8,65 +8,20 @@ use common::feed::FeedUrl;
 use common::job::FetchJob;
 use common::report::FailureKind;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use load_tests::tls::{Authority, Front, date_time_ymd, self_signed_server};
 use load_tests::{Feed, Script};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use worker::client::FetchSetup;
 use worker::fetch::Fetcher;
 
 use crate::bench::{Bench, document, failure, not_modified};
 
-/// A certificate authority that our fetcher knows, and one that it does not.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-impl Authority {
-    fn new(name: &str) -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    fn certificate(&self) -> CertificateDer<'static> {
-        self.0.der().clone()
-    }
-
-    fn server(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> ServerConfig {
-        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        change(&mut params);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.0).unwrap();
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key)
-            .unwrap()
-    }
-}
-
-/// Ends TLS in front of a plain server, whose connections it hands on.
+/// Ends TLS in front of a plain server, whose connections it hands on; gives its port.
 async fn front(config: ServerConfig, behind: SocketAddr) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let acceptor = acceptor.clone();
-            tokio::spawn(async move {
-                let Ok(mut secure) = acceptor.accept(stream).await else { return };
-                let mut plain = TcpStream::connect(behind).await.unwrap();
-                // the client may leave as it likes
-                let _ = tokio::io::copy_bidirectional(&mut secure, &mut plain).await;
-            });
-        }
-    });
-    port
+    Front::start(config, behind).await.unwrap().port
 }
 
 async fn bench(authority: &Authority) -> Bench {
@@ -87,9 +42,9 @@ fn job(bench: &Bench, port: u16) -> FetchJob {
 
 #[tokio::test]
 async fn a_certificate_of_a_known_authority_is_good() {
-    let authority = Authority::new("known");
+    let authority = Authority::new("known").unwrap();
     let bench = bench(&authority).await;
-    let port = front(authority.server("one.test", |_| {}), bench.origin.address(0)).await;
+    let port = front(authority.server("one.test", |_| {}).unwrap(), bench.origin.address(0)).await;
     let mut job = job(&bench, port);
     assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 3);
     assert!(not_modified(&bench.poll(&mut job).await));
@@ -99,13 +54,20 @@ async fn a_certificate_of_a_known_authority_is_good() {
 
 #[tokio::test]
 async fn armour_each_failure_of_a_handshake_is_a_named_class() {
-    let (known, unknown) = (Authority::new("known"), Authority::new("unknown"));
+    let (known, unknown) = (Authority::new("known").unwrap(), Authority::new("unknown").unwrap());
     let bench = bench(&known).await;
     let servers = [
-        (unknown.server("one.test", |_| {}), "certificate of an unknown issuer"),
-        (known.server("two.test", |_| {}), "certificate of another name"),
-        (known.server("one.test", |params| params.not_after = date_time_ymd(2020, 1, 1)), "certificate expired"),
-        (known.server("one.test", |params| params.not_before = date_time_ymd(2100, 1, 1)), "certificate not valid yet"),
+        (unknown.server("one.test", |_| {}).unwrap(), "certificate of an unknown issuer"),
+        (self_signed_server("one.test").unwrap(), "certificate signed by itself"),
+        (known.server("two.test", |_| {}).unwrap(), "certificate of another name"),
+        (
+            known.server("one.test", |params| params.not_after = date_time_ymd(2020, 1, 1)).unwrap(),
+            "certificate expired",
+        ),
+        (
+            known.server("one.test", |params| params.not_before = date_time_ymd(2100, 1, 1)).unwrap(),
+            "certificate not valid yet",
+        ),
     ];
     for (server, class) in servers {
         let port = front(server, bench.origin.address(0)).await;
@@ -133,7 +95,7 @@ async fn armour_each_failure_of_a_handshake_is_a_named_class() {
 
 #[tokio::test]
 async fn armour_a_handshake_that_never_ends_is_a_timeout_and_one_that_breaks_is_not() {
-    let authority = Authority::new("known");
+    let authority = Authority::new("known").unwrap();
     let mut bench = bench(&authority).await;
     bench.config.connect_timeout = Duration::from_millis(300);
     let setup = FetchSetup { hosts: "127.0.0.1 one.test\n".to_owned(), ..FetchSetup::default() };
@@ -154,9 +116,9 @@ async fn armour_a_handshake_that_never_ends_is_a_timeout_and_one_that_breaks_is_
 
 #[tokio::test]
 async fn p37_a_redirect_from_https_to_http_is_followed_but_is_no_move() {
-    let authority = Authority::new("known");
+    let authority = Authority::new("known").unwrap();
     let bench = bench(&authority).await;
-    let port = front(authority.server("one.test", |_| {}), bench.origin.address(0)).await;
+    let port = front(authority.server("one.test", |_| {}).unwrap(), bench.origin.address(0)).await;
     bench.origin.set("/old", Script::redirect(301, bench.origin.url("/feed")));
     let fetched = bench.fetch(&bench.job(&format!("https://one.test:{port}/old"))).await;
     assert_eq!(document(&fetched).entries.len(), 3);
@@ -205,9 +167,9 @@ fn answer_http2(request: &http::Request<hyper::body::Incoming>) -> Answer {
 
 #[tokio::test]
 async fn http2_is_spoken_where_the_server_offers_it() {
-    let authority = Authority::new("known");
+    let authority = Authority::new("known").unwrap();
     let bench = bench(&authority).await;
-    let port = http2_server(authority.server("one.test", |_| {})).await;
+    let port = http2_server(authority.server("one.test", |_| {}).unwrap()).await;
     let mut two = job(&bench, port);
     let first = bench.poll(&mut two).await;
     assert_eq!(document(&first).title.as_deref(), Some("Two"));

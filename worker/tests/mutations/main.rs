@@ -1,12 +1,16 @@
-//! Seeded mutations of feeds: nothing kills the parser, and nothing takes long.
+//! Seeded mutations of what strangers send: feeds, coded bodies, header fields. Nothing kills their readers, and nothing
+//! takes long.
 //!
 //! In `dev/test` a few hundred mutations of our own feeds; in `dev/soak corpus`, which names a folder of feeds in
-//! `FEEDFLEET_CORPUS`, `FEEDFLEET_MUTATIONS` of that. `FEEDFLEET_SEED` repeats another run.
+//! `FEEDFLEET_CORPUS`, `FEEDFLEET_MUTATIONS` of that. `FEEDFLEET_SEED` repeats another run. `dev/soak fuzz` has libFuzzer do
+//! better (`worker/fuzz`).
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
+
+mod targets;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-use worker::parse::{ParseLimits, parse};
 
 /// Without optimisation everything takes ten times as long.
 const P99: Duration = Duration::from_millis(if cfg!(debug_assertions) { 500 } else { 50 });
@@ -80,36 +84,67 @@ fn mutated(numbers: &mut Numbers, documents: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
+/// Has a reader take mutations of these documents; prints how long they took, and fails where that is long.
+fn readers_survive(what: &str, documents: &[Vec<u8>], count: u64, mut read: impl FnMut(&[u8])) {
+    assert!(!documents.is_empty(), "nothing to mutate");
+    let seed = number("FEEDFLEET_SEED", 1);
+    let mut times: Vec<(Duration, u64)> = Vec::new();
+    for number in 0..count {
+        // Each mutation has a seed of its own, so that one of them can be repeated alone.
+        let bytes = mutated(&mut Numbers(seed.wrapping_mul(1_000_003).wrapping_add(number)), documents);
+        let begun = Instant::now();
+        let survived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| read(&bytes))).is_ok();
+        assert!(survived, "mutation {number} of {what}, seed {seed}");
+        times.push((begun.elapsed(), number));
+    }
+    times.sort();
+    let (p99, (slowest, which)) = (times[times.len() * 99 / 100].0, times[times.len() - 1]);
+    let documents = documents.len();
+    println!(
+        "{count} mutations of {documents} {what}, seed {seed}: deaths 0, p99 {p99:?}, slowest {slowest:?} (mutation {which})"
+    );
+    assert!(p99 < P99, "p99 {p99:?}, slowest mutation {which} with {slowest:?}");
+}
+
 #[test]
 fn mutated_feeds_neither_kill_the_parser_nor_take_long() {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/feeds");
     let folder = std::env::var_os("FEEDFLEET_CORPUS").map_or(ours, PathBuf::from);
     let documents: Vec<Vec<u8>> = files_below(&folder).iter().map(|path| std::fs::read(path).unwrap()).collect();
-    assert!(!documents.is_empty(), "{} is empty", folder.display());
-    let (count, seed) = (number("FEEDFLEET_MUTATIONS", 500), number("FEEDFLEET_SEED", 1));
+    let (mut feeds, mut repaired) = (0, 0);
+    readers_survive("feeds", &documents, number("FEEDFLEET_MUTATIONS", 500), |bytes| {
+        if let Some(was_repaired) = targets::feed(bytes) {
+            feeds += 1;
+            repaired += usize::from(was_repaired);
+        }
+    });
+    println!("{feeds} were feeds, {repaired} of them repaired");
+}
 
-    let (mut read, mut repaired) = (0, 0);
-    let mut times: Vec<(Duration, u64)> = Vec::new();
-    for number in 0..count {
-        // Each mutation has a seed of its own, so that one of them can be repeated alone.
-        let bytes = mutated(&mut Numbers(seed.wrapping_mul(1_000_003).wrapping_add(number)), &documents);
-        let begun = Instant::now();
-        let result = parse(&bytes, None, "https://example.org/feed", &ParseLimits::default());
-        times.push((begun.elapsed(), number));
-        match result {
-            Ok(feed) => {
-                read += 1;
-                repaired += usize::from(feed.repaired);
-            }
-            Err(error) => assert!(!error.to_string().contains("panicked"), "mutation {number} of seed {seed}: {error}"),
+#[test]
+fn mutated_bodies_neither_kill_the_decoders_nor_take_long() {
+    readers_survive("coded bodies", &targets::body_seeds(), number("FEEDFLEET_MUTATIONS", 500), targets::body);
+}
+
+#[test]
+fn mutated_header_fields_neither_kill_their_readers_nor_take_long() {
+    let seeds = targets::header_seeds();
+    readers_survive("header blocks", &seeds, 10 * number("FEEDFLEET_MUTATIONS", 500), targets::headers);
+}
+
+/// Unmutated, the seeds reach what they are meant for. `FEEDFLEET_SEEDS` names a folder that they are also written to, for
+/// libFuzzer.
+#[test]
+fn the_seeds_are_what_the_readers_take() {
+    let all = [("feed", targets::feed_seeds()), ("body", targets::body_seeds()), ("headers", targets::header_seeds())];
+    assert!(all[0].1.iter().all(|seed| targets::feed(seed).is_some()));
+    all[1].1.iter().for_each(|seed| targets::body(seed));
+    all[2].1.iter().for_each(|seed| targets::headers(seed));
+    let Some(folder) = std::env::var_os("FEEDFLEET_SEEDS").map(PathBuf::from) else { return };
+    for (target, seeds) in all {
+        std::fs::create_dir_all(folder.join(target)).unwrap();
+        for (number, seed) in seeds.iter().enumerate() {
+            std::fs::write(folder.join(target).join(number.to_string()), seed).unwrap();
         }
     }
-    times.sort();
-    let (p99, (slowest, which)) = (times[times.len() * 99 / 100].0, times[times.len() - 1]);
-    println!(
-        "{count} mutations of {} documents, seed {seed}: {read} read, {repaired} of them repaired, deaths 0, \
-         p99 {p99:?}, slowest {slowest:?} (mutation {which})",
-        documents.len()
-    );
-    assert!(p99 < P99, "p99 {p99:?}, slowest mutation {which} with {slowest:?}");
 }

@@ -1,0 +1,146 @@
+//! P21 and the publishers' floors over a day in virtual time: the whole fleet against scripted feeds (`week.rs`), once with
+//! the rule of the hot minutes and once without.
+//!
+//! With it, no open minute of the hour gets more than 1.5 times its share and hardly a due time is in a hot one. Without it
+//! all 60 minutes are alike. Either way nobody is polled sooner than it asked for.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::feed::{Audience, FeedId};
+use common::time::{Clock, ManualClock, Timestamp};
+use load_tests::{Feed, Origin, Pace, Rules, Script, loopback};
+use scheduler::ops::AddFeed;
+use scheduler::store::sqlite::SqliteStore;
+
+use crate::week::{Fleet, config};
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// The 99th percentile of chi-square with 59 degrees of freedom: beyond it p is below 0.01.
+const CHI_SQUARE: f64 = 87.166;
+
+/// A day of few feeds among all tests, of 2,000 by `dev/soak`.
+fn feeds() -> u16 {
+    match std::env::var("SOAK_DAY_FEEDS") {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("SOAK_DAY_FEEDS must be a number below 65536, not {text}")),
+        Err(_) => 200,
+    }
+}
+
+/// How a feed asks to be left alone, and for how long that is.
+fn asking(number: u16, pace: Pace) -> (Script, Duration) {
+    let feed = Feed::rss().shown(60).pace(pace);
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    match number % 8 {
+        0 => (Script::feed(feed).header("Cache-Control", "max-age=4200"), minutes(70)),
+        1 => (Script::feed(feed).header("Cache-Control", "max-age=6000").header("Age", "1200"), minutes(80)),
+        2 => (Script::feed(feed).header("Expires", "{date+3900}"), minutes(65)),
+        3 => (Script::feed(feed.extra("<ttl>40</ttl>")), minutes(40)),
+        4 => (
+            Script::feed(
+                feed.extra("<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>2</sy:updateFrequency>"),
+            ),
+            minutes(30),
+        ),
+        _ => (Script::feed(feed), minutes(15)),
+    }
+}
+
+/// What a day was like.
+struct Day {
+    /// Polls in each minute of the hour, first polls aside.
+    polls: [u32; 60],
+    /// Due times in each minute of the hour.
+    due: [u32; 60],
+    card: load_tests::ScoreCard,
+}
+
+fn minute(at: Timestamp) -> usize {
+    usize::try_from(at.millis().rem_euclid(3_600_000) / 60_000).unwrap()
+}
+
+/// The first four of an hour, and the first of each five.
+fn is_hot(minute: usize) -> bool {
+    minute < 4 || minute.is_multiple_of(5)
+}
+
+async fn day(hot_minutes: bool) -> Day {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let start = clock.now();
+    let hosts = (feeds() / 4).max(1);
+    let origin = Origin::listen_by(&loopback(hosts, 0), clock.clone()).await.unwrap();
+    let (mut added, mut floors) = (Vec::new(), HashMap::new());
+    for number in 0..feeds() {
+        let mean = HOUR * (1 + u32::from(number) % 40);
+        let (script, floor) = asking(number, Pace::Random { mean, seed: number.into() });
+        let path = format!("/day/{number}");
+        origin.set(&path, script);
+        let readers = if number % 3 == 0 { 30 } else { 5 };
+        let audience = Audience { subscribers: readers, active_subscribers: readers, ..Audience::default() };
+        let url = origin.url_on(usize::from(number), &path).parse().unwrap();
+        added.push(AddFeed { url, login: None, audience, calm: Vec::new(), private: false });
+        floors.insert(path, floor);
+    }
+    let mut config = config();
+    config.policy.hot_minutes = hot_minutes;
+    let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+    let mut fleet = Fleet::over(store, Arc::clone(&clock), Timestamp::EPOCH, config).await;
+    let places: Vec<f64> = (0..added.len()).map(|number| number as f64 / added.len() as f64).collect();
+    let added = fleet.add(&added, &places).await;
+
+    let mut due = BTreeMap::<(FeedId, Timestamp), Timestamp>::new();
+    for hours in (3..=24).step_by(3) {
+        fleet.live_until(start.after(HOUR * hours)).await;
+        // The history of a feed has room for less than a day.
+        for feed in &added {
+            for poll in fleet.history(*feed).await {
+                due.extend(poll.next_due.map(|next_due| ((*feed, poll.at), next_due)));
+            }
+        }
+    }
+    let mut day = Day { polls: [0; 60], due: [0; 60], card: load_tests::ScoreCard::default() };
+    due.values().for_each(|at| day.due[minute(*at)] += 1);
+    let (log, mut seen) = (origin.log(), HashSet::new());
+    for request in log.iter().filter(|request| !seen.insert(Arc::clone(&request.path))) {
+        day.polls[minute(request.wall)] += 1;
+    }
+    // One clock for both sides, and it stands still meanwhile.
+    day.card = load_tests::judge(&log, &Rules { floors, slack: Duration::ZERO, ..Rules::default() });
+    day
+}
+
+fn mean(counts: impl ExactSizeIterator<Item = u32>) -> f64 {
+    let bins = counts.len() as f64;
+    f64::from(counts.sum::<u32>()) / bins
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_a_day_no_minute_gets_more_than_its_share_and_no_floor_is_broken() {
+    let avoiding = day(true).await;
+    let open: Vec<u32> = (0..60).filter(|minute| !is_hot(*minute)).map(|minute| avoiding.polls[minute]).collect();
+    let busiest = f64::from(*open.iter().max().unwrap()) / mean(open.iter().copied());
+    let all: u32 = avoiding.due.iter().sum();
+    let hot: u32 = (0..60).filter(|minute| is_hot(*minute)).map(|minute| avoiding.due[minute]).sum();
+    let hot_share = f64::from(hot) / f64::from(all);
+
+    let anywhere = day(false).await;
+    let expected = mean(anywhere.due.iter().copied());
+    let chi_square: f64 = anywhere.due.iter().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum();
+    println!(
+        "{} feeds, a day: {} polls, busiest open minute of the hour {busiest:.2} times the open ones' mean, {hot} of {all} \
+         due times in hot minutes ({:.2} %); without the rule: {} due times, chi-square over 60 minutes {chi_square:.1} \
+         (p > 0.01 below {CHI_SQUARE})\nwith the rule: {}without: {}",
+        feeds(),
+        avoiding.card.requests,
+        hot_share * 100.0,
+        anywhere.due.iter().sum::<u32>(),
+        avoiding.card,
+        anywhere.card,
+    );
+    assert!(avoiding.card.requests > 8 * usize::from(feeds()), "the day was idle");
+    assert!(avoiding.card.is_clean() && anywhere.card.is_clean());
+    assert!(busiest <= 1.5, "{:?}", avoiding.polls);
+    assert!(hot_share <= 0.002, "{:?}", avoiding.due);
+    assert!(chi_square < CHI_SQUARE, "{:?}", anywhere.due);
+}

@@ -1,0 +1,276 @@
+//! What a line of the manners is tried with: feeds at hosts of their own, what the origin saw, what the API says, and the
+//! list of what was not as it should be.
+
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::time::Timestamp;
+use load_tests::{Names, Origin, Record, Script, loopback};
+use serde_json::{Value, json};
+
+use crate::harness::{PATIENCE, client};
+
+/// The scripted internet of a run, and where the fleet's API is.
+pub(crate) struct Stage {
+    pub(crate) origin: Origin,
+    pub(crate) names: Names,
+    pub(crate) name_server: SocketAddr,
+    /// Changes when the fleet is started again.
+    api: Mutex<String>,
+    client: reqwest::Client,
+    next_host: AtomicUsize,
+    stall: Arc<Mutex<Duration>>,
+}
+
+/// A line of the manners while it is tried.
+pub(crate) struct Case<'a> {
+    pub(crate) stage: &'a Stage,
+    /// Such as `P27`; also the first part of its paths.
+    pub(crate) line: &'static str,
+    breaches: Mutex<Vec<String>>,
+    next_path: AtomicUsize,
+}
+
+/// A feed that the fleet polls.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscribed {
+    pub(crate) id: i64,
+    pub(crate) path: String,
+    pub(crate) host: usize,
+}
+
+/// One poll as the fleet remembers it.
+#[derive(Clone, Debug)]
+pub(crate) struct Polled {
+    pub(crate) at: Timestamp,
+    pub(crate) next_due: Option<Timestamp>,
+    pub(crate) outcome: String,
+    pub(crate) failure: Option<String>,
+    pub(crate) status: Option<u64>,
+}
+
+/// How long a poll may let us wait: the longest delay of the run's configuration is a few seconds.
+const WAIT: Duration = Duration::from_secs(45);
+/// What arrival at the origin may differ from the start of a poll, beside the time for which this process stood still.
+const NOISE: Duration = Duration::from_millis(300);
+/// More is never allowed: bursts must show.
+const MOST_NOISE: Duration = Duration::from_millis(900);
+
+/// Notes for how long this process stands still on a busy machine: for so long arrivals are seen late.
+async fn watch_stalls(longest: Arc<Mutex<Duration>>) {
+    let pause = Duration::from_millis(20);
+    loop {
+        let begun = Instant::now();
+        tokio::time::sleep(pause).await;
+        let stall = begun.elapsed().saturating_sub(pause);
+        let mut longest = longest.lock().unwrap();
+        *longest = stall.max(*longest);
+    }
+}
+
+impl Stage {
+    /// So many hosts, each an address of its own on loopback.
+    pub(crate) async fn open(hosts: u16) -> Self {
+        let origin = Origin::listen(&loopback(hosts, 0)).await.unwrap();
+        let names = Names::default();
+        let name_server = names.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let stall = Arc::default();
+        tokio::spawn(watch_stalls(Arc::clone(&stall)));
+        Stage {
+            stall,
+            origin,
+            names,
+            name_server,
+            api: Mutex::default(),
+            client: client(),
+            next_host: AtomicUsize::new(0),
+        }
+    }
+
+    /// How much later than it was sent a request may have been seen.
+    pub(crate) fn noise(&self) -> Duration {
+        (NOISE + *self.stall.lock().unwrap()).min(MOST_NOISE)
+    }
+
+    /// Waits until the fleet is there.
+    pub(crate) async fn play_before(&self, api: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        let ready = async || {
+            self.client.get(format!("{api}/readyz")).send().await.is_ok_and(|answer| answer.status().is_success())
+        };
+        while !ready().await {
+            assert!(Instant::now() < deadline, "{api} does not get ready");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        api.clone_into(&mut self.api.lock().unwrap());
+    }
+
+    async fn call(&self, method: reqwest::Method, path: &str, body: Option<Value>) -> Value {
+        let url = format!("{}/api/v1{path}", self.api.lock().unwrap());
+        let mut request = self.client.request(method, url);
+        if let Some(body) = body {
+            request = request.header("Content-Type", "application/json").body(body.to_string());
+        }
+        let answer = request.send().await.unwrap();
+        let status = answer.status();
+        let text = answer.text().await.unwrap();
+        assert!(status.is_success(), "{path}: {status}: {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        self.call(reqwest::Method::GET, path, None).await
+    }
+}
+
+impl<'a> Case<'a> {
+    pub(crate) fn new(stage: &'a Stage, line: &'static str) -> Self {
+        Case { stage, line, breaches: Mutex::default(), next_path: AtomicUsize::new(0) }
+    }
+
+    /// A host that nobody else uses.
+    pub(crate) fn host(&self) -> usize {
+        let host = self.stage.next_host.fetch_add(1, Ordering::Relaxed);
+        assert!(host < self.stage.origin.addresses().len(), "the stage has too few hosts");
+        host
+    }
+
+    /// A path that nobody else uses.
+    pub(crate) fn path(&self) -> String {
+        format!("/{}/{}", self.line, self.next_path.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A feed at a host of its own.
+    pub(crate) async fn feed(&self, script: Script) -> Subscribed {
+        self.feed_at(self.host(), script).await
+    }
+
+    /// A feed at this host.
+    pub(crate) async fn feed_at(&self, host: usize, script: Script) -> Subscribed {
+        let path = self.path();
+        self.stage.origin.set(&path, script);
+        self.subscribe(host, &path, json!({})).await
+    }
+
+    /// Has the fleet poll a path, with more fields of `POST /feeds`.
+    pub(crate) async fn subscribe(&self, host: usize, path: &str, fields: Value) -> Subscribed {
+        let url = self.stage.origin.url_on(host, path);
+        Subscribed { id: self.add(&url, fields).await, path: path.to_owned(), host }
+    }
+
+    /// Has the fleet poll a URL; gives the feed's number.
+    pub(crate) async fn add(&self, url: &str, mut fields: Value) -> i64 {
+        fields["url"] = url.into();
+        let added = self.stage.call(reqwest::Method::POST, "/feeds", Some(fields)).await;
+        added["id"].as_i64().unwrap()
+    }
+
+    /// A person presses "refresh".
+    pub(crate) async fn refresh(&self, feed: &Subscribed) {
+        self.stage.call(reqwest::Method::POST, &format!("/feeds/{}/refresh", feed.id), None).await;
+    }
+
+    /// The feed as the API shows it.
+    pub(crate) async fn view(&self, feed: &Subscribed) -> Value {
+        self.stage.get(&format!("/feeds/{}", feed.id)).await
+    }
+
+    /// The feed's URL once it is this one, or when that takes too long.
+    pub(crate) async fn wait_for_url(&self, feed: &Subscribed, wanted: &str) -> Option<String> {
+        let deadline = Instant::now() + WAIT;
+        loop {
+            let url = self.view(feed).await["url"].as_str().map(str::to_owned);
+            if url.as_deref() == Some(wanted) || Instant::now() > deadline {
+                return url;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Its polls, oldest first.
+    pub(crate) async fn history(&self, feed: &Subscribed) -> Vec<Polled> {
+        let list = self.stage.get(&format!("/feeds/{}/history", feed.id)).await;
+        let text = |poll: &Value, key: &str| poll[key].as_str().map(str::to_owned);
+        let time = |poll: &Value, key: &str| serde_json::from_value(poll[key].clone()).ok();
+        let polls = list["items"].as_array().unwrap().iter().rev().map(|poll| Polled {
+            at: time(poll, "at").unwrap(),
+            next_due: time(poll, "next_due"),
+            outcome: text(poll, "outcome").unwrap(),
+            failure: text(poll, "failure"),
+            status: poll["status"].as_u64(),
+        });
+        polls.collect()
+    }
+
+    /// Its polls once there are so many; a breach when there are not.
+    pub(crate) async fn remembered(&self, feed: &Subscribed, count: usize) -> Vec<Polled> {
+        let deadline = Instant::now() + WAIT;
+        loop {
+            let history = self.history(feed).await;
+            if history.len() >= count || Instant::now() > deadline {
+                self.require(&format!("{} was polled", feed.path), history.len() >= count, &history.len());
+                return history;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// The first requests to its path, once there are so many that have ended; a breach when there are fewer.
+    pub(crate) async fn requests(&self, path: &str, count: usize) -> Vec<Record> {
+        let mut requests = self.stage.origin.wait_for(path, count, WAIT).await;
+        self.require(&format!("{path} was asked {count} times"), requests.len() >= count, &requests.len());
+        requests.truncate(count);
+        requests
+    }
+
+    /// A breach unless what came is what was expected.
+    #[expect(clippy::needless_pass_by_value, reason = "lines write both in place")]
+    pub(crate) fn expect<T: PartialEq + Debug>(&self, what: &str, expected: T, came: T) {
+        if expected != came {
+            self.breach(format!("{what}: expected {expected:?}, came {came:?}"));
+        }
+    }
+
+    /// A breach unless it holds.
+    pub(crate) fn require(&self, what: &str, holds: bool, came: &dyn Debug) {
+        if !holds {
+            self.breach(format!("{what}: expected, but came {came:?}"));
+        }
+    }
+
+    /// A breach for each request that started sooner after the one before it than this.
+    pub(crate) fn require_distance(&self, what: &str, least: Duration, requests: &[Record]) {
+        for pair in requests.windows(2) {
+            let distance = pair[1].start.saturating_sub(pair[0].start);
+            let enough = distance + self.stage.noise() >= least;
+            self.require(
+                &format!("{what}, request {}: at least {least:?} after the last", pair[1].path),
+                enough,
+                &distance,
+            );
+        }
+    }
+
+    fn breach(&self, text: String) {
+        // At once, for those who watch; the score card has it too.
+        println!("{}: {text}", self.line);
+        self.breaches.lock().unwrap().push(text);
+    }
+
+    pub(crate) fn into_breaches(self) -> Vec<String> {
+        self.breaches.into_inner().unwrap()
+    }
+}
+
+/// The field's text in each request.
+pub(crate) fn sent(requests: &[Record], name: &str) -> Vec<Option<String>> {
+    requests.iter().map(|request| request.header(name)).collect()
+}
+
+/// The same, owned, for comparisons.
+pub(crate) fn some(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}

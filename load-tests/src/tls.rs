@@ -1,0 +1,144 @@
+//! Certificates good and bad, and a server that ends TLS in front of a plain one.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rcgen::{BasicConstraints, CertifiedIssuer, DnType, IsCa, KeyPair};
+pub use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, date_time_ymd};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+/// Why a certificate or a server of it could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The certificate.
+    #[error("making a certificate")]
+    Certificate(#[from] rcgen::Error),
+    /// The server's configuration.
+    #[error("setting up TLS")]
+    Setup(#[from] rustls::Error),
+}
+
+/// A certificate authority.
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    /// One with a key of its own.
+    ///
+    /// # Errors
+    /// Only if the library's own work fails.
+    pub fn new(name: &str) -> Result<Self, TlsError> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Ok(Authority(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?))
+    }
+
+    /// Its certificate, for clients that trust it.
+    pub fn certificate(&self) -> CertificateDer<'static> {
+        self.0.der().clone()
+    }
+
+    /// The same as text.
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A server with a certificate of this authority for a name, changed as a test likes.
+    ///
+    /// # Errors
+    /// When the changed certificate cannot be made.
+    pub fn server(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Result<ServerConfig, TlsError> {
+        let mut params = CertificateParams::new(vec![name.to_owned()])?;
+        change(&mut params);
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.0)?;
+        server(certificate.der().clone(), &key)
+    }
+}
+
+/// A server whose certificate for a name is signed by nobody but itself.
+///
+/// # Errors
+/// Only if the library's own work fails.
+pub fn self_signed_server(name: &str) -> Result<ServerConfig, TlsError> {
+    let mut params = CertificateParams::new(vec![name.to_owned()])?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    let key = KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    server(certificate.der().clone(), &key)
+}
+
+fn server(certificate: CertificateDer<'static>, key: &KeyPair) -> Result<ServerConfig, TlsError> {
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(config.with_no_client_auth().with_single_cert(vec![certificate], key)?)
+}
+
+/// Ends TLS in front of a plain server, whose connections it hands on. Runs while the runtime lives.
+#[derive(Clone, Debug)]
+pub struct Front {
+    /// Where it listens: on 127.0.0.1.
+    pub port: u16,
+    connections: Arc<AtomicUsize>,
+    accepted: Arc<AtomicUsize>,
+    plain: Arc<AtomicUsize>,
+}
+
+/// The first byte of a TLS handshake.
+const HANDSHAKE: u8 = 0x16;
+
+impl Front {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// When no port is free.
+    pub async fn start(config: ServerConfig, behind: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let front = Front { port, connections: Arc::default(), accepted: Arc::default(), plain: Arc::default() };
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let serving = front.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                serving.connections.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(serving.clone().serve(stream, acceptor.clone(), behind));
+            }
+        });
+        Ok(front)
+    }
+
+    async fn serve(self, stream: TcpStream, acceptor: TlsAcceptor, behind: SocketAddr) {
+        let mut first = [0];
+        if stream.peek(&mut first).await.is_ok_and(|read| read == 1) && first[0] != HANDSHAKE {
+            self.plain.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let Ok(mut secure) = acceptor.accept(stream).await else { return };
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        if let Ok(mut plain) = TcpStream::connect(behind).await {
+            // The client may leave as it likes.
+            let _ = tokio::io::copy_bidirectional(&mut secure, &mut plain).await;
+        }
+    }
+
+    /// Connections so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Those of which the handshake was finished: the client took the certificate.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Those that began with something else than a handshake: the client tried it without TLS.
+    pub fn plain(&self) -> usize {
+        self.plain.load(Ordering::Relaxed)
+    }
+}
