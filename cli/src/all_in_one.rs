@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use worker::run::Worker;
 
 use crate::backends::{self, Links};
-use crate::{Usage, descriptors, follow, opml};
+use crate::{Usage, descriptors, follow, subscriptions};
 
 /// How long fetches under way may go on after the first signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -182,12 +182,10 @@ fn read_sources(sources: &[String], at_service: &str) -> anyhow::Result<Vec<Sour
     let mut feeds = Vec::new();
     for source in sources {
         if Path::new(source).is_file() {
-            let text = std::fs::read(source).with_context(|| format!("cannot read {source}"))?;
-            let urls = opml::feed_urls(&text).with_context(|| format!("{source} is no OPML file"))?;
-            for url in urls {
-                match input::feed(&url, at_service) {
+            for found in subscriptions::read_file(source)? {
+                match input::feed(&found.url, at_service) {
                     Ok(url) => feeds.push(Source::Imported(url)),
-                    Err(error) => eprintln!("left out from {source}: {error}"),
+                    Err(error) => eprintln!("left out from {source}, line {}: {error}", found.line),
                 }
             }
         } else {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use clap::Args;
 use common::feed::FeedId;
-use reqwest::{Method, StatusCode, Url};
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use scheduler::api::view::FeedView;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Usage;
 
@@ -103,6 +104,25 @@ impl Client {
         self.read(answer)
     }
 
+    /// What the fleet answers to a ping, which is no part of its API: anybody may.
+    pub(crate) async fn ping(&self, url: &str) -> anyhow::Result<Value> {
+        let request = self.request_at(Method::POST, "/ping", &[]).header(CONTENT_TYPE, "application/json");
+        let (status, bytes) = self.answer(request.body(json!({ "url": url }).to_string())).await?;
+        let answer = serde_json::from_slice(&bytes).unwrap_or_default();
+        if status.is_success() { Ok(answer) } else { Err(self.refusal(status, answer)) }
+    }
+
+    /// What the fleet answers to JSON lines, line by line.
+    pub(crate) async fn lines<T: DeserializeOwned>(&self, path: &str, body: String) -> anyhow::Result<Vec<T>> {
+        let request = self.request(Method::POST, path, &[]).header(CONTENT_TYPE, "application/x-ndjson").body(body);
+        let (status, bytes) = self.answer(request).await?;
+        if !status.is_success() {
+            return Err(self.refusal(status, serde_json::from_slice(&bytes).unwrap_or_default()));
+        }
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| self.read(serde_json::from_slice(line).unwrap_or_default())).collect()
+    }
+
     fn read<T: DeserializeOwned>(&self, answer: Value) -> anyhow::Result<T> {
         serde_json::from_value(answer).with_context(|| format!("{} is no fleet of this version", self.server))
     }
@@ -123,34 +143,52 @@ impl Client {
         query: &[(&str, &str)],
         body: Option<&Value>,
     ) -> anyhow::Result<(StatusCode, Value)> {
-        let mut url = self.server.clone();
-        url.set_path(&format!("{}/api/v1{path}", self.server.path().trim_end_matches('/')));
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        let mut request = self.http.request(method, url);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
-        }
+        let mut request = self.request(method, path, query);
         if let Some(body) = body {
-            request = request.header(reqwest::header::CONTENT_TYPE, "application/json").body(body.to_string());
+            request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
         }
-        let answer = request.send().await.map_err(|error| self.unreachable(error))?;
-        let status = answer.status();
-        let bytes = answer.bytes().await.map_err(|error| self.no_answer("broke off its answer", error))?;
+        let (status, bytes) = self.answer(request).await?;
         let value = if bytes.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&bytes) };
         match value {
             Ok(value) if status.is_success() => Ok((status, value)),
-            Ok(value) if value["error"].is_string() => {
-                let said = value["error"].as_str().unwrap_or_default();
-                let message = match status {
-                    StatusCode::UNAUTHORIZED => format!("{} wants a token in FEEDFLEET_TOKEN: {said}", self.server),
-                    _ => said.to_owned(),
-                };
-                Err(Refused { status, answer: value, message }.into())
-            }
-            _ => bail!("{} is no fleet: it answered {status}", self.server),
+            value => Err(self.refusal(status, value.unwrap_or_default())),
         }
+    }
+
+    fn request(&self, method: Method, path: &str, query: &[(&str, &str)]) -> RequestBuilder {
+        self.request_at(method, &format!("/api/v1{path}"), query)
+    }
+
+    fn request_at(&self, method: Method, path: &str, query: &[(&str, &str)]) -> RequestBuilder {
+        let mut url = self.server.clone();
+        url.set_path(&format!("{}{path}", self.server.path().trim_end_matches('/')));
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let request = self.http.request(method, url);
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+
+    async fn answer(&self, request: RequestBuilder) -> anyhow::Result<(StatusCode, Vec<u8>)> {
+        let answer = request.send().await.map_err(|error| self.unreachable(error))?;
+        let status = answer.status();
+        let bytes = answer.bytes().await.map_err(|error| self.no_answer("broke off its answer", error))?;
+        Ok((status, bytes.to_vec()))
+    }
+
+    /// What an answer of this status says, if it is a fleet's.
+    fn refusal(&self, status: StatusCode, answer: Value) -> anyhow::Error {
+        let Some(said) = answer["error"].as_str() else {
+            return anyhow!("{} is no fleet: it answered {status}", self.server);
+        };
+        let message = match status {
+            StatusCode::UNAUTHORIZED => format!("{} wants a token in FEEDFLEET_TOKEN: {said}", self.server),
+            _ => said.to_owned(),
+        };
+        Refused { status, answer, message }.into()
     }
 
     fn unreachable(&self, error: reqwest::Error) -> NoAnswer {

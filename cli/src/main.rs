@@ -23,17 +23,20 @@ mod follow;
 mod health;
 mod health_check;
 mod host;
+mod import;
 mod logs;
 mod migrate;
 mod opml;
 mod output;
 mod parse;
+mod ping;
 mod progress;
 mod run;
 mod settings;
 mod simulate;
 mod single;
 mod stats;
+mod subscriptions;
 mod values;
 
 use std::io;
@@ -74,10 +77,13 @@ enum Command {
     Backup(backup::BackupArgs),
     #[command(subcommand)]
     Feed(feed::FeedCommand),
+    Import(import::ImportArgs),
+    Export(import::ExportArgs),
     #[command(subcommand)]
     Fleet(fleet::FleetCommand),
     #[command(subcommand)]
     Host(host::HostCommand),
+    Ping(ping::PingArgs),
     Entries(entries::EntriesArgs),
     Stats(stats::StatsArgs),
     Health(health_check::HealthArgs),
@@ -113,8 +119,11 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Migrate(args) => migrate::run(&args).await,
         Command::Backup(args) => backup::run(&args).await,
         Command::Feed(command) => feed::run(command).await,
+        Command::Import(args) => import::import(&args).await,
+        Command::Export(args) => import::export(&args).await,
         Command::Fleet(command) => fleet::run(command).await,
         Command::Host(command) => host::run(command).await,
+        Command::Ping(args) => ping::run(&args).await,
         Command::Entries(args) => entries::run(&args).await,
         Command::Stats(args) => stats::run(&args).await,
         Command::Health(args) => health_check::run(&args).await,

@@ -32,6 +32,8 @@ pub struct Metrics {
     pub failures: IntCounterVec,
     /// Seconds from a request's start to its last byte, or to its failure.
     pub poll_duration: Histogram,
+    /// Pings received, by the way they came: `rest`, `form`, `weblog_updates`, `rss_cloud`.
+    pub pushes: IntCounterVec,
     /// Requests sent without validators.
     pub unconditional: IntCounter,
     /// Feeds that were broken and read after a repair.
@@ -102,6 +104,7 @@ impl Metrics {
             polls: makes.counters("polls_total", "Finished polls by outcome.", &["outcome"]),
             failures: makes.counters("failures_total", "Failed polls by kind of failure.", &["kind"]),
             poll_duration: makes.poll_duration(),
+            pushes: makes.counters("pushes_total", "Pings received by the way they came.", &["kind"]),
             unconditional: makes.counter("unconditional_total", "Requests sent without validators."),
             repaired: makes.counter("parse_repaired_total", "Feeds that were broken and read after a repair."),
             bytes: makes.counters("bytes_total", "Body bytes, as received (wire) and decoded (body).", &["kind"]),
@@ -159,6 +162,9 @@ impl Metrics {
         }
         for rule in Rule::ALL {
             self.decisions.with_label_values(&[&rule_name(rule)]);
+        }
+        for kind in ["rest", "form", "weblog_updates", "rss_cloud"] {
+            self.pushes.with_label_values(&[kind]);
         }
         for kind in ["wire", "body"] {
             self.bytes.with_label_values(&[kind]);

@@ -22,6 +22,7 @@ pub mod our_fault;
 pub mod pace;
 mod pages;
 pub mod price;
+pub mod push;
 pub mod reconcile;
 mod reseal;
 pub mod results;

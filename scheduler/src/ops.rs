@@ -159,6 +159,23 @@ impl Ops {
     pub async fn edit(&self, id: FeedId, edit: &EditFeed) -> Result<Option<Feed>, OpsError> {
         let now = self.clock.now();
         let Some(before) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
+        let change = self.change(&before, edit, now)?;
+        let Some(feed) = self.store.change_feed(id, &change, now).await? else { return Ok(None) };
+        self.reschedule(std::slice::from_ref(&feed), now).await?;
+        Ok(Some(feed))
+    }
+
+    /// Changes many feeds at once, each given as it was, and once only.
+    pub async fn edit_all(&self, edits: &[(Feed, EditFeed)]) -> Result<(), OpsError> {
+        let now = self.clock.now();
+        let change = |(before, edit): &(Feed, EditFeed)| Ok((before.id, self.change(before, edit, now)?));
+        let changes = edits.iter().map(change).collect::<Result<Vec<_>, SecretError>>()?;
+        let feeds = self.store.change_feeds(&changes, now).await?;
+        self.reschedule(&feeds, now).await
+    }
+
+    /// What an edit means for the store.
+    fn change(&self, before: &Feed, edit: &EditFeed, now: Timestamp) -> Result<FeedChange, SecretError> {
         let rules = self.rules.get();
         let resumed = edit.status == Some(Status::Active) && before.status != Status::Active;
         let audience = edit.audience.unwrap_or(before.audience);
@@ -168,10 +185,10 @@ impl Ops {
         };
         let has_login = credentials.as_ref().map_or(before.credentials.is_some(), Option::is_some);
         let calm = edit.calm.as_deref().unwrap_or(&before.calm);
-        let subject = Subject { audience, calm, credentials: has_login, ..subject(&rules, &before) };
+        let subject = Subject { audience, calm, credentials: has_login, ..subject(&rules, before) };
         let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.price.get() };
         let earlier = before.next_due.and_then(|due| replan(&subject, due, now, draw(), &policy));
-        let change = FeedChange {
+        Ok(FeedChange {
             audience: (edit.audience.is_some() || edit.login.is_some()).then(|| (audience, category(&subject))),
             calm: edit.calm.clone(),
             private: edit.private,
@@ -184,13 +201,19 @@ impl Ops {
                 false => earlier,
             },
             credentials,
-        };
-        let Some(feed) = self.store.change_feed(id, &change, now).await? else { return Ok(None) };
-        match feed.due() {
-            Some(due_at) => self.schedule.lower(&[slot(&rules, &feed, due_at)], now).await?,
-            None => self.schedule.remove(&[id]).await?,
+        })
+    }
+
+    /// Brings the schedule in line with feeds that a person changed.
+    async fn reschedule(&self, feeds: &[Feed], now: Timestamp) -> Result<(), OpsError> {
+        let rules = self.rules.get();
+        let due = feeds.iter().filter_map(|feed| Some(slot(&rules, feed, feed.due()?)));
+        let retired: Vec<FeedId> = feeds.iter().filter(|feed| feed.due().is_none()).map(|feed| feed.id).collect();
+        self.schedule.lower(&due.collect::<Vec<_>>(), now).await?;
+        if !retired.is_empty() {
+            self.schedule.remove(&retired).await?;
         }
-        Ok(Some(feed))
+        Ok(())
     }
 
     /// Drops a feed's validators and content hash: its next poll, which comes when it is due, reads it whole. `None`: there
@@ -211,11 +234,25 @@ impl Ops {
 
     /// Has live feeds polled as soon as their hosts allow it; gives how many of `ids` are live.
     pub async fn wake(&self, ids: &[FeedId]) -> Result<usize, OpsError> {
+        self.wake_at(ids, self.clock.now()).await
+    }
+
+    /// The same at a time that is not past.
+    pub(crate) async fn wake_at(&self, ids: &[FeedId], at: Timestamp) -> Result<usize, OpsError> {
         let now = self.clock.now();
-        let woken = self.store.wake(ids, now, now).await?;
+        let woken = self.store.wake(ids, at.max(now), now).await?;
         let slots: Vec<Slot> = woken.iter().map(placement_slot).collect();
         self.schedule.lower(&slots, now).await?;
         Ok(woken.len())
+    }
+
+    /// Has a retired feed polled once more; its memory stays, so that one more failure ends it again.
+    pub(crate) async fn try_once(&self, feed: &Feed, at: Timestamp) -> Result<(), OpsError> {
+        let now = self.clock.now();
+        let change =
+            FeedChange { status: Some(Status::Active), next_due: Some(added_again(at)), ..FeedChange::default() };
+        let feed = self.store.change_feed(feed.id, &change, now).await?;
+        self.reschedule(feed.as_slice(), now).await
     }
 
     /// Stops or starts all polling; fetches under way end.

@@ -45,6 +45,7 @@ fn hasten(policy: &mut PolicyConfig) {
         &mut policy.retry_after_ceiling,
         &mut policy.blacklist_after,
         &mut policy.import_spread,
+        &mut policy.ping_spread,
         &mut policy.stretch_ceiling,
         &mut c.b.interval,
         &mut c.b.min,

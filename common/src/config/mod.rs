@@ -119,6 +119,8 @@ pub struct PolicyConfig {
     pub move_after: Duration,
     #[serde(with = "text")]
     pub import_spread: Duration,
+    #[serde(with = "text")]
+    pub ping_spread: Duration,
     pub no_validator_factor: f64,
     #[serde(with = "text")]
     pub stretch_ceiling: Duration,
@@ -377,6 +379,7 @@ pub struct ApiConfig {
     pub listen: SocketAddr,
     pub public_url: String,
     pub tokens: Vec<ApiToken>,
+    pub pings_per_minute: u32,
 }
 
 /// `[[api.tokens]]`

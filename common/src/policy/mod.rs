@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use added::{first_due, postponed, replan};
+pub use added::{after_ping, first_due, postponed, replan};
 pub use category::{category, rank, sla_unmet, weight};
 pub use decide::decide;
 pub use explain::{ExplainedTerm, explain};

@@ -112,6 +112,7 @@ POLICY = [
      [(rate("decisions_total", "reason"), "{{reason}}")], 16, {"stack": True}),
     ("Polls for an entry", "Polls made for each new entry. It rises when feeds fall silent, or are asked too often.", "short",
      [(share(rate("polls_total"), rate("entries_total")), "polls")], 8),
+    ("Pings", "Pings received, known feeds' and others', by the way they came.", "reqps", [(rate("pushes_total", "kind"), "{{kind}}")], 8),
     ("Mended feeds", "Feeds that were broken and read after a repair.", "reqps", [(rate("parse_repaired_total"), "mended")], 8),
     ("Gone", "Feeds that answered 410, and are not asked again.", "reqps", [(rate("polls_total", more=',outcome="gone"'), "gone")], 8),
     ("Compression", "Bytes after decoding for each byte received.", "short",

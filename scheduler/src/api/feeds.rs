@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use common::calm::CalmGroup;
-use common::feed::{Audience, Category, Feed, FeedId, FeedUrlError, Status};
+use common::feed::{Audience, Category, Feed, FeedId, FeedUrl, FeedUrlError, Status};
 use common::host::HostKey;
 use common::input;
 use common::report::FailureKind;
@@ -23,13 +23,13 @@ use crate::store::{FeedQuery, FeedRef, FeedSort, HistoryEntry};
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct FeedBody {
-    url: Option<String>,
+    pub(super) url: Option<String>,
     subscribers: Option<u32>,
     active_subscribers: Option<u32>,
     sla: Option<bool>,
     important: Option<bool>,
-    private: Option<bool>,
-    calm: Option<Vec<CalmGroup>>,
+    pub(super) private: Option<bool>,
+    pub(super) calm: Option<Vec<CalmGroup>>,
     /// Seconds; `null` takes a person's interval away.
     #[serde(deserialize_with = "given")]
     interval: Option<Option<f64>>,
@@ -59,7 +59,7 @@ impl Accepts for FeedBody {
 
 impl FeedBody {
     /// The login in these fields: absent, `null`, or a pair.
-    fn login(&self) -> Result<Option<Option<Login>>, ApiError> {
+    pub(super) fn login(&self) -> Result<Option<Option<Login>>, ApiError> {
         match (&self.username, &self.password) {
             (None, None) => Ok(None),
             (Some(None), None) => Ok(Some(None)),
@@ -74,7 +74,7 @@ impl FeedBody {
     }
 
     /// The audience that results when these fields are laid over `before`.
-    fn audience(&self, before: Audience) -> Result<Audience, ApiError> {
+    pub(super) fn audience(&self, before: Audience) -> Result<Audience, ApiError> {
         let subscribers = self.subscribers.unwrap_or(before.subscribers);
         let otherwise_active = self.subscribers.unwrap_or(before.active_subscribers);
         let active_subscribers = self.active_subscribers.unwrap_or(otherwise_active);
@@ -94,6 +94,23 @@ impl FeedBody {
         let important = self.important.unwrap_or(before.important);
         Ok(Audience { subscribers, active_subscribers, sla, important, interval })
     }
+
+    /// The feed that these fields add.
+    pub(super) fn new_feed(&self, api: &Api) -> Result<AddFeed, ApiError> {
+        let url = self.url.as_deref().ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
+        let (url, of_url) = input::feed(url, &api.ops.config.fetch.at_service).map_err(|error| not_a_url(&error))?;
+        let of_fields = self.login()?.flatten();
+        if of_url.is_some() && of_fields.is_some() {
+            return Err(ApiError::bad("username and password are in the url already; give them once"));
+        }
+        let (calm, private) = (self.calm.clone().unwrap_or_default(), self.private.unwrap_or(false));
+        let audience = self.audience(Audience::default())?;
+        Ok(AddFeed { url, login: of_fields.or(of_url), audience, calm, private })
+    }
+}
+
+pub(super) fn feed_url(api: &Api, text: &str) -> Result<FeedUrl, ApiError> {
+    input::feed_url(text, &api.ops.config.fetch.at_service).map_err(|error| not_a_url(&error))
 }
 
 fn not_a_url(error: &FeedUrlError) -> ApiError {
@@ -105,16 +122,7 @@ pub(super) async fn add(
     State(api): State<Api>,
     Body(body): Body<FeedBody>,
 ) -> Result<(StatusCode, Json<AddedView>), ApiError> {
-    let url = body.url.as_deref().ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
-    let (url, of_url) = input::feed(url, &api.ops.config.fetch.at_service).map_err(|error| not_a_url(&error))?;
-    let of_fields = body.login()?.flatten();
-    if of_url.is_some() && of_fields.is_some() {
-        return Err(ApiError::bad("username and password are in the url already; give them once"));
-    }
-    let audience = body.audience(Audience::default())?;
-    let login = of_fields.or(of_url);
-    let (calm, private) = (body.calm.unwrap_or_default(), body.private.unwrap_or(false));
-    let feed = AddFeed { url, login, audience, calm, private };
+    let feed = body.new_feed(&api)?;
     let ops = api.ops.clone();
     let added = to_the_end(async move { ops.add(&[feed], None).await }).await?;
     let gone = || ApiError::new(StatusCode::CONFLICT, "the feed was erased while it was added; add it again");
@@ -200,7 +208,7 @@ pub(super) async fn lookup(
     Params(params): Params<LookupParams>,
 ) -> Result<Json<FeedView>, ApiError> {
     let url = params.url.ok_or_else(|| ApiError::bad("url is missing; it must be a feed's address"))?;
-    let url = input::feed_url(&url, &api.ops.config.fetch.at_service).map_err(|error| not_a_url(&error))?;
+    let url = feed_url(&api, &url)?;
     let unknown = || {
         let message =
             format!("no feed has the URL {url}, unless with credentials: GET /api/v1/feeds?q= finds those too");

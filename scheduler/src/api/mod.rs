@@ -4,6 +4,7 @@
 //! Handlers translate: they read a request strictly, call [`Ops`] or the store, and answer with a shape of [`view`]. They
 //! decide nothing about polling.
 
+mod bulk;
 mod entries;
 mod error;
 mod explain;
@@ -12,12 +13,16 @@ mod fleet;
 mod guard;
 pub mod hosts;
 mod openapi;
+mod pings;
 mod request;
 mod sanitised;
 pub mod view;
+mod visitors;
+mod xml_rpc;
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,9 +38,11 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::ops::Ops;
+use crate::push::Pings;
 use crate::store::FeedRef;
 use error::ApiError;
 use view::FeedView;
+use visitors::Visitors;
 
 /// Bytes of a request's body: a feed's fields are far smaller.
 const MAX_BODY_BYTES: usize = 64 * 1024;
@@ -50,6 +57,8 @@ const DRAIN: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 struct Api {
     ops: Arc<Ops>,
+    pings: Pings,
+    visitors: Arc<Visitors>,
 }
 
 impl Api {
@@ -66,7 +75,8 @@ impl Api {
 /// Serves until `shutdown`; requests under way are then finished, as far as two seconds allows.
 pub async fn serve(listener: TcpListener, ops: Arc<Ops>, shutdown: CancellationToken) -> io::Result<()> {
     let stopped = shutdown.clone();
-    let server = axum::serve(listener, router(ops)).with_graceful_shutdown(async move { stopped.cancelled().await });
+    let service = router(ops).into_make_service_with_connect_info::<SocketAddr>();
+    let server = axum::serve(listener, service).with_graceful_shutdown(async move { stopped.cancelled().await });
     let out_of_patience = async {
         shutdown.cancelled().await;
         tokio::time::sleep(DRAIN).await;
@@ -84,6 +94,8 @@ pub fn router(ops: Arc<Ops>) -> Router {
         .nest("/api/v1", api_paths())
         .route("/", get(fleet::page))
         .route("/openapi.json", get(openapi::document))
+        .route("/ping", post(pings::ping).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
+        .route("/RPC2", post(pings::rpc).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
         .route("/healthz", get(fleet::healthz))
         .route("/readyz", get(fleet::readyz))
         .route("/metrics", get(fleet::metrics))
@@ -93,12 +105,13 @@ pub fn router(ops: Arc<Ops>) -> Router {
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(tokens, guard::admit))
         .layer(middleware::from_fn(in_time))
-        .with_state(Api { ops })
+        .with_state(Api { pings: Pings::new(ops.clone()), ops, visitors: Arc::default() })
 }
 
 fn api_paths() -> Router<Api> {
     Router::new()
         .route("/feeds", get(feeds::list).post(feeds::add))
+        .route("/feeds/bulk", post(bulk::bulk).layer(DefaultBodyLimit::max(bulk::MAX_BYTES)))
         .route("/feeds/lookup", get(feeds::lookup))
         .route("/feeds/{id}", get(feeds::show).patch(feeds::change).delete(feeds::erase))
         .route("/feeds/{id}/explain", get(explain::explain))

@@ -31,8 +31,9 @@ pub(super) mod tests {
         {
             let (path, handlers) = route.split_once('"').unwrap();
             // `/healthz` and its like stand in the outer router, the others below the API's prefix
-            let nested = !matches!(path, "/" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json")
-                && !path.starts_with("/.well-known/");
+            let nested =
+                !matches!(path, "/" | "/ping" | "/RPC2" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json")
+                    && !path.starts_with("/.well-known/");
             let path = if nested { format!("/api/v1{path}") } else { path.to_owned() };
             let handlers = handlers.split(".route(").next().unwrap().split(['\n', ';']).next().unwrap();
             for method in METHODS {

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
@@ -34,23 +35,38 @@ impl<S: Send + Sync, T: Accepts> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let media_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let media_type = media_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        if !media_type.eq_ignore_ascii_case("application/json") {
+        if media_type(&request) != "application/json" {
             let message = "the Content-Type header must be application/json";
             return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
-        let bytes = Bytes::from_request(request, state)
-            .await
-            .map_err(|rejection| ApiError::new(rejection.status(), rejection.body_text().to_lowercase()))?;
-        read_object(&bytes).map(Body)
+        let bytes = body_bytes(request, state).await?;
+        fields(object(&bytes)?).map(Body)
     }
 }
 
-fn read_object<T: Accepts>(bytes: &[u8]) -> Result<T, ApiError> {
-    let value: Value =
-        serde_json::from_slice(bytes).map_err(|error| ApiError::bad(format!("the body is no JSON: {error}")))?;
-    let Value::Object(object) = value else { return Err(ApiError::bad("the body must be a JSON object")) };
+/// The `Content-Type` without its parameters, in lower case; empty when there is none.
+pub(super) fn media_type(request: &Request) -> String {
+    let given = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    given.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// The whole body, within its limit.
+pub(super) async fn body_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiError> {
+    let refused = |rejection: BytesRejection| ApiError::new(rejection.status(), rejection.body_text().to_lowercase());
+    Bytes::from_request(request, state).await.map_err(refused)
+}
+
+/// A body as a JSON object whose fields are not read yet.
+pub(super) fn object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
+    match serde_json::from_slice(bytes) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(ApiError::bad("the body must be a JSON object")),
+        Err(error) => Err(ApiError::bad(format!("the body is no JSON: {error}"))),
+    }
+}
+
+/// Reads an object's fields strictly.
+pub(super) fn fields<T: Accepts>(object: Map<String, Value>) -> Result<T, ApiError> {
     let known = T::fields();
     for (field, value) in &object {
         refuse_unknown(field, known, "field")?;
@@ -144,12 +160,12 @@ mod tests {
     }
 
     fn message(body: &str) -> String {
-        read_object::<Sample>(body.as_bytes()).unwrap_err().to_string()
+        object(body.as_bytes()).and_then(fields::<Sample>).unwrap_err().to_string()
     }
 
     #[test]
     fn a_body_is_read_strictly_and_refusals_name_the_field() {
-        assert_eq!(read_object::<Sample>(b"{\"subscribers\": 3}").unwrap().subscribers, Some(3));
+        assert_eq!(fields::<Sample>(object(b"{\"subscribers\": 3}").unwrap()).unwrap().subscribers, Some(3));
         assert_eq!(message("{\"subscriber\": 3}"), "unknown field subscriber; did you mean subscribers?");
         assert_eq!(message("{\"colour\": 3}"), "unknown field colour; one of subscribers");
         assert_eq!(message("{\"subscribers\": -1}"), "subscribers must be a whole number");

@@ -29,8 +29,8 @@ use crate::store::{Move, Store, Verdict};
 
 /// A fleet without loops: what the API reads and writes.
 pub(crate) struct Fleet {
-    pub(super) ops: Arc<Ops>,
-    pub(super) clock: Arc<ManualClock>,
+    pub(crate) ops: Arc<Ops>,
+    pub(crate) clock: Arc<ManualClock>,
     router: Router,
 }
 
@@ -78,7 +78,7 @@ impl Fleet {
         Self::with_tokens(Vec::new()).await
     }
 
-    async fn send(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().call(request).await.unwrap();
         let status = response.status().as_u16();
         let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();

@@ -131,6 +131,26 @@ pub struct AddedView {
     pub feed: FeedView,
 }
 
+/// What became of one line of many.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BulkView {
+    /// Its number in the request, from 1.
+    pub line: usize,
+    /// The feed; absent where the line was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<FeedId>,
+    /// It is polled since this line.
+    pub new: bool,
+    /// It was known but not polled any more, and gets one try.
+    pub revived: bool,
+    /// It was known, and fields of it have other values since this line.
+    pub changed: bool,
+    /// Why the line was refused: it changed nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// A part of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct List<T> {

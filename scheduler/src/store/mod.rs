@@ -379,6 +379,9 @@ pub trait Store: Send + Sync {
     /// has its URL with the credentials that it was to have.
     async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError>;
 
+    /// Changes many feeds, each once, in one transaction; gives those that exist as they are afterwards, in any order.
+    async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError>;
+
     /// Erases a feed with its entries and history. False when there is none.
     async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError>;
 

@@ -160,7 +160,7 @@ pub(crate) fn lead(bytes: &[u8]) -> Option<Lead> {
 }
 
 /// A document's text, whatever it says about its encoding.
-pub(crate) fn text_of<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
+pub fn text_of<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
     decode::decode(bytes, content_type)
 }
 

@@ -225,3 +225,19 @@ pub(crate) async fn an_audience_set_in_mid_fetch_keeps_its_category(backend: &dy
         "rules that changed since reach the row"
     );
 }
+
+pub(crate) async fn many_feeds_are_changed_at_once_and_unknown_ones_left_out(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];
+    let read_by = |subscribers| FeedChange {
+        audience: Some((Audience { subscribers, ..Audience::default() }, Category::C)),
+        ..FeedChange::default()
+    };
+    let changes = [(ids[1], read_by(7)), (FeedId(99), read_by(1)), (ids[0], status(Status::Paused))];
+    let mut changed = store.change_feeds(&changes, at(3)).await.unwrap();
+    changed.sort_by_key(|feed| feed.id);
+    assert_eq!(changed, [feed(&*store, ids[0]).await, feed(&*store, ids[1]).await]);
+    assert_eq!((changed[0].status, changed[0].audience.subscribers), (Status::Paused, 1));
+    assert_eq!((changed[1].status, changed[1].audience.subscribers), (Status::Active, 7));
+    assert_eq!(store.change_feeds(&[], at(4)).await.unwrap(), []);
+}

@@ -64,6 +64,7 @@ macro_rules! stamp {
                 a_revived_feed_waits_for_the_end_of_its_hold;
                 adding_a_paused_feed_leaves_it_paused;
                 only_a_change_of_status_raises_the_version;
+                many_feeds_are_changed_at_once_and_unknown_ones_left_out;
                 a_paused_feed_is_not_polled_and_is_due_as_before_when_it_is_resumed;
                 a_retired_feed_that_is_resumed_is_due;
                 an_erased_feed_takes_its_entries_along_and_its_number_is_not_given_again;

@@ -137,6 +137,10 @@ impl Store for PostgresStore {
         self.call("change a feed", move || self.change(id, change, now)).await
     }
 
+    async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError> {
+        self.change_many(changes, now).await
+    }
+
     async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError> {
         self.call("erase a feed", move || self.erase(id)).await
     }

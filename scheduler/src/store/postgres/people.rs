@@ -10,7 +10,7 @@ use sqlx::{Connection, PgConnection};
 
 use super::feeds::feed_columns;
 use super::{PostgresStore, column};
-use crate::store::row::{FeedRow, pack_calm, pack_terms};
+use crate::store::row::{FeedRow, pack_calm, pack_terms, readable};
 use crate::store::{Added, FeedChange, NewFeed, StoreError};
 
 /// Feeds that one statement adds.
@@ -38,34 +38,30 @@ impl PostgresStore {
         now: Timestamp,
     ) -> Result<Option<Feed>, StoreError> {
         const ACTION: &str = "change a feed";
-        const CHANGE: &str = concat!(include_str!("feed_change.sql"), " RETURNING ", feed_columns!());
-        let audience = change.audience.map(|(audience, _)| audience);
-        let credentials = change.credentials.as_ref().map(Option::as_ref);
-        // A live feed must have a due time: a retired one that comes back without a wish is due now.
-        let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
         let mut on = self.session(ACTION).await?;
-        let row: Option<FeedRow> = sqlx::query_as(CHANGE)
-            .bind(id.0)
-            .bind(now.millis())
-            .bind(audience.map(|audience| i64::from(audience.subscribers)))
-            .bind(audience.map(|audience| i64::from(audience.active_subscribers)))
-            .bind(audience.map(|audience| audience.sla))
-            .bind(audience.map(|audience| audience.important))
-            .bind(audience.and_then(interval_millis))
-            .bind(change.audience.map(|(_, category)| category.as_str()))
-            .bind(change.private)
-            .bind(change.status.map(Status::as_str))
-            .bind(change.next_due.map(|(due, _)| due.millis()))
-            .bind(terms)
-            .bind(change.calm.is_some())
-            .bind(change.calm.as_deref().and_then(pack_calm))
-            .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
-            .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
-            .fetch_optional(&mut *on)
-            .await
-            .map_err(StoreError::of_identity(ACTION))?;
+        let row = change_row(&mut on, id, change, now).await.map_err(StoreError::of_identity(ACTION))?;
         on.keep();
         row.map(Feed::try_from).transpose()
+    }
+
+    /// Rows are locked in the order of their numbers, as everywhere.
+    pub(super) async fn change_many(
+        &self,
+        changes: &[(FeedId, FeedChange)],
+        now: Timestamp,
+    ) -> Result<Vec<Feed>, StoreError> {
+        const ACTION: &str = "change feeds";
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
+        let mut in_order: Vec<&(FeedId, FeedChange)> = changes.iter().collect();
+        in_order.sort_by_key(|(id, _)| *id);
+        let mut rows = Vec::with_capacity(changes.len());
+        for (id, change) in in_order {
+            rows.extend(change_row(&mut tx, *id, change, now).await.map_err(StoreError::of_identity(ACTION))?);
+        }
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(readable(rows))
     }
 
     /// Its events stay until retention takes them; they no longer hold anything of it but its number.
@@ -87,6 +83,39 @@ impl PostgresStore {
         on.keep();
         Ok(done.rows_affected() > 0)
     }
+}
+
+/// Changes a feed; gives its row as it is afterwards.
+async fn change_row(
+    on: &mut PgConnection,
+    id: FeedId,
+    change: &FeedChange,
+    now: Timestamp,
+) -> Result<Option<FeedRow>, sqlx::Error> {
+    const CHANGE: &str = concat!(include_str!("feed_change.sql"), " RETURNING ", feed_columns!());
+    let audience = change.audience.map(|(audience, _)| audience);
+    let credentials = change.credentials.as_ref().map(Option::as_ref);
+    // A live feed must have a due time: a retired one that comes back without a wish is due now.
+    let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
+    sqlx::query_as(CHANGE)
+        .bind(id.0)
+        .bind(now.millis())
+        .bind(audience.map(|audience| i64::from(audience.subscribers)))
+        .bind(audience.map(|audience| i64::from(audience.active_subscribers)))
+        .bind(audience.map(|audience| audience.sla))
+        .bind(audience.map(|audience| audience.important))
+        .bind(audience.and_then(interval_millis))
+        .bind(change.audience.map(|(_, category)| category.as_str()))
+        .bind(change.private)
+        .bind(change.status.map(Status::as_str))
+        .bind(change.next_due.map(|(due, _)| due.millis()))
+        .bind(terms)
+        .bind(change.calm.is_some())
+        .bind(change.calm.as_deref().and_then(pack_calm))
+        .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
+        .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
+        .fetch_optional(on)
+        .await
 }
 
 /// Until the transaction ends nobody else gives URLs to feeds: two that did so in different orders would wait for each other.

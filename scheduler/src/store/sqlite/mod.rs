@@ -85,6 +85,10 @@ impl Store for SqliteStore {
         self.change(id, change, now).await
     }
 
+    async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError> {
+        self.change_many(changes, now).await
+    }
+
     async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError> {
         self.erase(id).await
     }

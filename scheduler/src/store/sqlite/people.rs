@@ -7,11 +7,11 @@ use common::policy::{Rule, Term};
 use common::secrets::Credentials;
 use common::time::Timestamp;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{FromRow, Row, Sqlite, Transaction};
+use sqlx::{Row, Sqlite, Transaction};
 
 use super::SqliteStore;
 use super::batch::Batch;
-use crate::store::row::{FeedRow, pack_calm, pack_terms};
+use crate::store::row::{FeedRow, pack_calm, pack_terms, readable};
 use crate::store::{Added, FeedChange, NewFeed, StoreError};
 
 /// Feeds that one statement adds.
@@ -37,34 +37,26 @@ impl SqliteStore {
     ) -> Result<Option<Feed>, StoreError> {
         let failed = "change a feed";
         let mut tx = self.write(failed).await?;
-        let audience = change.audience.map(|(audience, _)| audience);
-        let credentials = change.credentials.as_ref().map(Option::as_ref);
-        // A live feed must have a due time: a retired one that comes back without a wish is due now.
-        let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
-        let row = sqlx::query(include_str!("feed_change.sql"))
-            .bind(id.0)
-            .bind(now.millis())
-            .bind(audience.map(|audience| audience.subscribers))
-            .bind(audience.map(|audience| audience.active_subscribers))
-            .bind(audience.map(|audience| audience.sla))
-            .bind(audience.map(|audience| audience.important))
-            .bind(audience.and_then(interval_millis))
-            .bind(change.audience.map(|(_, category)| category.as_str()))
-            .bind(change.private)
-            .bind(change.status.map(Status::as_str))
-            .bind(change.next_due.map(|(due, _)| due.millis()))
-            .bind(terms)
-            .bind(change.calm.is_some())
-            .bind(change.calm.as_deref().and_then(pack_calm))
-            .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
-            .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
-            .fetch_optional(&mut *tx)
-            .await
-            .map_err(StoreError::of_identity(failed))?;
+        let row = change_row(&mut tx, id, change, now).await.map_err(StoreError::of_identity(failed))?;
         let Some(row) = row else { return Ok(None) };
-        let feed = FeedRow::from_row(&row).map_err(StoreError::on(failed))?.try_into()?;
+        let feed = row.try_into()?;
         tx.commit().await.map_err(StoreError::on(failed))?;
         Ok(Some(feed))
+    }
+
+    pub(super) async fn change_many(
+        &self,
+        changes: &[(FeedId, FeedChange)],
+        now: Timestamp,
+    ) -> Result<Vec<Feed>, StoreError> {
+        let failed = "change feeds";
+        let mut tx = self.write(failed).await?;
+        let mut rows = Vec::with_capacity(changes.len());
+        for (id, change) in changes {
+            rows.extend(change_row(&mut tx, *id, change, now).await.map_err(StoreError::of_identity(failed))?);
+        }
+        tx.commit().await.map_err(StoreError::on(failed))?;
+        Ok(readable(rows))
     }
 
     /// Its events stay until retention takes them; they no longer hold anything of it but its number.
@@ -94,6 +86,38 @@ impl SqliteStore {
             .map_err(StoreError::on("forget a feed's validators"))?;
         Ok(done.rows_affected() > 0)
     }
+}
+
+/// Changes a feed within a transaction; gives its row as it is afterwards.
+async fn change_row(
+    tx: &mut Transaction<'_, Sqlite>,
+    id: FeedId,
+    change: &FeedChange,
+    now: Timestamp,
+) -> Result<Option<FeedRow>, sqlx::Error> {
+    let audience = change.audience.map(|(audience, _)| audience);
+    let credentials = change.credentials.as_ref().map(Option::as_ref);
+    // A live feed must have a due time: a retired one that comes back without a wish is due now.
+    let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
+    sqlx::query_as(include_str!("feed_change.sql"))
+        .bind(id.0)
+        .bind(now.millis())
+        .bind(audience.map(|audience| audience.subscribers))
+        .bind(audience.map(|audience| audience.active_subscribers))
+        .bind(audience.map(|audience| audience.sla))
+        .bind(audience.map(|audience| audience.important))
+        .bind(audience.and_then(interval_millis))
+        .bind(change.audience.map(|(_, category)| category.as_str()))
+        .bind(change.private)
+        .bind(change.status.map(Status::as_str))
+        .bind(change.next_due.map(|(due, _)| due.millis()))
+        .bind(terms)
+        .bind(change.calm.is_some())
+        .bind(change.calm.as_deref().and_then(pack_calm))
+        .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
+        .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
+        .fetch_optional(&mut **tx)
+        .await
 }
 
 /// Adds at most [`CHUNK`] feeds. The same URL twice is one feed.

@@ -1,0 +1,194 @@
+//! `feedfleet import` and `feedfleet export`: a fleet's feeds from a file and into one.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use common::feed::Status;
+use scheduler::api::view::{BulkView, FeedView, List};
+use serde_json::{Value, json};
+
+use crate::client::{self, Client, ClientArgs};
+use crate::opml;
+use crate::output::{self, counted, plain};
+use crate::progress::Progress;
+use crate::subscriptions::{self, Subscription};
+
+/// Adds the feeds of an OPML file or a list, spread over a while; exit code 1 when a line was refused
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// An OPML file, or a list with a URL a line; - for standard input
+    #[arg(value_name = "FILE.opml")]
+    file: String,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// Writes all feeds as OPML, which `feedfleet import` reads again
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Where to; standard output if not given
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// Feeds that a request carries: few enough that the bar moves.
+const BATCH: usize = 500;
+/// A fleet that is restarted meanwhile is waited for: so long between tries, doubling, so many times.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRIES: u32 = 5;
+/// The most that the API lists at once.
+const PAGE: &str = "1000";
+
+/// What became of the feeds.
+#[derive(Debug, Default)]
+struct Tally {
+    added: usize,
+    revived: usize,
+    known: usize,
+    changed: usize,
+    refused: Vec<Value>,
+}
+
+/// Runs `import`.
+pub(crate) async fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
+    let found = subscriptions::read_file(&args.file)?;
+    let client = Client::new(&args.client)?;
+    let mut progress = Progress::new(found.len());
+    let (mut tally, mut done) = (Tally::default(), 0);
+    for batch in found.chunks(BATCH) {
+        progress.say(&format!("{done} of {} feeds", found.len()));
+        let broke_off = |error: anyhow::Error| match done {
+            0 => error,
+            _ => error.context(format!("{done} of {} feeds were imported; the same again does the rest", found.len())),
+        };
+        let answers = send(&client, batch, done > 0).await.map_err(broke_off)?;
+        for (subscription, answer) in batch.iter().zip(answers) {
+            if let Some(error) = answer.error.as_deref().filter(|_| !args.client.json) {
+                progress.clear();
+                eprintln!("refused: line {}: {}", subscription.line, plain(error, 300));
+            }
+            tally.note(subscription, answer);
+        }
+        done += batch.len();
+        batch.iter().for_each(|_| progress.step());
+    }
+    progress.clear();
+    tally.tell(args.client.json)?;
+    Ok(if tally.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Has a batch stored; gives an answer for each.
+async fn send(client: &Client, batch: &[Subscription], patient: bool) -> anyhow::Result<Vec<BulkView>> {
+    let line = |subscription: &Subscription| {
+        let mut object = subscription.fields.clone();
+        object.insert("url".to_owned(), subscription.url.as_str().into());
+        Value::Object(object).to_string() + "\n"
+    };
+    let body: String = batch.iter().map(line).collect();
+    let mut tries = 0;
+    let answers = loop {
+        match client.lines("/feeds/bulk", body.clone()).await {
+            Err(error) if patient && tries < RETRIES && client::passes(&error) => {
+                tokio::time::sleep(RETRY * 2_u32.pow(tries)).await;
+                tries += 1;
+            }
+            answers => break answers?,
+        }
+    };
+    ensure!(answers.len() == batch.len(), "the fleet answered {} of {} lines", answers.len(), batch.len());
+    Ok(answers)
+}
+
+impl Tally {
+    fn note(&mut self, subscription: &Subscription, answer: BulkView) {
+        match answer {
+            BulkView { error: Some(error), .. } => {
+                self.refused.push(json!({ "line": subscription.line, "url": subscription.url, "error": error }));
+            }
+            BulkView { new: true, .. } => self.added += 1,
+            BulkView { revived: true, .. } => self.revived += 1,
+            BulkView { changed, .. } => {
+                self.known += 1;
+                self.changed += usize::from(changed);
+            }
+        }
+    }
+
+    fn tell(&self, as_json: bool) -> io::Result<()> {
+        let Tally { added, revived, known, changed, refused } = self;
+        if as_json {
+            return output::json(&json!({
+                "added": added, "revived": revived, "known": known, "changed": changed, "refused": refused
+            }));
+        }
+        let mut told = format!("{} added, {known} known", counted(*added as u64, "feed", "feeds"));
+        for (count, what) in [(changed, "changed"), (revived, "revived"), (&refused.len(), "refused")] {
+            if *count > 0 {
+                told += &format!(", {count} {what}");
+            }
+        }
+        output::line(&told)
+    }
+}
+
+/// Runs `export`.
+pub(crate) async fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&args.client)?;
+    let count = match &args.file {
+        None => write_all(&client, &mut io::stdout().lock()).await?,
+        Some(file) => to_file(&client, file).await.with_context(|| format!("cannot export to {}", file.display()))?,
+    };
+    if args.client.json && args.file.is_some() {
+        output::json(&json!({ "exported": count }))?;
+    } else {
+        eprintln!("{} exported", counted(count, "feed", "feeds"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Beside the file first: one that is there is replaced by a whole one or not at all.
+async fn to_file(client: &Client, file: &Path) -> anyhow::Result<u64> {
+    let mut name = file.file_name().context("it names no file")?.to_owned();
+    name.push(".part");
+    let part = file.with_file_name(name);
+    let mut out = io::BufWriter::new(std::fs::File::create(&part)?);
+    let written = write_all(client, &mut out).await;
+    let stored = written.and_then(|count| {
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        std::fs::rename(&part, file)?;
+        Ok(count)
+    });
+    if stored.is_err() {
+        // It may not be there.
+        let _ = std::fs::remove_file(&part);
+    }
+    stored
+}
+
+/// Writes every feed that is, or may again be, polled.
+async fn write_all(client: &Client, out: &mut impl Write) -> anyhow::Result<u64> {
+    out.write_all(opml::HEAD.as_bytes())?;
+    let (mut count, mut after) = (0, None::<String>);
+    loop {
+        let mut query = vec![("limit", PAGE)];
+        query.extend(after.as_deref().map(|after| ("after", after)));
+        let page: List<FeedView> = client.get("/feeds", &query).await?;
+        let over = [Status::Gone, Status::Merged, Status::Removed];
+        for feed in page.items.iter().filter(|feed| !over.contains(&feed.status)) {
+            out.write_all(opml::outline(feed).as_bytes())?;
+            count += 1;
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    out.write_all(opml::END.as_bytes())?;
+    out.flush()?;
+    Ok(count)
+}

@@ -1,0 +1,80 @@
+//! Files of subscriptions: OPML, or a plain list with a URL a line. In whatever encoding they are; read whole before
+//! anything is done with them, so that a file that is none changes nothing.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use serde_json::{Map, Value};
+
+use crate::opml;
+
+/// Bytes of a file. Ten times what a million feeds need.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// A feed in a file.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    /// Its line, from 1.
+    pub(crate) line: usize,
+    /// What stands there for its address; may be anything.
+    pub(crate) url: String,
+    /// Further fields, under the names of the API's; may be anything.
+    pub(crate) fields: Map<String, Value>,
+}
+
+/// The subscriptions of a file; `-` is standard input.
+pub(crate) fn read_file(file: &str) -> anyhow::Result<Vec<Subscription>> {
+    let mut bytes = Vec::new();
+    let unreadable = || format!("cannot read {file}");
+    let read = match file {
+        "-" => std::io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes),
+        _ => std::fs::File::open(Path::new(file)).with_context(unreadable)?.take(MAX_BYTES + 1).read_to_end(&mut bytes),
+    };
+    let length = read.with_context(unreadable)?;
+    ensure!(length as u64 <= MAX_BYTES, "{file} is larger than {} MiB; split it", MAX_BYTES >> 20);
+    read_bytes(&bytes).with_context(|| format!("{file} is no OPML file"))
+}
+
+fn read_bytes(bytes: &[u8]) -> anyhow::Result<Vec<Subscription>> {
+    let text = worker::parse::text_of(bytes, None);
+    if text.trim_start().starts_with('<') { opml::read(&text) } else { Ok(list(&text)) }
+}
+
+/// A URL a line; empty lines and those that begin with `#` are none.
+fn list(text: &str) -> Vec<Subscription> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    let named = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    named.map(|(line, url)| Subscription { line, url: url.to_owned(), fields: Map::new() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn urls(bytes: &[u8]) -> Vec<String> {
+        read_bytes(bytes).unwrap().into_iter().map(|found| found.url).collect()
+    }
+
+    #[test]
+    fn a_list_has_a_url_a_line() {
+        let list = "\u{feff}# mine\r\nhttp://a.example/\r\n\r\n  http://b.example/#x  \r\nnonsense";
+        let found: Vec<_> =
+            read_bytes(list.as_bytes()).unwrap().into_iter().map(|found| (found.line, found.url)).collect();
+        let expected = [(2, "http://a.example/"), (4, "http://b.example/#x"), (5, "nonsense")];
+        assert_eq!(found, expected.map(|(line, url)| (line, url.to_owned())));
+    }
+
+    #[test]
+    fn the_encoding_does_not_matter() {
+        let document = "<?xml version=\"1.0\" encoding=\"iso-8859-1\"?>\n<opml><outline xmlUrl=\"http://a.example/caf\u{e9}\"/></opml>";
+        let latin: Vec<u8> = document.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect();
+        assert_eq!(urls(&latin), ["http://a.example/caf\u{e9}"]);
+        let wide: Vec<u8> =
+            document.replace("iso-8859-1", "utf-16").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(urls(&wide), ["http://a.example/caf\u{e9}"]);
+        assert_eq!(urls(&[&[0xFF, 0xFE][..], &wide].concat()), ["http://a.example/caf\u{e9}"]);
+        let wide_list: Vec<u8> = "\u{feff}http://a.example/".encode_utf16().flat_map(u16::to_be_bytes).collect();
+        assert_eq!(urls(&wide_list), ["http://a.example/"]);
+    }
+}

@@ -1,0 +1,115 @@
+//! Files of subscriptions into a running fleet, and out of it.
+
+use std::io::Write;
+
+use serde_json::Value;
+
+use crate::fleet::Fleet;
+use crate::program::{Ran, run_with_input};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn file(content: &[u8]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(content).unwrap();
+    file
+}
+
+fn import(fleet: &Fleet, content: &[u8], flags: &[&str]) -> Ran {
+    let file = file(content);
+    fleet.run(&[&["import", file.path().to_str().unwrap()], flags].concat())
+}
+
+/// All feeds of a fleet, as far as people made them.
+fn feeds(fleet: &Fleet) -> Vec<Value> {
+    let mut feeds: Vec<Value> = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let mut command = vec!["feed", "list", "--json", "--limit", "1000"];
+        command.extend(after.iter().flat_map(|after| ["--after", after]));
+        let page = fleet.run(&command);
+        feeds.extend(page.out.lines().map(json));
+        after = page.err.trim().strip_prefix("there are more: --after ").map(str::to_owned);
+        if after.is_none() {
+            break;
+        }
+    }
+    let kept = ["url", "subscribers", "active_subscribers", "sla", "important", "private", "interval", "calm"];
+    for feed in &mut feeds {
+        feed.as_object_mut().unwrap().retain(|name, _| kept.contains(&name.as_str()));
+    }
+    feeds.sort_by_key(|feed| feed["url"].as_str().unwrap().to_owned());
+    feeds
+}
+
+/// A fleet that asks nobody anything.
+async fn quiet() -> Fleet {
+    let fleet = Fleet::start(&["--set", "policy.import_spread=1000h"]).await;
+    fleet.done(&["fleet", "pause"]);
+    fleet
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_added_known_and_refused_is_counted_and_said() {
+    let fleet = quiet().await;
+    let document = "<opml><body>\n<outline text='News'>\n<outline type='rss' xmlUrl='http://a.example/1'/>\n\
+        <outline type='rss' xmlUrl='ftp://a.example/2'/>\n<outline xmlUrl='http://a.example/1'/></outline>\n\
+        <outline type='rss' text='no address'/></body></opml>";
+    let ran = import(&fleet, document.as_bytes(), &[]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), "1 feed added, 1 known, 2 refused\n"), "{}", ran.err);
+    let told: Vec<&str> = ran.err.lines().collect();
+    assert!(told[0].starts_with("refused: line 4: url: 'ftp://a.example/2' has the scheme ftp"), "{told:?}");
+    assert!(told.len() == 2 && told[1].starts_with("refused: line 6: url: "), "{told:?}");
+    let again = json(&import(&fleet, document.as_bytes(), &["--json"]).out);
+    assert_eq!((&again["added"], &again["known"]), (&Value::from(0), &Value::from(2)));
+    assert_eq!(again["refused"][0]["line"], 4);
+
+    let ran = run_with_input(&["import", "-", "--server", &fleet.server], b"# a list\nhttp://a.example/3\n");
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), "1 feed added, 0 known\n", ""));
+
+    for (content, told) in [(&b"<html><p>no</p></html>"[..], "no <opml> element"), (b"<opml>\n<outline", "line 2")] {
+        let ran = import(&fleet, content, &[]);
+        assert!(ran.code == Some(1) && ran.err.contains(told), "{}", ran.err);
+    }
+    assert_eq!(feeds(&fleet).len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_fleet_exports_another_imports_to_the_same_set() {
+    let (one, other) = (quiet().await, quiet().await);
+    let list: String = (0..2_345).map(|n| format!("http://host{}.example/f?a={n}&b='\"<>\u{e9}\n", n % 50)).collect();
+    assert_eq!(import(&one, list.as_bytes(), &[]).out, "2345 feeds added, 0 known\n");
+    one.done(&[
+        "feed",
+        "set",
+        "7",
+        "--subscribers",
+        "40",
+        "--active-subscribers",
+        "4",
+        "--private",
+        "--interval",
+        "90s",
+    ]);
+    one.done(&["feed", "set", "8", "--sla", "--important"]);
+    one.done(&["feed", "pause", "9"]);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("feeds.opml");
+    let ran = one.run(&["export", path.to_str().unwrap()]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), "", "2345 feeds exported\n"));
+    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["feeds.opml"]);
+    assert_eq!(one.run(&["export"]).out.as_bytes(), std::fs::read(&path).unwrap());
+
+    let imported = other.done(&["import", path.to_str().unwrap()]);
+    assert_eq!(imported, "2345 feeds added, 0 known\n");
+    assert_eq!(feeds(&other), feeds(&one));
+    assert_eq!(other.done(&["import", path.to_str().unwrap()]), "0 feeds added, 2345 known\n");
+    // What the file says of known feeds is set.
+    other.done(&["feed", "set", "7", "--subscribers", "3"]);
+    assert_eq!(other.done(&["import", path.to_str().unwrap()]), "0 feeds added, 2345 known, 1 changed\n");
+    assert_eq!(feeds(&other), feeds(&one));
+}

@@ -1,0 +1,108 @@
+//! How often strangers may call: so many times a minute an address, whatever they ask for. In bounded memory.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::extract::{ConnectInfo, FromRequestParts};
+use axum::http::request::Parts;
+use common::time::Timestamp;
+
+const WINDOW: Duration = Duration::from_secs(60);
+/// Addresses that are told apart within a minute; all further ones count as one.
+const MAX_ADDRESSES: usize = 50_000;
+
+/// Who called within this minute.
+#[derive(Debug, Default)]
+pub(super) struct Visitors {
+    minute: Mutex<Minute>,
+}
+
+#[derive(Debug, Default)]
+struct Minute {
+    began: Option<Timestamp>,
+    calls: HashMap<IpAddr, u32>,
+}
+
+impl Visitors {
+    /// Counts a call. When there were `most` before it in this minute: how long it lasts yet.
+    pub(super) fn admit(&self, caller: Caller, most: u32, now: Timestamp) -> Result<(), Duration> {
+        let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = minute.began.filter(|began| *began <= now && now.since(*began) < WINDOW);
+        let began = began.unwrap_or_else(|| {
+            *minute = Minute { began: Some(now), calls: HashMap::new() };
+            now
+        });
+        let known = minute.calls.contains_key(&caller.0);
+        let counted = if known || minute.calls.len() < MAX_ADDRESSES { caller.0 } else { Caller::UNKNOWN.0 };
+        let calls = minute.calls.entry(counted).or_default();
+        *calls = calls.saturating_add(1);
+        if *calls > most { Err(WINDOW.saturating_sub(now.since(began))) } else { Ok(()) }
+    }
+}
+
+/// Where a request comes from: an IPv4 address, or the network of an IPv6 one, in which a caller has all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Caller(IpAddr);
+
+impl Caller {
+    const UNKNOWN: Caller = Caller(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+
+    fn of(address: IpAddr) -> Self {
+        Caller(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+            }
+            v4 => v4,
+        })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let connected = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        Ok(connected.map_or(Caller::UNKNOWN, |ConnectInfo(address)| Caller::of(address.ip())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(text: &str) -> Caller {
+        Caller::of(text.parse().unwrap())
+    }
+
+    #[test]
+    fn each_address_has_its_calls_a_minute() {
+        let visitors = Visitors::default();
+        let now = Timestamp::from_millis(1_790_000_000_000);
+        for _ in 0..3 {
+            assert_eq!(visitors.admit(caller("192.0.2.1"), 3, now), Ok(()));
+        }
+        let later = now.after(Duration::from_secs(20));
+        assert_eq!(visitors.admit(caller("192.0.2.1"), 3, later), Err(Duration::from_secs(40)));
+        assert_eq!(visitors.admit(caller("::ffff:192.0.2.1"), 3, later), Err(Duration::from_secs(40)));
+        assert_eq!(visitors.admit(caller("192.0.2.2"), 3, later), Ok(()));
+        assert_eq!(visitors.admit(caller("192.0.2.1"), 3, now.after(WINDOW)), Ok(()));
+        assert_eq!(caller("2001:db8::1"), caller("2001:db8::2:0:0:1"), "a network of IPv6 is one caller");
+        assert_ne!(caller("2001:db8::1"), caller("2001:db8:0:1::1"));
+    }
+
+    #[test]
+    fn more_addresses_than_are_told_apart_take_no_more_memory() {
+        let visitors = Visitors::default();
+        let now = Timestamp::from_millis(0);
+        let refused = (0..100_000)
+            .filter(|number| visitors.admit(Caller(Ipv4Addr::from(number + 1).into()), 100, now).is_err())
+            .count();
+        assert_eq!(refused, 100_000 - MAX_ADDRESSES - 100);
+        assert_eq!(visitors.minute.lock().unwrap().calls.len(), MAX_ADDRESSES + 1);
+        assert!(visitors.admit(Caller(Ipv4Addr::from(7).into()), 100, now).is_ok(), "who was there keeps its count");
+    }
+}

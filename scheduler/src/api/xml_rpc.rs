@@ -1,0 +1,151 @@
+//! XML-RPC as far as pings need it: a call's name and its texts, and the answers that clients know.
+//!
+//! Strict where strangers could do harm: no document type, no entities beyond XML's own five, no depth.
+
+use std::borrow::Cow;
+
+use quick_xml::Reader;
+use quick_xml::escape::{escape, resolve_predefined_entity};
+use quick_xml::events::Event;
+
+/// Open elements: a text in a struct in an array has fewer.
+const MAX_DEPTH: usize = 16;
+/// Parameters that are read; no ping has so many.
+const MAX_PARAMS: usize = 16;
+
+/// A call.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Call {
+    pub(super) method: String,
+    /// Its parameters; those that are no texts are empty.
+    pub(super) params: Vec<String>,
+}
+
+/// A call's body. The error says what is wrong with it.
+pub(super) fn read(body: &[u8]) -> Result<Call, String> {
+    // Addresses and names of methods are ASCII in every encoding that is still in use here.
+    let text = std::str::from_utf8(body).map_or_else(|_| latin(body), Cow::Borrowed);
+    let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}'));
+    reader.config_mut().expand_empty_elements = true;
+    let (mut call, mut open, mut param) = (Call::default(), Vec::new(), String::new());
+    loop {
+        let event = reader.read_event().map_err(|error| format!("it is not well-formed XML: {error}"))?;
+        let piece: Cow<'_, str> = match event {
+            Event::DocType(_) => return Err("a document type is not read".to_owned()),
+            Event::Start(element) => {
+                open.push(element.name().as_ref().to_owned());
+                if open.len() > MAX_DEPTH {
+                    return Err("it is nested too deeply".to_owned());
+                }
+                continue;
+            }
+            Event::End(_) => {
+                if open.pop().as_deref() == Some("param") && call.params.len() < MAX_PARAMS {
+                    call.params.push(std::mem::take(&mut param).trim().to_owned());
+                }
+                continue;
+            }
+            Event::Text(text) => text.into_inner(),
+            Event::CData(text) => text.into_inner(),
+            Event::GeneralRef(reference) => match reference.resolve_char_ref() {
+                Ok(Some(character)) => character.to_string().into(),
+                _ => match resolve_predefined_entity(&reference) {
+                    Some(meant) => meant.into(),
+                    None => return Err("an entity beyond XML's own five is not read".to_owned()),
+                },
+            },
+            Event::Eof => break,
+            _ => continue,
+        };
+        match open.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["methodCall", "methodName"] => call.method.push_str(&piece),
+            ["methodCall", "params", "param", "value"] | ["methodCall", "params", "param", "value", "string"] => {
+                param.push_str(&piece);
+            }
+            _ => {}
+        }
+    }
+    call.method = call.method.trim().to_owned();
+    if !open.is_empty() || call.method.is_empty() {
+        return Err("it is no whole methodCall".to_owned());
+    }
+    Ok(call)
+}
+
+fn latin(body: &[u8]) -> Cow<'static, str> {
+    body.iter().map(|byte| char::from(*byte)).collect::<String>().into()
+}
+
+/// The answer to `weblogUpdates.*`: whether it was refused, and a sentence.
+pub(super) fn weblog_answer(refused: bool, message: &str) -> String {
+    answer(&structure(&[("flerror", boolean(refused)), ("message", string(message))]))
+}
+
+/// The answer to `rssCloud.ping`.
+pub(super) fn cloud_answer(known: bool) -> String {
+    answer(&boolean(known))
+}
+
+/// A call that could not be carried out.
+pub(super) fn fault(code: i32, message: &str) -> String {
+    let value = structure(&[("faultCode", format!("<int>{code}</int>")), ("faultString", string(message))]);
+    response(&format!("<fault><value>{value}</value></fault>"))
+}
+
+fn answer(value: &str) -> String {
+    response(&format!("<params><param><value>{value}</value></param></params>"))
+}
+
+fn response(content: &str) -> String {
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<methodResponse>{content}</methodResponse>\n")
+}
+
+fn boolean(value: bool) -> String {
+    format!("<boolean>{}</boolean>", u8::from(value))
+}
+
+fn string(text: &str) -> String {
+    format!("<string>{}</string>", escape(text))
+}
+
+fn structure(members: &[(&str, String)]) -> String {
+    let member = |(name, value): &(&str, String)| format!("<member><name>{name}</name><value>{value}</value></member>");
+    format!("<struct>{}</struct>", members.iter().map(member).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(params: &str) -> Result<Call, String> {
+        let body = format!(
+            "<?xml version='1.0'?><methodCall><methodName>a.b</methodName><params>{params}</params></methodCall>"
+        );
+        read(body.as_bytes())
+    }
+
+    #[test]
+    fn a_call_is_read_with_its_texts() {
+        let read = call(
+            "<param><value><string>Caf\u{e9} &amp; Bar&#33;</string></value></param><param><value> http://a/?x=1&amp;y </value>\
+             </param><param><value><int>7</int></value></param><param><value/></param><param><value><![CDATA[<]]></value></param>",
+        );
+        let params = ["Caf\u{e9} & Bar!", "http://a/?x=1&y", "", "", "<"].map(str::to_owned).to_vec();
+        assert_eq!(read, Ok(Call { method: "a.b".into(), params }));
+        let latin = b"<methodCall><methodName>a</methodName><params><param><value>\xe9 http://a/</value></param></params></methodCall>";
+        assert_eq!(super::read(latin).unwrap().params, ["\u{e9} http://a/"]);
+    }
+
+    #[test]
+    fn what_could_do_harm_is_refused() {
+        let bomb = "<!DOCTYPE a [<!ENTITY b \"bb\">]><methodCall><methodName>a</methodName></methodCall>";
+        assert!(read(bomb.as_bytes()).is_err());
+        assert!(call("<param><value>&b;</value></param>").is_err());
+        assert!(call(&"<value>".repeat(20)).is_err());
+        for broken in ["", "{}", "<methodCall>", "<methodCall><methodName>a", "<methodCall></methodName></methodCall>"]
+        {
+            assert!(read(broken.as_bytes()).is_err(), "{broken}");
+        }
+        assert_eq!(call(&"<param><value>a</value></param>".repeat(100)).unwrap().params.len(), MAX_PARAMS);
+    }
+}
