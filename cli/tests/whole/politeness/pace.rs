@@ -150,8 +150,8 @@ pub(crate) async fn p23(case: &Case<'_>) {
         case.require_distance(&format!("status {status}: no second request"), INTERVAL, &requests);
         let fields = |number: usize| {
             let request = requests.get(number)?;
-            let kept = |name: &&str| !name.starts_with("if-") && *name != "a-im";
-            Some(request.headers().map(|(name, _)| name).filter(kept).map(str::to_owned).collect::<Vec<_>>())
+            let kept = |name: &String| !name.starts_with("if-") && name != "a-im";
+            Some(request.headers().map(|(name, _)| name.to_ascii_lowercase()).filter(kept).collect::<Vec<_>>())
         };
         case.expect("fields of the next try", fields(0), fields(1));
     }
