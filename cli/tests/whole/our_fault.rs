@@ -38,8 +38,8 @@ fn told(fleet: &Fleet, what: &str) -> usize {
     fleet.stderr().lines().filter(|line| line.contains(what)).count()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn when_all_hosts_fail_at_once_no_feed_pays_and_polling_is_a_probe_until_they_answer() {
+/// A fleet of one feed a host, each of which was read once.
+async fn well() -> (Origin, Home, Fleet) {
     let origin = Origin::listen(&loopback(HOSTS, 0)).await.unwrap();
     let urls: Vec<String> = (0..usize::from(HOSTS)).map(|host| origin.url_on(host, &format!("/feed{host}"))).collect();
     for host in 0..HOSTS {
@@ -50,11 +50,16 @@ async fn when_all_hosts_fail_at_once_no_feed_pays_and_polling_is_a_probe_until_t
     let mut fleet = home.start(&[&opml]);
     fleet
         .wait_for("every feed to be well", async |fleet| {
-            let all = feeds(fleet).await;
-            let well = all.iter().filter(|feed| !feed["last_success"].is_null()).count();
+            let well = feeds(fleet).await.iter().filter(|feed| !feed["last_success"].is_null()).count();
             (well == usize::from(HOSTS)).then_some(())
         })
         .await;
+    (origin, home, fleet)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_all_hosts_fail_at_once_no_feed_pays_and_polling_is_a_probe_until_they_answer() {
+    let (origin, _home, mut fleet) = well().await;
     assert!(!is_ours(&fleet).await);
 
     for host in 0..usize::from(HOSTS) {
@@ -97,20 +102,7 @@ async fn when_all_hosts_fail_at_once_no_feed_pays_and_polling_is_a_probe_until_t
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_few_hosts_that_fail_among_others_pay_for_it() {
-    let origin = Origin::listen(&loopback(HOSTS, 0)).await.unwrap();
-    let urls: Vec<String> = (0..usize::from(HOSTS)).map(|host| origin.url_on(host, &format!("/feed{host}"))).collect();
-    for host in 0..HOSTS {
-        origin.set(&format!("/feed{host}"), Script::feed(Feed::rss()));
-    }
-    let home = Home::new(CONFIG);
-    let opml = home.opml(urls);
-    let mut fleet = home.start(&[&opml]);
-    fleet
-        .wait_for("every feed to be well", async |fleet| {
-            let well = feeds(fleet).await.iter().filter(|feed| !feed["last_success"].is_null()).count();
-            (well == usize::from(HOSTS)).then_some(())
-        })
-        .await;
+    let (origin, _home, mut fleet) = well().await;
     for host in 0..4 {
         origin.take_down(host).await;
     }

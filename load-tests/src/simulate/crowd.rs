@@ -348,7 +348,8 @@ mod tests {
         let of_the_hour: Vec<f64> = (1..4).map(|day| measured.busiest_minute_of_the_hour(day)).collect();
         println!("busiest minutes {busiest:.2?}, of the hour {of_the_hour:.2?}");
         assert!(of_the_hour.iter().all(|busiest| *busiest < 1.2), "{of_the_hour:?}");
-        assert!(busiest.iter().all(|busiest| *busiest < 1.5), "{busiest:?}");
+        // Promised is 1.5; with one draw for a due time in place of two it is 1.44.
+        assert!(busiest.iter().all(|busiest| *busiest < 1.35), "{busiest:?}");
         let likeness: Vec<f64> = (2..4).map(|day| measured.resemblance(day)).collect();
         assert!(likeness[1] < likeness[0] + 0.1, "{likeness:?}");
     }
