@@ -187,6 +187,17 @@ async fn died_after_claim_before_publish_the_lease_brings_the_feed_back() {
 }
 
 #[tokio::test]
+async fn a_job_in_the_queue_hides_its_feed_for_the_whole_lease_and_not_only_for_the_claims() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    assert_eq!(fleet.dispatched_ids().await, [id], "and lost");
+    fleet.clock.advance(Duration::from_secs(119));
+    assert_eq!(fleet.dispatcher.round(fleet.clock.now(), usize::MAX).await.unwrap(), Round::default());
+    fleet.clock.advance(Duration::from_secs(1));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
 async fn died_after_apply_before_rescheduling_the_stored_time_wins_and_nothing_is_polled() {
     let fleet = Fleet::new().await;
     let id = fleet.add("http://a.example/feed").await;
