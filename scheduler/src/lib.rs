@@ -9,6 +9,7 @@ mod claims;
 mod crowd_tests;
 pub mod dispatch;
 pub mod error;
+pub mod follow;
 pub mod hosts;
 #[cfg(test)]
 mod life_tests;

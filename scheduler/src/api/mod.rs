@@ -7,6 +7,7 @@
 mod bulk;
 mod entries;
 mod error;
+mod events;
 mod explain;
 mod feeds;
 mod fleet;
@@ -16,6 +17,7 @@ mod openapi;
 mod pings;
 mod request;
 mod sanitised;
+mod streams;
 pub mod view;
 mod visitors;
 mod xml_rpc;
@@ -37,10 +39,12 @@ use common::feed::{Feed, FeedId};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::follow::Tail;
 use crate::ops::Ops;
 use crate::push::Pings;
 use crate::store::FeedRef;
 use error::ApiError;
+use streams::Streams;
 use view::FeedView;
 use visitors::Visitors;
 
@@ -59,6 +63,8 @@ struct Api {
     ops: Arc<Ops>,
     pings: Pings,
     visitors: Arc<Visitors>,
+    tail: Arc<Tail>,
+    streams: Arc<Streams>,
 }
 
 impl Api {
@@ -90,6 +96,8 @@ pub async fn serve(listener: TcpListener, ops: Arc<Ops>, shutdown: CancellationT
 /// Every path that is served.
 pub fn router(ops: Arc<Ops>) -> Router {
     let tokens = ops.config.api.tokens.clone().into();
+    let tail = Arc::new(Tail::of(ops.store.clone()));
+    let streams = Arc::new(Streams::new(ops.quiet.clone()));
     Router::new()
         .nest("/api/v1", api_paths())
         .route("/", get(fleet::page))
@@ -105,7 +113,7 @@ pub fn router(ops: Arc<Ops>) -> Router {
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(tokens, guard::admit))
         .layer(middleware::from_fn(in_time))
-        .with_state(Api { pings: Pings::new(ops.clone()), ops, visitors: Arc::default() })
+        .with_state(Api { pings: Pings::new(ops.clone()), ops, visitors: Arc::default(), tail, streams })
 }
 
 fn api_paths() -> Router<Api> {
@@ -123,6 +131,7 @@ fn api_paths() -> Router<Api> {
         .route("/feeds/{id}/forget", post(feeds::forget))
         .route("/feeds/{id}/unmove", post(feeds::unmove))
         .route("/entries", get(entries::all))
+        .route("/events", get(events::events))
         .route("/fleet/pause", post(fleet::pause))
         .route("/fleet/resume", post(fleet::resume))
         .route("/hosts", get(hosts::list))

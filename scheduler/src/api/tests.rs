@@ -1,5 +1,6 @@
 //! The API over the embedded backends, request by request, without a network.
 
+mod events;
 mod hosts;
 mod moves;
 
@@ -88,6 +89,7 @@ impl Fleet {
 
     pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
         let request = Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:7878");
+        let request = request.header(header::ACCEPT, "application/json");
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         self.send(request.header(header::CONTENT_TYPE, "application/json").body(body).unwrap()).await
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::price::Price;
 use crate::schedule::Depth;
-use crate::store::{StoreStats, StoredEntry};
+use crate::store::{Event, StoreStats, StoredEntry};
 use crate::subject;
 
 /// A feed.
@@ -194,6 +194,58 @@ pub struct EntryList {
     pub oldest: i64,
     /// The entries, by `seq`.
     pub items: Vec<EntryView>,
+    /// The cursor to go on with (`after=`), now or when there is more.
+    pub next: i64,
+}
+
+/// Something that consumers are told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventView {
+    /// Its place in the order of all events, and the cursor after it.
+    pub seq: i64,
+    /// The epoch in which that number was given; absent in lists, which have it once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<String>,
+    /// What happened: `entry.new`, `entry.updated`, `feed.gone`, `feed.moved`, `feed.penalised`, `feed.recovered`,
+    /// `feed.blacklisted`, `feed.quarantined`.
+    pub kind: String,
+    /// To which feed.
+    pub feed_id: FeedId,
+    /// The feed's URL now; absent when it was erased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feed_url: Option<String>,
+    /// The feed that it turned out to be, when it is merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged_into: Option<FeedId>,
+    /// When it was stored.
+    pub at: Timestamp,
+    /// For `entry.*` the entry as it is now, its `seq` that of its newest form; absent when it is not kept any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<EntryView>,
+}
+
+impl EventView {
+    /// The event in a list.
+    pub fn of(event: Event) -> Self {
+        let Event { seq, kind, feed_id, at, feed_url, merged_into, entry } = event;
+        EventView { seq, epoch: None, kind, feed_id, feed_url, merged_into, at, entry: entry.map(EntryView::of) }
+    }
+
+    /// The event by itself.
+    pub fn in_epoch(event: Event, epoch: &str) -> Self {
+        EventView { epoch: Some(epoch.to_owned()), ..Self::of(event) }
+    }
+}
+
+/// A part of the events, in the order in which they were stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventList {
+    /// Changes when the store was restored from a backup: cursors of another epoch mean nothing.
+    pub epoch: String,
+    /// The oldest `seq` that may still be there.
+    pub oldest: i64,
+    /// The events, by `seq`.
+    pub items: Vec<EventView>,
     /// The cursor to go on with (`after=`), now or when there is more.
     pub next: i64,
 }

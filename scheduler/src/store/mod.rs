@@ -306,6 +306,12 @@ pub struct Event {
     pub feed_id: FeedId,
     /// When it was stored.
     pub at: Timestamp,
+    /// The feed's URL now; `None`: it was erased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feed_url: Option<String>,
+    /// The feed that it turned out to be, when it is merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged_into: Option<FeedId>,
     /// The entry, for `entry.*`, in its newest form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<StoredEntry>,

@@ -20,6 +20,8 @@ struct EventRow {
     at: i64,
     kind: String,
     feed_id: i64,
+    feed_url: Option<String>,
+    merged_into: Option<i64>,
     entry: Option<i64>,
 }
 
@@ -81,6 +83,8 @@ impl PostgresStore {
             kind: row.kind,
             feed_id: FeedId(row.feed_id),
             at: Timestamp::from_millis(row.at),
+            feed_url: row.feed_url,
+            merged_into: row.merged_into.map(FeedId),
             entry: row.entry.and_then(|seq| entries.get(&seq).cloned()),
         };
         Ok(EventPage { epoch, oldest: events_gone + 1, items: rows.into_iter().map(event).collect() })

@@ -1,0 +1,65 @@
+//! Answers that do not end by themselves: server-sent events (WHATWG HTML, section 9.2), for whatever has news to tell.
+//!
+//! A stream is pulled: nothing is made for a client that does not read. There are so many places and no more, and all
+//! streams end when the fleet stops; browsers and other clients come back by themselves.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::sse::{Event, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::{Stream, StreamExt};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::error::ApiError;
+
+/// Streams at once: each holds a connection and about a page of what it tells.
+const PLACES: usize = 500;
+
+/// Something is to be said this often, if only a comment: who hears nothing for twice as long is cut off, and a client that
+/// is gone is noticed.
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// How long a client waits before it comes back.
+const COME_BACK: Duration = Duration::from_secs(1);
+
+/// The places for streams. Reusable: [`Streams::answer`] takes any stream of events.
+pub(super) struct Streams {
+    places: Arc<Semaphore>,
+    /// The fleet is stopping.
+    quiet: CancellationToken,
+}
+
+impl Streams {
+    /// Streams that end at `quiet`.
+    pub(super) fn new(quiet: CancellationToken) -> Self {
+        Streams { places: Arc::new(Semaphore::new(PLACES)), quiet }
+    }
+
+    /// Tells these events, each when the client has taken those before. 503 when all places are taken. Whoever makes the
+    /// stream sends a [`heartbeat`] when there is nothing else for as long as [`HEARTBEAT`].
+    pub(super) fn answer(&self, events: impl Stream<Item = Event> + Send + 'static) -> Result<Response, ApiError> {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            let message = format!("{PLACES} streams are open already, and no more are kept; try again");
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message));
+        };
+        let begin = futures_util::stream::once(std::future::ready(Event::default().retry(COME_BACK)));
+        let quiet = self.quiet.clone().cancelled_owned();
+        let events = begin.chain(events).take_until(quiet).map(move |event| {
+            let _held = &place;
+            Ok::<_, Infallible>(event)
+        });
+        let mut response = Sse::new(events).into_response();
+        // A proxy that gathers an answer before it passes it on would gather this one for ever.
+        response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+        Ok(response)
+    }
+}
+
+/// A comment, which clients ignore.
+pub(super) fn heartbeat() -> Event {
+    Event::default().comment("")
+}

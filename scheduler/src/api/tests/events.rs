@@ -1,0 +1,189 @@
+//! What consumers are told, as a list and as a stream.
+
+use axum::body::BodyDataStream;
+use futures_util::StreamExt;
+
+use super::*;
+
+/// How long something may take that is to come.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A client of the stream.
+struct Reader {
+    body: BodyDataStream,
+    text: String,
+}
+
+/// One event of the stream: its fields by name, a comment under the empty one.
+type Told = std::collections::BTreeMap<String, String>;
+
+impl Fleet {
+    async fn stream(&self, path: &str, headers: &[(&str, &str)]) -> Result<Reader, Answer> {
+        let mut request = Request::builder().uri(path).header(header::HOST, "127.0.0.1:7878");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        let response = self.router.clone().call(request).await.unwrap();
+        if response.status() == StatusCode::OK {
+            assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
+            return Ok(Reader { body: response.into_body().into_data_stream(), text: String::new() });
+        }
+        let status = response.status().as_u16();
+        let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        Err(Answer { status, body: serde_json::from_slice(&bytes).unwrap() })
+    }
+
+    async fn follow(&self, path: &str) -> Reader {
+        self.stream(path, &[]).await.unwrap()
+    }
+
+    async fn refusal(&self, path: &str) -> Answer {
+        self.stream(path, &[]).await.err().expect("a refusal")
+    }
+
+    async fn epoch(&self) -> String {
+        self.ops.store.events(0, 1).await.unwrap().epoch
+    }
+}
+
+impl Reader {
+    /// The next event that is more than a comment or a time to wait; `None` at the end.
+    async fn next(&mut self) -> Option<Told> {
+        loop {
+            while let Some((block, rest)) = self.text.split_once("\n\n") {
+                let fields = block.lines().filter_map(|line| line.split_once(':'));
+                let fields: Told =
+                    fields.map(|(name, value)| (name.to_owned(), value.trim_start().to_owned())).collect();
+                self.text = rest.to_owned();
+                if fields.contains_key("data") {
+                    return Some(fields);
+                }
+            }
+            let bytes = tokio::time::timeout(PATIENCE, self.body.next()).await.expect("the next event")?;
+            self.text.push_str(std::str::from_utf8(&bytes.unwrap()).unwrap());
+        }
+    }
+
+    async fn event(&mut self) -> (String, Value) {
+        let mut told = self.next().await.expect("another event");
+        (told.remove("event").unwrap(), serde_json::from_str(&told["data"]).unwrap())
+    }
+}
+
+#[tokio::test]
+async fn events_are_listed_with_their_feeds_and_entries() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    fleet.polled(id, &["1", "2"]).await;
+    fleet.moved(id, "https://example.org/feed.xml").await;
+    let list = fleet.get("/api/v1/events?limit=2").await;
+    assert_eq!((list.status, &list.body["oldest"], &list.body["next"]), (200, &json!(1), &json!(2)));
+    let list = fleet.get("/api/v1/events?after=1").await.body;
+    assert_eq!((&list["epoch"], &list["next"]), (&json!(fleet.epoch().await), &json!(3)));
+    let [entry, moved] = list["items"].as_array().unwrap().as_slice() else { panic!("{list}") };
+    assert_eq!((&entry["seq"], &entry["kind"], &entry["feed_id"]), (&json!(2), &json!("entry.new"), &json!(id)));
+    assert_eq!((&entry["entry"]["id"], &entry["entry"]["seq"]), (&json!("2"), &json!(2)));
+    assert_eq!((&moved["kind"], &moved["feed_url"]), (&json!("feed.moved"), &json!("https://example.org/feed.xml")));
+    assert_eq!(fleet.get("/api/v1/events?after=x").await.status, 400);
+}
+
+#[tokio::test]
+async fn a_stream_tells_what_is_there_and_goes_on_with_what_comes() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    fleet.polled(id, &["1", "2"]).await;
+    let epoch = fleet.epoch().await;
+    let mut reader = fleet.follow("/api/v1/events").await;
+    let (kind, told) = reader.event().await;
+    assert_eq!((kind.as_str(), told), ("epoch", json!({ "epoch": epoch, "oldest": 1, "after": 0 })));
+    let first = reader.next().await.unwrap();
+    assert_eq!((first["id"].as_str(), first["event"].as_str()), ("1", "entry.new"));
+    assert_eq!(reader.event().await.1["entry"]["id"], "2");
+    fleet.polled(id, &["3"]).await;
+    let (kind, told) = reader.event().await;
+    assert_eq!((kind.as_str(), &told["seq"], &told["epoch"]), ("entry.new", &json!(3), &json!(epoch)));
+
+    let mut again = fleet.stream("/api/v1/events?after=0", &[("last-event-id", "2")]).await.unwrap();
+    assert_eq!(again.event().await.1["after"], 2);
+    assert_eq!(again.event().await.1["seq"], 3);
+    let mut latest = fleet.follow("/api/v1/events?after=latest").await;
+    assert_eq!(latest.event().await.1["after"], 3);
+}
+
+#[tokio::test]
+async fn events_of_an_erased_feed_are_told_without_what_is_gone() {
+    let fleet = Fleet::new().await;
+    let erased = fleet.feed("https://example.com/erased.xml").await;
+    fleet.polled(erased, &["1"]).await;
+    fleet.ask("DELETE", &format!("/api/v1/feeds/{erased}"), None).await;
+    let list = fleet.get("/api/v1/events").await.body;
+    let told = &list["items"][0];
+    assert_eq!((&told["feed_id"], told.get("feed_url"), told.get("entry")), (&json!(erased), None, None), "{list}");
+}
+
+#[tokio::test]
+async fn a_cursor_that_means_nothing_here_is_refused_with_the_oldest_number() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    for round in 1..=3 {
+        fleet.polled(id, &[&round.to_string()]).await;
+    }
+    let epoch = fleet.epoch().await;
+    for path in ["/api/v1/events?after=4", "/api/v1/events?epoch=another", "/api/v1/events?after=2&epoch=another"] {
+        let refusal = fleet.refusal(path).await;
+        assert_eq!((refusal.status, &refusal.body["epoch"]), (410, &json!(epoch)), "{path}: {}", refusal.body);
+        assert_eq!(fleet.get(path).await.status, 410, "{path} as a list");
+    }
+    assert!(fleet.stream(&format!("/api/v1/events?after=3&epoch={epoch}"), &[]).await.is_ok());
+
+    fleet.ops.store.prune(fleet.clock.now().after(Duration::from_secs(1)), None).await.unwrap();
+    fleet.polled(id, &["4"]).await;
+    let refusal = fleet.refusal("/api/v1/events?after=1").await;
+    assert_eq!((refusal.status, &refusal.body["oldest"]), (410, &json!(4)), "{}", refusal.body);
+    assert!(fleet.stream("/api/v1/events?after=3", &[]).await.is_ok());
+    let mut anew = fleet.follow("/api/v1/events?after=0").await;
+    assert_eq!((anew.event().await.0, anew.event().await.1["seq"].clone()), ("epoch".to_owned(), json!(4)));
+}
+
+#[tokio::test]
+async fn a_new_epoch_is_told_and_ends_the_stream() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let mut reader = fleet.follow("/api/v1/events").await;
+    assert_eq!(reader.event().await.0, "epoch");
+    let epoch = fleet.ops.store.begin_epoch().await.unwrap();
+    fleet.polled(id, &["1"]).await;
+    let (kind, told) = reader.event().await;
+    assert_eq!((kind.as_str(), &told["epoch"]), ("epoch", &json!(epoch)));
+    assert_eq!(reader.next().await, None);
+}
+
+#[tokio::test]
+async fn streams_end_when_the_fleet_stops() {
+    let fleet = Fleet::new().await;
+    let mut reader = fleet.follow("/api/v1/events").await;
+    assert_eq!(reader.event().await.0, "epoch");
+    fleet.ops.quiet.cancel();
+    assert_eq!(reader.next().await, None);
+}
+
+#[tokio::test]
+async fn there_are_places_for_so_many_streams_and_no_more() {
+    let fleet = Fleet::new().await;
+    let mut readers = Vec::new();
+    for _ in 0..500 {
+        readers.push(fleet.follow("/api/v1/events").await);
+    }
+    assert_eq!(fleet.refusal("/api/v1/events").await.status, 503);
+    readers.pop();
+    assert!(fleet.stream("/api/v1/events", &[]).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_stream_needs_a_token_where_there_are_tokens() {
+    let token = ApiToken { name: "look".into(), token: "0123456789abcdef".into(), role: ApiRole::Read };
+    let fleet = Fleet::with_tokens(vec![token]).await;
+    assert_eq!(fleet.refusal("/api/v1/events").await.status, 401);
+    assert!(fleet.stream("/api/v1/events", &[("authorization", "Bearer 0123456789abcdef")]).await.is_ok());
+}
