@@ -184,7 +184,7 @@ impl Dispatcher {
             let host = rules.for_url(row.url.as_url());
             requests.push(ReserveRequest { host: host.key, limits: host.limits, expires: self.expires(row, now) });
         }
-        let reservations = self.gate.reserve(&requests, now).await?;
+        let reservations = self.reserve(&due, &requests, now).await?;
 
         let (mut jobs, mut parkings, mut wide) = (Vec::new(), Vec::new(), Vec::new());
         for (((row, claim), request), reservation) in due.into_iter().zip(requests).zip(reservations) {
@@ -208,6 +208,22 @@ impl Dispatcher {
         let published: Vec<FeedId> = jobs.iter().map(|job| job.feed).collect();
         self.schedule.extend(&published, now.after(self.lease())).await?;
         Ok(published.len())
+    }
+
+    /// Reserves in the order in which feeds wait for a host: woken ones first, then by rank, so that a feed that became due just
+    /// now is not served before one that was parked. Gives the answers in the order of the requests.
+    async fn reserve(
+        &self,
+        due: &[(JobRow, Claim)],
+        requests: &[ReserveRequest],
+        now: Timestamp,
+    ) -> Result<Vec<Reservation>, BackendError> {
+        let mut order: Vec<usize> = (0..due.len()).collect();
+        order.sort_by_cached_key(|&at| (due[at].0.band() != Band::Urgent, due[at].0.rank()));
+        let ordered: Vec<ReserveRequest> = order.iter().map(|&at| requests[at].clone()).collect();
+        let mut answers: Vec<_> = order.into_iter().zip(self.gate.reserve(&ordered, now).await?).collect();
+        answers.sort_unstable_by_key(|(at, _)| *at);
+        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
     /// Publishes jobs in messages, all at once: awaiting each confirm before the next would cost a round trip each.

@@ -316,6 +316,27 @@ async fn feeds_of_one_host_are_asked_one_by_one_a_gap_apart() {
 }
 
 #[tokio::test]
+async fn a_feed_that_became_due_just_now_is_not_served_before_one_that_was_parked() {
+    let fleet = Fleet::new().await;
+    let old = fleet.add("http://busy.example/old").await;
+    let job = fleet.dispatched().await.remove(0);
+    let report = fleet.work(&job, not_modified()).await;
+    fleet.settle(report).await;
+
+    let before = GAP / 2;
+    fleet.clock.advance(fleet.feed(old).await.next_due.unwrap().since(fleet.clock.now()) - before);
+    let first = fleet.add("http://busy.example/1").await;
+    let parked = fleet.add("http://busy.example/2").await;
+    let job = fleet.dispatched().await.remove(0);
+    assert_eq!(job.feed, first);
+    let report = fleet.work(&job, not_modified()).await;
+    fleet.settle(report).await;
+
+    fleet.clock.advance(GAP);
+    assert_eq!(fleet.dispatched_ids().await, [parked]);
+}
+
+#[tokio::test]
 async fn a_throttled_host_rests_over_a_restart_and_is_then_asked_one_by_one() {
     let fleet = Fleet::new().await;
     for n in 0..3 {
