@@ -80,6 +80,7 @@ pub(crate) async fn fetch(
         content_hash: None,
         known: KnownEntries::default(),
         wake_at: None,
+        head_first: None,
         subscribers,
     };
     let mut exchanges = Vec::new();

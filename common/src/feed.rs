@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::calm::CalmGroup;
 pub use crate::hints::{FeedHints, Onward};
-use crate::policy::{Rhythm, Term};
+use crate::policy::{HeadFirst, Rhythm, Term};
 use crate::report::{FailureKind, OutcomeKind};
 use crate::secrets::{Login, LoginError, Sealed};
 use crate::time::Timestamp;
@@ -398,6 +398,9 @@ pub struct PollState {
     pub ignored_conditions: u32,
     /// Full downloads in a row that brought the same bytes.
     pub equal_downloads: u32,
+    /// What asking its server with HEAD first saved, or would.
+    #[serde(skip_serializing_if = "HeadFirst::is_unknown")]
+    pub head_first: HeadFirst,
     /// The permanent redirect that good answers come through, until it is believed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sighting: Option<Sighting>,

@@ -39,6 +39,9 @@ pub struct FetchJob {
     /// The wake that waited when the job was built: its fetch, which can only start later, answers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_at: Option<Timestamp>,
+    /// Whether HEAD before the GET saves bytes at this feed; `None`: unknown, its host's rule says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_first: Option<bool>,
     /// For the `User-Agent`.
     #[serde(default)]
     pub subscribers: u32,

@@ -55,6 +55,32 @@ pub struct FetchReport {
     /// The feeds that the body announces, when it is a page instead of a feed; a few at most, the likeliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub announced: Vec<FeedUrl>,
+    /// What a HEAD came to, or would have come to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Probe>,
+}
+
+/// Whether a HEAD before the GET told, or would have told, that nothing is new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Probe {
+    /// It did: by 304, or by the validators that are known.
+    Enough {
+        /// Bytes of both heads, its own and its answer's.
+        spent: u32,
+        /// How long the body would have been, by the answer's word.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        length: Option<u64>,
+    },
+    /// It did not: a GET followed.
+    NotEnough {
+        /// Bytes of both heads.
+        spent: u32,
+    },
+    /// The server answers no HEAD, or not as it answers a GET.
+    Refused,
+    /// None was sent. The whole answer carried the very validators that it was asked with: a HEAD would have told.
+    Known,
 }
 
 impl FetchReport {
@@ -76,6 +102,7 @@ impl FetchReport {
             answered_by: None,
             moved_to: None,
             announced: Vec::new(),
+            probe: None,
         }
     }
 

@@ -308,6 +308,7 @@ pub(crate) fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Tim
         known: row.known,
         // A wake that lies ahead is none of this fetch's business.
         wake_at: row.wake_at.filter(|wake| *wake <= now),
+        head_first: row.head_first,
         subscribers: row.subscribers,
     }
 }

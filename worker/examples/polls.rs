@@ -85,6 +85,7 @@ fn job(poller: &Poller, number: i64, url: FeedUrl) -> FetchJob {
         content_hash: None,
         known: common::known::KnownEntries::default(),
         wake_at: None,
+        head_first: None,
         subscribers: 3,
     }
 }

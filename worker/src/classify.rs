@@ -62,6 +62,12 @@ fn described(status: StatusCode, code: u16) -> String {
     status.canonical_reason().map_or_else(|| code.to_string(), |reason| format!("{code} {reason}"))
 }
 
+/// Does this answer carry the very validators that are stored? Then its body is the known one, if its server is to be believed.
+pub fn is_same(stored: &Validators, answer: &Validators) -> bool {
+    let same = |stored: &Option<String>, answer: &Option<String>| stored.is_none() || stored == answer;
+    !stored.is_empty() && same(&stored.etag, &answer.etag) && same(&stored.last_modified, &answer.last_modified)
+}
+
 /// What to store after a 304: each validator that it carries replaces the stored one, the others stay.
 pub fn merged(stored: &Validators, answer: Validators) -> Validators {
     Validators {
@@ -144,6 +150,20 @@ mod tests {
                 assert_eq!(retry_after.is_some(), usable, "{status} with {value}");
             }
         }
+    }
+
+    #[test]
+    fn p44_validators_are_the_same_when_each_that_is_stored_came_again() {
+        let of = |etag: Option<&str>, date: Option<&str>| {
+            let own = |text: Option<&str>| text.map(str::to_owned);
+            Validators { etag: own(etag), last_modified: own(date), for_url: None }
+        };
+        let both = of(Some("a"), Some("x"));
+        assert!(is_same(&both, &both) && is_same(&of(None, Some("x")), &both) && is_same(&of(Some("a"), None), &both));
+        for other in [of(Some("b"), Some("x")), of(Some("a"), Some("y")), of(Some("a"), None), of(None, Some("x"))] {
+            assert!(!is_same(&both, &other), "{other:?}");
+        }
+        assert!(!is_same(&of(None, None), &both), "nothing to compare");
     }
 
     #[test]

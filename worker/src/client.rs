@@ -13,7 +13,7 @@ use common::config::FetchConfig;
 use common::host::HostRules;
 use common::report::FailureKind;
 use http::header::{HeaderMap, HeaderValue};
-use http::{Request, Response, Uri};
+use http::{Method, Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
@@ -169,10 +169,11 @@ pub(crate) struct HeadLimits {
     pub(crate) max_header_bytes: usize,
 }
 
-/// Sends a GET once and reads the head of its answer. `sent` is set when a connection takes the request: resolving,
+/// Sends a GET or a HEAD once and reads the head of its answer. `sent` is set when a connection takes the request: resolving,
 /// dialling and TLS come before that.
 pub(crate) async fn send(
     client: &Client,
+    method: Method,
     url: &Url,
     fields: HeaderMap,
     limits: HeadLimits,
@@ -180,6 +181,7 @@ pub(crate) async fn send(
 ) -> Result<Response<Incoming>, Failure> {
     let uri: Uri = url.as_str().parse().map_err(|_| Failure::new(FailureKind::Malformed, "the URL cannot be sent"))?;
     let mut request = Request::new(NoBody::new());
+    *request.method_mut() = method;
     *request.uri_mut() = uri;
     *request.headers_mut() = fields;
     let interim = Arc::new(Interim { left: AtomicU32::new(limits.max_informational), exceeded: Notify::new() });

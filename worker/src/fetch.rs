@@ -6,6 +6,7 @@
 //! When the job's own host may be asked was settled before; when to poll next is none of this module's business.
 
 mod ask;
+mod head_first;
 mod way;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,7 @@ use common::feed::FeedUrl;
 use common::host::{HostKey, HostRules};
 use common::host_gate::{HostGate, Permit};
 use common::job::FetchJob;
-use common::report::Outcome;
+use common::report::{Outcome, Probe};
 use common::secrets::Login;
 use common::time::{Clock, Timestamp};
 use http_body_util::Empty;
@@ -101,6 +102,8 @@ pub struct Fetched {
     pub duration: Duration,
     /// The feeds that the body announces, when it is a page instead of a feed.
     pub announced: Vec<AnnouncedFeed>,
+    /// What a HEAD came to, or would have come to.
+    pub probe: Option<Probe>,
 }
 
 impl Fetched {
@@ -118,6 +121,7 @@ impl Fetched {
             last_sent: None,
             duration: Duration::ZERO,
             announced: Vec::new(),
+            probe: None,
         }
     }
 }
@@ -197,5 +201,5 @@ impl Fetcher {
     }
 }
 
-/// A body that nobody sends: every request is a GET.
+/// A body that nobody sends: every request is a GET or a HEAD.
 pub(crate) type NoBody = Empty<Bytes>;

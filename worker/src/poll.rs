@@ -164,6 +164,7 @@ pub fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchRepo
         answers_wake: job.wake_at,
         answered_by: fetched.last_host.filter(|host| *host != job.host),
         moved_to: fetched.moved_to,
+        probe: fetched.probe,
         // an actor's posts are found from the page itself
         announced: fetched.announced.into_iter().filter(|feed| !feed.is_actor()).map(|feed| feed.url).collect(),
     }

@@ -27,6 +27,8 @@ pub struct Chain {
     leads: usize,
     /// What the answers on the way told.
     about: About,
+    /// The last URL was asked with HEAD, and is to be asked with GET.
+    probed: bool,
 }
 
 /// What an actor's document tells of the posts that are found behind it.
@@ -68,6 +70,7 @@ impl Chain {
             permanent: true,
             leads: 0,
             about: About::default(),
+            probed: false,
         }
     }
 
@@ -80,6 +83,16 @@ impl Chain {
     /// Redirects so far.
     pub fn hops(&self) -> usize {
         self.visited.len() - 1 - self.leads
+    }
+
+    /// Was a HEAD sent that was not enough?
+    pub(crate) fn was_probed(&self) -> bool {
+        self.probed
+    }
+
+    /// Notes that.
+    pub(crate) fn probed(&mut self) {
+        self.probed = true;
     }
 
     /// Was only the feed's own URL asked so far?

@@ -154,6 +154,7 @@ fn job(n: usize) -> anyhow::Result<FetchJob> {
         content_hash: Some(ContentHash(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef)),
         known: KnownEntries::default().after_document(known),
         wake_at: None,
+        head_first: None,
         subscribers: 12,
     })
 }

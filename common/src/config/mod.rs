@@ -296,6 +296,8 @@ pub struct HostRule {
     pub soft_statuses: Vec<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delta_encoding: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head_first: Option<bool>,
     pub reason: String,
 }
 

@@ -3,7 +3,8 @@
 //!
 //! `docs/policy.md` has the numbers and their reasons. Files, in the order in which a due time is made: [`category()`],
 //! `adaptive` and `rhythm` (the base interval), `hints` (what the publisher asks for), `cost` (feeds that are dear to ask), `penalty`
-//! and `throttle` (trouble), `salt` and `hot_minute` (even load). `moves` tells when a permanent redirect is believed. `plan` holds the due time on its way through them.
+//! and `throttle` (trouble), `salt` and `hot_minute` (even load). `moves` tells when a permanent redirect is believed,
+//! `head_first` when a poll begins with HEAD. `plan` holds the due time on its way through them.
 //!
 //! Deliberately not in here: who may start how much (the scheduler's bands and the host gate), wakes (the store keeps
 //! them beside the due time), and whose fault a whole fleet's failures are (the scheduler asks [`spare`] where it is ours). The price of a poll is
@@ -15,6 +16,7 @@ mod category;
 mod cost;
 mod decide;
 mod explain;
+mod head_first;
 mod hints;
 mod hot_minute;
 mod minutes;
@@ -40,6 +42,7 @@ pub use added::{after_ping, first_due, postponed, replan};
 pub use category::{category, rank, sla_unmet, weight};
 pub use decide::decide;
 pub use explain::{ExplainedTerm, explain};
+pub use head_first::HeadFirst;
 pub use minutes::Minutes;
 pub use moves::{move_is_settled, move_target};
 pub use our_fault::{may_be_ours, spare};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::throttle;
 use crate::feed::{PollState, Validators};
-use crate::report::{Document, FetchReport, Outcome};
+use crate::report::{Document, FetchReport, Outcome, Probe};
 use crate::time::Timestamp;
 
 /// What every answer leaves. A hold that still stands is kept, whatever the answer.
@@ -14,6 +14,7 @@ pub(super) fn answer(before: &PollState, report: &FetchReport, polled: Timestamp
         last_status: report.http_status,
         last_outcome: Some(report.outcome.kind()),
         hold_until: before.hold_until.filter(|until| *until > now),
+        head_first: before.head_first.after(report),
         ..*before
     }
 }
@@ -39,10 +40,11 @@ pub(super) fn modified(state: &mut PollState, conditional: bool, document: &Docu
     good(state, &document.validators, polled);
 }
 
-/// 304, or the same bytes in full. The hints of the last document stand.
+/// 304, a HEAD that told as much, or the same bytes in full. The hints of the last document stand.
 pub(super) fn not_modified(state: &mut PollState, report: &FetchReport, validators: &Validators, polled: Timestamp) {
     state.rhythm = state.rhythm.watched(polled);
-    if report.http_status == Some(304) {
+    let was_cheap = report.http_status == Some(304) || matches!(report.probe, Some(Probe::Enough { .. }));
+    if was_cheap {
         (state.ignored_conditions, state.equal_downloads) = (0, 0);
     } else {
         state.ignored_conditions = state.ignored_conditions.saturating_add(u32::from(report.conditional));

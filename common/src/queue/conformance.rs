@@ -69,6 +69,7 @@ pub fn job(n: i64) -> FetchJob {
         content_hash: None,
         known: KnownEntries::default(),
         wake_at: None,
+        head_first: None,
         subscribers: 1,
     }
 }

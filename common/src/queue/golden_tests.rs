@@ -40,6 +40,7 @@ fn jobs() -> Vec<FetchJob> {
         content_hash: Some(ContentHash(0x1234)),
         known: KnownEntries::default().after_document([Fingerprint(1), Fingerprint(u64::MAX)]),
         wake_at: None,
+        head_first: None,
         subscribers: 12,
     };
     let bare = FetchJob {
@@ -126,6 +127,7 @@ fn reports() -> Vec<FetchReport> {
         answered_by: None,
         moved_to: Some("https://example.org/feed.xml".parse().unwrap()),
         announced: Vec::new(),
+        probe: None,
     };
     outcomes.into_iter().map(report).collect()
 }

@@ -90,6 +90,14 @@ impl Known {
         violations
     }
 
+    /// A HEAD leaves the validators of the last body. It is a poll if it told that nothing is new; if not, the GET may follow.
+    fn after_head(&self, record: &Record, rules: &Rules) -> Known {
+        let same = record.answer_header_bytes("etag") == self.tag.as_deref()
+            && record.answer_header_bytes("last-modified") == self.stamp.as_deref();
+        let is_over = matches!(record.status, Some(304 | 429 | 503)) || (record.status == Some(200) && same);
+        Known { not_before: not_before(record, rules).filter(|_| is_over), ..self.clone() }
+    }
+
     fn without_past(mut self, now: Duration) -> Self {
         self.not_before = self.not_before.filter(|(time, _)| *time > now);
         self
@@ -99,6 +107,9 @@ impl Known {
     fn after(&self, record: &Record, rules: &Rules) -> Vec<Known> {
         if !record.is_complete() {
             return vec![self.clone()];
+        }
+        if record.method() == "HEAD" {
+            return vec![self.after_head(record, rules)];
         }
         let (tag, stamp) = (record.answer_header_bytes("etag"), record.answer_header_bytes("last-modified"));
         let mut next = self.clone();
@@ -250,6 +261,20 @@ mod tests {
         let only_tag: &[&str] = &["ETag: \"a\""];
         let found = faults(&[(0, &[], 200, FEED), (10, BOTH, 200, only_tag), (20, BOTH, 304, &[])]);
         assert_eq!(found, [(Fault::InventedValidator, 2)]);
+    }
+
+    #[test]
+    fn a_head_is_a_poll_when_it_told_that_nothing_is_new_and_else_the_get_may_follow() {
+        let fresh = &["ETag: \"b\"", "Last-Modified: today"];
+        let judged = |told: &[&str], status: u16, second: u64| {
+            let mut log = log(&[(0, &[], 200, FEED), (60, BOTH, status, told), (second, BOTH, 200, fresh)]);
+            log[1] = log[1].clone().asked_with("HEAD");
+            faults_of(&log, &Rules { floor: Duration::from_secs(10), ..Rules::default() })
+        };
+        assert_eq!(judged(fresh, 200, 61), [], "something is new");
+        assert_eq!(judged(&[], 405, 61), [], "refused");
+        assert_eq!((judged(FEED, 200, 61), judged(FEED, 200, 70)), (vec![(Fault::EarlyPoll, 2)], vec![]));
+        assert_eq!(judged(&["Retry-After: 60"], 429, 61), [(Fault::EarlyPoll, 2)]);
     }
 
     #[test]

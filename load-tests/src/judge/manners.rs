@@ -1,11 +1,13 @@
 //! The shape of a single request.
 
-use super::{Fault, Violation};
+use super::{Fault, Rules, Violation};
 use crate::origin::log::Record;
 
-pub(super) fn judge_request(record: &Record, violations: &mut Vec<Violation>) {
+pub(super) fn judge_request(record: &Record, rules: &Rules, violations: &mut Vec<Violation>) {
     let mut blame = |fault, why: String| violations.push(Violation::new(fault, record, why));
-    if record.method() != "GET" {
+    // A HEAD that asks for nothing in particular is of no use to anybody.
+    let may_be_head = rules.heads.contains(&*record.path) && record.is_conditional();
+    if record.method() != "GET" && !(may_be_head && record.method() == "HEAD") {
         blame(Fault::Method, format!("method {}", record.method()));
     }
     if record.target() != &*record.path {
@@ -37,8 +39,25 @@ mod tests {
 
     fn faults(path: &str, lines: &[&str]) -> Vec<Fault> {
         let mut violations = Vec::new();
-        judge_request(&Record::made(0, path, 0, lines, 200, &[]), &mut violations);
+        judge_request(&Record::made(0, path, 0, lines, 200, &[]), &Rules::default(), &mut violations);
         violations.iter().map(|violation| violation.fault).collect()
+    }
+
+    #[test]
+    fn head_is_for_paths_that_allow_it_and_comes_with_conditions() {
+        let faults = |method: &str, lines: &[&str]| {
+            let mut violations = Vec::new();
+            let rules = Rules { heads: ["/h".to_owned()].into(), ..Rules::default() };
+            for path in ["/h", "/f"] {
+                let record = Record::made(0, path, 0, lines, 200, &[]).asked_with(method);
+                judge_request(&record, &rules, &mut violations);
+            }
+            violations.iter().map(|violation| violation.fault).collect::<Vec<_>>()
+        };
+        let (bare, conditional) = (["User-Agent: x"], ["User-Agent: x", "If-None-Match: \"a\""]);
+        assert_eq!(faults("HEAD", &conditional), [Fault::Method], "at the other path");
+        assert_eq!(faults("HEAD", &bare), [Fault::Method; 2]);
+        assert_eq!((faults("POST", &conditional), faults("GET", &bare)), (vec![Fault::Method; 2], vec![]));
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod conditions;
 mod manners;
 mod pace;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use common::time::Timestamp;
@@ -30,6 +30,8 @@ pub struct Rules {
     pub floor: Duration,
     /// The same for single paths; wins over [`Rules::floor`].
     pub floors: HashMap<String, Duration>,
+    /// Paths that may be asked with HEAD before GET.
+    pub heads: HashSet<String>,
     /// Shortest time between the starts of two requests to a host.
     pub gap: Duration,
     /// Requests that may start at once after a rest; 1 = strictly spaced.
@@ -57,6 +59,7 @@ impl Default for Rules {
         Rules {
             floor: Duration::ZERO,
             floors: HashMap::new(),
+            heads: HashSet::new(),
             gap: Duration::from_secs(1),
             burst: 1,
             parallel: 1,
@@ -93,7 +96,7 @@ pub fn judge(log: &[Record], rules: &Rules) -> ScoreCard {
         hosts.entry(record.local).or_default().push(record);
     }
     let mut card = ScoreCard::of(log, hosts.len(), paths.len());
-    sorted.iter().for_each(|record| manners::judge_request(record, &mut card.violations));
+    sorted.iter().for_each(|record| manners::judge_request(record, rules, &mut card.violations));
     for requests in paths.values() {
         conditions::judge_path(requests, rules, &mut card.violations);
         pace::judge_overlap(requests, 1, Fault::PathOverlap, &mut card.violations);

@@ -161,6 +161,12 @@ impl Record {
             answer: head(format!("HTTP/1.1 {status} Made"), given).into(),
         }
     }
+
+    /// The same with another method.
+    pub(crate) fn asked_with(self, method: &str) -> Self {
+        let rest = self.request.strip_prefix(b"GET").unwrap_or(&self.request);
+        Record { request: [method.as_bytes(), rest].concat().into(), ..self }
+    }
 }
 
 fn latin1(bytes: &[u8]) -> String {

@@ -158,6 +158,7 @@ impl Fleet {
             validators: Validators::default(),
             content_hash: None,
             known: KnownEntries::default(),
+            head_first: None,
             subscribers: 0,
         }
     }

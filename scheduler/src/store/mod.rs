@@ -94,6 +94,8 @@ pub struct JobRow {
     pub content_hash: Option<ContentHash>,
     /// Entries that need not be reported again.
     pub known: KnownEntries,
+    /// Whether to begin with HEAD: [`HeadFirst::advice`](common::policy::HeadFirst::advice).
+    pub head_first: Option<bool>,
     /// Subscribers in all: for the `User-Agent` and for the order of waiting.
     pub subscribers: u32,
 }

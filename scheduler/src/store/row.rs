@@ -13,7 +13,7 @@ use common::feed::{
 };
 use common::host::HostKey;
 use common::known::KnownEntries;
-use common::policy::{Rhythm, Rule, Term};
+use common::policy::{HeadFirst, Rhythm, Rule, Term};
 use common::secrets::Sealed;
 use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,8 @@ pub(crate) struct JobColumns {
     validators_url: Option<String>,
     content_hash: Option<Vec<u8>>,
     known: Vec<u8>,
+    /// Only where it tells of HEAD.
+    state: Option<String>,
     subscribers: i64,
 }
 
@@ -198,9 +200,19 @@ impl TryFrom<JobColumns> for JobRow {
             validators: Validators { etag: row.etag, last_modified: row.last_modified, for_url: row.validators_url },
             content_hash: read_hash(row.content_hash),
             known: KnownEntries::from_bytes(&row.known),
+            head_first: row.state.and_then(|state| read_advice(&state)),
             subscribers: count(row.subscribers),
         })
     }
+}
+
+/// What a memory says of HEAD. An unreadable one says nothing.
+fn read_advice(state: &str) -> Option<bool> {
+    #[derive(Deserialize)]
+    struct Memory {
+        head_first: HeadFirst,
+    }
+    serde_json::from_str::<Memory>(state).ok()?.head_first.advice()
 }
 
 impl TryFrom<SealColumns> for OldSeal {

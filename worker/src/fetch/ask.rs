@@ -7,10 +7,12 @@ use common::feed::{FeedUrl, Validators};
 use common::host_gate::{ExtraRequest, GateError, Permit, Release};
 use common::report::{FailureKind, Outcome};
 use common::time::Timestamp;
+use http::Method;
 use http::header::{self, HeaderMap};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
+use super::head_first;
 use super::way::{Fetch, Step};
 use crate::body::{self, BodyError, WireLimits};
 use crate::classify::{self, Asked, Head};
@@ -73,7 +75,7 @@ impl Fetch<'_> {
 
     /// The job is put off; the next fetch goes on where this one stopped.
     pub(super) fn interrupt(&mut self, until: Timestamp) -> Outcome {
-        if !self.chain.is_at_start() {
+        if !self.chain.is_at_start() || self.chain.was_probed() {
             self.fetcher.interrupted().keep(self.job.feed, self.chain.clone(), self.hops.clock.now());
         }
         (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
@@ -92,11 +94,14 @@ impl Fetch<'_> {
 
     /// Asks one URL.
     pub(super) async fn hop(&mut self, url: &FeedUrl) -> Step {
-        let fields = self.fields(url);
+        let mut fields = self.fields(url);
+        let method = self.method(url, &mut fields);
+        let is_head = method == Method::HEAD;
         self.fetched.conditional = request::is_conditional(&fields);
         let delta = fields.contains_key(request::A_IM);
         (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
         let before = self.started.elapsed();
+        let asked_bytes = head_first::fields_len(&fields);
         let shown = self.trace.is_some().then(|| trace::fields(&fields));
         let limits = client::HeadLimits {
             deadline: self.deadline,
@@ -105,7 +110,7 @@ impl Fetch<'_> {
             max_header_bytes: self.fetcher.max_header_bytes,
         };
         let mut sent = None;
-        let response = client::send(&self.fetcher.client, url.as_url(), fields, limits, &mut sent).await;
+        let response = client::send(&self.fetcher.client, method, url.as_url(), fields, limits, &mut sent).await;
         let received = self.hops.clock.now();
         self.fetched.last_sent = sent.map(|sent| received.before(sent.elapsed()));
         if let (Some(trace), Some(request)) = (&mut self.trace, shown) {
@@ -115,6 +120,7 @@ impl Fetch<'_> {
         }
         let (head, incoming) = match response {
             Ok(response) => response.into_parts(),
+            Err(failure) if is_head => return self.head_failed(failure, sent.is_some()),
             Err(failure) => return Step::Ended(failure.into()),
         };
         self.fetched.http_status = Some(head.status.as_u16());
@@ -122,6 +128,10 @@ impl Fetch<'_> {
 
         let permanent = self.chain.is_permanent();
         let asked = Asked { conditional: self.fetched.conditional, delta, permanent, received };
+        if is_head {
+            let spent = head_first::heads_len(url, asked_bytes, head.status, &head.headers);
+            return self.after_head(&head, spent, asked);
+        }
         match classify::head(head.status, &head.headers, asked) {
             Head::Ended(outcome) => Step::Ended(self.without_login(url, outcome)),
             Head::NotModified => {
@@ -192,6 +202,9 @@ impl Fetch<'_> {
             Ok(body) => body,
             Err(error) => return Step::Ended(self.unread(&error)),
         };
+        if !delta {
+            self.note_known(headers);
+        }
         let mut validators = headers::validators(headers);
         if self.chain.asks_for_activities() {
             validators.for_url = Some(format!("{url}{}", Validators::POSTS));

@@ -41,6 +41,8 @@ pub(super) struct Fetch<'a> {
 pub(super) enum Step {
     Ended(Outcome),
     Redirected,
+    /// The same URL once more.
+    Again,
     Body(Box<Answer>, Option<OwnedSemaphorePermit>),
 }
 
@@ -69,7 +71,7 @@ impl Fetch<'_> {
             }
             let (outcome, lead) = match step {
                 Step::Ended(outcome) => (outcome, None),
-                Step::Redirected => continue,
+                Step::Redirected | Step::Again => continue,
                 Step::Body(answer, place) => {
                     let Read { outcome, lead, bytes, announced, is_page } = self.read(*answer).await;
                     drop(place);

@@ -87,6 +87,7 @@ impl Bench {
             content_hash: None,
             known: KnownEntries::default(),
             wake_at: None,
+            head_first: None,
             subscribers: 3,
         }
     }

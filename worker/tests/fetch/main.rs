@@ -10,6 +10,7 @@ mod bodies;
 mod conditional;
 mod credentials;
 mod discovery;
+mod head_first;
 mod manners;
 mod names;
 mod redirects;

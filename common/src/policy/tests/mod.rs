@@ -4,6 +4,7 @@
 mod calm;
 mod categories;
 mod even;
+mod head_first;
 mod moves;
 mod order;
 mod price;

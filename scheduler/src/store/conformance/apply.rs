@@ -105,6 +105,23 @@ pub(crate) async fn a_304_replaces_the_validators_and_keeps_the_document(backend
     assert_eq!(told(&*store).await.len(), 1);
 }
 
+pub(crate) async fn a_job_says_what_is_known_of_asking_with_head_first(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let advice = async || store.jobs_for(&[id]).await.unwrap()[0].head_first;
+    assert_eq!(advice().await, None);
+    for (started, json, expected) in
+        [(10, r#"{"credit":4000}"#, Some(true)), (20, r#"{"given_up":1}"#, Some(false)), (30, r#"{"in_vain":2}"#, None)]
+    {
+        let mut verdict = verdict(&*store, id, started, unchanged()).await;
+        verdict.decision.state.head_first = serde_json::from_str(json).unwrap();
+        let expected_state = verdict.decision.state;
+        apply(&*store, &[verdict], started + 1).await;
+        assert_eq!(advice().await, expected, "{json}");
+        assert_eq!(feed(&*store, id).await.state.head_first, expected_state.head_first);
+    }
+}
+
 pub(crate) async fn what_a_feed_says_about_its_end_is_kept_until_it_says_otherwise(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = add(&*store, "https://a.org/feed").await;

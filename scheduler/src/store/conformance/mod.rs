@@ -109,6 +109,7 @@ macro_rules! stamp {
                 a_refused_row_takes_its_whole_batch_back;
                 failures_keep_what_the_last_good_answer_left;
                 a_304_replaces_the_validators_and_keeps_the_document;
+                a_job_says_what_is_known_of_asking_with_head_first;
                 what_a_feed_says_about_its_end_is_kept_until_it_says_otherwise;
                 a_new_document_replaces_all_but_a_title_that_it_does_not_repeat;
                 one_throttled_feed_holds_its_host_for_an_hour_and_a_second_one_in_full;

@@ -1,3 +1,4 @@
-SELECT id, version, url, sealed, category, next_due, wake_at, etag, last_modified, validators_url, content_hash, known, subscribers
+SELECT id, version, url, sealed, category, next_due, wake_at, etag, last_modified, validators_url, content_hash, known,
+    CASE WHEN strpos(state, '"head_first"') > 0 THEN state END AS state, subscribers
 FROM feeds
 WHERE id = ANY ($1) AND status = 'active'

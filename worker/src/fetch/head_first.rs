@@ -1,0 +1,99 @@
+//! HEAD before GET (P44): for servers that send validators, ignore conditions, and serve the same large body again and
+//! again. Whether it saves is the policy's to say; here it is asked, and what it came to is told.
+
+use common::config::HostRule;
+use common::feed::FeedUrl;
+use common::report::{Outcome, Probe};
+use http::header::{self, HeaderMap};
+use http::response::Parts;
+use http::{Method, StatusCode};
+
+use super::way::{Fetch, Step};
+use crate::classify::{self, Asked, Head};
+use crate::failure::Failure;
+use crate::headers;
+use crate::request;
+
+impl Fetch<'_> {
+    /// With what this URL is asked. HEAD only where a body and its validators are known, where the job or the host's rule
+    /// wants it, and where the host's gap leaves the time to ask again within this fetch.
+    pub(super) fn method(&self, url: &FeedUrl, fields: &mut HeaderMap) -> Method {
+        let policy = self.hops.rules.for_url(url.as_url());
+        let is_known = self.job.content_hash.is_some() && request::is_conditional(fields);
+        let time_for_two = policy.limits.burst > 1 || policy.limits.gap < self.fetcher.timeout / 3;
+        let may = is_known && time_for_two && !self.chain.asks_for_activities() && !self.chain.was_probed();
+        if !may || !is_wanted(policy.rule, self.job.head_first) {
+            return Method::GET;
+        }
+        // What a HEAD tells of is the whole document.
+        fields.remove(request::A_IM);
+        Method::HEAD
+    }
+
+    /// After a HEAD: the end of the poll, or a GET as the next request.
+    pub(super) fn after_head(&mut self, head: &Parts, spent: u32, asked: Asked) -> Step {
+        let answer = headers::validators(&head.headers);
+        let is_known = matches!(head.status.as_u16(), 200 | 203) && classify::is_same(&self.job.validators, &answer);
+        let outcome = match classify::head(head.status, &head.headers, asked) {
+            Head::Ended(throttled @ Outcome::Throttled { .. }) => return Step::Ended(throttled),
+            Head::NotModified => Some(classify::merged(&self.job.validators, answer)),
+            Head::Content if is_known => Some(classify::merged(&self.job.validators, answer)),
+            Head::Content | Head::Redirect => None,
+            // Many servers answer 405 or 501, and some know no HEAD of a page that a program makes: the GET will tell.
+            Head::Delta | Head::Ended(_) => {
+                self.fetched.probe = Some(Probe::Refused);
+                self.chain.probed();
+                return Step::Again;
+            }
+        };
+        match outcome {
+            Some(validators) => {
+                self.fetched.probe = Some(Probe::Enough { spent, length: content_length(&head.headers) });
+                Step::Ended(Outcome::NotModified { validators })
+            }
+            None => {
+                self.fetched.probe = Some(Probe::NotEnough { spent });
+                self.chain.probed();
+                Step::Again
+            }
+        }
+    }
+
+    /// No answer came to a HEAD. A poll is not asked twice for that, but the next one is a GET if it was the HEAD's fault.
+    pub(super) fn head_failed(&mut self, failure: Failure, was_sent: bool) -> Step {
+        self.fetched.probe = was_sent.then_some(Probe::Refused);
+        Step::Ended(failure.into())
+    }
+
+    /// Notes of a whole answer whether a HEAD would have told what it told.
+    pub(super) fn note_known(&mut self, headers: &HeaderMap) {
+        let is_same = classify::is_same(&self.job.validators, &headers::validators(headers));
+        if self.fetched.probe.is_none() && self.fetched.conditional && is_same {
+            self.fetched.probe = Some(Probe::Known);
+        }
+    }
+}
+
+/// A rule that says no is the last word, and one that says yes the first: the feed's own experience comes between.
+fn is_wanted(rule: Option<&HostRule>, experience: Option<bool>) -> bool {
+    match rule.and_then(|rule| rule.head_first) {
+        Some(false) => false,
+        by_rule => experience.or(by_rule).unwrap_or(false),
+    }
+}
+
+/// About the bytes of two heads on the wire.
+pub(super) fn heads_len(url: &FeedUrl, request: usize, status: StatusCode, answer: &HeaderMap) -> u32 {
+    const LINES: usize = "HEAD  HTTP/1.1\r\nHTTP/1.1 200 \r\n\r\n\r\n".len();
+    let reason = status.canonical_reason().map_or(0, str::len);
+    u32::try_from(LINES + url.as_str().len() + request + reason + fields_len(answer)).unwrap_or(u32::MAX)
+}
+
+/// The bytes of fields on the wire.
+pub(super) fn fields_len(fields: &HeaderMap) -> usize {
+    fields.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum()
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
