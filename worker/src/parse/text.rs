@@ -167,17 +167,21 @@ fn tag_end(inside: &str) -> usize {
 
 /// A text with its references resolved, as an attribute's value is read.
 pub(super) fn resolved(raw: &str) -> Cow<'_, str> {
-    let Some(first) = raw.find('&') else { return raw.into() };
-    let mut text = String::with_capacity(raw.len());
-    text.push_str(&raw[..first]);
-    let mut rest = &raw[first..];
-    while !rest.is_empty() {
-        let consumed = if rest.starts_with('&') { push_reference(&mut text, rest) } else { 0 };
-        // What is no reference is copied up to the next one that may be.
-        let copied = if consumed > 0 { 0 } else { rest[1..].find('&').map_or(rest.len(), |at| at + 1) };
-        text.push_str(&rest[..copied]);
-        rest = &rest[consumed.max(copied)..];
+    if !raw.contains('&') {
+        return raw.into();
     }
+    let (mut text, mut rest) = (String::with_capacity(raw.len()), raw);
+    while let Some(at) = rest.find('&') {
+        text.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let consumed = push_reference(&mut text, rest);
+        if consumed == 0 {
+            text.push('&');
+        }
+        // What is no reference begins with an ampersand all the same.
+        rest = &rest[consumed.max(1)..];
+    }
+    text.push_str(rest);
     text.into()
 }
 
@@ -262,6 +266,7 @@ mod tests {
             ("?a=1&b=2", "?a=1&b=2"),
             ("&&#65;<b>&", "&A<b>&"),
             ("é&é;", "é&é;"),
+            ("&amp;à la &#101;é&é&", "&à la eé&é&"),
         ];
         for (raw, text) in table {
             assert_eq!(resolved(raw), text, "{raw}");
