@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
+use load_tests::tls::{Authority, secure_hosts};
 use load_tests::{Feed, Origin, Script, loopback};
 
 use crate::bare::Client;
@@ -21,6 +22,9 @@ pub(crate) struct Options {
     /// The program of that part; built by dev/bench.
     #[arg(long)]
     binary: Option<PathBuf>,
+    /// The same part of another revision, measured in the same rounds.
+    #[arg(long, value_name = "PATH")]
+    against: Option<PathBuf>,
     /// How many feeds, each on a host of its own.
     #[arg(long, default_value_t = 4000)]
     feeds: u16,
@@ -36,6 +40,18 @@ pub(crate) struct Options {
     /// Every poll opens a connection, because the origin closes each.
     #[arg(long)]
     new_connections: bool,
+    /// Every poll opens a TLS connection: by a full handshake, or by resuming a session where the client can.
+    #[arg(long, value_enum, value_name = "HANDSHAKE")]
+    tls: Option<Handshake>,
+}
+
+/// What a TLS connection costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Handshake {
+    /// The servers know no sessions.
+    Full,
+    /// They do.
+    Resumed,
 }
 
 /// A part of the program.
@@ -53,6 +69,8 @@ enum Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Ours,
+    /// Ours of another revision.
+    Theirs,
     Bare(Client),
 }
 
@@ -64,7 +82,7 @@ struct Target {
     stretch: f64,
 }
 
-/// The sides' figures in their order: ours, bare reqwest, and for the worker bare hyper.
+/// The sides' figures in their order: ours, bare reqwest, for the worker bare hyper, and last the other revision's.
 type Round = Vec<Figures>;
 
 impl Part {
@@ -82,11 +100,29 @@ impl Part {
         }
     }
 
-    fn targets(self, new_connections: bool) -> Vec<Target> {
+    /// The sides that know what the origin speaks.
+    fn sides_for(self, options: &Options) -> Vec<Side> {
+        let can = |side: &Side| options.tls.is_none() || *side != Side::Bare(Client::Hyper);
+        self.sides().iter().copied().filter(can).chain(options.against.is_some().then_some(Side::Theirs)).collect()
+    }
+
+    fn targets(self, options: &Options) -> Vec<Target> {
         let over_reqwest = |round: &Round| round[0].polls_per_second / round[1].polls_per_second;
         let rate = |round: &Round| round[0].polls_per_second;
         let target = |name, of, floor, stretch| Target { name, of, floor, stretch };
-        match (self, new_connections) {
+        let per_core = |round: &Round| round[1].cpu_micros_per_poll / round[0].cpu_micros_per_poll;
+        match (self, options.tls) {
+            (Part::Worker, Some(Handshake::Full)) => {
+                return vec![target("T4 polls per core over bare reqwest's", per_core, 0.8, 1.6)];
+            }
+            (Part::Cluster, Some(Handshake::Full)) => {
+                let headroom = |round: &Round| round[0].polls_per_second / MIX;
+                return vec![target("T14 polls/s over the mix's 1,106", headroom, 1.5, 3.0)];
+            }
+            (_, Some(_)) => return Vec::new(),
+            (_, None) => {}
+        }
+        match (self, options.new_connections) {
             (Part::Embedded, false) => vec![target("T12 polls/s", rate, 10_000.0, 20_000.0)],
             (Part::Embedded, true) => vec![target("T12 polls/s", rate, 5_000.0, 9_000.0)],
             (Part::Cluster, false) => vec![target("T10 polls/s", rate, 4_000.0, 10_000.0)],
@@ -100,6 +136,9 @@ impl Part {
     }
 }
 
+/// Polls a second that 2.5 million feeds want: 1 % of them each minute, 10 % each 15 minutes, the rest each 90 minutes.
+const MIX: f64 = 1106.0;
+
 fn cpu_over_hyper(round: &Round) -> f64 {
     round[0].cpu_micros_per_poll / round[2].cpu_micros_per_poll
 }
@@ -110,6 +149,7 @@ impl Side {
             (Side::Ours, Part::Embedded) => "feedfleet",
             (Side::Ours, Part::Cluster) => "cluster",
             (Side::Ours, Part::Worker) => "worker",
+            (Side::Theirs, _) => "other revision",
             (Side::Bare(Client::Reqwest), _) => "bare reqwest",
             (Side::Bare(Client::Hyper), _) => "bare hyper",
         }
@@ -119,31 +159,39 @@ impl Side {
 /// Measures and prints a table.
 pub(crate) async fn bench(options: &Options) -> anyhow::Result<()> {
     let part = options.part;
-    let binary = options.binary.clone().unwrap_or_else(|| part.binary().into());
-    ensure!(binary.is_file(), "{} is missing: dev/bench builds it", binary.display());
-    let binary = std::fs::canonicalize(binary)?;
-    let origin = Origin::listen(&loopback(options.feeds, 0)).await.context("cannot listen on so many addresses")?;
-    let urls = script(&origin, options);
+    let found = |binary: &Path| {
+        ensure!(binary.is_file(), "{} is missing: dev/bench builds it", binary.display());
+        Ok(std::fs::canonicalize(binary)?)
+    };
+    let binary = found(options.binary.as_deref().unwrap_or(Path::new(part.binary())))?;
+    let other = options.against.as_deref().map(found).transpose()?;
     let folder = Folder::new()?;
+    let origin = listen(options, &folder).await.context("cannot listen on so many addresses")?;
+    let urls = script(&origin, options);
     std::fs::write(folder.0.join("urls"), urls.join("\n"))?;
 
-    let heads: String = part.sides().iter().map(|side| format!("  {:>22}", side.name(part))).collect();
+    let sides = part.sides_for(options);
+    let heads: String = sides.iter().map(|side| format!("  {:>22}", side.name(part))).collect();
     println!("{:>5}{heads}", "round");
     let mut rounds: Vec<Round> = Vec::new();
     for number in 1..=options.rounds {
         let mut round = Round::new();
-        for side in part.sides() {
-            let start = |commands: &mut [Command]| Running::start(commands, &origin);
+        for side in &sides {
+            let start = |commands: &mut [Command]| {
+                commands.iter_mut().for_each(|command| trust(command, options, &folder));
+                Running::start(commands, &origin)
+            };
+            let binary = if *side == Side::Theirs { other.as_deref().unwrap_or(&binary) } else { &binary };
             let side = match (side, part) {
-                (Side::Ours, Part::Embedded) => start(&mut [fleet(&binary, options, &folder.0, &urls)?])?,
-                (Side::Ours, Part::Worker) => start(&mut [polls(&binary, options, &folder.0)])?,
-                (Side::Ours, Part::Cluster) => {
-                    let cluster = Cluster::new(&binary, &folder.0, number)?;
+                (Side::Bare(client), _) => start(&mut [bare(*client, options, &folder.0)?])?,
+                (_, Part::Embedded) => start(&mut [fleet(binary, options, &folder.0, &urls)?])?,
+                (_, Part::Worker) => start(&mut [polls(binary, options, &folder.0)])?,
+                (_, Part::Cluster) => {
+                    let cluster = Cluster::new(binary, &folder.0, 2 * number + usize::from(*side == Side::Theirs))?;
                     let side = start(&mut cluster.roles())?;
                     cluster.add(&urls).await?;
                     side
                 }
-                (Side::Bare(client), _) => start(&mut [bare(*client, options, &folder.0)?])?,
             };
             round.push(measure(&side, &origin, usize::from(options.feeds), options.time.into()).await?);
         }
@@ -151,15 +199,36 @@ pub(crate) async fn bench(options: &Options) -> anyhow::Result<()> {
         rounds.push(round);
     }
     let middle = |side: usize, of: fn(&Figures) -> f64| median(rounds.iter().map(|round| of(&round[side])));
-    let medians = (0..part.sides().len()).map(|side| Figures {
+    let medians = (0..sides.len()).map(|side| Figures {
         polls_per_second: middle(side, |figures| figures.polls_per_second),
         cpu_micros_per_poll: middle(side, |figures| figures.cpu_micros_per_poll),
     });
     print_row("med.", &medians.collect());
-    for Target { name, of, floor, stretch } in part.targets(options.new_connections) {
+    for Target { name, of, floor, stretch } in part.targets(options) {
         println!("{name}: {:.2} (floor {floor}, stretch {stretch})", median(rounds.iter().map(of)));
     }
+    if options.against.is_some() {
+        let last = sides.len() - 1;
+        let ratio = |of: fn(&Figures) -> f64| median(rounds.iter().map(|round| of(&round[0]) / of(&round[last])));
+        let (rate, cpu) = (ratio(|figures| figures.polls_per_second), ratio(|figures| figures.cpu_micros_per_poll));
+        println!("over the other revision's: polls/s {rate:.3}, CPU a poll {cpu:.3}");
+    }
     Ok(())
+}
+
+async fn listen(options: &Options, folder: &Folder) -> anyhow::Result<Origin> {
+    let addresses = loopback(options.feeds, 0);
+    let Some(handshake) = options.tls else { return Ok(Origin::listen(&addresses).await?) };
+    let root = Authority::new("Bench root")?;
+    std::fs::write(folder.0.join("root.pem"), root.pem())?;
+    Ok(Origin::listen_behind(secure_hosts(&root, &addresses, handshake == Handshake::Full)?).await?)
+}
+
+/// Lets a side trust the origin's certificates.
+fn trust(command: &mut Command, options: &Options, folder: &Folder) {
+    if options.tls.is_some() {
+        command.env("SSL_CERT_FILE", folder.0.join("root.pem"));
+    }
 }
 
 /// A feed on each of the origin's hosts.
@@ -167,7 +236,14 @@ fn script(origin: &Origin, options: &Options) -> Vec<String> {
     let urls = (0..usize::from(options.feeds)).map(|host| {
         let path = format!("/{host}");
         let script = Script::feed(Feed::rss());
-        origin.set(&path, if options.new_connections { script.header("Connection", "close") } else { script });
+        origin.set(
+            &path,
+            if options.new_connections || options.tls.is_some() {
+                script.header("Connection", "close")
+            } else {
+                script
+            },
+        );
         origin.url_on(host, &path)
     });
     urls.collect()

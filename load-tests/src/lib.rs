@@ -40,9 +40,12 @@ mod names;
 pub mod origin;
 pub mod population;
 pub mod proxy;
+#[cfg(feature = "tls")]
+pub mod scenario;
 pub mod simulate;
 #[cfg(feature = "tls")]
 pub mod tls;
+pub mod usage;
 
 pub use judge::{Fault, Rules, ScoreCard, Violation, judge};
 pub use names::Names;

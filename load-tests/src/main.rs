@@ -1,10 +1,14 @@
-//! The fake internet by hand: serves a population of scripted feeds, for trials and for kill tests; and benchmarks.
+//! The fake internet by hand: serves a population of scripted feeds, for trials and for kill tests; load scenarios; and
+//! benchmarks.
 
 mod bare;
 mod bench;
 mod cluster;
 mod measure;
+mod play;
 mod serve;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use load_tests::simulate::histories;
@@ -23,6 +27,8 @@ enum Command {
     Origin(serve::Options),
     /// Measure 304 polls of the fleet or of the worker beside the bare parts.
     Bench(bench::Options),
+    /// Run load scenarios of files against a real fleet, and judge them by the origin's log.
+    Scenario(play::Options),
     /// Print made-up posting histories, in the format that `feedfleet simulate` and the reference simulation read.
     Histories {
         /// Chooses everything.
@@ -38,14 +44,17 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
-        Command::Origin(options) => serve::serve(&options).await,
-        Command::Bench(options) => bench::bench(&options).await,
+        Command::Origin(options) => serve::serve(&options).await?,
+        Command::Bench(options) => bench::bench(&options).await?,
+        Command::Scenario(options) => {
+            return Ok(if play::play(&options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
         Command::Histories { seed, of_each } => {
             print!("{}", histories::write(&histories::generated(seed, of_each)));
-            Ok(())
         }
-        Command::Bare(options) => bare::poll(&options).await,
+        Command::Bare(options) => bare::poll(&options).await?,
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use load_tests::Origin;
+use load_tests::{Origin, usage};
 
 /// One side in one round.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,6 @@ pub(crate) struct Figures {
 const WARM_UP: Duration = Duration::from_secs(3);
 /// Time for a side to ask for each feed once.
 const START: Duration = Duration::from_secs(60);
-/// Unit of the times in `/proc/PID/stat` on Linux.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Measures a side that polls so many feeds of the origin, for `time`.
 pub(crate) async fn measure(side: &Running, origin: &Origin, feeds: usize, time: Duration) -> anyhow::Result<Figures> {
@@ -68,16 +66,8 @@ impl Running {
 
     /// User and system time so far.
     fn cpu(&self) -> anyhow::Result<Duration> {
-        self.children.iter().map(cpu).sum()
+        self.children.iter().map(|child| usage::cpu(child.id()).context("a side died")).sum()
     }
-}
-
-fn cpu(child: &Child) -> anyhow::Result<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).context("a side died")?;
-    // Fields 14 and 15; the second field, the name, is in parentheses and may hold spaces.
-    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks: f64 = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
-    Ok(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
 }
 
 impl Drop for Running {

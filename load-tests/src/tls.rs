@@ -9,8 +9,11 @@ use rcgen::{BasicConstraints, CertifiedIssuer, DnType, IsCa, KeyPair};
 pub use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::NoServerSessionStorage;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
+
+use crate::origin::{Wire, Wrap};
 
 /// Why a certificate or a server of it could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -23,8 +26,11 @@ pub enum TlsError {
     Setup(#[from] rustls::Error),
 }
 
-/// A certificate authority.
-pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+/// A certificate authority, and the certificates that lead from it to the root, which itself is left out.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    chain: Vec<CertificateDer<'static>>,
+}
 
 impl Authority {
     /// One with a key of its own.
@@ -32,20 +38,29 @@ impl Authority {
     /// # Errors
     /// Only if the library's own work fails.
     pub fn new(name: &str) -> Result<Self, TlsError> {
-        let mut params = CertificateParams::new(Vec::new())?;
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Ok(Authority(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?))
+        let issuer = CertifiedIssuer::self_signed(authority_params(name)?, KeyPair::generate()?)?;
+        Ok(Authority { issuer, chain: Vec::new() })
+    }
+
+    /// One whose certificate this one signed.
+    ///
+    /// # Errors
+    /// Only if the library's own work fails.
+    pub fn intermediate(&self, name: &str) -> Result<Self, TlsError> {
+        let issuer = CertifiedIssuer::signed_by(authority_params(name)?, KeyPair::generate()?, &self.issuer)?;
+        let mut chain = vec![issuer.der().clone()];
+        chain.extend(self.chain.iter().cloned());
+        Ok(Authority { issuer, chain })
     }
 
     /// Its certificate, for clients that trust it.
     pub fn certificate(&self) -> CertificateDer<'static> {
-        self.0.der().clone()
+        self.issuer.der().clone()
     }
 
     /// The same as text.
     pub fn pem(&self) -> String {
-        self.0.pem()
+        self.issuer.pem()
     }
 
     /// A server with a certificate of this authority for a name, changed as a test likes.
@@ -56,9 +71,52 @@ impl Authority {
         let mut params = CertificateParams::new(vec![name.to_owned()])?;
         change(&mut params);
         let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &self.0)?;
-        server(certificate.der().clone(), &key)
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        let mut certificates = vec![certificate.der().clone()];
+        certificates.extend(self.chain.iter().cloned());
+        server(certificates, &key)
     }
+}
+
+fn authority_params(name: &str) -> Result<CertificateParams, TlsError> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    Ok(params)
+}
+
+/// Makes a server forget its clients, so that every connection costs a full handshake.
+fn without_sessions(mut config: ServerConfig) -> ServerConfig {
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config
+}
+
+/// https hosts for an origin, each with a certificate for its address by an intermediate of `root`. `full`: none of them resumes
+/// a session.
+///
+/// # Errors
+/// Only if the library's own work fails.
+pub fn secure_hosts(
+    root: &Authority,
+    addresses: &[SocketAddr],
+    full: bool,
+) -> Result<Vec<(SocketAddr, Wrap)>, TlsError> {
+    let intermediate = root.intermediate("Intermediate")?;
+    let host = |address: &SocketAddr| {
+        let config = intermediate.server(&address.ip().to_string(), |_| {})?;
+        Ok((*address, wrap(if full { without_sessions(config) } else { config })))
+    };
+    addresses.iter().map(host).collect()
+}
+
+/// Lays TLS by these settings around an origin's connections.
+fn wrap(config: ServerConfig) -> Wrap {
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    Arc::new(move |stream| {
+        let accepting = acceptor.accept(stream);
+        Box::pin(async move { Ok(Box::new(accepting.await?) as Box<dyn Wire>) })
+    })
 }
 
 /// A server whose certificate for a name is signed by nobody but itself.
@@ -70,14 +128,14 @@ pub fn self_signed_server(name: &str) -> Result<ServerConfig, TlsError> {
     params.distinguished_name.push(DnType::CommonName, name);
     let key = KeyPair::generate()?;
     let certificate = params.self_signed(&key)?;
-    server(certificate.der().clone(), &key)
+    server(vec![certificate.der().clone()], &key)
 }
 
-fn server(certificate: CertificateDer<'static>, key: &KeyPair) -> Result<ServerConfig, TlsError> {
+fn server(certificates: Vec<CertificateDer<'static>>, key: &KeyPair) -> Result<ServerConfig, TlsError> {
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(config.with_no_client_auth().with_single_cert(vec![certificate], key)?)
+    Ok(config.with_no_client_auth().with_single_cert(certificates, key)?)
 }
 
 /// Ends TLS in front of a plain server, whose connections it hands on. Runs while the runtime lives.

@@ -3,7 +3,8 @@
 //! It parses requests (httparse) and writes every byte of its answers itself. One origin can serve thousands of hosts:
 //! each listener, on an address and port of its own, is one. Scripts belong to paths, on all hosts alike.
 //!
-//! It does no TLS, no HTTP/2 and no chunked requests: clients of feeds need none of them here.
+//! TLS is laid around its connections by who starts it ([`Origin::listen_behind`]); HTTP/2 and chunked requests it does not
+//! know: clients of feeds need none of them here.
 
 pub mod bodies;
 pub mod feed;
@@ -17,12 +18,14 @@ mod server;
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::time::{Clock, Timestamp};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -31,10 +34,23 @@ use items::FeedState;
 use log::{Log, Record, Time};
 use script::Script;
 
+/// What a host's connections are once somebody has laid TLS around them.
+pub trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire for S {}
+
+/// Lays TLS around a host's connections, or refuses one.
+pub type Wrap = Arc<dyn Fn(TcpStream) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Wire>>> + Send>> + Send + Sync>;
+
+/// Makes the script of a path that has none, when it is asked for the first time.
+pub type Fallback = Box<dyn Fn(&str) -> Option<Script> + Send + Sync>;
+
 /// A running origin; see the [crate's example](crate). Stops when dropped: open connections are closed, the log is gone.
 pub struct Origin {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
+    /// One for each host; none on plain origins.
+    wraps: Vec<Wrap>,
     hosts: Mutex<Vec<Option<Host>>>,
     stop: CancellationToken,
 }
@@ -51,6 +67,7 @@ struct Shared {
     connections: AtomicU64,
     log: Log,
     routes: Mutex<HashMap<Arc<str>, Route>>,
+    fallback: OnceLock<Fallback>,
 }
 
 /// A path: its script, how far it has been played, its items.
@@ -77,7 +94,16 @@ impl Origin {
     /// # Errors
     /// When one of the addresses cannot be bound.
     pub async fn listen(addresses: &[SocketAddr]) -> io::Result<Self> {
-        Self::listen_in(addresses, Time::Real(Instant::now())).await
+        Self::listen_in(addresses, Vec::new(), Time::Real(Instant::now())).await
+    }
+
+    /// One https host on each of these addresses, behind what comes with it.
+    ///
+    /// # Errors
+    /// When one of the addresses cannot be bound.
+    pub async fn listen_behind(hosts: impl IntoIterator<Item = (SocketAddr, Wrap)>) -> io::Result<Self> {
+        let (addresses, wraps): (Vec<SocketAddr>, Vec<Wrap>) = hosts.into_iter().unzip();
+        Self::listen_in(&addresses, wraps, Time::Real(Instant::now())).await
     }
 
     /// The same in the time of another clock, which its scripts, dates and records follow; only pauses within an answer
@@ -86,19 +112,24 @@ impl Origin {
     /// # Errors
     /// When one of the addresses cannot be bound.
     pub async fn listen_by(addresses: &[SocketAddr], clock: Arc<dyn Clock>) -> io::Result<Self> {
-        Self::listen_in(addresses, Time::Told(clock)).await
+        Self::listen_in(addresses, Vec::new(), Time::Told(clock)).await
     }
 
-    async fn listen_in(addresses: &[SocketAddr], time: Time) -> io::Result<Self> {
-        let shared = Arc::new(Shared { connections: AtomicU64::new(0), log: Log::new(time), routes: Mutex::default() });
+    async fn listen_in(addresses: &[SocketAddr], wraps: Vec<Wrap>, time: Time) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            connections: AtomicU64::new(0),
+            log: Log::new(time),
+            routes: Mutex::default(),
+            fallback: OnceLock::new(),
+        });
         let (mut bound, mut hosts) = (Vec::new(), Vec::new());
         let stop = CancellationToken::new();
-        for address in addresses {
+        for (host, address) in addresses.iter().enumerate() {
             let listener = TcpListener::bind(address).await?;
             bound.push(listener.local_addr()?);
-            hosts.push(Some(Host::up(Arc::clone(&shared), listener, stop.child_token())));
+            hosts.push(Some(Host::up(Arc::clone(&shared), listener, wraps.get(host).cloned(), stop.child_token())));
         }
-        Ok(Origin { shared, addresses: bound, hosts: Mutex::new(hosts), stop })
+        Ok(Origin { shared, addresses: bound, wraps, hosts: Mutex::new(hosts), stop })
     }
 
     /// Takes a host down: its connections are closed, new ones are refused.
@@ -117,7 +148,8 @@ impl Origin {
     /// When something else has taken the address meanwhile.
     pub async fn bring_up(&self, host: usize) -> io::Result<()> {
         let listener = TcpListener::bind(self.addresses[host]).await?;
-        self.hosts()[host] = Some(Host::up(Arc::clone(&self.shared), listener, self.stop.child_token()));
+        let wrap = self.wraps.get(host).cloned();
+        self.hosts()[host] = Some(Host::up(Arc::clone(&self.shared), listener, wrap, self.stop.child_token()));
         Ok(())
     }
 
@@ -128,7 +160,8 @@ impl Origin {
 
     /// The absolute URL of a path on one of the hosts, counted from 0 and around.
     pub fn url_on(&self, host: usize, path: &str) -> String {
-        format!("http://{}{path}", self.address(host))
+        let scheme = if self.wraps.is_empty() { "http" } else { "https" };
+        format!("{scheme}://{}{path}", self.address(host))
     }
 
     /// The address of one of the hosts, counted from 0 and around.
@@ -159,9 +192,15 @@ impl Origin {
         let path: Arc<str> = path.into();
         let mut routes = self.routes();
         let kept = routes.remove(&path).and_then(|route| route.feed);
-        let feed =
-            kept.or_else(|| script.first_feed().map(|feed| FeedState::new(Arc::clone(&path), feed, self.started())));
-        routes.insert(path, Route { script, step: 0, served_in_step: 0, feed, coded: None });
+        let route = Route::new(&path, script, kept, self.started());
+        routes.insert(path, route);
+    }
+
+    /// Who makes the scripts of paths that have none, each when it is asked for the first time: for populations too large to
+    /// be set one by one. The first one that is given stays.
+    pub fn set_fallback(&self, fallback: Fallback) {
+        // A second one is refused, as said.
+        let _ = self.shared.fallback.set(fallback);
     }
 
     /// Publishes so many new items at a path now, and returns them; none where the path has no feed.
@@ -245,9 +284,17 @@ impl Origin {
     }
 }
 
+impl Route {
+    fn new(path: &Arc<str>, script: Script, kept: Option<FeedState>, started: Timestamp) -> Self {
+        let first = || script.first_feed().map(|feed| FeedState::new(Arc::clone(path), feed, started));
+        let feed = kept.or_else(first);
+        Route { script, step: 0, served_in_step: 0, feed, coded: None }
+    }
+}
+
 impl Host {
-    fn up(shared: Arc<Shared>, listener: TcpListener, stop: CancellationToken) -> Self {
-        let accepting = server::accept(shared, listener, stop.clone());
+    fn up(shared: Arc<Shared>, listener: TcpListener, wrap: Option<Wrap>, stop: CancellationToken) -> Self {
+        let accepting = server::accept(shared, listener, wrap, stop.clone());
         Host { accepting: tokio::spawn(stop.clone().run_until_cancelled_owned(accepting)), stop }
     }
 }

@@ -51,6 +51,12 @@ impl Shared {
             .into_iter()
             .find_map(|path| routes.get_key_value(path).map(|(path, _)| Arc::clone(path)));
         let path = known.unwrap_or_else(|| bare.into());
+        if !routes.contains_key(&path)
+            && let Some(script) = self.fallback.get().and_then(|make| make(&path))
+        {
+            let route = Route::new(&path, script, None, self.log.started_wall());
+            routes.insert(Arc::clone(&path), route);
+        }
         match routes.get_mut(&path) {
             Some(route) => {
                 if let Some(feed) = &mut route.feed {

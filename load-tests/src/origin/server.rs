@@ -11,16 +11,16 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::Shared;
 use super::log::{Begin, Cut, End};
 use super::plan::{Plan, Request};
 use super::script::Delivery;
+use super::{Shared, Wire, Wrap};
 
 /// Longest request head that is read.
 const MAX_HEAD: usize = 64 * 1024;
 
 /// Accepts for ever; each connection has a task that ends with `stop`.
-pub(super) async fn accept(shared: Arc<Shared>, listener: TcpListener, stop: CancellationToken) {
+pub(super) async fn accept(shared: Arc<Shared>, listener: TcpListener, wrap: Option<Wrap>, stop: CancellationToken) {
     while let Ok(local) = listener.local_addr() {
         let Ok((stream, peer)) = listener.accept().await else {
             // Out of file descriptors, most likely: the others need a moment to give some back.
@@ -29,9 +29,23 @@ pub(super) async fn accept(shared: Arc<Shared>, listener: TcpListener, stop: Can
         };
         // Without it, an answer of two writes waits for the client's delayed acknowledgement.
         let _ = stream.set_nodelay(true);
-        let connection = Connection { stream, buffer: BytesMut::new(), shared: Arc::clone(&shared), local, peer };
-        tokio::spawn(stop.clone().run_until_cancelled_owned(connection.serve()));
+        let shared = Arc::clone(&shared);
+        match wrap.clone() {
+            None => drop(tokio::spawn(stop.clone().run_until_cancelled_owned(serve(stream, shared, local, peer)))),
+            Some(wrap) => {
+                let secure = async move {
+                    // A client that refuses the handshake made no request.
+                    let Ok(stream) = wrap(stream).await else { return };
+                    serve(stream, shared, local, peer).await;
+                };
+                drop(tokio::spawn(stop.clone().run_until_cancelled_owned(secure)));
+            }
+        }
     }
+}
+
+async fn serve(stream: impl Wire, shared: Arc<Shared>, local: SocketAddr, peer: SocketAddr) {
+    Connection { stream, buffer: BytesMut::new(), shared, local, peer }.serve().await;
 }
 
 /// One connection; any byte stream will do.

@@ -1,12 +1,13 @@
 //! What Redis bears: the schedule's claims beside a bare script that does nothing else (T5), its memory (T13), how long a
-//! lost schedule takes to be filled, and the gate's calls. `redis_bench REDIS_URL [POSTGRES_URL]`; the Redis should be private
-//! and empty.
+//! lost schedule takes to be filled, and the gate's calls. `redis_bench REDIS_URL [POSTGRES_URL]`, or the schedule in several
+//! sorted sets, `redis_bench REDIS_URL shards FEEDS`; the Redis should be private and empty.
 //!
 //! Called by dev/bench.
 
 mod bare;
 mod gate;
 mod rebuild;
+mod shards;
 
 use std::time::{Duration, Instant};
 
@@ -34,16 +35,20 @@ const PAGE: usize = 10_000;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (url, postgres) = match &arguments[..] {
-        [url] => (url, None),
-        [url, postgres] => (url, Some(postgres)),
-        _ => anyhow::bail!("usage: redis_bench REDIS_URL [POSTGRES_URL]"),
+    let (url, postgres, in_shards) = match &arguments[..] {
+        [url] => (url, None, None),
+        [url, postgres] => (url, Some(postgres), None),
+        [url, part, feeds] if part == "shards" => (url, None, Some(feeds.parse()?)),
+        _ => anyhow::bail!("usage: redis_bench REDIS_URL [POSTGRES_URL], or redis_bench REDIS_URL shards FEEDS"),
     };
     // Emptying a full server takes a while.
     let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(60)));
     let client = redis::Client::open(url.as_str())?;
     let connection = client.get_multiplexed_async_connection_with_config(&patient).await?;
     let server = RedisServer::connect(url, "bench")?;
+    if let Some(feeds) = in_shards {
+        return shards::measure(&server, &connection, feeds).await;
+    }
     schedule(&server, connection.clone()).await?;
     empty(connection.clone()).await?;
     gate::measure(&server, connection.clone()).await?;

@@ -1,0 +1,321 @@
+//! Load scenarios: a file says what is asked, what is set up, what happens, and which figures must come of it; a real fleet is
+//! run over the scripted origin, and judged by the origin's log.
+//!
+//! The fleet is the real program as processes of its own: all in one, or roles over real servers. The feeds are added through
+//! the API while the fleet is paused; time zero is when it resumes. Nothing here knows how feedfleet works inside.
+
+mod disk;
+mod figures;
+pub mod file;
+mod fleet;
+mod picture;
+mod report;
+mod samples;
+mod world;
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use self::figures::{Run, figures};
+use self::file::{Deployment, Form, Scenario, What};
+use self::fleet::Fleet;
+pub use self::report::Report;
+use self::samples::{Sample, Servers, look};
+use self::world::World;
+
+/// Why a scenario could not be run: not what came of it, that is in its [`Report`].
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// No such file, or not to be read.
+    #[error("reading {}", .0.display())]
+    Read(PathBuf, #[source] std::io::Error),
+    /// A mistake in the file.
+    #[error("{}: {}", .0.display(), .1)]
+    File(PathBuf, String),
+    /// Something else with files, addresses or processes.
+    #[error("{0}")]
+    Io(String, #[source] std::io::Error),
+    /// The set-up cannot be.
+    #[error("{0}")]
+    Set(String),
+    /// Certificates.
+    #[error(transparent)]
+    Tls(#[from] crate::tls::TlsError),
+    /// The fleet's API.
+    #[error("asking the fleet")]
+    Api(#[from] reqwest::Error),
+}
+
+/// How to run scenarios.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The program `feedfleet`.
+    pub binary: PathBuf,
+    /// Which form of the file.
+    pub form: Form,
+    /// A line of progress each second, on standard error.
+    pub progress: bool,
+}
+
+/// How often the fleet is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// Between two lines of progress where they cannot be overwritten.
+const LINE: f64 = 10.0;
+/// The pauses of this process are measured against this.
+const TICK: Duration = Duration::from_millis(10);
+/// A new gate asks nobody for the life of a fetch and a gap: so long nobody knows who was asked before.
+const GATE_OPENS: Duration = Duration::from_secs(15);
+/// How long reports that are under way may take to be stored.
+const DRAIN: Duration = Duration::from_secs(60);
+
+/// Runs the scenario of a file: first what it is compared with, if it names that.
+///
+/// # Errors
+/// When it cannot be run. A figure that misses its bound is no error: see [`Report::is_good`].
+pub async fn run(path: &Path, setting: &Setting) -> Result<Report, ScenarioError> {
+    let (scenario, baseline) = file::read(path, setting.form)?;
+    let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let compared = match &baseline {
+        None => None,
+        Some(baseline) => {
+            let run = play(baseline, &format!("{name}, to compare with"), setting).await?;
+            Some(figures(baseline, &run))
+        }
+    };
+    let run = play(&scenario, &name, setting).await?;
+    let figures = figures(&scenario, &run);
+    Ok(Report::new(&name, &scenario, run, figures, compared.as_ref()))
+}
+
+/// One run from the first process to the last request.
+async fn play(scenario: &Scenario, name: &str, setting: &Setting) -> Result<Run, ScenarioError> {
+    let world = World::start(scenario).await?;
+    let mut fleet = Fleet::new(scenario, &setting.binary, world.root.as_deref()).await?;
+    let added = Instant::now();
+    add(scenario, &world, &mut fleet).await?;
+    if scenario.deployment == Deployment::Cluster {
+        for number in 1..scenario.schedulers {
+            fleet.start(&format!("scheduler {number}"), &[]).await?;
+        }
+        fleet.set_workers(scenario.workers).await?;
+        tokio::time::sleep((GATE_OPENS + scenario.gap).saturating_sub(added.elapsed())).await;
+    }
+    if setting.progress {
+        eprintln!("{name}: {} (fleet of {} ready after {:.0?})", scenario.question, feeds(scenario), added.elapsed());
+    }
+    let servers = Servers::find();
+    let stalls = Stalls::measure();
+    let go = world.go();
+    fleet.post("/fleet/resume", "application/json", String::new()).await?;
+    let samples = live(scenario, &world, &mut fleet, &servers, go, setting).await?;
+    let stall = stalls.longest();
+    // What is under way ends, so that stored items can be compared.
+    fleet.post("/fleet/pause", "application/json", String::new()).await.ok();
+    let mut log = world.origin.log();
+    log.sort_by_key(|record| (record.start, record.number));
+    let end = go + scenario.duration;
+    log.retain(|record| record.start < end);
+    let missing = match scenario.expect.contains_key("items_missing") {
+        false => None,
+        true => Some(missing_in_the_end(&world, &fleet, end).await?),
+    };
+    let counters = fleet.counters().await;
+    if setting.progress {
+        eprint!("{}", fleet.logs());
+    }
+    Ok(Run { log, samples, go, stall, missing, counters })
+}
+
+fn feeds(scenario: &Scenario) -> usize {
+    scenario.feeds.values().map(|group| group.count).sum()
+}
+
+/// Adds all groups while the fleet is paused, those with the widest spread first: what is due soon must not wait for long.
+async fn add(scenario: &Scenario, world: &World, fleet: &mut Fleet) -> Result<(), ScenarioError> {
+    let spread = |name: &String| scenario.feeds[name].spread.unwrap_or(scenario.feeds[name].interval);
+    let spreads: BTreeSet<Duration> = scenario.feeds.keys().map(spread).collect();
+    for (turn, wanted) in spreads.iter().rev().enumerate() {
+        if turn > 0 {
+            // The spread is a setting of the process.
+            fleet.stop_last().await?;
+        }
+        fleet.start_first(*wanted).await?;
+        fleet.post("/fleet/pause", "application/json", String::new()).await?;
+        for (name, group) in scenario.feeds.iter().filter(|(name, _)| spread(name) == *wanted) {
+            let body = |number| {
+                json!({
+                    "url": world.url(name, number),
+                    "sla": group.sla,
+                    "subscribers": group.subscribers,
+                    "interval": group.interval.as_secs_f64(),
+                })
+            };
+            fleet.add((0..group.count).map(body)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Something to do at a time.
+struct Step<'a> {
+    at: Duration,
+    what: &'a What,
+    begins: bool,
+}
+
+/// Lives through the scenario's time: looks each second, and does what is due.
+async fn live(
+    scenario: &Scenario,
+    world: &World,
+    fleet: &mut Fleet,
+    servers: &Servers,
+    go: Duration,
+    setting: &Setting,
+) -> Result<Vec<Sample>, ScenarioError> {
+    let begins = scenario.event.values().map(|event| Step { at: event.at, what: &event.what, begins: true });
+    let ends = scenario
+        .event
+        .values()
+        .filter_map(|event| event.until.map(|until| Step { at: until, what: &event.what, begins: false }));
+    let mut steps: Vec<Step> = begins.chain(ends).collect();
+    steps.sort_by_key(|step| step.at);
+    let mut steps = steps.into_iter().peekable();
+    let mut progress = Progress::default();
+    let mut samples: Vec<Sample> = Vec::new();
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    while world.origin.elapsed() < go + scenario.duration {
+        while let Some(step) = steps.next_if(|step| go + step.at <= world.origin.elapsed()) {
+            act(fleet, step.what, step.begins).await?;
+        }
+        let sample = look(fleet, servers, &world.origin, go).await;
+        if setting.progress {
+            progress.show(&sample, scenario);
+        }
+        samples.push(sample);
+        looks.tick().await;
+    }
+    if setting.progress {
+        eprintln!();
+    }
+    Ok(samples)
+}
+
+async fn act(fleet: &mut Fleet, what: &What, begins: bool) -> Result<(), ScenarioError> {
+    match what {
+        What::Workers { count } if begins => fleet.set_workers(*count).await,
+        What::SlowStore { delay } => {
+            fleet.slow_store(if begins { *delay } else { Duration::ZERO });
+            Ok(())
+        }
+        What::FillDisk => fleet.fill_disk(begins),
+        What::Jump { seconds, processes } => {
+            let seconds = if begins { *seconds } else { 0 };
+            processes.iter().try_for_each(|name| fleet.set_clock(name, seconds))
+        }
+        // Scripts of the origin know their times.
+        What::Workers { .. } | What::Throttle { .. } | What::Fail { .. } => Ok(()),
+    }
+}
+
+/// The same once all that was under way had time to be stored.
+async fn missing_in_the_end(world: &World, fleet: &Fleet, end: Duration) -> Result<usize, ScenarioError> {
+    let deadline = Instant::now() + DRAIN;
+    loop {
+        let missing = missing(world, fleet, end).await?;
+        if missing == 0 || Instant::now() > deadline {
+            return Ok(missing);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Items that were sent whole before `end` and are not among the stored entries.
+async fn missing(world: &World, fleet: &Fleet, end: Duration) -> Result<usize, ScenarioError> {
+    let mut stored: BTreeSet<String> = BTreeSet::new();
+    let mut after = 0;
+    loop {
+        let page = fleet.get(&format!("/entries?after={after}&limit=1000")).await?;
+        let entries = page["items"].as_array().cloned().unwrap_or_default();
+        let Some(last) = entries.last().and_then(|entry| entry["seq"].as_i64()) else { break };
+        stored.extend(entries.iter().filter_map(|entry| entry["id"].as_str().map(str::to_owned)));
+        after = last;
+    }
+    let mut sent: HashMap<String, usize> = HashMap::new();
+    for record in world.origin.log().iter().filter(|record| record.is_complete() && record.start < end) {
+        if let Some(items) = &record.items {
+            let most = sent.entry(record.path.to_string()).or_default();
+            *most = items.end.max(*most);
+        }
+    }
+    let missing = sent.iter().map(|(path, count)| {
+        let truth = world.origin.truth(path);
+        truth.iter().take(*count).filter(|item| !stored.contains(&item.id)).count()
+    });
+    Ok(missing.sum())
+}
+
+/// A line that is written over where it can be.
+#[derive(Default)]
+struct Progress {
+    before: Option<(f64, usize)>,
+    line: f64,
+}
+
+impl Progress {
+    fn show(&mut self, sample: &Sample, scenario: &Scenario) {
+        let (at, requests) = self.before.replace((sample.at, sample.requests)).unwrap_or_default();
+        let terminal = std::io::stderr().is_terminal();
+        if !terminal && sample.at < self.line {
+            return;
+        }
+        self.line += LINE;
+        let rate = (sample.requests - requests) as f64 / (sample.at - at).max(0.001);
+        let memory: f64 =
+            sample.processes.iter().filter(|(name, _)| *name != "origin").map(|(_, used)| used.memory).sum();
+        let text = format!(
+            "+{:.0} of {:.0} s  {rate:.0} polls/s  {} requests  {:.0} due, the oldest {:.1} s ago  {memory:.0} MB{}",
+            sample.at,
+            scenario.duration.as_secs_f64(),
+            sample.requests,
+            sample.due,
+            sample.oldest_due,
+            if sample.ready { "" } else { "  not ready" },
+        );
+        let _ = match terminal {
+            true => write!(std::io::stderr(), "\r{text}\x1b[K"),
+            false => writeln!(std::io::stderr(), "{text}"),
+        };
+    }
+}
+
+/// How long this process stood still at most: what the machine took away from everybody.
+struct Stalls {
+    longest: std::sync::Arc<std::sync::atomic::AtomicU64>,
+    _task: tokio_util::task::AbortOnDropHandle<()>,
+}
+
+impl Stalls {
+    fn measure() -> Self {
+        let longest = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let seen = std::sync::Arc::clone(&longest);
+        let task = tokio::spawn(async move {
+            loop {
+                let began = Instant::now();
+                tokio::time::sleep(TICK).await;
+                let late = began.elapsed().saturating_sub(TICK);
+                let late = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
+                seen.fetch_max(late, std::sync::atomic::Ordering::Relaxed);
+            }
+        });
+        Stalls { longest, _task: tokio_util::task::AbortOnDropHandle::new(task) }
+    }
+
+    fn longest(&self) -> Duration {
+        Duration::from_micros(self.longest.load(std::sync::atomic::Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,88 @@
+//! What processes use, by the kernel's own account in `/proc`.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+/// Unit of the times in `/proc/PID/stat` on Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// User and system time of a process so far.
+///
+/// # Errors
+/// When there is no such process.
+pub fn cpu(pid: u32) -> io::Result<Duration> {
+    let ticks: f64 = stat(pid)?.iter().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    Ok(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
+}
+
+/// Bytes of memory of a process: its share of what it has in common with others.
+///
+/// # Errors
+/// When there is no such process, or it is somebody else's.
+pub fn memory(pid: u32) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(kilobytes.unwrap_or(0) * 1024)
+}
+
+/// The process that listens on a port of loopback, with all that descend from it; empty when it cannot be told.
+pub fn listening_on(port: u16) -> Vec<u32> {
+    let Some(socket) = socket(port) else { return Vec::new() };
+    let all = pids();
+    let holds = |pid: &u32| {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        open.map(|file| fs::read_link(file.path())).any(|link| link.is_ok_and(|link| link.to_string_lossy() == socket))
+    };
+    let mut family: HashSet<u32> = all.iter().copied().filter(holds).collect();
+    loop {
+        let parent = |pid: &u32| stat(*pid).ok()?.get(1)?.parse::<u32>().ok();
+        let more =
+            all.iter().filter(|pid| !family.contains(pid) && parent(pid).is_some_and(|pid| family.contains(&pid)));
+        let more: Vec<u32> = more.copied().collect();
+        if more.is_empty() {
+            return family.into_iter().collect();
+        }
+        family.extend(more);
+    }
+}
+
+/// What an open descriptor of the socket that listens on a port is a link to.
+fn socket(port: u16) -> Option<String> {
+    const LISTENING: &str = "0A";
+    let table = fs::read_to_string("/proc/net/tcp").ok()? + &fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
+    let ending = format!(":{port:04X}");
+    table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let found = fields.get(1)?.ends_with(&ending) && *fields.get(3)? == LISTENING;
+        found.then(|| Some(format!("socket:[{}]", fields.get(9)?)))?
+    })
+}
+
+fn pids() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The fields after the name, which is in parentheses and may hold spaces: state, parent, ..
+fn stat(pid: u32) -> io::Result<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    Ok(after_name.split_whitespace().map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_memory_and_port_are_found() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let found = listening_on(listener.local_addr().unwrap().port());
+        assert!(found.contains(&std::process::id()), "{found:?}");
+        assert!(memory(std::process::id()).unwrap() > 100_000);
+        assert!(cpu(std::process::id()).is_ok() && cpu(u32::MAX).is_err());
+    }
+}
