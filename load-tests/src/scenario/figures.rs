@@ -221,7 +221,8 @@ fn events(scenario: &Scenario, run: &Run, set: &mut impl FnMut(String, f64)) {
             / (from - scenario.settle.as_secs_f64()).max(f64::EPSILON);
         let during = polls_between(run, half, until) / (until - half);
         set(format!("polls_per_second.{name}"), during);
-        set(format!("kept.{name}"), during / before);
+        // Compared with nothing it is no figure: that keeps no bound.
+        set(format!("kept.{name}"), if before > 0.0 { during / before } else { f64::NAN });
         let within = |sample: &&Sample| (half..until).contains(&sample.at);
         let looks: Vec<&Sample> = run.samples.iter().filter(within).collect();
         let ready = looks.iter().filter(|sample| sample.ready).count();

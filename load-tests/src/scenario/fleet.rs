@@ -115,7 +115,9 @@ impl Fleet {
     pub(super) async fn start_first(&mut self, spread: Duration) -> Result<(), ScenarioError> {
         let spread = ("FEEDFLEET_POLICY__IMPORT_SPREAD".to_owned(), format!("{}ms", spread.as_millis()));
         let name = if self.deployment == Deployment::Embedded { "run" } else { "scheduler 0" };
-        self.start(name, &[spread]).await
+        self.start(name, &[spread]).await?;
+        self.processes.rotate_right(1);
+        Ok(())
     }
 
     /// Starts a process by its name and waits until it is ready.
@@ -217,9 +219,9 @@ impl Fleet {
         Ok(())
     }
 
-    /// Stops the process that was started last, in order.
-    pub(super) async fn stop_last(&mut self) -> Result<(), ScenarioError> {
-        let Some(mut process) = self.processes.pop() else { return Ok(()) };
+    /// Stops a process in order, by its place among them.
+    pub(super) async fn stop(&mut self, place: usize) -> Result<(), ScenarioError> {
+        let mut process = self.processes.remove(place);
         let pid = process.child.id().to_string();
         // If it is gone already, the wait ends at once.
         let _ = Command::new("kill").args(["-TERM", &pid]).status();
@@ -238,7 +240,7 @@ impl Fleet {
         let workers =
             |fleet: &Self| fleet.processes.iter().filter(|process| process.name.starts_with("worker")).count();
         while workers(self) > count {
-            self.stop_last().await?;
+            self.stop(self.processes.len() - 1).await?;
         }
         for number in workers(self)..count {
             self.start(&format!("worker {number}"), &[]).await?;

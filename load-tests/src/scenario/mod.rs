@@ -95,20 +95,14 @@ pub async fn run(path: &Path, setting: &Setting) -> Result<Report, ScenarioError
 async fn play(scenario: &Scenario, name: &str, setting: &Setting) -> Result<Run, ScenarioError> {
     let world = World::start(scenario).await?;
     let mut fleet = Fleet::new(scenario, &setting.binary, world.root.as_deref()).await?;
-    let added = Instant::now();
-    add(scenario, &world, &mut fleet).await?;
-    if scenario.deployment == Deployment::Cluster {
-        for number in 1..scenario.schedulers {
-            fleet.start(&format!("scheduler {number}"), &[]).await?;
-        }
-        fleet.set_workers(scenario.workers).await?;
-        tokio::time::sleep((GATE_OPENS + scenario.gap).saturating_sub(added.elapsed())).await;
-    }
     if setting.progress {
-        eprintln!("{name}: {} (fleet of {} ready after {:.0?})", scenario.question, feeds(scenario), added.elapsed());
+        eprintln!("{name}: {}", scenario.question);
     }
-    let servers = Servers::find();
-    let stalls = Stalls::measure();
+    let (began, servers, stalls) = (Instant::now(), Servers::find(), Stalls::measure());
+    assemble(scenario, &world, &mut fleet).await?;
+    if setting.progress {
+        eprintln!("{} feeds added, the fleet is ready after {:.0?}", feeds(scenario), began.elapsed());
+    }
     let go = world.go();
     fleet.post("/fleet/resume", "application/json", String::new()).await?;
     let samples = live(scenario, &world, &mut fleet, &servers, go, setting).await?;
@@ -134,17 +128,26 @@ fn feeds(scenario: &Scenario) -> usize {
     scenario.feeds.values().map(|group| group.count).sum()
 }
 
-/// Adds all groups while the fleet is paused, those with the widest spread first: what is due soon must not wait for long.
-async fn add(scenario: &Scenario, world: &World, fleet: &mut Fleet) -> Result<(), ScenarioError> {
+/// Starts all processes, and adds all groups while the fleet is paused, those with the widest spread first: what is due soon
+/// must not wait for long.
+async fn assemble(scenario: &Scenario, world: &World, fleet: &mut Fleet) -> Result<(), ScenarioError> {
     let spread = |name: &String| scenario.feeds[name].spread.unwrap_or(scenario.feeds[name].interval);
     let spreads: BTreeSet<Duration> = scenario.feeds.keys().map(spread).collect();
     for (turn, wanted) in spreads.iter().rev().enumerate() {
         if turn > 0 {
             // The spread is a setting of the process.
-            fleet.stop_last().await?;
+            fleet.stop(0).await?;
         }
         fleet.start_first(*wanted).await?;
         fleet.post("/fleet/pause", "application/json", String::new()).await?;
+        if turn == 0 && scenario.deployment == Deployment::Cluster {
+            let began = Instant::now();
+            for number in 1..scenario.schedulers {
+                fleet.start(&format!("scheduler {number}"), &[]).await?;
+            }
+            fleet.set_workers(scenario.workers).await?;
+            tokio::time::sleep((GATE_OPENS + scenario.gap).saturating_sub(began.elapsed())).await;
+        }
         for (name, group) in scenario.feeds.iter().filter(|(name, _)| spread(name) == *wanted) {
             let body = |number| {
                 json!({

@@ -53,7 +53,7 @@ impl Report {
     pub(super) fn new(name: &str, scenario: &Scenario, run: Run, found: Figures, compared: Option<&Figures>) -> Self {
         let mut figures = found.values;
         for (name, before) in compared.iter().flat_map(|compared| &compared.values) {
-            let ratio = figures.get(name).map(|figure| figure / before);
+            let ratio = figures.get(name).filter(|_| *before > 0.0).map(|figure| figure / before);
             figures.insert(format!("{name} without"), *before);
             if let Some(ratio) = ratio {
                 figures.insert(format!("{name} over without"), ratio);
