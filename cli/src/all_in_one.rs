@@ -19,7 +19,7 @@ use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
 use rand::RngExt;
 use scheduler::ops::{AddFeed, Ops};
-use scheduler::{Backends, Scheduler};
+use scheduler::{Backends, Scheduler, relay};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -128,8 +128,9 @@ impl Fleet {
         let (drained, stop) = (CancellationToken::new(), CancellationToken::new());
         let api = tokio::spawn(scheduler::api::serve(listener, Arc::clone(self.ops()), stop.clone()));
         let loops = {
-            let (scheduler, drained) = (Arc::clone(&self.scheduler), drained.clone());
-            tokio::spawn(async move { scheduler.run(&drained).await })
+            let (scheduler, drained, ops) = (Arc::clone(&self.scheduler), drained.clone(), self.ops());
+            let relay = self.links.relay(&ops.store, &ops.clock, &ops.metrics);
+            tokio::spawn(async move { tokio::join!(scheduler.run(&drained), relay::run(relay, &drained)).0 })
         };
         let fetching = {
             let (worker, quiet) = (Arc::clone(&self.worker), quiet.clone());

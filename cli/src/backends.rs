@@ -21,6 +21,7 @@ use common::redis::RedisServer;
 use common::report::FetchReport;
 use common::secrets::Keyring;
 use common::time::{Clock, Timestamp};
+use scheduler::relay::Relay;
 use scheduler::schedule::Schedule;
 use scheduler::schedule::memory::MemorySchedule;
 use scheduler::schedule::redis::RedisSchedule;
@@ -96,6 +97,17 @@ impl Links {
         self.gate.check(now).await.map_err(|error| format!("the host gate is not usable: {error}"))?;
         self.jobs.check().await.map_err(|error| format!("the queue of jobs is not usable: {error}"))?;
         self.reports.check().await.map_err(|error| format!("the queue of reports is not usable: {error}"))
+    }
+
+    /// What passes events on to the exchange, where there is a broker.
+    pub(crate) fn relay(
+        &self,
+        store: &Arc<dyn Store>,
+        clock: &Arc<dyn Clock>,
+        metrics: &Arc<Metrics>,
+    ) -> Option<Relay> {
+        let exchange = self.broker.as_ref()?.events();
+        Some(Relay::new(Arc::clone(store), exchange, Arc::clone(clock), Arc::clone(metrics)))
     }
 
     /// Ends everything in order.

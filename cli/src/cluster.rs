@@ -16,7 +16,7 @@ use common::config::Config;
 use common::metrics::Metrics;
 use common::time::{Clock, SystemClock};
 use scheduler::store::Store;
-use scheduler::{Backends, Scheduler};
+use scheduler::{Backends, Scheduler, relay};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use toml::Value;
@@ -97,7 +97,8 @@ async fn schedule(
     let quiet = scheduler.ops.quiet.clone();
     let mut loops = {
         let quiet = quiet.clone();
-        tokio::spawn(async move { scheduler.run(&quiet).await })
+        let relay = links.relay(&store, &clock, metrics);
+        tokio::spawn(async move { tokio::join!(scheduler.run(&quiet), relay::run(relay, &quiet)).0 })
     };
     stop_signal().await?;
     tracing::info!("stopping: what was claimed is published, what was received is stored");

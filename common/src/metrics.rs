@@ -72,6 +72,8 @@ pub struct Metrics {
     pub entries: IntCounter,
     /// Hosts that asked to be left alone for a time and are.
     pub hosts_held: IntGauge,
+    /// Seconds since the oldest event was stored that the exchange does not have; 0 in a process that passes none on.
+    pub relay_lag: Gauge,
     /// Feeds under an SLA that cannot be kept: a publisher's floor, a hold or a failure wins over it.
     pub sla_unmet: IntGauge,
     /// What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.
@@ -133,6 +135,10 @@ impl Metrics {
                 .counter("leases_expired_total", "Feeds claimed again after a lease without a report."),
             entries: makes.counter("entries_total", "Entries stored that were not stored before."),
             hosts_held: makes.gauge("hosts_held", "Hosts that are left alone because they asked for it."),
+            relay_lag: makes.level(
+                "relay_lag_seconds",
+                "Seconds since the oldest event was stored that the exchange does not have; 0 in who passes none on.",
+            ),
             sla_unmet: makes.gauge("sla_unmet", "Feeds under an SLA that cannot be kept."),
             poll_price: makes.level(
                 "poll_price",

@@ -25,6 +25,7 @@ mod pages;
 pub mod price;
 pub mod push;
 pub mod reconcile;
+pub mod relay;
 mod reseal;
 pub mod results;
 mod run;

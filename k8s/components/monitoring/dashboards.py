@@ -99,6 +99,8 @@ QUEUE = [
     ("Lag by category, half of the claims", "From due time to claim; the usual case beside the worst on the dashboard Fleet.", "s", [(quantile(0.5, "lag_seconds", by=", category"), "{{category}}")], 12),
     ("Claims a second", "Feeds claimed, by category; more than polls, where hosts could not be asked after all.", "reqps", [(f"sum by (category) (rate(feedfleet_lag_seconds_count{{@}}{RATE}))", "{{category}}")], 12,
      {"stack": True}),
+    ("Events behind the exchange", "Seconds since the oldest event was stored that the exchange does not have. It grows while RabbitMQ is away or a bound "
+     "queue refuses.", "s", [(level("relay_lag_seconds"), "behind")], 12),
 ]
 
 POLICY = [

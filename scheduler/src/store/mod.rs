@@ -330,6 +330,17 @@ pub struct EventPage<T> {
     pub items: Vec<T>,
 }
 
+/// A process's wish to be the one that passes events on to the exchange.
+#[derive(Clone, Copy, Debug)]
+pub struct RelayTurn<'a> {
+    /// Which process: a name that no other one has.
+    pub holder: &'a str,
+    /// The exchange has all events up to here; zero when the process knows of none.
+    pub confirmed: i64,
+    /// When the turn ends, unless it is prolonged before.
+    pub until: Timestamp,
+}
+
 /// One poll in a feed's history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HistoryEntry {
@@ -465,6 +476,9 @@ pub trait Store: Send + Sync {
 
     /// The newest `seq` given out, zero before the first: where somebody who wants only what is new begins.
     async fn latest_seq(&self) -> Result<i64, StoreError>;
+
+    /// Takes or keeps the turn to pass events on; gives the number of the last event that was. `None`: another process has it.
+    async fn relay_turn(&self, turn: &RelayTurn<'_>, now: Timestamp) -> Result<Option<i64>, StoreError>;
 
     /// The last polls of a feed, newest first; `None` when there is no such feed.
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError>;

@@ -11,6 +11,7 @@ mod backoff;
 mod consumer;
 mod control;
 mod error;
+mod exchange;
 mod link;
 mod publisher;
 mod session;
@@ -31,6 +32,7 @@ use prometheus::IntCounterVec;
 use self::consumer::{Receiving, Slip};
 use self::control::Control;
 use self::error::Trouble;
+pub use self::exchange::{Announcement, Exchange, Published};
 use self::link::{Herald, Link};
 use self::publisher::Publisher;
 use self::tags::Settling;
@@ -88,6 +90,11 @@ impl Broker {
         });
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&halves));
         RabbitQueue { halves, dead_letters: self.dead_letters.clone(), items: PhantomData }
+    }
+
+    /// The exchange for whoever wants to listen: `NAMESPACE.events`.
+    pub fn events(&self) -> Exchange {
+        Exchange::new(self.links.publishing.view(), &format!("{}.events", self.namespace))
     }
 
     /// Ends in order: no queue receives any more, what nobody took is returned, acks are sent, confirmations are waited

@@ -24,7 +24,7 @@ const LEAST_KB: u32 = 64;
 /// How long a queue that is gone stays so: one that is declared again at once deafens the consumers of the old one,
 /// because the broker does not get round to cancelling them.
 const MOURNING: Duration = Duration::from_secs(1);
-const PERSISTENT: u8 = 2;
+pub(super) const PERSISTENT: u8 = 2;
 
 /// Publishes to one queue.
 pub(super) struct Publisher {

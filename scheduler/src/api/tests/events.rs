@@ -146,6 +146,24 @@ async fn a_cursor_that_means_nothing_here_is_refused_with_the_oldest_number() {
     assert_eq!((anew.event().await.0, anew.event().await.1["seq"].clone()), ("epoch".to_owned(), json!(4)));
 }
 
+/// What nobody has taken yet is in the store and not in memory: when retention takes it, it cannot be told any more.
+#[tokio::test]
+async fn nothing_is_gathered_for_a_client_that_does_not_read() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let entries: Vec<String> = (1..=500).map(|number| number.to_string()).collect();
+    fleet.polled(id, &entries.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let mut reader = fleet.follow("/api/v1/events").await;
+    assert_eq!(reader.event().await.0, "epoch");
+    fleet.ops.store.prune(fleet.clock.now().after(Duration::from_secs(1)), None).await.unwrap();
+    let mut told = 0;
+    while reader.next().await.is_some() {
+        told += 1;
+    }
+    assert!((1..100).contains(&told), "{told} of 500 were in memory");
+    assert_eq!(fleet.refusal(&format!("/api/v1/events?after={told}")).await.status, 410);
+}
+
 #[tokio::test]
 async fn a_new_epoch_is_told_and_ends_the_stream() {
     let fleet = Fleet::new().await;

@@ -188,3 +188,18 @@ pub(crate) async fn retention_takes_the_oldest_first_and_tells_how_far_it_went(b
     );
     assert_eq!((titles(&*store, None).await.len(), feed(&*store, id).await.entries), (1, 1));
 }
+
+pub(crate) async fn one_process_at_a_time_has_the_turn_to_pass_events_on(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let turn = async |holder: &str, confirmed: i64, until: u64, now: u64| {
+        store.relay_turn(&RelayTurn { holder, confirmed, until: at(until) }, at(now)).await.unwrap()
+    };
+    assert_eq!(turn("one", 0, 15, 10).await, Some(0));
+    assert_eq!(turn("two", 0, 16, 11).await, None);
+    assert_eq!(turn("one", 7, 17, 12).await, Some(7));
+    assert_eq!(turn("two", 0, 21, 16).await, None, "it was prolonged");
+    assert_eq!(turn("two", 0, 22, 17).await, Some(7), "it is over");
+    assert_eq!(turn("one", 8, 23, 18).await, None);
+    assert_eq!(turn("two", 5, 18, 18).await, Some(7), "the cursor never goes back; and the turn is given up");
+    assert_eq!(turn("one", 8, 23, 18).await, Some(8));
+}

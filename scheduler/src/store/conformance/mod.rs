@@ -27,7 +27,7 @@ use common::report::{Document, FailureKind, FetchReport, Outcome, OutcomeKind};
 use common::time::Timestamp;
 
 use super::{
-    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, FeedSort, NewFeed, Store, StoreError,
+    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, FeedSort, NewFeed, RelayTurn, Store, StoreError,
     StoredEntry, Verdict,
 };
 
@@ -139,6 +139,7 @@ macro_rules! stamp {
                 thousands_of_long_entries_are_stored_in_order;
                 events_of_a_batch_stand_in_its_order_with_entries_in_their_newest_form;
                 numbers_go_on_after_everything_was_deleted;
+                one_process_at_a_time_has_the_turn_to_pass_events_on;
                 an_entry_that_retention_took_never_comes_back_as_new;
                 retention_takes_the_oldest_first_and_tells_how_far_it_went;
             }

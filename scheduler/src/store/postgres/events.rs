@@ -8,7 +8,7 @@ use sqlx::{Connection, FromRow, PgConnection};
 
 use super::PostgresStore;
 use crate::store::row::{EntryRow, readable};
-use crate::store::{Event, EventPage, StoreError, StoredEntry};
+use crate::store::{Event, EventPage, RelayTurn, StoreError, StoredEntry};
 
 const ACTION: &str = "read events";
 /// All statements see one snapshot: retention must not take something between the rows and the answer to what is kept.
@@ -63,6 +63,20 @@ impl PostgresStore {
         let seq = seq.map_err(StoreError::on(ACTION))?;
         on.keep();
         Ok(seq)
+    }
+
+    pub(super) async fn take_relay_turn(
+        &self,
+        turn: &RelayTurn<'_>,
+        now: Timestamp,
+    ) -> Result<Option<i64>, StoreError> {
+        const ACTION: &str = "take the turn to pass events on";
+        let mut on = self.session(ACTION).await?;
+        let take = sqlx::query_scalar(include_str!("relay_turn.sql")).bind(turn.holder).bind(turn.until.millis());
+        let cursor = take.bind(now.millis()).bind(turn.confirmed).fetch_optional(&mut *on).await;
+        let cursor = cursor.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(cursor)
     }
 
     pub(super) async fn stored_events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {

@@ -40,8 +40,8 @@ use sqlx::PgPool;
 
 use super::{
     Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow,
-    JobRow, Move, Moved, NewFeed, OldSeal, Page, Placement, Store, StoreError, StoreStats, StoredEntry, Unmove,
-    Unmoved, Verdict,
+    JobRow, Move, Moved, NewFeed, OldSeal, Page, Placement, RelayTurn, Store, StoreError, StoreStats, StoredEntry,
+    Unmove, Unmoved, Verdict,
 };
 
 /// How often a transaction is tried that the server ended in favour of another one.
@@ -231,6 +231,10 @@ impl Store for PostgresStore {
 
     async fn latest_seq(&self) -> Result<i64, StoreError> {
         self.call("read events", move || self.last_seq()).await
+    }
+
+    async fn relay_turn(&self, turn: &RelayTurn<'_>, now: Timestamp) -> Result<Option<i64>, StoreError> {
+        self.call("take the turn to pass events on", move || self.take_relay_turn(turn, now)).await
     }
 
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {

@@ -8,7 +8,7 @@ use sqlx::{FromRow, Row, SqliteConnection};
 
 use super::SqliteStore;
 use crate::store::row::{EntryRow, readable};
-use crate::store::{Event, EventPage, StoreError, StoredEntry};
+use crate::store::{Event, EventPage, RelayTurn, StoreError, StoredEntry};
 
 const ACTION: &str = "read events";
 
@@ -58,6 +58,16 @@ impl SqliteStore {
         let query = sqlx::query_scalar("SELECT seq FROM sqlite_sequence WHERE name = 'events'");
         let seq: Option<i64> = query.fetch_optional(&self.readers).await.map_err(StoreError::on(ACTION))?;
         Ok(seq.unwrap_or(0))
+    }
+
+    pub(super) async fn take_relay_turn(
+        &self,
+        turn: &RelayTurn<'_>,
+        now: Timestamp,
+    ) -> Result<Option<i64>, StoreError> {
+        let take = sqlx::query_scalar(include_str!("relay_turn.sql")).bind(turn.holder).bind(turn.until.millis());
+        let cursor = take.bind(now.millis()).bind(turn.confirmed).fetch_optional(&self.writer).await;
+        cursor.map_err(StoreError::on("take the turn to pass events on"))
     }
 
     pub(super) async fn stored_events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {

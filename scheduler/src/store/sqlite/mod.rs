@@ -32,8 +32,8 @@ use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::{
     Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow,
-    JobRow, Move, Moved, NewFeed, OldSeal, Page, Placement, Store, StoreError, StoreStats, StoredEntry, Unmove,
-    Unmoved, Verdict,
+    JobRow, Move, Moved, NewFeed, OldSeal, Page, Placement, RelayTurn, Store, StoreError, StoreStats, StoredEntry,
+    Unmove, Unmoved, Verdict,
 };
 
 pub use backup::{Backup, BackupError};
@@ -179,6 +179,10 @@ impl Store for SqliteStore {
 
     async fn latest_seq(&self) -> Result<i64, StoreError> {
         self.last_seq().await
+    }
+
+    async fn relay_turn(&self, turn: &RelayTurn<'_>, now: Timestamp) -> Result<Option<i64>, StoreError> {
+        self.take_relay_turn(turn, now).await
     }
 
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {

@@ -2,6 +2,7 @@
 
 mod dead_letters;
 mod ends;
+mod exchange;
 mod outages;
 mod own_broker;
 mod tls;

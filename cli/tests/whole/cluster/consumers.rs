@@ -1,0 +1,192 @@
+//! The examples of consumers, killed again and again beside the scheduler that passes events on: nothing is missed, and
+//! the order is kept.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use scheduler::store::Store;
+use sqlx::{ConnectOptions, Connection};
+
+use super::harness::{Cluster, Kind, Role, Servers, Urls};
+use super::load::{Load, Size};
+use crate::harness::PATIENCE;
+
+const SIZE: Size = Size {
+    feeds: 120,
+    hosts: 40,
+    interval: Duration::from_secs(6),
+    gap: Duration::from_millis(20),
+    trouble: Duration::ZERO,
+};
+/// Kills of each consumer, and of the scheduler whose turn it is to pass events on.
+const SHORT: (usize, usize) = (3, 1);
+const LONG: (usize, usize) = (50, 10);
+/// What is run as an example: the one on the machine has the modules that Debian's packages bring.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// An example as a process that is killed and started again over the same file.
+struct Consumer {
+    file: PathBuf,
+    script: &'static str,
+    child: Option<Child>,
+}
+
+impl Consumer {
+    fn new(folder: &Path, script: &'static str) -> Self {
+        Consumer { file: folder.join(script).with_extension("db"), script, child: None }
+    }
+
+    fn start(&mut self, arguments: &[&str]) {
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/example").join(self.script);
+        let mut command = Command::new(PYTHON);
+        command.arg("-B").arg(example).arg(&self.file).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        self.child = Some(command.spawn().unwrap());
+    }
+
+    /// Waits until it says that its queue is there.
+    fn wait_until_it_listens(&mut self) {
+        let output = self.child.as_mut().unwrap().stdout.take().unwrap();
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        assert_eq!(line, "listening\n", "is python3-pika installed? dev/install does that");
+    }
+
+    /// kill -9, which has to find it alive.
+    fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        assert_eq!(child.try_wait().unwrap(), None, "{} ended by itself", self.script);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// The numbers that it stored, in the order in which it stored them.
+    async fn stored(&self) -> Vec<i64> {
+        let file = sqlx::sqlite::SqliteConnectOptions::new().filename(&self.file).busy_timeout(PATIENCE);
+        // Before the first of them there may be no file, or no table in it.
+        let Ok(mut connection) = file.connect().await else { return Vec::new() };
+        let rows = sqlx::query_scalar("SELECT seq FROM told ORDER BY place").fetch_all(&mut connection).await;
+        connection.close().await.unwrap();
+        rows.unwrap_or_default()
+    }
+
+    async fn wait_for(&self, seq: i64) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.stored().await.last().is_none_or(|last| *last < seq) {
+            assert!(Instant::now() < deadline, "{} never stored {seq}", self.script);
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Who passes events on, by the name that it gave itself; empty: nobody yet.
+async fn holder(cluster: &Cluster, database: &sqlx::PgPool) -> String {
+    let text = format!(r#"SELECT holder FROM "{}".relay"#, cluster.namespace);
+    sqlx::query_scalar(sqlx::AssertSqlSafe(text)).fetch_one(database).await.unwrap()
+}
+
+/// Kills the scheduler whose turn it is, and waits for its successor; gives how long that took.
+async fn kill_the_relay(load: &Load, database: &sqlx::PgPool, schedulers: &mut [Role]) -> Duration {
+    let deadline = Instant::now() + PATIENCE;
+    let (before, place) = loop {
+        let before = holder(&load.cluster, database).await;
+        // It says so in its log a moment after it has the turn.
+        if let Some(place) = schedulers.iter().position(|role| role.stderr().contains(&before)) {
+            break (before, place);
+        }
+        assert!(Instant::now() < deadline, "nobody says that it passes events on");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    schedulers[place].kill();
+    let killed = Instant::now();
+    schedulers[place] = load.cluster.start(Kind::Scheduler);
+    while holder(&load.cluster, database).await == before {
+        assert!(killed.elapsed() < PATIENCE, "nobody took over");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    killed.elapsed()
+}
+
+/// Every number that there is.
+async fn told(cluster: &Cluster) -> Vec<i64> {
+    let mut seqs: Vec<i64> = Vec::new();
+    loop {
+        let page = cluster.store.events(seqs.last().copied().unwrap_or(0), 1000).await.unwrap();
+        if page.items.is_empty() {
+            return seqs;
+        }
+        seqs.extend(page.items.iter().map(|event| event.seq));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consumers_killed_at_random_miss_nothing_and_keep_the_order() {
+    let soak = std::env::var_os("SOAK").is_some();
+    let (kills, relay_kills) = if soak { LONG } else { SHORT };
+    // The long form hurts RabbitMQ too.
+    let servers = if soak { Servers::own(true) } else { Servers::shared() };
+    let load = Load::new(SIZE, &servers, Urls::of(&servers), "").await;
+    let database = sqlx::PgPool::connect(&servers.postgres).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let exchange = format!("{}.events", load.cluster.namespace);
+    let queue = format!("{exchange}.test");
+    let listening = [servers.rabbitmq.as_str(), &exchange, &queue];
+    let (mut stream, mut queued) =
+        (Consumer::new(folder.path(), "consumer.py"), Consumer::new(folder.path(), "consumer_amqp.py"));
+    queued.start(&listening);
+    queued.wait_until_it_listens();
+    let mut schedulers = [load.cluster.start(Kind::Scheduler), load.cluster.start(Kind::Scheduler)];
+    let worker = load.cluster.start(Kind::Worker);
+    stream.start(&[&schedulers[0].address()]);
+    stream.wait_for(1).await;
+    queued.wait_for(1).await;
+
+    let mut rng: StdRng = rand::SeedableRng::seed_from_u64(20_261_122);
+    let mut takeovers = Vec::new();
+    for kill in 0..kills {
+        tokio::time::sleep(Duration::from_millis(rng.random_range(50..1500))).await;
+        stream.kill();
+        tokio::time::sleep(Duration::from_millis(rng.random_range(0..700))).await;
+        queued.kill();
+        if kill % (kills / relay_kills) == 1 {
+            takeovers.push(kill_the_relay(&load, &database, &mut schedulers).await);
+        }
+        stream.start(&[&schedulers[kill % 2].address()]);
+        queued.start(&listening);
+        if soak && kill % 20 == 10 {
+            servers.signal("rabbitmq", "KILL");
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            servers.up("rabbitmq");
+        }
+    }
+    worker.stop().await;
+    // What the worker reported last is being stored.
+    let mut last = 0;
+    while last != load.cluster.store.latest_seq().await.unwrap() {
+        last = load.cluster.store.latest_seq().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    let told = told(&load.cluster).await;
+    stream.wait_for(told[told.len() - 1]).await;
+    queued.wait_for(told[told.len() - 1]).await;
+    println!("{} events; {kills} kills of each consumer; turns taken over after {takeovers:?}", told.len());
+    assert_eq!(takeovers.len(), relay_kills);
+    assert_eq!(stream.stored().await, told);
+    assert_eq!(queued.stored().await, told);
+    drop((stream, queued));
+    for role in schedulers {
+        role.stop().await;
+    }
+}

@@ -1,0 +1,95 @@
+//! A durable topic exchange: messages for whoever bound a queue to it, and nobody if nobody did.
+
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions};
+use lapin::types::{FieldTable, ShortString};
+use lapin::{BasicProperties, Channel, Confirmation, ExchangeKind, PublisherConfirm};
+
+use super::super::QueueError;
+use super::error::Trouble;
+use super::link::View;
+use super::publisher::PERSISTENT;
+
+/// A message to an exchange.
+#[derive(Clone, Debug)]
+pub struct Announcement {
+    /// Its routing key, at most 255 bytes.
+    pub key: String,
+    /// What it is, as the message's type.
+    pub kind: String,
+    /// The same whenever the same thing is announced again.
+    pub id: String,
+    /// JSON.
+    pub body: Vec<u8>,
+}
+
+/// What became of a row of messages.
+#[derive(Debug)]
+pub struct Published {
+    /// So many, from the first on, are in all queues that want them.
+    pub confirmed: usize,
+    /// Why not all; the others may or may not have arrived.
+    pub trouble: Option<QueueError>,
+}
+
+/// A topic exchange of a broker. Publishing over it is for one at a time: order is kept on one channel only.
+pub struct Exchange {
+    view: View,
+    name: ShortString,
+    channel: Option<Channel>,
+}
+
+impl Exchange {
+    pub(super) fn new(view: View, name: &str) -> Self {
+        Exchange { view, name: name.into(), channel: None }
+    }
+
+    /// Publishes in order and waits for the confirmations, and for a broker that is away. After trouble, or when the future
+    /// is dropped, whoever goes on from the first that is not confirmed leaves out none: on its way to a queue no message
+    /// overtakes an earlier one, and what was published twice comes twice.
+    pub async fn publish(&mut self, messages: &[Announcement]) -> Published {
+        let mut confirmed = 0;
+        let sent = self.send(messages, &mut confirmed).await;
+        let trouble = sent.err().map(|trouble| trouble.while_doing("announce events"));
+        Published { confirmed, trouble }
+    }
+
+    async fn send(&mut self, messages: &[Announcement], confirmed: &mut usize) -> Result<(), Trouble> {
+        // Taken out: trouble, and a future that is dropped, leave none behind that messages are still under way on.
+        let channel = match self.channel.take().filter(|channel| channel.status().connected()) {
+            Some(channel) => channel,
+            None => self.open().await?,
+        };
+        let mut confirmations = Vec::with_capacity(messages.len());
+        for message in messages {
+            confirmations.push(self.send_one(&channel, message).await?);
+        }
+        for confirmation in confirmations {
+            match confirmation.await? {
+                Confirmation::Ack(_) => *confirmed += 1,
+                Confirmation::Nack(_) | Confirmation::NotRequested => return Err(Trouble::Refused),
+            }
+        }
+        self.channel = Some(channel);
+        Ok(())
+    }
+
+    async fn send_one(&self, channel: &Channel, message: &Announcement) -> Result<PublisherConfirm, Trouble> {
+        let properties = BasicProperties::default()
+            .with_delivery_mode(PERSISTENT)
+            .with_content_type("application/json".into())
+            .with_message_id(message.id.as_str().into())
+            .with_type(message.kind.as_str().into());
+        let (key, options) = (message.key.as_str().into(), BasicPublishOptions::default());
+        Ok(channel.basic_publish(self.name.clone(), key, options, &message.body, properties).await?)
+    }
+
+    async fn open(&self) -> Result<Channel, Trouble> {
+        let live = self.view.up().await?;
+        live.unblocked().await?;
+        let channel = live.connection.create_channel().await?;
+        let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+        channel.exchange_declare(self.name.clone(), ExchangeKind::Topic, durable, FieldTable::default()).await?;
+        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        Ok(channel)
+    }
+}
