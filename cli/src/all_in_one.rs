@@ -68,7 +68,7 @@ pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyho
         signal = stop_signal() => signal?,
     }
     if once {
-        let left = fleet.backends.store.stats(started).await?.overdue;
+        let left = fleet.backends.store.overdue(started).await?;
         if left > 0 {
             eprintln!("{left} feeds that are due were not polled: their hosts may not be asked yet");
         }
@@ -262,7 +262,7 @@ async fn polled_once(backends: &Backends, started: Timestamp, clock: &dyn Clock)
             continue;
         }
         let nothing_soon = depth.next.is_none_or(|next| next > now.after(ONCE_HORIZON));
-        if nothing_soon || backends.store.stats(started).await?.overdue == 0 {
+        if nothing_soon || backends.store.overdue(started).await? == 0 {
             return Ok(());
         }
     }

@@ -48,7 +48,7 @@ pub(crate) struct Maintainer {
 
 /// Between two looks at depths: cheap.
 const DEPTHS_EVERY: Duration = Duration::from_secs(5);
-/// Between two counts of the whole store: costs a scan.
+/// Between two looks at the store's counters.
 const COUNTS_EVERY: Duration = Duration::from_secs(60);
 /// Between two corrections of the price.
 const PRICE_EVERY: Duration = Duration::from_secs(60);
@@ -69,6 +69,7 @@ impl Maintainer {
         let [mut counted, mut priced, mut pruned, mut resealed] = [Timestamp::EPOCH; 4];
         let prune_every = prune_every(&self.config.retention);
         let mut measuring = Trouble::with("measuring queue, schedule and gate");
+        let mut folding = Trouble::with("adding up the store's counters");
         let mut counting = Trouble::with("counting the store");
         let mut pricing = Trouble::with("correcting the price of a poll");
         let mut sealing = Trouble::with("sealing credentials with the new key");
@@ -77,6 +78,7 @@ impl Maintainer {
         while !stop.is_cancelled() {
             let now = clock.now();
             measuring.note(self.depths(now).await);
+            folding.note(self.store.fold_counts().await.map_err(BackendError::from));
             if now.since(counted) >= COUNTS_EVERY {
                 counted = now;
                 counting.note(self.counts(now).await);

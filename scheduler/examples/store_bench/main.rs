@@ -1,18 +1,22 @@
 //! The store's speed. `store_bench` applies reports of 304 beside a bare SQLite loop that writes the same columns;
-//! `store_bench postgres URL` does it beside a bare loop on that PostgreSQL; `store_bench million FEEDFLEET` fills a store with a million feeds and looks how the program bears it.
+//! `store_bench postgres URL` does it beside a bare loop on that PostgreSQL; `store_bench million FEEDFLEET` fills a store with a million feeds and looks how the program bears it;
+//! `store_bench lists FEEDS [POSTGRES]` times every list and search, `store_bench writes [POSTGRES]` what their counters and indexes cost.
 //!
 //! Called by dev/bench.
 
 mod bare;
 mod feeds;
+mod lists;
 mod million;
 mod postgres;
+mod writes;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use common::time::{Clock, SystemClock};
+use scheduler::store::postgres::PostgresStore;
 use scheduler::store::sqlite::SqliteStore;
 use scheduler::store::{Applied, Store, Verdict};
 
@@ -34,8 +38,33 @@ async fn main() -> anyhow::Result<()> {
         [] => beside_sqlite(&folder.0).await,
         ["postgres", url] => postgres::beside_postgres(url).await,
         ["million", program] => million::million(&folder.0, Path::new(program)).await,
-        _ => anyhow::bail!("usage: store_bench [postgres URL | million FEEDFLEET]"),
+        ["lists", feeds] => lists_on_sqlite(&folder.0.join("lists.db"), feeds.parse()?).await,
+        ["lists", feeds, url] => lists_on_postgres(url, feeds.parse()?).await,
+        ["writes"] => writes::on_sqlite(&folder.0).await,
+        ["writes", url] => writes::on_postgres(url).await,
+        _ => anyhow::bail!(
+            "usage: store_bench [postgres URL | million FEEDFLEET | lists FEEDS [POSTGRES] | writes [POSTGRES]]"
+        ),
     }
+}
+
+async fn lists_on_sqlite(file: &Path, feeds: usize) -> anyhow::Result<()> {
+    let store = SqliteStore::open(path(file)?).await?;
+    lists::fill_sqlite(path(file)?, feeds).await?;
+    println!("SQLite, {feeds} feeds");
+    lists::lists(&store).await?;
+    store.close().await;
+    Ok(())
+}
+
+async fn lists_on_postgres(url: &str, feeds: usize) -> anyhow::Result<()> {
+    let schema = format!("feedfleet-bench-lists-{}", std::process::id());
+    let store = PostgresStore::open(url, &schema).await?;
+    lists::fill_postgres(url, &schema, feeds).await?;
+    println!("PostgreSQL, {feeds} feeds");
+    lists::lists(&store).await?;
+    store.close().await;
+    lists::drop_schema(url, &schema).await
 }
 
 /// T8: the same database twice.

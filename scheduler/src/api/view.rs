@@ -293,8 +293,6 @@ pub struct StatsView {
     pub entries: u64,
     /// Events stored.
     pub events: u64,
-    /// Live feeds whose due time has passed, by the store's word.
-    pub overdue: u64,
     /// Feeds in the schedule.
     pub scheduled: u64,
     /// Of these, due now.
@@ -321,7 +319,6 @@ impl StatsView {
             paused,
             entries: store.entries,
             events: store.events,
-            overdue: store.overdue,
             scheduled: depth.feeds as u64,
             due: depth.due as u64,
             parked: depth.parked as u64,

@@ -13,8 +13,6 @@ use crate::store::{FeedQuery, FeedSort, StoreStats, StoredEntry};
 
 /// Rows of each list.
 const ROWS: u32 = 12;
-/// What comes next is listed up to so many feeds: the store has no index on due times.
-const MOST_SORTED: u64 = 50_000;
 
 /// `/`
 #[derive(Template)]
@@ -88,7 +86,7 @@ pub(crate) async fn fleet(ops: &Ops) -> Result<String, PageError> {
         polls: polls(ops),
         penalised: stats.penalised.iter().map(|(kind, number)| count(kind.as_str(), *number)).collect(),
         failing: failing(ops, &stats, now).await?,
-        next: if feeds <= MOST_SORTED { next(ops, now).await? } else { Vec::new() },
+        next: if feeds <= u64::from(FeedQuery::MOST_SORTED) { next(ops, now).await? } else { Vec::new() },
         news: news(ops, now).await?,
         version: env!("CARGO_PKG_VERSION"),
         at: now.to_chrono().format("%Y-%m-%d %H:%M:%S UTC").to_string(),

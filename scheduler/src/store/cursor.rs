@@ -29,19 +29,28 @@ pub(super) fn place(query: &FeedQuery) -> Result<Option<Place>, StoreError> {
     place.map(Some).ok_or_else(|| StoreError::Cursor(cursor.clone()))
 }
 
-/// The page that these rows make, of which there is one more than asked for when there is a next page.
-pub(super) fn page(query: &FeedQuery, mut rows: Vec<FeedRow>) -> Page<Feed> {
+impl Place {
+    pub(super) fn new(sort: FeedSort, value: i64, id: i64) -> Self {
+        Place { sort, value, id }
+    }
+
+    fn of(row: &FeedRow, sort: FeedSort) -> Self {
+        let value = match sort {
+            FeedSort::Id => 0,
+            FeedSort::Subscribers => row.subscribers(),
+            FeedSort::NextDue => row.place_in_time(),
+        };
+        Place { sort, value, id: row.id() }
+    }
+}
+
+/// The page that these rows make, of which there is one more than asked for when there is a next page; one that is not full
+/// goes on behind `looked_at`.
+pub(super) fn page(query: &FeedQuery, mut rows: Vec<FeedRow>, looked_at: Option<Place>) -> Page<Feed> {
     let more = rows.len() > query.limit as usize;
     rows.truncate(query.limit as usize);
-    let next = rows.last().filter(|_| more).map(|last| {
-        let value = match query.sort {
-            FeedSort::Id => 0,
-            FeedSort::Subscribers => last.subscribers(),
-            FeedSort::NextDue => last.place_in_time(),
-        };
-        let place = Place { sort: query.sort, value, id: last.id() };
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&place).unwrap_or_default())
-    });
+    let last = rows.last().filter(|_| more).map(|last| Place::of(last, query.sort));
+    let next = last.or(looked_at).map(|place| URL_SAFE_NO_PAD.encode(serde_json::to_vec(&place).unwrap_or_default()));
     Page { items: readable(rows), next }
 }
 

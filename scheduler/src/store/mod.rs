@@ -11,13 +11,16 @@
 
 #[cfg(test)]
 mod conformance;
+mod counts;
 mod cursor;
 mod error;
 mod history;
 mod hosts;
+mod listing;
 pub mod postgres;
 mod row;
 pub mod sqlite;
+mod texts;
 mod verdicts;
 
 #[cfg(test)]
@@ -253,7 +256,8 @@ pub enum FeedSort {
     NextDue,
 }
 
-/// Which feeds to list.
+/// Which feeds to list. A call looks at a bounded number of feeds: a page may have fewer than `limit`, or none, and yet a next
+/// one. By due time at most [`FeedQuery::MOST_SORTED`] feeds are listed ([`StoreError::NotSorted`]).
 #[derive(Clone, Debug, Default)]
 pub struct FeedQuery {
     /// Part of the title or the URL, case-insensitive.
@@ -272,6 +276,11 @@ pub struct FeedQuery {
     pub after: Option<String>,
     /// At most so many.
     pub limit: u32,
+}
+
+impl FeedQuery {
+    /// Feeds that are listed by due time, at most.
+    pub const MOST_SORTED: u32 = listing::MOST;
 }
 
 /// A part of a list.
@@ -376,8 +385,6 @@ pub struct StoreStats {
     pub entries: u64,
     /// Events stored.
     pub events: u64,
-    /// Live feeds whose due time has passed.
-    pub overdue: u64,
     /// Hosts held now.
     pub hosts_held: u64,
 }
@@ -483,8 +490,15 @@ pub trait Store: Send + Sync {
     /// The last polls of a feed, newest first; `None` when there is no such feed.
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError>;
 
-    /// Numbers about everything.
+    /// Numbers about everything, from counters.
     async fn stats(&self, now: Timestamp) -> Result<StoreStats, StoreError>;
+
+    /// Live feeds that are due by `at`. Reads every feed.
+    async fn overdue(&self, at: Timestamp) -> Result<u64, StoreError>;
+
+    /// Adds up what was counted apart, so that the next look at the counters is quick; a bounded number a call. For now and
+    /// then: the counts are right without it.
+    async fn fold_counts(&self) -> Result<(), StoreError>;
 
     /// Live feeds of category A whose next poll comes later after the last one than `longest`: their SLA cannot be kept.
     async fn sla_unmet(&self, longest: std::time::Duration) -> Result<u64, StoreError>;

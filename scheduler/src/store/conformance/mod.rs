@@ -3,13 +3,16 @@
 //! What only one backend has (files, locks, schema versions) is tested beside that backend.
 
 pub(crate) mod apply;
+pub(crate) mod counts;
 pub(crate) mod entries;
 pub(crate) mod feeds;
 pub(crate) mod hosts;
+pub(crate) mod large;
 pub(crate) mod life;
 pub(crate) mod lists;
 pub(crate) mod logins;
 pub(crate) mod moves;
+pub(crate) mod plans;
 pub(crate) mod wakes;
 
 use std::time::Duration;
@@ -39,6 +42,17 @@ pub(crate) trait Backend: Send + Sync {
 
     /// A backend of the same kind with data of its own.
     fn another(&self) -> Box<dyn Backend>;
+
+    /// What it keeps beside its feeds, by its own statements.
+    async fn audit(&self) -> Audit;
+}
+
+/// Counters and searched texts, a line each.
+pub(crate) struct Audit {
+    /// As they are.
+    pub(crate) kept: Vec<String>,
+    /// As they follow from the feeds.
+    pub(crate) right: Vec<String>,
 }
 
 /// Makes the suite's tests for the backend that the expression gives; each test gets its own.
@@ -78,6 +92,12 @@ macro_rules! stamp {
                 a_cursor_of_another_list_is_refused;
                 placements_come_in_pages_of_live_feeds;
                 slas_that_cannot_be_kept_are_counted;
+            }
+            counts {
+                counters_and_texts_are_those_of_a_recount_whatever_happened;
+            }
+            large {
+                lists_of_a_large_fleet_are_complete_and_in_order_by_every_filter;
             }
             hosts {
                 rules_are_kept_replaced_and_taken_back;

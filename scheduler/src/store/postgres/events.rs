@@ -12,7 +12,7 @@ use crate::store::{Event, EventPage, RelayTurn, StoreError, StoredEntry};
 
 const ACTION: &str = "read events";
 /// All statements see one snapshot: retention must not take something between the rows and the answer to what is kept.
-const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+pub(super) const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 #[derive(FromRow)]
 struct EventRow {

@@ -3,9 +3,13 @@
 SELECT host, CAST(sum(feeds) AS bigint) AS feeds, max(held) AS held, max(blocked) AS blocked
 FROM (
     SELECT * FROM (
-        SELECT host, count(*) AS feeds, NULL::bigint AS held, NULL::bigint AS blocked FROM feeds
-        WHERE host >= $1 AND host <= $2 AND host > $3 GROUP BY host ORDER BY host LIMIT $5
+        SELECT name AS host, feeds, NULL::bigint AS held, NULL::bigint AS blocked FROM feed_counts
+        WHERE kind = 'host' AND name >= $1 AND name <= $2 AND name > $3 ORDER BY name LIMIT $5
     ) AS with_feeds
+    UNION ALL
+    -- Not added up as yet, and few: of a host that is gone they make none.
+    SELECT name AS host, feeds, NULL::bigint AS held, NULL::bigint AS blocked FROM feed_count_changes
+    WHERE kind = 'host' AND name >= $1 AND name <= $2 AND name > $3
     UNION ALL
     SELECT * FROM (
         SELECT host, 0::bigint AS feeds, held_until AS held, NULL::bigint AS blocked FROM host_holds

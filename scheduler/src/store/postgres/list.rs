@@ -1,72 +1,102 @@
-//! Lists of feeds in pages.
+//! Lists of feeds in pages, and the counters and texts that lead to them.
 
 use common::feed::Feed;
-use sqlx::{Connection, Executor, Postgres, QueryBuilder};
+use sqlx::postgres::PgArguments;
+use sqlx::query::QueryAs;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Postgres};
 
 use super::PostgresStore;
 use super::feeds::feed_columns;
-use crate::store::cursor::{self, Place};
-use crate::store::{FeedQuery, FeedSort, Page, StoreError};
+use crate::store::counts::Counts;
+use crate::store::cursor;
+use crate::store::listing::{self, Dialect, MOST, Source, Statement, Value};
+use crate::store::row::FeedRow;
+use crate::store::texts::Trigrams;
+use crate::store::{FeedQuery, Page, StoreError};
+
+const ACTION: &str = "list feeds";
+/// An index that has the feeds in order is followed, however few feeds the planner thinks that it would have to sort.
+pub(super) const ALONG_INDEXES: &str = "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off";
 
 impl PostgresStore {
     pub(super) async fn list(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
-        const ACTION: &str = "list feeds";
-        let after = cursor::place(query)?;
-        let mut sql = QueryBuilder::<Postgres>::new(concat!("SELECT ", feed_columns!(), " FROM feeds WHERE true"));
-        filter(&mut sql, query);
-        // One more than asked for tells whether there is a next page.
-        order(&mut sql, query.sort, after);
-        sql.push(" LIMIT ").push_bind(i64::from(query.limit) + 1);
         let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
-        tx.execute(super::upkeep::WHOLE_TABLES).await.map_err(StoreError::on(ACTION))?;
-        // Not kept: a plan that fits one page's values need not fit another's.
-        let rows = sql.build_query_as().persistent(false).fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        let mut tx = on.begin_with(super::events::SNAPSHOT).await.map_err(StoreError::on(ACTION))?;
+        tx.execute(ALONG_INDEXES).await.map_err(StoreError::on(ACTION))?;
+        let query =
+            FeedQuery { text: query.text.as_deref().map(|text| super::text(text).into_owned()), ..query.clone() };
+        let page = listing::list(&mut View(&mut tx), &query).await;
+        if page.as_ref().is_err_and(StoreError::may_pass) {
+            return page;
+        }
         tx.commit().await.map_err(StoreError::on(ACTION))?;
         on.keep();
-        Ok(cursor::page(query, rows))
+        page
     }
 }
 
-fn filter(sql: &mut QueryBuilder<Postgres>, query: &FeedQuery) {
-    if let Some(text) = &query.text {
-        let pattern = cursor::containing(&super::text(text));
-        sql.push(" AND (url ILIKE ").push_bind(pattern.clone()).push(r" ESCAPE '\'");
-        sql.push(" OR title ILIKE ").push_bind(pattern).push(r" ESCAPE '\')");
+/// The counters but for those of hosts.
+pub(super) async fn counts(on: &mut PgConnection) -> Result<Counts, sqlx::Error> {
+    Ok(Counts::read(sqlx::query_as(include_str!("counts.sql")).fetch_all(on).await?))
+}
+
+pub(super) struct View<'a>(pub(super) &'a mut PgConnection);
+
+impl Source for View<'_> {
+    fn dialect(&self) -> Dialect {
+        Dialect { columns: feed_columns!(), like: "ILIKE", among: ["= ANY (", ")"], names_indexes: false }
     }
-    if let Some(host) = &query.host {
-        sql.push(" AND host = ").push_bind(super::text(host.as_str()).into_owned());
+
+    async fn rows(&mut self, statement: Statement) -> Result<Vec<FeedRow>, StoreError> {
+        let rows = bound(statement).fetch_all(&mut *self.0).await;
+        rows.map_err(StoreError::on(ACTION))
     }
-    if let Some(category) = query.category {
-        sql.push(" AND category = ").push_bind(category.as_str());
+
+    async fn place(&mut self, statement: Statement) -> Result<Option<(i64, i64)>, StoreError> {
+        let place = bound(statement).fetch_optional(&mut *self.0).await;
+        place.map_err(StoreError::on(ACTION))
     }
-    if let Some(status) = query.status {
-        sql.push(" AND status = ").push_bind(status.as_str());
+
+    async fn counts(&mut self) -> Result<Counts, StoreError> {
+        counts(self.0).await.map_err(StoreError::on(ACTION))
     }
-    if let Some(failure) = query.failure {
-        sql.push(" AND failure = ").push_bind(failure.as_str());
+
+    async fn of_host(&mut self, host: &str) -> Result<u64, StoreError> {
+        let count = sqlx::query_scalar(include_str!("count_of_host.sql")).bind(super::text(host));
+        let count: i64 = count.fetch_one(&mut *self.0).await.map_err(StoreError::on(ACTION))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    fn trigrams(&self, text: &str) -> Option<Trigrams> {
+        Trigrams::of_words(text)
+    }
+
+    async fn texts(&mut self, from: u64, feeds: u32) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT text FROM feed_texts WHERE place > 2 * $1::bigint + 1 ORDER BY place LIMIT $2";
+        let texts = sqlx::query_scalar(sql).bind(i64::try_from(from).unwrap_or(0)).bind(i64::from(feeds));
+        texts.fetch_all(&mut *self.0).await.map_err(StoreError::on(ACTION))
+    }
+
+    async fn with_text(&mut self, text: &str, _: &Trigrams) -> Result<Vec<i64>, StoreError> {
+        self.0.execute("SET LOCAL enable_bitmapscan = on").await.map_err(StoreError::on(ACTION))?;
+        let sql = r"SELECT place / 2 FROM feed_texts WHERE text ILIKE $1 ESCAPE '\' LIMIT $2";
+        let query = sqlx::query_scalar(sql).bind(cursor::containing(text)).bind(i64::from(MOST) + 1);
+        query.fetch_all(&mut *self.0).await.map_err(StoreError::on(ACTION))
     }
 }
 
-/// Feeds that are never due stand at the end: `i64::MAX`.
-fn order(sql: &mut QueryBuilder<Postgres>, sort: FeedSort, after: Option<Place>) {
-    let (value, id) = after.map_or((0, 0), |place| (place.value, place.id));
-    match sort {
-        FeedSort::Id => {
-            sql.push(" AND id > ").push_bind(id).push(" ORDER BY id");
-        }
-        FeedSort::Subscribers => {
-            if after.is_some() {
-                sql.push(" AND (subscribers, -id) < (").push_bind(value).push(", ").push_bind(-id).push(")");
-            }
-            sql.push(" ORDER BY subscribers DESC, id");
-        }
-        FeedSort::NextDue => {
-            let due = "CASE WHEN status = 'active' THEN next_due ELSE 9223372036854775807 END";
-            if after.is_some() {
-                sql.push(format!(" AND ({due}, id) > (")).push_bind(value).push(", ").push_bind(id).push(")");
-            }
-            sql.push(format!(" ORDER BY {due}, id"));
-        }
+pub(super) fn bound<Row>(statement: Statement) -> QueryAs<'static, Postgres, Row, PgArguments>
+where
+    Row: for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow>,
+{
+    // Not kept: a plan that fits one page's values need not fit another's.
+    let mut query = sqlx::query_as(AssertSqlSafe(statement.sql)).persistent(false);
+    for value in statement.values {
+        query = match value {
+            Value::Int(number) => query.bind(number),
+            Value::Text(text) => query.bind(text),
+            Value::Ints(numbers) => query.bind(numbers),
+        };
     }
+    query
 }

@@ -22,6 +22,7 @@ mod moves;
 mod open;
 mod people;
 mod seals;
+mod search;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -243,6 +244,14 @@ impl Store for PostgresStore {
 
     async fn stats(&self, now: Timestamp) -> Result<StoreStats, StoreError> {
         self.call("count what it holds", move || self.numbers(now)).await
+    }
+
+    async fn overdue(&self, at: Timestamp) -> Result<u64, StoreError> {
+        self.call("count what is due", move || self.count_overdue(at)).await
+    }
+
+    async fn fold_counts(&self) -> Result<(), StoreError> {
+        self.call("add up its counters", move || self.fold()).await
     }
 
     async fn sla_unmet(&self, longest: Duration) -> Result<u64, StoreError> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
-use super::{Limits, PostgresStore, bounded};
+use super::{Limits, PostgresStore, bounded, search};
 use crate::store::StoreError;
 
 /// Connections of one process: a few batches at once, readers beside them.
@@ -108,6 +108,7 @@ async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<
         // `run` by another name: the compiler does not see that this one's future may cross threads.
         migrations.run_direct(None, &mut on, false).await.map_err(|error| StoreError::Migrate(Box::new(error)))?;
     }
+    search::make_index(&mut on).await.map_err(StoreError::on("make the index for searches"))?;
     on.close().await.map_err(StoreError::on(ACTION))
 }
 

@@ -118,10 +118,17 @@ async fn change_row(
         .await
 }
 
+/// The number of the lock under which feeds get URLs, and counters are written.
+macro_rules! url_lock {
+    () => {
+        "hashtextextended('feedfleet URLs of ' || current_schema(), 0)"
+    };
+}
+pub(super) use url_lock;
+
 /// Until the transaction ends nobody else gives URLs to feeds: two that did so in different orders would wait for each other.
 pub(super) async fn give_out_urls(on: &mut PgConnection) -> Result<(), sqlx::Error> {
-    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('feedfleet URLs of ' || current_schema(), 0))";
-    sqlx::query(lock).execute(on).await?;
+    sqlx::query(concat!("SELECT pg_advisory_xact_lock(", url_lock!(), ")")).execute(on).await?;
     Ok(())
 }
 

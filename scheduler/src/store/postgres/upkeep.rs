@@ -2,18 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use common::feed::FeedId;
 use common::host::HostKey;
-use common::report::FailureKind;
 use common::time::{Timestamp, clocks_agree};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::PostgresStore;
-use crate::store::row::{read_category, read_status};
+use super::people::url_lock;
 use crate::store::{StoreError, StoreStats};
 
 /// Rows of each kind that one call of `prune` deletes at most: some ten milliseconds for the others who wait to write.
 const PRUNED: i64 = 2_000;
+/// Changes that one call adds to the counters at most: a fraction of a second.
+const FOLDED: i64 = 20_000;
 /// For transactions that are meant to read a table from end to end.
 pub(super) const WHOLE_TABLES: &str = "SET LOCAL enable_seqscan = on";
 
@@ -27,24 +27,14 @@ impl PostgresStore {
         Ok(rows.into_iter().map(|(host, until)| (HostKey::new(&host), Timestamp::from_millis(until))).collect())
     }
 
-    /// Reads all of feeds and of events: only the number of entries is kept as a count.
+    /// From counters. Events are numbered without gaps, and retention takes them from the low end.
     pub(super) async fn numbers(&self, now: Timestamp) -> Result<StoreStats, StoreError> {
         let failed = StoreError::on;
         const ACTION: &str = "count what it holds";
         let mut on = self.session(ACTION).await?;
         let mut tx = on.begin().await.map_err(failed(ACTION))?;
-        tx.execute(WHOLE_TABLES).await.map_err(failed(ACTION))?;
-        let feeds: Vec<(String, String, i64)> =
-            sqlx::query_as("SELECT category, status, count(*) FROM feeds GROUP BY category, status ORDER BY 1, 2")
-                .fetch_all(&mut *tx)
-                .await
-                .map_err(failed(ACTION))?;
-        let penalised: Vec<(String, i64)> =
-            sqlx::query_as("SELECT penalty, count(*) FROM feeds WHERE penalty IS NOT NULL GROUP BY penalty ORDER BY 1")
-                .fetch_all(&mut *tx)
-                .await
-                .map_err(failed(ACTION))?;
-        let (entries, events, overdue, hosts_held): (i64, i64, i64, i64) = sqlx::query_as(include_str!("stats.sql"))
+        let counts = super::list::counts(&mut tx).await.map_err(failed(ACTION))?;
+        let (entries, events, hosts_held): (i64, i64, i64) = sqlx::query_as(include_str!("stats.sql"))
             .bind(now.millis())
             .fetch_one(&mut *tx)
             .await
@@ -52,19 +42,37 @@ impl PostgresStore {
         tx.commit().await.map_err(failed(ACTION))?;
         on.keep();
         let count = |number: i64| u64::try_from(number).unwrap_or(0);
-        let classes = feeds.into_iter().map(|(category, status, number)| {
-            // No feed in particular: a name that cannot be read would be in every row of the group.
-            Ok((read_category(FeedId(0), &category)?, read_status(FeedId(0), &status)?, count(number)))
-        });
-        let kind = |name: &str| FailureKind::ALL.iter().copied().find(|kind| kind.as_str() == name);
         Ok(StoreStats {
-            feeds: classes.collect::<Result<_, StoreError>>()?,
-            penalised: penalised.iter().filter_map(|(name, number)| Some((kind(name)?, count(*number)))).collect(),
+            feeds: counts.classes,
+            penalised: counts.penalised,
             entries: count(entries),
             events: count(events),
-            overdue: count(overdue),
             hosts_held: count(hosts_held),
         })
+    }
+
+    pub(super) async fn count_overdue(&self, at: Timestamp) -> Result<u64, StoreError> {
+        const ACTION: &str = "count what is due";
+        let sql = "SELECT count(*) FROM feeds WHERE status = 'active' AND next_due <= $1";
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
+        tx.execute(WHOLE_TABLES).await.map_err(StoreError::on(ACTION))?;
+        let count = sqlx::query_scalar(sql).bind(at.millis()).fetch_one(&mut *tx).await;
+        let count: i64 = count.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// Nothing, while somebody else does it or adds feeds.
+    pub(super) async fn fold(&self) -> Result<(), StoreError> {
+        const ACTION: &str = "add up its counters";
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
+        fold_some(&mut tx).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(())
     }
 
     pub(super) async fn count_sla_unmet(&self, longest: Duration) -> Result<u64, StoreError> {
@@ -148,6 +156,22 @@ impl PostgresStore {
         on.keep();
         Ok(gone)
     }
+}
+
+async fn fold_some(on: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let lock = concat!("SELECT pg_try_advisory_xact_lock(", url_lock!(), ")");
+    if !sqlx::query_scalar::<_, bool>(lock).fetch_one(&mut *on).await? {
+        return Ok(());
+    }
+    let fold = sqlx::query_as(include_str!("counts_fold.sql")).bind(FOLDED);
+    let folded: Vec<(String, String, i64)> = fold.fetch_all(&mut *on).await?;
+    let empty: Vec<String> =
+        folded.into_iter().filter(|(kind, _, feeds)| kind == "host" && *feeds == 0).map(|(_, name, _)| name).collect();
+    if !empty.is_empty() {
+        let drop = sqlx::query("DELETE FROM feed_counts WHERE kind = 'host' AND name = ANY ($1) AND feeds = 0");
+        drop.bind(empty).execute(on).await?;
+    }
+    Ok(())
 }
 
 async fn prune_events(on: &mut PgConnection, before: Timestamp) -> Result<u64, sqlx::Error> {

@@ -3,8 +3,8 @@
 SELECT host, CAST(sum(feeds) AS INTEGER) AS feeds, max(held) AS held, max(blocked) AS blocked
 FROM (
     SELECT * FROM (
-        SELECT host, count(*) AS feeds, NULL AS held, NULL AS blocked FROM feeds
-        WHERE host >= ?1 AND host <= ?2 AND host > ?3 GROUP BY host ORDER BY host LIMIT ?5
+        SELECT name AS host, feeds, NULL AS held, NULL AS blocked FROM feed_counts
+        WHERE kind = 'host' AND name >= ?1 AND name <= ?2 AND name > ?3 ORDER BY name LIMIT ?5
     ) AS with_feeds
     UNION ALL
     SELECT * FROM (

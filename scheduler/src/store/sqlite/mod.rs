@@ -193,6 +193,15 @@ impl Store for SqliteStore {
         self.numbers(now).await
     }
 
+    async fn overdue(&self, at: Timestamp) -> Result<u64, StoreError> {
+        self.count_overdue(at).await
+    }
+
+    /// Nothing: they are added up as they come.
+    async fn fold_counts(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn sla_unmet(&self, longest: Duration) -> Result<u64, StoreError> {
         self.count_sla_unmet(longest).await
     }

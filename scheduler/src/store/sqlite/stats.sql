@@ -1,6 +1,6 @@
 -- Numbers at ?1.
 SELECT
-    (SELECT entries FROM store),
-    (SELECT count(*) FROM events),
-    (SELECT count(*) FROM feeds WHERE status = 'active' AND next_due <= ?1),
+    store.entries,
+    coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0) - store.events_gone,
     (SELECT count(*) FROM host_holds WHERE held_until > ?1)
+FROM store

@@ -6,11 +6,15 @@ use common::feed::{Audience, Category, FeedId, PollState};
 use common::host::HostKey;
 use common::time::Timestamp;
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 use tempfile::TempDir;
 
 use super::SqliteStore;
-use crate::store::conformance::{Backend, add, entry, modified, new_entries, poll, stamp, told};
+use super::list::{View, bound};
+use crate::store::conformance::plans::{Explains, every_list_follows_its_index};
+use crate::store::conformance::{Audit, Backend, add, entry, modified, new_entries, poll, stamp, told};
+use crate::store::listing::Statement;
+use crate::store::texts::Trigrams;
 use crate::store::{FeedRef, NewFeed, Store, StoreError};
 
 /// A database in a folder of its own.
@@ -35,9 +39,58 @@ impl Backend for Folder {
     fn another(&self) -> Box<dyn Backend> {
         Box::new(Folder::new())
     }
+
+    /// The index of texts keeps no texts: their trigrams are compared.
+    async fn audit(&self) -> Audit {
+        let options: SqliteConnectOptions = self.url().parse().unwrap();
+        let mut on = options.connect().await.unwrap();
+        on.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, feed_texts, instance)").await.unwrap();
+        let lines = async |on: &mut sqlx::SqliteConnection, sql: &'static str| {
+            let rows: Vec<(String, String, i64)> = sqlx::query_as(sql).fetch_all(on).await.unwrap();
+            rows.into_iter().map(|(kind, name, feeds)| format!("{kind} {name} {feeds}")).collect::<Vec<_>>()
+        };
+        let counted = "SELECT kind, name, feeds FROM feed_counts WHERE feeds <> 0 ORDER BY 1, 2";
+        let mut kept = lines(&mut on, counted).await;
+        let mut right = lines(&mut on, include_str!("../conformance/recount.sql")).await;
+        let indexed = "SELECT group_concat(term, '|'), '', doc FROM (SELECT DISTINCT doc, term FROM words ORDER BY doc, term) \
+                       GROUP BY doc ORDER BY doc";
+        kept.extend(lines(&mut on, indexed).await);
+        let texts = "SELECT url, '', 2 * id AS place FROM feeds UNION ALL \
+                     SELECT title, '', 2 * id + 1 FROM feeds WHERE title IS NOT NULL ORDER BY place";
+        let texts: Vec<(String, String, i64)> = sqlx::query_as(texts).fetch_all(&mut on).await.unwrap();
+        let trigrams = |text: &str| Trigrams::of(text).unwrap().iter().collect::<Vec<_>>().join("|");
+        right.extend(texts.iter().map(|(text, _, place)| format!("{}  {place}", trigrams(text))));
+        on.close().await.unwrap();
+        Audit { kept, right }
+    }
 }
 
 stamp!(Folder::new());
+
+impl Explains for View<'_> {
+    async fn explain(&mut self, statement: Statement) -> String {
+        let statement = Statement { sql: format!("EXPLAIN QUERY PLAN {}", statement.sql), ..statement };
+        let query = sqlx::query_as(AssertSqlSafe(statement.sql));
+        let steps: Vec<(i64, i64, i64, String)> = bound(query, statement.values).fetch_all(&mut *self.0).await.unwrap();
+        steps.into_iter().map(|(.., step)| step).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[tokio::test]
+async fn every_list_of_a_large_fleet_follows_its_index() {
+    const FILL: &str = "
+        WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
+        INSERT INTO feeds (url, host, added, subscribers, active_subscribers, sla, important, audience_at, private,
+            category, status, failure, next_due)
+        SELECT 'https://a.org/' || n, iif(n > 12000, 'a.org:443', 'b.org:443'), 0, n % 7, 1, 0, 0, 0, 0,
+            iif(n > 9000, 'C', 'D'), iif(n % 3 = 0, 'paused', 'active'), iif(n % 4 = 0, 'dns', NULL), 0
+        FROM numbers";
+    let folder = Folder::new();
+    let store = SqliteStore::open(&folder.url()).await.unwrap();
+    sqlx::query(FILL).execute(&store.writer).await.unwrap();
+    let mut on = store.writer.acquire().await.unwrap();
+    every_list_follows_its_index(&mut View(&mut on), "feeds").await;
+}
 
 /// What the database says about itself, and whether references lead somewhere.
 async fn is_sound(store: &SqliteStore) -> bool {

@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use super::{Limits, PostgresStore};
 use crate::store::Store;
-use crate::store::conformance::{Backend, stamp};
+use crate::store::conformance::{Audit, Backend, stamp};
 
 /// A schema of its own, dropped at the end.
 struct Schema(String);
@@ -68,6 +68,24 @@ impl Backend for Schema {
 
     fn another(&self) -> Box<dyn Backend> {
         Box::new(Schema::new())
+    }
+
+    async fn audit(&self) -> Audit {
+        let mut on = self.connection().await;
+        let mut lines = async |sql: &'static str| {
+            let rows: Vec<(String, String, i64)> = sqlx::query_as(sql).fetch_all(&mut on).await.unwrap();
+            rows.into_iter().map(|(kind, name, feeds)| format!("{kind} {name} {feeds}")).collect::<Vec<_>>()
+        };
+        let counted = "SELECT kind, name, sum(feeds)::bigint FROM \
+                       (SELECT * FROM feed_counts UNION ALL SELECT * FROM feed_count_changes) AS counted \
+                       GROUP BY kind, name HAVING sum(feeds) <> 0 ORDER BY 1, 2";
+        let mut kept = lines(counted).await;
+        let mut right = lines(include_str!("../../conformance/recount.sql")).await;
+        kept.extend(lines("SELECT 'text', text, place FROM feed_texts ORDER BY place").await);
+        let texts = "SELECT 'text', url, 2 * id FROM feeds UNION ALL \
+                     SELECT 'text', title, 2 * id + 1 FROM feeds WHERE title IS NOT NULL ORDER BY 3";
+        right.extend(lines(texts).await);
+        Audit { kept, right }
     }
 }
 

@@ -6,9 +6,12 @@ use common::time::{Clock, SystemClock};
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
 
 use super::{Schema, url};
+use crate::store::conformance::plans::{Explains, every_list_follows_its_index};
 use crate::store::conformance::{add, at, entry, modified, new_entries, poll};
+use crate::store::listing::Statement;
 use crate::store::postgres::PostgresStore;
-use crate::store::{FeedRef, Store, StoreError};
+use crate::store::postgres::list::{ALONG_INDEXES, View, bound};
+use crate::store::{FeedQuery, FeedRef, Store, StoreError};
 
 #[tokio::test]
 async fn several_that_open_an_empty_database_at_once_migrate_it_once() {
@@ -121,6 +124,72 @@ async fn every_statement_of_a_batch_finds_its_rows_by_index() {
             assert!(!plan.iter().any(|step| step.contains(wrong)), "{wrong}: {statement}\n{plan:#?}");
         }
     }
+}
+
+impl Explains for View<'_> {
+    async fn explain(&mut self, statement: Statement) -> String {
+        let statement = Statement { sql: format!("EXPLAIN {}", statement.sql), ..statement };
+        let steps: Vec<(String,)> = bound(statement).fetch_all(&mut *self.0).await.unwrap();
+        steps.into_iter().map(|(step,)| step).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Whether the tables' statistics are up to date or not.
+#[tokio::test]
+async fn every_list_of_a_large_fleet_follows_its_index() {
+    const FILL: &str = "
+        ALTER TABLE feeds SET (autovacuum_enabled = off);
+        INSERT INTO feeds (url, url_digest, host, added, subscribers, active_subscribers, sla, important, audience_at,
+            private, category, status, failure, next_due)
+        SELECT 'https://a.org/' || n, sha256(n::text::bytea), CASE WHEN n > 12000 THEN 'a.org:443' ELSE 'b.org:443' END, 0,
+            n % 7, 1, false, false, 0, false, CASE WHEN n > 9000 THEN 'C' ELSE 'D' END,
+            CASE WHEN n % 3 = 0 THEN 'paused' ELSE 'active' END, CASE WHEN n % 4 = 0 THEN 'dns' END, 0
+        FROM generate_series(1, 20000) n";
+    let schema = Schema::new();
+    let store = schema.store().await;
+    schema.connection().await.execute(FILL).await.unwrap();
+    for analyze in [false, true] {
+        if analyze {
+            schema.connection().await.execute("ANALYZE feeds").await.unwrap();
+        }
+        let mut on = store.pool.begin().await.unwrap();
+        on.execute(ALONG_INDEXES).await.unwrap();
+        every_list_follows_its_index(&mut View(&mut on), "feeds_pkey").await;
+        let hosts = format!("EXPLAIN {}", include_str!("../hosts.sql"));
+        let hosts = sqlx::query_scalar(AssertSqlSafe(hosts)).bind("").bind("z").bind("a").bind(0_i64).bind(101_i64);
+        let hosts: Vec<String> = hosts.fetch_all(&mut *on).await.unwrap();
+        let plan = hosts.join("\n");
+        assert!(plan.contains("using feed_counts_pkey"), "{plan}");
+        assert!(!["on feeds", "Seq Scan on feed_counts "].iter().any(|wrong| plan.contains(wrong)), "{plan}");
+    }
+}
+
+#[tokio::test]
+async fn a_search_asks_the_index_of_trigrams() {
+    let schema = Schema::new();
+    let store = schema.store().await;
+    add(&store, "https://a.org/feed").await;
+    let mut on = store.pool.acquire().await.unwrap();
+    let sql = "EXPLAIN SELECT place / 2 FROM feed_texts WHERE text ILIKE '%zebra%' ESCAPE '\\' LIMIT 10";
+    let plan = explained(&mut on, AssertSqlSafe(sql.to_owned())).await.join("\n");
+    assert!(plan.contains("feed_texts_by_trigram"), "{plan}");
+}
+
+/// As on a server without contrib, or for a user who may not make extensions.
+#[tokio::test]
+async fn without_the_extension_searches_work_and_the_index_comes_with_a_later_start() {
+    let schema = Schema::new();
+    let store = schema.store().await;
+    let id = add(&store, "https://a.org/zebra").await;
+    let mut on = schema.connection().await;
+    on.execute("DROP INDEX feed_texts_by_trigram").await.unwrap();
+    let query = FeedQuery { text: Some("ZEBRA".into()), limit: 9, ..FeedQuery::default() };
+    assert_eq!(store.feeds(&query).await.unwrap().items[0].id, id);
+    store.close().await;
+    schema.store().await.close().await;
+    let there: bool =
+        sqlx::query_scalar("SELECT to_regclass('feed_texts_by_trigram') IS NOT NULL").fetch_one(&mut on).await.unwrap();
+    assert!(there);
 }
 
 async fn explained(on: &mut PgConnection, explain: AssertSqlSafe<String>) -> Vec<String> {

@@ -1,0 +1,135 @@
+//! Lists of more feeds than a call looks at, beside a plain filter over all of them.
+
+use super::*;
+
+/// A good deal more than a call looks at.
+const FEEDS: usize = 9_500;
+
+fn number(url: &str) -> usize {
+    url.rsplit('/').next().unwrap().parse().unwrap()
+}
+
+/// One of the feeds as the test knows it.
+struct Known {
+    feed: Feed,
+    category: Category,
+    failure: Option<FailureKind>,
+}
+
+async fn fill(store: &dyn Store) -> Vec<Known> {
+    let new = (0..FEEDS).map(|n| {
+        let host = if n % 2 == 0 { "large.org".to_owned() } else { format!("h{}.org", n / 8) };
+        let category = if n < 4_500 { Category::D } else { Category::C };
+        let audience = Audience { subscribers: u32::try_from(n % 11).unwrap(), ..Audience::default() };
+        let first_due = at(1_000 + (n * 7_919 % FEEDS) as u64);
+        NewFeed { audience, category, first_due, ..new_feed(&format!("https://{host}/{n}")) }
+    });
+    let ids = store.add_feeds(&new.collect::<Vec<_>>(), at(0)).await.unwrap();
+    let pause = FeedChange { status: Some(Status::Paused), ..FeedChange::default() };
+    let paused: Vec<_> = ids.iter().skip(5).step_by(70).map(|added| (added.id, pause.clone())).collect();
+    store.change_feeds(&paused, at(1)).await.unwrap();
+    for ids in ids.iter().skip(3).step_by(40).collect::<Vec<_>>().chunks(60) {
+        let ids: Vec<FeedId> = ids.iter().map(|added| added.id).collect();
+        let failing = store.states_for(&ids).await.unwrap().into_iter().map(|feed| {
+            let failure = if number(feed.url.as_str()) % 80 == 3 { FailureKind::Dns } else { FailureKind::Tls };
+            let mut verdict = verdict_on(&feed, 10, failed(failure));
+            verdict.category = Category::B;
+            verdict
+        });
+        apply(store, &failing.collect::<Vec<_>>(), 10).await;
+    }
+    let ids: Vec<FeedId> = ids.iter().map(|added| added.id).collect();
+    let known = |feed: Feed| {
+        let n = number(feed.url.as_str());
+        let fails = n % 40 == 3;
+        let failure = fails.then_some(if n % 80 == 3 { FailureKind::Dns } else { FailureKind::Tls });
+        let category = if n < 4_500 { Category::D } else { Category::C };
+        Known { feed, category: if fails { Category::B } else { category }, failure }
+    };
+    store.states_for(&ids).await.unwrap().into_iter().map(known).collect()
+}
+
+fn wanted(known: &[Known], query: &FeedQuery) -> Vec<usize> {
+    let lets = |known: &&Known| {
+        let Known { feed, category, failure } = known;
+        let has = |text: &String| feed.url.as_str().contains(text.as_str());
+        query.text.as_ref().is_none_or(has)
+            && query.host.as_ref().is_none_or(|host| *host == feed.host)
+            && query.category.is_none_or(|wanted| wanted == *category)
+            && query.status.is_none_or(|status| status == feed.status)
+            && query.failure.is_none_or(|failing| Some(failing) == *failure)
+    };
+    let mut found: Vec<&Feed> = known.iter().filter(lets).map(|known| &known.feed).collect();
+    found.sort_by_key(|feed| match query.sort {
+        FeedSort::Id => (0, feed.id),
+        FeedSort::Subscribers => (-i64::from(feed.audience.subscribers), feed.id),
+        FeedSort::NextDue => (feed.next_due.map_or(i64::MAX, Timestamp::millis), feed.id),
+    });
+    found.into_iter().map(|feed| number(feed.url.as_str())).collect()
+}
+
+/// All pages of a list, in order; those that are not full are to be few.
+async fn listed(store: &dyn Store, query: &FeedQuery) -> Result<Vec<usize>, StoreError> {
+    let mut query = FeedQuery { limit: 1_000, ..query.clone() };
+    let (mut found, mut pages) = (Vec::new(), 0);
+    loop {
+        let page = store.feeds(&query).await?;
+        found.extend(page.items.iter().map(|feed| number(feed.url.as_str())));
+        pages += 1;
+        assert!(pages <= 2 + found.len() / 1_000 + FEEDS / FeedQuery::MOST_SORTED as usize, "{pages} pages: {query:?}");
+        query.after = page.next;
+        if query.after.is_none() {
+            return Ok(found);
+        }
+    }
+}
+
+pub(crate) async fn lists_of_a_large_fleet_are_complete_and_in_order_by_every_filter(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let known = fill(&*store).await;
+    let none = FeedQuery::default();
+    let queries = [
+        none.clone(),
+        FeedQuery { host: Some(HostKey::new("large.org:443")), ..none.clone() },
+        FeedQuery { host: Some(HostKey::new("h3.org:443")), ..none.clone() },
+        FeedQuery { category: Some(Category::C), ..none.clone() },
+        FeedQuery { category: Some(Category::B), ..none.clone() },
+        FeedQuery { category: Some(Category::A), ..none.clone() },
+        FeedQuery { status: Some(Status::Active), ..none.clone() },
+        FeedQuery { status: Some(Status::Paused), ..none.clone() },
+        FeedQuery { failure: Some(FailureKind::Dns), ..none.clone() },
+        FeedQuery { category: Some(Category::C), host: Some(HostKey::new("large.org:443")), ..none.clone() },
+        FeedQuery {
+            category: Some(Category::D),
+            status: Some(Status::Active),
+            text: Some("/77".into()),
+            ..none.clone()
+        },
+        FeedQuery { text: Some("large.org".into()), ..none.clone() },
+        FeedQuery { text: Some("h1000.org".into()), ..none.clone() },
+        FeedQuery { text: Some("h1000.org".into()), category: Some(Category::C), ..none.clone() },
+        FeedQuery { text: Some("//h1000.org/800".into()), ..none.clone() },
+        FeedQuery { text: Some("/9".into()), ..none.clone() },
+        FeedQuery { text: Some("nowhere".into()), ..none.clone() },
+        FeedQuery { text: Some("\" OR text:x*".into()), ..none.clone() },
+        FeedQuery { text: Some("a\0bcd".into()), ..none.clone() },
+    ];
+    for query in queries {
+        for sort in [FeedSort::Id, FeedSort::Subscribers, FeedSort::NextDue] {
+            let query = FeedQuery { sort, ..query.clone() };
+            let wanted = wanted(&known, &query);
+            match listed(&*store, &query).await {
+                Ok(found) => assert_eq!(found, wanted, "{query:?}"),
+                Err(StoreError::NotSorted { .. }) if sort == FeedSort::NextDue => {
+                    let few = [
+                        query.failure.is_some(),
+                        query.status == Some(Status::Paused),
+                        query.category == Some(Category::B),
+                    ];
+                    assert!(!few.contains(&true), "{query:?}");
+                }
+                Err(error) => panic!("{query:?}: {error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+-- What the counters should say.
+SELECT 'class' AS kind, category || ' ' || status AS name, count(*) AS feeds FROM feeds GROUP BY category, status
+UNION ALL SELECT 'host', host, count(*) FROM feeds GROUP BY host
+UNION ALL SELECT 'failure', failure, count(*) FROM feeds WHERE failure IS NOT NULL GROUP BY failure
+UNION ALL SELECT 'penalty', penalty, count(*) FROM feeds WHERE penalty IS NOT NULL GROUP BY penalty
+ORDER BY 1, 2

@@ -1,0 +1,51 @@
+//! How many feeds there are of a kind, as the store keeps count: the migrations' triggers write the counters.
+
+use common::feed::{Category, Status};
+use common::report::FailureKind;
+
+/// How many feeds there are, by the counters.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    /// By category and status.
+    pub(super) classes: Vec<(Category, Status, u64)>,
+    /// That failed at their last poll.
+    pub(super) failing: Vec<(FailureKind, u64)>,
+    /// In the penalty box.
+    pub(super) penalised: Vec<(FailureKind, u64)>,
+}
+
+impl Counts {
+    /// The counters' rows: kind, name, feeds. Empty ones, and names that nobody knows, are left out.
+    pub(super) fn read(rows: Vec<(String, String, i64)>) -> Self {
+        let mut counts = Counts::default();
+        for (kind, name, feeds) in rows {
+            let Some(feeds) = u64::try_from(feeds).ok().filter(|feeds| *feeds > 0) else { continue };
+            let failure = FailureKind::ALL.iter().copied().find(|kind| kind.as_str() == name);
+            match kind.as_str() {
+                "class" => counts.classes.extend(class(&name).map(|(category, status)| (category, status, feeds))),
+                "failure" => counts.failing.extend(failure.map(|failure| (failure, feeds))),
+                "penalty" => counts.penalised.extend(failure.map(|failure| (failure, feeds))),
+                _ => {}
+            }
+        }
+        counts.classes.sort_by_key(|(category, status, _)| (category.as_str(), status.as_str()));
+        counts.failing.sort_by_key(|(failure, _)| failure.as_str());
+        counts.penalised.sort_by_key(|(failure, _)| failure.as_str());
+        counts
+    }
+
+    /// Feeds of these categories and statuses.
+    pub(super) fn of_classes(&self, wanted: impl Fn(Category, Status) -> bool) -> u64 {
+        self.classes.iter().filter(|(category, status, _)| wanted(*category, *status)).map(|(.., feeds)| feeds).sum()
+    }
+
+    /// Feeds that failed in this way.
+    pub(super) fn of_failure(&self, wanted: FailureKind) -> u64 {
+        self.failing.iter().filter(|(failure, _)| *failure == wanted).map(|(_, feeds)| feeds).sum()
+    }
+}
+
+fn class(name: &str) -> Option<(Category, Status)> {
+    let (category, status) = name.split_once(' ')?;
+    Some((Category::ALL.into_iter().find(|known| known.as_str() == category)?, status.parse().ok()?))
+}

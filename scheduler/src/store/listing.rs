@@ -1,0 +1,403 @@
+//! How a list of feeds is found in a store of millions: which index leads, and how far it is followed.
+//!
+//! A call looks at a bounded number of feeds ([`MOST`]) whatever is asked. Three ways:
+//! - *sorted*: the filter with the fewest feeds (there are counters) leaves at most [`MOST`]: they are all looked at and put in
+//!   order;
+//! - *walk*: an index has the feeds of one filter in the list's order; they are looked at from the cursor on, and the other
+//!   filters let through what they let through. Where [`MOST`] were looked at the page ends, even with fewer feeds than asked
+//!   for, or none: its cursor goes on from there;
+//! - *found*: the walk did not fill the page, and an index of texts knows all of at most [`MOST`] feeds that have the searched
+//!   text: these are sorted.
+//!
+//! No index has due times. By due time at most [`MOST`] feeds are listed; where the filters leave more the list is refused.
+//!
+//! Both databases run the same statements but for a few words ([`Dialect`]).
+
+use std::future::Future;
+
+use common::feed::{Category, Feed, Status};
+use common::host::HostKey;
+use common::report::FailureKind;
+
+use super::counts::Counts;
+use super::cursor::{self, Place};
+use super::row::FeedRow;
+use super::texts::Trigrams;
+use super::{FeedQuery, FeedSort, Page, StoreError};
+
+/// Feeds that one call looks at, and puts in order, at most.
+pub(super) const MOST: u32 = 4_000;
+/// Places all over the table, and feeds at each, whose texts tell how frequent a text is.
+const SAMPLES: u64 = 8;
+const SAMPLED: u32 = 250;
+
+/// Feeds by due time have the value that this gives: those that are never due stand at the end.
+const DUE: &str = "CASE WHEN status = 'active' THEN next_due ELSE 9223372036854775807 END";
+
+/// What differs between the databases' statements.
+#[derive(Clone, Copy)]
+pub(super) struct Dialect {
+    /// The columns of a [`FeedRow`].
+    pub(super) columns: &'static str,
+    /// Compares texts whatever their case.
+    pub(super) like: &'static str,
+    /// The numbers in a list that is parameter `$`, as `id IN`, `id = ANY` wants them.
+    pub(super) among: [&'static str; 2],
+    /// Statements name their index (SQLite). Otherwise (PostgreSQL) indexes are in the order of -id and -subscribers, so that no
+    /// other one will do.
+    pub(super) names_indexes: bool,
+}
+
+/// A statement and its parameters, `$1` the first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Statement {
+    pub(super) sql: String,
+    pub(super) values: Vec<Value>,
+}
+
+/// A parameter.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Int(i64),
+    Text(String),
+    Ints(Vec<i64>),
+}
+
+impl Statement {
+    fn push(&mut self, sql: &str) -> &mut Self {
+        self.sql.push_str(sql);
+        self
+    }
+
+    fn bind(&mut self, value: Value) -> &mut Self {
+        self.values.push(value);
+        let number = self.values.len();
+        self.push(&format!("${number}"))
+    }
+
+    fn int(&mut self, value: i64) -> &mut Self {
+        self.bind(Value::Int(value))
+    }
+
+    fn text(&mut self, text: &str) -> &mut Self {
+        self.bind(Value::Text(text.to_owned()))
+    }
+}
+
+/// A database that lists are read from, in one view of it.
+pub(super) trait Source: Send {
+    /// How it speaks.
+    fn dialect(&self) -> Dialect;
+
+    /// Feeds.
+    fn rows(&mut self, statement: Statement) -> impl Future<Output = Result<Vec<FeedRow>, StoreError>> + Send;
+
+    /// One place: value and number.
+    fn place(&mut self, statement: Statement) -> impl Future<Output = Result<Option<(i64, i64)>, StoreError>> + Send;
+
+    /// The counters but for those of hosts.
+    fn counts(&mut self) -> impl Future<Output = Result<Counts, StoreError>> + Send;
+
+    /// Feeds of one host.
+    fn of_host(&mut self, host: &str) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
+    /// What the index of texts is asked for a text; `None` when it has nothing of it.
+    fn trigrams(&self, text: &str) -> Option<Trigrams>;
+
+    /// URLs and titles of feeds from a number on.
+    fn texts(&mut self, from: u64, feeds: u32) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+
+    /// Numbers of feeds by the index of texts, at most [`MOST`] and one: all whose URL or title has this text, and perhaps
+    /// some others.
+    fn with_text(
+        &mut self,
+        text: &str,
+        trigrams: &Trigrams,
+    ) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
+}
+
+/// A filter that an index has the feeds of.
+#[derive(Clone, Copy)]
+enum Lead {
+    All,
+    Host,
+    Category,
+    /// Any status but active.
+    Status,
+    Failure,
+}
+
+impl Lead {
+    /// The index that has its feeds in this order.
+    fn index(self, sort: FeedSort) -> Option<&'static str> {
+        match (self, sort) {
+            // The table itself.
+            (Lead::All, FeedSort::Id) => Some(""),
+            (Lead::All, FeedSort::Subscribers) => Some("feeds_by_readers"),
+            (Lead::Host, FeedSort::Id) => Some("feeds_by_host"),
+            (Lead::Category, FeedSort::Id) => Some("feeds_by_category"),
+            (Lead::Category, FeedSort::Subscribers) => Some("feeds_by_category_readers"),
+            (Lead::Status, FeedSort::Id) => Some("feeds_by_status"),
+            (Lead::Status, FeedSort::Subscribers) => Some("feeds_by_status_readers"),
+            (Lead::Failure, FeedSort::Id) => Some("feeds_by_failure"),
+            (Lead::Failure, FeedSort::Subscribers) => Some("feeds_by_failure_readers"),
+            (Lead::Host, FeedSort::Subscribers) | (_, FeedSort::NextDue) => None,
+        }
+    }
+
+    /// Adds the condition that its feeds meet, after `WHERE`.
+    fn condition(self, query: &FeedQuery, sql: &mut Statement) {
+        match self {
+            Lead::All => sql.push("true"),
+            Lead::Host => sql.push("host = ").text(query.host.as_ref().map_or("", HostKey::as_str)),
+            Lead::Category => sql.push("category = ").text(query.category.map_or("", Category::as_str)),
+            Lead::Status => sql.push("status <> 'active' AND status = ").text(query.status.map_or("", Status::as_str)),
+            Lead::Failure => sql.push("failure = ").text(query.failure.map_or("", FailureKind::as_str)),
+        };
+    }
+}
+
+/// The filters of a query that may lead, with the number of feeds that each leaves; the fewest first.
+async fn leads(source: &mut impl Source, query: &FeedQuery) -> Result<Vec<(Lead, u64)>, StoreError> {
+    let counts = source.counts().await?;
+    let mut leads = vec![(Lead::All, counts.of_classes(|_, _| true))];
+    if let Some(host) = &query.host {
+        leads.push((Lead::Host, source.of_host(host.as_str()).await?));
+    }
+    if let Some(wanted) = query.category {
+        leads.push((Lead::Category, counts.of_classes(|category, _| category == wanted)));
+    }
+    if let Some(wanted) = query.status.filter(|status| *status != Status::Active) {
+        leads.push((Lead::Status, counts.of_classes(|_, status| status == wanted)));
+    }
+    if let Some(wanted) = query.failure {
+        leads.push((Lead::Failure, counts.of_failure(wanted)));
+    }
+    leads.sort_by_key(|(_, feeds)| *feeds);
+    Ok(leads)
+}
+
+/// A page of feeds.
+pub(super) async fn list(source: &mut impl Source, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
+    let after = cursor::place(query)?;
+    let leads = leads(source, query).await?;
+    // The last one is no filter.
+    let feeds = leads.last().map_or(0, |(_, feeds)| *feeds);
+    let fewest = leads.first().copied().filter(|(_, feeds)| *feeds <= u64::from(MOST));
+    if let Some((lead, _)) = fewest {
+        return sorted(source, query, after, Set::Of(lead)).await;
+    }
+    let ordered = leads.iter().find_map(|(lead, _)| Some((*lead, lead.index(query.sort)?)));
+    let Some((lead, index)) = ordered else {
+        return match with_text(source, query, feeds).await? {
+            Some(ids) => sorted(source, query, after, Set::Ids(ids)).await,
+            None => Err(StoreError::NotSorted { most: MOST }),
+        };
+    };
+    let walked = walk(source, query, after, (lead, index)).await?;
+    if walked.is_whole(query) {
+        return Ok(cursor::page(query, walked.rows, None));
+    }
+    match with_text(source, query, feeds).await? {
+        Some(ids) => sorted(source, query, after, Set::Ids(ids)).await,
+        None => Ok(cursor::page(query, walked.rows, walked.next)),
+    }
+}
+
+/// The numbers of all feeds with the query's text, and perhaps of some others; `None` when they are more than [`MOST`], or
+/// when the index would take long.
+async fn with_text(source: &mut impl Source, query: &FeedQuery, feeds: u64) -> Result<Option<Vec<i64>>, StoreError> {
+    let Some(text) = &query.text else { return Ok(None) };
+    let Some(trigrams) = source.trigrams(text) else { return Ok(None) };
+    let mut sample = Vec::new();
+    for part in 0..SAMPLES {
+        sample.extend(source.texts(feeds * part / SAMPLES, SAMPLED).await?);
+    }
+    if !trigrams.are_rare(&sample, feeds) {
+        return Ok(None);
+    }
+    let ids = source.with_text(text, &trigrams).await?;
+    Ok((ids.len() <= MOST as usize).then_some(ids))
+}
+
+/// At most [`MOST`] feeds that are looked at all.
+enum Set {
+    Of(Lead),
+    Ids(Vec<i64>),
+}
+
+async fn sorted(
+    source: &mut impl Source,
+    query: &FeedQuery,
+    after: Option<Place>,
+    set: Set,
+) -> Result<Page<Feed>, StoreError> {
+    let dialect = source.dialect();
+    let mut sql = Statement::default();
+    sql.push("SELECT ").push(dialect.columns).push(" FROM feeds");
+    match set {
+        Set::Of(lead) => {
+            let index = lead.index(FeedSort::Id).unwrap_or_default();
+            name_index(&mut sql, dialect, index);
+            lead.condition(query, sql.push(" WHERE "));
+        }
+        Set::Ids(ids) => {
+            let [before, behind] = dialect.among;
+            sql.push(" WHERE id ").push(before).bind(Value::Ints(ids)).push(behind);
+        }
+    }
+    filter(&mut sql, query, dialect);
+    let value = match query.sort {
+        FeedSort::Id => "0",
+        FeedSort::Subscribers => "-subscribers",
+        FeedSort::NextDue => DUE,
+    };
+    if let Some(place) = after {
+        let at = if query.sort == FeedSort::Subscribers { -place.value } else { place.value };
+        sql.push(&format!(" AND ({value} > ")).int(at);
+        sql.push(&format!(" OR ({value} = ")).int(at).push(" AND id > ").int(place.id).push("))");
+    }
+    // Sums, so that no index is in this order: they are sorted, and nothing else is looked at.
+    sql.push(&format!(" ORDER BY ({value}) + 0, id + 0 LIMIT ")).int(i64::from(query.limit) + 1);
+    let rows = source.rows(sql).await?;
+    Ok(cursor::page(query, rows, None))
+}
+
+/// What a walk found.
+struct Walked {
+    rows: Vec<FeedRow>,
+    /// Where the last feed stands that was looked at, if there may be further ones.
+    next: Option<Place>,
+}
+
+impl Walked {
+    /// The page is full, or there is nothing more.
+    fn is_whole(&self, query: &FeedQuery) -> bool {
+        self.next.is_none() || self.rows.len() > query.limit as usize
+    }
+}
+
+/// Feeds of `lead` in the order of its index, from the cursor on. An order by subscribers has two stretches behind a cursor:
+/// those with as many, by number, and those with fewer.
+async fn walk(
+    source: &mut impl Source,
+    query: &FeedQuery,
+    after: Option<Place>,
+    (lead, index): (Lead, &'static str),
+) -> Result<Walked, StoreError> {
+    let stretches = match (query.sort, after) {
+        (FeedSort::Subscribers, Some(place)) => vec![Stretch::AsMany(place), Stretch::Fewer(place)],
+        (_, None) => vec![Stretch::Whole],
+        (_, Some(place)) => vec![Stretch::Behind(place)],
+    };
+    let wanted = query.limit as usize + 1;
+    let mut walked = Walked { rows: Vec::new(), next: None };
+    for stretch in stretches {
+        let mut sql = Statement::default();
+        let dialect = source.dialect();
+        sql.push("SELECT ").push(dialect.columns).push(" FROM (SELECT ");
+        sql.push(dialect.columns).push(", category, failure FROM feeds");
+        stretch.rows(&mut sql, query, dialect, (lead, index));
+        sql.int(i64::from(MOST)).push(") AS walked WHERE true");
+        filter(&mut sql, query, dialect);
+        let missing = wanted - walked.rows.len();
+        sql.push(" LIMIT ").int(i64::try_from(missing).unwrap_or(i64::MAX));
+        walked.rows.extend(source.rows(sql).await?);
+        if walked.rows.len() >= wanted {
+            return Ok(walked);
+        }
+        let mut last = Statement::default();
+        last.push("SELECT subscribers, id FROM feeds");
+        stretch.rows(&mut last, query, dialect, (lead, index));
+        last.push("1 OFFSET ").int(i64::from(MOST) - 1);
+        if let Some((subscribers, id)) = source.place(last).await? {
+            let value = if query.sort == FeedSort::Subscribers { subscribers } else { 0 };
+            walked.next = Some(Place::new(query.sort, value, id));
+            return Ok(walked);
+        }
+    }
+    Ok(walked)
+}
+
+/// A part of an index.
+#[derive(Clone, Copy)]
+enum Stretch {
+    Whole,
+    /// By number.
+    Behind(Place),
+    AsMany(Place),
+    Fewer(Place),
+}
+
+impl Stretch {
+    /// Adds what follows `FROM feeds`, up to `LIMIT`.
+    fn rows(self, sql: &mut Statement, query: &FeedQuery, dialect: Dialect, (lead, index): (Lead, &'static str)) {
+        name_index(sql, dialect, index);
+        lead.condition(query, sql.push(" WHERE "));
+        let all = matches!(lead, Lead::All);
+        let plain_readers = dialect.names_indexes || all;
+        let plain_id = dialect.names_indexes || (all && query.sort == FeedSort::Id);
+        let by_id = if plain_id { "id" } else { "-id DESC" };
+        let by_readers = if plain_readers { "subscribers DESC, " } else { "-subscribers, " };
+        let mut order = [if query.sort == FeedSort::Subscribers { by_readers } else { "" }, by_id];
+        match self {
+            Stretch::Whole => {}
+            Stretch::Behind(place) => behind(sql, place, plain_id),
+            Stretch::AsMany(place) => {
+                match plain_readers {
+                    true => sql.push(" AND subscribers = ").int(place.value),
+                    false => sql.push(" AND -subscribers = ").int(-place.value),
+                };
+                behind(sql, place, plain_id);
+                order = ["", by_id];
+            }
+            Stretch::Fewer(place) if plain_readers => {
+                sql.push(" AND subscribers < ").int(place.value);
+            }
+            Stretch::Fewer(place) => {
+                sql.push(" AND -subscribers > ").int(-place.value);
+            }
+        }
+        sql.push(" ORDER BY ").push(order[0]).push(order[1]).push(" LIMIT ");
+    }
+}
+
+/// Adds the condition that a feed comes after the place by number.
+fn behind(sql: &mut Statement, place: Place, plain_id: bool) {
+    match plain_id {
+        true => sql.push(" AND id > ").int(place.id),
+        false => sql.push(" AND -id < ").int(-place.id),
+    };
+}
+
+fn name_index(sql: &mut Statement, dialect: Dialect, index: &str) {
+    match index {
+        _ if !dialect.names_indexes => {}
+        "" => {
+            sql.push(" NOT INDEXED");
+        }
+        index => {
+            sql.push(" INDEXED BY ").push(index);
+        }
+    }
+}
+
+/// Adds all of the query's conditions, those of a lead as well: they hold anyway.
+fn filter(sql: &mut Statement, query: &FeedQuery, dialect: Dialect) {
+    if let Some(text) = &query.text {
+        let pattern = cursor::containing(text);
+        sql.push(&format!(" AND (url {} ", dialect.like)).text(&pattern).push(r" ESCAPE '\'");
+        sql.push(&format!(" OR title {} ", dialect.like)).text(&pattern).push(r" ESCAPE '\')");
+    }
+    let words = [
+        ("host", query.host.as_ref().map(HostKey::as_str)),
+        ("category", query.category.map(Category::as_str)),
+        ("status", query.status.map(Status::as_str)),
+        ("failure", query.failure.map(FailureKind::as_str)),
+    ];
+    for (column, word) in words {
+        if let Some(word) = word {
+            sql.push(&format!(" AND {column} = ")).text(word);
+        }
+    }
+}
