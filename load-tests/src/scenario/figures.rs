@@ -25,6 +25,8 @@ pub(super) struct Run {
     pub(super) missing: Option<usize>,
     /// What the processes counted of things that should be rare.
     pub(super) counters: BTreeMap<String, f64>,
+    /// The fleet's own histogram of lag, bounds in seconds with how many claims kept them: when all had settled, and at the end.
+    pub(super) claims: [Vec<(f64, f64)>; 2],
 }
 
 /// What a run came to.
@@ -89,11 +91,23 @@ pub(super) fn figures(scenario: &Scenario, run: &Run) -> Figures {
     }
     set("breaches".to_owned(), card.violations.len() as f64);
     set("stall".to_owned(), run.stall.as_secs_f64());
+    if let Some(bound) = claimed_within(&run.claims, 0.99) {
+        set("fleet_lag_p99".to_owned(), bound);
+    }
     run.counters.iter().for_each(|(name, count)| set(name.clone(), *count));
     if let Some(missing) = run.missing {
         set("items_missing".to_owned(), missing as f64);
     }
     Figures { values, card, lags, gaps: gaps(&run.log) }
+}
+
+/// The bound that this share of the claims between two looks at the histogram kept.
+fn claimed_within([before, after]: &[Vec<(f64, f64)>; 2], share: f64) -> Option<f64> {
+    let earlier =
+        |bound: f64| before.iter().find(|(known, _)| known.total_cmp(&bound).is_eq()).map_or(0.0, |found| found.1);
+    let claims: Vec<(f64, f64)> = after.iter().map(|(bound, count)| (*bound, count - earlier(*bound))).collect();
+    let all = claims.last()?.1;
+    claims.iter().find(|(_, count)| all > 0.0 && *count >= all * share).map(|(bound, _)| *bound)
 }
 
 /// The value below which this share of an ascending list is.
@@ -325,6 +339,10 @@ mod tests {
             stall: Duration::ZERO,
             missing: Some(3),
             counters: BTreeMap::new(),
+            claims: [
+                vec![(1.0, 5.0), (5.0, 5.0), (f64::INFINITY, 9.0)],
+                vec![(1.0, 7.0), (5.0, 105.0), (f64::INFINITY, 109.0)],
+            ],
         };
         figures(&scenario, &run)
     }
@@ -342,6 +360,8 @@ mod tests {
         assert!((value(&figures, "kept") - 1.0).abs() < 1e-9);
         assert!((value(&figures, "all_asked_after") - 2.0).abs() < 1e-9);
         assert_eq!(value(&figures, "items_missing"), 3.0);
+        // Of a hundred claims since all had settled 2 were within a second, and all within five.
+        assert_eq!(value(&figures, "fleet_lag_p99"), 5.0);
         assert!(value(&figures, "no such").is_nan());
     }
 

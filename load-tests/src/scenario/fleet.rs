@@ -184,6 +184,25 @@ impl Fleet {
         counters
     }
 
+    /// Claims by how late they were, as the schedulers count it: how many were no later than so many seconds.
+    pub(super) async fn claims_by_lag(&self) -> Vec<(f64, f64)> {
+        let mut claims: Vec<(f64, f64)> = Vec::new();
+        for process in self.processes.iter().filter(|process| !process.name.starts_with("worker")) {
+            let text = self.metrics(&process.address).await.unwrap_or_default();
+            for line in text.lines().filter_map(|line| line.strip_prefix("feedfleet_lag_seconds_bucket{")) {
+                let bound = line.split("le=\"").nth(1).and_then(|rest| rest.split('"').next());
+                let bound = bound.and_then(|bound| bound.parse().ok()).unwrap_or(f64::INFINITY);
+                let count: f64 = line.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default();
+                match claims.iter_mut().find(|(known, _)| known.total_cmp(&bound).is_eq()) {
+                    Some((_, claims)) => *claims += count,
+                    None => claims.push((bound, count)),
+                }
+            }
+        }
+        claims.sort_by(|one, other| one.0.total_cmp(&other.0));
+        claims
+    }
+
     /// Asks the API for something.
     pub(super) async fn post(&self, path: &str, kind: &str, body: String) -> Result<String, ScenarioError> {
         let url = format!("{}/api/v1{path}", self.api());

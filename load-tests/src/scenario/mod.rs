@@ -105,7 +105,7 @@ async fn play(scenario: &Scenario, name: &str, setting: &Setting) -> Result<Run,
     }
     let go = world.go();
     fleet.post("/fleet/resume", "application/json", String::new()).await?;
-    let samples = live(scenario, &world, &mut fleet, &servers, go, setting).await?;
+    let (samples, claims) = live(scenario, &world, &mut fleet, &servers, go, setting).await?;
     let stall = stalls.longest();
     // What is under way ends, so that stored items can be compared.
     fleet.post("/fleet/pause", "application/json", String::new()).await.ok();
@@ -121,7 +121,7 @@ async fn play(scenario: &Scenario, name: &str, setting: &Setting) -> Result<Run,
     if setting.progress {
         eprint!("{}", fleet.logs());
     }
-    Ok(Run { log, samples, go, stall, missing, counters })
+    Ok(Run { log, samples, go, stall, missing, counters, claims })
 }
 
 fn feeds(scenario: &Scenario) -> usize {
@@ -170,7 +170,8 @@ struct Step<'a> {
     begins: bool,
 }
 
-/// Lives through the scenario's time: looks each second, and does what is due.
+/// Lives through the scenario's time: looks each second, and does what is due. Gives what it saw, and the claims by their
+/// lag when all had settled and at the end.
 async fn live(
     scenario: &Scenario,
     world: &World,
@@ -178,7 +179,7 @@ async fn live(
     servers: &Servers,
     go: Duration,
     setting: &Setting,
-) -> Result<Vec<Sample>, ScenarioError> {
+) -> Result<(Vec<Sample>, [Vec<(f64, f64)>; 2]), ScenarioError> {
     let begins = scenario.event.values().map(|event| Step { at: event.at, what: &event.what, begins: true });
     let ends = scenario
         .event
@@ -188,7 +189,7 @@ async fn live(
     steps.sort_by_key(|step| step.at);
     let mut steps = steps.into_iter().peekable();
     let mut progress = Progress::default();
-    let mut samples: Vec<Sample> = Vec::new();
+    let (mut samples, mut claims): (Vec<Sample>, Vec<(f64, f64)>) = (Vec::new(), Vec::new());
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     while world.origin.elapsed() < go + scenario.duration {
@@ -199,13 +200,16 @@ async fn live(
         if setting.progress {
             progress.show(&sample, scenario);
         }
+        if claims.is_empty() && sample.at >= scenario.settle.as_secs_f64() {
+            claims = fleet.claims_by_lag().await;
+        }
         samples.push(sample);
         looks.tick().await;
     }
     if setting.progress {
         eprintln!();
     }
-    Ok(samples)
+    Ok((samples, [claims, fleet.claims_by_lag().await]))
 }
 
 async fn act(fleet: &mut Fleet, what: &What, begins: bool) -> Result<(), ScenarioError> {
