@@ -21,6 +21,7 @@ pub(crate) fn start(config: &LogConfig) -> anyhow::Result<()> {
 pub(crate) fn filter(config: &LogConfig) -> Result<EnvFilter, Usage> {
     let level = &config.level;
     // The AMQP client writes errors of its own for what our supervisor says once; whoever wants them names it.
-    EnvFilter::try_new(format!("lapin=off,{level}"))
+    // Who changed what is told however quiet the rest is to be; `audit=off` takes that away too.
+    EnvFilter::try_new(format!("lapin=off,audit=info,{level}"))
         .map_err(|_| Usage(format!("log.level cannot be \"{level}\"; such as info, or info,worker=debug")))
 }

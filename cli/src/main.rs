@@ -31,6 +31,7 @@ mod output;
 mod parse;
 mod ping;
 mod progress;
+mod requeue;
 mod run;
 mod settings;
 mod simulate;
@@ -83,6 +84,7 @@ enum Command {
     Fleet(fleet::FleetCommand),
     #[command(subcommand)]
     Host(host::HostCommand),
+    Requeue(requeue::RequeueArgs),
     Ping(ping::PingArgs),
     Entries(entries::EntriesArgs),
     Stats(stats::StatsArgs),
@@ -123,6 +125,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Export(args) => import::export(&args).await,
         Command::Fleet(command) => fleet::run(command).await,
         Command::Host(command) => host::run(command).await,
+        Command::Requeue(args) => requeue::run(&args).await,
         Command::Ping(args) => ping::run(&args).await,
         Command::Entries(args) => entries::run(&args).await,
         Command::Stats(args) => stats::run(&args).await,

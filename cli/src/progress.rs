@@ -33,6 +33,11 @@ impl Progress {
         self.done += 1;
     }
 
+    /// So many steps are done.
+    pub(crate) fn reach(&mut self, done: usize) {
+        self.done = done.min(self.total);
+    }
+
     /// Takes the bar away.
     pub(crate) fn clear(&self) {
         if self.shown {

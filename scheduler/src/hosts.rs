@@ -150,7 +150,7 @@ impl Ops {
 
     /// The hosts that a name stands for: the shared one that it is part of, or itself at its usual ports and at those where
     /// something is known.
-    async fn host_keys(&self, name: &HostName) -> Result<Vec<HostKey>, BackendError> {
+    pub(crate) async fn host_keys(&self, name: &HostName) -> Result<Vec<HostKey>, BackendError> {
         let name = match name {
             HostName::Key(key) => return Ok(vec![key.clone()]),
             HostName::Name(name) => name,

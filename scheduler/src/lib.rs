@@ -26,6 +26,7 @@ pub mod price;
 pub mod push;
 pub mod reconcile;
 pub mod relay;
+mod requeue;
 mod reseal;
 pub mod results;
 mod run;

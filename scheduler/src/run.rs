@@ -23,6 +23,7 @@ use crate::orders::Orders;
 use crate::our_fault::OurFault;
 use crate::price::Price;
 use crate::reconcile::Reconciler;
+use crate::requeue::Dripper;
 use crate::results::Results;
 use crate::schedule::Schedule;
 use crate::store::Store;
@@ -55,6 +56,7 @@ pub struct Scheduler {
     /// Schedule and gate in line with the store.
     pub reconciler: Reconciler,
     maintainer: Maintainer,
+    dripper: Dripper,
     clock: Arc<dyn Clock>,
 }
 
@@ -69,6 +71,7 @@ impl Scheduler {
         let load = Arc::new(Load::default());
         let price = Arc::new(Price::new(&config));
         let storing = Arc::new(Storing::default());
+        let dripped = storing.clone();
         let secrets = Arc::new(Keyring::new(&config.secrets));
         let our_fault = Arc::new(OurFault::default());
         Scheduler {
@@ -127,6 +130,7 @@ impl Scheduler {
                 orders,
                 config: config.clone(),
             },
+            dripper: Dripper { store: store.clone(), schedule: schedule.clone(), storing: dripped },
             maintainer: Maintainer { store, schedule, gate, jobs, reports, config, metrics, load, price, secrets },
             clock,
         }
@@ -150,6 +154,7 @@ impl Scheduler {
             self.dispatcher.run(&*self.clock, quiet),
             self.reconciler.run(&*self.clock, quiet),
             self.maintainer.run(&*self.clock, quiet),
+            self.dripper.run(&*self.clock, quiet),
             self.results.run(&*self.clock, stop),
         );
     }

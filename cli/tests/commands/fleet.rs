@@ -1,7 +1,7 @@
 //! A fleet in memory that polls a scripted origin, for the operator's commands to speak to.
 
-use std::io::{BufRead, BufReader, Lines};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use load_tests::origin::Origin;
@@ -14,7 +14,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A running `feedfleet run`; killed when dropped.
 pub(crate) struct Fleet {
     child: Child,
-    _log: Lines<BufReader<ChildStderr>>,
     /// Its address.
     pub(crate) server: String,
     /// What it polls.
@@ -65,7 +64,6 @@ impl Fleet {
 
     async fn launch(mut program: Command, data: &str, listen: &str, arguments: &[&str]) -> Self {
         let own = ["run", "--data", data, "--listen", listen, "--set", "host.gap=0s"];
-        // Few log lines, so that the pipe that nobody reads any more has room for them.
         let open = [
             "--set",
             "log.level=warn",
@@ -87,7 +85,9 @@ impl Fleet {
             Some(rest.split([';', ' ']).next()?.to_owned())
         });
         let server = server.expect("the fleet says where its API is");
-        Fleet { child, _log: log, server, origin: Origin::start().await.unwrap() }
+        // A full pipe would stop whoever writes to it.
+        std::thread::spawn(move || log.for_each(drop));
+        Fleet { child, server, origin: Origin::start().await.unwrap() }
     }
 
     /// Ends it as a person does, and waits for its end.

@@ -25,6 +25,8 @@ fn help_texts_are_as_they_were_read_last() {
         &["feed", "remove"],
         &["import"],
         &["export"],
+        &["requeue"],
+        &["requeue", "show"],
         &["ping"],
         &["fleet"],
         &["host"],

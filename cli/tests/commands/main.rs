@@ -16,6 +16,7 @@ mod operator;
 mod parse;
 mod pings;
 mod program;
+mod requeue;
 mod simulate;
 mod single;
 mod unreachable;

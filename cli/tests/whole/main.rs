@@ -15,6 +15,7 @@ mod our_fault;
 mod politeness;
 mod readme;
 mod release;
+mod requeue;
 mod scenarios;
 mod secrets;
 mod web_servers;

@@ -314,6 +314,9 @@ fn check_api(api: &ApiConfig, refusals: &mut Refusals) {
     for token in &api.tokens {
         let fresh = !token.name.is_empty() && names.insert(token.name.as_str());
         refusals.require(fresh, "api.tokens", || "must have different names".into());
+        let own = !["loopback", "nobody"].contains(&token.name.as_str());
+        refusals
+            .require(own, "api.tokens", || format!("hold \"{}\", a name that the audit gives to others", token.name));
         let long = token.token.len() >= MIN_TOKEN_LENGTH && token.token.bytes().all(|byte| byte.is_ascii_graphic());
         refusals.require(long, "api.tokens", || {
             format!("hold \"{}\", whose token must be at least {MIN_TOKEN_LENGTH} letters, digits or signs", token.name)

@@ -229,7 +229,12 @@ fn without_loopback_tokens_are_asked_for_and_short_or_doubled_ones_refused() {
     let open = "[api]\nlisten = \"0.0.0.0:80\"\n";
     let one = token("a", "0123456789abcdef");
     from_file(&format!("{open}{one}")).unwrap();
-    for tokens in [token("a", "short"), format!("{one}{one}"), format!("{one}{}", token("b", "0123456789abcdef"))] {
+    for tokens in [
+        token("a", "short"),
+        format!("{one}{one}"),
+        format!("{one}{}", token("b", "0123456789abcdef")),
+        token("nobody", "fedcba9876543210"),
+    ] {
         let error = from_file(&format!("{open}{tokens}")).unwrap_err().to_string();
         assert!(error.contains("api.tokens") && !error.contains("0123456789abcdef"), "{error}");
     }

@@ -1,8 +1,8 @@
 //! Feeds: add, list, show, change, erase, pause, resume, refresh, and what one feed did and will do.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
+use axum::{Extension, Json};
 use common::calm::CalmGroup;
 use common::feed::{Audience, Category, Feed, FeedId, FeedUrl, FeedUrlError, Status};
 use common::host::HostKey;
@@ -11,6 +11,7 @@ use common::report::FailureKind;
 use common::secrets::Login;
 use serde::{Deserialize, Deserializer};
 
+use super::audit::Subject;
 use super::error::ApiError;
 use super::request::{Accepts, Body, Params, PathId, limit};
 use super::view::{AddedView, FeedView, List};
@@ -121,7 +122,7 @@ fn not_a_url(error: &FeedUrlError) -> ApiError {
 pub(super) async fn add(
     State(api): State<Api>,
     Body(body): Body<FeedBody>,
-) -> Result<(StatusCode, Json<AddedView>), ApiError> {
+) -> Result<(StatusCode, Extension<Subject>, Json<AddedView>), ApiError> {
     let feed = body.new_feed(&api)?;
     let ops = api.ops.clone();
     let added = to_the_end(async move { ops.add(&[feed], None).await }).await?;
@@ -129,7 +130,8 @@ pub(super) async fn add(
     let added = added.into_iter().next().ok_or_else(gone)?;
     let feed = api.ops.feed(&FeedRef::Id(added.id)).await?.ok_or_else(gone)?;
     let status = if added.new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(AddedView { new: added.new, revived: added.revived, feed: api.view(feed) })))
+    let subject = Extension(Subject(format!("feeds/{}", added.id)));
+    Ok((status, subject, Json(AddedView { new: added.new, revived: added.revived, feed: api.view(feed) })))
 }
 
 /// The parameters of `GET /feeds`.
@@ -176,7 +178,7 @@ fn sort_name(sort: FeedSort) -> &'static str {
 }
 
 /// One of a few names, in any case.
-fn named<T: Copy>(
+pub(super) fn named<T: Copy>(
     parameter: &str,
     text: Option<&str>,
     all: &[T],

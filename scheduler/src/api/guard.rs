@@ -13,24 +13,29 @@ use base64::prelude::BASE64_STANDARD;
 use common::config::{ApiRole, ApiToken};
 use subtle::ConstantTimeEq;
 
+use super::audit::{self, Who};
 use super::error::ApiError;
 
-/// Refuses whoever may not call; everything else goes on.
-pub(super) async fn admit(State(tokens): State<Arc<[ApiToken]>>, request: Request, next: Next) -> Response {
+/// Refuses whoever may not call; everything else goes on, and knows who it is. Changes leave a line in the log.
+pub(super) async fn admit(State(tokens): State<Arc<[ApiToken]>>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    let is_page = path == "/";
-    let admitted = if tokens.is_empty() {
-        from_this_machine(request.method(), request.uri(), request.headers())
-    } else if path.starts_with("/api/") {
+    let (is_page, is_api) = (path == "/", path.starts_with("/api/"));
+    let is_change = is_api && !request.method().is_safe();
+    let (who, admitted) = if tokens.is_empty() {
+        ("loopback", from_this_machine(request.method(), request.uri(), request.headers()))
+    } else if is_api {
         with_token(&tokens, request.method(), &bearer(request.headers()))
     } else if is_page {
         // A browser asks for a password. It would send it along with other sites' requests too, so that it opens pages only.
         let shown = password(request.headers()).unwrap_or_else(|| bearer(request.headers()));
         with_token(&tokens, request.method(), &shown)
     } else {
-        Ok(())
+        (NOBODY, Ok(()))
     };
+    let who = Who(who.into());
+    request.extensions_mut().insert(who.clone());
     match admitted {
+        admitted if is_change => audit::recorded(&who, admitted.err(), request, next).await,
         Ok(()) => next.run(request).await,
         Err(refusal) => {
             let mut response = refusal.into_response();
@@ -43,6 +48,9 @@ pub(super) async fn admit(State(tokens): State<Arc<[ApiToken]>>, request: Reques
         }
     }
 }
+
+/// Somebody without a token.
+const NOBODY: &str = "nobody";
 
 /// What is shown in an `Authorization` header of this scheme.
 fn shown<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
@@ -62,24 +70,24 @@ fn password(headers: &HeaderMap) -> Option<String> {
     Some(password.to_owned())
 }
 
-fn with_token(tokens: &[ApiToken], method: &Method, shown: &str) -> Result<(), ApiError> {
+/// Whose token is shown, and whether it may be used so.
+fn with_token<'a>(tokens: &'a [ApiToken], method: &Method, shown: &str) -> (&'a str, Result<(), ApiError>) {
     // Every token is compared, and each in constant time: the time tells nothing about any of them.
-    let mut role = None;
+    let mut found = None;
     for token in tokens {
         if bool::from(token.token.as_bytes().ct_eq(shown.as_bytes())) {
-            role = Some(token.role);
+            found = Some(token);
         }
     }
-    match role {
-        None => Err(ApiError::new(
-            StatusCode::UNAUTHORIZED,
-            "the Authorization header must be 'Bearer ' and one of the tokens in api.tokens",
-        )),
-        Some(role) if role < needed_role(method) => {
-            Err(ApiError::new(StatusCode::FORBIDDEN, "this token may only read; changes need one with the role write"))
-        }
-        Some(_) => Ok(()),
+    let Some(token) = found else {
+        let message = "the Authorization header must be 'Bearer ' and one of the tokens in api.tokens";
+        return (NOBODY, Err(ApiError::new(StatusCode::UNAUTHORIZED, message)));
+    };
+    if token.role < needed_role(method) {
+        let message = "this token may only read; changes need one with the role write";
+        return (&token.name, Err(ApiError::new(StatusCode::FORBIDDEN, message)));
     }
+    (&token.name, Ok(()))
 }
 
 fn needed_role(method: &Method) -> ApiRole {
@@ -162,6 +170,7 @@ mod tests {
             [token("look", "0123456789abcdef", ApiRole::Read), token("do", "fedcba9876543210", ApiRole::Write)];
         let status = |method: &Method, shown: &'static str| {
             with_token(&tokens, method, &bearer(&headers(&[("authorization", shown)])))
+                .1
                 .err()
                 .map(|error| error.status())
         };
@@ -171,6 +180,7 @@ mod tests {
         for wrong in ["Bearer 0123456789abcde", "Bearer ", "Basic 0123456789abcdef", "0123456789abcdef"] {
             assert_eq!(status(&Method::GET, wrong), Some(StatusCode::UNAUTHORIZED), "{wrong}");
         }
-        assert!(with_token(&tokens, &Method::GET, "").is_err());
+        assert!(with_token(&tokens, &Method::GET, "").1.is_err());
+        assert_eq!(with_token(&tokens, &Method::POST, "0123456789abcdef").0, "look", "the audit names who was refused");
     }
 }

@@ -4,6 +4,7 @@
 //! Handlers translate: they read a request strictly, call [`Ops`] or the store, and answer with a shape of [`view`]. They
 //! decide nothing about polling.
 
+mod audit;
 mod bulk;
 mod entries;
 mod error;
@@ -12,10 +13,12 @@ mod explain;
 mod feeds;
 mod fleet;
 mod guard;
+mod hardened;
 pub mod hosts;
 mod openapi;
 mod pings;
 mod request;
+pub mod requeue;
 mod sanitised;
 mod streams;
 pub mod view;
@@ -111,8 +114,10 @@ pub fn router(ops: Arc<Ops>) -> Router {
         .fallback(feeds::nowhere)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::from_fn_with_state(tokens, guard::admit))
         .layer(middleware::from_fn(in_time))
+        // Around the limit of time: what took too long is recorded as such.
+        .layer(middleware::from_fn_with_state(tokens, guard::admit))
+        .layer(middleware::from_fn(hardened::hardened))
         .with_state(Api { pings: Pings::new(ops.clone()), ops, visitors: Arc::default(), tail, streams })
 }
 
@@ -138,6 +143,9 @@ fn api_paths() -> Router<Api> {
         .route("/hosts/{host}", get(hosts::show).put(hosts::set).delete(hosts::remove))
         .route("/hosts/{host}/block", post(hosts::block))
         .route("/hosts/{host}/unblock", post(hosts::unblock))
+        .route("/requeue", get(requeue::list).post(requeue::begin))
+        .route("/requeue/{id}", get(requeue::show))
+        .route("/requeue/{id}/cancel", post(requeue::cancel))
         .route("/stats", get(fleet::stats))
 }
 

@@ -45,12 +45,12 @@ pub(super) mod tests {
         found
     }
 
-    fn document() -> Value {
+    pub(in crate::api) fn document() -> Value {
         serde_json::from_str(DOCUMENT).unwrap()
     }
 
     /// Every described operation, changes after reads, erasures last.
-    fn described(document: &Value) -> Vec<(String, String, Value)> {
+    pub(in crate::api) fn described(document: &Value) -> Vec<(String, String, Value)> {
         let paths = document["paths"].as_object().unwrap();
         let of_path = |(path, item): (&String, &Value)| {
             let operations = item.as_object().unwrap().clone();
@@ -77,14 +77,12 @@ pub(super) mod tests {
         let fleet = Fleet::new().await;
         let id = fleet.feed("https://example.com/feed.xml").await;
         fleet.polled(id, &["1", "2"]).await;
+        let requeue = fleet.post("/api/v1/requeue", json!({ "filter": { "all": true } })).await;
+        assert_eq!(requeue.body["id"], id, "both are the first");
         let document = document();
         for (method, path, operation) in described(&document) {
-            let target = format!(
-                "{}{}",
-                path.replace("{id}", &id.to_string()).replace("{host}", "example.com"),
-                query(&operation)
-            );
-            if path.contains("{id}") {
+            let target = target(&path, &operation, id);
+            if path.contains("/feeds/{id}") {
                 fleet.ask("POST", &format!("/api/v1/feeds/{id}/resume"), None).await;
             }
             if path.ends_with("/unmove") {
@@ -128,6 +126,12 @@ pub(super) mod tests {
         assert_eq!(wrong(json!({})).as_deref(), Some("it.ready is missing"));
         assert_eq!(wrong(json!({ "ready": 1 })).as_deref(), Some("it.ready is 1, not \"boolean\""));
         assert_eq!(wrong(json!({ "ready": true, "x": 1 })).as_deref(), Some("it.x is not described"));
+    }
+
+    /// Where an operation of one feed, host or requeue is asked.
+    pub(in crate::api) fn target(path: &str, operation: &Value, id: i64) -> String {
+        let path = path.replace("{id}", &id.to_string()).replace("{host}", "example.com");
+        format!("{path}{}", query(operation))
     }
 
     fn query(operation: &Value) -> String {

@@ -3,6 +3,7 @@
 mod events;
 mod hosts;
 mod moves;
+mod requeue;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};

@@ -18,6 +18,7 @@ mod history;
 mod hosts;
 mod listing;
 pub mod postgres;
+pub(crate) mod requeues;
 mod row;
 pub mod sqlite;
 mod texts;
@@ -41,6 +42,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::StoreError;
 pub use hosts::{HostOrders, HostQuery, HostRow};
+pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
 
 /// A feed to be added.
 #[derive(Clone, Debug)]
@@ -448,6 +450,24 @@ pub trait Store: Send + Sync {
     /// Wants these feeds polled at `at`: a past wake that is still unanswered moves up to `now`, a future one is never
     /// postponed, and none comes before the end of the feed's own hold. Gives the live ones with their places.
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError>;
+
+    /// What a requeue of these feeds would do.
+    async fn plan_requeue(&self, filter: &RequeueFilter, lift_penalties: bool) -> Result<RequeuePlan, StoreError>;
+
+    /// Begins a requeue of the feeds that there are now. `None`, and nothing begun, when [`requeues::MOST_REQUEUES`] run
+    /// already.
+    async fn begin_requeue(&self, new: &NewRequeue, now: Timestamp) -> Result<Option<Requeue>, StoreError>;
+
+    /// Requeues, the newest first: those that run, or these and the last hundred that ended.
+    async fn requeues(&self, running: bool) -> Result<Vec<Requeue>, StoreError>;
+
+    /// Calls a requeue off; false when it does not run.
+    async fn cancel_requeue(&self, id: i64, now: Timestamp) -> Result<bool, StoreError>;
+
+    /// Wakes the next feeds of a requeue, as [`Store::wake`] does, and no more than its rate allows by `now`; feeds that are
+    /// not polled get one try where penalties are lifted. In one transaction with the requeue's progress; nothing when
+    /// another process takes a step meanwhile, or the requeue does not run.
+    async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError>;
 
     /// Live feeds by number, after `after`, at most `limit`: for rebuilding and checking the schedule.
     async fn placements(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError>;

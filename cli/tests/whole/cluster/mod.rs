@@ -5,5 +5,6 @@ pub(crate) mod harness;
 mod kills;
 mod load;
 mod outages;
+mod requeue;
 mod restarts;
 mod rules;

@@ -28,16 +28,6 @@ const LONG: Size = Size {
 };
 /// Back to the usual rate within this time after a server is back.
 const RECOVERY: Duration = Duration::from_secs(60);
-/// The part of the usual rate that slow and unreliable ways leave at least. The short form shares the machine with all other
-/// tests: it tells slow from stuck.
-const fn slow_share(size: &Size) -> f64 {
-    if size.feeds == LONG.feeds { 0.5 } else { 0.2 }
-}
-/// How many times its usual rate a fleet that is capped at 1.15 may show for five seconds. In the short form a process that stood
-/// still for a second sends what it held all at once.
-const fn peak_share(size: &Size) -> f64 {
-    if size.feeds == LONG.feeds { 1.2 } else { 1.5 }
-}
 /// Log lines that a role may write for one outage.
 const LINES: usize = 25;
 
@@ -49,14 +39,11 @@ async fn start(load: &Load) -> Vec<Role> {
 }
 
 /// Waits until requests come at nine tenths of the usual rate; gives how long that took.
-async fn until_usual_rate(load: &Load, roles: &[Role]) -> Duration {
+async fn until_usual_rate(load: &Load) -> Duration {
     let began = Instant::now();
     let window = Duration::from_secs(2).min(load.size.interval / 3);
     while load.rate_over(window).await < 0.9 * load.size.rate() {
-        if began.elapsed() >= RECOVERY {
-            let said: String = roles.iter().map(|role| format!("{:?}:\n{}\n", role.kind, role.stderr())).collect();
-            panic!("not back to {} polls/s within {RECOVERY:?}\n{said}", load.size.rate());
-        }
+        assert!(began.elapsed() < RECOVERY, "not back to {} polls/s within {RECOVERY:?}", load.size.rate());
     }
     began.elapsed().saturating_sub(window)
 }
@@ -74,7 +61,7 @@ async fn servers_that_stop_or_freeze_cost_time_and_nothing_else() {
     let troubles = ["rabbitmq", "postgres", "redis"].map(|name| [(name, false), (name, true)]).concat();
     let mut troubled: Vec<Timestamp> = Vec::new();
     for (name, frozen) in troubles {
-        until_usual_rate(&load, &roles).await;
+        until_usual_rate(&load).await;
         let begun = now();
         let before: Vec<usize> = roles.iter().map(|role| role.stderr().lines().count()).collect();
         let small = memory(&roles);
@@ -96,7 +83,7 @@ async fn servers_that_stop_or_freeze_cost_time_and_nothing_else() {
         } else {
             servers.up(name);
         }
-        let back = until_usual_rate(&load, &roles).await;
+        let back = until_usual_rate(&load).await;
         // As at a kill, what was fetched in that time may be fetched once more: its report may have found no way.
         let moments = (0_u32..).map(|n| begun.after(n * Duration::from_millis(500)));
         troubled.extend(moments.take_while(|moment| *moment <= now()));
@@ -139,7 +126,7 @@ async fn a_redis_that_forgets_or_remembers_an_old_state_is_put_right_and_nobody_
     tokio::time::sleep(size.trouble).await;
 
     for (what, old) in [("FLUSHALL", false), ("an old dump", true)] {
-        until_usual_rate(&load, &roles).await;
+        until_usual_rate(&load).await;
         let asked = load.origin.request_count();
         if old {
             // The dump is the one of the start; without a save it would be today's.
@@ -159,7 +146,7 @@ async fn a_redis_that_forgets_or_remembers_an_old_state_is_put_right_and_nobody_
             size.rate()
         );
         assert!(silence <= size.longest_gap() + size.interval, "{silence:?}");
-        assert!(peak <= peak_share(&size) * size.rate().max(10.0), "{peak}");
+        assert!(peak <= 1.2 * size.rate().max(10.0), "{peak}");
         let manners = load.manners(&log, &[]);
         println!("{manners:?}");
         manners.assert_clean();
@@ -214,14 +201,14 @@ async fn slow_and_unreliable_ways_to_the_servers_cost_at_most_half_the_rate() {
         tokio::time::sleep(size.interval).await;
         let rate = load.rate_over((3 * size.interval).max(size.trouble)).await;
         println!("{what}: {rate:.0} polls/s of {:.0}", size.rate());
-        assert!(rate >= slow_share(&size) * size.rate(), "{rate}");
+        assert!(rate >= 0.5 * size.rate(), "{rate}");
     }
     for (name, proxy) in ["PostgreSQL", "Redis", "RabbitMQ"].into_iter().zip(&proxies) {
         for direction in [Direction::ToServer, Direction::ToClient] {
             proxy.set(Faults { stall: Some(direction), ..Faults::default() });
             tokio::time::sleep(size.trouble).await;
             proxy.set(Faults::default());
-            let back = until_usual_rate(&load, &roles).await;
+            let back = until_usual_rate(&load).await;
             println!("{name} stalled {direction:?} for {:?}: usual rate {back:?} later", size.trouble);
         }
     }

@@ -13,6 +13,7 @@ pub(crate) mod lists;
 pub(crate) mod logins;
 pub(crate) mod moves;
 pub(crate) mod plans;
+pub(crate) mod requeues;
 pub(crate) mod wakes;
 
 use std::time::Duration;
@@ -148,6 +149,15 @@ macro_rules! stamp {
                 a_future_wake_is_brought_forward_and_never_postponed;
                 a_wake_never_comes_before_the_end_of_a_hold;
                 only_live_feeds_are_woken;
+            }
+            requeues {
+                a_requeue_wakes_each_feed_once_and_no_faster_than_its_rate;
+                a_requeue_goes_on_where_it_was_after_a_reopening;
+                steps_taken_at_once_wake_nobody_twice;
+                a_cancelled_requeue_wakes_nobody_any_more;
+                only_so_many_requeues_run_at_once_and_ended_ones_are_forgotten;
+                a_requeue_reaches_what_its_filter_names;
+                penalties_are_lifted_only_when_asked_and_holds_never;
             }
             entries {
                 an_entry_is_stored_once_however_often_it_comes;

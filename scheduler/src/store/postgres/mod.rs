@@ -21,6 +21,7 @@ mod list;
 mod moves;
 mod open;
 mod people;
+mod requeues;
 mod seals;
 mod search;
 mod session;
@@ -41,8 +42,8 @@ use sqlx::PgPool;
 
 use super::{
     Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow,
-    JobRow, Move, Moved, NewFeed, OldSeal, Page, Placement, RelayTurn, Store, StoreError, StoreStats, StoredEntry,
-    Unmove, Unmoved, Verdict,
+    JobRow, Move, Moved, NewFeed, NewRequeue, OldSeal, Page, Placement, RelayTurn, Requeue, RequeueFilter, RequeuePlan,
+    RequeueStep, Store, StoreError, StoreStats, StoredEntry, Unmove, Unmoved, Verdict,
 };
 
 /// How often a transaction is tried that the server ended in favour of another one.
@@ -183,6 +184,26 @@ impl Store for PostgresStore {
 
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
         self.call("wake feeds", move || self.wake_feeds(ids, at, now)).await
+    }
+
+    async fn plan_requeue(&self, filter: &RequeueFilter, lift_penalties: bool) -> Result<RequeuePlan, StoreError> {
+        self.call("find the feeds of a requeue", move || self.plan(filter, lift_penalties)).await
+    }
+
+    async fn begin_requeue(&self, new: &NewRequeue, now: Timestamp) -> Result<Option<Requeue>, StoreError> {
+        self.call("begin a requeue", move || self.begin_one(new, now)).await
+    }
+
+    async fn requeues(&self, running: bool) -> Result<Vec<Requeue>, StoreError> {
+        self.call("list requeues", move || self.list_requeues(running)).await
+    }
+
+    async fn cancel_requeue(&self, id: i64, now: Timestamp) -> Result<bool, StoreError> {
+        self.call("cancel a requeue", move || self.cancel(id, now)).await
+    }
+
+    async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError> {
+        self.call("go on with a requeue", move || self.step(id, now)).await
     }
 
     async fn placements(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError> {

@@ -15,6 +15,7 @@ mod list;
 mod moves;
 mod open;
 mod people;
+mod requeues;
 mod seals;
 #[cfg(test)]
 mod tests;
@@ -32,8 +33,8 @@ use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::{
     Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow,
-    JobRow, Move, Moved, NewFeed, OldSeal, Page, Placement, RelayTurn, Store, StoreError, StoreStats, StoredEntry,
-    Unmove, Unmoved, Verdict,
+    JobRow, Move, Moved, NewFeed, NewRequeue, OldSeal, Page, Placement, RelayTurn, Requeue, RequeueFilter, RequeuePlan,
+    RequeueStep, Store, StoreError, StoreStats, StoredEntry, Unmove, Unmoved, Verdict,
 };
 
 pub use backup::{Backup, BackupError};
@@ -130,6 +131,26 @@ impl Store for SqliteStore {
 
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
         self.wake_feeds(ids, at, now).await
+    }
+
+    async fn plan_requeue(&self, filter: &RequeueFilter, lift_penalties: bool) -> Result<RequeuePlan, StoreError> {
+        self.plan(filter, lift_penalties).await
+    }
+
+    async fn begin_requeue(&self, new: &NewRequeue, now: Timestamp) -> Result<Option<Requeue>, StoreError> {
+        self.begin_one(new, now).await
+    }
+
+    async fn requeues(&self, running: bool) -> Result<Vec<Requeue>, StoreError> {
+        self.list_requeues(running).await
+    }
+
+    async fn cancel_requeue(&self, id: i64, now: Timestamp) -> Result<bool, StoreError> {
+        self.cancel(id, now).await
+    }
+
+    async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError> {
+        self.step(id, now).await
     }
 
     async fn placements(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError> {

@@ -1,0 +1,308 @@
+//! `feedfleet requeue`: has many feeds polled soon, at a rate; shows how far that is and calls it off.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, Subcommand};
+use common::time::{Clock, SystemClock, Timestamp};
+use reqwest::Method;
+use scheduler::api::requeue::RequeuedView;
+use scheduler::api::view::List;
+use scheduler::store::{Requeue, RequeueState};
+use serde_json::{Map, Value, json};
+
+use crate::client::{Client, ClientArgs};
+use crate::output::{counted, fields, moment, relative, table, words};
+use crate::progress::Progress;
+use crate::{output, values};
+
+/// Has many feeds polled soon, so many a second
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Every part of the filter must fit. Polls stay conditional, hosts' gaps are kept, and a held host is asked when its hold\n\
+                  ends. Feeds in the penalty box are left there unless --lift-penalties is given. It goes on after a restart.\n\n\
+                  feedfleet requeue --host example.com --dry-run\n  \
+                  feedfleet requeue --failure dns --lift-penalties --rate 50/s"
+)]
+#[command(group(ArgGroup::new("filter").args(["feed", "host", "category", "status", "failure", "overdue", "all"]).multiple(true)))]
+pub(crate) struct RequeueArgs {
+    #[command(subcommand)]
+    command: Option<RequeueCommand>,
+    /// One feed, by id or URL
+    #[arg(long, value_name = "X")]
+    feed: Option<String>,
+    /// Feeds of a host: a name, at all of its ports; a name and port; or *.DOMAIN for a shared one
+    #[arg(long, value_name = "H")]
+    host: Option<String>,
+    /// Feeds of a category, A to D or F
+    #[arg(long, value_name = "C")]
+    category: Option<String>,
+    /// Feeds with a status, such as active or blacklisted
+    #[arg(long, value_name = "S")]
+    status: Option<String>,
+    /// Feeds whose last poll failed in this way, such as dns
+    #[arg(long, value_name = "K")]
+    failure: Option<String>,
+    /// Feeds that have been due for longer, such as 15m
+    #[arg(long, value_name = "D", value_parser = values::duration)]
+    overdue: Option<Duration>,
+    /// All feeds
+    #[arg(long, conflicts_with_all = ["feed", "host", "category", "status", "failure", "overdue"])]
+    all: bool,
+    /// How fast, such as 50/s, 600/m or 1000/h
+    #[arg(long, value_name = "N/s", value_parser = rate)]
+    rate: Option<f64>,
+    /// Only says what would be polled
+    #[arg(long)]
+    dry_run: bool,
+    /// Also feeds in the penalty box, and one try for blacklisted and quarantined ones
+    #[arg(long)]
+    lift_penalties: bool,
+    /// Waits until it is done
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// What else there is to do.
+#[derive(Debug, Subcommand)]
+enum RequeueCommand {
+    /// Lists requeues: those that run and the last hundred that ended
+    List(ClientArgs),
+    /// Shows how far a requeue is
+    Show(ShowArgs),
+    /// Calls a requeue off; what was woken is polled
+    Cancel(OneArgs),
+}
+
+/// `requeue show`
+#[derive(Debug, Args)]
+struct ShowArgs {
+    /// Its number
+    #[arg(value_parser = values::number::<i64>)]
+    id: i64,
+    /// Waits until it is done
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// One requeue.
+#[derive(Debug, Args)]
+struct OneArgs {
+    /// Its number
+    #[arg(value_parser = values::number::<i64>)]
+    id: i64,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// Between two looks at a requeue that is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Feeds a second: `50/s`, `600/m`, `1000/h`, or a bare number of them a second.
+fn rate(text: &str) -> Result<f64, &'static str> {
+    let (number, unit) = text.split_once('/').unwrap_or((text, "s"));
+    let seconds = match unit.trim() {
+        "s" | "sec" | "second" => 1.0,
+        "m" | "min" | "minute" => 60.0,
+        "h" | "hour" => 3600.0,
+        _ => return Err("it must be a number of feeds a second, minute or hour, such as 50/s"),
+    };
+    let number: Option<f64> = number.trim().parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.map(|number| number / seconds).ok_or("it must be a number of feeds more than 0, such as 50/s")
+}
+
+/// Runs it.
+pub(crate) async fn run(args: &RequeueArgs) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        None => begin(args).await,
+        Some(RequeueCommand::List(client)) => list(client).await,
+        Some(RequeueCommand::Show(show)) => {
+            let client = Client::new(&show.client)?;
+            let requeue = if show.wait { ended(&client, show.id).await? } else { one(&client, show.id).await? };
+            told(&show.client, &requeue)
+        }
+        Some(RequeueCommand::Cancel(of)) => {
+            let path = format!("/requeue/{}/cancel", of.id);
+            let requeue: Requeue = Client::new(&of.client)?.change(Method::POST, &path, None).await?;
+            if of.client.json {
+                output::json(&requeue)?;
+            } else {
+                output::line(&format!("cancelled requeue {} after {}", of.id, feeds(requeue.woken)))?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+async fn begin(args: &RequeueArgs) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&args.client)?;
+    let mut filter = Map::new();
+    if let Some(feed) = &args.feed {
+        filter.insert("feed".to_owned(), json!(client.find(feed).await?));
+    }
+    let texts =
+        [("host", &args.host), ("category", &args.category), ("status", &args.status), ("failure", &args.failure)];
+    for (name, text) in texts {
+        filter.extend(text.as_ref().map(|text| (name.to_owned(), json!(text))));
+    }
+    filter.extend(args.overdue.map(|overdue| ("overdue".to_owned(), json!(overdue.as_secs_f64()))));
+    filter.extend(args.all.then(|| ("all".to_owned(), json!(true))));
+    if filter.is_empty() {
+        let message = "say which feeds: --feed, --host, --category, --status, --failure, --overdue or --all";
+        return Err(crate::Usage(message.to_owned()).into());
+    }
+    let mut body = json!({ "filter": filter, "dry_run": args.dry_run, "lift_penalties": args.lift_penalties });
+    if let Some(rate) = args.rate {
+        body["rate"] = json!(rate);
+    }
+    let begun: RequeuedView = client.change(Method::POST, "/requeue", Some(&body)).await?;
+    match (begun.id, args.wait) {
+        (Some(id), true) => told(&args.client, &ended(&client, id).await?),
+        _ if args.client.json => Ok(output::json(&begun).map(|()| ExitCode::SUCCESS)?),
+        _ => Ok(output::line(&plan(&begun)).map(|()| ExitCode::SUCCESS)?),
+    }
+}
+
+fn feeds(count: u64) -> String {
+    counted(count, "feed", "feeds")
+}
+
+/// What a requeue does or would do.
+fn plan(begun: &RequeuedView) -> String {
+    let share = format!("{} of {}", feeds(begun.pollable), counted(begun.hosts, "host", "hosts"));
+    let pace = format!(
+        "{} a second, in {}",
+        begun.rate,
+        words(Duration::try_from_secs_f64(begun.seconds).unwrap_or(Duration::MAX))
+    );
+    let mut lines = vec![match begun.id {
+        Some(id) => {
+            format!("requeue {id}: {share}, {pace} at least; `feedfleet requeue show {id}` tells how far it is")
+        }
+        None if begun.pollable == 0 => "no feed would be polled".to_owned(),
+        None => format!("would poll {share}, {pace} at least"),
+    }];
+    if !begun.left_out.is_empty() {
+        let reasons: Vec<String> = begun.left_out.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        let boxed =
+            ["penalised", "blacklisted", "quarantined"].iter().any(|reason| begun.left_out.contains_key(*reason));
+        let hint = if boxed { "; --lift-penalties polls penalised, blacklisted and quarantined ones too" } else { "" };
+        lines.push(format!("left out: {}{hint}", reasons.join(", ")));
+    }
+    if begun.dry_run && begun.pollable > 0 {
+        let rows: Vec<Vec<String>> =
+            begun.by_category.iter().map(|(category, count)| vec![category.clone(), count.to_string()]).collect();
+        lines.push(table(&["CATEGORY", "FEEDS"], &rows));
+        let rows: Vec<Vec<String>> =
+            begun.by_host.iter().map(|share| vec![share.feeds.to_string(), share.host.clone()]).collect();
+        lines.push(table(&["FEEDS", "HOST"], &rows));
+        let unnamed = begun.hosts.saturating_sub(begun.by_host.len() as u64);
+        lines.extend((unnamed > 0).then(|| format!("and {} with fewer feeds", counted(unnamed, "host", "hosts"))));
+    }
+    lines.join("\n")
+}
+
+async fn one(client: &Client, id: i64) -> anyhow::Result<Requeue> {
+    client.get(&format!("/requeue/{id}"), &[]).await
+}
+
+/// The requeue when it has ended, with a bar until then. A fleet that is away for a while goes on with it.
+async fn ended(client: &Client, id: i64) -> anyhow::Result<Requeue> {
+    let mut requeue = one(client, id).await?;
+    let mut bar = Progress::new(usize::try_from(requeue.queued).unwrap_or(usize::MAX));
+    while requeue.state == RequeueState::Running {
+        bar.reach(usize::try_from(requeue.woken).unwrap_or(usize::MAX));
+        bar.say(&format!("{} of {}", requeue.woken, feeds(requeue.queued)));
+        tokio::time::sleep(LOOK_EVERY).await;
+        match one(client, id).await {
+            Ok(now) => requeue = now,
+            Err(error) if crate::client::passes(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(requeue)
+}
+
+fn told(args: &ClientArgs, requeue: &Requeue) -> anyhow::Result<ExitCode> {
+    if args.json {
+        output::json(requeue)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let now = SystemClock.now();
+    let left = requeue.queued.saturating_sub(requeue.woken);
+    let rest = Duration::try_from_secs_f64(left as f64 / requeue.rate).unwrap_or(Duration::MAX);
+    let rest = (requeue.state == RequeueState::Running).then(|| format!("{}, {} at least", feeds(left), words(rest)));
+    output::line(&fields(&[
+        ("requeue", Some(requeue.id.to_string())),
+        ("state", Some(requeue.state.as_str().to_owned())),
+        ("feeds", Some(filter(requeue))),
+        ("rate", Some(format!("{}/s", requeue.rate))),
+        ("penalties", requeue.lift_penalties.then(|| "lifted".to_owned())),
+        ("by", Some(requeue.by.clone())),
+        ("begun", Some(moment(requeue.created, now))),
+        ("ended", requeue.ended.map(|ended| moment(ended, now))),
+        ("woken", Some(format!("{} of {}", requeue.woken, requeue.queued))),
+        ("left", rest),
+    ]))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Which feeds, in words.
+fn filter(requeue: &Requeue) -> String {
+    let Ok(Value::Object(parts)) = serde_json::to_value(&requeue.filter) else { return String::new() };
+    let part = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => format!("{name} {text}"),
+        Value::Array(items) => {
+            format!("{name} {}", items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "))
+        }
+        value => format!("{name} {value}"),
+    };
+    let parts: Vec<String> = parts.iter().map(part).collect();
+    if parts.is_empty() { "all".to_owned() } else { parts.join(", ") }
+}
+
+async fn list(args: &ClientArgs) -> anyhow::Result<ExitCode> {
+    let list: List<Requeue> = Client::new(args)?.get("/requeue", &[]).await?;
+    if args.json {
+        list.items.iter().try_for_each(output::json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if list.items.is_empty() {
+        output::line("no requeues")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let now: Timestamp = SystemClock.now();
+    let row = |requeue: &Requeue| {
+        vec![
+            requeue.id.to_string(),
+            requeue.state.as_str().to_owned(),
+            format!("{} of {}", requeue.woken, requeue.queued),
+            format!("{}/s", requeue.rate),
+            relative(requeue.created, now),
+            requeue.by.clone(),
+            filter(requeue),
+        ]
+    };
+    let rows: Vec<Vec<String>> = list.items.iter().map(row).collect();
+    output::line(&table(&["ID", "STATE", "WOKEN", "RATE", "BEGUN", "BY", "FEEDS"], &rows))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_feeds_a_second_a_minute_or_an_hour() {
+        assert_eq!((rate("50/s"), rate("50"), rate("0.5")), (Ok(50.0), Ok(50.0), Ok(0.5)));
+        assert_eq!((rate("600/m"), rate("1800 / h")), (Ok(10.0), Ok(0.5)));
+        for wrong in ["", "0", "-1/s", "fast", "50/d", "nan", "inf/s", "50/s/s"] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Who changed what: a line in the log for each call of the API that is no mere reading, whatever became of it.
+//!
+//! The lines have the target `audit`, so that they can be kept apart from the others and longer. They are written where every
+//! call passes, so that no route is forgotten, and hold no body, no query and no header: those may hold secrets.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{ConnectInfo, MatchedPath, Request};
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::error::ApiError;
+
+/// Who calls: a token's name, or whoever is on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Who(pub(super) Arc<str>);
+
+/// What a change turned out to be about, such as `feeds/7`, where the path does not say it. A handler adds it to its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Subject(pub(super) String);
+
+/// Bytes of a path that are written.
+const LONGEST: usize = 200;
+
+/// Lets a change go on, or refuses it, and writes its line.
+pub(super) async fn recorded(who: &Who, refused: Option<ApiError>, request: Request, next: Next) -> Response {
+    let mut line = Line::of(who, &request);
+    let response = match refused {
+        Some(refusal) => refusal.into_response(),
+        None => next.run(request).await,
+    };
+    line.ended(&response);
+    response
+}
+
+/// A line to be. Written when it is dropped: a caller who hangs up does not stop the change, nor this.
+struct Line {
+    who: Who,
+    from: String,
+    action: String,
+    on: String,
+    status: Option<StatusCode>,
+    began: Instant,
+}
+
+impl Line {
+    fn of(who: &Who, request: &Request) -> Self {
+        let path = request.uri().path();
+        let route = request.extensions().get::<MatchedPath>().map_or(path, MatchedPath::as_str);
+        let from = request.extensions().get::<ConnectInfo<std::net::SocketAddr>>();
+        Line {
+            who: who.clone(),
+            from: from.map_or_else(|| "-".to_owned(), |ConnectInfo(address)| address.ip().to_string()),
+            action: format!("{} {}", request.method(), cut(route)),
+            on: subject(path, route),
+            status: None,
+            began: Instant::now(),
+        }
+    }
+
+    fn ended(&mut self, response: &Response) {
+        self.status = Some(response.status());
+        if let Some(Subject(subject)) = response.extensions().get() {
+            self.on.clone_from(subject);
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let outcome = match self.status {
+            None => "the caller did not wait",
+            Some(status) if status.is_success() => "done",
+            Some(status) if status.is_server_error() => "failed",
+            Some(_) => "refused",
+        };
+        let Line { who, from, action, on, .. } = self;
+        let (status, millis) = (self.status.map_or(0, |status| status.as_u16()), self.began.elapsed().as_millis());
+        tracing::info!(target: "audit", who = &*who.0, from, action, on, outcome, status, millis, "a change was asked for");
+    }
+}
+
+/// What the path is about: a collection, or one thing in it where the route has a place for its name.
+fn subject(path: &str, route: &str) -> String {
+    let parts = |text: &'static str| path.trim_start_matches(text).trim_start_matches('/').split('/');
+    let parts: Vec<&str> = parts("/api/v1").collect();
+    let named = route.contains("/{");
+    cut(&parts[..parts.len().min(if named { 2 } else { 1 })].join("/")).to_owned()
+}
+
+fn cut(path: &str) -> &str {
+    // A path has no characters of several bytes.
+    path.get(..LONGEST).unwrap_or(path)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::Mutex;
+
+    use axum::body::Body;
+    use axum::http::{Request, header};
+    use common::config::{ApiRole, ApiToken};
+    use serde_json::{Value, json};
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::subscriber::DefaultGuard;
+    use tracing::{Event, Metadata, Subscriber};
+
+    use crate::api::openapi::tests::{described, document, target};
+    use crate::api::tests::Fleet;
+
+    /// The lines that this thread writes to the target `audit`, each as an object.
+    pub(in crate::api) struct Lines {
+        heard: Arc<Mutex<Vec<Value>>>,
+        _guard: DefaultGuard,
+    }
+
+    use std::sync::Arc;
+
+    struct Ear(Arc<Mutex<Vec<Value>>>);
+
+    struct Fields<'a>(&'a mut Value);
+
+    impl Visit for Fields<'_> {
+        fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+            self.0[field.name()] = format!("{value:?}").into();
+        }
+
+        fn record_str(&mut self, field: &Field, value: &str) {
+            self.0[field.name()] = value.into();
+        }
+
+        fn record_u64(&mut self, field: &Field, value: u64) {
+            self.0[field.name()] = value.into();
+        }
+    }
+
+    impl Subscriber for Ear {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == "audit"
+        }
+
+        fn event(&self, event: &Event<'_>) {
+            let mut line = json!({});
+            event.record(&mut Fields(&mut line));
+            self.0.lock().unwrap().push(line);
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    impl Lines {
+        pub(in crate::api) fn listen() -> Self {
+            let heard = Arc::new(Mutex::default());
+            Lines { _guard: tracing::subscriber::set_default(Ear(Arc::clone(&heard))), heard }
+        }
+
+        /// Those since it was last asked.
+        pub(in crate::api) fn take(&self) -> Vec<Value> {
+            std::mem::take(&mut self.heard.lock().unwrap())
+        }
+    }
+
+    const SECRET: &str = "0123456789abcdef";
+
+    fn tokens() -> Vec<ApiToken> {
+        let token = |name: &str, token: &str, role| ApiToken { name: name.into(), token: token.into(), role };
+        vec![token("ann", SECRET, ApiRole::Write), token("eve", "fedcba9876543210", ApiRole::Read)]
+    }
+
+    async fn send(fleet: &Fleet, method: &str, target: &str, token: &str, body: &str, kind: &str) -> u16 {
+        let request = Request::builder().method(method).uri(target).header(header::HOST, "fleet.example");
+        let request =
+            request.header(header::CONTENT_TYPE, kind).header(header::AUTHORIZATION, format!("Bearer {token}"));
+        fleet.send(request.body(Body::from(body.to_owned())).unwrap()).await.status
+    }
+
+    #[tokio::test]
+    async fn every_change_that_the_api_offers_leaves_its_line() {
+        let fleet = Fleet::new().await;
+        let id = fleet.feed("https://example.com/feed.xml").await;
+        fleet.post("/api/v1/requeue", json!({ "filter": { "all": true } })).await;
+        let lines = Lines::listen();
+        let document = document();
+        let mut changes = 0;
+        for (method, path, operation) in described(&document) {
+            let target = target(&path, &operation, id);
+            let body = &operation["requestBody"]["content"]["application/json"]["example"];
+            let body = (!body.is_null()).then(|| body.clone());
+            lines.take();
+            let answer = fleet.ask(&method.to_uppercase(), &target, body).await;
+            let written = lines.take();
+            if method == "get" || !path.starts_with("/api/") {
+                assert_eq!(written, Vec::<Value>::new(), "{method} {path}");
+                continue;
+            }
+            changes += 1;
+            let [line] = &written[..] else { panic!("{method} {path} left {written:?}") };
+            assert_eq!(line["who"], "loopback");
+            assert_eq!(line["action"], format!("{} {path}", method.to_uppercase()));
+            assert_eq!(line["status"], answer.status);
+            let outcome = if answer.status < 300 { "done" } else { "refused" };
+            assert_eq!(line["outcome"], outcome, "{line}");
+            assert!(line["on"].as_str().is_some_and(|on| !on.is_empty() && !on.contains('{')), "{line}");
+        }
+        assert!(changes >= 15, "{changes}");
+    }
+
+    #[tokio::test]
+    async fn a_line_names_the_token_and_the_subject_and_holds_no_secret() {
+        let fleet = Fleet::with(|config| config.api.tokens = tokens()).await;
+        let lines = Lines::listen();
+        let body = json!({ "url": "https://ann:Tr0ub4dor@example.com/feed.xml?key=s3cret" }).to_string();
+        let json = "application/json";
+        send(&fleet, "POST", "/api/v1/feeds?token=s3cret", SECRET, &body, json).await;
+        send(&fleet, "POST", "/api/v1/feeds", SECRET, "{\"url\": \"https://example.com/feed.xml\"}", json).await;
+        send(&fleet, "POST", "/api/v1/fleet/pause", "fedcba9876543210", "", json).await;
+        send(&fleet, "DELETE", "/api/v1/feeds/7", "guessed", "", json).await;
+        send(&fleet, "PUT", "/api/v1/hosts/%1b%5b31m.example", SECRET, "{}", json).await;
+        let lines = lines.take();
+        let told: Vec<String> = lines
+            .iter()
+            .map(|line| {
+                let text = |field: &str| line[field].as_str().unwrap().to_owned();
+                format!("{} {} {} {}", text("who"), text("on"), text("outcome"), line["status"])
+            })
+            .collect();
+        let expected = [
+            // without a key nobody's password is stored
+            "ann feeds refused 400",
+            "ann feeds/1 done 201",
+            "eve fleet refused 403",
+            "nobody feeds/7 refused 401",
+            "ann hosts/%1b%5b31m.example refused 400",
+        ];
+        assert_eq!(told, expected);
+        let all = serde_json::to_string(&lines).unwrap();
+        for secret in ["Tr0ub4dor", "s3cret", SECRET, "fedcba9876543210", "guessed", "\u{1b}"] {
+            assert!(!all.contains(secret), "{secret} in {all}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_hangs_up_leaves_a_line_all_the_same() {
+        let fleet = Fleet::new().await;
+        let lines = Lines::listen();
+        let mut asked = Box::pin(fleet.ask("POST", "/api/v1/fleet/pause", None));
+        let polled = futures_util::poll!(asked.as_mut());
+        assert!(polled.is_pending(), "the store takes its time");
+        drop(asked);
+        let written = lines.take();
+        assert_eq!((written.len(), &written[0]["outcome"]), (1, &json!("the caller did not wait")), "{written:?}");
+    }
+}

@@ -1,0 +1,243 @@
+//! Requeues: many feeds polled now, at a rate; what one would do, how those that run stand, and their end.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Extension, FromRequestParts, Path, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use common::feed::{Category, FeedId, Status};
+use common::host_name::HostName;
+use common::report::FailureKind;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::audit::{Subject, Who};
+use super::error::ApiError;
+use super::feeds::named;
+use super::request::{Accepts, Body, explained, fields};
+use super::view::List;
+use super::{Api, to_the_end};
+use crate::store::requeues::{MOST_REQUEUES, reaches};
+use crate::store::{NewRequeue, Requeue, RequeueFilter, RequeuePlan};
+
+/// Feeds a second, unless somebody says otherwise.
+const RATE: f64 = 10.0;
+/// Feeds a second, at most.
+const MOST_RATE: f64 = 10_000.0;
+
+/// What a requeue would do, or does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequeuedView {
+    /// Its number, if it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<i64>,
+    /// Feeds that fit the filter.
+    pub matched: u64,
+    /// Feeds that will be polled: none in a dry run.
+    pub queued: u64,
+    /// Nothing was done.
+    pub dry_run: bool,
+    /// Of those that fit the filter the ones that can be polled.
+    pub pollable: u64,
+    /// The others, by the reason.
+    pub left_out: BTreeMap<String, u64>,
+    /// Pollable ones by category.
+    pub by_category: BTreeMap<String, u64>,
+    /// Their hosts.
+    pub hosts: u64,
+    /// The hundred hosts with most of them.
+    pub by_host: Vec<HostShare>,
+    /// Feeds a second.
+    pub rate: f64,
+    /// How long it takes at that rate at least.
+    pub seconds: f64,
+}
+
+/// A host's share of a requeue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostShare {
+    /// Which host.
+    pub host: String,
+    /// Pollable feeds there.
+    pub feeds: u64,
+}
+
+impl RequeuedView {
+    fn of(plan: &RequeuePlan, lift_penalties: bool, rate: f64, dry_run: bool) -> Self {
+        let (mut matched, mut pollable) = (0, 0);
+        let (mut left_out, mut by_category) = (BTreeMap::new(), BTreeMap::new());
+        for &(category, status, penalised, feeds) in &plan.classes {
+            matched += feeds;
+            if reaches(status, penalised, lift_penalties) {
+                pollable += feeds;
+                *by_category.entry(category.as_str().to_owned()).or_insert(0) += feeds;
+            } else {
+                let reason = if status == Status::Active { "penalised" } else { status.as_str() };
+                *left_out.entry(reason.to_owned()).or_insert(0) += feeds;
+            }
+        }
+        let share = |(host, feeds): &(common::host::HostKey, u64)| HostShare { host: host.to_string(), feeds: *feeds };
+        RequeuedView {
+            id: None,
+            matched,
+            queued: if dry_run { 0 } else { pollable },
+            dry_run,
+            pollable,
+            left_out,
+            by_category,
+            hosts: plan.hosts,
+            by_host: plan.largest.iter().map(share).collect(),
+            rate,
+            seconds: pollable as f64 / rate,
+        }
+    }
+}
+
+/// A requeue in a request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RequeueBody {
+    filter: Option<Map<String, Value>>,
+    /// Feeds a second.
+    rate: Option<f64>,
+    dry_run: Option<bool>,
+    lift_penalties: Option<bool>,
+}
+
+impl Accepts for RequeueBody {
+    fn accepts(field: &str) -> &'static str {
+        match field {
+            "filter" => "an object such as {\"host\": \"example.com\"}, or {\"all\": true}",
+            "rate" => ACCEPTED_RATE,
+            _ => "true or false",
+        }
+    }
+}
+
+const ACCEPTED_RATE: &str = "a number of feeds a second, more than 0 and at most 10000";
+
+/// Its filter.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct FilterBody {
+    feed: Option<i64>,
+    host: Option<String>,
+    category: Option<String>,
+    status: Option<String>,
+    failure: Option<String>,
+    /// Seconds.
+    overdue: Option<f64>,
+    all: Option<bool>,
+}
+
+impl Accepts for FilterBody {
+    fn accepts(field: &str) -> &'static str {
+        match field {
+            "feed" => "a feed's id",
+            "overdue" => "a number of seconds",
+            "all" => "true or false",
+            _ => "text",
+        }
+    }
+}
+
+/// `POST /requeue`: 202 when feeds will be polled, 200 when none will.
+pub(super) async fn begin(
+    State(api): State<Api>,
+    Extension(who): Extension<Who>,
+    Body(body): Body<RequeueBody>,
+) -> Result<Response, ApiError> {
+    let rate = body.rate.unwrap_or(RATE);
+    if !(rate > 0.0 && rate <= MOST_RATE) {
+        return Err(ApiError::bad(format!("rate must be {ACCEPTED_RATE}")));
+    }
+    let missing = || ApiError::bad(format!("filter is missing; it must be {}", RequeueBody::accepts("filter")));
+    let filter = filter(&api, fields(body.filter.ok_or_else(missing)?)?).await?;
+    let (lift_penalties, dry_run) = (body.lift_penalties.unwrap_or(false), body.dry_run.unwrap_or(false));
+    let plan = api.ops.store.plan_requeue(&filter, lift_penalties).await?;
+    let view = RequeuedView::of(&plan, lift_penalties, rate, dry_run);
+    if view.queued == 0 {
+        return Ok(Json(view).into_response());
+    }
+    let by = who.0.to_string();
+    let new = NewRequeue { filter, rate, lift_penalties, by, matched: view.matched, queued: view.queued };
+    let ops = api.ops.clone();
+    let begun = to_the_end(async move { ops.store.begin_requeue(&new, ops.clock.now()).await }).await?;
+    let too_many = || {
+        let message = format!("{MOST_REQUEUES} requeues run already; wait for one, or cancel one");
+        ApiError::new(StatusCode::CONFLICT, message)
+    };
+    let begun = begun.ok_or_else(too_many)?;
+    let place = [(header::LOCATION, format!("/api/v1/requeue/{}", begun.id))];
+    let subject = Extension(Subject(format!("requeue/{}", begun.id)));
+    Ok((StatusCode::ACCEPTED, place, subject, Json(RequeuedView { id: Some(begun.id), ..view })).into_response())
+}
+
+/// Which feeds are meant.
+async fn filter(api: &Api, body: FilterBody) -> Result<RequeueFilter, ApiError> {
+    let hosts = match &body.host {
+        None => Vec::new(),
+        Some(host) => api.ops.host_keys(&explained::<HostName>("host", host)?).await?,
+    };
+    let due_before = match body.overdue.map(std::time::Duration::try_from_secs_f64) {
+        None => None,
+        Some(Ok(overdue)) => Some(api.ops.clock.now().before(overdue)),
+        Some(Err(_)) => return Err(ApiError::bad("overdue must be a number of seconds, not less than 0")),
+    };
+    let filter = RequeueFilter {
+        feed: body.feed.map(FeedId),
+        hosts,
+        category: named("category", body.category.as_deref(), &Category::ALL, Category::as_str)?,
+        status: named("status", body.status.as_deref(), &Status::ALL, Status::as_str)?,
+        failure: named("failure", body.failure.as_deref(), FailureKind::ALL, FailureKind::as_str)?,
+        due_before,
+    };
+    match (filter == RequeueFilter::default(), body.all.unwrap_or(false)) {
+        (true, false) => Err(ApiError::bad(
+            "filter says nothing; name feed, host, category, status, failure or overdue, or say {\"all\": true}",
+        )),
+        (false, true) => Err(ApiError::bad("all goes with nothing else; leave it out, or the rest")),
+        _ => Ok(filter),
+    }
+}
+
+/// `GET /requeue`: those that run and the last hundred that ended, newest first, in one part.
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<List<Requeue>>, ApiError> {
+    Ok(Json(List { items: api.ops.store.requeues(false).await?, next: None }))
+}
+
+/// `GET /requeue/{id}`
+pub(super) async fn show(State(api): State<Api>, RequeueId(id): RequeueId) -> Result<Json<Requeue>, ApiError> {
+    let found = api.ops.store.requeues(false).await?.into_iter().find(|requeue| requeue.id == id);
+    let unknown =
+        || ApiError::new(StatusCode::NOT_FOUND, format!("there is no requeue {id}; GET /api/v1/requeue lists them"));
+    found.map(Json).ok_or_else(unknown)
+}
+
+/// `POST /requeue/{id}/cancel`: wakes no further feeds; those that were woken are polled.
+pub(super) async fn cancel(State(api): State<Api>, RequeueId(id): RequeueId) -> Result<Json<Requeue>, ApiError> {
+    let ops = api.ops.clone();
+    let cancelled = to_the_end(async move { ops.store.cancel_requeue(id, ops.clock.now()).await }).await?;
+    let Json(requeue) = show(State(api), RequeueId(id)).await?;
+    if !cancelled {
+        let message = format!("requeue {id} is {} already", requeue.state.as_str());
+        return Err(ApiError::new(StatusCode::CONFLICT, message));
+    }
+    Ok(Json(requeue))
+}
+
+/// The `{id}` of the path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequeueId(i64);
+
+impl<S: Send + Sync> FromRequestParts<S> for RequeueId {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let not_a_number = |_| ApiError::bad("a requeue's id must be a whole number; GET /api/v1/requeue lists them");
+        let Path(id) = Path::<i64>::from_request_parts(parts, state).await.map_err(not_a_number)?;
+        Ok(RequeueId(id))
+    }
+}
