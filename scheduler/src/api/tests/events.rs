@@ -178,6 +178,15 @@ async fn a_new_epoch_is_told_and_ends_the_stream() {
 }
 
 #[tokio::test]
+async fn a_stream_without_news_says_now_and_then_that_it_lives() {
+    let fleet = Fleet::new().await;
+    let mut reader = fleet.follow("/api/v1/events").await;
+    assert_eq!(reader.event().await.0, "epoch");
+    let said = tokio::time::timeout(PATIENCE, reader.body.next()).await.expect("a heartbeat").unwrap().unwrap();
+    assert!(said.starts_with(b":"), "{said:?}");
+}
+
+#[tokio::test]
 async fn streams_end_when_the_fleet_stops() {
     let fleet = Fleet::new().await;
     let mut reader = fleet.follow("/api/v1/events").await;
