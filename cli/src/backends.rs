@@ -20,7 +20,7 @@ use common::queue::rabbitmq::Broker;
 use common::redis::RedisServer;
 use common::report::FetchReport;
 use common::secrets::Keyring;
-use common::time::{Clock, Timestamp};
+use common::time::{Clock, ClockWatch, Timestamp};
 use scheduler::relay::Relay;
 use scheduler::schedule::Schedule;
 use scheduler::schedule::memory::MemorySchedule;
@@ -176,5 +176,6 @@ pub(crate) fn poller(
         clock: Arc::clone(clock),
         metrics: Arc::clone(metrics),
         secrets: Arc::new(Keyring::new(&config.secrets)),
+        watch: ClockWatch::default(),
     })
 }

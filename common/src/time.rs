@@ -3,7 +3,9 @@
 //! Everything between the edges takes `now` as an argument, so that a test or a simulation can choose it.
 
 use std::fmt;
-use std::time::Duration;
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -101,6 +103,47 @@ pub fn clocks_agree(ours: Timestamp, theirs: Timestamp) -> Result<(), ClocksDiff
     if off > CLOCK_OFFSET { Err(ClocksDiffer(off)) } else { Ok(()) }
 }
 
+/// Whether the machine's clock can be relied on: it agreed with a server's within the last second, and was not set since.
+#[derive(Debug, Default)]
+pub struct ClockWatch {
+    agreed: Mutex<Option<(Timestamp, Instant)>>,
+    /// One asks for all.
+    asking: tokio::sync::Mutex<()>,
+}
+
+impl ClockWatch {
+    /// How long an agreement is relied on.
+    const LASTS: Duration = Duration::from_secs(1);
+    /// A clock that went so much faster or slower than time was set.
+    const SET: Duration = Duration::from_millis(500);
+
+    /// Has `check` compare `now` with a server's clock, unless that was done just before.
+    ///
+    /// # Errors
+    ///
+    /// What `check` says; then the next call asks again.
+    pub async fn agree<E>(&self, now: Timestamp, check: impl Future<Output = Result<(), E>>) -> Result<(), E> {
+        if self.is_known(now, Instant::now()) {
+            return Ok(());
+        }
+        let _turn = self.asking.lock().await;
+        if self.is_known(now, Instant::now()) {
+            return Ok(());
+        }
+        let asked = Instant::now();
+        check.await?;
+        *self.agreed.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, asked));
+        Ok(())
+    }
+
+    fn is_known(&self, now: Timestamp, at: Instant) -> bool {
+        let Some((wall, then)) = *self.agreed.lock().unwrap_or_else(PoisonError::into_inner) else { return false };
+        let passed = at.saturating_duration_since(then);
+        let expected = wall.after(passed);
+        passed < Self::LASTS && expected.since(now).max(now.since(expected)) < Self::SET
+    }
+}
+
 /// The machine's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
@@ -138,7 +181,31 @@ impl Clock for ManualClock {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_clock_is_compared_again_when_it_was_set_or_did_not_agree() {
+        let (watch, asked) = (ClockWatch::default(), AtomicUsize::new(0));
+        let now = SystemClock.now();
+        let look = async |at: Timestamp| {
+            let check = async {
+                asked.fetch_add(1, Ordering::Relaxed);
+                Ok::<(), Infallible>(())
+            };
+            watch.agree(at, check).await.unwrap();
+            asked.load(Ordering::Relaxed)
+        };
+        assert_eq!(look(now).await, 1);
+        assert_eq!(look(now).await, 1, "just before");
+        let hour = Duration::from_secs(3600);
+        assert_eq!(look(now.after(hour)).await, 2);
+        assert_eq!(look(now).await, 3);
+        assert_eq!(watch.agree(now.before(hour), async { Err("off") }).await, Err("off"));
+        assert_eq!(look(now.before(hour)).await, 4, "it did not agree");
+    }
 
     #[test]
     fn json_is_rfc3339_with_milliseconds_and_comes_back_equal() {

@@ -18,7 +18,7 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::queue::{Queue, QueueDepth, QueueError};
 use common::report::FetchReport;
-use common::time::{Clock, Timestamp};
+use common::time::{Clock, ClockWatch, Timestamp};
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
@@ -55,6 +55,8 @@ pub struct Dispatcher {
     pub price: Arc<Price>,
     /// Whether we reach anybody.
     pub our_fault: Arc<OurFault>,
+    /// Nothing is claimed while our clock is off: feeds would be asked too early, or not at all.
+    pub watch: ClockWatch,
 }
 
 /// What a round did.
@@ -101,7 +103,7 @@ impl Dispatcher {
                 paused_checked = now;
             }
             let room = if paused { 0 } else { self.our_fault.room(pace.room(now, schedulers), now) };
-            let wait = match dispatching.note(self.round(now, room).await) {
+            let wait = match dispatching.note(self.round_on_time(now, room).await) {
                 Some(round) => {
                     pace.spend(round.published);
                     self.our_fault.spend(round.published);
@@ -130,6 +132,11 @@ impl Dispatcher {
     /// How many schedulers there are: those who wait for reports.
     async fn schedulers(&self) -> Result<usize, QueueError> {
         Ok(self.reports.depth().await?.consumers.unwrap_or(1))
+    }
+
+    async fn round_on_time(&self, now: Timestamp, room: usize) -> Result<Round, BackendError> {
+        self.watch.agree(now, self.schedule.check(now)).await?;
+        self.round(now, room).await
     }
 
     /// One round over at most `room` feeds; gives what was done: nothing while reports cannot be stored.

@@ -17,7 +17,7 @@ use common::metrics::Metrics;
 use common::policy::{Draw, Minutes, Policy, category, first_hold, may_be_ours, spare};
 use common::queue::{Delivery, Queue};
 use common::report::{FailureKind, FetchReport, Outcome};
-use common::time::{Clock, Timestamp};
+use common::time::{Clock, ClockWatch, Timestamp};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio_util::sync::CancellationToken;
@@ -60,6 +60,8 @@ pub struct Results {
     pub draw: Box<dyn Fn() -> Draw + Send + Sync>,
     /// How full the coming minutes are.
     pub minutes: Mutex<Minutes>,
+    /// Nothing is settled while our clock is off: due times would be wrong in the store.
+    pub watch: ClockWatch,
 }
 
 /// Reports settled in one transaction, at most.
@@ -164,6 +166,7 @@ impl Results {
         clock: &dyn Clock,
     ) -> Result<(), BackendError> {
         let now = clock.now();
+        self.watch.agree(now, self.schedule.check(now)).await?;
         let (mut reports, mut receipts) = (Vec::new(), Vec::new());
         for delivery in deliveries {
             let (items, receipt) = delivery.into_parts();

@@ -11,7 +11,7 @@ use common::metrics::Metrics;
 use common::queue::Queue;
 use common::report::FetchReport;
 use common::secrets::Keyring;
-use common::time::Clock;
+use common::time::{Clock, ClockWatch};
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::Dispatcher;
@@ -106,6 +106,7 @@ impl Scheduler {
                 storing: storing.clone(),
                 price: price.clone(),
                 our_fault: our_fault.clone(),
+                watch: ClockWatch::default(),
             },
             results: Results {
                 store: store.clone(),
@@ -121,6 +122,7 @@ impl Scheduler {
                 price: price.clone(),
                 our_fault,
                 storing,
+                watch: ClockWatch::default(),
             },
             reconciler: Reconciler {
                 store: store.clone(),

@@ -16,7 +16,7 @@ use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::report::Outcome;
-use common::time::{Clock, SystemClock, Timestamp};
+use common::time::{Clock, ClockWatch, SystemClock, Timestamp};
 use worker::fetch::Fetcher;
 use worker::poll::{Polled, Poller};
 
@@ -69,6 +69,7 @@ async fn poller() -> anyhow::Result<Poller> {
         clock: Arc::new(SystemClock),
         metrics: Arc::new(Metrics::new()),
         secrets: Arc::default(),
+        watch: ClockWatch::default(),
     })
 }
 

@@ -14,7 +14,7 @@ use common::metrics::Metrics;
 use common::policy::first_hold;
 use common::report::{FailureKind, FetchReport, Outcome};
 use common::secrets::{Keyring, Login, SecretError};
-use common::time::{Clock, Timestamp};
+use common::time::{Clock, ClockWatch, Timestamp};
 
 use crate::fetch::{Fetched, Fetcher, Hops};
 
@@ -34,6 +34,8 @@ pub struct Poller {
     pub metrics: Arc<Metrics>,
     /// Opens logins.
     pub secrets: Arc<Keyring>,
+    /// Nothing is asked while our clock is off: gaps and holds would mean nothing.
+    pub watch: ClockWatch,
 }
 
 /// When a job is tried again whose login cannot be opened here: the fault is ours, and another worker may have the key.
@@ -59,6 +61,7 @@ impl Poller {
     /// Works one job.
     pub async fn poll(&self, job: &FetchJob) -> Result<Polled, GateError> {
         let started = self.clock.now();
+        self.watch.agree(started, self.gate.check(started)).await?;
         if started > job.expires {
             self.gate.cancel(&job.host, job.ticket, started).await?;
             return Ok(Polled::Nothing);
@@ -122,7 +125,8 @@ impl Poller {
         self.metrics.in_flight.dec();
         // Before the place at the host is given back: the next request must find the hold.
         if let Outcome::Throttled { retry_after } = &fetched.outcome {
-            let now = self.clock.now();
+            // As the report tells it, whatever happens to the clock meanwhile.
+            let now = started.after(fetched.duration);
             let host = fetched.last_host.as_ref().unwrap_or(&job.host);
             self.gate.hold(host, first_hold(*retry_after, now, &self.config.policy), now).await?;
         }

@@ -19,7 +19,7 @@ use common::metrics::Metrics;
 use common::policy::{Draw, category};
 use common::queue::memory::MemoryQueue;
 use common::report::{Document, FailureKind, FetchReport, Outcome};
-use common::time::Timestamp;
+use common::time::{ClockWatch, Timestamp};
 use load_tests::simulate::{Random, SampledFeed};
 use scheduler::dispatch::Dispatcher;
 use scheduler::pace::Pace;
@@ -334,6 +334,7 @@ fn loops(
         storing: Arc::clone(&storing),
         price: price.clone(),
         our_fault: Arc::default(),
+        watch: ClockWatch::default(),
     };
     let results = Results {
         store: store.clone(),
@@ -344,6 +345,7 @@ fn loops(
         config: config.clone(),
         metrics,
         storing,
+        watch: ClockWatch::default(),
         load: Arc::default(),
         price: price.clone(),
         our_fault: Arc::default(),

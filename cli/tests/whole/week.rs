@@ -17,7 +17,7 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::queue::Queue;
 use common::queue::memory::MemoryQueue;
-use common::time::{Clock, ManualClock, Timestamp};
+use common::time::{Clock, ClockWatch, ManualClock, Timestamp};
 use load_tests::{Feed, Kind, Origin, Pace, Plan, Population, Rules, Script, loopback};
 use scheduler::ops::AddFeed;
 use scheduler::schedule::memory::MemorySchedule;
@@ -193,6 +193,7 @@ impl Fleet {
             clock: clock_for_all,
             metrics,
             secrets: Arc::default(),
+            watch: ClockWatch::default(),
         };
         scheduler.boot().await.unwrap();
         let compared = clock.now();
