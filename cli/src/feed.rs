@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::client::{Client, ClientArgs};
 use crate::feed_text::{explanation, feed_fields, feed_table, history_table};
+use crate::terminal::width;
 use crate::{output, values};
 
 /// Adds, lists, shows and changes feeds
@@ -221,7 +222,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
     } else if list.items.is_empty() {
         output::line("no feeds")?;
     } else {
-        output::line(&feed_table(&list.items, SystemClock.now()))?;
+        output::line(&feed_table(&list.items, SystemClock.now(), width()))?;
     }
     if let Some(next) = list.next {
         eprintln!("there are more: --after {next}");
@@ -256,5 +257,5 @@ async fn history(args: &OneArgs) -> anyhow::Result<()> {
     if history.items.is_empty() {
         return Ok(output::line("never polled")?);
     }
-    Ok(output::line(&history_table(&history.items))?)
+    Ok(output::line(&history_table(&history.items, width()))?)
 }

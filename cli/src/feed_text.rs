@@ -8,10 +8,10 @@ use common::time::Timestamp;
 use scheduler::api::view::{ExplainView, FeedView};
 use scheduler::store::HistoryEntry;
 
-use crate::output::{bytes, fields, moment, plain, relative, table, words};
+use crate::output::{bytes, fields, moment, plain, relative, table, table_within, words};
 
-/// A line a feed.
-pub(crate) fn feed_table(feeds: &[FeedView], now: Timestamp) -> String {
+/// A line a feed, in so many columns if they are limited.
+pub(crate) fn feed_table(feeds: &[FeedView], now: Timestamp, width: Option<usize>) -> String {
     let row = |feed: &FeedView| {
         let last = match (feed.last_outcome, feed.last_polled) {
             (Some(outcome), Some(at)) => format!("{outcome} {}", relative(at, now)),
@@ -29,7 +29,7 @@ pub(crate) fn feed_table(feeds: &[FeedView], now: Timestamp) -> String {
         ]
     };
     let rows: Vec<_> = feeds.iter().map(row).collect();
-    table(&["ID", "CAT", "STATUS", "NEXT POLL", "LAST POLL", "ENTRIES", "URL", "TITLE"], &rows)
+    table_within(&["ID", "CAT", "STATUS", "NEXT POLL", "LAST POLL", "ENTRIES", "URL", "TITLE"], &rows, width)
 }
 
 /// Everything about a feed.
@@ -131,7 +131,7 @@ pub(crate) fn explanation(explained: &ExplainView, now: Timestamp) -> String {
 }
 
 /// A line a poll.
-pub(crate) fn history_table(polls: &[HistoryEntry]) -> String {
+pub(crate) fn history_table(polls: &[HistoryEntry], width: Option<usize>) -> String {
     let row = |poll: &HistoryEntry| {
         let outcome = poll.failure.map_or_else(|| poll.outcome.to_string(), |failure| format!("failed: {failure}"));
         let rules = poll.reasons.iter().filter_map(|rule| serde_json::to_value(rule).ok()?.as_str().map(str::to_owned));
@@ -146,7 +146,7 @@ pub(crate) fn history_table(polls: &[HistoryEntry]) -> String {
         ]
     };
     let rows: Vec<_> = polls.iter().map(row).collect();
-    table(&["TIME (UTC)", "OUTCOME", "HTTP", "SIZE", "TOOK", "NEXT", "REASONS"], &rows)
+    table_within(&["TIME (UTC)", "OUTCOME", "HTTP", "SIZE", "TOOK", "NEXT", "REASONS"], &rows, width)
 }
 
 #[cfg(test)]
@@ -193,7 +193,7 @@ mod tests {
             url: "http://a.example/".to_owned(),
             ..failing_feed()
         };
-        insta::assert_snapshot!(feed_table(&[failing_feed(), never], now()));
+        insta::assert_snapshot!(feed_table(&[failing_feed(), never], now(), None));
     }
 
     #[test]
@@ -220,6 +220,6 @@ mod tests {
               "next_due": at(0), "reasons": ["category"] },
         ]))
         .unwrap();
-        insta::assert_snapshot!(history_table(&polls));
+        insta::assert_snapshot!(history_table(&polls, None));
     }
 }

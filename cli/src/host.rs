@@ -11,7 +11,8 @@ use scheduler::api::view::List;
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, ClientArgs};
-use crate::output::{fields, moment, plain, relative, table, words};
+use crate::output::{fields, moment, plain, relative, table_within, words};
+use crate::terminal::width;
 use crate::{Usage, output, values};
 
 /// Shows hosts, sets their rules, blocks them
@@ -147,7 +148,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
             vec![host.host.clone(), feeds, when(host.hold_until), when(host.blocked_until), pace(host), reason(host)]
         };
         let rows: Vec<_> = list.items.iter().map(row).collect();
-        output::line(&table(&["HOST", "FEEDS", "HELD", "BLOCKED", "PACE", "RULE"], &rows))?;
+        output::line(&table_within(&["HOST", "FEEDS", "HELD", "BLOCKED", "PACE", "RULE"], &rows, width()))?;
     }
     if let Some(next) = list.next {
         eprintln!("there are more: --after {next}");

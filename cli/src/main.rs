@@ -25,6 +25,7 @@ mod health_check;
 mod host;
 mod import;
 mod logs;
+mod man;
 mod migrate;
 mod opml;
 mod output;
@@ -38,6 +39,8 @@ mod simulate;
 mod single;
 mod stats;
 mod subscriptions;
+mod terminal;
+mod top;
 mod values;
 
 use std::io;
@@ -88,6 +91,7 @@ enum Command {
     Ping(ping::PingArgs),
     Entries(entries::EntriesArgs),
     Stats(stats::StatsArgs),
+    Top(top::TopArgs),
     Health(health_check::HealthArgs),
     Fetch(fetch::FetchArgs),
     Discover(discover::DiscoverArgs),
@@ -96,6 +100,7 @@ enum Command {
     #[command(subcommand)]
     Config(config::ConfigCommand),
     Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 /// The command line asks for something that cannot be.
@@ -129,6 +134,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Ping(args) => ping::run(&args).await,
         Command::Entries(args) => entries::run(&args).await,
         Command::Stats(args) => stats::run(&args).await,
+        Command::Top(args) => top::run(&args).await,
         Command::Health(args) => health_check::run(&args).await,
         Command::Fetch(args) => fetch::run(&args).await,
         Command::Discover(args) => discover::run(&args).await,
@@ -136,6 +142,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Simulate(args) => simulate::run(&args).await,
         Command::Config(command) => config::run(command),
         Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
     }
 }
 

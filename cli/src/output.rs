@@ -22,16 +22,46 @@ pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
 
 /// Columns as wide as their widest cell, two spaces apart; the last one is left as it is.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    table_within(head, rows, None)
+}
+
+/// The same in at most so many columns of a terminal: the widest cells are cut.
+pub(crate) fn table_within(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     let head = head.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
     let all = || std::iter::once(&head).chain(rows);
     let widths: Vec<usize> = (0..head.len())
         .map(|column| all().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
         .collect();
+    let widths = width.map_or(widths.clone(), |width| fitted(widths, width));
     let lines = all().map(|row| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row.iter().zip(&widths).map(|(cell, width)| {
+            let cell = if width_of(cell) > *width { cut(cell, *width) } else { cell.clone() };
+            format!("{cell:width$}")
+        });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The widest columns made narrower until all fit, but not so narrow that they say nothing.
+fn fitted(mut widths: Vec<usize>, most: usize) -> Vec<usize> {
+    const NARROWEST: usize = 8;
+    let between = 2 * widths.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + between > most {
+        match widths.iter_mut().max() {
+            Some(widest) if *widest > NARROWEST => *widest -= 1,
+            _ => break,
+        }
+    }
+    widths
+}
+
+fn width_of(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn cut(text: &str, width: usize) -> String {
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// Names and values, a line each, the values aligned; those without a value are left out.
@@ -139,6 +169,16 @@ mod tests {
     fn columns_are_aligned_by_characters() {
         let rows = [vec!["é".to_owned(), "1".to_owned()], vec!["longer".to_owned(), String::new()]];
         assert_eq!(table(&["NAME", "N"], &rows), "NAME    N\né       1\nlonger");
+    }
+
+    #[test]
+    fn a_table_is_cut_to_the_terminal_where_it_is_widest() {
+        let rows =
+            [vec!["1".to_owned(), "https://example.com/a/long/one".to_owned(), "A title of some length".to_owned()]];
+        let narrow = table_within(&["ID", "URL", "TITLE"], &rows, Some(40));
+        assert_eq!(narrow, "ID  URL                TITLE\n1   https://example.…  A title of some …");
+        assert_eq!(table_within(&["ID", "URL", "TITLE"], &rows, None), table(&["ID", "URL", "TITLE"], &rows));
+        assert!(table_within(&["ID", "URL", "TITLE"], &rows, Some(5)).contains("https:/…"), "something is always said");
     }
 
     #[test]

@@ -216,6 +216,24 @@ impl Metrics {
         self.lag.with_label_values(&[category.as_str()]).observe(lag.as_secs_f64());
     }
 
+    /// How late feeds were claimed since the start, whatever their category: upper bounds in seconds, and how many claims
+    /// were no later than that. Behind the last bound stands infinity, with all of them.
+    pub fn lag_counts(&self) -> Vec<(f64, u64)> {
+        let mut counts: Vec<(f64, u64)> = LAG_SECONDS.iter().map(|bound| (*bound, 0)).collect();
+        let mut all = 0;
+        for family in self.lag.collect() {
+            for metric in family.get_metric() {
+                let histogram = metric.get_histogram();
+                all += histogram.get_sample_count();
+                for (count, bucket) in counts.iter_mut().zip(histogram.get_bucket()) {
+                    count.1 += bucket.cumulative_count();
+                }
+            }
+        }
+        counts.push((f64::INFINITY, all));
+        counts
+    }
+
     /// Everything in Prometheus' text format, the process' own figures (memory, CPU, file descriptors) included.
     pub fn render(&self) -> String {
         let mut families = self.registry.gather();
@@ -312,6 +330,17 @@ mod tests {
     fn value(text: &str, series: &str) -> f64 {
         let line = text.lines().find(|line| line.split(' ').next() == Some(series));
         line.unwrap_or_else(|| panic!("{series} is missing")).rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn lag_is_counted_over_all_categories() {
+        let metrics = Metrics::new();
+        for (category, seconds) in [(Category::A, 0.2), (Category::D, 70.0), (Category::D, 7000.0)] {
+            metrics.record_lag(category, Duration::from_secs_f64(seconds));
+        }
+        let counts = metrics.lag_counts();
+        let up_to = |bound: f64| counts.iter().find(|(other, _)| *other == bound).unwrap().1;
+        assert_eq!([0.1, 0.25, 60.0, 90.0, 3600.0, f64::INFINITY].map(up_to), [0, 1, 1, 2, 2, 3]);
     }
 
     #[test]

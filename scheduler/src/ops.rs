@@ -28,6 +28,7 @@ use crate::schedule::{Band, Schedule, ScheduleError, Slot};
 use crate::store::{Added, FeedChange, FeedRef, NewFeed, Store, StoreError};
 use crate::storing::Storing;
 use crate::subject::{draw, new_subject, placement_slot, slot, subject};
+use crate::worst::WorstHosts;
 
 /// The operations, over whatever the fleet runs on.
 pub struct Ops {
@@ -61,6 +62,8 @@ pub struct Ops {
     pub secrets: Arc<Keyring>,
     /// Whether we reach anybody.
     pub our_fault: Arc<OurFault>,
+    /// Which hosts are in trouble.
+    pub worst: Arc<WorstHosts>,
     /// Whose public half servers look for.
     pub bot_key: Option<BotKey>,
 }

@@ -31,6 +31,7 @@ use crate::schedule::{Band, Schedule, Slot};
 use crate::store::{Applied, Store, StoreError, Verdict};
 use crate::storing::Storing;
 use crate::subject::subject;
+use crate::worst::WorstHosts;
 
 /// Turns reports into stored states.
 pub struct Results {
@@ -56,6 +57,8 @@ pub struct Results {
     pub price: Arc<Price>,
     /// Told of every answer; asked whether failures are the feeds'.
     pub our_fault: Arc<OurFault>,
+    /// Where what hosts in trouble do is noted.
+    pub worst: Arc<WorstHosts>,
     /// Random numbers for decisions; a simulation has seeded ones.
     pub draw: Box<dyn Fn() -> Draw + Send + Sync>,
     /// How full the coming minutes are.
@@ -322,6 +325,7 @@ impl Results {
                 Applied::Stale => self.metrics.stale_reports.inc(),
                 Applied::Stored { due, wake, new_entries, host_hold, .. } => {
                     self.metrics.record_report(report);
+                    self.worst.observe(report, now);
                     self.metrics.record_decision(verdict.decision.terms.iter().map(|term| term.rule));
                     self.metrics.entries.inc_by(u64::from(*new_entries));
                     match due {

@@ -29,6 +29,7 @@ use crate::schedule::Schedule;
 use crate::store::Store;
 use crate::storing::Storing;
 use crate::subject::draw;
+use crate::worst::WorstHosts;
 
 /// What a fleet runs on: one implementation of each seam.
 #[derive(Clone)]
@@ -74,6 +75,7 @@ impl Scheduler {
         let dripped = storing.clone();
         let secrets = Arc::new(Keyring::new(&config.secrets));
         let our_fault = Arc::new(OurFault::default());
+        let worst = Arc::new(WorstHosts::default());
         Scheduler {
             ops: Arc::new(Ops {
                 store: store.clone(),
@@ -91,6 +93,7 @@ impl Scheduler {
                 quiet: CancellationToken::new(),
                 secrets: secrets.clone(),
                 our_fault: our_fault.clone(),
+                worst: worst.clone(),
                 // whoever starts a fleet looks at the key first, and refuses one that cannot be used
                 bot_key: BotKey::of(&config).ok().flatten(),
             }),
@@ -121,6 +124,7 @@ impl Scheduler {
                 minutes: Mutex::default(),
                 price: price.clone(),
                 our_fault,
+                worst,
                 storing,
                 watch: ClockWatch::default(),
             },

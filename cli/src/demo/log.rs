@@ -8,9 +8,10 @@ use load_tests::ScoreCard;
 
 use super::pace::FASTER;
 use super::picture::{Came, Picture};
-use super::view::{clock, latest_rate, seconds, thousands};
+use super::view::{clock, latest_rate, seconds};
 use super::watch::News;
 use crate::output::{self, bytes};
+use crate::terminal::thousands;
 
 const NUMBERS_EVERY: Duration = Duration::from_secs(2);
 

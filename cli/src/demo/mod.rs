@@ -4,14 +4,12 @@
 //! listeners of this process, and writes down every request. The [`watch`] looks at both; [`view`] draws what it sees,
 //! or [`log`] writes it line by line. Nothing is kept on disk, and nothing leaves the machine.
 
-mod ink;
 mod internet;
 mod log;
 mod names;
 mod pace;
 mod picture;
 mod requests;
-mod screen;
 mod view;
 mod watch;
 
@@ -28,9 +26,9 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::all_in_one::{self, Fleet, stop_signal};
+use crate::terminal::{Screen, is_capable};
 use crate::{descriptors, logs, output};
 use internet::Internet;
-use screen::Screen;
 use watch::Watch;
 
 /// Where operator commands look for a fleet.
@@ -80,7 +78,7 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let listener = listener(args.listen).await?;
     let address = listener.local_addr()?;
     let config = Arc::new(descriptors::fit(pace::config(address))?);
-    let live = !args.plain && screen::is_capable();
+    let live = !args.plain && is_capable();
     if !live || !io::stderr().is_terminal() {
         logs::start(&config.log)?;
     }

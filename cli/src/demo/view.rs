@@ -6,36 +6,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::ink::{Ink, Line};
 use super::internet;
 use super::pace::FASTER;
 use super::picture::{Asked, Cell, Picture};
 use crate::output::bytes;
-
-/// Where to draw.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Canvas {
-    /// Columns.
-    pub(super) width: usize,
-    /// Lines.
-    pub(super) height: usize,
-    /// With colours?
-    pub(super) colour: bool,
-}
+use crate::terminal::{Canvas, Ink, Line, columns, rows, sparkline, thousands};
 
 /// Lines that are not lists: title, legend, three of numbers, two headings, the last one.
 const FIXED: usize = 8;
-const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-
-impl Canvas {
-    fn line(self) -> Line {
-        Line::new(self.width, self.colour)
-    }
-
-    fn half(self) -> Canvas {
-        Canvas { width: self.width.saturating_sub(3) / 2, ..self }
-    }
-}
 
 /// The frame: exactly `height` lines, none wider than `width`.
 pub(super) fn frame(picture: &Picture, canvas: Canvas) -> Vec<String> {
@@ -243,43 +221,6 @@ fn last(picture: &Picture, canvas: Canvas) -> Line {
     canvas.line().put(Ink::Plain, &picture.address).put(Ink::Dim, "  Ctrl-C stops").right(Ink::Warn, &down)
 }
 
-/// Two lists side by side under their headings.
-fn columns(
-    left: (&str, &str),
-    right: (&str, &str),
-    lists: (Vec<Line>, Vec<Line>),
-    count: usize,
-    canvas: Canvas,
-) -> Vec<Line> {
-    let half = canvas.half().width;
-    let heading = |(name, note): (&str, &str)| {
-        let rule = Line::new(half, canvas.colour).put(Ink::Bold, name).put(Ink::Plain, " ");
-        let note = if note.is_empty() { String::new() } else { format!(" {note} ") };
-        let dashes = rule.room().saturating_sub(note.chars().count());
-        rule.put(Ink::Dim, &"─".repeat(dashes)).put(Ink::Dim, &note)
-    };
-    let beside = |left: Line, middle: &str, right: Line| {
-        canvas.line().join(&left).pad_to(half).put(Ink::Dim, middle).join(&right)
-    };
-    let rows = rows(lists.0, count, canvas.half()).into_iter().zip(rows(lists.1, count, canvas.half()));
-    let lines = rows.map(|(left, right)| beside(left, " │ ", right));
-    std::iter::once(beside(heading(left), "─┬─", heading(right))).chain(lines).collect()
-}
-
-/// Exactly so many lines.
-fn rows(mut lines: Vec<Line>, count: usize, canvas: Canvas) -> Vec<Line> {
-    lines.resize_with(count.max(lines.len()), || canvas.line());
-    lines.truncate(count);
-    lines
-}
-
-/// The last `bars` seconds, the highest one full.
-fn sparkline(pace: &[u32], bars: usize) -> String {
-    let shown = &pace[pace.len().saturating_sub(bars)..];
-    let highest = shown.iter().copied().max().unwrap_or(0).max(1);
-    shown.iter().map(|count| BARS[(*count as usize * (BARS.len() - 1)).div_ceil(highest as usize)]).collect()
-}
-
 /// The mean of the last five seconds.
 pub(super) fn latest_rate(pace: &[u32]) -> u32 {
     let last = &pace[pace.len().saturating_sub(5)..];
@@ -298,18 +239,6 @@ pub(super) fn seconds(time: Duration) -> String {
         1000..60_000 => format!("{:.1} s", time.as_secs_f64()),
         _ => format!("{} s", time.as_secs()),
     }
-}
-
-/// A number with commas.
-pub(super) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let first = (digits.len() + 2) % 3 + 1;
-    let mut text = digits[..first].to_owned();
-    for group in digits.as_bytes()[first..].chunks(3) {
-        text.push(',');
-        text.extend(group.iter().map(|digit| char::from(*digit)));
-    }
-    text
 }
 
 #[cfg(test)]

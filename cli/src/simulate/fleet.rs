@@ -349,6 +349,7 @@ fn loops(
         load: Arc::default(),
         price: price.clone(),
         our_fault: Arc::default(),
+        worst: Arc::default(),
         draw: Box::new(draw),
         minutes: Mutex::default(),
     };

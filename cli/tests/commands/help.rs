@@ -35,6 +35,8 @@ fn help_texts_are_as_they_were_read_last() {
         &["host", "block"],
         &["entries"],
         &["stats"],
+        &["top"],
+        &["man"],
         &["health"],
         &["parse"],
         &["config"],

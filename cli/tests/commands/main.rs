@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
+mod browser;
 mod configuration;
 mod descriptors;
 mod durable;
@@ -13,10 +14,12 @@ mod hosts;
 mod import;
 mod mistakes;
 mod operator;
+mod pages;
 mod parse;
 mod pings;
 mod program;
 mod requeue;
 mod simulate;
 mod single;
+mod top;
 mod unreachable;

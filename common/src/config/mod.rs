@@ -382,6 +382,7 @@ pub struct ApiConfig {
     pub public_url: String,
     pub tokens: Vec<ApiToken>,
     pub pings_per_minute: u32,
+    pub status_per_minute: u32,
 }
 
 /// `[[api.tokens]]`

@@ -11,7 +11,7 @@ use crate::store::StoreError;
 
 /// A refusal. In JSON `{"error": "..."}`, sometimes with further fields.
 #[derive(Debug)]
-pub(super) struct ApiError {
+pub(crate) struct ApiError {
     status: StatusCode,
     message: String,
     more: Map<String, Value>,
@@ -19,7 +19,7 @@ pub(super) struct ApiError {
 
 impl ApiError {
     /// A refusal with this status and sentence.
-    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         ApiError { status, message: message.into(), more: Map::new() }
     }
 
@@ -34,8 +34,7 @@ impl ApiError {
     }
 
     /// The status.
-    #[cfg(test)]
-    pub(super) fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
 

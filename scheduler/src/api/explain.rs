@@ -17,15 +17,20 @@ use crate::subject;
 /// The handler.
 pub(super) async fn explain(State(api): State<Api>, PathId(id): PathId) -> Result<Json<ExplainView>, ApiError> {
     let feed = api.feed(id).await?;
+    Ok(Json(of(&api, &feed).await?))
+}
+
+/// Why this feed is due when it is.
+pub(crate) async fn of(api: &Api, feed: &Feed) -> Result<ExplainView, ApiError> {
     let now = api.ops.clock.now();
     let fleet_paused = api.ops.store.paused().await?;
     let holds = api.ops.store.holds(now).await?;
     let host_hold = holds.into_iter().find(|(host, _)| *host == feed.host).map(|(_, until)| until);
-    let category = category(&subject(&api.ops.rules.get(), &feed));
+    let category = category(&subject(&api.ops.rules.get(), feed));
     let sealed = feed.credentials.as_ref().map(|sealed| api.ops.secrets.open(sealed, &feed.url).err());
     let unreadable = sealed.flatten();
     let waits = Waits { unreadable, fleet_paused, host_hold, policy: &api.ops.config.policy, now };
-    Ok(Json(view(&feed, category, &waits)))
+    Ok(view(feed, category, &waits))
 }
 
 /// What may keep a feed waiting beside its own due time.

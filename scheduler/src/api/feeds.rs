@@ -110,7 +110,7 @@ impl FeedBody {
     }
 }
 
-pub(super) fn feed_url(api: &Api, text: &str) -> Result<FeedUrl, ApiError> {
+pub(crate) fn feed_url(api: &Api, text: &str) -> Result<FeedUrl, ApiError> {
     input::feed_url(text, &api.ops.config.fetch.at_service).map_err(|error| not_a_url(&error))
 }
 
@@ -135,16 +135,32 @@ pub(super) async fn add(
 }
 
 /// The parameters of `GET /feeds`.
-#[derive(Debug, Deserialize)]
-pub(super) struct ListParams {
-    q: Option<String>,
-    host: Option<String>,
-    category: Option<String>,
-    status: Option<String>,
-    failure: Option<String>,
-    sort: Option<String>,
-    after: Option<String>,
-    limit: Option<String>,
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct ListParams {
+    pub(crate) q: Option<String>,
+    pub(crate) host: Option<String>,
+    pub(crate) category: Option<String>,
+    pub(crate) status: Option<String>,
+    pub(crate) failure: Option<String>,
+    pub(crate) sort: Option<String>,
+    pub(crate) after: Option<String>,
+    pub(crate) limit: Option<String>,
+}
+
+impl ListParams {
+    /// What to ask the store for; so many feeds when no `limit` is given.
+    pub(crate) fn query(self, usual: u32) -> Result<FeedQuery, ApiError> {
+        Ok(FeedQuery {
+            host: self.host.as_deref().map(host_key).transpose()?,
+            category: named("category", self.category.as_deref(), &Category::ALL, Category::as_str)?,
+            status: named("status", self.status.as_deref(), &Status::ALL, Status::as_str)?,
+            failure: named("failure", self.failure.as_deref(), FailureKind::ALL, FailureKind::as_str)?,
+            sort: named("sort", self.sort.as_deref(), &SORTS, sort_name)?.unwrap_or_default(),
+            limit: limit(self.limit.as_deref(), usual, 1000)?,
+            after: self.after,
+            text: self.q.filter(|text| !text.is_empty()),
+        })
+    }
 }
 
 /// `GET /feeds`
@@ -152,16 +168,7 @@ pub(super) async fn list(
     State(api): State<Api>,
     Params(params): Params<ListParams>,
 ) -> Result<Json<List<FeedView>>, ApiError> {
-    let query = FeedQuery {
-        host: params.host.as_deref().map(host_key).transpose()?,
-        category: named("category", params.category.as_deref(), &Category::ALL, Category::as_str)?,
-        status: named("status", params.status.as_deref(), &Status::ALL, Status::as_str)?,
-        failure: named("failure", params.failure.as_deref(), FailureKind::ALL, FailureKind::as_str)?,
-        sort: named("sort", params.sort.as_deref(), &SORTS, sort_name)?.unwrap_or_default(),
-        limit: limit(params.limit.as_deref(), 100, 1000)?,
-        after: params.after,
-        text: params.q.filter(|text| !text.is_empty()),
-    };
+    let query = params.query(100)?;
     let page = api.ops.store.feeds(&query).await?;
     let items = page.items.into_iter().map(|feed| api.view(feed)).collect();
     Ok(Json(List { items, next: page.next }))

@@ -3,14 +3,13 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
-use axum::response::{AppendHeaders, Html, IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use common::bot_auth::DIRECTORY_TYPE;
 use serde_json::{Value, json};
 
 use super::error::ApiError;
 use super::view::StatsView;
 use super::{Api, to_the_end};
-use crate::pages::PageError;
 
 /// `POST /fleet/pause`
 pub(super) async fn pause(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
@@ -35,22 +34,6 @@ pub(super) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, Api
     let paused = api.ops.store.paused().await?;
     let our_fault_since = api.ops.our_fault.since();
     Ok(Json(StatsView { our_fault_since, ..StatsView::of(&store, &depth, &api.ops.price, paused, now) }))
-}
-
-/// `GET /`: what is going on, for people.
-pub(super) async fn page(State(api): State<Api>) -> Result<impl IntoResponse, ApiError> {
-    let page = crate::pages::fleet(&api.ops).await.map_err(|error| match error {
-        PageError::Ops(error) => ApiError::from(error),
-        PageError::Render(_) => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-    })?;
-    let headers = [
-        // What strangers wrote is escaped; if that fails one day, this is what it can do: nothing.
-        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    Ok((headers, Html(page)))
 }
 
 /// `GET /healthz`: the process answers. Says nothing of what it depends on.

@@ -19,7 +19,7 @@ use super::error::ApiError;
 /// Refuses whoever may not call; everything else goes on, and knows who it is. Changes leave a line in the log.
 pub(super) async fn admit(State(tokens): State<Arc<[ApiToken]>>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    let (is_page, is_api) = (path == "/", path.starts_with("/api/"));
+    let (is_page, is_api) = (crate::pages::is_for_operators(path), path.starts_with("/api/"));
     let is_change = is_api && !request.method().is_safe();
     let (who, admitted) = if tokens.is_empty() {
         ("loopback", from_this_machine(request.method(), request.uri(), request.headers()))

@@ -7,22 +7,22 @@
 mod audit;
 mod bulk;
 mod entries;
-mod error;
+pub(crate) mod error;
 mod events;
-mod explain;
-mod feeds;
+pub(crate) mod explain;
+pub(crate) mod feeds;
 mod fleet;
 mod guard;
 mod hardened;
 pub mod hosts;
 mod openapi;
 mod pings;
-mod request;
+pub(crate) mod request;
 pub mod requeue;
 mod sanitised;
 mod streams;
 pub mod view;
-mod visitors;
+pub(crate) mod visitors;
 mod xml_rpc;
 
 use std::future::Future;
@@ -44,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::follow::Tail;
 use crate::ops::Ops;
+use crate::pages::{self, Live};
 use crate::push::Pings;
 use crate::store::FeedRef;
 use error::ApiError;
@@ -62,8 +63,13 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 /// What every handler works on.
 #[derive(Clone)]
-struct Api {
-    ops: Arc<Ops>,
+pub(crate) struct Api {
+    /// The operations.
+    pub(crate) ops: Arc<Ops>,
+    /// What the fleet's page shows of the last half hour.
+    pub(crate) live: Arc<Live>,
+    /// Who asked for the publisher's page.
+    pub(crate) publishers: Arc<Visitors>,
     pings: Pings,
     visitors: Arc<Visitors>,
     tail: Arc<Tail>,
@@ -72,19 +78,22 @@ struct Api {
 
 impl Api {
     /// The feed, or 404.
-    async fn feed(&self, id: FeedId) -> Result<Feed, ApiError> {
+    pub(crate) async fn feed(&self, id: FeedId) -> Result<Feed, ApiError> {
         self.ops.feed(&FeedRef::Id(id)).await?.ok_or_else(|| ApiError::no_feed(id))
     }
 
-    fn view(&self, feed: Feed) -> FeedView {
+    pub(crate) fn view(&self, feed: Feed) -> FeedView {
         FeedView::of(feed, &self.ops.rules.get())
     }
 }
 
 /// Serves until `shutdown`; requests under way are then finished, as far as two seconds allows.
 pub async fn serve(listener: TcpListener, ops: Arc<Ops>, shutdown: CancellationToken) -> io::Result<()> {
-    let stopped = shutdown.clone();
-    let service = router(ops).into_make_service_with_connect_info::<SocketAddr>();
+    let (stopped, live) = (shutdown.clone(), Arc::new(Live::default()));
+    let unwatched = shutdown.child_token();
+    let _watched_while_served = unwatched.clone().drop_guard();
+    tokio::spawn(pages::watch(live.clone(), ops.clone(), unwatched));
+    let service = routed(ops, live).into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, service).with_graceful_shutdown(async move { stopped.cancelled().await });
     let out_of_patience = async {
         shutdown.cancelled().await;
@@ -98,12 +107,16 @@ pub async fn serve(listener: TcpListener, ops: Arc<Ops>, shutdown: CancellationT
 
 /// Every path that is served.
 pub fn router(ops: Arc<Ops>) -> Router {
+    routed(ops, Arc::default())
+}
+
+fn routed(ops: Arc<Ops>, live: Arc<Live>) -> Router {
     let tokens = ops.config.api.tokens.clone().into();
     let tail = Arc::new(Tail::of(ops.store.clone()));
     let streams = Arc::new(Streams::new(ops.quiet.clone()));
     Router::new()
         .nest("/api/v1", api_paths())
-        .route("/", get(fleet::page))
+        .route("/", get(pages::fleet))
         .route("/openapi.json", get(openapi::document))
         .route("/ping", post(pings::ping).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
         .route("/RPC2", post(pings::rpc).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
@@ -111,6 +124,7 @@ pub fn router(ops: Arc<Ops>) -> Router {
         .route("/readyz", get(fleet::readyz))
         .route("/metrics", get(fleet::metrics))
         .route(DIRECTORY_PATH, get(fleet::keys))
+        .merge(pages::routes())
         .fallback(feeds::nowhere)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
@@ -118,7 +132,15 @@ pub fn router(ops: Arc<Ops>) -> Router {
         // Around the limit of time: what took too long is recorded as such.
         .layer(middleware::from_fn_with_state(tokens, guard::admit))
         .layer(middleware::from_fn(hardened::hardened))
-        .with_state(Api { pings: Pings::new(ops.clone()), ops, visitors: Arc::default(), tail, streams })
+        .with_state(Api {
+            pings: Pings::new(ops.clone()),
+            ops,
+            live,
+            publishers: Arc::default(),
+            visitors: Arc::default(),
+            tail,
+            streams,
+        })
 }
 
 fn api_paths() -> Router<Api> {

@@ -81,7 +81,7 @@ pub(super) fn fields<T: Accepts>(object: Map<String, Value>) -> Result<T, ApiErr
 
 /// Query parameters; all fields are optional texts.
 #[derive(Debug)]
-pub(super) struct Params<T>(pub(super) T);
+pub(crate) struct Params<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     type Rejection = ApiError;

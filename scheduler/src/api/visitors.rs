@@ -16,7 +16,7 @@ const MAX_ADDRESSES: usize = 50_000;
 
 /// Who called within this minute.
 #[derive(Debug, Default)]
-pub(super) struct Visitors {
+pub(crate) struct Visitors {
     minute: Mutex<Minute>,
 }
 
@@ -28,7 +28,7 @@ struct Minute {
 
 impl Visitors {
     /// Counts a call. When there were `most` before it in this minute: how long it lasts yet.
-    pub(super) fn admit(&self, caller: Caller, most: u32, now: Timestamp) -> Result<(), Duration> {
+    pub(crate) fn admit(&self, caller: Caller, most: u32, now: Timestamp) -> Result<(), Duration> {
         let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
         let began = minute.began.filter(|began| *began <= now && now.since(*began) < WINDOW);
         let began = began.unwrap_or_else(|| {
@@ -45,7 +45,7 @@ impl Visitors {
 
 /// Where a request comes from: an IPv4 address, or the network of an IPv6 one, in which a caller has all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Caller(IpAddr);
+pub(crate) struct Caller(IpAddr);
 
 impl Caller {
     const UNKNOWN: Caller = Caller(IpAddr::V4(Ipv4Addr::UNSPECIFIED));

@@ -1,169 +1,148 @@
-//! What is going on, as a page for people: rendered here, readable on a phone, without a script. It shows; changing is the
-//! API's business.
+//! What is going on, as pages for people: rendered here, readable on a phone and without a script. They show; the buttons of
+//! a feed's page call the API with the token that is typed there, and so changing is the API's business alone.
+//!
+//! `/`, `/feeds`, `/feeds/{id}` and `/live` are for operators; `/status` is open to publishers and knows no private feed.
+//! Everything that strangers wrote is escaped by the templates; should that fail one day, the policy that is sent along lets
+//! no script run but ours.
 
-use std::time::Duration;
+mod advice;
+mod assets;
+mod charts;
+mod feed;
+mod fleet;
+mod live;
+mod search;
+mod status;
+#[cfg(test)]
+mod tests;
+mod words;
 
 use askama::Template;
-use common::feed::{Feed, Status};
-use common::report::{FailureKind, OutcomeKind};
+use axum::Router;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
 use common::time::Timestamp;
 
-use crate::ops::{Ops, OpsError};
-use crate::store::{FeedQuery, FeedSort, StoreStats, StoredEntry};
+use crate::api::Api;
+use crate::api::error::ApiError;
 
-/// Rows of each list.
-const ROWS: u32 = 12;
+pub(crate) use fleet::page as fleet;
+pub(crate) use live::{Live, watch};
 
-/// `/`
-#[derive(Template)]
-#[template(path = "pages/fleet.html")]
-struct FleetPage {
-    feeds: u64,
-    trouble: Option<String>,
-    paused: bool,
-    numbers: Vec<Count>,
-    polls: Vec<Count>,
-    penalised: Vec<Count>,
-    failing: Vec<FeedLine>,
-    next: Vec<FeedLine>,
-    news: Vec<EntryLine>,
-    version: &'static str,
+/// Every page but `/`.
+pub(crate) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/feeds", get(search::page))
+        .route("/feeds/{id}", get(feed::page))
+        .route("/status", get(status::page))
+        .route("/live", get(live::stream))
+        .route("/assets/{name}", get(assets::asset))
+}
+
+/// Is it one of the pages that show everything? They are opened as the API is, or by a browser's login.
+pub(crate) fn is_for_operators(path: &str) -> bool {
+    matches!(path, "/" | "/feeds" | "/live") || path.starts_with("/feeds/")
+}
+
+/// What stands around every page.
+struct Frame {
+    /// From the page to `/`: behind a proxy the pages may live below another path.
+    root: &'static str,
+    /// Which page it is, as the navigation names it.
+    here: &'static str,
     at: String,
 }
 
-struct Count {
-    name: String,
-    value: String,
+impl Frame {
+    fn new(root: &'static str, here: &'static str, now: Timestamp) -> Self {
+        Frame { root, here, at: words::full(now) }
+    }
+
+    /// Publishers are shown no way to pages that they cannot open.
+    fn is_public(&self) -> bool {
+        self.here == status::NAME
+    }
+
+    fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    fn css(&self) -> String {
+        assets::CSS.path()
+    }
+
+    fn js(&self) -> String {
+        assets::JS.path()
+    }
+
+    fn icon(&self) -> String {
+        assets::ICON.path()
+    }
 }
 
-struct FeedLine {
-    id: i64,
-    name: String,
-    note: String,
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// A page as an answer.
+fn answer(status: StatusCode, page: &impl Template) -> Result<Response, Refusal> {
+    let html = page.render().map_err(|error| {
+        tracing::error!(error = &error as &dyn std::error::Error, "a page could not be rendered");
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be rendered")
+    })?;
+    let mut response = (status, Html(html)).into_response();
+    protect(&mut response);
+    Ok(response)
 }
 
-struct EntryLine {
-    title: String,
-    /// Only http and https: a feed may announce `javascript:`.
-    link: Option<String>,
-    seen: String,
-    feed: i64,
-}
-
-/// Why there is no page.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PageError {
-    /// The store or the schedule.
-    #[error(transparent)]
-    Ops(#[from] OpsError),
-    /// The template.
-    #[error("the page could not be rendered")]
-    Render(#[from] askama::Error),
-}
-
-/// The fleet's page as HTML.
-pub(crate) async fn fleet(ops: &Ops) -> Result<String, PageError> {
-    let now = ops.clock.now();
-    let stats = ops.store.stats(now).await.map_err(OpsError::from)?;
-    let depth = ops.schedule.depth(now).await.map_err(OpsError::from)?;
-    let feeds = stats.feeds.iter().map(|(.., count)| count).sum();
-    let numbers = [
-        ("feeds", feeds),
-        ("due now", depth.due as u64),
-        ("waiting for a host", depth.parked as u64),
-        ("hosts held", stats.hosts_held),
-        ("entries", stats.entries),
+fn protect(response: &mut Response) {
+    let fields = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
     ];
-    let mut numbers: Vec<Count> = numbers.into_iter().map(|(name, value)| count(name, value)).collect();
-    if let Some(oldest) = depth.oldest.iter().flatten().min() {
-        numbers.push(Count { name: "longest wait".to_owned(), value: span(now.since(*oldest)) });
-    }
-    let page = FleetPage {
-        feeds,
-        trouble: ops.storing.trouble(),
-        paused: ops.store.paused().await.map_err(OpsError::from)?,
-        numbers,
-        polls: polls(ops),
-        penalised: stats.penalised.iter().map(|(kind, number)| count(kind.as_str(), *number)).collect(),
-        failing: failing(ops, &stats, now).await?,
-        next: if feeds <= u64::from(FeedQuery::MOST_SORTED) { next(ops, now).await? } else { Vec::new() },
-        news: news(ops, now).await?,
-        version: env!("CARGO_PKG_VERSION"),
-        at: now.to_chrono().format("%Y-%m-%d %H:%M:%S UTC").to_string(),
-    };
-    Ok(page.render()?)
-}
-
-fn count(name: &str, value: u64) -> Count {
-    Count { name: name.to_owned(), value: value.to_string() }
-}
-
-fn polls(ops: &Ops) -> Vec<Count> {
-    let asked = OutcomeKind::ALL.iter().filter(|kind| **kind != OutcomeKind::Deferred);
-    asked.map(|kind| count(kind.as_str(), ops.metrics.polls.with_label_values(&[kind.as_str()]).get())).collect()
-}
-
-/// Some feeds of each kind of trouble.
-async fn failing(ops: &Ops, stats: &StoreStats, now: Timestamp) -> Result<Vec<FeedLine>, OpsError> {
-    let mut lines = Vec::new();
-    for (kind, _) in &stats.penalised {
-        let query =
-            FeedQuery { failure: Some(*kind), status: Some(Status::Active), limit: ROWS / 3, ..FeedQuery::default() };
-        lines.extend(ops.store.feeds(&query).await?.items.iter().map(|feed| trouble(feed, *kind, now)));
-    }
-    Ok(lines)
-}
-
-fn trouble(feed: &Feed, kind: FailureKind, now: Timestamp) -> FeedLine {
-    let next = feed.next_due.map_or_else(|| "never".to_owned(), |due| moment(due, now));
-    line(feed, format!("{kind}, failure {} in a row, next {next}", feed.state.consecutive_failures))
-}
-
-async fn next(ops: &Ops, now: Timestamp) -> Result<Vec<FeedLine>, OpsError> {
-    let active = Some(Status::Active);
-    let query = FeedQuery { status: active, sort: FeedSort::NextDue, limit: ROWS, ..FeedQuery::default() };
-    let due = |feed: &Feed| feed.due().map_or_else(String::new, |due| moment(due, now));
-    Ok(ops.store.feeds(&query).await?.items.iter().map(|feed| line(feed, due(feed))).collect())
-}
-
-fn line(feed: &Feed, note: String) -> FeedLine {
-    FeedLine { id: feed.id.0, name: feed.title.clone().unwrap_or_else(|| feed.url.to_string()), note }
-}
-
-async fn news(ops: &Ops, now: Timestamp) -> Result<Vec<EntryLine>, OpsError> {
-    // Some of the last events are no entries, or entries in a form that is older than their newest.
-    const LOOKED_AT: u32 = 10 * ROWS;
-    let after = ops.store.latest_seq().await?.saturating_sub(i64::from(LOOKED_AT)).max(0);
-    let entries = ops.store.entries(None, after, LOOKED_AT).await?.items;
-    Ok(entries.into_iter().rev().take(ROWS as usize).map(|entry| entry_line(entry, now)).collect())
-}
-
-fn entry_line(stored: StoredEntry, now: Timestamp) -> EntryLine {
-    let entry = stored.entry;
-    let is_web = |link: &String| link.starts_with("http://") || link.starts_with("https://");
-    EntryLine {
-        title: entry.display_title().to_owned(),
-        link: entry.url.filter(is_web),
-        seen: moment(stored.seen, now),
-        feed: stored.feed_id.0,
+    for (name, value) in fields {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
 }
 
-/// A time as seen from `now`.
-fn moment(at: Timestamp, now: Timestamp) -> String {
-    match (at.since(now), now.since(at)) {
-        (ahead, _) if ahead >= Duration::from_secs(1) => format!("in {}", span(ahead)),
-        (_, past) if past >= Duration::from_secs(1) => format!("{} ago", span(past)),
-        _ => "now".to_owned(),
+/// A refusal as a page.
+#[derive(Debug)]
+pub(crate) struct Refusal(ApiError);
+
+impl<E: Into<ApiError>> From<E> for Refusal {
+    fn from(error: E) -> Self {
+        Refusal(error.into())
     }
 }
 
-/// A duration in its largest unit, rounded down.
-fn span(duration: Duration) -> String {
-    match duration.as_secs() {
-        seconds @ 0..60 => format!("{seconds} s"),
-        seconds @ 60..3600 => format!("{} m", seconds / 60),
-        seconds @ 3600..172_800 => format!("{} h", seconds / 3600),
-        seconds => format!("{} d", seconds / 86_400),
+#[derive(Template)]
+#[template(path = "pages/refusal.html")]
+struct RefusalPage {
+    status: u16,
+    reason: &'static str,
+    message: String,
+    css: String,
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = self.0.status();
+        let page = RefusalPage {
+            status: status.as_u16(),
+            reason: status.canonical_reason().unwrap_or_default(),
+            message: self.0.to_string(),
+            css: assets::CSS.path(),
+        };
+        // A page that says no can fail in no other way than by rendering.
+        match page.render() {
+            Ok(html) => {
+                let mut response = (status, Html(html)).into_response();
+                protect(&mut response);
+                response
+            }
+            Err(_) => self.0.into_response(),
+        }
     }
 }

@@ -495,6 +495,9 @@ pub trait Store: Send + Sync {
     async fn entries(&self, feed: Option<FeedId>, after: i64, limit: u32)
     -> Result<EventPage<StoredEntry>, StoreError>;
 
+    /// The newest entries of one feed or of all, the newest first, at most `limit`.
+    async fn newest_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError>;
+
     /// The largest `seq` of an entry whose newest form was stored before `at`; zero when there is none.
     async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError>;
 

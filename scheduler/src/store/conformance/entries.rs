@@ -37,6 +37,21 @@ pub(crate) async fn two_feeds_may_have_entries_of_the_same_id(backend: &dyn Back
     assert_eq!(titles(&*store, Some(ids[1])).await, [(2, "of the second".into())]);
 }
 
+pub(crate) async fn the_newest_entries_come_newest_first(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];
+    poll(&*store, ids[0], 10, modified(vec![entry("1", "one"), entry("2", "two")])).await;
+    poll(&*store, ids[1], 20, modified(vec![entry("1", "of the other")])).await;
+    poll(&*store, ids[0], 30, modified(vec![entry("1", "one, mended"), entry("2", "two")])).await;
+    let newest = async |feed, limit| {
+        let entries = store.newest_entries(feed, limit).await.unwrap();
+        entries.into_iter().map(|stored| stored.entry.title.unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(newest(Some(ids[0]), 9).await, ["one, mended", "two"]);
+    assert_eq!(newest(None, 2).await, ["one, mended", "of the other"]);
+    assert_eq!(newest(Some(ids[1]), 9).await, ["of the other"]);
+}
+
 pub(crate) async fn changed_content_is_an_update_with_a_new_number(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = add(&*store, "https://a.org/feed").await;

@@ -168,6 +168,7 @@ macro_rules! stamp {
                 what_is_only_shown_of_an_entry_is_no_update_by_itself;
                 thousands_of_long_entries_are_stored_in_order;
                 events_of_a_batch_stand_in_its_order_with_entries_in_their_newest_form;
+                the_newest_entries_come_newest_first;
                 numbers_go_on_after_everything_was_deleted;
                 one_process_at_a_time_has_the_turn_to_pass_events_on;
                 an_entry_that_retention_took_never_comes_back_as_new;

@@ -47,6 +47,17 @@ impl PostgresStore {
         Ok(EventPage { epoch, oldest: entries_gone + 1, items: readable(rows) })
     }
 
+    pub(super) async fn last_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError> {
+        let query = match feed {
+            Some(feed) => sqlx::query_as::<_, EntryRow>(include_str!("last_entries_of_feed.sql")).bind(feed.0),
+            None => sqlx::query_as(include_str!("last_entries.sql")),
+        };
+        let mut on = self.session(ACTION).await?;
+        let rows = query.bind(i64::from(limit)).fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(readable(rows))
+    }
+
     /// Walks back over what is newer, by number: a day's entries for a midnight.
     pub(super) async fn seq_before(&self, at: Timestamp) -> Result<i64, StoreError> {
         let sql = "SELECT seq FROM entries WHERE stored < $1 ORDER BY seq DESC LIMIT 1";

@@ -46,6 +46,17 @@ impl SqliteStore {
         Ok(EventPage { epoch, oldest, items: readable(rows) })
     }
 
+    pub(super) async fn last_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError> {
+        let query = match feed {
+            Some(feed) => sqlx::query_as("SELECT * FROM entries WHERE feed_id = ?2 ORDER BY seq DESC LIMIT ?1")
+                .bind(limit)
+                .bind(feed.0),
+            None => sqlx::query_as("SELECT * FROM entries ORDER BY seq DESC LIMIT ?1").bind(limit),
+        };
+        let rows: Vec<EntryRow> = query.fetch_all(&self.readers).await.map_err(StoreError::on(ACTION))?;
+        Ok(readable(rows))
+    }
+
     /// Walks back over what is newer, by number: a day's entries for a midnight.
     pub(super) async fn seq_before(&self, at: Timestamp) -> Result<i64, StoreError> {
         let sql = "SELECT seq FROM entries WHERE stored < ?1 ORDER BY seq DESC LIMIT 1";

@@ -190,6 +190,10 @@ impl Store for SqliteStore {
         self.stored_entries(feed, after, limit).await
     }
 
+    async fn newest_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError> {
+        self.last_entries(feed, limit).await
+    }
+
     async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError> {
         self.seq_before(at).await
     }

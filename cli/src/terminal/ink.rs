@@ -2,7 +2,7 @@
 
 /// How text looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(crate) enum Ink {
     /// As the terminal writes.
     Plain,
     /// Stands back.
@@ -36,7 +36,7 @@ impl Ink {
 
 /// A line in the making.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     text: String,
     used: usize,
     width: usize,
@@ -45,35 +45,35 @@ pub(super) struct Line {
 
 impl Line {
     /// An empty line of at most `width` columns, coloured or not.
-    pub(super) fn new(width: usize, colour: bool) -> Self {
+    pub(crate) fn new(width: usize, colour: bool) -> Self {
         Line { text: String::new(), used: 0, width, colour }
     }
 
     /// Columns that are left.
-    pub(super) fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.width - self.used
     }
 
     /// More text; what does not fit is cut, and control characters are left out.
-    pub(super) fn put(self, ink: Ink, text: &str) -> Self {
+    pub(crate) fn put(self, ink: Ink, text: &str) -> Self {
         let room = self.room();
         self.put_within(ink, text, room)
     }
 
     /// More text in exactly so many columns.
-    pub(super) fn cell(self, ink: Ink, text: &str, columns: usize) -> Self {
+    pub(crate) fn cell(self, ink: Ink, text: &str, columns: usize) -> Self {
         let end = self.used + columns.min(self.room());
         self.put_within(ink, text, columns).pad_to(end)
     }
 
     /// Text that ends at the line's right edge, if it fits; what is there already stays.
-    pub(super) fn right(self, ink: Ink, text: &str) -> Self {
+    pub(crate) fn right(self, ink: Ink, text: &str) -> Self {
         let start = self.width.saturating_sub(text.chars().count()).max(self.used);
         self.pad_to(start).put(ink, text)
     }
 
     /// Spaces up to this column.
-    pub(super) fn pad_to(mut self, column: usize) -> Self {
+    pub(crate) fn pad_to(mut self, column: usize) -> Self {
         let spaces = column.min(self.width).saturating_sub(self.used);
         self.text.extend(std::iter::repeat_n(' ', spaces));
         self.used += spaces;
@@ -81,7 +81,7 @@ impl Line {
     }
 
     /// Appends another line as it is; it must fit.
-    pub(super) fn join(mut self, other: &Line) -> Self {
+    pub(crate) fn join(mut self, other: &Line) -> Self {
         self.used = (self.used + other.used).min(self.width);
         self.text.push_str(&other.text);
         self
@@ -113,7 +113,7 @@ impl Line {
     }
 
     /// The text with its colours.
-    pub(super) fn into_text(self) -> String {
+    pub(crate) fn into_text(self) -> String {
         self.text
     }
 }

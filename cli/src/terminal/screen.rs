@@ -1,8 +1,9 @@
-//! The terminal: drawn over in place, and given back as it was, however the demo ends.
+//! The terminal: drawn over in place, and given back as it was, however the view ends.
 
 use std::io::{self, IsTerminal, Write};
+use std::panic;
 
-use super::view::Canvas;
+use super::{Canvas, size};
 
 /// Another screen, no cursor, no wrapping at the edge (xterm's 1049, 25 and 7); and back.
 const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l\u{1b}[2J";
@@ -14,34 +15,39 @@ const FRAME_ENDS: &str = "\u{1b}[?2026l";
 const USUAL: (usize, usize) = (80, 24);
 
 /// The terminal while it is ours. Dropping it gives it back.
-pub(super) struct Screen {
+pub(crate) struct Screen {
     colour: bool,
 }
 
 /// Whether the live view can be shown: standard output is a terminal that can move its cursor.
-pub(super) fn is_capable() -> bool {
+pub(crate) fn is_capable() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     io::stdout().is_terminal() && !dumb
 }
 
 impl Screen {
     /// Takes the terminal.
-    pub(super) fn enter() -> io::Result<Self> {
+    pub(crate) fn enter() -> io::Result<Self> {
         // https://no-color.org: set and not empty.
         let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let before = panic::take_hook();
+        // What a panic says would else be gone with the screen that it is said on.
+        panic::set_hook(Box::new(move |said| {
+            let _ = write(LEAVE);
+            before(said);
+        }));
         write(ENTER)?;
         Ok(Screen { colour })
     }
 
     /// The size that it has now, and whether it is coloured.
-    pub(super) fn canvas(&self) -> Canvas {
-        let size = terminal_size::terminal_size().map(|(width, height)| (width.0.into(), height.0.into()));
-        let (width, height) = size.filter(|(width, height)| *width > 0 && *height > 0).unwrap_or(USUAL);
+    pub(crate) fn canvas(&self) -> Canvas {
+        let (width, height) = size().unwrap_or(USUAL);
         Canvas { width, height, colour: self.colour }
     }
 
     /// Draws a frame over the last one.
-    pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
+    pub(crate) fn draw(&self, lines: &[String]) -> io::Result<()> {
         // Each line is cleared before it is written: behind a full one the cursor still stands on its last character. The
         // last one has no line feed, which would scroll.
         write(&format!("{FRAME_BEGINS}\u{1b}[K{}{FRAME_ENDS}", lines.join("\r\n\u{1b}[K")))

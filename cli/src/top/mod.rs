@@ -1,0 +1,119 @@
+//! `feedfleet top`: the fleet on a screen that is renewed, by what its API and its metrics say.
+
+mod counted;
+mod view;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use common::feed::FeedId;
+use common::time::{Clock, SystemClock};
+use scheduler::api::view::{FeedView, List, StatsView};
+use scheduler::store::FeedQuery;
+
+use crate::all_in_one::stop_signal;
+use crate::client::{Client, ClientArgs, passes};
+use crate::output;
+use crate::terminal::{Canvas, Keys, Screen, is_capable, size};
+use counted::Counted;
+use view::{Look, frame};
+
+/// Looks that the sparkline remembers.
+const REMEMBERED: usize = 300;
+/// Feeds of a list; a screen shows as many of them as fit.
+const ROWS: &str = "40";
+/// The frame of what is no terminal.
+const PLAIN: Canvas = Canvas { width: 100, height: 30, colour: false };
+
+/// Shows the fleet at work on a screen; q ends it
+///
+/// Where standard output is no terminal it prints one such screen and ends.
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = every)]
+    every: Duration,
+}
+
+fn every(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write a time such as 2s"))?;
+    let least = Duration::from_millis(250);
+    if time < least { Err("must be at least 250ms: each look asks the fleet four things".to_owned()) } else { Ok(time) }
+}
+
+/// Runs it.
+pub(crate) async fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&args.client)?;
+    let mut look = Look::default();
+    renew(&client, &mut look).await?;
+    if args.client.json {
+        output::json(&look.stats)?;
+    } else if is_capable() {
+        watch(&client, &mut look, args.every).await?;
+    } else {
+        let (width, height) = size().unwrap_or((PLAIN.width, PLAIN.height));
+        let lines = frame(&look, Canvas { width, height, ..PLAIN });
+        output::line(lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n").trim_end())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn watch(client: &Client, look: &mut Look, every: Duration) -> anyhow::Result<()> {
+    let screen = Screen::enter()?;
+    let mut keys = Keys::take()?;
+    let shown = async {
+        let mut looks = tokio::time::interval(every);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        looks.tick().await;
+        loop {
+            screen.draw(&frame(look, screen.canvas()))?;
+            looks.tick().await;
+            // What passes is shown above the last numbers; what does not, such as a token that was taken back, ends it.
+            look.trouble = match renew(client, look).await {
+                Ok(()) => None,
+                Err(error) if passes(&error) => Some(format!("{error:#}")),
+                Err(error) => return Err(error),
+            };
+        }
+    };
+    tokio::select! {
+        ended = shown => ended,
+        () = keys.quit() => Ok(()),
+        signal = stop_signal() => Ok(signal?),
+    }
+}
+
+/// Asks for everything that is shown.
+async fn renew(client: &Client, look: &mut Look) -> anyhow::Result<()> {
+    look.stats = client.get("/stats", &[]).await?;
+    let (_, metrics) = client.ask("/metrics").await?;
+    look.count(Counted::read(&metrics), SystemClock.now(), REMEMBERED);
+    look.next = match look.stats.feeds <= u64::from(FeedQuery::MOST_SORTED) {
+        true => feeds(client, &[("status", "active"), ("sort", "next_due"), ("limit", ROWS)]).await?,
+        false => Vec::new(),
+    };
+    look.failing = failing(client, &look.stats).await?;
+    look.now = SystemClock.now();
+    Ok(())
+}
+
+/// Feeds of each kind of failure in the penalty box, in turn.
+async fn failing(client: &Client, stats: &StatsView) -> anyhow::Result<Vec<FeedView>> {
+    let mut all: Vec<(usize, FeedView)> = Vec::new();
+    for (kind, _) in stats.penalised.iter().filter(|(_, feeds)| **feeds > 0) {
+        let some = feeds(client, &[("status", "active"), ("failure", kind), ("limit", "8")]).await?;
+        all.extend(some.into_iter().enumerate());
+    }
+    all.sort_by_key(|(turn, feed): &(usize, FeedView)| (*turn, feed.id));
+    all.dedup_by_key(|(_, feed)| -> FeedId { feed.id });
+    Ok(all.into_iter().map(|(_, feed)| feed).collect())
+}
+
+async fn feeds(client: &Client, query: &[(&str, &str)]) -> anyhow::Result<Vec<FeedView>> {
+    let list: List<FeedView> = client.get("/feeds", query).await?;
+    Ok(list.items)
+}

@@ -1,0 +1,79 @@
+//! `feedfleet top` on a terminal and without one, and the manual's pages.
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use load_tests::origin::feed::Feed;
+use load_tests::origin::script::Script;
+
+use crate::fleet::Fleet;
+use crate::program::{command, run};
+
+/// What a terminal is sent by `top` until somebody presses q, with these variables set.
+fn on_a_terminal(fleet: &Fleet, variables: &[(&str, &str)]) -> String {
+    let top = format!("'{}' top --every 250ms", command(&[]).get_program().to_str().unwrap());
+    let mut terminal = Command::new("script")
+        .args(["--quiet", "--flush", "--return", "--command", &top, "/dev/null"])
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR")
+        .env("FEEDFLEET_SERVER", &fleet.server)
+        .envs(variables.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut keys, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
+    let (mut sent, mut part, mut pressed) = (Vec::new(), [0; 4096], false);
+    loop {
+        let read = screen.read(&mut part).unwrap();
+        if read == 0 {
+            break;
+        }
+        sent.extend_from_slice(&part[..read]);
+        let frames = sent.windows(7).filter(|bytes| bytes == b"q quits").count();
+        if frames >= 2 && !pressed {
+            keys.write_all(b"xq").unwrap();
+            pressed = true;
+        }
+    }
+    assert!(terminal.wait().unwrap().success());
+    String::from_utf8(sent).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_screen_ends_at_q_and_gives_the_terminal_back() {
+    let fleet = Fleet::start(&[]).await;
+    fleet.origin.set("/harbour", Script::feed(Feed::rss().title("Harbour \u{1b}[2J news").initial(2)));
+    fleet.done(&["feed", "add", &fleet.origin.url("/harbour")]);
+
+    let once = fleet.done(&["top"]);
+    assert!(once.contains("1 feeds") && once.contains("Harbour") && !once.contains('\u{1b}'), "{once}");
+    let json: serde_json::Value = serde_json::from_str(&fleet.done(&["top", "--json"])).unwrap();
+    assert_eq!(json["feeds"], 1);
+
+    let sent = on_a_terminal(&fleet, &[]);
+    assert!(sent.contains("\u{1b}[?1049h") && sent.contains("\u{1b}[32mpolling"), "{sent:?}");
+    assert!(sent.trim_end().ends_with("\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l"), "{sent:?}");
+    assert!(sent.contains("Harbour [2J news"), "{sent:?}");
+    let bare = on_a_terminal(&fleet, &[("NO_COLOR", "1")]);
+    assert!(bare.contains("polling") && !bare.contains("\u{1b}[32m") && !bare.contains("\u{1b}[1m"), "{bare:?}");
+}
+
+#[test]
+fn top_says_what_it_does_not_take() {
+    let ran = run(&["top", "--every", "1ms"]);
+    assert!(ran.code == Some(2) && ran.err.contains("must be at least 250ms"), "{}", ran.err);
+}
+
+#[test]
+fn the_manual_has_a_page_for_each_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("man1");
+    let ran = run(&["man", folder.to_str().unwrap()]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), "", ""));
+    for (page, words) in [("feedfleet.1", "politely"), ("feedfleet-feed-add.1", "URL"), ("feedfleet-top.1", "screen")] {
+        let text = std::fs::read_to_string(folder.join(page)).unwrap();
+        assert!(text.contains(".TH feedfleet"), "{page}: {text}");
+        assert!(text.contains(words), "{page}: {text}");
+    }
+}

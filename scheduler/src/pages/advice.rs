@@ -1,0 +1,99 @@
+//! What a publisher can mend, from what is remembered of the last polls.
+
+use common::feed::{Feed, Status};
+use common::report::FailureKind;
+
+/// Conditional requests that were answered whole in vain, from which on it is no accident.
+const IGNORED: u32 = 3;
+
+/// What to mend, the gravest first; nothing when all is well.
+pub(super) fn of(feed: &Feed) -> Vec<&'static str> {
+    let mut advice = Vec::new();
+    let state = &feed.state;
+    advice.extend(match feed.status {
+        Status::Gone => Some("The server answered 410, which says that the feed is gone for good. If that was a mistake, send a ping with the feed's address: it is tried once more."),
+        Status::Blacklisted => Some("It failed for so long that it is not polled any more. When it is mended, send a ping with its address: it is tried once more."),
+        _ => None,
+    });
+    advice.extend(state.penalty.map(|penalty| failure(penalty.kind, state.last_status)));
+    if state.penalty.is_none()
+        && state.consecutive_failures > 0
+        && state.last_status.is_some_and(|status| status >= 400)
+    {
+        advice.push(failure(FailureKind::Status, state.last_status));
+    }
+    if state.throttles > 0 {
+        advice.push("The server asks us to slow down (429 or 503). We do; a Retry-After header says for how long, and spares both sides the guess.");
+    }
+    let was_read = state.last_success.is_some() && state.penalty.is_none();
+    if was_read && (state.no_validators || feed.validators.is_empty()) {
+        advice.push("The server sends neither ETag nor Last-Modified, so every poll transfers the whole feed. With one of them, an unchanged feed costs a 304 of a few bytes.");
+    } else if was_read && state.ignored_conditions >= IGNORED {
+        advice.push("The server sends the whole feed again although nothing changed since the ETag or Last-Modified that we showed it. An answer of 304 would spare it the transfer.");
+    } else if was_read && state.equal_downloads >= IGNORED {
+        advice.push("The same bytes come again and again under a new ETag or Last-Modified. They should change only when the feed does.");
+    }
+    if feed.moved_from.is_some() {
+        advice.push("It was found at another address and is now polled here, because that one redirects permanently.");
+    }
+    advice
+}
+
+fn failure(kind: FailureKind, status: Option<u16>) -> &'static str {
+    match (kind, status) {
+        (FailureKind::Dns, _) => {
+            "The host's name has no address, or its name servers do not answer. Look at the domain's registration and its DNS records."
+        }
+        (FailureKind::Connect, _) => {
+            "Nothing accepts a connection at the host's address. Look whether the web server runs, and whether a firewall turns us away."
+        }
+        (FailureKind::Tls, _) => {
+            "No secure connection comes about: the certificate has run out, is for another name, is not signed by a known authority, or its chain is incomplete."
+        }
+        (FailureKind::Timeout, _) => {
+            "The server takes too long to answer. A feed that is kept as a file, or in a cache, answers at once."
+        }
+        (FailureKind::Status, Some(401 | 403)) => {
+            "The server refuses us the feed (401 or 403). If a wall against robots stands before the site, let the feed's address through it."
+        }
+        (FailureKind::Status, Some(404)) => {
+            "There is nothing at the feed's address (404). If the feed moved, answer with a permanent redirect (301 or 308); if it ended, with 410."
+        }
+        (FailureKind::Status, Some(500..)) => {
+            "The server fails while it makes the feed (5xx). Its own error log says why."
+        }
+        (FailureKind::Status, _) => "The server answers with a status that brings no feed.",
+        (FailureKind::TooLarge, _) => {
+            "The feed is larger than we read. Keep the newest entries in it, and older ones in an archive (RFC 5005)."
+        }
+        (FailureKind::NotAFeed, _) => {
+            "What is at the address is no feed: a page, an empty file, or a check for people. Publish the feed's own address, and let no such check stand before it."
+        }
+        (FailureKind::Malformed, _) => {
+            "The feed, or the answer that brings it, is broken beyond what can be repaired. A feed validator shows the line."
+        }
+        (FailureKind::Truncated, _) => {
+            "The answer ends before all the bytes came that it announced. A wrong Content-Length, or a proxy that gives up, does that."
+        }
+        (FailureKind::Redirects, _) => "The address redirects in a circle, too often, or to nowhere.",
+        (FailureKind::RefusedAddress, _) => {
+            "The host's name leads to an address, or a port, that is not in the public internet."
+        }
+        (FailureKind::Crashed, _) => "Our own program fails at this feed. That is ours to mend.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_has_advice_of_its_own() {
+        let mut all: Vec<&str> = FailureKind::ALL.iter().map(|kind| failure(*kind, None)).collect();
+        all.extend([401, 404, 500].map(|status| failure(FailureKind::Status, Some(status))));
+        all.sort_unstable();
+        let count = all.len();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+}

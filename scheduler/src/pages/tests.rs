@@ -1,0 +1,215 @@
+//! The pages as they are sent, over the embedded backends.
+
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::header;
+use common::entry::Entry;
+use common::known::KnownEntries;
+use common::report::Document;
+use serde_json::json;
+
+use crate::api::tests::Fleet;
+
+const HOSTILE: &str = "</title><script>alert('x')</script><img src=x onerror=\"x\">";
+
+fn entry(id: &str, url: &str) -> Entry {
+    Entry { id: id.to_owned(), title: Some(HOSTILE.to_owned()), url: Some(url.to_owned()), ..Entry::default() }
+}
+
+/// A fleet whose only feed calls itself something nasty.
+async fn hostile_fleet() -> Fleet {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml?<b>\"'").await;
+    let mut document = Document { title: Some(HOSTILE.to_owned()), ..Document::default() };
+    let entries = vec![entry("1", "javascript:alert(1)"), entry("2", "https://a.example/\"onmouseover=\"x")];
+    document.keep_news(entries, &KnownEntries::default());
+    fleet.read(id, document).await;
+    fleet
+}
+
+async fn page(fleet: &Fleet, path: &str) -> (u16, String) {
+    let answer = fleet.get(path).await;
+    (answer.status, answer.body.as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn strangers_words_are_only_words_on_every_page() {
+    let fleet = hostile_fleet().await;
+    fleet.ops.storing.failed("the disk is <full>".to_owned());
+    fleet.ops.set_paused(true).await.unwrap();
+    let status = "/status?url=https://example.com/feed.xml?%3Cb%3E%22'";
+    for path in
+        ["/", "/feeds", "/feeds?q=%3Cscript%3E", "/feeds/1", status, "/status?url=%3Cscript%3E", "/feeds/%3Cb%3E"]
+    {
+        let (_, page) = page(&fleet, path).await;
+        let scripts: Vec<&str> = page.split("<script").skip(1).collect();
+        assert!(
+            scripts.iter().all(|script| script.starts_with(" src=\"") && script.contains("defer></script>")),
+            "{path}"
+        );
+        for broken in ["<img", "href=\"javascript", "<full>", "\"onmouseover", "?<b>", " style=", "<style", " onclick="]
+        {
+            assert!(!page.contains(broken), "{path} has {broken}:\n{page}");
+        }
+    }
+    let (_, fleets) = page(&fleet, "/").await;
+    assert!(fleets.contains("&#60;script&#62;") && fleets.contains("href=\"https://a.example/"), "{fleets}");
+    assert!(fleets.contains("All polling is paused") && fleets.contains("the disk is"), "{fleets}");
+    assert!(page(&fleet, "/feeds/1").await.1.contains("&#60;script&#62;"));
+}
+
+#[tokio::test]
+async fn every_page_is_sent_with_a_policy_that_runs_our_own_script_alone() {
+    let fleet = hostile_fleet().await;
+    for path in ["/", "/feeds", "/feeds/1", "/feeds/7", "/status", "/feeds?limit=x", "/live"] {
+        let response = fleet.respond(path).await;
+        let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'; style-src 'self'; script-src 'self';"), "{path}: {policy}");
+        assert!(!policy.contains("unsafe"), "{path}: {policy}");
+        assert_eq!(response.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff", "{path}");
+        assert_eq!(response.headers()[header::REFERRER_POLICY], "no-referrer", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_page_names_is_there() {
+    let fleet = hostile_fleet().await;
+    for path in ["/", "/feeds", "/feeds/1", "/status"] {
+        let (_, text) = page(&fleet, path).await;
+        let base = url_of(path);
+        let targets =
+            ["href=\"", "src=\"", "action=\""].map(|attribute| text.split(attribute).skip(1).collect::<Vec<_>>());
+        for target in targets.concat() {
+            let target = target.split('"').next().unwrap().replace("&#38;", "&");
+            let url = base.as_url().join(&target).unwrap();
+            if url.host_str() != Some("fleet.example") || target.starts_with('#') {
+                continue;
+            }
+            let answer = fleet.get(&url.as_str()["http://fleet.example".len()..]).await;
+            assert_eq!(answer.status, 200, "{path} leads to {target}");
+        }
+    }
+}
+
+fn url_of(path: &str) -> common::feed::FeedUrl {
+    format!("http://fleet.example{path}").parse().unwrap()
+}
+
+#[tokio::test]
+async fn an_asset_is_kept_for_good_and_what_is_none_is_not_there() {
+    let fleet = Fleet::new().await;
+    let text = page(&fleet, "/").await.1;
+    let css = text.split("href=\"./").find(|rest| rest.starts_with("assets/pages.css?v=")).unwrap();
+    let response = fleet.respond(&format!("/{}", css.split('"').next().unwrap())).await;
+    assert!(response.headers()[header::CACHE_CONTROL].to_str().unwrap().ends_with("immutable"));
+    assert_eq!(response.headers()[header::CONTENT_TYPE], "text/css; charset=utf-8");
+    assert_eq!(fleet.get("/assets/mod.rs").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_search_takes_a_form_as_browsers_send_it_and_goes_on_page_by_page() {
+    let fleet = Fleet::new().await;
+    for number in 0..5 {
+        fleet.feed(&format!("https://h{}.example/{number}", number % 2)).await;
+    }
+    let form = "q=&host=&category=&status=active&failure=&sort=subscribers";
+    let (status, all) = page(&fleet, &format!("/feeds?{form}")).await;
+    assert_eq!((status, all.matches("<tr>").count()), (200, 6), "{all}");
+    let (_, some) = page(&fleet, "/feeds?host=h0.example").await;
+    assert_eq!(some.matches("<tr>").count(), 4, "{some}");
+
+    let (mut path, mut seen) = (format!("/feeds?{form}&limit=2"), Vec::new());
+    for _ in 0..4 {
+        let (_, part) = page(&fleet, &path).await;
+        let links = part.split("<a href=\"feeds/").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+        seen.extend(links);
+        let Some((_, next)) = part.split_once("rel=\"next\" href=\"") else { break };
+        path = format!("/{}", next.split('"').next().unwrap().replace("&#38;", "&"));
+    }
+    seen.sort();
+    assert_eq!(seen, ["1", "2", "3", "4", "5"]);
+
+    let (status, wrong) = page(&fleet, "/feeds?category=Z&q=%22kept%22").await;
+    assert!(status == 400 && wrong.contains("category must be one of") && wrong.contains("&#34;kept&#34;"), "{wrong}");
+    assert_eq!(page(&fleet, "/feeds?colour=red").await.0, 400);
+}
+
+#[tokio::test]
+async fn a_feeds_page_tells_why_and_what_and_an_unknown_feed_is_a_page_too() {
+    let fleet = hostile_fleet().await;
+    let (_, text) = page(&fleet, "/feeds/1").await;
+    for told in ["category D: 1 h 40 m", "Read whole", "HTTP 200", "1.0 kB", "ETag", "&#34;1&#34;", "value=\"refresh\""]
+    {
+        assert!(text.contains(told), "{told} is missing:\n{text}");
+    }
+    assert!(!text.contains("type=\"password\""), "no token is needed here");
+    fleet.post("/api/v1/feeds/1/pause", json!(null)).await;
+    let (_, text) = page(&fleet, "/feeds/1").await;
+    assert!(text.contains("it is paused and not polled") && text.contains("value=\"resume\""), "{text}");
+    for path in ["/feeds/99", "/feeds/x"] {
+        let (status, text) = page(&fleet, path).await;
+        assert!(status == 404 && text.contains("there is no feed") && text.contains("<html"), "{path}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_private_feed_looks_to_publishers_like_one_that_nobody_reads() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/harbour.xml").await;
+    let ask = async |name: &str| {
+        let (status, text) = page(&fleet, &format!("/status?url=https://example.com/{name}.xml")).await;
+        (status, text.replace(name, "NAME"))
+    };
+    let known = ask("harbour").await;
+    assert!(known.0 == 200 && known.1.contains("Yes, it is read."), "{}", known.1);
+    let changed = fleet.ask("PATCH", &format!("/api/v1/feeds/{id}"), Some(json!({ "private": true }))).await;
+    assert_eq!(changed.status, 200);
+    let (private, unknown) = (ask("harbour").await, ask("lantern").await);
+    assert_eq!(private.0, 404);
+    assert_eq!(private, unknown);
+}
+
+#[tokio::test]
+async fn publishers_ask_so_many_times_a_minute() {
+    let fleet = Fleet::with(|config| config.api.status_per_minute = 3).await;
+    for _ in 0..3 {
+        assert_eq!(fleet.get("/status").await.status, 200);
+    }
+    let refused = fleet.respond("/status").await;
+    assert_eq!((refused.status().as_u16(), refused.headers()[header::RETRY_AFTER].to_str().unwrap()), (429, "60"));
+    fleet.clock.advance(Duration::from_secs(61));
+    assert_eq!(fleet.get("/status").await.status, 200);
+}
+
+#[tokio::test]
+async fn what_is_live_has_the_names_of_the_page_and_is_for_so_many_only() {
+    let fleet = hostile_fleet().await;
+    let live = super::Live::default();
+    live.look(&fleet.ops, 0).await.unwrap();
+    let (numbers, lists) = live.told();
+    let text = page(&fleet, "/").await.1;
+    for name in text.split("data-text=\"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        assert!(numbers["texts"][name].is_string(), "{name} stands still");
+    }
+    for name in text.split("data-path=\"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        assert!(numbers["paths"][name].is_string(), "{name} stands still");
+    }
+    assert!(lists["lists"].as_str().unwrap().contains("&#60;script&#62;") && lists["alarms"].is_string());
+
+    let mut open: Vec<Body> = Vec::new();
+    for _ in 0..64 {
+        let response = fleet.respond("/live").await;
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()[header::CONTENT_TYPE].to_str().unwrap()[..17]),
+            (200, "text/event-stream")
+        );
+        open.push(response.into_body());
+    }
+    assert_eq!(fleet.respond("/live").await.status(), 503);
+    open.pop();
+    assert_eq!(fleet.respond("/live").await.status(), 200);
+    // A fleet that stops lets its listeners go.
+    fleet.ops.quiet.cancel();
+    assert!(to_bytes(open.pop().unwrap(), 1 << 20).await.unwrap().is_empty());
+}
