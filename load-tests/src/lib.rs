@@ -42,6 +42,7 @@ pub mod population;
 pub mod proxy;
 #[cfg(feature = "tls")]
 pub mod scenario;
+pub mod signed;
 pub mod simulate;
 #[cfg(feature = "tls")]
 pub mod tls;

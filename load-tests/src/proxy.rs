@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::RngExt;
@@ -40,7 +40,38 @@ pub struct FaultProxy {
     address: SocketAddr,
     faults: watch::Sender<Faults>,
     cuts: Arc<AtomicUsize>,
+    heard: Arc<Heard>,
     _running: DropGuard,
+}
+
+/// All that passed, a stream for each direction of each connection; `None`: nobody listens.
+#[derive(Debug, Default)]
+struct Heard(Option<Mutex<Vec<Vec<u8>>>>);
+
+impl Heard {
+    fn streams(&self) -> Option<MutexGuard<'_, Vec<Vec<u8>>>> {
+        self.0.as_ref().map(|streams| streams.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The place of a new stream.
+    fn begin(&self) -> usize {
+        self.streams().map_or(0, |mut streams| {
+            streams.push(Vec::new());
+            streams.len() - 1
+        })
+    }
+
+    fn add(&self, stream: usize, chunk: &[u8]) {
+        if let Some(stream) = self.streams().as_mut().and_then(|streams| streams.get_mut(stream)) {
+            stream.extend_from_slice(chunk);
+        }
+    }
+}
+
+/// How often a word is in there.
+pub fn occurrences(bytes: &[u8], word: &[u8]) -> usize {
+    let Some(first) = word.first() else { return 0 };
+    bytes.iter().enumerate().filter(|(at, byte)| *byte == first && bytes[*at..].starts_with(word)).count()
 }
 
 /// How often connections are chosen to be cut.
@@ -52,6 +83,17 @@ const CHUNK_BYTES: usize = 64 << 10;
 impl FaultProxy {
     /// A faithful proxy on a free loopback port before `server`.
     pub async fn before(server: SocketAddr) -> io::Result<Self> {
+        Self::start(server, Heard::default()).await
+    }
+
+    /// The same, and keeps all that passes: see [`FaultProxy::heard`].
+    pub async fn listening(server: SocketAddr) -> io::Result<Self> {
+        Self::start(server, Heard(Some(Mutex::default()))).await
+    }
+
+    async fn start(server: SocketAddr, heard: Heard) -> io::Result<Self> {
+        let heard = Arc::new(heard);
+        let listening = Arc::clone(&heard);
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (faults, watched) = watch::channel(Faults::default());
@@ -62,8 +104,9 @@ impl FaultProxy {
         tokio::spawn(async move {
             while let Some(Ok((client, _))) = stopped.run_until_cancelled(listener.accept()).await {
                 let (watched, counted) = (watched.clone(), Arc::clone(&counted));
+                let heard = Arc::clone(&listening);
                 let carried = async move {
-                    if carry(client, server, watched).await == Some(Cut) {
+                    if carry(client, server, watched, &heard).await == Some(Cut) {
                         counted.fetch_add(1, Ordering::Relaxed);
                     }
                 };
@@ -71,7 +114,7 @@ impl FaultProxy {
                 tokio::spawn(async move { stopped.run_until_cancelled(carried).await });
             }
         });
-        Ok(FaultProxy { address, faults, cuts, _running: stop.drop_guard() })
+        Ok(FaultProxy { address, faults, cuts, heard, _running: stop.drop_guard() })
     }
 
     /// Where clients connect.
@@ -82,6 +125,12 @@ impl FaultProxy {
     /// What goes wrong from now on.
     pub fn set(&self, faults: Faults) {
         self.faults.send_replace(faults);
+    }
+
+    /// How often a word passed so far, either way. Costs a look at every byte.
+    pub fn heard(&self, word: &str) -> usize {
+        let streams = self.heard.streams();
+        streams.map_or(0, |streams| streams.iter().map(|stream| occurrences(stream, word.as_bytes())).sum())
     }
 
     /// Connections that were cut so far.
@@ -95,15 +144,15 @@ impl FaultProxy {
 struct Cut;
 
 /// Carries a connection until either side closes it or it is cut.
-async fn carry(client: TcpStream, server: SocketAddr, faults: watch::Receiver<Faults>) -> Option<Cut> {
+async fn carry(client: TcpStream, server: SocketAddr, faults: watch::Receiver<Faults>, heard: &Heard) -> Option<Cut> {
     let server = TcpStream::connect(server).await.ok()?;
     client.set_nodelay(true).ok()?;
     server.set_nodelay(true).ok()?;
     let doom = doom(faults.clone());
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let there = pump(from_client, to_server, Direction::ToServer, faults.clone());
-    let back = pump(from_server, to_client, Direction::ToClient, faults);
+    let there = pump(from_client, to_server, Direction::ToServer, faults.clone(), heard);
+    let back = pump(from_server, to_client, Direction::ToClient, faults, heard);
     tokio::select! {
         () = async { tokio::join!(there, back); } => None,
         () = doom => Some(Cut),
@@ -123,14 +172,22 @@ async fn doom(faults: watch::Receiver<Faults>) {
 }
 
 /// Moves bytes one way, each chunk as late as the faults say, in order.
-async fn pump(from: OwnedReadHalf, to: OwnedWriteHalf, direction: Direction, faults: watch::Receiver<Faults>) {
+async fn pump(
+    from: OwnedReadHalf,
+    to: OwnedWriteHalf,
+    direction: Direction,
+    faults: watch::Receiver<Faults>,
+    heard: &Heard,
+) {
     let (sender, receiver) = mpsc::channel(CHUNKS);
-    tokio::join!(read_chunks(from, sender), write_chunks(to, receiver, direction, faults));
+    tokio::join!(read_chunks(from, sender, heard), write_chunks(to, receiver, direction, faults));
 }
 
-async fn read_chunks(mut from: OwnedReadHalf, chunks: mpsc::Sender<(Instant, Vec<u8>)>) {
+async fn read_chunks(mut from: OwnedReadHalf, chunks: mpsc::Sender<(Instant, Vec<u8>)>, heard: &Heard) {
+    let stream = heard.begin();
     let mut buffer = vec![0; CHUNK_BYTES];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        heard.add(stream, &buffer[..read]);
         if chunks.send((Instant::now(), buffer[..read].to_vec())).await.is_err() {
             return;
         }
@@ -200,6 +257,20 @@ mod tests {
         proxy.set(Faults::default());
         let mut answer = [0; 5];
         stream.read_exact(&mut answer).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_passes_is_heard_both_ways_by_those_who_listen() {
+        for (proxy, heard) in [
+            (FaultProxy::listening(echo().await).await.unwrap(), 4),
+            (FaultProxy::before(echo().await).await.unwrap(), 0),
+        ] {
+            let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
+            said_back(&mut stream).await.unwrap();
+            said_back(&mut stream).await.unwrap();
+            assert_eq!((proxy.heard("hello"), proxy.heard("hellohello"), proxy.heard("jello")), (heard, heard / 2, 0));
+        }
+        assert_eq!((occurrences(b"aaa", b"aa"), occurrences(b"a", b"aa"), occurrences(b"a", b"")), (2, 0, 0));
     }
 
     #[tokio::test]

@@ -27,6 +27,8 @@ struct Known {
     not_before: Option<(Duration, String)>,
     /// The answer that said 410.
     gone: Option<usize>,
+    /// When the poll began whose HEAD was not enough; its floor counts from there.
+    began: Option<Duration>,
 }
 
 /// Judges all requests of one path, in the order of their starts.
@@ -95,7 +97,8 @@ impl Known {
         let same = record.answer_header_bytes("etag") == self.tag.as_deref()
             && record.answer_header_bytes("last-modified") == self.stamp.as_deref();
         let is_over = matches!(record.status, Some(304 | 429 | 503)) || (record.status == Some(200) && same);
-        Known { not_before: not_before(record, rules).filter(|_| is_over), ..self.clone() }
+        let not_before = not_before(record, None, rules).filter(|_| is_over);
+        Known { not_before, began: (!is_over).then_some(record.start), ..self.clone() }
     }
 
     fn without_past(mut self, now: Duration) -> Self {
@@ -129,7 +132,8 @@ impl Known {
         if (&next.tag, &next.stamp) != (&self.tag, &self.stamp) {
             next.given_by = record.number;
         }
-        next.not_before = not_before(record, rules);
+        next.not_before = not_before(record, self.began, rules);
+        next.began = None;
         let may_be_refused = matches!(record.status, Some(200 | 226)) && record.items.is_none();
         if may_be_refused { vec![self.clone(), next] } else { vec![next] }
     }
@@ -151,7 +155,7 @@ fn echoes(sent: &[u8], given: &[u8]) -> bool {
 }
 
 /// When the path may be asked again after this answer, and why not before.
-fn not_before(record: &Record, rules: &Rules) -> Option<(Duration, String)> {
+fn not_before(record: &Record, began: Option<Duration>, rules: &Rules) -> Option<(Duration, String)> {
     let number = record.number;
     let mut latest: Option<(Duration, String)> = None;
     let mut wait = |time: Duration, why: &str| {
@@ -161,7 +165,8 @@ fn not_before(record: &Record, rules: &Rules) -> Option<(Duration, String)> {
         }
     };
     if matches!(record.status, Some(200 | 304)) {
-        wait(rules.floor_of(&record.path), "is followed by a floor");
+        let since_began = began.map_or(Duration::ZERO, |began| record.start.saturating_sub(began));
+        wait(rules.floor_of(&record.path).saturating_sub(since_began), "is followed by a floor");
     }
     if matches!(record.status, Some(200 | 304 | 429)) {
         wait(freshness(record).min(rules.freshness_ceiling), "has a freshness");
@@ -275,6 +280,15 @@ mod tests {
         assert_eq!(judged(&[], 405, 61), [], "refused");
         assert_eq!((judged(FEED, 200, 61), judged(FEED, 200, 70)), (vec![(Fault::EarlyPoll, 2)], vec![]));
         assert_eq!(judged(&["Retry-After: 60"], 429, 61), [(Fault::EarlyPoll, 2)]);
+
+        let next = |at: u64| {
+            let polls: [Exchange; 4] =
+                [(0, &[], 200, FEED), (60, BOTH, 405, &[]), (65, BOTH, 200, FEED), (at, BOTH, 304, &[])];
+            let mut log = log(&polls);
+            log[1] = log[1].clone().asked_with("HEAD");
+            faults_of(&log, &Rules { floor: Duration::from_secs(10), ..Rules::default() })
+        };
+        assert_eq!((next(69), next(70)), (vec![(Fault::EarlyPoll, 3)], vec![]), "the poll began with the HEAD");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
-use axum::response::{AppendHeaders, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use common::bot_auth::DIRECTORY_TYPE;
 use serde_json::{Value, json};
 
@@ -67,15 +67,16 @@ pub(super) async fn metrics(State(api): State<Api>) -> ([(HeaderName, &'static s
 
 /// `GET /.well-known/http-message-signatures-directory`: the public half of the key that requests are signed with, signed.
 pub(super) async fn keys(State(api): State<Api>) -> Response {
-    let mut headers = vec![(header::CONTENT_TYPE, DIRECTORY_TYPE.to_owned())];
     let Some(key) = &api.ops.bot_key else {
         return ([(header::CONTENT_TYPE, DIRECTORY_TYPE)], "{\"keys\":[]}").into_response();
     };
     let signed = key.sign_directory(api.ops.clock.now());
-    headers.extend([
+    // Put in, not added: a text has a type of its own.
+    let headers = [
+        (header::CONTENT_TYPE, DIRECTORY_TYPE.to_owned()),
         (header::CACHE_CONTROL, "max-age=60".to_owned()),
         (HeaderName::from_static("signature-input"), signed.input),
         (HeaderName::from_static("signature"), signed.signature),
-    ]);
-    (AppendHeaders(headers), key.directory()).into_response()
+    ];
+    (headers, key.directory()).into_response()
 }

@@ -1,11 +1,10 @@
 //! P46: signed requests, verified with OpenSSL from what stands in RFC 9421, not from our own code.
 
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use common::bot_auth::BotKey;
 use common::time::{Clock, SystemClock};
+use load_tests::signed::Keys;
 use load_tests::{Feed, Record, Script};
 use worker::client::FetchSetup;
 use worker::fetch::Fetcher;
@@ -14,15 +13,8 @@ use crate::bench::{Bench, document};
 
 const AGENT: &str = "\"https://fleet.example\"";
 
-fn openssl(folder: &Path, arguments: &[&str]) -> std::process::Output {
-    let output = Command::new("openssl").args(arguments).current_dir(folder).output();
-    output.expect("openssl is needed for this test: `dev/install` installs it")
-}
-
-async fn bench(folder: &Path) -> Bench {
-    assert!(openssl(folder, &["genpkey", "-algorithm", "ed25519", "-out", "key.pem"]).status.success());
-    assert!(openssl(folder, &["pkey", "-in", "key.pem", "-pubout", "-out", "public.pem"]).status.success());
-    let pem = std::fs::read_to_string(folder.join("key.pem")).unwrap();
+async fn bench(keys: &Keys) -> Bench {
+    let pem = std::fs::read_to_string(keys.private()).unwrap();
     let mut bench = Bench::start().await;
     let bot_key = BotKey::from_pem(&pem, "https://fleet.example/").map(Arc::new);
     assert!(bot_key.is_some());
@@ -31,30 +23,19 @@ async fn bench(folder: &Path) -> Bench {
     bench
 }
 
-/// RFC 9421, section 3.2, for the two components that these requests cover.
-fn verifies(folder: &Path, request: &Record, authority: &str) -> bool {
-    let input = request.header("signature-input").unwrap();
-    let parameters = input.strip_prefix("sig1=").unwrap();
-    assert!(parameters.starts_with("(\"@authority\" \"signature-agent\");created="), "{parameters}");
-    assert!(parameters.ends_with(";alg=\"ed25519\";tag=\"web-bot-auth\""), "{parameters}");
-    let agent = request.header("signature-agent").unwrap();
-    let base =
-        format!("\"@authority\": {authority}\n\"signature-agent\": {agent}\n\"@signature-params\": {parameters}");
-    let signature = request.header("signature").unwrap();
-    let signature = signature.strip_prefix("sig1=:").and_then(|rest| rest.strip_suffix(':')).unwrap();
-    std::fs::write(folder.join("base"), base).unwrap();
-    std::fs::write(folder.join("signature.b64"), signature).unwrap();
-    let decode = ["base64", "-d", "-A", "-in", "signature.b64", "-out", "signature"];
-    assert!(openssl(folder, &decode).status.success());
-    let verify =
-        ["pkeyutl", "-verify", "-pubin", "-inkey", "public.pem", "-rawin", "-in", "base", "-sigfile", "signature"];
-    openssl(folder, &verify).status.success()
+fn verifies(keys: &Keys, request: &Record, authority: &str) -> bool {
+    let field = |name: &str| request.header(name).unwrap();
+    let input = field("signature-input");
+    assert!(input.ends_with(";alg=\"ed25519\";tag=\"web-bot-auth\""), "{input}");
+    let components = [("\"@authority\"", authority), ("\"signature-agent\"", &field("signature-agent"))];
+    keys.verifies(&components, &input, &field("signature")).unwrap()
 }
 
 #[tokio::test]
 async fn p46_every_request_is_signed_for_the_host_that_is_asked() {
     let folder = tempfile::tempdir().unwrap();
-    let bench = bench(folder.path()).await;
+    let keys = Keys::make(folder.path()).unwrap();
+    let bench = bench(&keys).await;
     bench.origin.set("/feed", Script::feed(Feed::rss()));
     let mut job = bench.feed("/old", Script::redirect(302, bench.origin.url_on(1, "/feed")));
     assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 3);
@@ -63,8 +44,8 @@ async fn p46_every_request_is_signed_for_the_host_that_is_asked() {
         let authority = bench.origin.address(host).to_string();
         assert_eq!(request.header("host").as_deref(), Some(&*authority));
         assert_eq!(request.header("signature-agent").as_deref(), Some(AGENT));
-        assert!(verifies(folder.path(), &request, &authority), "{path}");
-        assert!(!verifies(folder.path(), &request, "other.example"), "it is good for no other host");
+        assert!(verifies(&keys, &request, &authority), "{path}");
+        assert!(!verifies(&keys, &request, "other.example"), "it is good for no other host");
         let input = request.header("signature-input").unwrap();
         let number = |name: &str| {
             let rest = input.split_once(&format!(";{name}=")).unwrap().1;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use common::feed::{Audience, Category, Feed};
 use common::host::HostRules;
 use common::time::{Clock, SystemClock};
+use load_tests::proxy::FaultProxy;
 use rand::RngExt;
 use scheduler::store::postgres::PostgresStore;
 use scheduler::store::{FeedQuery, NewFeed, Store, StoredEntry};
@@ -124,6 +126,19 @@ impl Urls {
     pub(crate) fn of(servers: &Servers) -> Self {
         Urls { store: servers.postgres.clone(), redis: servers.redis.clone(), queue: servers.rabbitmq.clone() }
     }
+}
+
+/// Where a server of this URL listens.
+pub(crate) fn address(url: &str) -> SocketAddr {
+    let url: url::Url = url.parse().unwrap();
+    format!("{}:{}", url.host_str().unwrap(), url.port().unwrap()).parse().unwrap()
+}
+
+/// The same server through a proxy.
+pub(crate) fn through(url: &str, proxy: &FaultProxy) -> String {
+    let mut url: url::Url = url.parse().unwrap();
+    url.set_port(Some(proxy.address().port())).unwrap();
+    url.into()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Servers that go away for a while, stop answering, forget, or are slow and unreliable to reach.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use common::time::Timestamp;
@@ -9,7 +8,7 @@ use load_tests::Record;
 use load_tests::proxy::{Direction, FaultProxy, Faults};
 use tokio::time::Instant;
 
-use super::harness::{Kind, Role, Servers, Urls};
+use super::harness::{Kind, Role, Servers, Urls, address, through};
 use super::load::{Load, Size, now};
 
 const SHORT: Size = Size {
@@ -223,15 +222,4 @@ async fn slow_and_unreliable_ways_to_the_servers_cost_at_most_half_the_rate() {
     let manners = load.manners(&load.origin.log(), &[]);
     println!("{cuts} connections were cut; {manners:?}");
     manners.assert_clean();
-}
-
-fn address(url: &str) -> SocketAddr {
-    let url: url::Url = url.parse().unwrap();
-    format!("{}:{}", url.host_str().unwrap(), url.port().unwrap()).parse().unwrap()
-}
-
-fn through(url: &str, proxy: &FaultProxy) -> String {
-    let mut url: url::Url = url.parse().unwrap();
-    url.set_port(Some(proxy.address().port())).unwrap();
-    url.into()
 }

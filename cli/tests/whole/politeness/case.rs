@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::time::Timestamp;
-use load_tests::{Names, Origin, Record, Script, loopback};
+use load_tests::signed::Keys;
+use load_tests::{Names, Origin, Record, Rules, ScoreCard, Script, Violation, judge, loopback};
 use serde_json::{Value, json};
 
 use crate::harness::{PATIENCE, client};
@@ -22,7 +23,17 @@ pub(crate) struct Stage {
     api: Mutex<String>,
     client: reqwest::Client,
     next_host: AtomicUsize,
-    stall: Arc<Mutex<Duration>>,
+    stalls: Arc<Mutex<Vec<Stall>>>,
+    /// The key that the fleet signs with, made outside of it.
+    pub(crate) keys: Keys,
+    _folder: tempfile::TempDir,
+}
+
+/// A time in which this process stood still, since the origin's start.
+#[derive(Clone, Copy, Debug)]
+struct Stall {
+    begun: Duration,
+    length: Duration,
 }
 
 /// A line of the manners while it is tried.
@@ -59,15 +70,22 @@ const NOISE: Duration = Duration::from_millis(300);
 /// More is never allowed: bursts must show.
 const MOST_NOISE: Duration = Duration::from_millis(900);
 
-/// Notes for how long this process stands still on a busy machine: for so long arrivals are seen late.
-async fn watch_stalls(longest: Arc<Mutex<Duration>>) {
+/// A request is seen late by a stall at most so long before or after it: the machine that stops us stops the fleet too.
+const NEAR: Duration = Duration::from_secs(1);
+/// Shorter ones are within [`NOISE`].
+const SHORTEST_STALL: Duration = Duration::from_millis(20);
+
+/// Notes when and for how long this process stands still on a busy machine: for so long arrivals are seen late. `started` is
+/// the origin's start.
+async fn watch_stalls(started: Instant, stalls: Arc<Mutex<Vec<Stall>>>) {
     let pause = Duration::from_millis(20);
     loop {
         let begun = Instant::now();
         tokio::time::sleep(pause).await;
-        let stall = begun.elapsed().saturating_sub(pause);
-        let mut longest = longest.lock().unwrap();
-        *longest = stall.max(*longest);
+        let length = begun.elapsed().saturating_sub(pause);
+        if length >= SHORTEST_STALL {
+            stalls.lock().unwrap().push(Stall { begun: begun.duration_since(started), length });
+        }
     }
 }
 
@@ -77,10 +95,14 @@ impl Stage {
         let origin = Origin::listen(&loopback(hosts, 0)).await.unwrap();
         let names = Names::default();
         let name_server = names.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let stall = Arc::default();
-        tokio::spawn(watch_stalls(Arc::clone(&stall)));
+        let stalls = Arc::default();
+        let started = Instant::now() - origin.elapsed();
+        tokio::spawn(watch_stalls(started, Arc::clone(&stalls)));
+        let folder = tempfile::tempdir().unwrap();
         Stage {
-            stall,
+            stalls,
+            keys: Keys::make(folder.path()).unwrap(),
+            _folder: folder,
             origin,
             names,
             name_server,
@@ -90,9 +112,40 @@ impl Stage {
         }
     }
 
-    /// How much later than it was sent a request may have been seen.
+    /// How much later than it was sent any request of the run may have been seen.
     pub(crate) fn noise(&self) -> Duration {
-        (NOISE + *self.stall.lock().unwrap()).min(MOST_NOISE)
+        self.noise_between(Duration::ZERO, Duration::MAX)
+    }
+
+    /// The same of a request that was seen at this time since the origin's start.
+    pub(crate) fn noise_at(&self, seen: Duration) -> Duration {
+        self.noise_between(seen.saturating_sub(NEAR), seen + NEAR)
+    }
+
+    fn noise_between(&self, from: Duration, until: Duration) -> Duration {
+        let stalls = self.stalls.lock().unwrap();
+        let near = stalls.iter().filter(|stall| stall.begun <= until && stall.begun + stall.length >= from);
+        let longest = near.map(|stall| stall.length).max().unwrap_or_default();
+        (NOISE + longest).min(MOST_NOISE)
+    }
+
+    /// Judges a log with the noise that was there at each request: what only the longest stall of the run would excuse counts
+    /// unless that stall was near.
+    pub(crate) fn judge(&self, log: &[Record], rules: &Rules) -> ScoreCard {
+        let within = |slack| judge(log, &Rules { slack, ..rules.clone() });
+        let mut card = within(NOISE);
+        let excused = within(self.noise());
+        let is_near = |violation: &Violation| {
+            let at = log.iter().find(|record| record.number == violation.request).map(|record| record.start);
+            // What it came too early for lies a few seconds back.
+            at.is_none_or(|at| self.noise_between(at.saturating_sub(6 * NEAR), at + NEAR) > NOISE)
+        };
+        let is_excused = |violation: &Violation| {
+            let stays = |other: &Violation| (other.fault, other.request) == (violation.fault, violation.request);
+            !excused.violations.iter().any(stays) && is_near(violation)
+        };
+        card.violations.retain(|violation| !is_excused(violation));
+        card
     }
 
     /// Waits until the fleet is there.
@@ -119,6 +172,12 @@ impl Stage {
         let text = answer.text().await.unwrap();
         assert!(status.is_success(), "{path}: {status}: {text}");
         serde_json::from_str(&text).unwrap()
+    }
+
+    /// The answer to a GET beside the API.
+    pub(crate) async fn read(&self, path: &str) -> reqwest::Response {
+        let url = format!("{}{path}", self.api.lock().unwrap());
+        self.client.get(url).send().await.unwrap()
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {
@@ -173,18 +232,25 @@ impl<'a> Case<'a> {
         self.stage.call(reqwest::Method::POST, &format!("/feeds/{}/refresh", feed.id), None).await;
     }
 
+    /// An operator sets the rule of a host, or takes it back.
+    pub(crate) async fn rule(&self, host: usize, rule: Option<Value>) {
+        let path = format!("/hosts/{}", self.stage.origin.address(host).ip());
+        let method = if rule.is_some() { reqwest::Method::PUT } else { reqwest::Method::DELETE };
+        self.stage.call(method, &path, rule).await;
+    }
+
     /// The feed as the API shows it.
     pub(crate) async fn view(&self, feed: &Subscribed) -> Value {
         self.stage.get(&format!("/feeds/{}", feed.id)).await
     }
 
-    /// The feed's URL once it is this one, or when that takes too long.
-    pub(crate) async fn wait_for_url(&self, feed: &Subscribed, wanted: &str) -> Option<String> {
+    /// A field of the feed once it is this, or when that takes too long.
+    pub(crate) async fn wait_for_field(&self, feed: &Subscribed, field: &str, wanted: &Value) -> Value {
         let deadline = Instant::now() + WAIT;
         loop {
-            let url = self.view(feed).await["url"].as_str().map(str::to_owned);
-            if url.as_deref() == Some(wanted) || Instant::now() > deadline {
-                return url;
+            let came = self.view(feed).await[field].clone();
+            if came == *wanted || Instant::now() > deadline {
+                return came;
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
@@ -226,6 +292,21 @@ impl<'a> Case<'a> {
         requests
     }
 
+    /// All requests to its path once they are so, or when that takes too long, which is a breach.
+    pub(crate) async fn until(&self, path: &str, are_so: impl Fn(&[Record]) -> bool) -> Vec<Record> {
+        let deadline = Instant::now() + WAIT;
+        loop {
+            let mut requests = self.stage.origin.requests(path);
+            requests.retain(|request| request.end.is_some());
+            let enough = are_so(&requests);
+            if enough || Instant::now() > deadline {
+                self.require(&format!("{path} was asked as it should be"), enough, &requests.len());
+                return requests;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     /// A breach unless what came is what was expected.
     #[expect(clippy::needless_pass_by_value, reason = "lines write both in place")]
     pub(crate) fn expect<T: PartialEq + Debug>(&self, what: &str, expected: T, came: T) {
@@ -245,7 +326,7 @@ impl<'a> Case<'a> {
     pub(crate) fn require_distance(&self, what: &str, least: Duration, requests: &[Record]) {
         for pair in requests.windows(2) {
             let distance = pair[1].start.saturating_sub(pair[0].start);
-            let enough = distance + self.stage.noise() >= least;
+            let enough = distance + self.stage.noise_at(pair[0].start) >= least;
             self.require(
                 &format!("{what}, request {}: at least {least:?} after the last", pair[1].path),
                 enough,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::time::Timestamp;
-use load_tests::{Coding, Conditions, Delivery, Feed, Script, Stamp, Tag};
+use load_tests::{Coding, Conditions, Delivery, Feed, Record, Script, Stamp, Tag};
 use serde_json::json;
 
 use super::OWN_RULES;
@@ -223,6 +223,23 @@ pub(crate) async fn p42(case: &Case<'_>) {
     let history = case.remembered(&feed, 2).await;
     let outcomes: Vec<_> = history.iter().take(2).map(|poll| poll.outcome.as_str()).collect();
     case.expect("a 226 that was not asked for", vec!["failed", "modified"], outcomes);
+
+    // What a delta leaves out stays, and its validators are good for the next poll.
+    let feed = case.feed(Script::feed(Feed::atom().deltas().initial(5))).await;
+    case.requests(&feed.path, 2).await;
+    case.expect("entries before the delta", json!(5), case.wait_for_field(&feed, "entries", &json!(5)).await);
+    case.stage.origin.publish(&feed.path, 2);
+    let statuses = |requests: &[Record]| requests.iter().filter_map(|poll| poll.status).collect::<Vec<_>>();
+    let polls = case.until(&feed.path, |polls| statuses(polls).ends_with(&[226, 304])).await;
+    let delta = polls.iter().find(|poll| poll.status == Some(226)).and_then(|poll| poll.items.clone());
+    case.expect("items in the delta", Some(5..7), delta);
+    case.expect("entries after the delta", json!(7), case.wait_for_field(&feed, "entries", &json!(7)).await);
+    // The whole document again: nothing of it is new.
+    case.stage.origin.set(&feed.path, Script::feed(Feed::atom().initial(5).conditions(Conditions::Ignored)));
+    let whole = case.stage.origin.requests(&feed.path).len() + 1;
+    case.requests(&feed.path, whole + 1).await;
+    case.remembered(&feed, whole + 1).await;
+    case.expect("entries after the whole document", json!(7), case.view(&feed).await["entries"].clone());
 }
 
 pub(crate) async fn p43(case: &Case<'_>) {

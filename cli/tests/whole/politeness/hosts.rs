@@ -6,7 +6,7 @@ use load_tests::{Feed, Rules, Script, judge};
 use serde_json::json;
 
 use super::case::{Case, Subscribed};
-use super::{GAP, INTERVAL, OWN_RULES};
+use super::{GAP, INTERVAL, OWN_RULES, SLOW_GAP};
 use crate::harness::Home;
 
 /// To where other hosts redirect. A hop waits for its host, the next one perhaps not: what is promised is the distance of the
@@ -37,6 +37,7 @@ pub(crate) async fn p27(case: &Case<'_>) {
     }
     bursting(case).await;
     shared(case).await;
+    at_long_gap(case).await;
 }
 
 /// A rule that allows a burst of 4 and 4 at once: used, and not exceeded.
@@ -60,6 +61,25 @@ async fn bursting(case: &Case<'_>) {
     case.require("a bucket of 4, refilled every two seconds", card.is_clean(), &card.violations);
     let bursts = requests.windows(2).filter(|pair| pair[1].start - pair[0].start < rules.gap).count();
     case.require("the burst is used", bursts > 0, &bursts);
+}
+
+/// A gap so long that what arrivals are late by is a small part of it.
+async fn at_long_gap(case: &Case<'_>) {
+    let host = case.host();
+    let address = case.stage.origin.address(host);
+    case.stage.names.set("slow.test", &[address.ip()]);
+    let paths: Vec<String> = (0..3).map(|number| format!("/P27{OWN_RULES}slow/{number}")).collect();
+    for path in &paths {
+        case.stage.origin.set(path, Script::feed(Feed::rss()));
+        case.add(&format!("http://slow.test:{}{path}", address.port()), json!({})).await;
+    }
+    for path in &paths {
+        case.requests(path, 1).await;
+    }
+    case.until(&paths[0], |requests| requests.len() >= 2).await;
+    let requests = asked(case, |path| path.contains("/slow/"));
+    case.require("all three and one of them again", requests.len() >= 4, &requests.len());
+    case.require_distance("a rule's long gap", SLOW_GAP, &requests);
 }
 
 /// A rule that makes all names below a domain one host.

@@ -9,10 +9,14 @@ mod armour;
 mod case;
 mod certificates;
 mod conditions;
+mod head;
 mod hosts;
+mod logins;
 mod pace;
 mod retry_after;
+mod rules;
 mod shape;
+mod signed;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -21,11 +25,13 @@ use std::time::Duration;
 
 use common::time::{Clock, SystemClock, Timestamp};
 use futures_util::future::join_all;
-use load_tests::{Rules, judge};
+use load_tests::Rules;
 
-use crate::cluster::harness::{Cluster, Kind, Role, Servers, Urls};
+use crate::cluster::harness::{Cluster, Kind, Role, Servers, Urls, address, through};
 use crate::harness::{Home, OPEN};
 use case::{Case, Stage};
+use load_tests::proxy::FaultProxy;
+use logins::Place;
 
 type Trying<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
@@ -77,8 +83,12 @@ const LINES: &[Line] = lines! {
     "P38" "back-off never shrinks while failing" pace::p38;
     "P40" "a tag marked by its coding is sent with and without its mark" conditions::p40;
     "P41" "a 304 that nobody asked for is an error" conditions::p41;
-    "P42" "deltas are asked for with conditions only, and a 226 that was not asked for is an error" conditions::p42;
+    "P42" "deltas are asked for with conditions and merged; a 226 that was not asked for is an error" conditions::p42;
     "P43" "the same bytes change nothing" conditions::p43;
+    "P44" "HEAD before GET where a rule allows it or downloads were in vain, while it saves bytes" head::p44;
+    "P46" "requests and the key directory are signed, and OpenSSL says so" signed::p46;
+    "login" "a login goes to its own origin alone, over no redirect and no move to another one" logins::stays;
+    "rules" "an operator's rule is in force at once, until it is taken back" rules::live;
     "armour" "every breach is an outcome with its own name, and backs off" armour::breaches;
 };
 
@@ -97,6 +107,10 @@ const AFTER: Line = Line {
 const HOSTS: u16 = 330;
 const INTERVAL: Duration = Duration::from_secs(2);
 const GAP: Duration = Duration::from_secs(1);
+/// A rule's, for `slow.test`.
+const SLOW_GAP: Duration = Duration::from_secs(8);
+/// Before the paths that may be asked with HEAD.
+const HEADS: &str = "/P44/";
 /// The `policy.penalty.throttled` of the run: how long a feed waits when its server does not say.
 const THROTTLED: Duration = Duration::from_secs(2);
 
@@ -140,9 +154,21 @@ parallel = 4
 match = "shared.test"
 shared = true
 gap = "1500ms"
+[[host_rule]]
+match = "slow.test"
+gap = "8s"
+[[host_rule]]
+match = "head.test"
+head_first = true
 [scheduler]
 queue_lease = "10s"
 fetch_lease = "10s"
+[api]
+public_url = "https://fleet.example"
+[secrets]
+key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
+[log]
+level = "info,worker=debug,scheduler=debug,common=debug"
 "#;
 
 /// Lines of the section `fetch`.
@@ -151,13 +177,15 @@ fn fetch(stage: &Stage) -> String {
         r#"
 user_agent_url = "https://fleet.example/bot"
 name_servers = ["{}"]
+signature_key = "{}"
 timeout = "4s"
 connect_timeout = "2s"
 idle_timeout = "1500ms"
 max_wire_bytes = 300_000
 max_body_bytes = 2_000_000
 "#,
-        stage.name_server
+        stage.name_server,
+        stage.keys.private().display()
     )
 }
 
@@ -193,10 +221,11 @@ fn settle(who: &str, stage: &Stage, rows: &[Row], kills: Vec<Timestamp>) {
     }
     let judged: Vec<_> = log.into_iter().filter(|request| !request.path.contains(OWN_RULES)).collect();
     // Where a person pressed "refresh", and where redirects lead.
-    let without_floor = hosts::HOPS.into_iter().chain([conditions::REFRESHED]);
+    let without_floor = hosts::HOPS.into_iter().chain([conditions::REFRESHED, logins::MOVED]);
     let floors: HashMap<String, Duration> = without_floor.map(|path| (path.to_owned(), Duration::ZERO)).collect();
-    let rules = Rules { floor: INTERVAL, floors, gap: GAP, slack: stage.noise(), kills, ..Rules::default() };
-    let card = judge(&judged, &rules);
+    let heads = judged.iter().map(|request| request.path.to_string()).filter(|path| path.starts_with(HEADS)).collect();
+    let rules = Rules { floor: INTERVAL, floors, heads, gap: GAP, kills, ..Rules::default() };
+    let card = stage.judge(&judged, &rules);
     println!("{table}{card}seen late by at most {:?}", stage.noise());
     let breaches: usize = rows.iter().map(|row| row.breaches.len()).sum();
     assert!(breaches == 0 && card.is_clean(), "{breaches} breaches of lines, {} of rules", card.violations.len());
@@ -212,19 +241,26 @@ fn now() -> Timestamp {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_process_keeps_every_line_of_the_manners() {
     let stage = Stage::open(HOSTS).await;
-    let home = Home::with_fetch(CONFIG, &fetch(&stage));
+    let mut home = Home::with_fetch(CONFIG, &fetch(&stage));
+    // A fleet that heeded them would reach nobody.
+    for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+        home.set(name, "http://127.0.0.1:9");
+    }
     let fleet = home.start(&[]);
     stage.play_before(&fleet.api).await;
     let alone = Stage::open(16).await;
     let (mut rows, gentle) = tokio::join!(play(&stage, LINES), play(&alone, ALONE));
     let before = now();
+    let mut log = fleet.stderr();
     fleet.kill();
     let fleet = home.start(&[]);
     let kills = vec![before, now()];
     stage.play_before(&fleet.api).await;
     rows.extend(play(&stage, &[AFTER]).await);
     rows.extend(gentle);
+    log.push_str(&fleet.stderr());
     fleet.stop();
+    rows.push(logins::kept(&[Place::text("the log", &log), Place::folder(&home.path("data"))]));
     settle("one process", &stage, &rows, kills);
 }
 
@@ -233,7 +269,9 @@ async fn a_cluster_of_four_workers_keeps_every_line_of_the_manners() {
     let stage = Stage::open(HOSTS).await;
     let servers = Servers::shared();
     let config = format!("{CONFIG}\n[fetch]\n{OPEN}{}", fetch(&stage));
-    let cluster = Cluster::new(&servers, Urls::of(&servers), &config).await;
+    let queue = FaultProxy::listening(address(&servers.rabbitmq)).await.unwrap();
+    let urls = Urls { queue: through(&servers.rabbitmq, &queue), ..Urls::of(&servers) };
+    let cluster = Cluster::new(&servers, urls, &config).await;
     let start = || {
         let kinds = [Kind::Scheduler, Kind::Worker, Kind::Worker, Kind::Worker, Kind::Worker];
         kinds.map(|kind| cluster.start(kind))
@@ -242,13 +280,21 @@ async fn a_cluster_of_four_workers_keeps_every_line_of_the_manners() {
     stage.play_before(&roles[0].address()).await;
     let mut rows = play(&stage, LINES).await;
     let before = now();
+    let mut log: String = roles.iter().map(Role::stderr).collect();
     roles.iter_mut().for_each(Role::kill);
     let mut roles = start();
     let kills = vec![before, now()];
     stage.play_before(&roles[0].address()).await;
     rows.extend(play(&stage, &[AFTER]).await);
+    log.extend(roles.iter().map(Role::stderr));
     for role in roles {
         role.stop().await;
     }
+    let places = [
+        Place::text("the roles' logs", &log),
+        Place::wire("the queue's wire", &queue),
+        Place::rows(&servers.postgres, &cluster.namespace).await,
+    ];
+    rows.push(logins::kept(&places));
     settle("a cluster of four workers", &stage, &rows, kills);
 }
