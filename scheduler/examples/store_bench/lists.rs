@@ -84,7 +84,7 @@ fn queries() -> Vec<(String, FeedQuery)> {
     let filters = [
         ("", none.clone()),
         ("host of 100,000", FeedQuery { host: host("shared.example:443"), ..none.clone() }),
-        ("host of few", FeedQuery { host: host("h2500.example.org:443"), ..none.clone() }),
+        ("host of few", FeedQuery { host: host("h2501.example.org:443"), ..none.clone() }),
         ("category D", FeedQuery { category: Some(Category::D), ..none.clone() }),
         ("category A", FeedQuery { category: Some(Category::A), ..none.clone() }),
         ("status active", FeedQuery { status: Some(Status::Active), ..none.clone() }),
@@ -101,7 +101,7 @@ fn queries() -> Vec<(String, FeedQuery)> {
             },
         ),
         (
-            "category D, status paused, failure dns: none",
+            "category B, status paused, failure status (few)",
             FeedQuery {
                 category: Some(Category::B),
                 status: Some(Status::Paused),
@@ -109,7 +109,7 @@ fn queries() -> Vec<(String, FeedQuery)> {
                 ..none.clone()
             },
         ),
-        ("q 'feed-777777'", text("feed-777777")),
+        ("q 'feed-777770'", text("feed-777770")),
         ("q 'wombat' (none)", text("wombat")),
         ("q 'https' (all)", text("https")),
         ("q 'journal' (a quarter)", text("journal")),
@@ -131,7 +131,7 @@ fn queries() -> Vec<(String, FeedQuery)> {
     let few = FeedQuery { failure: Some(FailureKind::Tls), sort: FeedSort::NextDue, ..none.clone() };
     queries.push(("failure tls by NextDue".to_owned(), few));
     queries
-        .push(("q 'feed-777777' by NextDue".to_owned(), FeedQuery { sort: FeedSort::NextDue, ..text("feed-777777") }));
+        .push(("q 'feed-777770' by NextDue".to_owned(), FeedQuery { sort: FeedSort::NextDue, ..text("feed-777770") }));
     queries
 }
 

@@ -1,6 +1,6 @@
 //! The store's speed. `store_bench` applies reports of 304 beside a bare SQLite loop that writes the same columns;
 //! `store_bench postgres URL` does it beside a bare loop on that PostgreSQL; `store_bench million FEEDFLEET` fills a store with a million feeds and looks how the program bears it;
-//! `store_bench lists FEEDS [POSTGRES]` times every list and search, `store_bench writes [POSTGRES]` what their counters and indexes cost.
+//! `store_bench lists FEEDS [POSTGRES]` times every list and search (`lists-of` on a store that is there), `store_bench writes [POSTGRES]` what their counters and indexes cost.
 //!
 //! Called by dev/bench.
 
@@ -40,10 +40,13 @@ async fn main() -> anyhow::Result<()> {
         ["million", program] => million::million(&folder.0, Path::new(program)).await,
         ["lists", feeds] => lists_on_sqlite(&folder.0.join("lists.db"), feeds.parse()?).await,
         ["lists", feeds, url] => lists_on_postgres(url, feeds.parse()?).await,
+        ["lists-of", file] => lists::lists(&SqliteStore::open(file).await?).await,
+        ["lists-of", url, schema] => lists::lists(&PostgresStore::open(url, schema).await?).await,
         ["writes"] => writes::on_sqlite(&folder.0).await,
         ["writes", url] => writes::on_postgres(url).await,
         _ => anyhow::bail!(
-            "usage: store_bench [postgres URL | million FEEDFLEET | lists FEEDS [POSTGRES] | writes [POSTGRES]]"
+            "usage: store_bench [postgres URL | million FEEDFLEET | lists FEEDS [POSTGRES] | lists-of FILE | \
+             lists-of POSTGRES SCHEMA | writes [POSTGRES]]"
         ),
     }
 }

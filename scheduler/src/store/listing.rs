@@ -46,6 +46,8 @@ pub(super) struct Dialect {
     /// Statements name their index (SQLite). Otherwise (PostgreSQL) indexes are in the order of -id and -subscribers, so that no
     /// other one will do.
     pub(super) names_indexes: bool,
+    /// Places that a search may look at in the index of texts: some ten milliseconds.
+    pub(super) most_places: u64,
 }
 
 /// A statement and its parameters, `$1` the first.
@@ -213,7 +215,7 @@ async fn with_text(source: &mut impl Source, query: &FeedQuery, feeds: u64) -> R
     for part in 0..SAMPLES {
         sample.extend(source.texts(feeds * part / SAMPLES, SAMPLED).await?);
     }
-    if !trigrams.are_rare(&sample, feeds) {
+    if !trigrams.are_rare(&sample, feeds, source.dialect().most_places) {
         return Ok(None);
     }
     let ids = source.with_text(text, &trigrams).await?;

@@ -44,7 +44,14 @@ pub(super) struct View<'a>(pub(super) &'a mut PgConnection);
 
 impl Source for View<'_> {
     fn dialect(&self) -> Dialect {
-        Dialect { columns: feed_columns!(), like: "ILIKE", among: ["= ANY (", ")"], names_indexes: false }
+        Dialect {
+            columns: feed_columns!(),
+            like: "ILIKE",
+            among: ["= ANY (", ")"],
+            names_indexes: false,
+            // Each is also compared with the text itself.
+            most_places: 20_000,
+        }
     }
 
     async fn rows(&mut self, statement: Statement) -> Result<Vec<FeedRow>, StoreError> {

@@ -39,6 +39,7 @@ impl Source for View<'_> {
             like: "LIKE",
             among: ["IN (SELECT value FROM json_each(", "))"],
             names_indexes: true,
+            most_places: 300_000,
         }
     }
 
