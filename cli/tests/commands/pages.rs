@@ -62,6 +62,12 @@ async fn click_through(device: Device) {
     browser.until("document.querySelector('button[value=pause]')").await;
     assert_eq!(browser.text("#done").await, "It is polled again.");
 
+    browser.go(&format!("{}/feeds/2", fleet.server)).await;
+    let before = fleet.origin.requests("/nowhere").len();
+    browser.click("button[value=requeue]").await;
+    asked(&fleet, "/nowhere", before).await;
+    browser.until("document.querySelector('#done').textContent.startsWith('Its penalty is lifted')").await;
+
     browser.click("nav a[href$=status]").await;
     browser.fill("input[name=url]", &url).await;
     browser.click("form.search button").await;

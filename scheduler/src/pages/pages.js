@@ -52,7 +52,15 @@ const WORDS = {
   pause: "It is paused.",
   resume: "It is polled again.",
   forget: "Its next poll reads it whole.",
+  requeue: "Its penalty is lifted; it is polled as soon as its host allows it.",
 };
+
+// What the API is asked for: one of a feed's own changes, or a requeue of this feed alone.
+function change(what, id, headers) {
+  if (what !== "requeue") return fetch(at(`../api/v1/feeds/${id}/${what}`), { method: "POST", headers });
+  const body = JSON.stringify({ filter: { feed: Number(id) }, lift_penalties: true });
+  return fetch(at("../api/v1/requeue"), { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body });
+}
 
 function feed(form) {
   const done = by("done");
@@ -84,13 +92,13 @@ function feed(form) {
     done.textContent = "Asking …";
     try {
       const headers = token ? { Authorization: "Bearer " + token.value } : {};
-      const answer = await fetch(at(form.dataset.api + what), { method: "POST", headers });
+      const answer = await change(what, form.dataset.id, headers);
       const said = await answer.json().catch(() => ({}));
       if (!answer.ok) throw new Error(said.error ?? answer.statusText);
       if (token) sessionStorage.setItem("token", token.value);
       done.textContent = WORDS[what];
       await renew();
-      if (what === "refresh") await follow(version);
+      if (what === "refresh" || what === "requeue") await follow(version);
     } catch (error) {
       done.className = "bad";
       done.textContent = "That did not work: " + error.message;
