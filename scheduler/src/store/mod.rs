@@ -454,7 +454,7 @@ pub trait Store: Send + Sync {
     /// What a requeue of these feeds would do.
     async fn plan_requeue(&self, filter: &RequeueFilter, lift_penalties: bool) -> Result<RequeuePlan, StoreError>;
 
-    /// Begins a requeue of the feeds that there are now. `None`, and nothing begun, when [`requeues::MOST_REQUEUES`] run
+    /// Begins a requeue of the feeds that there are now. `None`, and nothing begun, when 20 run
     /// already.
     async fn begin_requeue(&self, new: &NewRequeue, now: Timestamp) -> Result<Option<Requeue>, StoreError>;
 
