@@ -1,7 +1,8 @@
 //! A real Chromium without a window, driven over WebDriver: a few calls in JSON, for which a library would be larger than
 //! this page.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -184,7 +185,15 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver ends its browser when it is told to stop; killed, it would leave it behind.
+        // The driver leaves its browser behind when it ends before the session does.
+        let rest = self.session.strip_prefix("http://").and_then(|rest| rest.split_once('/'));
+        if let Some((address, path)) = rest
+            && let Ok(mut driver) = TcpStream::connect(address)
+        {
+            let end = format!("DELETE /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+            let _ = driver.write_all(end.as_bytes());
+            let _ = driver.read_to_end(&mut Vec::new());
+        }
         let _ = Command::new("kill").args(["-TERM", &self.driver.id().to_string()]).status();
         let _ = self.driver.wait();
     }
