@@ -192,7 +192,8 @@ impl Drop for Browser {
         {
             let end = format!("DELETE /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
             let _ = driver.write_all(end.as_bytes());
-            let _ = driver.read_to_end(&mut Vec::new());
+            let _ = driver.set_read_timeout(Some(Duration::from_secs(10)));
+            let _ = driver.read_exact(&mut [0; 12]);
         }
         let _ = Command::new("kill").args(["-TERM", &self.driver.id().to_string()]).status();
         let _ = self.driver.wait();
