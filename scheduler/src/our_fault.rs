@@ -22,6 +22,8 @@ const MANY_HOSTS: usize = 8;
 const FEW_HOSTS: usize = 3;
 /// More hosts than these tell nothing new, and are not remembered.
 const MOST_HOSTS: usize = 2_000;
+/// While so many are remembered, old ones are looked for so often: at every answer it would cost more than storing it.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// So many answers in a row end it.
 const ANSWERS: usize = 4;
 /// Polls a second while it lasts: to notice its end, and to bother nobody whom we cannot hear.
@@ -35,6 +37,8 @@ pub struct OurFault(Mutex<Seen>);
 struct Seen {
     /// What each host did last, and when.
     hosts: HashMap<HostKey, (Timestamp, bool)>,
+    /// When old ones were forgotten last.
+    looked: Timestamp,
     /// Set while the fault is ours.
     since: Option<Timestamp>,
     /// Since then: did the last ones answer?
@@ -132,9 +136,11 @@ impl Seen {
             self.hosts.insert(host.clone(), (now, answered));
         }
         // Only a failure can be the one that shows it.
-        if answered && self.hosts.len() < MOST_HOSTS {
+        let room_is_wanted = self.hosts.len() >= MOST_HOSTS && now.since(self.looked) >= LOOK_EVERY;
+        if answered && !room_is_wanted {
             return None;
         }
+        self.looked = now;
         self.hosts.retain(|_, (at, _)| now.since(*at) < WINDOW);
         let answered = self.hosts.values().filter(|(_, answered)| *answered).count();
         let failed = self.hosts.len() - answered;
@@ -204,6 +210,9 @@ mod tests {
         let mut seen = Seen::default();
         assert!((0..3 * MOST_HOSTS).all(|number| seen.note(&host(number), true, at(number as u64 / 100)).is_none()));
         assert!(seen.hosts.len() <= MOST_HOSTS);
+        let later = at(2 * WINDOW.as_millis() as u64);
+        assert!(seen.note(&host(0), true, later).is_none() && seen.note(&host(1), true, later).is_none());
+        assert_eq!(seen.hosts.len(), 2, "those of a minute ago make room");
     }
 
     #[test]
