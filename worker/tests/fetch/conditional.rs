@@ -179,6 +179,7 @@ async fn p42_a_delta_brings_what_is_new_and_takes_nothing_away() {
     assert_eq!(titles, new.iter().map(|item| item.title.clone()).collect::<Vec<_>>());
     assert_eq!(job.known.len(), known + 2, "what the delta leaves out is known as before");
     assert_ne!(job.validators.etag, tag, "the validators of a 226 are stored");
+    assert_eq!(document(&delta).content_hash, None, "a part is no document to compare the next one with");
     assert!(not_modified(&bench.poll(&mut job).await), "and good for the next request");
 
     bench.origin.set("/feed", Script::feed(Feed::atom().initial(5).conditions(Conditions::Ignored)));
