@@ -210,7 +210,7 @@ mod tests {
         let mut seen = Seen::default();
         assert!((0..3 * MOST_HOSTS).all(|number| seen.note(&host(number), true, at(number as u64 / 100)).is_none()));
         assert!(seen.hosts.len() <= MOST_HOSTS);
-        let later = at(2 * WINDOW.as_millis() as u64);
+        let later = at(0).after(2 * WINDOW);
         assert!(seen.note(&host(0), true, later).is_none() && seen.note(&host(1), true, later).is_none());
         assert_eq!(seen.hosts.len(), 2, "those of a minute ago make room");
     }
