@@ -8,12 +8,12 @@ use std::time::Duration;
 /// Unit of the times in `/proc/PID/stat` on Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// User and system time of a process so far.
+/// User and system time of a process so far, with that of its children that have ended.
 ///
 /// # Errors
 /// When there is no such process.
 pub fn cpu(pid: u32) -> io::Result<Duration> {
-    let ticks: f64 = stat(pid)?.iter().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    let ticks: f64 = stat(pid)?.iter().skip(11).take(4).filter_map(|field| field.parse::<f64>().ok()).sum();
     Ok(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
 }
 
@@ -28,15 +28,19 @@ pub fn memory(pid: u32) -> io::Result<u64> {
     Ok(kilobytes.unwrap_or(0) * 1024)
 }
 
-/// The process that listens on a port of loopback, with all that descend from it; empty when it cannot be told.
+/// The process that listens on a port of loopback; empty when it cannot be told.
 pub fn listening_on(port: u16) -> Vec<u32> {
     let Some(socket) = socket(port) else { return Vec::new() };
-    let all = pids();
     let holds = |pid: &u32| {
         let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         open.map(|file| fs::read_link(file.path())).any(|link| link.is_ok_and(|link| link.to_string_lossy() == socket))
     };
-    let mut family: HashSet<u32> = all.iter().copied().filter(holds).collect();
+    pids().into_iter().filter(holds).collect()
+}
+
+/// Processes with all that descend from them by now.
+pub fn family(of: &[u32]) -> Vec<u32> {
+    let (all, mut family) = (pids(), HashSet::<u32>::from_iter(of.iter().copied()));
     loop {
         let parent = |pid: &u32| stat(*pid).ok()?.get(1)?.parse::<u32>().ok();
         let more =
@@ -82,6 +86,9 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let found = listening_on(listener.local_addr().unwrap().port());
         assert!(found.contains(&std::process::id()), "{found:?}");
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        assert!(family(&found).contains(&child.id()));
+        child.kill().and_then(|()| child.wait()).unwrap();
         assert!(memory(std::process::id()).unwrap() > 100_000);
         assert!(cpu(std::process::id()).is_ok() && cpu(u32::MAX).is_err());
     }

@@ -125,7 +125,9 @@ fn rules(scenario: &Scenario, run: &Run) -> Rules {
         if let Some(group) = split(&record.path).and_then(|(name, _)| scenario.feeds.get(name))
             && !floors.contains_key(&*record.path)
         {
-            floors.insert(record.path.to_string(), group.interval.saturating_sub(scenario.arrival));
+            // While the origin itself pauses, what arrives is noted late, and what follows seems early.
+            let paused = run.stall.min(group.interval / 20);
+            floors.insert(record.path.to_string(), group.interval.saturating_sub(scenario.arrival + paused));
         }
     }
     // A pause of the machine moves an arrival, but no further than half a gap is forgiven.

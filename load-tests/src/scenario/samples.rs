@@ -71,7 +71,8 @@ pub(super) async fn look(fleet: &Fleet, servers: &Servers, origin: &Origin, go: 
         sample.processes.insert(process.name.clone(), used(&[process.id()]));
     }
     for (name, pids) in &servers.0 {
-        sample.processes.insert((*name).to_owned(), used(pids));
+        // PostgreSQL's work is done by children that come and go.
+        sample.processes.insert((*name).to_owned(), used(&usage::family(pids)));
     }
     sample.processes.insert("origin".to_owned(), used(&[std::process::id()]));
     sample.at = origin.elapsed().saturating_sub(go).as_secs_f64();
