@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Subcommand};
 use common::time::{Clock, SystemClock, Timestamp};
 use reqwest::Method;
-use scheduler::api::requeue::RequeuedView;
+use scheduler::api::requeue::{HostShare, RequeuedView};
 use scheduler::api::view::List;
 use scheduler::store::{Requeue, RequeueState};
 use serde_json::{Map, Value, json};
@@ -198,13 +198,24 @@ fn plan(begun: &RequeuedView) -> String {
         let rows: Vec<Vec<String>> =
             begun.by_category.iter().map(|(category, count)| vec![category.clone(), count.to_string()]).collect();
         lines.push(table(&["CATEGORY", "FEEDS"], &rows));
-        let rows: Vec<Vec<String>> =
-            begun.by_host.iter().map(|share| vec![share.feeds.to_string(), share.host.clone()]).collect();
-        lines.push(table(&["FEEDS", "HOST"], &rows));
+        lines.push(hosts(&begun.by_host));
         let unnamed = begun.hosts.saturating_sub(begun.by_host.len() as u64);
         lines.extend((unnamed > 0).then(|| format!("and {} with fewer feeds", counted(unnamed, "host", "hosts"))));
     }
     lines.join("\n")
+}
+
+/// Hosts and their feeds, and until when they are left alone where one of them is.
+fn hosts(shares: &[HostShare]) -> String {
+    let now = SystemClock.now();
+    let waits = |share: &HostShare| share.not_before.map_or_else(|| "-".to_owned(), |until| relative(until, now));
+    let any = shares.iter().any(|share| share.not_before.is_some());
+    let row = |share: &HostShare| {
+        let columns = [share.feeds.to_string(), share.host.clone()].into_iter();
+        columns.chain(any.then(|| waits(share))).collect()
+    };
+    let rows: Vec<Vec<String>> = shares.iter().map(row).collect();
+    table(if any { &["FEEDS", "HOST", "ASKED AGAIN"] } else { &["FEEDS", "HOST"] }, &rows)
 }
 
 async fn one(client: &Client, id: i64) -> anyhow::Result<Requeue> {

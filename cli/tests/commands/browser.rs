@@ -148,6 +148,17 @@ impl Browser {
         self.post(&format!("{element}/value"), json!({ "text": text })).await;
     }
 
+    /// Presses the Tab key: the text of what has the focus then, and whether a frame shows that.
+    pub(crate) async fn tab(&self) -> (String, bool) {
+        let tab = |kind: &str| json!({ "type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9 });
+        self.devtools("Input.dispatchKeyEvent", tab("keyDown")).await;
+        self.devtools("Input.dispatchKeyEvent", tab("keyUp")).await;
+        let focus = "const at = document.activeElement, style = getComputedStyle(at); \
+            return [at.textContent.trim() || at.name, style.outlineStyle != 'none' && parseFloat(style.outlineWidth) >= 2]";
+        let focus = self.eval(focus).await;
+        (focus[0].as_str().unwrap_or_default().to_owned(), focus[1] == true)
+    }
+
     /// What a person reads there.
     pub(crate) async fn text(&self, selector: &str) -> String {
         let element = self.find(selector).await;
@@ -156,7 +167,8 @@ impl Browser {
         value["value"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Pictures of the whole page in both schemes, in `target/tmp/pages`; nothing may be wider than the screen.
+    /// Pictures of the whole page in both schemes, in `target/tmp/pages`; nothing may be wider than the screen, or hard to
+    /// read, or without words for who does not see it.
     pub(crate) async fn look(&self, name: &str) {
         let widths = self.eval("return [document.documentElement.scrollWidth, innerWidth]").await;
         let [page, screen] = [0, 1].map(|index| widths[index].as_u64().unwrap());
@@ -166,6 +178,8 @@ impl Browser {
         for scheme in ["light", "dark"] {
             let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
             self.devtools("Emulation.setEmulatedMedia", features).await;
+            let wrong = self.eval(include_str!("accessible.js")).await;
+            assert_eq!(wrong, json!([]), "{name}, {}, {scheme}", self.device.name);
             let size = &self.devtools("Page.getLayoutMetrics", json!({})).await["cssContentSize"];
             let clip = json!({ "x": 0, "y": 0, "width": self.device.width, "height": size["height"], "scale": 1 });
             let picture = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });

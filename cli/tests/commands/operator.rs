@@ -7,7 +7,7 @@ use load_tests::origin::feed::Feed;
 use load_tests::origin::script::Script;
 use serde_json::Value;
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, PATIENCE};
 use crate::program::{Ran, command, run};
 
 fn json(text: &str) -> Value {
@@ -44,7 +44,15 @@ async fn a_feed_is_added_polled_shown_changed_and_removed() {
     assert!(history.lines().count() == 2 && history.contains("modified"), "{history}");
 
     assert_eq!(fleet.done(&["feed", "set", "1", "--important"]), format!("set 1 {url}: category B\n"));
+    assert_eq!(fleet.done(&["feed", "refresh", "1"]), format!("refreshing 1 {url}\n"));
+    let polled = fleet.origin.wait_for("/harbour", 2, PATIENCE).await;
+    assert!(polled[1].is_conditional(), "as every poll");
     assert_eq!(fleet.done(&["feed", "pause", "1"]), format!("paused 1 {url}\n"));
+    let refused = fleet.run(&["feed", "refresh", "1"]);
+    assert_eq!(
+        (refused.code, refused.err.as_str()),
+        (Some(1), "error: feed 1 is paused and is not polled; resume it first\n")
+    );
     assert!(fleet.done(&["feed", "explain", "1"]).contains("note: it is paused and not polled"));
     assert_eq!(fleet.done(&["feed", "resume", "1"]), format!("resumed 1 {url}\n"));
     assert_eq!(fleet.done(&["feed", "remove", "1"]), "removed 1\n");
@@ -99,6 +107,19 @@ async fn a_feed_that_cannot_be_read_at_once_is_added_and_that_is_said() {
     let told = "2: all polling is paused; `feedfleet feed show 2` tells more\n";
     // The dispatcher looks at the pause now and then: it may have polled once more.
     assert!(waiting.err == told || waiting.err.contains("first poll failed"), "{}", waiting.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_that_has_to_wait_says_for_what() {
+    let fleet = Fleet::start(&[]).await;
+    fleet.origin.set("/a", Script::feed(Feed::rss().initial(1)));
+    fleet.done(&["feed", "add", &fleet.origin.url("/a")]);
+    let host = fleet.origin.address(0).to_string();
+    fleet.done(&["host", "block", &host, "--for", "1h"]);
+    let ran = fleet.run(&["feed", "refresh", "1"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.err.starts_with("note: ") && ran.err.contains(&host), "{}", ran.err);
+    assert_eq!(fleet.origin.requests("/a").len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,6 +62,13 @@ async fn click_through(device: Device) {
     browser.until("document.querySelector('button[value=pause]')").await;
     assert_eq!(browser.text("#done").await, "It is polled again.");
 
+    browser.go(&format!("{}/feeds/99", fleet.server)).await;
+    browser.look("refusal").await;
+    // The browser complains of the 404, as it should.
+    assert!(browser.complaints().await.iter().all(|line| line.contains("404")));
+    browser.click("main a").await;
+    browser.until("location.pathname == '/feeds'").await;
+
     browser.go(&format!("{}/feeds/2", fleet.server)).await;
     let before = fleet.origin.requests("/nowhere").len();
     browser.click("button[value=requeue]").await;
@@ -125,6 +132,24 @@ async fn buttons_ask_for_a_token_and_keep_it_for_the_tab() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_feeds_buttons_are_reached_with_the_keyboard_alone() {
+    let (fleet, url) = fleet(&[]).await;
+    fleet.done(&["feed", "add", &url]);
+    let browser = Browser::open(DESKTOP).await;
+    browser.go(&format!("{}/feeds/1", fleet.server)).await;
+    browser.until("!document.querySelector('#do').hidden").await;
+    let mut way = Vec::new();
+    while way.last().is_none_or(|at| at != "Forget its ETag") {
+        let (at, framed) = browser.tab().await;
+        assert!(framed && way.len() < 20, "{at} after {way:?} has no frame, or it does not end");
+        way.push(at);
+    }
+    let begin = ["Skip to the content", "feedfleet", "Fleet", "Feeds", "Publishers", "Feeds"];
+    assert_eq!(way[..begin.len()], begin, "in the order in which they are read");
+    assert_eq!(way[way.len() - 3..], ["Refresh now", "Pause", "Forget its ETag"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn everything_can_be_read_without_a_script() {
     let (fleet, url) = fleet(&[]).await;
     fleet.done(&["feed", "add", &url]);
@@ -138,7 +163,10 @@ async fn everything_can_be_read_without_a_script() {
     browser.click("tbody a").await;
     assert_eq!(browser.text("h1").await, TITLE);
     assert!(browser.text(".timeline").await.contains("Read whole"));
-    assert!(browser.text("noscript").await.contains("feedfleet feed refresh 1"));
+    let told = browser.text("noscript").await;
+    let command = told.split("feedfleet ").nth(1).unwrap_or_else(|| panic!("no command: {told}"));
+    fleet.done(&command.split_whitespace().collect::<Vec<_>>());
+    asked(&fleet, "/harbour", 1).await;
     assert_eq!(browser.text("#do").await, "", "buttons that do nothing are not shown");
     browser.click("nav a[href$=status]").await;
     browser.fill("input[name=url]", &url).await;

@@ -33,6 +33,10 @@ async fn a_dry_run_says_what_would_be_polled_by_host_and_category() {
     assert!(lines.contains(&"D         2") && lines.contains(&format!("2      {host}").as_str()), "{told}");
     let told = json(&fleet.done(&["requeue", "--host", "127.0.0.1", "--category", "d", "--dry-run", "--json"]));
     assert_eq!((&told["matched"], &told["queued"], &told["dry_run"]), (&3.into(), &0.into(), &true.into()));
+    fleet.done(&["host", "block", &host, "--for", "2h"]);
+    let told = fleet.done(&["requeue", "--all", "--dry-run"]);
+    let row = told.lines().find(|line| line.contains(&host)).unwrap();
+    assert!(told.contains("ASKED AGAIN") && row.contains("in 1 h 59 m"), "{told}");
     assert_eq!(fleet.done(&["requeue", "--failure", "dns", "--dry-run"]), "no feed would be polled\n");
     assert_eq!(fleet.done(&["requeue", "list"]), "no requeues\n");
     assert_eq!(fleet.origin.requests("/a").len(), 1);

@@ -51,7 +51,7 @@ pub(super) async fn bulk(
         let message = format!("the Content-Type header must be {JSON_LINES}: a JSON object a line");
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
-    let bytes = body_bytes(request, &()).await?;
+    let bytes = body_bytes(request, &(), MAX_BYTES).await?;
     let lines = bytes.split(|byte| *byte == b'\n').enumerate();
     let lines: Vec<_> = lines.filter(|(_, line)| !line.trim_ascii().is_empty()).collect();
     if lines.len() > MAX_LINES {

@@ -44,7 +44,7 @@ pub(super) async fn ping(State(api): State<Api>, caller: Caller, request: Reques
     }
     match media_type(&request).as_str() {
         "application/json" => {
-            let body: PingBody = fields(object(&body_bytes(request, &()).await?)?)?;
+            let body: PingBody = fields(object(&body_bytes(request, &(), MAX_BYTES).await?)?)?;
             let url = body.url.ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
             let url = feed_url(&api, &url)?;
             let known = heard(&api, "rest", std::slice::from_ref(&url)).await?;
@@ -75,7 +75,7 @@ pub(super) async fn rpc(State(api): State<Api>, caller: Caller, request: Request
     if let Some(refusal) = too_often(&api, caller) {
         return Ok(refusal);
     }
-    let call = match xml_rpc::read(&body_bytes(request, &()).await?) {
+    let call = match xml_rpc::read(&body_bytes(request, &(), MAX_BYTES).await?) {
         Ok(call) => call,
         Err(wrong) => return Ok(xml(xml_rpc::fault(NOT_WELL_FORMED, &wrong))),
     };

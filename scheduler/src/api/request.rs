@@ -14,6 +14,7 @@ use common::suggest::{field_names, nearest};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::MAX_BODY_BYTES;
 use super::error::ApiError;
 
 /// A body or a query that can say, for each of its fields, what is accepted.
@@ -39,7 +40,7 @@ impl<S: Send + Sync, T: Accepts> FromRequest<S> for Body<T> {
             let message = "the Content-Type header must be application/json";
             return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
-        let bytes = body_bytes(request, state).await?;
+        let bytes = body_bytes(request, state, MAX_BODY_BYTES).await?;
         fields(object(&bytes)?).map(Body)
     }
 }
@@ -50,9 +51,15 @@ pub(super) fn media_type(request: &Request) -> String {
     given.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// The whole body, within its limit.
-pub(super) async fn body_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiError> {
-    let refused = |rejection: BytesRejection| ApiError::new(rejection.status(), rejection.body_text().to_lowercase());
+/// The whole body, within the limit of its route, `most` bytes.
+pub(super) async fn body_bytes<S: Send + Sync>(request: Request, state: &S, most: usize) -> Result<Bytes, ApiError> {
+    let refused = |rejection: BytesRejection| {
+        let message = match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => format!("the body is too large; it must be at most {most} bytes"),
+            _ => "the body broke off before its end".to_owned(),
+        };
+        ApiError::new(rejection.status(), message)
+    };
     Bytes::from_request(request, state).await.map_err(refused)
 }
 

@@ -8,8 +8,10 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use common::feed::{Category, FeedId, Status};
+use common::host::HostKey;
 use common::host_name::HostName;
 use common::report::FailureKind;
+use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -62,10 +64,19 @@ pub struct HostShare {
     pub host: String,
     /// Pollable feeds there.
     pub feeds: u64,
+    /// The host is held, or blocked, until then: its feeds are polled afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
 }
 
 impl RequeuedView {
-    fn of(plan: &RequeuePlan, lift_penalties: bool, rate: f64, dry_run: bool) -> Self {
+    fn of(
+        plan: &RequeuePlan,
+        waits: &BTreeMap<HostKey, Timestamp>,
+        lift_penalties: bool,
+        rate: f64,
+        dry_run: bool,
+    ) -> Self {
         let (mut matched, mut pollable) = (0, 0);
         let (mut left_out, mut by_category) = (BTreeMap::new(), BTreeMap::new());
         for &(category, status, penalised, feeds) in &plan.classes {
@@ -78,7 +89,11 @@ impl RequeuedView {
                 *left_out.entry(reason.to_owned()).or_insert(0) += feeds;
             }
         }
-        let share = |(host, feeds): &(common::host::HostKey, u64)| HostShare { host: host.to_string(), feeds: *feeds };
+        let share = |(host, feeds): &(HostKey, u64)| HostShare {
+            host: host.to_string(),
+            feeds: *feeds,
+            not_before: waits.get(host).copied(),
+        };
         RequeuedView {
             id: None,
             matched,
@@ -157,7 +172,7 @@ pub(super) async fn begin(
     let filter = filter(&api, fields(body.filter.ok_or_else(missing)?)?).await?;
     let (lift_penalties, dry_run) = (body.lift_penalties.unwrap_or(false), body.dry_run.unwrap_or(false));
     let plan = api.ops.store.plan_requeue(&filter, lift_penalties).await?;
-    let view = RequeuedView::of(&plan, lift_penalties, rate, dry_run);
+    let view = RequeuedView::of(&plan, &waits(&api).await?, lift_penalties, rate, dry_run);
     if view.queued == 0 {
         return Ok(Json(view).into_response());
     }
@@ -173,6 +188,18 @@ pub(super) async fn begin(
     let place = [(header::LOCATION, format!("/api/v1/requeue/{}", begun.id))];
     let subject = Extension(Subject(format!("requeue/{}", begun.id)));
     Ok((StatusCode::ACCEPTED, place, subject, Json(RequeuedView { id: Some(begun.id), ..view })).into_response())
+}
+
+/// Hosts that are not asked for now: by a server's word, or by an operator's.
+async fn waits(api: &Api) -> Result<BTreeMap<HostKey, Timestamp>, ApiError> {
+    let now = api.ops.clock.now();
+    let blocks = api.ops.store.host_orders(None).await?.unwrap_or_default().blocks;
+    let mut waits = BTreeMap::new();
+    for (host, until) in api.ops.store.holds(now).await?.into_iter().chain(blocks).filter(|(_, until)| *until > now) {
+        let latest = waits.entry(host).or_insert(until);
+        *latest = until.max(*latest);
+    }
+    Ok(waits)
 }
 
 /// Which feeds are meant.

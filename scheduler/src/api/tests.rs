@@ -274,7 +274,8 @@ async fn bodies_must_be_small_json() {
     assert_eq!((form.status, form.body["error"].is_string()), (415, true));
     let large = json!({ "url": format!("http://a/{}", "a".repeat(MAX_BODY_BYTES)) }).to_string();
     let large = fleet.send(request("application/json; charset=utf-8", large)).await;
-    assert_eq!((large.status, large.body["error"].is_string()), (413, true));
+    let told = format!("the body is too large; it must be at most {MAX_BODY_BYTES} bytes");
+    assert_eq!((large.status, &large.body["error"]), (413, &json!(told)));
 }
 
 #[tokio::test]

@@ -230,7 +230,7 @@ fn categories(stats: &StatsView) -> Vec<Share> {
     let about = |category| match category {
         Category::A => "under an SLA",
         Category::B => "more than 20 subscribers, or important",
-        Category::C => "2 to 20 subscribers",
+        Category::C => "2 to 20 subscribers, or a login",
         Category::D => "one subscriber, or none",
         Category::F => "the host has an interval of its own",
     };
@@ -308,7 +308,8 @@ pub(super) fn entry_line(stored: StoredEntry, now: Timestamp) -> EntryLine {
     EntryLine {
         title: entry.display_title().to_owned(),
         link: entry.url.as_deref().and_then(words::web_link),
-        seen: Moment::of(stored.seen, now),
+        // Stored while the page was being made: no entry is of the future.
+        seen: Moment::of(stored.seen.min(now), now),
         feed: stored.feed_id.0,
     }
 }

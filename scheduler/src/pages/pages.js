@@ -72,7 +72,7 @@ function feed(form) {
     const answer = await fetch(at(""), { cache: "no-store" });
     if (!answer.ok) return;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const id of ["feed", "buttons"]) by(id).replaceWith(page.getElementById(id));
+    for (const id of ["feed", "buttons", "details"]) by(id).replaceWith(page.getElementById(id));
   }
 
   // A refresh is answered before the poll: look again until the poll has come, for a while.

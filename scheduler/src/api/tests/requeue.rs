@@ -18,6 +18,23 @@ impl Fleet {
         dripper.round(self.clock.now()).await.unwrap();
     }
 
+    /// Stores an answer that wants the feed's host left alone until then.
+    async fn throttled(&self, id: i64, until: Timestamp) {
+        let (feed, now) = (self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap(), self.clock.now());
+        let report = FetchReport::of(feed.id, feed.version, feed.host, now, Outcome::Throttled { retry_after: None });
+        let (status, next_due) = (feed.status, feed.next_due);
+        let decision = Decision {
+            state: feed.state,
+            status,
+            next_due,
+            terms: Terms::default(),
+            host_hold: Some(until),
+            notice: None,
+        };
+        let verdict = Verdict { report, decision, category: feed.category };
+        self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
+    }
+
     async fn waking(&self) -> usize {
         let places = self.ops.store.placements(FeedId(0), 100).await.unwrap();
         places.iter().filter(|place| place.wake).count()
@@ -67,6 +84,27 @@ async fn a_dry_run_tells_what_would_be_polled_and_does_nothing() {
     assert_eq!(fleet.get("/api/v1/requeue").await.body["items"], json!([]));
     fleet.drip().await;
     assert_eq!(fleet.waking().await, 0);
+}
+
+#[tokio::test]
+async fn a_plan_says_which_hosts_are_left_alone_and_until_when() {
+    let (fleet, ids) = six_feeds().await;
+    let now = fleet.clock.now();
+    fleet.throttled(ids[1], now.after(Duration::from_secs(600))).await;
+    fleet.post("/api/v1/hosts/a.example/block", json!({ "for": 60 })).await;
+    fleet.post("/api/v1/hosts/b.example/block", json!({ "for": 60 })).await;
+    let plan = async || {
+        let body = json!({ "filter": { "all": true }, "dry_run": true });
+        fleet.post("/api/v1/requeue", body).await.body["by_host"].clone()
+    };
+    let (longer, shorter) = (now.after(Duration::from_secs(600)), now.after(Duration::from_secs(60)));
+    let told = json!([
+        { "host": "a.example:443", "feeds": 3, "not_before": longer.to_string() },
+        { "host": "b.example:8080", "feeds": 2, "not_before": shorter.to_string() },
+    ]);
+    assert_eq!(plan().await, told);
+    fleet.clock.advance(Duration::from_secs(601));
+    assert!(plan().await.as_array().unwrap().iter().all(|host| host.get("not_before").is_none()));
 }
 
 #[tokio::test]
