@@ -184,9 +184,10 @@ fn told(args: &OneArgs, feed: &FeedView, what: &str) -> anyhow::Result<()> {
 async fn refresh(args: &OneArgs) -> anyhow::Result<()> {
     let feed = one(args, Method::POST, "/refresh").await?;
     told(args, &feed, "refreshing")?;
-    // What keeps it waiting: a hold, a block, a pause of the fleet.
+    // What keeps it waiting: a hold, a block, a pause of the fleet. The first note is the refresh itself, unless it is done.
     let explained: ExplainView = Client::new(&args.client)?.get(&format!("/feeds/{}/explain", feed.id), &[]).await?;
-    explained.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    let others = explained.notes.iter().skip(usize::from(explained.wake_at.is_some()));
+    others.for_each(|note| eprintln!("note: {note}"));
     Ok(())
 }
 

@@ -118,7 +118,8 @@ async fn a_refresh_that_has_to_wait_says_for_what() {
     fleet.done(&["host", "block", &host, "--for", "1h"]);
     let ran = fleet.run(&["feed", "refresh", "1"]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    assert!(ran.err.starts_with("note: ") && ran.err.contains(&host), "{}", ran.err);
+    assert!(ran.err.starts_with(&format!("note: an operator blocked its host {host} until ")), "{}", ran.err);
+    assert!(fleet.done(&["feed", "explain", "1"]).contains("note: an operator blocked its host"));
     assert_eq!(fleet.origin.requests("/a").len(), 1);
 }
 

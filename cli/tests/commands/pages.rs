@@ -117,6 +117,7 @@ async fn buttons_ask_for_a_token_and_keep_it_for_the_tab() {
     browser.fill("input[name=token]", "not the token").await;
     browser.click("button[value=refresh]").await;
     browser.until("document.querySelector('#done.bad')").await;
+    assert!(browser.text("#done").await.contains("none of the tokens"));
     assert_eq!(fleet.origin.requests("/harbour").len(), 1);
     browser.look("token").await;
     // The browser complains of the 401, as it should.

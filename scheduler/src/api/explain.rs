@@ -26,10 +26,12 @@ pub(crate) async fn of(api: &Api, feed: &Feed) -> Result<ExplainView, ApiError> 
     let fleet_paused = api.ops.store.paused().await?;
     let holds = api.ops.store.holds(now).await?;
     let host_hold = holds.into_iter().find(|(host, _)| *host == feed.host).map(|(_, until)| until);
+    let blocks = api.ops.store.host_orders(None).await?.unwrap_or_default().blocks;
+    let block = blocks.into_iter().find(|(host, until)| *host == feed.host && *until > now).map(|(_, until)| until);
     let category = category(&subject(&api.ops.rules.get(), feed));
     let sealed = feed.credentials.as_ref().map(|sealed| api.ops.secrets.open(sealed, &feed.url).err());
     let unreadable = sealed.flatten();
-    let waits = Waits { unreadable, fleet_paused, host_hold, policy: &api.ops.config.policy, now };
+    let waits = Waits { unreadable, fleet_paused, host_hold, block, policy: &api.ops.config.policy, now };
     Ok(view(feed, category, &waits))
 }
 
@@ -39,6 +41,8 @@ struct Waits<'a> {
     unreadable: Option<SecretError>,
     fleet_paused: bool,
     host_hold: Option<Timestamp>,
+    /// An operator's, of its host.
+    block: Option<Timestamp>,
     policy: &'a PolicyConfig,
     now: Timestamp,
 }
@@ -77,6 +81,9 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     }
     if let Some(until) = waits.host_hold {
         notes.push(format!("its host {} is left alone until {until}", feed.host));
+    }
+    if let Some(until) = waits.block {
+        notes.push(format!("an operator blocked its host {} until {until}", feed.host));
     }
     let unmet = feed.next_due.is_some_and(|due| sla_unmet(&feed.audience, base, due, waits.policy));
     if category == Category::A && unmet {

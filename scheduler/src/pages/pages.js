@@ -94,6 +94,7 @@ function feed(form) {
       const headers = token ? { Authorization: "Bearer " + token.value } : {};
       const answer = await change(what, form.dataset.id, headers);
       const said = await answer.json().catch(() => ({}));
+      if (answer.status === 401) throw new Error("this is none of the tokens in api.tokens");
       if (!answer.ok) throw new Error(said.error ?? answer.statusText);
       if (token) sessionStorage.setItem("token", token.value);
       done.textContent = WORDS[what];

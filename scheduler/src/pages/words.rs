@@ -127,11 +127,33 @@ pub(super) fn outcome(kind: OutcomeKind) -> &'static str {
     }
 }
 
-/// A rule in a word or two.
-pub(super) fn rule(rule: Rule) -> String {
-    match serde_json::to_value(rule) {
-        Ok(serde_json::Value::String(name)) => spaced(&name),
-        _ => rule.number().to_string(),
+/// A rule in a word or two, as publishers know it.
+pub(super) fn rule(rule: Rule) -> &'static str {
+    match rule {
+        Rule::Category => "category",
+        Rule::Adaptive => "posting rate",
+        Rule::Person => "a person's wish",
+        Rule::NoSubscribers => "no subscribers",
+        Rule::HostInterval => "its host's interval",
+        Rule::MinInterval => "shortest interval",
+        Rule::Ttl => "ttl",
+        Rule::UpdatePeriod => "updatePeriod",
+        Rule::Freshness => "max-age",
+        Rule::Skip => "skipHours or skipDays",
+        Rule::NoValidators => "no validators",
+        Rule::EqualDownloads => "same bytes again",
+        Rule::Stretch => "throttled before",
+        Rule::Backoff => "back-off",
+        Rule::PenaltyBox => "penalty box",
+        Rule::RetryAfter => "Retry-After",
+        Rule::Throttled => "throttled",
+        Rule::Ceiling => "longest interval",
+        Rule::Salt => "salt",
+        Rule::HotMinute => "a busy minute avoided",
+        Rule::Added => "added",
+        Rule::Late => "late",
+        Rule::Calm => "calm delivery",
+        Rule::OurFault => "our own fault",
     }
 }
 

@@ -31,7 +31,7 @@ impl Fleet {
             host_hold: Some(until),
             notice: None,
         };
-        let verdict = Verdict { report, decision, category: feed.category };
+        let verdict = Verdict { report, decision, category: common::feed::Category::D };
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
     }
 
