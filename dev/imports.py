@@ -1,27 +1,35 @@
 #!/usr/bin/env python3
 """A large import and many pings, measured on one machine. Called by dev/bench imports.
 
-    dev/imports.py PROGRAM [FEEDS]
+    dev/imports.py PROGRAM [FEEDS [SECONDS]]
 
 Starts `PROGRAM run` with a folder of its own, and an origin on a thousand loopback addresses. Prints what the import took, how
-far apart each host's requests were, whether an export is the same set again; how many fetches 10,000 pings on 100 feeds cause,
-and how long it takes from a ping to the stored entry.
+many requests each host got in the SECONDS (60) after it and how far apart, whether an export is the same set again; how many
+fetches 10,000 pings on 100 feeds cause, and how long it takes from a ping to the stored entry. With the servers of `dev/services
+env` in the environment only the import, into a cluster of two schedulers and two workers.
 """
 import asyncio
+import collections
 import http.client
 import json
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 
+sys.dont_write_bytecode = True
+from fleet import Fleet, has_servers
+
 PORT = 8123
 HOSTS = [f"127.0.{part}.{number}" for part in range(1, 5) for number in range(1, 251)]
 PINGED, PINGS = 100, 10_000
+
+
+def config(more=""):
+    return f'[fetch]\nallow_networks = ["127.0.0.0/8"]\nallow_ports = ["{PORT}"]\n' + more
 
 
 class Origin:
@@ -64,54 +72,11 @@ class Origin:
         return closest
 
 
-class Fleet:
-    def __init__(self, program, folder, config):
-        self.program, self.data = program, tempfile.mkdtemp(dir=folder)
-        settings = os.path.join(self.data, "feedfleet.toml")
-        with open(settings, "w") as file:
-            file.write(f'[fetch]\nallow_networks = ["127.0.0.0/8"]\nallow_ports = ["{PORT}"]\n' + config)
-        command = [program, "run", "--data", self.data, "--config", settings, "--listen", "127.0.0.1:0"]
-        self.log = open(os.path.join(self.data, "log"), "w+")
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log)
-        found = None
-        while not found:
-            time.sleep(0.05)
-            self.log.seek(0)
-            found = re.search(r"http://(127\.0\.0\.1:\d+)", self.log.read())
-        self.address = found[1]
-
-    def call(self, method, path, body=None):
-        connection = http.client.HTTPConnection(self.address, timeout=60)
-        connection.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        text = answer.read()
-        assert answer.status < 300, (answer.status, text)
-        return json.loads(text)
-
-    def command(self, *arguments):
-        """Runs an operator's command; gives its output, seconds, and most memory in MiB."""
-        begun = time.monotonic()
-        environment = os.environ | {"FEEDFLEET_SERVER": f"http://{self.address}"}
-        process = subprocess.Popen([self.program, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        output = process.stdout.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        assert status == 0, (arguments, status)
-        return output.decode(), time.monotonic() - begun, usage.ru_maxrss / 1024
-
-    def most_memory(self):
-        with open(f"/proc/{self.process.pid}/status") as file:
-            return int(re.search(r"VmHWM:\s+(\d+)", file.read())[1]) / 1024
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-
-
 def urls(text):
     return sorted(re.findall(r'xmlUrl="([^"]+)"', text))
 
 
-def imports(program, folder, origin, feeds):
+def imports(program, folder, origin, feeds, seconds, cluster):
     source = os.path.join(folder, "all.opml")
     with open(source, "w") as file:
         file.write('<?xml version="1.0"?><opml version="2.0"><body>')
@@ -120,20 +85,23 @@ def imports(program, folder, origin, feeds):
                 file.write(("</outline>" if number else "") + f'<outline text="folder {number // 100}">')
             file.write(f'<outline type="rss" text="feed {number}" xmlUrl="http://{HOSTS[number % 1000]}:{PORT}/{number}"/>')
         file.write("</outline></body></opml>")
-    fleet = Fleet(program, folder, "")
+    fleet = Fleet(program, folder, config(), cluster)
     begun = time.monotonic()
-    told, seconds, memory = fleet.command("import", source, "--json")
-    print(f"import of {feeds} feeds: {seconds:.1f} s, {memory:.0f} MiB the command, {fleet.most_memory():.0f} MiB the fleet;", told.strip())
-    time.sleep(60)
+    told, took, memory = fleet.command("import", source, "--json")
+    print(f"import of {feeds} feeds: {took:.1f} s, {memory:.0f} MiB the command, {fleet.most_memory()} MiB the fleet;", told.strip(), flush=True)
+    time.sleep(seconds)
     polled = len(origin.asked)
     passed = time.monotonic() - begun
     print(f"{passed:.0f} s after its begin {polled} feeds were polled (spread over an hour: {feeds * passed / 3600:.0f}), "
-          f"requests to a host at least {origin.closest(0):.2f} s apart, at most {most_in_a_second(origin)} a second in all")
+          f"at most {most_in(origin, 1, lambda _: 0)} a second and {most_in(origin, 10, lambda _: 0)} in ten seconds in all; "
+          f"{fleet.most_memory()} MiB the fleet")
+    print(f"requests to a host at least {origin.closest(0):.2f} s apart, at most {most_in(origin, 1, lambda host: host)} in a second "
+          f"and {most_in(origin, 60, lambda host: host)} in a minute", flush=True)
     first = os.path.join(folder, "first.opml")
-    _, seconds, memory = fleet.command("export", first)
-    print(f"export: {seconds:.1f} s, {memory:.0f} MiB")
+    _, took, memory = fleet.command("export", first)
+    print(f"export: {took:.1f} s, {memory:.0f} MiB", flush=True)
     fleet.stop()
-    again = Fleet(program, folder, "")
+    again = Fleet(program, folder, config(), cluster)
     again.command("import", first)
     second, _, _ = again.command("export")
     again.stop()
@@ -142,16 +110,22 @@ def imports(program, folder, origin, feeds):
     print(f"export and import again: the same set: {same}")
 
 
-def most_in_a_second(origin):
-    seconds = {}
-    for at, _, _ in origin.asked:
-        seconds[int(at)] = seconds.get(int(at), 0) + 1
-    return max(seconds.values(), default=0)
+def most_in(origin, seconds, of):
+    """The most requests of one kind within an interval of so many seconds, by the origin's log."""
+    counts, recent = collections.Counter(), collections.deque()
+    most = 0
+    for at, host, _ in list(origin.asked):
+        recent.append((at, of(host)))
+        counts[of(host)] += 1
+        while recent[0][0] <= at - seconds:
+            counts[recent.popleft()[1]] -= 1
+        most = max(most, counts[of(host)])
+    return most
 
 
 def pings(program, folder, origin):
     for spread in ("0s", "60s"):
-        fleet = Fleet(program, folder, f'[policy]\nping_spread = "{spread}"\n[api]\npings_per_minute = 1000000\n')
+        fleet = Fleet(program, folder, config(f'[policy]\nping_spread = "{spread}"\n[api]\npings_per_minute = 1000000\n'))
         addresses = [f"http://{HOSTS[number]}:{PORT}/{spread}-{number}" for number in range(PINGED)]
         ids = {url: fleet.call("POST", "/api/v1/feeds", {"url": url})["id"] for url in addresses}
         while sum(path.startswith(f"/{spread}-") for _, _, path in origin.asked) < PINGED:
@@ -210,9 +184,12 @@ def burst(fleet, origin, addresses, spread):
 
 
 def main():
-    program, feeds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 100_000
+    program, feeds, seconds, *_ = sys.argv[1:] + ["100000", "60"][len(sys.argv) - 2:]
+    cluster = has_servers()
     with tempfile.TemporaryDirectory(prefix="feedfleet-imports-") as folder:
-        imports(program, folder, Origin(), feeds) if feeds else None
+        imports(program, folder, Origin(), int(feeds), int(seconds), cluster) if int(feeds) else None
+    if cluster:
+        return
     with tempfile.TemporaryDirectory(prefix="feedfleet-pings-") as folder:
         global PORT
         PORT = 8124
