@@ -14,6 +14,7 @@ pub(crate) mod logins;
 pub(crate) mod moves;
 pub(crate) mod plans;
 pub(crate) mod requeues;
+pub(crate) mod upgrades;
 pub(crate) mod wakes;
 
 use std::time::Duration;
@@ -43,6 +44,10 @@ pub(crate) trait Backend: Send + Sync {
 
     /// A backend of the same kind with data of its own.
     fn another(&self) -> Box<dyn Backend>;
+
+    /// Makes the data as the program of this schema version would have left it, with `upgrades::rows_of_the_first_program`.
+    /// False when there is no such version.
+    async fn is_left_by(&self, version: i64) -> bool;
 
     /// What it keeps beside its feeds, by its own statements.
     async fn audit(&self) -> Audit;
@@ -149,6 +154,9 @@ macro_rules! stamp {
                 a_future_wake_is_brought_forward_and_never_postponed;
                 a_wake_never_comes_before_the_end_of_a_hold;
                 only_live_feeds_are_woken;
+            }
+            upgrades {
+                what_any_earlier_program_left_is_brought_up_to_date_and_goes_on;
             }
             requeues {
                 a_requeue_wakes_each_feed_once_and_no_faster_than_its_rate;

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::SqliteStore;
 use super::list::{View, bound};
 use crate::store::conformance::plans::{Explains, every_list_follows_its_index};
+use crate::store::conformance::upgrades::rows_of_the_first_program;
 use crate::store::conformance::{Audit, Backend, add, entry, modified, new_entries, poll, stamp, told};
 use crate::store::listing::Statement;
 use crate::store::texts::Trigrams;
@@ -38,6 +39,19 @@ impl Backend for Folder {
 
     fn another(&self) -> Box<dyn Backend> {
         Box::new(Folder::new())
+    }
+
+    async fn is_left_by(&self, version: i64) -> bool {
+        let migrations = sqlx::migrate!("migrations/sqlite");
+        if !migrations.version_exists(version) {
+            return false;
+        }
+        let options: SqliteConnectOptions = self.url().parse().unwrap();
+        let mut on = options.create_if_missing(true).connect().await.unwrap();
+        migrations.run_direct(Some(version), &mut on, false).await.unwrap();
+        on.execute(AssertSqlSafe(rows_of_the_first_program("x'", ["", ""]))).await.unwrap();
+        on.close().await.unwrap();
+        true
     }
 
     /// The index of texts keeps no texts: their trigrams are compared.

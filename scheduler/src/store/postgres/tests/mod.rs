@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use super::{Limits, PostgresStore};
 use crate::store::Store;
+use crate::store::conformance::upgrades::rows_of_the_first_program;
 use crate::store::conformance::{Audit, Backend, stamp};
 
 /// A schema of its own, dropped at the end.
@@ -68,6 +69,20 @@ impl Backend for Schema {
 
     fn another(&self) -> Box<dyn Backend> {
         Box::new(Schema::new())
+    }
+
+    async fn is_left_by(&self, version: i64) -> bool {
+        let mut migrations = sqlx::migrate!("migrations/postgres");
+        if !migrations.version_exists(version) {
+            return false;
+        }
+        let mut on = self.connection().await;
+        on.execute(AssertSqlSafe(format!("CREATE SCHEMA \"{}\"", self.0))).await.unwrap();
+        migrations.set_locking(false).run_direct(Some(version), &mut on, false).await.unwrap();
+        let digest = [", url_digest", ", sha256('https://a.org/feed')"];
+        on.execute(AssertSqlSafe(rows_of_the_first_program(r"'\x", digest))).await.unwrap();
+        on.execute("UPDATE store SET seq = 1").await.unwrap();
+        true
     }
 
     async fn audit(&self) -> Audit {
