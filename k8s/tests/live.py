@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -22,16 +23,20 @@ PATIENCE_SECONDS = 120
 
 
 def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return held.getsockname()[1]
+    """A port below those that the system gives out to clients: one of these would be somebody's before it is listened on."""
+    while True:
+        port = random.randrange(10000, 20000)
+        with socket.socket() as held, contextlib.suppress(OSError):
+            held.bind(("", port))
+            return port
 
 
-def answer(url: str) -> tuple[int, str]:
+def answer(url: str, token: str = "") -> tuple[int, str]:
     """Status and body; 0 when nobody answers."""
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(url, timeout=10) as response:
+        with opener.open(request, timeout=10) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -3,6 +3,9 @@ private servers of dev/services (FEEDFLEET_TEST_*) and a Redis with those users.
 
 import base64
 import contextlib
+import functools
+import http.server
+import json
 import os
 import pathlib
 import re
@@ -10,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import unittest
 
 from . import live, manifests, meaning, program
@@ -27,6 +31,42 @@ def server(name):
 
 def secret(name, key):
     return named(DOCS, "Secret", name)["stringData"][key]
+
+
+def tool(name):
+    """A program of PostgreSQL's."""
+    return shutil.which(name, path=os.pathsep.join([*map(str, pathlib.Path("/usr/lib/postgresql").glob("*/bin")), os.environ["PATH"]]))
+
+
+def operations(word):
+    """The block of docs/operations.md whose commands have this word among them."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", (program.ROOT / "docs/operations.md").read_text(), re.MULTILINE | re.DOTALL)
+    found = [block for block in blocks if word in block]
+    assert len(found) == 1, f"{len(found)} blocks of docs/operations.md have {word}"
+    return found[0].splitlines()
+
+
+@contextlib.contextmanager
+def origin():
+    """Serves the example feeds on a port that workers dial; gives its address."""
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    handler = functools.partial(Quiet, directory=program.ROOT / "docs/example")
+    for port in range(8000, 9000):
+        try:
+            # Two of them must not share a port.
+            serving = type("Alone", (http.server.ThreadingHTTPServer,), {"allow_reuse_address": False})(("127.0.0.1", port), handler)
+            break
+        except OSError:
+            continue
+    threading.Thread(target=serving.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        serving.shutdown()
+        serving.server_close()
 
 
 @contextlib.contextmanager
@@ -58,15 +98,15 @@ def talk(port, *commands):
 
 
 @contextlib.contextmanager
-def running(name, redis_port, database):
-    """The container of a role, its servers' addresses replaced; gives the address it listens at."""
+def running(name, redis_port, database, more=None):
+    """The container of a role, its servers' addresses replaced, with more variables; gives the address it listens at."""
     workload, port = role(DOCS, name), live.free_port()
     values = {
         "store-url": database,
         "queue-url": server("RABBITMQ"),
         "redis-url": re.sub(r"@redis:6379", f"@127.0.0.1:{redis_port}", secret(f"feedfleet-{name}", "redis-url")),
     }
-    env = {"FEEDFLEET_NAMESPACE": "feedfleet"}
+    env = {"FEEDFLEET_NAMESPACE": "feedfleet", **(more or {})}
     for variable in container(workload)["env"]:
         reference = variable["valueFrom"]["secretKeyRef"]
         if reference.get("optional"):
@@ -90,9 +130,8 @@ class Roles(unittest.TestCase):
         # A database of this test's own: the namespace is the manifests'.
         cls.database = f"k8s_{os.getpid()}"
         cls.url = re.sub(r"/[^/]*$", f"/{cls.database}", server("POSTGRES"))
-        psql = shutil.which("psql", path=os.pathsep.join([os.environ["PATH"], *map(str, pathlib.Path("/usr/lib/postgresql").glob("*/bin"))]))
         def sql(statement):
-            subprocess.run([psql, "-q", server("POSTGRES"), "-c", statement], check=True, capture_output=True, text=True)
+            subprocess.run([tool("psql"), "-q", server("POSTGRES"), "-c", statement], check=True, capture_output=True, text=True)
         sql(f"CREATE DATABASE {cls.database}")
         cls.addClassCleanup(sql, f"DROP DATABASE {cls.database} WITH (FORCE)")
         port = redis()
@@ -115,6 +154,70 @@ class Roles(unittest.TestCase):
             live.until("a poll", lambda: 'feedfleet_polls_total{outcome="failed"} 1' in live.answer(f"{scheduler}/metrics")[1])
             health = program.run("health", "--ready", "--server", worker)
             self.assertEqual((health.returncode, health.stdout), (0, "ready\n"), health.stderr)
+
+    def test_a_fleet_is_backed_up_and_restored_by_the_documented_commands(self):
+        backing_up, restoring = operations("pg_dump"), operations("pg_restore")
+        # Those of kubectl stop and start what this test stops and starts by itself.
+        restoring = [line for line in restoring if not line.startswith("kubectl ")]
+        self.assertEqual([line.split()[0] for line in restoring],
+                         ["psql", "pg_restore", "redis-cli", "rabbitmqctl", "rabbitmqctl", "FEEDFLEET_STORE__URL=DATABASE"])
+        token = re.search(r'token = "([^"]+)"', secret("feedfleet-scheduler", "api-tokens")).group(1)
+
+        @contextlib.contextmanager
+        def fleet():
+            """Gives what asks it by a command, in JSON, a line each, and what asks for events by a path."""
+            with running("scheduler", self.redis, self.url) as scheduler, \
+                    running("worker", self.redis, self.url, {"FEEDFLEET_FETCH__ALLOW_NETWORKS": "127.0.0.0/8"}):
+                live.until("readiness", lambda: live.answer(f"{scheduler}/readyz")[0] == 200)
+
+                def ask(*words):
+                    ran = program.run(*words, "--json", "--server", scheduler, env={"FEEDFLEET_TOKEN": token})
+                    self.assertEqual(ran.returncode, 0, ran.stderr)
+                    return [json.loads(line) for line in ran.stdout.splitlines()]
+                yield ask, lambda path: live.answer(f"{scheduler}/api/v1/{path}", token)
+
+        with origin() as feeds, tempfile.TemporaryDirectory() as folder:
+            with fleet() as (ask, listed):
+                ask("feed", "add", f"{feeds}/news.xml")
+                before = live.until("entries", lambda: ask("entries"))
+                epoch = json.loads(listed("entries")[1])["epoch"]
+                self.shell(folder, backing_up)
+                ask("feed", "add", f"{feeds}/log.atom")
+                live.until("more entries", lambda: len(ask("entries")) > len(before))
+            # What the next version might add, and an older backup does not have.
+            self.shell(folder, ["psql DATABASE -qc 'CREATE TABLE feedfleet.newer (one int)'"])
+            self.shell(folder, restoring)
+            left = subprocess.run([tool("psql"), "-Atc", "SELECT to_regclass('feedfleet.newer') IS NULL", self.url], capture_output=True, check=True)
+            self.assertEqual(left.stdout, b"t\n")
+            with fleet() as (ask, listed):
+                self.assertEqual([feed["url"] for feed in ask("feed", "list")], [f"{feeds}/news.xml"])
+                self.assertEqual(ask("entries"), before)
+                self.assertNotEqual(json.loads(listed("entries")[1])["epoch"], epoch)
+                self.assertEqual(listed(f"events?after=0&epoch={epoch}")[0], 410, "a follower learns that it must begin anew")
+                ask("feed", "add", f"{feeds}/notes.json")
+                live.until("entries of after the restore", lambda: len(ask("entries")) > len(before))
+
+    def shell(self, folder, lines):
+        """Runs documented commands in a folder, against this test's servers."""
+        services = pathlib.Path(os.environ.get("FEEDFLEET_SERVICES", f"/tmp/feedfleet-services-{os.getuid()}"))
+        password = re.search(r"scheduler:([^@]+)@", secret("feedfleet-scheduler", "redis-url")).group(1)
+        broker = re.search(r":(\d+)/", server("RABBITMQ")).group(1)
+        known = {
+            "redis-cli": f"exec {shutil.which('redis-cli')} --user scheduler --pass {password} --no-auth-warning -p {self.redis} \"$@\"",
+            # RabbitMQ's own, which does not change to the system's user; it finds the node as dev/services has named it.
+            "rabbitmqctl": f"HOME={services}/rabbitmq ERL_EPMD_PORT=$(cat {services}/epmd.port) ERL_EPMD_ADDRESS=127.0.0.1 "
+                           f"RABBITMQ_CONF_ENV_FILE=/dev/null exec /usr/lib/rabbitmq/bin/rabbitmqctl -n t{broker}@localhost \"$@\"",
+            "feedfleet": f"exec {program.BINARY} \"$@\"",
+        }
+        for name, line in known.items():
+            script = pathlib.Path(folder) / name
+            script.write_text(f"#!/bin/sh\n{line}\n")
+            script.chmod(0o755)
+        path = os.pathsep.join([folder, os.path.dirname(tool("psql")), os.environ["PATH"]])
+        env = {name: value for name, value in os.environ.items() if not name.startswith("FEEDFLEET_")} | {"PATH": path}
+        script = "set -euo pipefail\n" + "\n".join(lines).replace("DATABASE", self.url)
+        ran = subprocess.run(["bash", "-c", script], cwd=folder, env=env, capture_output=True, text=True, check=False)
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
 
     def test_the_workers_redis_user_reaches_the_gate_only(self):
         password = re.search(r"worker:([^@]+)@", secret("feedfleet-worker", "redis-url")).group(1)
