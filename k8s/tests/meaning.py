@@ -2,14 +2,16 @@
 
 import ipaddress
 import re
+import urllib.parse
 from typing import Any
 
 from . import program
 from .manifests import (Doc, K8S, ROLES, container, matches, named, of_kind, pod, role, role_of, secret_references, selected,
                         title, workloads)
 
-# What a role does after its last fetch: cli/src/cluster.rs, LAST_REPORT.
-LAST_REPORT_SECONDS = 10
+# How long a worker has for its last reports, as its source says.
+LAST_REPORT_SECONDS = int(re.search(r"const LAST_REPORT: Duration = Duration::from_secs\((\d+)\)",
+                                    (program.ROOT / "cli/src/cluster.rs").read_text()).group(1))
 # What both roles may know: the broker's user, and the key that requests are signed with.
 FOR_BOTH = {"feedfleet-rabbitmq-default-user", "feedfleet-bot-key"}
 # Secrets that are made by hand before `apply`, by the commands in k8s/README.md.
@@ -17,7 +19,7 @@ GIVEN = re.compile(r"kubectl create secret \w+ ([\w-]+)(.*?)(?:\n\n|```)", re.DO
 
 
 def problems(docs: list[Doc]) -> list[str]:
-    checks = (selectors, references, secrets, environment, probes, stopping, hardening, resources, spreading, network, scaling)
+    checks = (selectors, references, secrets, addresses, environment, probes, stopping, hardening, resources, spreading, network, scaling)
     return [problem for check in checks for problem in check(docs)]
 
 
@@ -136,6 +138,70 @@ def given_by_hand() -> dict[str, set[str]]:
     """The secrets that the README has people make, with their keys."""
     commands = GIVEN.findall((K8S / "README.md").read_text())
     return {name: set(re.findall(r"--from-(?:literal|file)=([\w.-]+)=", rest)) for name, rest in commands}
+
+
+# ------------------------------------------------------------------------------------------- which servers are spoken to
+
+def addresses(docs: list[Doc]) -> list[str]:
+    """Each URL of a server inside of the cluster names a Service that is there, and the network policies let both speak."""
+    found = []
+    for name in ROLES:
+        workload = role(docs, name)
+        values, faults = resolved(docs, workload)
+        found += [f"{title(workload)}: {fault}" for fault in faults]
+        for variable, value in values.items():
+            host, port = (lambda url: (url.hostname or "", url.port))(urllib.parse.urlsplit(value if "://" in value else ""))
+            if not host or "." in host:
+                continue
+            server = served(docs, host, port)
+            if server is None:
+                found.append(f"{title(workload)}: {variable} leads to {host}:{port}, where nothing is")
+                continue
+            pods, ports = server
+            for own, other, direction in ((labels(workload), pods, "Egress"), (pods, labels(workload), "Ingress")):
+                if not opened(docs, own, other, direction, ports):
+                    found.append(f"{title(workload)}: no policy opens the {direction} of {variable}, {host}:{port}")
+    return found
+
+
+def labels(workload: Doc) -> dict[str, str]:
+    return workload["spec"]["template"]["metadata"]["labels"]
+
+
+def resolved(docs: list[Doc], workload: Doc) -> tuple[dict[str, str], list[str]]:
+    """The variables whose values are known here, and what is wrong with them; `$(X)` means a variable that stands before."""
+    known = {doc["metadata"]["name"]: doc.get("stringData", {}) for doc in of_kind(docs, "Secret")}
+    values, faults, before = {}, [], set()
+    for variable in container(workload).get("env", []):
+        reference = variable.get("valueFrom", {}).get("secretKeyRef", {})
+        value = variable.get("value", known.get(reference.get("name"), {}).get(reference.get("key"), ""))
+        for other in set(re.findall(r"\$\((\w+)\)", value)) - before:
+            faults.append(f"{variable['name']} is made of {other}, which does not stand before it")
+        before.add(variable["name"])
+        values[variable["name"]] = re.sub(r"\$\((\w+)\)", "x", value)
+    return values, faults
+
+
+def served(docs: list[Doc], host: str, port: int | None) -> tuple[dict[str, str], set[int | str]] | None:
+    """The labels of the pods behind an address, and their port by number and name."""
+    if host in {doc["metadata"]["name"] for doc in of_kind(docs, "RabbitmqCluster")}:
+        return ({"app.kubernetes.io/name": host, "app.kubernetes.io/component": "rabbitmq"}, {5672}) if port == 5672 else None
+    for service in of_kind(docs, "Service"):
+        for offered in service["spec"]["ports"]:
+            behind = selected(docs, {"matchLabels": service["spec"]["selector"]})
+            if (service["metadata"]["name"], offered["port"]) == (host, port) and behind:
+                target = offered["targetPort"]
+                return labels(behind[0]), {target, port_names(behind[0]).get(target, target)}
+    return None
+
+
+def opened(docs: list[Doc], own: dict[str, str], other: dict[str, str], direction: str, ports: set[int | str]) -> bool:
+    policies = [policy["spec"] for policy in of_kind(docs, "NetworkPolicy")
+                if direction in policy["spec"]["policyTypes"] and matches(policy["spec"]["podSelector"], own)]
+    return not policies or any(
+        any(set(peer) == {"podSelector"} and matches(peer["podSelector"], other) for peer in rule["to" if direction == "Egress" else "from"])
+        and any(port["port"] in ports for port in rule["ports"])
+        for policy in policies for rule in policy.get(direction.lower(), []))
 
 
 # ---------------------------------------------------------------------------------- what the program understands of it
@@ -285,7 +351,8 @@ def network(docs: list[Doc]) -> list[str]:
 def internet(egress: list[Doc], configuration: dict[str, Any]) -> list[str]:
     blocks = [(peer["ipBlock"], rule["ports"]) for rule in egress for peer in rule["to"] if "ipBlock" in peer]
     wide = [(block, ports) for block, ports in blocks if ipaddress.ip_network(block["cidr"]).prefixlen < 24]
-    found = []
+    found = [f"the worker reaches {block['cidr']} on other ports than those of Redis and RabbitMQ" for block, ports in blocks
+             if (block, ports) not in wide and not {port["port"] for port in ports} <= {6379, 5672}]
     if {block["cidr"] for block, _ in wide} != {"0.0.0.0/0", "2000::/3"}:
         found.append(f"the worker reaches {[block['cidr'] for block, _ in wide]} instead of the Internet")
     excepted = {network for block, _ in wide for network in block.get("except", [])}

@@ -34,6 +34,10 @@ def worker(docs):
     return container(role(docs, "worker"))
 
 
+def secret(docs, role_name):
+    return named(docs, "Secret", f"feedfleet-{role_name}")["stringData"]
+
+
 def config_map(docs):
     return next(doc for doc in of_kind(docs, "ConfigMap") if "feedfleet.toml" in doc["data"])
 
@@ -91,6 +95,10 @@ FOREIGN_TO_MEANING = {
     "root": (lambda d: pod(role(d, "worker"))["securityContext"].update(runAsUser=0), "runs as root"),
     "a root that is written to": (lambda d: worker(d)["securityContext"].update(readOnlyRootFilesystem=False), "may write to its root"),
     "capabilities": (lambda d: worker(d)["securityContext"].pop("capabilities"), "keeps capabilities"),
+    "no security context": (lambda d: scheduler(d).pop("securityContext"), "Deployment feedfleet-scheduler may gain privileges"),
+    "no probe": (lambda d: scheduler(d).pop("readinessProbe"), "readinessProbe asks None"),
+    "a policy of nobody": (lambda d: named(d, "NetworkPolicy", "feedfleet-metrics")["spec"]["podSelector"]["matchLabels"].update(
+        tier="x"), "NetworkPolicy feedfleet-metrics selects nothing"),
     "no seccomp": (lambda d: pod(role(d, "worker"))["securityContext"].pop("seccompProfile"), "no seccomp profile"),
     "no limit of memory": (lambda d: worker(d)["resources"]["limits"].pop("memory"), "no limits of memory"),
     "no spreading": (lambda d: pod(role(d, "worker")).pop("topologySpreadConstraints"), "is not spread"),
@@ -99,6 +107,9 @@ FOREIGN_TO_MEANING = {
     "an open private network": (lambda d: internet(d)["to"][0]["ipBlock"]["except"].remove("10.0.0.0/8"), "10.0.0.0/8, which its own guard"),
     "an open metadata address": (lambda d: internet(d)["to"][0]["ipBlock"]["except"].remove("169.254.0.0/16"), "169.254.0.0/16"),
     "a worker that reaches the database": (lambda d: internet(d)["ports"].append({"protocol": "TCP", "port": 5432}), "5432"),
+    "a worker that reaches a private server": (lambda d: internet(d)["to"].append({"ipBlock": {"cidr": "10.0.0.7/32"}}), "reaches 10.0.0.7/32"),
+    "an address of variables that come later": (lambda d: worker(d)["env"].reverse(), "is made of RABBITMQ_"),
+    "another broker": (lambda d: of_kind(d, "RabbitmqCluster")[0]["metadata"].update(name="broker"), "feedfleet-rabbitmq:5672, where nothing is"),
     "a port that the worker does not dial": (lambda d: internet(d)["ports"].pop(), "fetch.allow_ports"),
     "nothing refused": (lambda d: without(d, "NetworkPolicy", "feedfleet-nothing-else"), "nothing refuses the worker"),
     "an ingress to nobody": (lambda d: of_kind(d, "Ingress")[0]["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"].update(name="x"),
@@ -109,6 +120,16 @@ FOREIGN_TO_MEANING = {
         query='max(feedfleet_due_feeds{namespace="default"})'), "another namespace"),
     "a monitor of another port": (lambda d: of_kind(d, "PodMonitor")[0]["spec"]["podMetricsEndpoints"][0].update(port="metrics"),
                                   "has no port metrics"),
+}
+
+
+# The same in the overlay that brings its servers.
+FOREIGN_TO_DEV = {
+    "a server that is none": (lambda d: secret(d, "worker").update({"redis-url": "redis://worker:x@cache:6379/0"}), "cache:6379, where nothing is"),
+    "a server's wrong port": (lambda d: secret(d, "scheduler").update({"store-url": "postgres://x:y@postgres:5433/x"}), "postgres:5433, where"),
+    "a service of nobody": (lambda d: named(d, "Service", "redis")["spec"]["selector"].update(tier="x"), "redis:6379, where nothing is"),
+    "no way to a server": (lambda d: named(d, "NetworkPolicy", "feedfleet-servers")["spec"]["egress"].pop(), "Egress of FEEDFLEET_QUEUE__URL"),
+    "a server that lets nobody in": (lambda d: named(d, "NetworkPolicy", "redis")["spec"].pop("ingress"), "Ingress of FEEDFLEET_GATE__URL"),
 }
 
 
@@ -147,7 +168,8 @@ class Manifests(unittest.TestCase):
                 self.assertTrue(any(words in problem for problem in found), found)
 
     def test_checks_of_meaning_find_what_is_planted(self):
-        for fault, (plant, words) in FOREIGN_TO_MEANING.items():
-            with self.subTest(fault=fault):
-                found = meaning.problems(manifests.changed(OVERLAYS["prod"], plant))
-                self.assertTrue(any(words in problem for problem in found), found)
+        for overlay, faults in (("prod", FOREIGN_TO_MEANING), ("dev", FOREIGN_TO_DEV)):
+            for fault, (plant, words) in faults.items():
+                with self.subTest(overlay=overlay, fault=fault):
+                    found = meaning.problems(manifests.changed(OVERLAYS[overlay], plant))
+                    self.assertTrue(any(words in problem for problem in found), found)
