@@ -101,8 +101,12 @@ async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<
         return Err(StoreError::TooNew { found, known });
     }
     if found < known {
-        let create = AssertSqlSafe(format!("CREATE SCHEMA IF NOT EXISTS {schema}"));
-        on.execute(create).await.map_err(StoreError::on("create its schema"))?;
+        // Whoever may not create schemas may have been given one: IF NOT EXISTS would be refused all the same.
+        let exists = sqlx::query_scalar("SELECT to_regnamespace($1) IS NOT NULL").bind(schema).fetch_one(&mut on).await;
+        if !exists.map_err(StoreError::on(ACTION))? {
+            let create = AssertSqlSafe(format!("CREATE SCHEMA {schema}"));
+            on.execute(create).await.map_err(StoreError::on("create its schema"))?;
+        }
         // Ours is of one namespace, theirs of the whole database.
         let migrations = migrations.set_locking(false);
         // `run` by another name: the compiler does not see that this one's future may cross threads.

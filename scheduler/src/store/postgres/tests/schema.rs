@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use common::time::{Clock, SystemClock};
-use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, Row};
 
 use super::{Schema, url};
 use crate::store::conformance::plans::{Explains, every_list_follows_its_index};
@@ -27,6 +28,22 @@ async fn several_that_open_an_empty_database_at_once_migrate_it_once() {
         assert!(store.feed(&FeedRef::Id(id)).await.unwrap().is_some());
         store.close().await;
     }
+}
+
+#[tokio::test]
+async fn a_user_with_nothing_but_a_schema_of_its_own_is_enough() {
+    let schema = Schema::new();
+    let mut on = schema.connection().await;
+    let user = &schema.0;
+    let made =
+        format!("CREATE ROLE \"{user}\" LOGIN PASSWORD 'known'; CREATE SCHEMA \"{user}\" AUTHORIZATION \"{user}\"");
+    on.execute(AssertSqlSafe(made)).await.unwrap();
+    let ours: PgConnectOptions = url().parse().unwrap();
+    let theirs = ours.username(user).password("known").to_url_lossy();
+    let store = PostgresStore::open(theirs.as_str(), user).await.unwrap();
+    add(&store, "https://a.org/feed").await;
+    store.close().await;
+    on.execute(AssertSqlSafe(format!("DROP OWNED BY \"{user}\" CASCADE; DROP ROLE \"{user}\""))).await.unwrap();
 }
 
 #[tokio::test]
