@@ -68,6 +68,18 @@ impl Schedule for Counted {
         self.schedule.unpark(hosts).await
     }
 
+    async fn waiting(
+        &self,
+        after: Option<(Timestamp, FeedId)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
+        self.schedule.waiting(after, limit).await
+    }
+
+    async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError> {
+        self.schedule.taken(limit).await
+    }
+
     async fn check(&self, now: Timestamp) -> Result<(), ScheduleError> {
         self.schedule.check(now).await
     }

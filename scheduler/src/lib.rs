@@ -35,6 +35,7 @@ pub mod store;
 pub mod storing;
 mod subject;
 mod trouble;
+pub mod upcoming;
 pub mod worst;
 
 pub use run::{Backends, Scheduler};

@@ -25,9 +25,10 @@ use crate::orders::Orders;
 use crate::our_fault::OurFault;
 use crate::price::Price;
 use crate::schedule::{Band, Schedule, ScheduleError, Slot};
-use crate::store::{Added, FeedChange, FeedRef, NewFeed, Store, StoreError};
+use crate::store::{Added, FeedChange, FeedQuery, FeedRef, NewFeed, Page, Store, StoreError};
 use crate::storing::Storing;
 use crate::subject::{draw, new_subject, placement_slot, slot, subject};
+use crate::upcoming;
 use crate::worst::WorstHosts;
 
 /// The operations, over whatever the fleet runs on.
@@ -156,6 +157,11 @@ impl Ops {
     /// One feed.
     pub async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, OpsError> {
         Ok(self.store.feed(which).await?)
+    }
+
+    /// A page of feeds, in any order.
+    pub async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, OpsError> {
+        upcoming::feeds(&*self.store, &*self.schedule, query, self.clock.now()).await
     }
 
     /// Changes a feed and moves it in the schedule accordingly. `None`: there is no such feed.

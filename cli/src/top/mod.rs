@@ -10,7 +10,6 @@ use clap::Args;
 use common::feed::FeedId;
 use common::time::{Clock, SystemClock};
 use scheduler::api::view::{FeedView, List, StatsView};
-use scheduler::store::FeedQuery;
 
 use crate::all_in_one::stop_signal;
 use crate::client::{Client, ClientArgs, passes};
@@ -92,10 +91,7 @@ async fn renew(client: &Client, look: &mut Look) -> anyhow::Result<()> {
     look.stats = client.get("/stats", &[]).await?;
     let (_, metrics) = client.ask("/metrics").await?;
     look.count(Counted::read(&metrics), SystemClock.now(), REMEMBERED);
-    look.next = match look.stats.feeds <= u64::from(FeedQuery::MOST_SORTED) {
-        true => feeds(client, &[("status", "active"), ("sort", "next_due"), ("limit", ROWS)]).await?,
-        false => Vec::new(),
-    };
+    look.next = feeds(client, &[("status", "active"), ("sort", "next_due"), ("limit", ROWS)]).await?;
     look.failing = failing(client, &look.stats).await?;
     look.now = SystemClock.now();
     Ok(())

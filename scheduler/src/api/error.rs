@@ -88,7 +88,6 @@ impl From<BackendError> for ApiError {
     fn from(error: BackendError) -> Self {
         match &error {
             BackendError::Store(StoreError::Cursor(_)) => return Self::bad(format!("after: {error}")),
-            BackendError::Store(StoreError::NotSorted { .. }) => return Self::bad(format!("sort: {error}")),
             BackendError::Store(StoreError::Taken) => return Self::new(StatusCode::CONFLICT, error.to_string()),
             _ => {}
         }

@@ -169,7 +169,7 @@ pub(super) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<Json<List<FeedView>>, ApiError> {
     let query = params.query(100)?;
-    let page = api.ops.store.feeds(&query).await?;
+    let page = api.ops.feeds(&query).await?;
     let items = page.items.into_iter().map(|feed| api.view(feed)).collect();
     Ok(Json(List { items, next: page.next }))
 }

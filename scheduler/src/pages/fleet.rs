@@ -219,7 +219,7 @@ async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, OpsError> {
         statuses: nonzero(&stats.by_status, "status"),
         penalised: nonzero(&stats.penalised, "status=active&failure"),
         failing: failing(ops, stats, now).await?,
-        next: if stats.feeds <= u64::from(FeedQuery::MOST_SORTED) { next(ops, now).await? } else { Vec::new() },
+        next: next(ops, now).await?,
         worst: worst(ops, now).await?,
         news: news(ops, now).await?,
         empty: stats.feeds == 0,
@@ -268,7 +268,7 @@ async fn next(ops: &Ops, now: Timestamp) -> Result<Vec<FeedLine>, OpsError> {
     let limit = u32::try_from(ROWS).unwrap_or(u32::MAX);
     let query = FeedQuery { status: Some(Status::Active), sort: FeedSort::NextDue, limit, ..FeedQuery::default() };
     let due = |feed: &Feed| feed.due().map_or_else(String::new, |due| words::due(due, now));
-    Ok(ops.store.feeds(&query).await?.items.iter().map(|feed| line(feed, due(feed))).collect())
+    Ok(ops.feeds(&query).await?.items.iter().map(|feed| line(feed, due(feed))).collect())
 }
 
 fn line(feed: &Feed, note: String) -> FeedLine {

@@ -115,7 +115,7 @@ fn given(params: ListParams) -> ListParams {
 }
 
 async fn list(api: &Api, asked: &ListParams, now: Timestamp) -> Result<(Vec<Row>, Option<String>), ApiError> {
-    let page = api.ops.store.feeds(&asked.clone().query(USUAL)?).await?;
+    let page = api.ops.feeds(&asked.clone().query(USUAL)?).await?;
     Ok((page.items.into_iter().map(|feed| row(api, feed, now)).collect(), page.next))
 }
 

@@ -31,6 +31,8 @@ macro_rules! schedule_conformance {
         $crate::schedule_conformance!($make; a_woken_parked_feed_goes_first);
         $crate::schedule_conformance!($make; removing_the_last_parked_feed_removes_the_head);
         $crate::schedule_conformance!($make; depth_tells_feeds_due_parked_and_the_oldest);
+        $crate::schedule_conformance!($make; what_waits_is_listed_in_order_from_any_place);
+        $crate::schedule_conformance!($make; what_is_claimed_or_parked_does_not_wait_and_is_listed_apart);
         $crate::schedule_conformance!($make; a_schedule_wants_to_be_filled_until_it_was);
         $crate::schedule_conformance!($make; nothing_is_lost_or_doubled_in_a_random_life);
     };
@@ -261,6 +263,43 @@ cases! {
         let depth = schedule.depth(at(10)).await.unwrap();
         assert_eq!(depth.leased, 0);
         assert_eq!(depth.oldest, [Some(at(7)), None, Some(at(5)), None]);
+    }
+
+    what_waits_is_listed_in_order_from_any_place(schedule) {
+        // Many of each millisecond, and numbers that are not in order as texts.
+        let slots: Vec<Slot> = (1..120)
+            .map(|n| Slot { band: Band::ALL[usize::try_from(n % 4).unwrap()], ..slot(n * n, n % 7 * 10) })
+            .collect();
+        schedule.put(&slots, at(0)).await.unwrap();
+        let mut order: Vec<(Timestamp, FeedId)> = slots.iter().map(|slot| (slot.due_at, slot.feed)).collect();
+        order.sort_unstable();
+        assert_eq!(schedule.waiting(None, 1000).await.unwrap(), order);
+        for limit in [1, 2, 17, 119] {
+            for from in [0, 1, 16, 17, 50, 118] {
+                let expected: Vec<_> = order[from + 1..].iter().take(limit).copied().collect();
+                assert_eq!(schedule.waiting(Some(order[from]), limit).await.unwrap(), expected, "{limit} from {from}");
+            }
+        }
+        let between = (at(15), FeedId(0));
+        assert_eq!(schedule.waiting(Some(between), 1).await.unwrap()[0], (at(20), FeedId(4)));
+        assert!(schedule.waiting(Some((at(61), FeedId(0))), 1).await.unwrap().is_empty());
+    }
+
+    what_is_claimed_or_parked_does_not_wait_and_is_listed_apart(schedule) {
+        parked(schedule, &[1, 2, 3], 50).await;
+        schedule.put(&[slot(4, 0), slot(5, 0), slot(6, 9)], at(0)).await.unwrap();
+        assert_eq!(schedule.taken(10).await.unwrap().len(), 3);
+        assert_eq!(claim(schedule, 0, 10).await, [4, 5]);
+        schedule.lower(&[urgent(5, 0)], at(0)).await.unwrap();
+        let mut taken = schedule.taken(10).await.unwrap();
+        taken.sort_unstable();
+        assert_eq!(taken, [1, 2, 3, 4, 5].map(FeedId));
+        assert_eq!(schedule.taken(2).await.unwrap().len(), 2);
+        assert_eq!(schedule.waiting(None, 10).await.unwrap(), [(at(9), FeedId(6))]);
+        schedule.put(&[slot(1, 30), slot(4, 8)], at(0)).await.unwrap();
+        let waiting = [(at(8), FeedId(4)), (at(9), FeedId(6)), (at(30), FeedId(1))];
+        assert_eq!(schedule.waiting(None, 10).await.unwrap(), waiting);
+        assert_eq!(schedule.taken(10).await.unwrap().len(), 3);
     }
 
     a_schedule_wants_to_be_filled_until_it_was(schedule) {

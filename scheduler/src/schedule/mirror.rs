@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use common::feed::FeedId;
 use common::host::HostKey;
 use common::time::Timestamp;
 
@@ -159,6 +160,17 @@ impl Mirror {
             }
             (_, at) => panic!("{claim:?} of a feed that is {at:?}"),
         }
+    }
+
+    /// What waits, by due time and number.
+    pub(crate) fn waiting(&self) -> Vec<(Timestamp, FeedId)> {
+        let waiting = self.feeds.iter().filter_map(|(feed, at)| match at {
+            At::Waiting { due, .. } => Some((Timestamp::from_millis(*due), FeedId(*feed))),
+            _ => None,
+        });
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_unstable();
+        waiting
     }
 
     pub(crate) fn depth(&self, now: i64) -> Depth {

@@ -114,6 +114,16 @@ impl<S: Schedule> Beside<S> {
         }
         let depth = self.done(self.real.depth(Timestamp::from_millis(self.now)));
         assert_eq!(depth, self.mirror.depth(self.now), "after {step:?}");
+        let (mut waiting, mut after) = (Vec::new(), None);
+        while let Some(last) =
+            self.done(self.real.waiting(after, 7)).iter().inspect(|place| waiting.push(**place)).last()
+        {
+            after = Some(*last);
+        }
+        assert_eq!(waiting, self.mirror.waiting(), "after {step:?}");
+        let taken = self.done(self.real.taken(100));
+        assert_eq!(waiting.len() + taken.len(), depth.feeds, "after {step:?}");
+        assert!(waiting.iter().all(|(_, feed)| !taken.contains(feed)), "after {step:?}");
     }
 
     /// A life, after a feed in each page that is never touched: so the table is in the order of the feeds' numbers, as ties are.

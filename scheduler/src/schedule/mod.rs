@@ -195,6 +195,17 @@ pub trait Schedule: Send + Sync {
     /// The schedule can be reached, and its clock agrees with `now`: readiness depends on it.
     async fn check(&self, now: Timestamp) -> Result<(), ScheduleError>;
 
+    /// What waits behind a place, or from the beginning: `limit` feeds, at least one, by due time and number. A time is as the
+    /// schedule has it, which may be a while ahead of the store's.
+    async fn waiting(
+        &self,
+        after: Option<(Timestamp, FeedId)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError>;
+
+    /// Feeds that do not wait for their time: those that are claimed, and those that are parked; `limit` at most, any of them.
+    async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError>;
+
     /// What is in it.
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError>;
 }

@@ -5,7 +5,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use common::feed::Feed;
+use common::feed::{Feed, Status};
 use serde::{Deserialize, Serialize};
 
 use super::row::{FeedRow, readable};
@@ -13,16 +13,21 @@ use super::{FeedQuery, FeedSort, Page, StoreError};
 
 /// Where a page ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(crate) struct Place {
     sort: FeedSort,
     /// The feed's value in the order.
-    pub(super) value: i64,
+    pub(crate) value: i64,
     /// The feed's number.
-    pub(super) id: i64,
+    pub(crate) id: i64,
+}
+
+/// The value by due time of feeds with this status, which are never due: they stand behind all others.
+pub(crate) fn never(status: Status) -> i64 {
+    i64::MAX - 100 + status as i64
 }
 
 /// The place that the query's cursor names.
-pub(super) fn place(query: &FeedQuery) -> Result<Option<Place>, StoreError> {
+pub(crate) fn place(query: &FeedQuery) -> Result<Option<Place>, StoreError> {
     let Some(cursor) = &query.after else { return Ok(None) };
     let place = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|json| serde_json::from_slice::<Place>(&json).ok());
     let place = place.filter(|place| place.sort == query.sort);
@@ -30,8 +35,13 @@ pub(super) fn place(query: &FeedQuery) -> Result<Option<Place>, StoreError> {
 }
 
 impl Place {
-    pub(super) fn new(sort: FeedSort, value: i64, id: i64) -> Self {
+    pub(crate) fn new(sort: FeedSort, value: i64, id: i64) -> Self {
         Place { sort, value, id }
+    }
+
+    /// As a cursor.
+    pub(crate) fn cursor(self) -> String {
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&self).unwrap_or_default())
     }
 
     fn of(row: &FeedRow, sort: FeedSort) -> Self {
@@ -50,8 +60,7 @@ pub(super) fn page(query: &FeedQuery, mut rows: Vec<FeedRow>, looked_at: Option<
     let more = rows.len() > query.limit as usize;
     rows.truncate(query.limit as usize);
     let last = rows.last().filter(|_| more).map(|last| Place::of(last, query.sort));
-    let next = last.or(looked_at).map(|place| URL_SAFE_NO_PAD.encode(serde_json::to_vec(&place).unwrap_or_default()));
-    Page { items: readable(rows), next }
+    Page { items: readable(rows), next: last.or(looked_at).map(Place::cursor) }
 }
 
 /// A pattern for LIKE with `\` as its escape: everything that contains `text`.

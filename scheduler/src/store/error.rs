@@ -93,10 +93,8 @@ pub enum StoreError {
     /// A cursor that no page of this list gave.
     #[error("'{0}' is no cursor of this list; take the one that the page before gave")]
     Cursor(String),
-    /// So many feeds cannot be put in order by due time.
-    #[error(
-        "at most {most} feeds can be listed by due time; name a host, a failure, a status, a category or a text that fewer have"
-    )]
+    /// So many feeds are not put in order by due time: the schedule has them in that order.
+    #[error("more than {most} feeds are listed by due time from the schedule only")]
     NotSorted {
         /// The most.
         most: u32,

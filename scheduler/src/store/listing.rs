@@ -3,13 +3,13 @@
 //! A call looks at a bounded number of feeds ([`MOST`]) whatever is asked. Three ways:
 //! - *sorted*: the filter with the fewest feeds (there are counters) leaves at most [`MOST`]: they are all looked at and put in
 //!   order;
+//! - *found*: an index of texts knows all of at most [`MOST`] feeds that have the searched text: these are sorted;
 //! - *walk*: an index has the feeds of one filter in the list's order; they are looked at from the cursor on, and the other
 //!   filters let through what they let through. Where [`MOST`] were looked at the page ends, even with fewer feeds than asked
-//!   for, or none: its cursor goes on from there;
-//! - *found*: the walk did not fill the page, and an index of texts knows all of at most [`MOST`] feeds that have the searched
-//!   text: these are sorted.
+//!   for, or none: its cursor goes on from there.
 //!
-//! No index has due times. By due time at most [`MOST`] feeds are listed; where the filters leave more the list is refused.
+//! No index has due times. Where the filters leave more than [`MOST`] feeds only those are listed here that are never due; whoever
+//! asks walks the schedule for the others ([`among`], `crate::upcoming`).
 //!
 //! Both databases run the same statements but for a few words ([`Dialect`]).
 
@@ -20,19 +20,30 @@ use common::host::HostKey;
 use common::report::FailureKind;
 
 use super::counts::Counts;
-use super::cursor::{self, Place};
-use super::row::FeedRow;
+use super::cursor::{self, Place, never};
+use super::row::{FeedRow, readable};
 use super::texts::Trigrams;
 use super::{FeedQuery, FeedSort, Page, StoreError};
 
-/// Feeds that one call looks at, and puts in order, at most.
-pub(super) const MOST: u32 = 4_000;
+/// Feeds that one call looks at, and puts in order, at most: each may be on a page of the database of its own.
+pub(super) const MOST: u32 = 2_000;
+/// The same of feeds by number, which lie beside each other.
+const MOST_IN_A_ROW: u32 = 4_000;
 /// Places all over the table, and feeds at each, whose texts tell how frequent a text is.
 const SAMPLES: u64 = 8;
 const SAMPLED: u32 = 250;
 
-/// Feeds by due time have the value that this gives: those that are never due stand at the end.
-const DUE: &str = "CASE WHEN status = 'active' THEN next_due ELSE 9223372036854775807 END";
+/// Feeds by due time have the value that this gives ([`FeedRow::place_in_time`]).
+fn due() -> String {
+    let idle = idle().map(|status| format!("WHEN '{}' THEN {} ", status.as_str(), never(status)));
+    let idle = idle.collect::<String>();
+    format!("CASE status {idle}ELSE CASE WHEN wake_at < next_due THEN wake_at ELSE next_due END END")
+}
+
+/// What is not polled.
+fn idle() -> impl Iterator<Item = Status> {
+    Status::ALL.into_iter().filter(|status| *status != Status::Active)
+}
 
 /// What differs between the databases' statements.
 #[derive(Clone, Copy)]
@@ -46,7 +57,7 @@ pub(super) struct Dialect {
     /// Statements name their index (SQLite). Otherwise (PostgreSQL) indexes are in the order of -id and -subscribers, so that no
     /// other one will do.
     pub(super) names_indexes: bool,
-    /// Places that a search may look at in the index of texts: some ten milliseconds.
+    /// Places that a search may look at in the index of texts: some milliseconds.
     pub(super) most_places: u64,
 }
 
@@ -160,8 +171,7 @@ impl Lead {
 }
 
 /// The filters of a query that may lead, with the number of feeds that each leaves; the fewest first.
-async fn leads(source: &mut impl Source, query: &FeedQuery) -> Result<Vec<(Lead, u64)>, StoreError> {
-    let counts = source.counts().await?;
+async fn leads(source: &mut impl Source, query: &FeedQuery, counts: &Counts) -> Result<Vec<(Lead, u64)>, StoreError> {
     let mut leads = vec![(Lead::All, counts.of_classes(|_, _| true))];
     if let Some(host) = &query.host {
         leads.push((Lead::Host, source.of_host(host.as_str()).await?));
@@ -179,31 +189,64 @@ async fn leads(source: &mut impl Source, query: &FeedQuery) -> Result<Vec<(Lead,
     Ok(leads)
 }
 
-/// A page of feeds.
+/// A page of feeds. [`StoreError::NotSorted`]: it is up to the schedule.
 pub(super) async fn list(source: &mut impl Source, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
     let after = cursor::place(query)?;
-    let leads = leads(source, query).await?;
+    let counts = source.counts().await?;
+    let leads = leads(source, query, &counts).await?;
     // The last one is no filter.
     let feeds = leads.last().map_or(0, |(_, feeds)| *feeds);
     let fewest = leads.first().copied().filter(|(_, feeds)| *feeds <= u64::from(MOST));
     if let Some((lead, _)) = fewest {
         return sorted(source, query, after, Set::Of(lead)).await;
     }
+    if let Some(ids) = with_text(source, query, feeds).await? {
+        return sorted(source, query, after, Set::Ids(ids)).await;
+    }
+    if query.sort == FeedSort::NextDue {
+        return never_due(source, query, after, &counts).await;
+    }
     let ordered = leads.iter().find_map(|(lead, _)| Some((*lead, lead.index(query.sort)?)));
-    let Some((lead, index)) = ordered else {
-        return match with_text(source, query, feeds).await? {
-            Some(ids) => sorted(source, query, after, Set::Ids(ids)).await,
-            None => Err(StoreError::NotSorted { most: MOST }),
-        };
+    let walked = walk(source, query, after, ordered.unwrap_or((Lead::All, ""))).await?;
+    Ok(cursor::page(query, walked.rows, walked.next))
+}
+
+/// Of these feeds, at most [`MOST`], all that the filters let through, in any order.
+pub(super) async fn among(source: &mut impl Source, query: &FeedQuery, ids: Vec<i64>) -> Result<Vec<Feed>, StoreError> {
+    let dialect = source.dialect();
+    let [before, behind] = dialect.among;
+    let mut sql = Statement::default();
+    sql.push("SELECT ").push(dialect.columns).push(" FROM feeds WHERE id ");
+    sql.push(before).bind(Value::Ints(ids)).push(behind);
+    filter(&mut sql, query, dialect);
+    Ok(readable(source.rows(sql).await?))
+}
+
+/// Feeds that are never due, by status and number: of one status in a call.
+async fn never_due(
+    source: &mut impl Source,
+    query: &FeedQuery,
+    after: Option<Place>,
+    counts: &Counts,
+) -> Result<Page<Feed>, StoreError> {
+    let polled = query.status.is_none_or(|status| status == Status::Active);
+    if polled && after.is_none_or(|place| place.value < never(Status::Active)) {
+        return Err(StoreError::NotSorted { most: MOST });
+    }
+    let wanted = |status: &Status| {
+        query.status.is_none_or(|wanted| wanted == *status)
+            && after.is_none_or(|place| place.value <= never(*status))
+            && counts.of_classes(|_, other| other == *status) > 0
     };
-    let walked = walk(source, query, after, (lead, index)).await?;
-    if walked.is_whole(query) {
-        return Ok(cursor::page(query, walked.rows, None));
-    }
-    match with_text(source, query, feeds).await? {
-        Some(ids) => sorted(source, query, after, Set::Ids(ids)).await,
-        None => Ok(cursor::page(query, walked.rows, walked.next)),
-    }
+    let mut statuses = idle().filter(wanted);
+    let Some(status) = statuses.next() else { return Ok(Page { items: Vec::new(), next: None }) };
+    let by_number = FeedQuery { status: Some(status), sort: FeedSort::Id, ..query.clone() };
+    let place = after.filter(|place| place.value == never(status)).map(|place| Place::new(FeedSort::Id, 0, place.id));
+    let index = (Lead::Status, Lead::Status.index(FeedSort::Id).unwrap_or_default());
+    let walked = walk(source, &by_number, place, index).await?;
+    let next = walked.next.map(|place| Place::new(FeedSort::NextDue, never(status), place.id));
+    let other = || statuses.next().map(|status| Place::new(FeedSort::NextDue, never(status), 0));
+    Ok(cursor::page(query, walked.rows, next.or_else(other)))
 }
 
 /// The numbers of all feeds with the query's text, and perhaps of some others; `None` when they are more than [`MOST`], or
@@ -215,9 +258,7 @@ async fn with_text(source: &mut impl Source, query: &FeedQuery, feeds: u64) -> R
     for part in 0..SAMPLES {
         sample.extend(source.texts(feeds * part / SAMPLES, SAMPLED).await?);
     }
-    if !trigrams.are_rare(&sample, feeds, source.dialect().most_places) {
-        return Ok(None);
-    }
+    let Some(trigrams) = trigrams.rare(&sample, feeds, source.dialect().most_places) else { return Ok(None) };
     let ids = source.with_text(text, &trigrams).await?;
     Ok((ids.len() <= MOST as usize).then_some(ids))
 }
@@ -250,9 +291,9 @@ async fn sorted(
     }
     filter(&mut sql, query, dialect);
     let value = match query.sort {
-        FeedSort::Id => "0",
-        FeedSort::Subscribers => "-subscribers",
-        FeedSort::NextDue => DUE,
+        FeedSort::Id => "0".to_owned(),
+        FeedSort::Subscribers => "-subscribers".to_owned(),
+        FeedSort::NextDue => due(),
     };
     if let Some(place) = after {
         let at = if query.sort == FeedSort::Subscribers { -place.value } else { place.value };
@@ -272,13 +313,6 @@ struct Walked {
     next: Option<Place>,
 }
 
-impl Walked {
-    /// The page is full, or there is nothing more.
-    fn is_whole(&self, query: &FeedQuery) -> bool {
-        self.next.is_none() || self.rows.len() > query.limit as usize
-    }
-}
-
 /// Feeds of `lead` in the order of its index, from the cursor on. An order by subscribers has two stretches behind a cursor:
 /// those with as many, by number, and those with fewer.
 async fn walk(
@@ -293,6 +327,8 @@ async fn walk(
         (_, Some(place)) => vec![Stretch::Behind(place)],
     };
     let wanted = query.limit as usize + 1;
+    let in_a_row = matches!(lead, Lead::All) && query.sort == FeedSort::Id;
+    let most = i64::from(if in_a_row { MOST_IN_A_ROW } else { MOST });
     let mut walked = Walked { rows: Vec::new(), next: None };
     for stretch in stretches {
         let mut sql = Statement::default();
@@ -300,7 +336,7 @@ async fn walk(
         sql.push("SELECT ").push(dialect.columns).push(" FROM (SELECT ");
         sql.push(dialect.columns).push(", category, failure FROM feeds");
         stretch.rows(&mut sql, query, dialect, (lead, index));
-        sql.int(i64::from(MOST)).push(") AS walked WHERE true");
+        sql.int(most).push(") AS walked WHERE true");
         filter(&mut sql, query, dialect);
         let missing = wanted - walked.rows.len();
         sql.push(" LIMIT ").int(i64::try_from(missing).unwrap_or(i64::MAX));
@@ -311,7 +347,7 @@ async fn walk(
         let mut last = Statement::default();
         last.push("SELECT subscribers, id FROM feeds");
         stretch.rows(&mut last, query, dialect, (lead, index));
-        last.push("1 OFFSET ").int(i64::from(MOST) - 1);
+        last.push("1 OFFSET ").int(most - 1);
         if let Some((subscribers, id)) = source.place(last).await? {
             let value = if query.sort == FeedSort::Subscribers { subscribers } else { 0 };
             walked.next = Some(Place::new(query.sort, value, id));

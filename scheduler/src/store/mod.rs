@@ -12,7 +12,7 @@
 #[cfg(test)]
 mod conformance;
 mod counts;
-mod cursor;
+pub(crate) mod cursor;
 mod error;
 mod history;
 mod hosts;
@@ -254,12 +254,12 @@ pub enum FeedSort {
     Id,
     /// Most subscribers first.
     Subscribers,
-    /// Next due first.
+    /// Next due first, by the earlier of due time and wake; behind them those that are never due, by status.
     NextDue,
 }
 
 /// Which feeds to list. A call looks at a bounded number of feeds: a page may have fewer than `limit`, or none, and yet a next
-/// one. By due time at most [`FeedQuery::MOST_SORTED`] feeds are listed ([`StoreError::NotSorted`]).
+/// one.
 #[derive(Clone, Debug, Default)]
 pub struct FeedQuery {
     /// Part of the title or the URL, case-insensitive.
@@ -281,7 +281,7 @@ pub struct FeedQuery {
 }
 
 impl FeedQuery {
-    /// Feeds that are listed by due time, at most.
+    /// Feeds that are put in order at once, at most.
     pub const MOST_SORTED: u32 = listing::MOST;
 }
 
@@ -400,8 +400,11 @@ pub trait Store: Send + Sync {
     /// One feed, or `None`.
     async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, StoreError>;
 
-    /// A page of feeds.
+    /// A page of feeds. [`StoreError::NotSorted`]: of more than [`FeedQuery::MOST_SORTED`] the schedule has the order by due time.
     async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError>;
+
+    /// Of these feeds, at most [`FeedQuery::MOST_SORTED`], all that a query's filters let through, in any order.
+    async fn feeds_among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError>;
 
     /// Changes a feed; gives it as it is afterwards, or `None` when there is no such feed. [`StoreError::Taken`]: another feed
     /// has its URL with the credentials that it was to have.

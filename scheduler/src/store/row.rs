@@ -19,6 +19,7 @@ use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
 
+use super::cursor::never;
 use super::{JobRow, OldSeal, Placement, StoreError, StoredEntry};
 
 /// Everything about a feed but its history and its known entries.
@@ -140,9 +141,12 @@ impl FeedRow {
         self.subscribers
     }
 
-    /// Its place among feeds by due time: feeds that are not polled stand at the end.
+    /// Its place among feeds by due time: when it is due, or behind all that are.
     pub(crate) fn place_in_time(&self) -> i64 {
-        self.next_due.filter(|_| self.status == Status::Active.as_str()).unwrap_or(i64::MAX)
+        match (self.status.parse().unwrap_or_default(), self.next_due) {
+            (Status::Active, Some(due)) => self.wake_at.map_or(due, |wake| wake.min(due)),
+            (status, _) => never(status),
+        }
     }
 }
 

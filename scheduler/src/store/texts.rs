@@ -1,13 +1,17 @@
 //! Searches: what an index of trigrams is asked, and whether it is worth asking.
 //!
-//! An index of trigrams finds a text by the places of each of its trigrams. Its work is the places of the rarest one, times the
-//! trigrams to compare: nothing for most names, much where all are in nearly every URL. So a sample tells first how frequent
-//! they are.
+//! An index of trigrams finds a text by the places of each of its trigrams. Its work is the places of the rarest one, each looked
+//! for among those of the others: nothing for most names, much where all are in nearly every URL. So a sample tells first how
+//! frequent they are, and only the rarest are asked for: what they find is compared with the whole text anyway.
 
 use std::collections::BTreeSet;
 
 /// Letters of a trigram.
 const LETTERS: usize = 3;
+/// Trigrams that the index is asked for at most; a further one would leave out little more.
+const MOST_ASKED: usize = 6;
+/// Hits in a sample that say nothing.
+const CHANCE: u64 = 4;
 
 /// What the index is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,17 +42,23 @@ impl Trigrams {
         self.0.iter().map(String::as_str)
     }
 
-    /// Has a search for them in so many feeds at most `most` places to look at, by a sample of the feeds' texts?
-    pub(super) fn are_rare(&self, sample: &[String], feeds: u64, most: u64) -> bool {
-        let mut hits = vec![0_u64; self.0.len()];
+    /// The few of them by which a search is quick, by a sample of the feeds' texts; `None` when even the rarest has more than
+    /// `most` places in so many feeds.
+    pub(super) fn rare(&self, sample: &[String], feeds: u64, most: u64) -> Option<Self> {
+        let mut hits: Vec<(u64, &String)> = self.0.iter().map(|trigram| (0, trigram)).collect();
         for text in sample {
             let text: String = text.chars().map(in_lower_case).collect();
-            for (hits, trigram) in hits.iter_mut().zip(&self.0) {
-                *hits += u64::from(text.contains(trigram));
+            for (hits, trigram) in &mut hits {
+                *hits += u64::from(text.contains(*trigram));
             }
         }
-        let rarest = hits.into_iter().min().unwrap_or(0);
-        rarest * feeds / (sample.len() as u64).max(1) * self.0.len() as u64 <= most
+        hits.sort_unstable();
+        let rarest = hits.first()?.0;
+        if rarest * feeds / (sample.len() as u64).max(1) > most {
+            return None;
+        }
+        let alike = hits.into_iter().filter(|(hits, _)| *hits <= 2 * rarest + CHANCE);
+        Some(Trigrams(alike.take(MOST_ASKED).map(|(_, trigram)| trigram.clone()).collect()))
     }
 }
 
@@ -72,11 +82,13 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_rare_if_one_of_its_trigrams_is() {
+    fn a_text_is_asked_for_by_its_rarest_trigrams_if_they_are_rare() {
         let sample: Vec<String> = (0..2_000).map(|n| format!("https://h{n}.example/feed")).collect();
-        let rare = |text: &str| Trigrams::of(text).unwrap().are_rare(&sample, 1_000_000, 100_000);
-        assert!(rare("wombat") && rare("https://wombat"));
-        assert!(!rare("https") && !rare("example/feed"));
-        assert!(Trigrams::of("https").unwrap().are_rare(&sample, 1_000, 100_000), "in a small fleet anything is");
+        let rare = |text: &str, feeds| Trigrams::of(text).unwrap().rare(&sample, feeds, 100_000);
+        assert_eq!(rare("wombat", 1_000_000), Trigrams::of("wombat"));
+        assert_eq!(rare("https://wombat", 1_000_000).unwrap().0.len(), MOST_ASKED);
+        assert!(!rare("https://wombat", 1_000_000).unwrap().iter().any(|trigram| "https://".contains(trigram)));
+        assert_eq!((rare("https", 1_000_000), rare("example/feed", 1_000_000)), (None, None));
+        assert_eq!(rare("https", 1_000), Trigrams::of("https"), "in a small fleet anything is rare");
     }
 }

@@ -69,6 +69,11 @@ impl<K: Copy + Ord> Heap<K> {
         }
     }
 
+    /// All entries, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry<K>> {
+        self.entries.iter()
+    }
+
     /// Shows every entry up to `last`, in no order, and looks at few others.
     pub(super) fn visit(&self, last: K, seen: &mut impl FnMut(Entry<K>)) {
         self.visit_below(0, last, seen);

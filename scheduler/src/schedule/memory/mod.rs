@@ -7,6 +7,7 @@
 mod heap;
 mod hosts;
 mod places;
+mod waiting;
 mod window;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -374,6 +375,18 @@ impl Schedule for MemorySchedule {
 
     async fn check(&self, _: Timestamp) -> Result<(), ScheduleError> {
         Ok(())
+    }
+
+    async fn waiting(
+        &self,
+        after: Option<(Timestamp, FeedId)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
+        Ok(self.lock().waiting(after, limit))
+    }
+
+    async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError> {
+        Ok(self.lock().taken(limit))
     }
 
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError> {

@@ -108,6 +108,12 @@ impl Places {
         FeedId(first + i64::from(slot % PAGE))
     }
 
+    /// Every feed, by its place in the table.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (FeedId, Place)> {
+        let places = (0..).zip(&self.packed).filter_map(|(slot, packed)| Some((slot, packed.open()?)));
+        places.map(|(slot, place)| (self.feed(slot), place))
+    }
+
     pub(super) fn get(&self, slot: u32) -> Option<Place> {
         self.packed.get(slot as usize)?.open()
     }

@@ -11,6 +11,7 @@
 mod member;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,6 +71,8 @@ struct Scripts {
     park: Script,
     unpark: Script,
     depth: Script,
+    waiting: Script,
+    taken: Script,
     begin_rebuild: Script,
     finish_rebuild: Script,
     layout: Script,
@@ -138,6 +141,8 @@ impl RedisSchedule {
                 park: script!("schedule.lua", "park.lua"),
                 unpark: script!("schedule.lua", "unpark.lua"),
                 depth: script!("schedule.lua", "depth.lua"),
+                waiting: script!("schedule.lua", "waiting.lua"),
+                taken: script!("schedule.lua", "taken.lua"),
                 begin_rebuild: script!("begin_rebuild.lua"),
                 finish_rebuild: script!("finish_rebuild.lua"),
                 layout: script!("layout.lua"),
@@ -397,6 +402,18 @@ impl Schedule for RedisSchedule {
 
     async fn check(&self, now: Timestamp) -> Result<(), ScheduleError> {
         self.server.check(now).await.map_err(|error| failed("be used", error))
+    }
+
+    async fn waiting(
+        &self,
+        after: Option<(Timestamp, FeedId)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError> {
+        self.first_waiting(after, limit).await
+    }
+
+    async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError> {
+        self.some_taken(limit).await
     }
 
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError> {

@@ -19,6 +19,7 @@ mod in_four_shards {
     crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; a_removed_feed_is_never_claimed);
     crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; removing_the_last_parked_feed_removes_the_head);
     crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; depth_tells_feeds_due_parked_and_the_oldest);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; what_waits_is_listed_in_order_from_any_place);
     crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; a_schedule_wants_to_be_filled_until_it_was);
     crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; nothing_is_lost_or_doubled_in_a_random_life);
 }

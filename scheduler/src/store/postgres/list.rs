@@ -1,6 +1,6 @@
 //! Lists of feeds in pages, and the counters and texts that lead to them.
 
-use common::feed::Feed;
+use common::feed::{Feed, FeedId};
 use sqlx::postgres::PgArguments;
 use sqlx::query::QueryAs;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Postgres};
@@ -20,18 +20,32 @@ pub(super) const ALONG_INDEXES: &str = "SET LOCAL enable_sort = off; SET LOCAL e
 
 impl PostgresStore {
     pub(super) async fn list(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
+        self.view(query, async |view, query| listing::list(view, query).await).await
+    }
+
+    pub(super) async fn among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
+        let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+        self.view(query, async |view, query| listing::among(view, query, ids).await).await
+    }
+
+    /// Reads from one view of the feeds.
+    async fn view<T>(
+        &self,
+        query: &FeedQuery,
+        read: impl AsyncFnOnce(&mut View<'_>, &FeedQuery) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut on = self.session(ACTION).await?;
         let mut tx = on.begin_with(super::events::SNAPSHOT).await.map_err(StoreError::on(ACTION))?;
         tx.execute(ALONG_INDEXES).await.map_err(StoreError::on(ACTION))?;
         let query =
             FeedQuery { text: query.text.as_deref().map(|text| super::text(text).into_owned()), ..query.clone() };
-        let page = listing::list(&mut View(&mut tx), &query).await;
-        if page.as_ref().is_err_and(StoreError::may_pass) {
-            return page;
+        let found = read(&mut View(&mut tx), &query).await;
+        if found.as_ref().is_err_and(StoreError::may_pass) {
+            return found;
         }
         tx.commit().await.map_err(StoreError::on(ACTION))?;
         on.keep();
-        page
+        found
     }
 }
 
@@ -49,8 +63,8 @@ impl Source for View<'_> {
             like: "ILIKE",
             among: ["= ANY (", ")"],
             names_indexes: false,
-            // Each is also compared with the text itself.
-            most_places: 20_000,
+            // Each that has all of them is also compared with the text itself.
+            most_places: 6_000,
         }
     }
 
@@ -84,11 +98,24 @@ impl Source for View<'_> {
         texts.fetch_all(&mut *self.0).await.map_err(StoreError::on(ACTION))
     }
 
-    async fn with_text(&mut self, text: &str, _: &Trigrams) -> Result<Vec<i64>, StoreError> {
+    async fn with_text(&mut self, text: &str, trigrams: &Trigrams) -> Result<Vec<i64>, StoreError> {
         self.0.execute("SET LOCAL enable_bitmapscan = on").await.map_err(StoreError::on(ACTION))?;
-        let sql = r"SELECT place / 2 FROM feed_texts WHERE text ILIKE $1 ESCAPE '\' LIMIT $2";
-        let query = sqlx::query_scalar(sql).bind(cursor::containing(text)).bind(i64::from(MOST) + 1);
-        query.fetch_all(&mut *self.0).await.map_err(StoreError::on(ACTION))
+        // The index is asked for these trigrams alone; the whole text is compared with what it finds.
+        let trigrams: Vec<String> = trigrams.iter().map(cursor::containing).collect();
+        let mut sql = r"SELECT place / 2 FROM feed_texts WHERE (text || '') ILIKE $1 ESCAPE ''".to_owned();
+        for number in 0..trigrams.len() {
+            sql.push_str(&format!(r" AND text ILIKE ${} ESCAPE ''", number + 3));
+        }
+        sql.push_str(" LIMIT $2");
+        // Not kept: each number of trigrams is a statement of its own.
+        let query = sqlx::query_scalar(AssertSqlSafe(sql)).persistent(false);
+        let mut query = query.bind(cursor::containing(text)).bind(i64::from(MOST) + 1);
+        for trigram in trigrams {
+            query = query.bind(trigram);
+        }
+        let ids = query.fetch_all(&mut *self.0).await.map_err(StoreError::on(ACTION))?;
+        self.0.execute("SET LOCAL enable_bitmapscan = off").await.map_err(StoreError::on(ACTION))?;
+        Ok(ids)
     }
 }
 

@@ -135,6 +135,10 @@ impl Store for PostgresStore {
         self.call("list feeds", move || self.list(query)).await
     }
 
+    async fn feeds_among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
+        self.call("list feeds", move || self.among(query, ids)).await
+    }
+
     async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError> {
         self.call("change a feed", move || self.change(id, change, now)).await
     }

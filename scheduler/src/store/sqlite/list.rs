@@ -1,6 +1,6 @@
 //! Lists of feeds in pages, and the counters and texts that lead to them.
 
-use common::feed::Feed;
+use common::feed::{Feed, FeedId};
 use sqlx::query::QueryAs;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
@@ -18,6 +18,11 @@ impl SqliteStore {
     pub(super) async fn list(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
         let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
         listing::list(&mut View(&mut tx), query).await
+    }
+
+    pub(super) async fn among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
+        let mut on = self.readers.acquire().await.map_err(StoreError::on(ACTION))?;
+        listing::among(&mut View(&mut on), query, ids.iter().map(|id| id.0).collect()).await
     }
 }
 
@@ -39,7 +44,7 @@ impl Source for View<'_> {
             like: "LIKE",
             among: ["IN (SELECT value FROM json_each(", "))"],
             names_indexes: true,
-            most_places: 300_000,
+            most_places: 30_000,
         }
     }
 

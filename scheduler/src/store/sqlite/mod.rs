@@ -82,6 +82,10 @@ impl Store for SqliteStore {
         self.list(query).await
     }
 
+    async fn feeds_among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
+        self.among(query, ids).await
+    }
+
     async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError> {
         self.change(id, change, now).await
     }
