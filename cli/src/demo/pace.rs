@@ -46,6 +46,7 @@ fn hasten(policy: &mut PolicyConfig) {
         &mut policy.blacklist_after,
         &mut policy.import_spread,
         &mut policy.ping_spread,
+        &mut policy.ping_quiet,
         &mut policy.stretch_ceiling,
         &mut c.b.interval,
         &mut c.b.min,

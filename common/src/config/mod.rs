@@ -121,6 +121,8 @@ pub struct PolicyConfig {
     pub import_spread: Duration,
     #[serde(with = "text")]
     pub ping_spread: Duration,
+    #[serde(with = "text")]
+    pub ping_quiet: Duration,
     pub no_validator_factor: f64,
     #[serde(with = "text")]
     pub stretch_ceiling: Duration,

@@ -27,14 +27,6 @@ pub fn postponed(subject: &Subject<'_>, now: Timestamp, draw: Draw, policy: &Pol
     Some((plan.due, plan.terms))
 }
 
-/// When a feed is polled because of a ping: at its place in `ping_spread`, which `spread`, a number in [0, 1), gives, and no
-/// sooner after its last poll than that whole time.
-pub fn after_ping(now: Timestamp, last_polled: Option<Timestamp>, spread: f64, config: &PolicyConfig) -> Timestamp {
-    let place = now.after(scaled(config.ping_spread, spread.min(1.0)));
-    let next_window = last_polled.map_or(now, |polled| polled.after(config.ping_spread));
-    place.max(next_window).min(now.after(config.ping_spread))
-}
-
 /// The earlier due time that a change of audience, credentials or host rule earns a feed, with its terms; `None` when the
 /// promised one stands. `subject` is the feed after the change, `next_due` what it was promised before.
 ///

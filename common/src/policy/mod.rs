@@ -23,6 +23,7 @@ mod minutes;
 mod moves;
 mod our_fault;
 mod penalty;
+mod pings;
 mod plan;
 pub mod price;
 mod remember;
@@ -38,7 +39,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use added::{after_ping, first_due, postponed, replan};
+pub use added::{first_due, postponed, replan};
 pub use category::{category, rank, sla_unmet, weight};
 pub use decide::decide;
 pub use explain::{ExplainedTerm, explain};
@@ -46,6 +47,7 @@ pub use head_first::HeadFirst;
 pub use minutes::Minutes;
 pub use moves::{move_is_settled, move_target};
 pub use our_fault::{may_be_ours, spare};
+pub use pings::{PingWindow, rest_after_poll};
 pub use rhythm::Rhythm;
 pub use terms::{Rule, Term, Terms};
 pub use throttle::{HostHold, first_hold, host_hold};

@@ -74,7 +74,7 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
         return notes;
     }
     if let Some(wake) = feed.wake_at {
-        notes.push(format!("a refresh or ping wants it polled at {wake}"));
+        notes.push(format!("a refresh or ping wants it polled by {wake}"));
     }
     if let Some(until) = feed.state.hold_until.filter(|until| *until > waits.now) {
         notes.push(format!("its server asked not to be asked for it before {until}"));

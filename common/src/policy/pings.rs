@@ -1,0 +1,92 @@
+//! When pings have a feed polled: once for those that come together, after the last of them
+//! (`docs/decisions/0021-pings-are-gathered.md`).
+
+use std::time::Duration;
+
+use super::plan::scaled;
+use crate::config::PolicyConfig;
+use crate::time::Timestamp;
+
+/// A feed whose pings never pause is polled after so many times `ping_quiet`, or after `ping_spread` if that is longer.
+const LONGEST: u32 = 30;
+
+/// The time in which one poll answers all pings of a feed. Both ends count from the first of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PingWindow {
+    /// The poll comes no sooner.
+    pub place: Duration,
+    /// It comes now, though pings go on.
+    pub end: Duration,
+}
+
+impl PingWindow {
+    /// For a feed whose first ping came `now`. `spread`, a number in [0, 1), gives its place in `ping_spread`; what is left of
+    /// that after its last poll passes before it is polled again.
+    pub fn open(now: Timestamp, last_polled: Option<Timestamp>, spread: f64, config: &PolicyConfig) -> Self {
+        // The quiet time is what the poll itself may take, so that all is over within the spread.
+        let latest = config.ping_spread.saturating_sub(config.ping_quiet);
+        let end = latest.max(config.ping_quiet.saturating_mul(LONGEST));
+        let place = scaled(latest, spread.min(1.0)).max(rest_after_poll(now, last_polled, config)).min(end);
+        PingWindow { place, end }
+    }
+
+    /// When the feed is polled if no ping follows the one that came `last` after the first.
+    pub fn due(self, last: Duration, config: &PolicyConfig) -> Duration {
+        self.place.max(last.saturating_add(config.ping_quiet)).min(self.end)
+    }
+}
+
+/// How long a feed is not yet polled because of a ping: `ping_spread` from its last poll on.
+pub fn rest_after_poll(now: Timestamp, last_polled: Option<Timestamp>, config: &PolicyConfig) -> Duration {
+    last_polled.map_or(Duration::ZERO, |polled| polled.after(config.ping_spread).since(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn config(spread: Duration) -> PolicyConfig {
+        PolicyConfig { ping_spread: spread, ..crate::config::defaults().policy }
+    }
+
+    const NOW: Timestamp = Timestamp::EPOCH;
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_lone_ping_waits_for_the_quiet_time_alone_where_nothing_is_spread() {
+        let none = config(Duration::ZERO);
+        let window = PingWindow::open(NOW, Some(NOW), 0.9, &none);
+        assert_eq!(window, PingWindow { place: Duration::ZERO, end: 30 * SECOND });
+        assert_eq!(window.due(Duration::ZERO, &none), SECOND);
+        assert_eq!(window.due(10 * SECOND, &none), 11 * SECOND, "the last ping counts");
+        assert_eq!(window.due(300 * SECOND, &none), window.end, "and not for ever");
+    }
+
+    #[test]
+    fn a_feed_that_was_just_polled_rests_for_the_spread() {
+        let config = config(60 * SECOND);
+        let now = NOW.after(20 * SECOND);
+        assert_eq!(PingWindow::open(now, Some(NOW), 0.0, &config).place, 40 * SECOND);
+        assert_eq!(PingWindow::open(now, Some(now.after(90 * SECOND)), 0.0, &config).place, 59 * SECOND);
+    }
+
+    proptest! {
+        #[test]
+        fn a_poll_leaves_itself_time_within_the_spread_and_never_comes_amid_pings(
+            spread in 0u64..200_000, ago in 0u64..200_000, draw in 0.0..1.0, last in 0u64..100_000,
+        ) {
+            let config = config(Duration::from_millis(spread));
+            let now = NOW.after(Duration::from_millis(ago));
+            let window = PingWindow::open(now, Some(NOW), draw, &config);
+            let lone = window.due(Duration::ZERO, &config);
+            let within = config.ping_spread.max(config.ping_quiet);
+            prop_assert!(lone >= config.ping_quiet && lone <= within, "{lone:?}");
+            let last = Duration::from_millis(last).min(window.end);
+            let due = window.due(last, &config);
+            prop_assert!(due == window.end || due >= last + config.ping_quiet);
+            prop_assert!(due >= lone && due <= window.end);
+        }
+    }
+}
