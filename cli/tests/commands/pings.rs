@@ -18,7 +18,7 @@ fn client(program: &str, arguments: &[&str]) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_of_every_kind_have_a_feed_polled_and_are_thanked() {
-    let fleet = Fleet::start(&["--set", "policy.ping_spread=50ms"]).await;
+    let fleet = Fleet::start(&["--set", "policy.ping_spread=50ms", "--set", "policy.ping_quiet=20ms"]).await;
     fleet.origin.set("/harbour", Script::feed(Feed::rss().initial(2)));
     let url = fleet.origin.url("/harbour");
     fleet.done(&["feed", "add", &url]);
@@ -53,6 +53,23 @@ async fn clients_of_every_kind_have_a_feed_polled_and_are_thanked() {
     polled_again("rssCloud.ping");
     let fault = "try: server.system.exec('x')\nexcept xmlrpc.client.Fault as fault: print(fault.faultCode)";
     assert_eq!(python(fault), "-32601\n");
+
+    let debian = |method: &str, texts: &[&str]| {
+        let target = format!("{}/RPC2", fleet.server);
+        let texts = texts.iter().map(|text| format!("s/{text}"));
+        let arguments: Vec<String> = [target, method.to_owned()].into_iter().chain(texts).collect();
+        client("xmlrpc", &arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    for (method, texts) in [
+        ("weblogUpdates.ping", vec!["Harbour & caf\u{e9}", &url]),
+        ("weblogUpdates.extendedPing", vec!["Harbour", "http://a.example/", "http://a.example/1", &url]),
+    ] {
+        let answer = debian(method, &texts);
+        assert!(answer.contains("'Thanks for the ping.'"), "{answer}");
+        polled_again(method);
+    }
+    assert!(debian("rssCloud.ping", &[&url]).contains("true"));
+    polled_again("rssCloud.ping");
 
     let form = |fields: &[&str]| {
         let target = format!("{}/ping", fleet.server);

@@ -12,6 +12,7 @@ mod life;
 mod minutes;
 mod moves;
 mod our_fault;
+mod pings;
 mod politeness;
 mod readme;
 mod release;
