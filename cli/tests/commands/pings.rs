@@ -68,7 +68,7 @@ async fn clients_of_every_kind_have_a_feed_polled_and_are_thanked() {
         assert!(answer.contains("'Thanks for the ping.'"), "{answer}");
         polled_again(method);
     }
-    assert!(debian("rssCloud.ping", &[&url]).contains("true"));
+    assert!(debian("rssCloud.ping", &[&url]).contains("Boolean: TRUE"));
     polled_again("rssCloud.ping");
 
     let form = |fields: &[&str]| {

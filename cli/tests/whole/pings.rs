@@ -8,7 +8,7 @@ use load_tests::judge::Rules;
 use load_tests::{Feed, Origin, Record, Script, judge, loopback};
 use serde_json::json;
 
-use crate::harness::{Fleet, Home, client};
+use crate::harness::{Fleet, Home};
 
 /// How much of it: a short form among all tests, the long one by `dev/soak`.
 struct Size {
@@ -18,6 +18,10 @@ struct Size {
     /// The time in which they come.
     over: Duration,
     gap: Duration,
+    /// Feeds that are pinged once before, to see how long it takes.
+    lone: usize,
+    /// `ping_quiet`; longer than the default where the machine may halt a client for so long.
+    quiet: Duration,
     /// `ping_spread` of the second part; the first has none.
     spread: Duration,
     /// Times are looked at too: on a machine that does nothing else.
@@ -25,12 +29,14 @@ struct Size {
 }
 
 const SHORT: Size = Size {
-    feeds: 20,
-    hosts: 10,
-    pings: 800,
+    feeds: 10,
+    hosts: 5,
+    pings: 360,
     over: Duration::from_secs(3),
     gap: Duration::from_millis(500),
-    spread: Duration::from_secs(4),
+    lone: 3,
+    quiet: Duration::from_secs(3),
+    spread: Duration::from_secs(6),
     is_long: false,
 };
 const LONG: Size = Size {
@@ -39,14 +45,14 @@ const LONG: Size = Size {
     pings: 10_000,
     over: Duration::from_secs(10),
     gap: Duration::from_secs(1),
+    lone: 100,
+    quiet: Duration::from_secs(1),
     spread: Duration::from_secs(60),
     is_long: true,
 };
 
 /// Clients that ping at the same time.
 const CLIENTS: usize = 8;
-/// Pings of a feed that are so far apart need not be one poll: `ping_quiet`.
-const QUIET: Duration = Duration::from_secs(1);
 /// Gaps are kept between starts; the origin sees arrivals.
 const NOISE: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(300);
@@ -88,7 +94,7 @@ impl Stage {
             "[policy]\nimport_spread = \"0s\"\nping_spread = \"{}\"\nping_quiet = \"{}\"\n[host]\ngap = \"{}\"\n\
              [api]\npings_per_minute = 1000000\n",
             humantime::format_duration(spread),
-            humantime::format_duration(QUIET),
+            humantime::format_duration(size.quiet),
             humantime::format_duration(size.gap),
         ));
         let opml = home.opml(urls.iter().cloned());
@@ -120,21 +126,22 @@ impl Stage {
         seen
     }
 
-    async fn ping(&self, client: &reqwest::Client, feed: usize) -> Ping {
+    async fn ping(&self, feed: usize) -> Ping {
         let sent = self.origin.elapsed();
-        let request = client.post(format!("{}/ping", self.fleet.api)).header("content-type", "application/json");
+        let request =
+            self.fleet.client.post(format!("{}/ping", self.fleet.api)).header("content-type", "application/json");
         let answer = request.body(json!({ "url": self.urls[feed] }).to_string()).send().await.unwrap();
         assert_eq!(answer.status().as_u16(), 200);
         Ping { feed, sent, answered: self.origin.elapsed() }
     }
 
-    /// Posts to feeds and pings them, together or one after the other; how long each one's entry took to the store.
+    /// Posts to some feeds and pings them, together or one after the other; how long each one's entry took to the store.
     async fn announced(&mut self, size: &Size, together: bool) -> Vec<Duration> {
         let (mut sent, mut times) = (HashMap::new(), Vec::new());
-        for feed in 0..size.feeds {
+        for feed in 0..size.lone {
             self.origin.publish(&path(feed), 1);
-            sent.insert(feed, self.ping(&client(), feed).await.sent);
-            if !together || feed + 1 == size.feeds {
+            sent.insert(feed, self.ping(feed).await.sent);
+            if !together || feed + 1 == size.lone {
                 for (id, at) in self.entries_of(sent.len()).await {
                     times.push(at.saturating_sub(sent.remove(&self.places[&id]).unwrap()));
                 }
@@ -147,7 +154,7 @@ impl Stage {
     /// Has a feed of the last host throttled, so that its host is held for longer than the test.
     async fn throttle(&mut self, size: &Size) {
         self.origin.set(&path(size.feeds), Script::status(429).header("Retry-After", "3600"));
-        self.ping(&client(), size.feeds).await;
+        self.ping(size.feeds).await;
         self.fleet
             .wait_within(LONGEST, "a hold", async |fleet| {
                 (fleet.metric("feedfleet_polls_total{outcome=\"throttled\"}").await >= 1.0).then_some(())
@@ -159,10 +166,10 @@ impl Stage {
     async fn burst(&self, size: &Size) -> Vec<Ping> {
         let began = tokio::time::Instant::now();
         let clients = (0..CLIENTS).map(async |first| {
-            let (client, mut pings) = (client(), Vec::new());
+            let mut pings = Vec::new();
             for number in (first..size.pings).step_by(CLIENTS) {
                 tokio::time::sleep_until(began + size.over * number as u32 / size.pings as u32).await;
-                pings.push(self.ping(&client, number % self.urls.len()).await);
+                pings.push(self.ping(number % self.urls.len()).await);
             }
             pings
         });
@@ -198,10 +205,11 @@ fn last_pings(pings: &[Ping]) -> HashMap<usize, Duration> {
 }
 
 /// How often the pings of a feed may have paused as the fleet saw them, between their being sent and answered.
-fn pauses(pings: &[Ping], feed: usize) -> usize {
-    let mut times: Vec<_> = pings.iter().filter(|ping| ping.feed == feed).map(|ping| (ping.sent, ping.answered)).collect();
+fn pauses(size: &Size, pings: &[Ping], feed: usize) -> usize {
+    let mut times: Vec<_> =
+        pings.iter().filter(|ping| ping.feed == feed).map(|ping| (ping.sent, ping.answered)).collect();
     times.sort();
-    times.windows(2).filter(|pair| pair[1].1.saturating_sub(pair[0].0) >= QUIET).count()
+    times.windows(2).filter(|pair| pair[1].1.saturating_sub(pair[0].0) >= size.quiet).count()
 }
 
 async fn many_pings(size: &Size, spread: Duration) {
@@ -215,7 +223,7 @@ async fn many_pings(size: &Size, spread: Duration) {
     let took = pings.iter().map(|ping| ping.answered).max().unwrap() - pings[0].sent;
     let during = stage.origin.request_count() - before;
     stage.answered(size, &pings).await;
-    tokio::time::sleep(if size.is_long { Duration::from_secs(75) } else { 3 * QUIET }).await;
+    tokio::time::sleep(if size.is_long { Duration::from_secs(75) } else { 2 * size.quiet }).await;
 
     let burst = stage.origin.log_from(before);
     let fetches = |feed: usize| burst.iter().filter(|record| record.path.as_ref() == path(feed)).count();
@@ -227,12 +235,12 @@ async fn many_pings(size: &Size, spread: Duration) {
         pings.len(),
         stage.urls.len(),
         burst.len(),
-        (0..size.feeds).map(|feed| pauses(&pings, feed)).sum::<usize>(),
+        (0..size.feeds).map(|feed| pauses(size, &pings, feed)).sum::<usize>(),
     );
     // A ping that nothing ends for thirty quiet times, or for the spread, is answered all the same.
-    let windows = took.div_duration_f64(spread.max(30 * QUIET)) as usize;
+    let windows = took.div_duration_f64(spread.max(30 * size.quiet)) as usize;
     for feed in 0..size.feeds {
-        let most = 1 + pauses(&pings, feed) + windows;
+        let most = 1 + pauses(size, &pings, feed) + windows;
         assert!((1..=most).contains(&fetches(feed)), "feed {feed} was asked {} times", fetches(feed));
     }
     assert_eq!(fetches(size.feeds) + fetches(size.feeds + 1), 0, "the held host was asked");

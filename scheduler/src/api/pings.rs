@@ -203,6 +203,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_ping_that_none_follows_does_not_wait_for_the_end_of_its_window() {
+        let fleet = Fleet::with(|config| {
+            config.policy.ping_spread = Duration::ZERO;
+            config.policy.ping_quiet = Duration::from_millis(20);
+        })
+        .await;
+        let id = fleet.feed(URL).await;
+        fleet.polled(id, &["1"]).await;
+        fleet.clock.advance(Duration::from_secs(30));
+        rest(&fleet, URL).await;
+        while wake_of(&fleet, id).await != Some(fleet.clock.now()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
     async fn unknown_and_private_feeds_are_answered_alike_and_nothing_is_added() {
         let fleet = Fleet::new().await;
         let id = fleet.feed(URL).await;

@@ -60,7 +60,11 @@ impl Gathered {
                 let (gathered, id) = (Arc::clone(self), feed.id);
                 tokio::spawn(async move {
                     if let Err(error) = gathered.answer(id, window, came).await {
-                        tracing::warn!(error = &error as &dyn std::error::Error, feed = id.0, "a ping is answered late");
+                        tracing::warn!(
+                            error = &error as &dyn std::error::Error,
+                            feed = id.0,
+                            "a ping is answered late"
+                        );
                     }
                 });
             }
