@@ -56,6 +56,10 @@ pub struct Metrics {
     pub due_feeds: IntGauge,
     /// Feeds that wait for a busy host.
     pub parked_feeds: IntGauge,
+    /// Due feeds that had to wait for a busy host: `first` when they became due, `again` when their turn had come in vain.
+    pub parks: IntCounterVec,
+    /// Waiting feeds whose turn came.
+    pub unparks: IntCounter,
     /// Seconds since the oldest passed due time, by band of the schedule; 0 when none has passed.
     pub oldest_due: GaugeVec,
     /// Items waiting in or unacknowledged by a queue, by queue: `jobs`, `reports`.
@@ -121,6 +125,12 @@ impl Metrics {
             penalised_feeds: makes.gauges("penalised_feeds", "Feeds in the penalty box by kind of failure.", &["kind"]),
             due_feeds: makes.gauge("due_feeds", "Feeds whose scheduled time has passed."),
             parked_feeds: makes.gauge("parked_feeds", "Feeds that wait for a busy host."),
+            parks: makes.counters(
+                "parks_total",
+                "Due feeds that had to wait for a busy host: for the first time, or again when their turn had come.",
+                &["kind"],
+            ),
+            unparks: makes.counter("unparks_total", "Feeds that waited for a busy host and whose turn came."),
             oldest_due: makes.oldest_due(),
             queue_depth: makes.gauges("queue_depth", "Items waiting in or unacknowledged by a queue.", &["queue"]),
             dead_letters: makes.counters("dead_letters_total", "Messages put aside for good.", &["queue"]),
@@ -171,6 +181,9 @@ impl Metrics {
         }
         for kind in ["rest", "form", "weblog_updates", "rss_cloud"] {
             self.pushes.with_label_values(&[kind]);
+        }
+        for kind in ["first", "again"] {
+            self.parks.with_label_values(&[kind]);
         }
         for kind in ["wire", "body"] {
             self.bytes.with_label_values(&[kind]);

@@ -52,6 +52,12 @@ impl Timestamp {
         Duration::from_millis(u64::try_from(self.0 - earlier.0).unwrap_or(0))
     }
 
+    /// Whether it is time again for what is done once in `every` and was done at `last`. After a clock was set back it is at
+    /// once: `last` would lie ahead for as long as the clock was ahead.
+    pub fn is_time_again(self, last: Timestamp, every: Duration) -> bool {
+        self < last || self.since(last) >= every
+    }
+
     /// The same instant as chrono's type, for calendars and feeds' dates.
     pub fn to_chrono(self) -> DateTime<Utc> {
         DateTime::from_timestamp_millis(self.0).unwrap_or_default()
@@ -205,6 +211,14 @@ mod tests {
         assert_eq!(look(now).await, 3);
         assert_eq!(watch.agree(now.before(hour), async { Err("off") }).await, Err("off"));
         assert_eq!(look(now.before(hour)).await, 4, "it did not agree");
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_delays_nothing_once_it_is_right() {
+        let (right, minute) = (Timestamp::from_millis(1_790_000_000_000), Duration::from_secs(60));
+        let ahead = right.after(minute * 60);
+        assert!(ahead.is_time_again(right, minute) && right.is_time_again(ahead, minute));
+        assert!(right.after(minute).is_time_again(right, minute) && !right.is_time_again(right, minute));
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Dispatcher {
         let mut dispatching = Trouble::with("dispatch");
         while !stop.is_cancelled() {
             let now = clock.now();
-            if now.since(paused_checked) >= PAUSE_CHECK {
+            if now.is_time_again(paused_checked, PAUSE_CHECK) {
                 paused = self.store.paused().await.unwrap_or(paused);
                 schedulers = self.schedulers().await.unwrap_or(schedulers);
                 paused_checked = now;
@@ -158,6 +158,8 @@ impl Dispatcher {
         let claimed = claims.len();
         let expired = claims.iter().filter(|claim| claim.lease_expired).count();
         self.metrics.leases_expired.inc_by(expired as u64);
+        let waited = claims.iter().filter(|claim| claim.parked_at.is_some()).count();
+        self.metrics.unparks.inc_by(waited as u64);
 
         let ids: Vec<FeedId> = claims.iter().map(|claim| claim.feed).collect();
         let rows = self.store.jobs_for(&ids).await?;
@@ -198,6 +200,8 @@ impl Dispatcher {
             match reservation {
                 Reservation::Refused { until } => {
                     let (band, rank) = (row.band(), row.rank());
+                    let kind = if claim.parked_at.is_some() { "again" } else { "first" };
+                    self.metrics.parks.with_label_values(&[kind]).inc();
                     parkings.push(Parking { feed: row.id, host: request.host, until, band, rank });
                 }
                 Reservation::Ticket(ticket) => {

@@ -79,21 +79,21 @@ impl Maintainer {
             let now = clock.now();
             measuring.note(self.depths(now).await);
             folding.note(self.store.fold_counts().await.map_err(BackendError::from));
-            if now.since(counted) >= COUNTS_EVERY {
+            if now.is_time_again(counted, COUNTS_EVERY) {
                 counted = now;
                 counting.note(self.counts(now).await);
             }
-            if now.since(priced) >= PRICE_EVERY {
+            if now.is_time_again(priced, PRICE_EVERY) {
                 priced = now;
-                pricing.note(self.correct_price(now).await);
+                pricing.note(self.correct_price(clock.now()).await);
             }
-            if now.since(resealed) >= RESEAL_EVERY {
+            if now.is_time_again(resealed, RESEAL_EVERY) {
                 resealed = now;
                 sealing.note(resealing.round(&*self.store, &self.secrets).await.map_err(BackendError::from));
             }
-            if now.since(pruned) >= prune_every {
+            if now.is_time_again(pruned, prune_every) {
                 pruned = now;
-                pruning.note(self.prune(now).await);
+                pruning.note(self.prune(clock.now()).await);
             }
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -104,6 +104,7 @@ impl Maintainer {
 
     async fn depths(&self, now: Timestamp) -> Outcome {
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
+        self.schedule.check(now).await?;
         let depth = self.schedule.depth(now).await?;
         self.metrics.due_feeds.set(gauge(depth.due));
         self.metrics.parked_feeds.set(gauge(depth.parked));
@@ -143,6 +144,7 @@ impl Maintainer {
     }
 
     async fn correct_price(&self, now: Timestamp) -> Outcome {
+        self.schedule.check(now).await?;
         let depth = self.schedule.depth(now).await?;
         let backlog = depth.due.saturating_sub(depth.parked);
         self.price.correct(&*self.store, backlog, now, &self.config).await?;
@@ -152,6 +154,8 @@ impl Maintainer {
     }
 
     async fn prune(&self, now: Timestamp) -> Outcome {
+        // What is old by a clock that is off may be of today.
+        self.schedule.check(now).await?;
         let retention = &self.config.retention;
         let entries = (!retention.entries.is_zero()).then(|| now.before(retention.entries));
         let mut gone = 0;

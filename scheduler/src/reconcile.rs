@@ -52,7 +52,7 @@ impl Reconciler {
     async fn keep_gate_open(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut opening = Trouble::with("asking whether the host gate is open");
         while pause(stop).await {
-            opening.note(self.open_gate(clock.now()).await);
+            opening.note(self.open_gate_on_time(clock).await);
         }
     }
 
@@ -61,19 +61,35 @@ impl Reconciler {
         let mut filling = Trouble::with("asking whether the schedule is whole");
         let mut comparing = Trouble::with("comparing the schedule with the store");
         while pause(stop).await {
-            if let Some(Some(filled)) = filling.note(self.rebuild(clock).await) {
+            let Some(filled) = filling.note(self.rebuild_on_time(clock).await) else { continue };
+            if let Some(filled) = filled {
                 compared = clock.now();
                 if filled > 0 {
                     tracing::warn!(filled, "the schedule had lost its memory; it was filled from the store");
                 }
             }
-            if clock.now().since(compared) >= self.config.scheduler.reconcile_interval {
+            if clock.now().is_time_again(compared, self.config.scheduler.reconcile_interval) {
                 compared = clock.now();
                 if let Some(corrected @ 1..) = comparing.note(self.schedule_once(clock).await) {
                     tracing::warn!(corrected, "the schedule differed from the store");
                 }
             }
         }
+    }
+
+    async fn open_gate_on_time(&self, clock: &dyn Clock) -> Result<bool, BackendError> {
+        self.open_gate(self.time(clock).await?).await
+    }
+
+    async fn rebuild_on_time(&self, clock: &dyn Clock) -> Result<Option<usize>, BackendError> {
+        self.time(clock).await?;
+        self.rebuild(clock).await
+    }
+
+    /// The time; an error while our clock is off, when leases and holds would be taken for past.
+    async fn time(&self, clock: &dyn Clock) -> Result<Timestamp, BackendError> {
+        let now = clock.now();
+        Ok(self.schedule.check(now).await.map(|()| now)?)
     }
 
     /// Fills a schedule that lost its memory. `None` when it had not, or when it lost it again meanwhile.

@@ -52,6 +52,7 @@ impl Dripper {
         if running.is_empty() {
             return Ok(false);
         }
+        self.schedule.check(now).await?;
         if self.storing.works() && !self.store.paused().await? {
             for requeue in &running {
                 self.go_on(requeue.id, now).await?;

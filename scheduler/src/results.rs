@@ -27,10 +27,11 @@ use crate::load::Load;
 use crate::moves::may_move;
 use crate::our_fault::OurFault;
 use crate::price::Price;
-use crate::schedule::{Band, Schedule, Slot};
+use crate::schedule::{Band, Schedule, ScheduleError, Slot};
 use crate::store::{Applied, Store, StoreError, Verdict};
 use crate::storing::Storing;
 use crate::subject::subject;
+use crate::trouble::Trouble;
 use crate::worst::WorstHosts;
 
 /// Turns reports into stored states.
@@ -111,12 +112,47 @@ impl Results {
                 },
             }
             let begin = settling.is_empty() || gathered.is_full() && settling.len() < AT_ONCE;
-            if begin && !gathered.deliveries.is_empty() {
-                settling.push(self.settle_deliveries(std::mem::take(&mut gathered).deliveries, clock));
+            if !begin || gathered.deliveries.is_empty() {
+                continue;
+            }
+            let deliveries = std::mem::take(&mut gathered).deliveries;
+            match self.time(clock).await {
+                Ok(now) => settling.push(self.settle_deliveries(deliveries, now)),
+                Err(_) => {
+                    drop(deliveries);
+                    while let Some(settled) = settling.next().await {
+                        self.note(settled, &mut failures, stop).await;
+                    }
+                    self.stand_aside(clock, stop).await;
+                }
             }
         }
         while let Some(settled) = settling.next().await {
             self.note(settled, &mut failures, stop).await;
+        }
+    }
+
+    /// The time, once the schedule answers and its clock agrees with ours.
+    async fn time(&self, clock: &dyn Clock) -> Result<Timestamp, ScheduleError> {
+        let now = clock.now();
+        self.watch.agree(now, self.schedule.check(now)).await.map(|()| now)
+    }
+
+    /// Waits until the schedule answers and its clock agrees with ours. Meanwhile other schedulers get the reports.
+    async fn stand_aside(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = self.reports.pause() => {}
+        }
+        let mut keeping_time = Trouble::with("settling reports");
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(RETRY) => {}
+            }
+            if keeping_time.note(self.time(clock).await).is_some() {
+                return;
+            }
         }
     }
 
@@ -166,10 +202,8 @@ impl Results {
     async fn settle_deliveries(
         &self,
         deliveries: Vec<Delivery<FetchReport>>,
-        clock: &dyn Clock,
+        now: Timestamp,
     ) -> Result<(), BackendError> {
-        let now = clock.now();
-        self.watch.agree(now, self.schedule.check(now)).await?;
         let (mut reports, mut receipts) = (Vec::new(), Vec::new());
         for delivery in deliveries {
             let (items, receipt) = delivery.into_parts();

@@ -145,9 +145,12 @@ impl Poller {
         Held { permit, release: Release { remember_until: (!deferred).then_some(remember_until), next_start } }
     }
 
-    /// Gives back what the gate gave, after the report is safe.
+    /// Gives back what the gate gave, after the report is safe. While our clock is off it ends by itself: the gate would take
+    /// the host's other places, and its hold, for past.
     pub async fn release(&self, held: &Held) -> Result<(), GateError> {
-        self.gate.release(&held.permit, held.release, self.clock.now()).await
+        let now = self.clock.now();
+        self.watch.agree(now, self.gate.check(now)).await?;
+        self.gate.release(&held.permit, held.release, now).await
     }
 }
 

@@ -72,11 +72,11 @@ impl Worker {
         }
     }
 
-    /// Receives messages while there is a free place and the gate answers. Says once when either fails.
+    /// Receives messages while there is a free place and the gate can be relied on. Says once when either fails.
     async fn receive(&self, crew: &Crew, messages: &TaskTracker) {
         let mut failing = false;
         while let Some(Ok(place)) = until(&crew.stop, Arc::clone(&crew.places).acquire_owned()).await {
-            if crew.gate_lost.load(Ordering::Relaxed) && until(&crew.stop, crew.wait_for_gate()).await.is_none() {
+            if crew.gate_lost.load(Ordering::Relaxed) && until(&crew.stop, self.stand_aside(crew)).await.is_none() {
                 return;
             }
             match until(&crew.stop, self.jobs.receive()).await {
@@ -96,6 +96,19 @@ impl Worker {
             }
         }
     }
+
+    /// Waits until the gate answers and our clock agrees with its. Meanwhile others get the jobs that were sent here ahead.
+    async fn stand_aside(&self, crew: &Crew) {
+        if !crew.gate_answers().await {
+            self.jobs.pause().await;
+            while !crew.gate_answers().await {
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+        if crew.gate_lost.swap(false, Ordering::Relaxed) {
+            tracing::info!("the host gate is back");
+        }
+    }
 }
 
 /// What every message's jobs are worked with.
@@ -105,7 +118,7 @@ struct Crew {
     places: Arc<Semaphore>,
     outbox: mpsc::Sender<Outgoing>,
     stop: CancellationToken,
-    /// The gate failed: nothing more is received before it answers.
+    /// The gate failed, or our clock is off: nothing more is received before it answers.
     gate_lost: Arc<AtomicBool>,
 }
 
@@ -166,18 +179,16 @@ impl Crew {
         if let Err(WorkError::Gate(error)) = &worked
             && !self.gate_lost.swap(true, Ordering::Relaxed)
         {
-            tracing::error!(error = error as &dyn std::error::Error, "the host gate is lost; jobs wait for it");
+            tracing::error!(
+                error = error as &dyn std::error::Error,
+                "the host gate is lost; other workers get the jobs"
+            );
         }
         worked.is_ok()
     }
 
-    async fn wait_for_gate(&self) {
-        while self.poller.gate.check(self.poller.clock.now()).await.is_err() {
-            tokio::time::sleep(RETRY).await;
-        }
-        if self.gate_lost.swap(false, Ordering::Relaxed) {
-            tracing::info!("the host gate is back");
-        }
+    async fn gate_answers(&self) -> bool {
+        self.poller.gate.check(self.poller.clock.now()).await.is_ok()
     }
 }
 

@@ -27,6 +27,7 @@ macro_rules! queue_conformance {
         $crate::queue_conformance!($make, $end; acks_in_any_order_remove_their_own_messages_only);
         $crate::queue_conformance!($make, $end; receivers_at_once_share_the_messages);
         $crate::queue_conformance!($make, $end; publishers_at_once_lose_nothing);
+        $crate::queue_conformance!($make, $end; after_a_pause_what_nobody_took_is_received_and_what_was_taken_is_acked);
     };
     ($make:expr, $end:expr; $name:ident) => {
         #[tokio::test]
@@ -216,4 +217,35 @@ pub async fn publishers_at_once_lose_nothing(queue: &dyn Queue<FetchReport>) {
     }
     seen.sort_unstable();
     assert_eq!(seen, (0..60).collect::<Vec<_>>());
+}
+
+#[expect(missing_docs, reason = "the names say it")]
+pub async fn after_a_pause_what_nobody_took_is_received_and_what_was_taken_is_acked(queue: &dyn Queue<FetchReport>) {
+    queue.pause().await;
+    for n in 0..6 {
+        queue.publish(&[report(n)]).await.unwrap();
+    }
+    let acked_meanwhile = queue.receive().await.unwrap();
+    let acked_later = queue.receive().await.unwrap();
+    queue.pause().await;
+    queue.pause().await;
+    acked_meanwhile.ack().await.unwrap();
+    let mut seen = Vec::new();
+    for _ in 2..6 {
+        let delivery = queue.receive().await.unwrap();
+        seen.push(delivery.items[0].feed.0);
+        delivery.ack().await.unwrap();
+    }
+    acked_later.ack().await.unwrap();
+    seen.sort_unstable();
+    assert_eq!(seen, [2, 3, 4, 5]);
+    let (received, ()) = tokio::join!(queue.receive(), async {
+        queue.pause().await;
+        queue.publish(&[report(6)]).await.unwrap();
+    });
+    let received = received.unwrap();
+    assert_eq!(received.items, [report(6)], "who waited during a pause goes on");
+    received.ack().await.unwrap();
+    queue.pause().await;
+    assert_eq!(queue.depth().await.unwrap().items, 0);
 }

@@ -125,6 +125,10 @@ impl<T: Message> Queue<T> for MemoryQueue<T> {
         }
     }
 
+    async fn pause(&self) {
+        // Nothing is sent ahead: what nobody took lies in the queue.
+    }
+
     async fn depth(&self) -> Result<QueueDepth, QueueError> {
         let state = self.shared.lock();
         let waiting: usize = state.waiting.iter().map(|stored| stored.items).sum();

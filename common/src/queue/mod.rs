@@ -7,6 +7,7 @@
 //! - `publish` returns when the message is safe (confirmed); an error means that it may or may not have been accepted;
 //! - a delivery that is dropped without [`Delivery::ack`] comes again, to anyone, marked as redelivered;
 //! - a message that cannot be decoded goes to the dead letters at once, and blocks nothing;
+//! - after `pause`, and until somebody receives again, this process keeps no message from others but those in its hands;
 //! - a queue with a delivery limit sends a message there that came too often;
 //! - `depth` counts items that wait and items that this process has not acked yet.
 
@@ -123,6 +124,10 @@ pub trait Queue<T: Message>: Send + Sync {
 
     /// The next message; waits for one.
     async fn receive(&self) -> Result<Delivery<T>, QueueError>;
+
+    /// For who cannot work what comes: gives back what was sent here ahead and nobody took, and takes nothing more until the
+    /// next `receive`. What was received can still be acked. Has no lasting effect while somebody else receives.
+    async fn pause(&self);
 
     /// What waits.
     async fn depth(&self) -> Result<QueueDepth, QueueError>;

@@ -66,11 +66,13 @@ FLEET = [
 
 HOSTS = [
     ("Hosts that want to be left alone", "Hosts with a hold: they answered 429, or 503 with Retry-After.", "short",
-     [(level("hosts_held"), "hosts")], 8),
+     [(level("hosts_held"), "hosts")], 6),
     ("Waiting for a busy host", "Feeds that are due and wait for their host's gap or parallelism. Many, all the time: a host with more feeds than "
-     "its gap allows; a host rule may share it out.", "short", [(level("parked_feeds"), "feeds")], 8),
+     "its gap allows; a host rule may share it out.", "short", [(level("parked_feeds"), "feeds")], 6),
+    ("Sent to wait, and called", "Feeds that had to wait for a busy host, and those whose turn came. `again`: the turn came in vain; many of them cost "
+     "the schedule work for nothing.", "reqps", [(rate("parks_total", "kind"), "{{kind}}"), (rate("unparks_total"), "called")], 6),
     ("Came back unasked", "Jobs whose host could not be asked when a worker got to it. A few are normal; a poll is neither counted nor lost.", "reqps",
-     [(rate("deferred_total"), "deferred"), (rate("unreadable_credentials_total"), "no key for their credentials")], 8),
+     [(rate("deferred_total"), "deferred"), (rate("unreadable_credentials_total"), "no key for their credentials")], 6),
     ("Throttled", "Share of polls that a server refused as too many. It should stay below 1 %.", "percentunit",
      [(share(rate("polls_total", more=',outcome="throttled"'), rate("polls_total")), "throttled")], 8),
     ("Failures", "Failed polls by kind. Those of names, connections and time-outs rising together are most likely our own network.", "reqps",

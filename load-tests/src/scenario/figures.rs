@@ -95,10 +95,25 @@ pub(super) fn figures(scenario: &Scenario, run: &Run) -> Figures {
         set("fleet_lag_p99".to_owned(), bound);
     }
     run.counters.iter().for_each(|(name, count)| set(name.clone(), *count));
+    waits(run, &mut set);
     if let Some(missing) = run.missing {
         set("items_missing".to_owned(), missing as f64);
     }
     Figures { values, card, lags, gaps: gaps(&run.log) }
+}
+
+/// How often a feed that had to wait for its host was sent to wait and called: as the fleet counts it, because no origin sees it.
+fn waits(run: &Run, set: &mut impl FnMut(String, f64)) {
+    let count = |name: &str| run.counters.get(name).copied().unwrap_or_default();
+    let waited = count("waited");
+    if waited > 0.0 {
+        set("parks_per_wait".to_owned(), (waited + count("waited_again")) / waited);
+    }
+    // Who was called and did not have to wait again has had its turn.
+    let turns = count("unparks") - count("waited_again");
+    if turns > 0.0 {
+        set("unparks_per_turn".to_owned(), count("unparks") / turns);
+    }
 }
 
 /// The bound that this share of the claims between two looks at the histogram kept.

@@ -176,9 +176,14 @@ impl Fleet {
         let mut counters = BTreeMap::new();
         for process in &self.processes {
             let text = self.metrics(&process.address).await.unwrap_or_default();
-            for name in ["deferred", "leases_expired", "stale_reports", "dead_letters"] {
+            for name in ["deferred", "leases_expired", "stale_reports", "dead_letters", "unparks"] {
                 *counters.entry(name.to_owned()).or_default() +=
                     series(&text, &format!("feedfleet_{name}_total")).sum::<f64>();
+            }
+            for (name, of) in
+                [("waited", "parks_total{kind=\"first\"}"), ("waited_again", "parks_total{kind=\"again\"}")]
+            {
+                *counters.entry(name.to_owned()).or_default() += series(&text, &format!("feedfleet_{of}")).sum::<f64>();
             }
         }
         counters

@@ -1,5 +1,6 @@
 //! A cluster as its users run it: roles as processes over PostgreSQL, Redis and RabbitMQ.
 
+mod clocks;
 mod consumers;
 pub(crate) mod harness;
 mod kills;

@@ -10,6 +10,7 @@ use futures_util::StreamExt;
 use lapin::Consumer;
 use lapin::message::Delivery;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
@@ -24,14 +25,21 @@ const SETTLED: Duration = Duration::from_secs(5);
 /// How long the broker may take to send no more.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Receives from one queue. Nothing is consumed before the first [`next`](Self::next).
+/// Receives from one queue. Nothing is consumed before the first [`next`](Self::next), nor between a
+/// [`pause`](Self::pause) and the next one.
 pub(super) struct Receiving {
     inbox: Arc<Inbox>,
     view: View,
     topology: Topology,
     prefetch: u16,
+    pump: tokio::sync::Mutex<Option<Pumping>>,
+    closed: AtomicBool,
+}
+
+/// A pump that runs, or is about to end.
+struct Pumping {
     quiet: watch::Sender<bool>,
-    started: AtomicBool,
+    task: JoinHandle<()>,
 }
 
 /// A message that arrived.
@@ -54,31 +62,28 @@ struct Inbox {
     arrived: Notify,
     /// The channel in use, or the last one.
     session: Mutex<Option<Arc<Session>>>,
-    /// Set when the pump is over.
-    over: watch::Sender<bool>,
     count: AtomicUsize,
 }
 
 impl Receiving {
     pub(super) fn new(view: View, topology: Topology, prefetch: u16) -> Self {
-        let quiet = watch::Sender::new(false);
-        let inbox = Arc::new(Inbox::default());
-        Receiving { inbox, view, topology, prefetch: prefetch.max(1), quiet, started: AtomicBool::new(false) }
+        let (pump, closed) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
+        Receiving { inbox: Arc::default(), view, topology, prefetch: prefetch.max(1), pump, closed }
     }
 
     /// The next message; waits for one, and for the broker.
     pub(super) async fn next(&self) -> Result<Arrived, Trouble> {
-        self.start();
         loop {
             let arrived = self.inbox.arrived.notified();
             tokio::pin!(arrived);
             arrived.as_mut().enable();
-            if *self.quiet.borrow() {
+            if self.closed.load(Ordering::Acquire) {
                 return Err(Trouble::Closed);
             }
             if let Some(message) = self.inbox.take() {
                 return Ok(message);
             }
+            self.start().await?;
             arrived.await;
         }
     }
@@ -90,31 +95,62 @@ impl Receiving {
 
     /// Receives no more, and returns what nobody took. What was taken can still be acked.
     pub(super) async fn quiet(&self) {
-        self.quiet.send_replace(true);
+        self.closed.store(true, Ordering::Release);
         self.inbox.arrived.notify_waiters();
-        if !self.started.swap(true, Ordering::AcqRel) {
-            // There is no pump, and there will be none.
-            self.inbox.over.send_replace(true);
-        }
-        // An error means that the pump is gone.
-        let _ = self.inbox.over.subscribe().wait_for(|over| *over).await;
+        self.pause().await;
+    }
+
+    /// Cancels the consumer and returns what nobody took. What was taken can still be acked. Whoever waits for a message
+    /// meanwhile, or comes later, consumes anew.
+    pub(super) async fn pause(&self) {
+        let mut pump = self.pump.lock().await;
+        end(&mut pump).await;
         let session = self.inbox.session().clone();
         if let Some(session) = session {
             session.flush().await;
         }
+        drop(pump);
+        self.inbox.arrived.notify_waiters();
     }
 
-    fn start(&self) {
-        if !self.started.swap(true, Ordering::AcqRel) {
-            let pump = Pump {
+    /// The channel over which messages came last.
+    #[cfg(test)]
+    pub(super) fn channel(&self) -> Arc<Session> {
+        self.inbox.session().clone().expect("something was received")
+    }
+
+    /// Makes sure that a pump runs.
+    async fn start(&self) -> Result<(), Trouble> {
+        let mut pump = self.pump.lock().await;
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Trouble::Closed);
+        }
+        // A pause that was given up half-way.
+        if pump.as_ref().is_some_and(|pumping| *pumping.quiet.borrow()) {
+            end(&mut pump).await;
+        }
+        if pump.is_none() {
+            let (quiet, quieted) = watch::channel(false);
+            let runs = Pump {
                 inbox: Arc::clone(&self.inbox),
                 view: self.view.clone(),
                 topology: self.topology.clone(),
                 prefetch: self.prefetch,
-                quiet: self.quiet.subscribe(),
+                quiet: quieted,
             };
-            tokio::spawn(pump.run());
+            *pump = Some(Pumping { quiet, task: tokio::spawn(runs.run()) });
         }
+        Ok(())
+    }
+}
+
+/// Ends the pump, if one runs, and returns when it is over.
+async fn end(pump: &mut Option<Pumping>) {
+    if let Some(Pumping { quiet, task }) = pump {
+        quiet.send_replace(true);
+        // It never panics; and if it did, it would be over.
+        let _ = task.await;
+        *pump = None;
     }
 }
 
@@ -168,6 +204,14 @@ impl Inbox {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// From now on messages come over this channel; the one before lives until what came over it is settled.
+    fn begin_session(&self, session: &Arc<Session>) {
+        let before = self.session().replace(Arc::clone(session));
+        if let Some(before) = before {
+            before.retire();
+        }
+    }
+
     fn end_session(&self) {
         if let Some(session) = &*self.session() {
             session.end();
@@ -196,7 +240,6 @@ impl Pump {
             // The queue was dropped: nobody will close it.
             self.inbox.end_session();
         }
-        self.inbox.over.send_replace(true);
     }
 
     async fn pump(&self) {
@@ -211,7 +254,7 @@ impl Pump {
                 Ok((session, consumer)) => {
                     failing = false;
                     let begun = Instant::now();
-                    *self.inbox.session() = Some(Arc::clone(&session));
+                    self.inbox.begin_session(&session);
                     if self.consume(&session, consumer).await.is_break() {
                         return;
                     }

@@ -177,6 +177,10 @@ impl<T: Message> Queue<T> for RabbitQueue<T> {
         }
     }
 
+    async fn pause(&self) {
+        self.halves.receiving.pause().await;
+    }
+
     async fn depth(&self) -> Result<QueueDepth, QueueError> {
         let halves = &self.halves;
         let seen = halves.control.look().await.map_err(|trouble| trouble.while_doing("tell its depth"))?;

@@ -20,6 +20,7 @@ pub(super) struct Session {
     settled: Mutex<Settled>,
     news: Notify,
     told: Notify,
+    retired: AtomicBool,
     ended: AtomicBool,
 }
 
@@ -50,6 +51,7 @@ impl Session {
             settled: Mutex::default(),
             news: Notify::new(),
             told: Notify::new(),
+            retired: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         };
         let session = Arc::new(session);
@@ -93,6 +95,12 @@ impl Session {
         }
     }
 
+    /// Nothing more will come: the channel ends once everything is settled.
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+        self.news.notify_one();
+    }
+
     /// What is unsettled comes again, to anyone.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
@@ -102,6 +110,11 @@ impl Session {
 
     pub(super) fn is_over(&self) -> bool {
         self.ended.load(Ordering::Acquire) || !self.channel.status().connected()
+    }
+
+    /// Retired, and everything is told.
+    fn is_done(&self) -> bool {
+        self.retired.load(Ordering::Acquire) && self.lock().tags.none_left()
     }
 
     fn lock(&self) -> MutexGuard<'_, Settled> {
@@ -152,7 +165,7 @@ async fn tell(session: Arc<Session>, live: Live, view: View) {
         let sent = session.send(words).await;
         session.lock().telling = false;
         session.told.notify_waiters();
-        if sent.is_err() {
+        if sent.is_err() || session.is_done() {
             break;
         }
     }

@@ -72,6 +72,11 @@ impl Tags {
         self.news.is_empty()
     }
 
+    /// Everything that arrived is settled and told.
+    pub(super) fn none_left(&self) -> bool {
+        self.quiet() && self.fates.is_empty()
+    }
+
     /// What was settled since the last call.
     pub(super) fn words(&mut self) -> Words {
         let news = std::mem::take(&mut self.news);

@@ -9,6 +9,9 @@ use crate::job::FetchJob;
 use crate::queue::conformance::{job, report};
 use crate::report::FetchReport;
 
+/// For what must come in the end, also on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 #[tokio::test]
 async fn many_may_start_at_once() {
     let first = TestQueue::<FetchJob>::make().await;
@@ -65,6 +68,64 @@ async fn a_quiet_queue_returns_what_nobody_took_and_acks_what_was_taken() {
     assert_eq!(seen, (1..=10).collect::<Vec<_>>());
     assert_eq!(other.depth().await.unwrap().items, 0);
     broker.close().await;
+    queue.end().await;
+}
+
+#[tokio::test]
+async fn while_one_pauses_another_gets_what_was_sent_to_it_ahead_and_what_it_gives_up() {
+    let queue = TestQueue::<FetchJob>::with_prefetch(10).await;
+    for n in 0..10 {
+        queue.publish(&[job(n)]).await.unwrap();
+    }
+    let (kept, given_up) = (queue.receive().await.unwrap(), queue.receive().await.unwrap());
+    let (broker, other) = queue.another(10).await;
+    queue.pause().await;
+    drop(given_up);
+    let mut seen = Vec::new();
+    for _ in 0..9 {
+        let delivery = other.receive().await.unwrap();
+        seen.push(delivery.items[0].feed.0);
+        delivery.ack().await.unwrap();
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (1..10).collect::<Vec<_>>());
+    // It receives again, while a message from before is still in its hands.
+    broker.close().await;
+    queue.publish(&[job(10)]).await.unwrap();
+    let next = queue.receive().await.unwrap();
+    assert_eq!((next.items.as_slice(), next.redelivered), ([job(10)].as_slice(), false));
+    next.ack().await.unwrap();
+    kept.ack().await.unwrap();
+    queue.end().await;
+}
+
+#[tokio::test]
+async fn a_channel_from_before_a_pause_ends_when_its_last_message_is_settled() {
+    let queue = TestQueue::<FetchReport>::make().await;
+    let channel = |queue: &TestQueue<FetchReport>| queue.halves.receiving.channel();
+    queue.publish(&[report(1)]).await.unwrap();
+    let taken = queue.receive().await.unwrap();
+    let before = channel(&queue);
+    queue.pause().await;
+    queue.publish(&[report(2)]).await.unwrap();
+    queue.receive().await.unwrap().ack().await.unwrap();
+    assert!(!before.is_over(), "a message of it is in somebody's hands");
+    taken.ack().await.unwrap();
+    let ended = async {
+        while !before.is_over() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.unwrap();
+    assert!(!channel(&queue).is_over());
+    queue.pause().await;
+    // A consumer counts until what it had is settled.
+    let uncounted = async {
+        while queue.depth().await.unwrap() != (QueueDepth { items: 0, consumers: Some(0) }) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, uncounted).await.unwrap();
     queue.end().await;
 }
 

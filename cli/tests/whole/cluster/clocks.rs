@@ -1,0 +1,224 @@
+//! A role whose clock is off leaves to others what the broker sent it, and takes part again when its clock is right.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use common::config::Config;
+use common::feed::{Audience, FeedId, Validators, Version};
+use common::host::HostKey;
+use common::host_gate::memory::MemoryGate;
+use common::host_gate::redis::RedisGate;
+use common::host_gate::{HostGate, Ticket};
+use common::job::FetchJob;
+use common::known::KnownEntries;
+use common::live_rules::LiveRules;
+use common::metrics::Metrics;
+use common::queue::memory::MemoryQueue;
+use common::queue::rabbitmq::{Broker, RabbitQueue};
+use common::queue::{Delivery, Message, Queue};
+use common::redis::RedisServer;
+use common::report::{FetchReport, Outcome};
+use common::time::{Clock, ClockWatch, SystemClock, Timestamp};
+use rand::RngExt;
+use scheduler::ops::AddFeed;
+use scheduler::schedule::redis::RedisSchedule;
+use scheduler::store::sqlite::SqliteStore;
+use scheduler::{Backends, Scheduler};
+use tokio_util::sync::CancellationToken;
+use worker::fetch::Fetcher;
+use worker::poll::Poller;
+use worker::run::Worker;
+
+use super::harness::Servers;
+use crate::harness::PATIENCE;
+
+/// Messages in the queue; the role whose clock is off is sent half of them.
+const MESSAGES: u16 = 40;
+const HOUR: i64 = 3_600_000;
+
+/// The machine's clock, ahead by so many milliseconds.
+struct OffClock(AtomicI64);
+
+impl Clock for OffClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(SystemClock.now().millis() + self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// One queue as two processes see it.
+struct Shared<T> {
+    /// The one whose clock is off.
+    ours: (Broker, Arc<RabbitQueue<T>>),
+    other: (Broker, RabbitQueue<T>),
+}
+
+impl<T: Message> Shared<T> {
+    fn new(servers: &Servers, namespace: &str) -> Self {
+        let broker = || Broker::connect(&servers.rabbitmq, namespace, &Metrics::new()).unwrap();
+        let (ours, other) = (broker(), broker());
+        let queue = Arc::new(ours.queue(MESSAGES / 2));
+        let others = other.queue(MESSAGES);
+        Shared { ours: (ours, queue), other: (other, others) }
+    }
+
+    async fn publish(&self, item: impl Fn(i64) -> T) {
+        within("the broker takes messages", async {
+            for number in 1..=i64::from(MESSAGES) {
+                while self.other.1.publish(&[item(number)]).await.is_err() {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Everything reaches the other process.
+    async fn other_gets_all(&self) -> Vec<Delivery<T>> {
+        within("the other process gets every message", async {
+            let mut all = Vec::new();
+            while all.len() < usize::from(MESSAGES) {
+                all.push(self.other.1.receive().await.unwrap());
+            }
+            all
+        })
+        .await
+    }
+
+    /// The other process gives everything up again.
+    async fn other_leaves(&self, all: Vec<Delivery<T>>) {
+        self.other.1.pause().await;
+        drop(all);
+    }
+
+    async fn end(self) {
+        self.ours.0.close().await;
+        self.other.0.close().await;
+    }
+}
+
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?}"))
+}
+
+fn namespace() -> String {
+    format!("whole-{}-{}", std::process::id(), rand::rng().random::<u32>())
+}
+
+fn config() -> Arc<Config> {
+    let mut config = common::config::defaults();
+    config.worker.concurrency = 4;
+    Arc::new(config)
+}
+
+fn job(number: i64) -> FetchJob {
+    FetchJob {
+        credentials: None,
+        feed: FeedId(number),
+        version: Version(0),
+        url: format!("http://127.0.0.1:9/{number}").parse().unwrap(),
+        host: HostKey::new("127.0.0.1:9"),
+        ticket: Ticket(1),
+        expires: SystemClock.now().after(PATIENCE * 10),
+        validators: Validators::default(),
+        content_hash: None,
+        known: KnownEntries::default(),
+        wake_at: None,
+        head_first: None,
+        subscribers: 1,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_of_a_worker_whose_clock_is_off_are_worked_by_others() {
+    let (servers, namespace, config) = (Servers::shared(), namespace(), config());
+    let clock = Arc::new(OffClock(AtomicI64::new(HOUR)));
+    let jobs = Shared::<FetchJob>::new(&servers, &namespace);
+    let reports = Arc::new(MemoryQueue::<FetchReport>::new(1 << 20));
+    let redis = RedisServer::connect(&servers.redis, &namespace).unwrap();
+    let gate: Arc<dyn HostGate> = Arc::new(RedisGate::new(redis, config.fetch.deadline()));
+    let rules = Arc::new(LiveRules::new(&config));
+    let poller = Poller {
+        fetcher: Fetcher::new(&config.fetch, &rules.get()).unwrap(),
+        gate,
+        rules,
+        config,
+        clock: clock.clone(),
+        metrics: Arc::new(Metrics::new()),
+        secrets: Arc::default(),
+        watch: ClockWatch::default(),
+    };
+    let worker = Worker { poller: Arc::new(poller), jobs: jobs.ours.1.clone(), reports: reports.clone() };
+    let stop = CancellationToken::new();
+    let working = tokio::spawn({
+        let stop = stop.clone();
+        async move { worker.run(&stop).await }
+    });
+    jobs.publish(job).await;
+    let all = jobs.other_gets_all().await;
+    assert_eq!(reports.depth().await.unwrap().items, 0, "nothing is asked, and nothing is said");
+    clock.0.store(0, Ordering::SeqCst);
+    jobs.other_leaves(all).await;
+    within("the worker reports on each job", async {
+        let mut reported = 0;
+        while reported < usize::from(MESSAGES) {
+            let delivery = reports.receive().await.unwrap();
+            reported += delivery.items.len();
+            delivery.ack().await.unwrap();
+        }
+    })
+    .await;
+    stop.cancel();
+    within("the worker stops", working).await.unwrap();
+    jobs.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_of_a_scheduler_whose_clock_is_off_are_settled_by_others() {
+    let (servers, namespace, config) = (Servers::shared(), namespace(), config());
+    let clock = Arc::new(OffClock(AtomicI64::new(-HOUR)));
+    let reports = Shared::<FetchReport>::new(&servers, &namespace);
+    let redis = RedisServer::connect(&servers.redis, &namespace).unwrap();
+    let backends = Backends {
+        store: Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()),
+        schedule: Arc::new(RedisSchedule::new(redis, config.schedule.shards)),
+        gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
+        jobs: Arc::new(MemoryQueue::new(1 << 20)),
+        reports: reports.ours.1.clone(),
+    };
+    let metrics = Arc::new(Metrics::new());
+    let its_clock: Arc<dyn Clock> = clock.clone();
+    let scheduler = Scheduler::new(&backends, &config, &metrics, &its_clock);
+    let feed = AddFeed {
+        url: "http://127.0.0.1:9/".parse().unwrap(),
+        login: None,
+        audience: Audience::default(),
+        calm: Vec::new(),
+        private: false,
+    };
+    let feed = scheduler.ops.add(&[feed], Some(&[0.5])).await.unwrap()[0].id;
+    let stop = CancellationToken::new();
+    let settling = tokio::spawn({
+        let stop = stop.clone();
+        async move { scheduler.results.run(&*its_clock, &stop).await }
+    });
+    // Of another version than the feed's: when they are settled, they are counted and change nothing.
+    let stale = |number| {
+        let outcome = Outcome::NotModified { validators: Validators::default() };
+        FetchReport::of(feed, Version(1000 + number), HostKey::new("127.0.0.1:9"), SystemClock.now(), outcome)
+    };
+    reports.publish(stale).await;
+    let all = reports.other_gets_all().await;
+    assert_eq!(metrics.stale_reports.get(), 0, "nothing is settled");
+    clock.0.store(0, Ordering::SeqCst);
+    reports.other_leaves(all).await;
+    within("the scheduler settles each report", async {
+        while metrics.stale_reports.get() < u64::from(MESSAGES) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    stop.cancel();
+    within("the scheduler stops", settling).await.unwrap();
+    reports.end().await;
+}
