@@ -25,4 +25,6 @@ pub mod redis;
 pub mod report;
 pub mod secrets;
 pub mod suggest;
+#[cfg(any(test, feature = "conformance"))]
+pub mod testing;
 pub mod time;

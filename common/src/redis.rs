@@ -22,10 +22,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::time::{ClocksDiffer, Timestamp, clocks_agree};
 
-/// A call is over by then, a new connection included. Well above the slowest script, well below any lease.
-const CALL: Duration = Duration::from_secs(2);
-/// A connection is made and greeted within this, so that a caller who finds none can still use it.
-const CONNECT: Duration = Duration::from_secs(1);
 /// After a failed attempt to connect, calls fail at once for this long, doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest such pause: a server that is back is noticed within it.
@@ -37,8 +33,25 @@ pub struct RedisServer {
     shared: Arc<Shared>,
 }
 
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// A call is over by then, a new connection included.
+    call: Duration,
+    /// A connection is made and greeted within this, so that a caller who finds none can still use it.
+    connect: Duration,
+}
+
+impl Default for Limits {
+    /// Well above the slowest script, well below any lease.
+    fn default() -> Self {
+        Limits { call: Duration::from_secs(2), connect: Duration::from_secs(1) }
+    }
+}
+
 struct Shared {
     client: Client,
+    limits: Limits,
     namespace: String,
     check: Script,
     /// The connection, if there is one.
@@ -93,8 +106,13 @@ impl RedisServer {
     /// The server at `redis://` or `rediss://`, with user and password if it wants them. Only an unreadable URL is an error:
     /// whether the server is there shows at the first call, and may change at any time.
     pub fn connect(url: &str, namespace: &str) -> Result<Self, RedisError> {
+        Self::connect_within(Limits::default(), url, namespace)
+    }
+
+    fn connect_within(limits: Limits, url: &str, namespace: &str) -> Result<Self, RedisError> {
         let shared = Shared {
             client: Client::open(url)?,
+            limits,
             namespace: namespace.to_owned(),
             check: Script::new(include_str!("redis/check.lua")),
             link: std::sync::Mutex::default(),
@@ -115,7 +133,7 @@ impl RedisServer {
         script: &Script,
         fill: impl Fn(&mut ScriptInvocation<'_>, &str) + Send + Sync,
     ) -> Result<T, ServerError> {
-        let deadline = Instant::now() + CALL;
+        let deadline = Instant::now() + self.shared.limits.call;
         match self.attempt(script, &fill, deadline).await {
             Err(ServerError::Unreachable(_)) => self.attempt(script, &fill, deadline).await,
             other => other,
@@ -128,7 +146,9 @@ impl RedisServer {
         fill: &(impl Fn(&mut ScriptInvocation<'_>, &str) + Send + Sync),
         deadline: Instant,
     ) -> Result<T, ServerError> {
-        let mut link = timeout_at(deadline, self.link()).await.map_err(|_| ServerError::Silent(CALL))??;
+        let silent = ServerError::Silent(self.shared.limits.call);
+        let Ok(link) = timeout_at(deadline, self.link()).await else { return Err(silent) };
+        let mut link = link?;
         let mut invocation = script.prepare_invoke();
         fill(&mut invocation, &link.run);
         match timeout_at(deadline, invocation.invoke_async(&mut link.connection)).await {
@@ -140,7 +160,7 @@ impl RedisServer {
             Ok(Err(error)) => Err(ServerError::Refused(error)),
             Err(_) => {
                 self.close(link.number);
-                Err(ServerError::Silent(CALL))
+                Err(silent)
             }
         }
     }
@@ -167,7 +187,8 @@ impl RedisServer {
         if let Some(failure) = attempts.failure.as_ref().filter(|failure| failure.at.elapsed() < failure.pause) {
             return Err(failure.error.clone());
         }
-        let error = match timeout(CONNECT, greet(&self.shared.client)).await {
+        let limits = self.shared.limits;
+        let error = match timeout(limits.connect, greet(&self.shared.client, limits)).await {
             Ok(Ok((connection, run))) => {
                 attempts.connections += 1;
                 attempts.failure = None;
@@ -176,7 +197,7 @@ impl RedisServer {
                 return Ok(link);
             }
             Ok(Err(error)) => ServerError::Unreachable(error),
-            Err(_) => ServerError::Silent(CONNECT),
+            Err(_) => ServerError::Silent(limits.connect),
         };
         let pause = attempts.failure.as_ref().map_or(FIRST_PAUSE, |last| (last.pause * 2).min(LONGEST_PAUSE));
         attempts.failure = Some(Failure { error: error.clone(), pause, at: Instant::now() });
@@ -194,8 +215,10 @@ impl RedisServer {
 }
 
 /// Connects, and asks which process answers.
-async fn greet(client: &Client) -> Result<(MultiplexedConnection, Arc<str>), RedisError> {
-    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(Some(CALL));
+async fn greet(client: &Client, limits: Limits) -> Result<(MultiplexedConnection, Arc<str>), RedisError> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(limits.connect))
+        .set_response_timeout(Some(limits.call));
     let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     let info: String = ::redis::cmd("INFO").arg("server").query_async(&mut connection).await?;
     let run = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default();

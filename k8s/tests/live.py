@@ -1,5 +1,6 @@
 """The program and a real Prometheus, running on loopback for a test."""
 
+import atexit
 import contextlib
 import json
 import os
@@ -23,11 +24,19 @@ PATIENCE_SECONDS = 120
 
 
 def free_port() -> int:
-    """A port below those that the system gives out to clients: one of these would be somebody's before it is listened on."""
+    """A port that no other test takes while this process lives, below those that the system gives out to clients.
+    dev/services marks its ports in the same way."""
     while True:
-        port = random.randrange(10000, 20000)
-        with socket.socket() as held, contextlib.suppress(OSError):
-            held.bind(("", port))
+        port = random.randrange(20_000, 30_000)
+        mark = pathlib.Path(f"/tmp/.feedfleet-port-{port}")
+        try:
+            mark.mkdir()
+        except FileExistsError:
+            continue
+        atexit.register(mark.rmdir)
+        with contextlib.suppress(OSError), socket.socket() as held:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind(("0.0.0.0", port))
             return port
 
 
@@ -36,7 +45,7 @@ def answer(url: str, token: str = "") -> tuple[int, str]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=10) as response:
+        with opener.open(request, timeout=60) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -69,7 +78,7 @@ def running(arguments: list[str], env: dict[str, str] | None = None) -> Iterator
         finally:
             child.send_signal(signal.SIGTERM)
             try:
-                child.wait(timeout=20)
+                child.wait(timeout=PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
@@ -79,7 +88,7 @@ def running(arguments: list[str], env: dict[str, str] | None = None) -> Iterator
 def demo() -> Iterator[str]:
     """The fleet of `feedfleet demo`; gives its address."""
     port = free_port()
-    with running([program.BINARY, "demo", "--plain", "--for", "5m", "--listen", f"127.0.0.1:{port}"], env={}):
+    with running([program.BINARY, "demo", "--plain", "--for", "10m", "--listen", f"127.0.0.1:{port}"], env={}):
         address = f"http://127.0.0.1:{port}"
         until("the demo's fleet", lambda: answer(f"{address}/readyz")[0] == 200)
         yield address

@@ -11,8 +11,8 @@ from .manifests import Doc, K8S, of_kind
 
 FOLDER = K8S / "components" / "monitoring"
 ALERTS = yaml.safe_load((FOLDER / "alerts.yaml").read_text())
-# Grafana's $__rate_interval where Prometheus looks once a second.
-RATE_INTERVAL = "8s"
+# Grafana's $__rate_interval where Prometheus looks once a second, unless the machine is busy.
+RATE_INTERVAL = "1m"
 NAME = re.compile(r"\b(?:feedfleet|process)_[a-z_]+\b")
 
 

@@ -116,19 +116,19 @@ class Running(unittest.TestCase):
     def test_every_expression_of_every_panel_has_a_series(self):
         for where, expression in monitoring.panel_expressions():
             with self.subTest(panel=where):
-                self.assertTrue(self.server.query(expression), expression)
+                live.until(expression, lambda: self.server.query(expression))
 
     def test_scalers_get_one_number(self):
         queries = monitoring.scaler_queries(kustomize(K8S / "overlays" / "prod"))
         self.assertEqual(len(queries), 2)
         for query in queries:
-            self.assertEqual(len(self.server.query(query)), 1, query)
+            self.assertEqual(len(live.until(query, lambda: self.server.query(query))), 1, query)
 
     def test_alerts_are_about_series_that_exist(self):
         for rule in monitoring.rules():
             for selector in re.findall(r"(?:feedfleet|process)_[a-z_]+(?:\{[^}]*\})?|\bup\{[^}]*\}", rule["expr"]):
                 with self.subTest(alert=rule["alert"]):
-                    self.assertTrue(self.server.query(selector), selector)
+                    live.until(selector, lambda: self.server.query(selector))
 
     def test_every_metric_asked_for_is_exported_and_every_metric_is_on_a_panel(self):
         self.assertEqual(monitoring.problems(self.exposition, self.asked, self.shown), [])

@@ -89,7 +89,7 @@ def redis():
 def talk(port, *commands):
     """What Redis answers to these lines."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=live.PATIENCE_SECONDS) as connection:
             connection.sendall("".join(f"{command}\r\n" for command in commands).encode())
             connection.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: connection.recv(4096), b""))
@@ -132,7 +132,8 @@ class Roles(unittest.TestCase):
         cls.url = re.sub(r"/[^/]*$", f"/{cls.database}", server("POSTGRES"))
         def sql(statement):
             subprocess.run([tool("psql"), "-q", server("POSTGRES"), "-c", statement], check=True, capture_output=True, text=True)
-        sql(f"CREATE DATABASE {cls.database}")
+        # template0, to which nobody can be connected.
+        sql(f"CREATE DATABASE {cls.database} TEMPLATE template0")
         cls.addClassCleanup(sql, f"DROP DATABASE {cls.database} WITH (FORCE)")
         port = redis()
         cls.redis = port.__enter__()
@@ -151,7 +152,7 @@ class Roles(unittest.TestCase):
             self.assertEqual(added.returncode, 0, added.stderr)
             self.assertEqual(live.answer(f"{scheduler}/api/v1/stats")[0], 401)
             # Port 9 is refused by the worker's guard: a whole round through schedule, gate, queue and store, and no request.
-            live.until("a poll", lambda: 'feedfleet_polls_total{outcome="failed"} 1' in live.answer(f"{scheduler}/metrics")[1])
+            live.until("a poll", lambda: re.search(r'feedfleet_polls_total{outcome="failed"} [1-9]', live.answer(f"{scheduler}/metrics")[1]))
             health = program.run("health", "--ready", "--server", worker)
             self.assertEqual((health.returncode, health.stdout), (0, "ready\n"), health.stderr)
 

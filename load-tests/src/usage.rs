@@ -57,10 +57,15 @@ pub fn family(of: &[u32]) -> Vec<u32> {
 fn socket(port: u16) -> Option<String> {
     const LISTENING: &str = "0A";
     let table = fs::read_to_string("/proc/net/tcp").ok()? + &fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
-    let ending = format!(":{port:04X}");
+    // Addresses as the kernel writes them: words in the machine's order.
+    let loopback = format!("{:08X}", u32::from_ne_bytes([127, 0, 0, 1]));
+    let [any, any_6, loopback_6] =
+        ["0".repeat(8), "0".repeat(32), format!("{:024}{:08X}", 0, u32::from_ne_bytes([0, 0, 0, 1]))];
+    let ours = [loopback, any, any_6, loopback_6].map(|address| format!("{address}:{port:04X}"));
     table.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let found = fields.get(1)?.ends_with(&ending) && *fields.get(3)? == LISTENING;
+        let found =
+            ours.iter().any(|local| Some(local.as_str()) == fields.get(1).copied()) && *fields.get(3)? == LISTENING;
         found.then(|| Some(format!("socket:[{}]", fields.get(9)?)))?
     })
 }

@@ -9,7 +9,7 @@ use load_tests::{Coding, Cut, Delivery, Feed, Origin, Pace, Script, Tag, bodies}
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(120);
 
 async fn origin_with(script: Script) -> Origin {
     let origin = Origin::start().await.expect("loopback");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use client::{get, parse, send};
 use load_tests::{Conditions, Cut, Delivery, Feed, Gate, Origin, Script, Stamp, Tag, loopback};
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(120);
 
 #[tokio::test]
 async fn each_format_shows_every_published_item_newest_first() {

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::testing::processor_time;
 use worker::parse::{ParseLimits, parse};
 
 /// Processor time: other load on the machine must not count. Without optimisation everything takes much longer.
@@ -17,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } e
 const MOST_MEMORY_KB: u64 = 150 * 1024;
 
 /// Seconds after which a process that waits is killed.
-const PATIENCE: &str = "60";
+const PATIENCE: &str = "240";
 const CHILD: &str = "a_child_reads_one_document_and_tells_what_it_cost";
 
 fn rss(inside: &str) -> Vec<u8> {
@@ -74,14 +75,6 @@ fn documents(file: &Path, address: &str) -> Vec<(&'static str, Vec<u8>)> {
         }),
         ("a megabyte of unclosed tags", rss(&"<item><p>".repeat(120_000))[..1_000_000].to_vec()),
     ]
-}
-
-/// Of this thread, to some milliseconds.
-fn processor_time() -> Duration {
-    let statistics =
-        std::fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel's statistics of this thread");
-    let nanos = statistics.split(' ').next().and_then(|spent| spent.parse().ok());
-    Duration::from_nanos(nanos.expect("the time spent comes first"))
 }
 
 #[test]

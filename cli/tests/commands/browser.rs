@@ -110,10 +110,10 @@ impl Browser {
         self.post("/execute/sync", json!({ "script": script, "args": [] })).await
     }
 
-    /// Waits until a script's expression is true.
+    /// Waits until a script's expression is true of a page that is all there.
     pub(crate) async fn until(&self, expression: &str) {
         let deadline = Instant::now() + PATIENCE;
-        let script = format!("return Boolean({expression})");
+        let script = format!("return document.readyState == 'complete' && Boolean({expression})");
         // Between two pages there is nothing to ask.
         while self.try_post("/execute/sync", json!({ "script": script, "args": [] })).await.1 != true {
             assert!(Instant::now() < deadline, "never: {expression}\n{}", self.text("body").await);
@@ -135,17 +135,30 @@ impl Browser {
         }
     }
 
+    /// Does something to the first element that a CSS selector finds.
+    async fn act(&self, selector: &str, action: &str, body: Value) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let element = self.find(selector).await;
+            let (ok, value) = self.try_post(&format!("{element}/{action}"), body.clone()).await;
+            if ok {
+                return;
+            }
+            // A page that shows news may have put another one in its place.
+            let is_gone = value["error"] == "stale element reference" && Instant::now() < deadline;
+            assert!(is_gone, "{action} of {selector}: {value}");
+        }
+    }
+
     /// Clicks as a person does: refused where something else lies on top.
     pub(crate) async fn click(&self, selector: &str) {
-        let element = self.find(selector).await;
-        self.post(&format!("{element}/click"), json!({})).await;
+        self.act(selector, "click", json!({})).await;
     }
 
     /// Types into a field in place of what was there.
     pub(crate) async fn fill(&self, selector: &str, text: &str) {
-        let element = self.find(selector).await;
-        self.post(&format!("{element}/clear"), json!({})).await;
-        self.post(&format!("{element}/value"), json!({ "text": text })).await;
+        self.act(selector, "clear", json!({})).await;
+        self.act(selector, "value", json!({ "text": text })).await;
     }
 
     /// Presses the Tab key: the text of what has the focus then, and whether a frame shows that.
@@ -161,10 +174,16 @@ impl Browser {
 
     /// What a person reads there.
     pub(crate) async fn text(&self, selector: &str) -> String {
-        let element = self.find(selector).await;
-        let answer = self.http.get(format!("{}{element}/text", self.session)).send().await.unwrap();
-        let value: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
-        value["value"].as_str().unwrap_or_default().to_owned()
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let element = self.find(selector).await;
+            let answer = self.http.get(format!("{}{element}/text", self.session)).send().await.unwrap();
+            let value: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+            if let Some(text) = value["value"].as_str() {
+                return text.to_owned();
+            }
+            assert!(Instant::now() < deadline, "{selector} has no text: {value}");
+        }
     }
 
     /// Pictures of the whole page in both schemes, in `target/tmp/pages`; nothing may be wider than the screen, or hard to

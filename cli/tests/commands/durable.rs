@@ -1,9 +1,9 @@
 //! What has to do with a store that outlives its fleet: followers across a restart, retention, backups.
 
 use std::io::{BufRead, BufReader, Lines};
-use std::net::TcpListener;
 use std::process::{Child, ChildStderr, ChildStdout, Stdio};
 
+use common::testing::Port;
 use load_tests::origin::Origin;
 use load_tests::origin::feed::Feed;
 use load_tests::origin::script::{Gate, Script};
@@ -52,10 +52,6 @@ fn json_line(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
-
 fn folder() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data").to_str().unwrap().to_owned();
@@ -67,7 +63,8 @@ async fn a_follower_goes_on_where_it_was_when_the_fleet_comes_back() {
     let origin = Origin::start().await.unwrap();
     origin.set("/a", Script::feed(Feed::rss().initial(2)));
     origin.set("/b", Script::feed(Feed::rss().initial(1)));
-    let ((_folder, data), listen) = (folder(), free_address());
+    let ((_folder, data), port) = (folder(), Port::reserved());
+    let listen = port.address();
     let fleet = Fleet::start_at(&data, &listen, &[&origin.url("/a")]).await;
     let mut follower = Follower::of(&fleet.server, &[]);
     let first = [follower.seq(), follower.seq()];
@@ -84,7 +81,8 @@ async fn a_follower_of_another_store_begins_anew() {
     let origin = Origin::start().await.unwrap();
     origin.set("/a", Script::feed(Feed::rss().initial(2)));
     origin.set("/b", Script::feed(Feed::rss().initial(1)));
-    let listen = free_address();
+    let port = Port::reserved();
+    let listen = port.address();
     let fleet = Fleet::start_at(":memory:", &listen, &[&origin.url("/a")]).await;
     let mut follower = Follower::of(&fleet.server, &[]);
     let first = [follower.seq(), follower.seq()];
@@ -98,7 +96,8 @@ async fn a_follower_of_another_store_begins_anew() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_does_not_wait_for_a_fleet_that_never_answered() {
-    let server = format!("http://{}", free_address());
+    let nobody = Port::reserved();
+    let server = format!("http://{}", nobody.address());
     let ran = run(&["entries", "--follow", "--server", &server]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("no fleet answers at"), "{}", ran.err);
@@ -132,7 +131,7 @@ async fn a_backup_of_a_running_fleet_is_a_fleet_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_retention_took_is_told_and_a_follower_goes_on_with_the_rest() {
-    let retention = ["--set", "retention.entries=2s", "--set", "retention.events=2s"];
+    let retention = ["--set", "retention.entries=6s", "--set", "retention.events=6s"];
     let fleet = Fleet::start(&retention).await;
     fleet.origin.set("/a", Script::feed(Feed::rss().initial(3)));
     fleet.origin.set("/b", Script::feed(Feed::rss().initial(1)));

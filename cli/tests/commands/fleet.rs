@@ -9,7 +9,7 @@ use load_tests::origin::Origin;
 use crate::program::{Ran, command};
 
 /// Far beyond what a loaded machine needs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running `feedfleet run`; killed when dropped.
 pub(crate) struct Fleet {
@@ -97,9 +97,12 @@ impl Fleet {
         assert!(self.child.wait().unwrap().success());
     }
 
-    /// Runs an operator command against it.
+    /// Runs an operator command against it. A first poll has the time that a busy machine takes for it.
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        command(arguments).env("FEEDFLEET_SERVER", &self.server).output().unwrap().into()
+        let says = |words: &str| arguments.iter().any(|argument| argument.starts_with(words));
+        let patient = arguments.starts_with(&["feed", "add"]) && !says("--wait") && !says("--json");
+        let more: &[&str] = if patient { &["--wait=2m"] } else { &[] };
+        command(&[arguments, more].concat()).env("FEEDFLEET_SERVER", &self.server).output().unwrap().into()
     }
 
     /// Runs an operator command that must succeed, and gives what it printed.

@@ -1,18 +1,13 @@
 //! Operator commands when there is no fleet to speak to.
 
-use std::net::TcpListener;
+use common::testing::Port;
 
 use crate::program::{Ran, command, run};
 
-/// An address at which nobody listens.
-fn nobody() -> String {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    format!("http://{address}")
-}
-
 #[test]
 fn no_fleet_is_a_failure_that_says_how_to_get_one() {
-    let server = nobody();
+    let nobody = Port::reserved();
+    let server = format!("http://{}", nobody.address());
     for arguments in
         [&["stats"][..], &["feed", "list"], &["feed", "add", "http://a.example/"], &["entries"], &["health"]]
     {

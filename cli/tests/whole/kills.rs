@@ -10,7 +10,7 @@ use common::feed::{Feed, FeedUrl};
 use common::time::Timestamp;
 use load_tests::{Format, Origin, Pace, Record, Script, loopback};
 
-use crate::harness::Home;
+use crate::harness::{Home, PATIENCE};
 
 /// How much of it: a short form among all tests, the long one by `dev/soak`.
 struct Size {
@@ -35,26 +35,27 @@ impl Size {
 }
 
 /// Nobody is asked sooner than this after the last poll.
-const INTERVAL: Duration = Duration::from_secs(1);
-const GAP: Duration = Duration::from_millis(200);
+const INTERVAL: Duration = Duration::from_secs(2);
+const GAP: Duration = Duration::from_millis(500);
 /// Intervals and gaps are kept between starts; the origin sees arrivals, and the first of two may be late on a loaded
-/// machine: by this much for new connections, and by this much for the last step onto the wire.
-const INTERVAL_NOISE: Duration = Duration::from_millis(500);
-const GAP_NOISE: Duration = Duration::from_millis(120);
+/// machine: by this much for new connections, and by this much for the last step onto the wire. What comes too early comes
+/// at once.
+const INTERVAL_NOISE: Duration = Duration::from_millis(1500);
+const GAP_NOISE: Duration = Duration::from_millis(420);
 
 const CONFIG: &str = r#"
 [policy]
 mode = "classes"
-min_interval = "1s"
+min_interval = "2s"
 salt = 0.1
 hot_minutes = false
 no_validator_factor = 1.0
 import_spread = "0s"
 [policy.category.d]
-interval = "1s"
-interval_max = "1s"
+interval = "2s"
+interval_max = "2s"
 [host]
-gap = "200ms"
+gap = "500ms"
 # Longer than a restart takes: a new process must not ask this host because it knows of no request.
 [[host_rule]]
 match = "127.0.0.1"
@@ -179,6 +180,8 @@ async fn killed_again_and_again_nothing_is_lost_doubled_early_or_unconditional()
     for kill in 0..size.kills {
         let sources = [opml.as_str()];
         let fleet = home.start(if kill == 0 { &sources } else { &[] });
+        let begun = origin.wait_for_total(judged + 10 + usize::try_from(draw.below(60)).unwrap(), PATIENCE).await;
+        assert!(begun, "it does not poll:\n{}", fleet.stderr());
         tokio::time::sleep(Duration::from_millis(300 + draw.below(1500))).await;
         fleet.kill();
         let log = origin.log();

@@ -1,7 +1,5 @@
 //! When we reach nobody any more: hosts on loopback that are taken down all at once, and come back.
 
-use std::time::Duration;
-
 use load_tests::{Feed, Origin, Script, loopback};
 use serde_json::Value;
 
@@ -113,6 +111,6 @@ async fn a_few_hosts_that_fail_among_others_pay_for_it() {
         })
         .await;
     assert_eq!(told(&fleet, "the fault is ours"), 0);
-    assert!(origin.wait_for_total(origin.request_count() + 20, Duration::from_secs(60)).await, "the others go on");
+    assert!(origin.wait_for_total(origin.request_count() + 20, PATIENCE).await, "the others go on");
     fleet.stop();
 }

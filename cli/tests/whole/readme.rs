@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::testing::Port;
+
 use crate::harness::PATIENCE;
 
 /// Commands that are left out, each with its reason.
@@ -180,18 +182,17 @@ fn shape(line: &str) -> String {
     shape
 }
 
-/// A port for the feeds that is free and may be dialled by default, and one for the fleet.
-fn free_ports() -> (u16, u16) {
+/// A port for the feeds that is free and may be dialled by default.
+fn free_port() -> u16 {
     let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     let start = u16::try_from(std::process::id() % 900).unwrap() + 8001;
-    let feeds = (start..9000).chain(8001..start).find(|port| bind(*port).is_ok()).expect("a free port");
-    (feeds, bind(0).unwrap().local_addr().unwrap().port())
+    (start..9000).chain(8001..start).find(|port| bind(*port).is_ok()).expect("a free port")
 }
 
 #[test]
 fn the_commands_of_readme_work_as_printed() {
-    let (feeds, fleet) = free_ports();
-    let ports = [feeds.to_string(), fleet.to_string()];
+    let (feeds, fleet) = (free_port(), Port::reserved());
+    let ports = [feeds.to_string(), fleet.number().to_string()];
     let here = |text: &str| text.replace(PORTS[0], &ports[0]).replace(PORTS[1], &ports[1]);
     let folder = tempfile::tempdir().unwrap();
     let examples = folder.path().join("docs/example");

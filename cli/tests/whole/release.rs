@@ -6,8 +6,11 @@ use load_tests::{Feed, Origin, Record, Rules, Script, judge, loopback};
 
 use crate::harness::{Home, PATIENCE};
 
-const FEEDS: usize = 50;
-const GAP: Duration = Duration::from_millis(100);
+const FEEDS: u16 = 24;
+const GAP: Duration = Duration::from_millis(400);
+/// Starts are spaced where they are made; a single one may be seen late by this much on a loaded machine. What is not spaced
+/// comes at once.
+const NOISE: Duration = Duration::from_millis(320);
 const HOLD: Duration = Duration::from_secs(4);
 
 /// Every feed is due again long before its host's hold ends.
@@ -23,7 +26,7 @@ import_spread = "0s"
 interval = "500ms"
 interval_max = "500ms"
 [host]
-gap = "100ms"
+gap = "400ms"
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,7 +53,7 @@ async fn p28_the_feeds_of_a_held_host_come_at_its_gap_when_the_hold_ends() {
     let released = loop {
         let log = origin.log();
         let released: Vec<Record> = log.into_iter().filter(after).collect();
-        if released.len() >= FEEDS {
+        if released.len() >= usize::from(FEEDS) {
             break released;
         }
         assert!(origin.wait_for_total(origin.request_count() + 1, PATIENCE).await, "{}", fleet.stderr());
@@ -60,8 +63,10 @@ async fn p28_the_feeds_of_a_held_host_come_at_its_gap_when_the_hold_ends() {
     // The server counts from its answer, we from its arrival; both clocks are this machine's.
     assert!(starts[0] + Duration::from_millis(50) >= held_until, "{:?} before {held_until:?}", starts[0]);
     let shortest = starts.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
-    assert!(shortest + Duration::from_millis(10) >= GAP, "two starts {shortest:?} apart");
-    let card = judge(&origin.log(), &Rules { gap: GAP, ..Rules::default() });
+    assert!(shortest + NOISE >= GAP, "two starts {shortest:?} apart");
+    let all = starts[usize::from(FEEDS) - 1] - starts[0];
+    assert!(all + 2 * NOISE >= GAP * u32::from(FEEDS - 1), "{FEEDS} starts within {all:?}");
+    let card = judge(&origin.log(), &Rules { gap: GAP, slack: NOISE, ..Rules::default() });
     assert!(card.violations.is_empty(), "{card}");
     fleet.stop();
 }

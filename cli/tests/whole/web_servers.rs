@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rand::RngExt;
+use common::testing::Port;
 
 use crate::harness::{Home, PATIENCE};
 
@@ -15,7 +15,7 @@ pub(crate) struct WebServer {
     name: &'static str,
     child: Child,
     folder: tempfile::TempDir,
-    port: u16,
+    port: Port,
 }
 
 const TYPES: &str = "types { application/rss+xml rss; application/atom+xml atom; application/feed+json json; }";
@@ -79,11 +79,11 @@ impl WebServer {
         // Apache's children are of another user.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).unwrap();
-        let port = free_port();
+        let port = Port::reserved();
         let path = folder.path().display();
         std::fs::create_dir(folder.path().join("www")).unwrap();
         let config_file = folder.path().join(config_name);
-        std::fs::write(&config_file, config(&path, port)).unwrap();
+        std::fs::write(&config_file, config(&path, port.number())).unwrap();
         let mut command = Command::new(name);
         match name {
             "nginx" => command.arg("-e").arg(folder.path().join("start.log")).arg("-c").arg(&config_file),
@@ -97,7 +97,7 @@ impl WebServer {
             panic!("{name} is needed for this test ({error}): `dev/test` installs it, or `apt-get install {package}`")
         });
         let deadline = Instant::now() + PATIENCE;
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        while std::net::TcpStream::connect(port.address()).is_err() {
             let said = || std::fs::read_to_string(folder.path().join("output.log")).unwrap_or_default();
             assert!(child.try_wait().unwrap().is_none(), "{name} ended: {}", said());
             assert!(Instant::now() < deadline, "{name} does not listen: {}", said());
@@ -111,7 +111,7 @@ impl WebServer {
     }
 
     pub(crate) fn url(&self, name: &str) -> String {
-        format!("http://127.0.0.1:{}/{name}", self.port)
+        format!("http://{}/{name}", self.port.address())
     }
 
     /// Every answer that the server gave, by its access log: path, status, bytes.
@@ -127,16 +127,6 @@ impl WebServer {
         let path = format!("/{name}");
         let of_file = self.all_answers().into_iter().filter(|(asked, ..)| *asked == path);
         of_file.map(|(_, status, bytes)| (status, bytes)).collect()
-    }
-}
-
-/// A port that is free at this moment, below those that the system gives out to clients.
-fn free_port() -> u16 {
-    loop {
-        let port = rand::rng().random_range(20_000..30_000);
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 
@@ -163,7 +153,7 @@ impl Drop for WebServer {
     }
 }
 
-const FEEDS: usize = 100;
+const FEEDS: usize = 50;
 const POLLS: usize = 20;
 
 const CONFIG: &str = r#"

@@ -1,7 +1,7 @@
 //! Redis servers for tests: the shared one of `dev/services`, and private ones that a test may stop, kill and restore.
 #![expect(clippy::unwrap_used, reason = "for tests")]
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -11,7 +11,16 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::RedisServer;
+use super::{Limits, RedisServer};
+use crate::testing::Port;
+
+/// Far beyond what a loaded machine needs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A client that has time: a test on a busy machine may be away in the middle of a call for longer than a worker may.
+pub(super) fn patient(url: &str, namespace: &str) -> RedisServer {
+    RedisServer::connect_within(Limits { call: PATIENCE, connect: PATIENCE / 2 }, url, namespace).unwrap()
+}
 
 /// A name that no other test has.
 fn fresh_name() -> String {
@@ -23,7 +32,7 @@ pub fn shared() -> RedisServer {
     let url = std::env::var("FEEDFLEET_TEST_REDIS").expect(
         "this test needs a Redis: run dev/test, or `dev/services up redis` and `eval \"$(dev/services urls)\"`",
     );
-    RedisServer::connect(&url, &fresh_name()).unwrap()
+    patient(&url, &fresh_name())
 }
 
 /// A server of one test, gone with it.
@@ -35,16 +44,18 @@ pub struct PrivateServer {
     folder: PathBuf,
     arguments: Vec<String>,
     process: Option<Child>,
+    _reserved: Port,
 }
 
 impl PrivateServer {
     /// A server that does not run yet.
     pub fn stopped(arguments: &[&str]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let reserved = Port::reserved();
         let folder = std::env::temp_dir().join(fresh_name());
         std::fs::create_dir(&folder).unwrap();
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        PrivateServer { port, tls: false, folder, arguments, process: None }
+        let port = reserved.number();
+        PrivateServer { port, tls: false, folder, arguments, process: None, _reserved: reserved }
     }
 
     /// A server that answers.
@@ -65,7 +76,7 @@ impl PrivateServer {
             .spawn()
             .expect("redis-server is missing; dev/install installs it");
         self.process = Some(process);
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             assert!(Instant::now() < deadline, "a private Redis did not come up");
             std::thread::sleep(Duration::from_millis(10));
@@ -79,7 +90,7 @@ impl PrivateServer {
 
     /// A connection of its own, as another process would have.
     pub fn client(&self, namespace: &str) -> RedisServer {
-        RedisServer::connect(&self.url(), namespace).unwrap()
+        patient(&self.url(), namespace)
     }
 
     /// Asks it by Redis' own client.
@@ -139,6 +150,11 @@ impl CuttingProxy {
             })
         };
         CuttingProxy { port, cut, task }
+    }
+
+    /// A connection through it.
+    pub fn client(&self, namespace: &str) -> RedisServer {
+        patient(&format!("redis://127.0.0.1:{}/", self.port), namespace)
     }
 
     /// The next answer is swallowed, and its connection with it.

@@ -34,6 +34,10 @@ use items::FeedState;
 use log::{Log, Record, Time};
 use script::Script;
 
+/// How often a taken port is tried again, and how long after.
+const REBINDS: u32 = 600;
+const REBIND_PAUSE: Duration = Duration::from_millis(100);
+
 /// What a host's connections are once somebody has laid TLS around them.
 pub trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
 
@@ -147,10 +151,21 @@ impl Origin {
     /// # Errors
     /// When something else has taken the address meanwhile.
     pub async fn bring_up(&self, host: usize) -> io::Result<()> {
-        let listener = TcpListener::bind(self.addresses[host]).await?;
+        let listener = self.rebind(self.addresses[host]).await?;
         let wrap = self.wraps.get(host).cloned();
         self.hosts()[host] = Some(Host::up(Arc::clone(&self.shared), listener, wrap, self.stop.child_token()));
         Ok(())
+    }
+
+    /// Meanwhile the system may have given the port to a client, which goes away again.
+    async fn rebind(&self, address: SocketAddr) -> io::Result<TcpListener> {
+        for _ in 0..REBINDS {
+            match TcpListener::bind(address).await {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => tokio::time::sleep(REBIND_PAUSE).await,
+                bound => return bound,
+            }
+        }
+        TcpListener::bind(address).await
     }
 
     /// The absolute URL of a path on the first host.

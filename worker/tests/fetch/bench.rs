@@ -29,13 +29,17 @@ pub(crate) struct Bench {
     feeds: AtomicI64,
 }
 
-/// The defaults, with loopback and all ports opened.
+/// How long anything may take that is not to be cut short: far beyond what a loaded machine needs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The defaults, with loopback and all ports opened, and with patience.
 pub(crate) fn config() -> FetchConfig {
     let loaded = common::config::load(None, std::iter::empty(), &[]).unwrap();
     let Config { mut fetch, .. } = loaded.config;
     fetch.allow_networks = vec!["127.0.0.0/8".parse().unwrap()];
     fetch.allow_ports = vec!["1-65535".to_owned()];
     fetch.user_agent_url = "https://example.com/bot".to_owned();
+    (fetch.timeout, fetch.connect_timeout, fetch.idle_timeout) = (PATIENCE, PATIENCE, PATIENCE);
     fetch
 }
 
@@ -149,7 +153,7 @@ impl Bench {
 
     /// The path's requests, all of which must have ended.
     pub(crate) async fn requests(&self, path: &str, count: usize) -> Vec<Record> {
-        let requests = self.origin.wait_for(path, count, Duration::from_secs(10)).await;
+        let requests = self.origin.wait_for(path, count, PATIENCE).await;
         assert_eq!(requests.len(), count, "requests for {path}");
         requests
     }

@@ -52,7 +52,7 @@ async fn p44_a_head_is_enough_while_the_validators_are_the_known_ones() {
     assert!(matches!(third.probe, Some(Probe::NotEnough { .. })), "{:?}", third.probe);
     assert_eq!(methods(&bench, "/feed", 4).await, ["GET", "HEAD", "HEAD", "GET"]);
     let requests = bench.requests("/feed", 4).await;
-    assert!(requests[3].start - requests[2].start >= GAP, "each of the two is a start at the host");
+    assert!(requests[3].start - requests[2].start > GAP / 2, "each of the two is a start at the host");
     for name in ["if-none-match", "if-modified-since", "accept", "accept-encoding", "user-agent"] {
         assert_eq!(requests[2].header(name), requests[3].header(name), "{name}");
     }
@@ -147,8 +147,8 @@ async fn p44_no_head_without_validators_or_where_the_gap_leaves_no_time_for_two_
     assert_eq!(methods(&bench, "/bare", 2).await, ["GET", "GET"]);
 
     let rule = HostRule { r#match: "127.0.0.1".into(), head_first: Some(true), ..HostRule::default() };
-    let slow = HostConfig { gap: Duration::from_secs(1), ..HostConfig::default() };
-    let bench = Bench::with_hosts(slow, vec![rule], |config| config.timeout = Duration::from_secs(3)).await;
+    let slow = HostConfig { gap: Duration::from_secs(3), ..HostConfig::default() };
+    let bench = Bench::with_hosts(slow, vec![rule], |config| config.timeout = Duration::from_secs(9)).await;
     let mut job = known(&bench, "/feed", Script::feed(ignoring())).await;
     assert!(not_modified(&bench.poll(&mut job).await));
     assert_eq!(methods(&bench, "/feed", 2).await, ["GET", "GET"]);

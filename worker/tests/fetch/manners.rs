@@ -92,7 +92,7 @@ async fn p17_throttling_carries_the_servers_own_time() {
         let fetched = bench.poll(&mut job).await;
         let Outcome::Throttled { retry_after: Some(at) } = fetched.outcome else { panic!("{fetched:?}") };
         let delay = at.since(before);
-        assert!(delay >= Duration::from_secs(120) && delay < Duration::from_secs(125), "{status} {value}: {delay:?}");
+        assert!(delay >= Duration::from_secs(120) && delay < Duration::from_secs(240), "{status} {value}: {delay:?}");
     }
     let mut job = bench.feed("/feed", Script::status(429));
     assert_eq!(bench.poll(&mut job).await.outcome, Outcome::Throttled { retry_after: None });

@@ -59,7 +59,8 @@ async fn armour_a_name_server_that_is_silent_is_waited_for_no_longer_than_for_a_
     let begin = Instant::now();
     let fetched = bench.fetch(&bench.job(&url(&bench, "any.example"))).await;
     assert_eq!(failure(&fetched).0, FailureKind::Dns);
-    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    // Its own patience would be a quarter of a minute.
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
 }
 
 #[tokio::test]

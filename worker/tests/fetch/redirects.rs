@@ -163,12 +163,12 @@ async fn p30_a_hop_on_the_same_host_waits_for_the_hosts_gap() {
     assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 3);
     let starts: Vec<Duration> = bench.origin.log().iter().map(|record| record.start).collect();
     // both clocks are this machine's; the origin's starts when the first byte is there
-    assert!(starts[1] - starts[0] >= gap_length - Duration::from_millis(5), "{starts:?}");
+    assert!(starts[1] - starts[0] > gap_length / 2, "{starts:?}");
 }
 
 #[tokio::test]
 async fn p30_a_hop_to_another_host_is_charged_to_that_host() {
-    let bench = Bench::with_hosts(gap(Duration::from_secs(30)), Vec::new(), |_| {}).await;
+    let bench = Bench::with_hosts(gap(Duration::from_secs(3600)), Vec::new(), |_| {}).await;
     bench.origin.set("/feed", Script::feed(Feed::rss()));
     let target = bench.origin.url_on(1, "/feed");
     let mut job = bench.feed("/old", Script::redirect(302, target.clone()));
@@ -181,7 +181,7 @@ async fn p30_a_hop_to_another_host_is_charged_to_that_host() {
     let request = ReserveRequest { host: host.clone(), limits: bench.rules.limits_of(&host), expires: now };
     let answer = bench.gate.reserve(&[request], now).await.unwrap()[0];
     assert!(
-        matches!(answer, Reservation::Refused { until } if until.since(now) > Duration::from_secs(20)),
+        matches!(answer, Reservation::Refused { until } if until.since(now) > Duration::from_secs(3000)),
         "{answer:?}"
     );
     let mut second = bench.feed("/old-too", Script::redirect(302, target));
@@ -192,8 +192,8 @@ async fn p30_a_hop_to_another_host_is_charged_to_that_host() {
 
 #[tokio::test]
 async fn p30_a_chain_that_a_hosts_gap_interrupts_goes_on_where_it_stopped() {
-    let bench = Bench::with_hosts(gap(Duration::from_millis(700)), Vec::new(), |fetch| {
-        fetch.timeout = Duration::from_millis(600);
+    let bench = Bench::with_hosts(gap(Duration::from_secs(5)), Vec::new(), |fetch| {
+        fetch.timeout = Duration::from_secs(4);
     })
     .await;
     bench.origin.set("/feed", Script::feed(Feed::rss()));
@@ -211,7 +211,7 @@ async fn p30_a_chain_that_a_hosts_gap_interrupts_goes_on_where_it_stopped() {
 #[tokio::test]
 async fn p30_names_of_a_shared_host_are_one_host() {
     let rule =
-        HostRule { r#match: "test".into(), shared: true, gap: Some(Duration::from_secs(60)), ..HostRule::default() };
+        HostRule { r#match: "test".into(), shared: true, gap: Some(Duration::from_secs(3600)), ..HostRule::default() };
     let bench = Bench::with_hosts(gap(Duration::ZERO), vec![rule], |_| {}).await;
     let port = bench.origin.address(0).port();
     bench.origin.set("/feed", Script::feed(Feed::rss()));

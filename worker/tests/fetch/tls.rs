@@ -105,6 +105,7 @@ async fn armour_a_handshake_that_never_ends_is_a_timeout_and_one_that_breaks_is_
     let fetched = bench.fetch(&job(&bench, mute.local_addr().unwrap().port())).await;
     assert_eq!(failure(&fetched), (FailureKind::Timeout, "no connection within 300ms"));
 
+    let bench = self::bench(&authority).await;
     let closing = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = closing.local_addr().unwrap().port();
     tokio::spawn(async move { while closing.accept().await.is_ok() {} });

@@ -62,6 +62,7 @@ async fn roles_killed_again_and_again_lose_nothing_and_bother_nobody() {
     }
     let truth = load.truth();
     tokio::time::sleep(size.worst_gap() + Duration::from_secs(2)).await;
+    load.until_known(&truth).await;
     let until = now();
     let log = load.origin.log();
     for role in roles {

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use common::feed::Feed;
 use common::time::{Clock, SystemClock, Timestamp};
 use load_tests::{Fault, Format, Origin, Pace, Record, Rules, Script, judge, loopback};
 
 use super::harness::{Cluster, Servers, Urls};
+use crate::harness::PATIENCE;
 
 /// How much of it: a short form among all tests, the long one by `dev/soak`.
 #[derive(Clone, Copy, Debug)]
@@ -137,6 +139,26 @@ impl Load {
         }
     }
 
+    /// Waits until the store knows of every request that has ended by now, or of a later one.
+    pub(crate) async fn until_stored(&self) {
+        // The worker's start of a request is a little before its arrival.
+        let early = Duration::from_secs(1);
+        let ended = self.origin.log().into_iter().filter(|record| record.end.is_some());
+        let last: HashMap<String, Timestamp> =
+            ended.map(|record| (record.target().to_owned(), record.wall.before(early))).collect();
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let feeds = self.cluster.feeds().await;
+            let asked = |feed: &Feed| last.get(feed.url.as_url().path()).copied();
+            let unknown = feeds.iter().filter(|feed| feed.state.last_polled < asked(feed)).count();
+            if unknown == 0 {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "the last polls of {unknown} feeds were never stored");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     /// Polls a second over the last `window`.
     pub(crate) async fn rate_over(&self, window: Duration) -> f64 {
         let before = self.origin.request_count();
@@ -164,6 +186,14 @@ impl Load {
             ids.iter().any(|id| known.binary_search(id).is_err()).then(|| path.clone())
         };
         (truth.iter().filter_map(missing).collect(), doubled)
+    }
+
+    /// Waits until nothing of that is lost, or for very long.
+    pub(crate) async fn until_known(&self, truth: &HashMap<String, Vec<String>>) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while !self.lost_and_doubled(truth).await.0.is_empty() && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
     }
 
     /// What the origin has published by now, by path.
@@ -232,8 +262,9 @@ impl Load {
     }
 }
 
-/// Starts are spaced where they are made; the origin sees arrivals, late by this much on a loaded machine.
-const NOISE: Duration = Duration::from_millis(500);
+/// Starts are spaced where they are made; the origin sees arrivals, late by this much on a loaded machine. A third of the
+/// shortest interval: what comes too early comes at once.
+const NOISE: Duration = Duration::from_secs(2);
 /// Starts at one host that are looked at together: noise moves single arrivals, not five in a row.
 const TOGETHER: usize = 5;
 const CROWD_NOISE: Duration = Duration::from_millis(120);

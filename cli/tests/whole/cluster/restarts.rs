@@ -37,6 +37,7 @@ async fn rolling_restarts_abort_no_fetch_and_repeat_none() {
     }
     let truth = load.truth();
     tokio::time::sleep(size.worst_gap()).await;
+    load.until_known(&truth).await;
     let until = now();
     let log = load.origin.log();
     for role in roles {

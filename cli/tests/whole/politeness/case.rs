@@ -23,13 +23,13 @@ pub(crate) struct Stage {
     api: Mutex<String>,
     client: reqwest::Client,
     next_host: AtomicUsize,
-    stalls: Arc<Mutex<Vec<Stall>>>,
+    stalls: Stalls,
     /// The key that the fleet signs with, made outside of it.
     pub(crate) keys: Keys,
     _folder: tempfile::TempDir,
 }
 
-/// A time in which this process stood still, since the origin's start.
+/// A time in which this process, or one of the fleet, stood still, since the origin's start.
 #[derive(Clone, Copy, Debug)]
 struct Stall {
     begun: Duration,
@@ -63,28 +63,49 @@ pub(crate) struct Polled {
     pub(crate) status: Option<u64>,
 }
 
-/// How long a poll may let us wait: the longest delay of the run's configuration is a few seconds.
-const WAIT: Duration = Duration::from_secs(45);
-/// What arrival at the origin may differ from the start of a poll, beside the time for which this process stood still.
+/// What arrival at the origin may differ from the start of a poll, beside the time for which a process stood still.
 const NOISE: Duration = Duration::from_millis(300);
-/// More is never allowed: bursts must show.
-const MOST_NOISE: Duration = Duration::from_millis(900);
 
-/// A request is seen late by a stall at most so long before or after it: the machine that stops us stops the fleet too.
+/// A request is seen late by a stall at most so long before or after it.
 const NEAR: Duration = Duration::from_secs(1);
 /// Shorter ones are within [`NOISE`].
 const SHORTEST_STALL: Duration = Duration::from_millis(20);
 
-/// Notes when and for how long this process stands still on a busy machine: for so long arrivals are seen late. `started` is
-/// the origin's start.
-async fn watch_stalls(started: Instant, stalls: Arc<Mutex<Vec<Stall>>>) {
-    let pause = Duration::from_millis(20);
-    loop {
-        let begun = Instant::now();
-        tokio::time::sleep(pause).await;
-        let length = begun.elapsed().saturating_sub(pause);
+/// When and for how long processes stood still on a busy machine: for so long arrivals are seen late.
+#[derive(Clone)]
+struct Stalls {
+    /// The origin's start.
+    started: Instant,
+    seen: Arc<Mutex<Vec<Stall>>>,
+}
+
+impl Stalls {
+    fn note(&self, begun: Instant, length: Duration) {
         if length >= SHORTEST_STALL {
-            stalls.lock().unwrap().push(Stall { begun: begun.duration_since(started), length });
+            self.seen.lock().unwrap().push(Stall { begun: begun.duration_since(self.started), length });
+        }
+    }
+
+    /// Watches this process.
+    async fn watch_ourselves(self) {
+        let pause = Duration::from_millis(20);
+        loop {
+            let begun = Instant::now();
+            tokio::time::sleep(pause).await;
+            self.note(begun, begun.elapsed().saturating_sub(pause));
+        }
+    }
+
+    /// Watches a process of the fleet by how long it takes to say that it lives, until it is gone.
+    async fn watch(self, client: reqwest::Client, address: String) {
+        let lives = format!("{address}/healthz");
+        loop {
+            let begun = Instant::now();
+            if client.get(&lives).send().await.is_err() {
+                return;
+            }
+            self.note(begun, begun.elapsed());
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 }
@@ -95,9 +116,8 @@ impl Stage {
         let origin = Origin::listen(&loopback(hosts, 0)).await.unwrap();
         let names = Names::default();
         let name_server = names.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let stalls = Arc::default();
-        let started = Instant::now() - origin.elapsed();
-        tokio::spawn(watch_stalls(started, Arc::clone(&stalls)));
+        let stalls = Stalls { started: Instant::now() - origin.elapsed(), seen: Arc::default() };
+        tokio::spawn(stalls.clone().watch_ourselves());
         let folder = tempfile::tempdir().unwrap();
         Stage {
             stalls,
@@ -123,29 +143,30 @@ impl Stage {
     }
 
     fn noise_between(&self, from: Duration, until: Duration) -> Duration {
-        let stalls = self.stalls.lock().unwrap();
+        let stalls = self.stalls.seen.lock().unwrap();
         let near = stalls.iter().filter(|stall| stall.begun <= until && stall.begun + stall.length >= from);
         let longest = near.map(|stall| stall.length).max().unwrap_or_default();
-        (NOISE + longest).min(MOST_NOISE)
+        NOISE + longest
     }
 
-    /// Judges a log with the noise that was there at each request: what only the longest stall of the run would excuse counts
-    /// unless that stall was near.
+    /// Judges a log with the noise that was there at each request.
     pub(crate) fn judge(&self, log: &[Record], rules: &Rules) -> ScoreCard {
         let within = |slack| judge(log, &Rules { slack, ..rules.clone() });
         let mut card = within(NOISE);
-        let excused = within(self.noise());
-        let is_near = |violation: &Violation| {
+        let stays = |violation: &Violation| {
             let at = log.iter().find(|record| record.number == violation.request).map(|record| record.start);
             // What it came too early for lies a few seconds back.
-            at.is_none_or(|at| self.noise_between(at.saturating_sub(6 * NEAR), at + NEAR) > NOISE)
+            let slack = at.map_or(NOISE, |at| self.noise_between(at.saturating_sub(6 * NEAR), at + NEAR));
+            let same = |other: &Violation| (other.fault, other.request) == (violation.fault, violation.request);
+            slack == NOISE || within(slack).violations.iter().any(same)
         };
-        let is_excused = |violation: &Violation| {
-            let stays = |other: &Violation| (other.fault, other.request) == (violation.fault, violation.request);
-            !excused.violations.iter().any(stays) && is_near(violation)
-        };
-        card.violations.retain(|violation| !is_excused(violation));
+        card.violations.retain(stays);
         card
+    }
+
+    /// Takes the noise of a process of the fleet into account, as long as it lives.
+    pub(crate) fn watch(&self, address: &str) {
+        tokio::spawn(self.stalls.clone().watch(self.client.clone(), address.to_owned()));
     }
 
     /// Waits until the fleet is there.
@@ -158,6 +179,7 @@ impl Stage {
             assert!(Instant::now() < deadline, "{api} does not get ready");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+        self.watch(api);
         api.clone_into(&mut self.api.lock().unwrap());
     }
 
@@ -246,7 +268,7 @@ impl<'a> Case<'a> {
 
     /// A field of the feed once it is this, or when that takes too long.
     pub(crate) async fn wait_for_field(&self, feed: &Subscribed, field: &str, wanted: &Value) -> Value {
-        let deadline = Instant::now() + WAIT;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let came = self.view(feed).await[field].clone();
             if came == *wanted || Instant::now() > deadline {
@@ -273,7 +295,7 @@ impl<'a> Case<'a> {
 
     /// Its polls once there are so many; a breach when there are not.
     pub(crate) async fn remembered(&self, feed: &Subscribed, count: usize) -> Vec<Polled> {
-        let deadline = Instant::now() + WAIT;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let history = self.history(feed).await;
             if history.len() >= count || Instant::now() > deadline {
@@ -286,7 +308,7 @@ impl<'a> Case<'a> {
 
     /// The first requests to its path, once there are so many that have ended; a breach when there are fewer.
     pub(crate) async fn requests(&self, path: &str, count: usize) -> Vec<Record> {
-        let mut requests = self.stage.origin.wait_for(path, count, WAIT).await;
+        let mut requests = self.stage.origin.wait_for(path, count, PATIENCE).await;
         self.require(&format!("{path} was asked {count} times"), requests.len() >= count, &requests.len());
         requests.truncate(count);
         requests
@@ -294,7 +316,7 @@ impl<'a> Case<'a> {
 
     /// All requests to its path once they are so, or when that takes too long, which is a breach.
     pub(crate) async fn until(&self, path: &str, are_so: impl Fn(&[Record]) -> bool) -> Vec<Record> {
-        let deadline = Instant::now() + WAIT;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let mut requests = self.stage.origin.requests(path);
             requests.retain(|request| request.end.is_some());

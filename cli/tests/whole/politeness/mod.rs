@@ -278,6 +278,7 @@ async fn a_cluster_of_four_workers_keeps_every_line_of_the_manners() {
     };
     let mut roles: [Role; 5] = start();
     stage.play_before(&roles[0].address()).await;
+    roles[1..].iter_mut().for_each(|worker| stage.watch(&worker.address()));
     let mut rows = play(&stage, LINES).await;
     let before = now();
     let mut log: String = roles.iter().map(Role::stderr).collect();
@@ -285,6 +286,7 @@ async fn a_cluster_of_four_workers_keeps_every_line_of_the_manners() {
     let mut roles = start();
     let kills = vec![before, now()];
     stage.play_before(&roles[0].address()).await;
+    roles[1..].iter_mut().for_each(|worker| stage.watch(&worker.address()));
     rows.extend(play(&stage, &[AFTER]).await);
     log.extend(roles.iter().map(Role::stderr));
     for role in roles {

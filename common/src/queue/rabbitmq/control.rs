@@ -9,25 +9,24 @@ use super::error::Trouble;
 use super::link::View;
 use super::topology::{Seen, Topology};
 
-/// How long an answer may take: a stopped broker is not ready.
-const PATIENCE: Duration = Duration::from_secs(3);
-
 /// Asks about one queue.
 pub(super) struct Control {
     publishing: View,
     consuming: View,
     topology: Topology,
+    /// How long an answer may take.
+    patience: Duration,
     channel: Mutex<Option<Channel>>,
 }
 
 impl Control {
-    pub(super) fn new(publishing: View, consuming: View, topology: Topology) -> Self {
-        Control { publishing, consuming, topology, channel: Mutex::default() }
+    pub(super) fn new(publishing: View, consuming: View, topology: Topology, patience: Duration) -> Self {
+        Control { publishing, consuming, topology, patience, channel: Mutex::default() }
     }
 
     /// What the broker sees; fails at once when it is away.
     pub(super) async fn look(&self) -> Result<Seen, Trouble> {
-        tokio::time::timeout(PATIENCE, self.ask()).await.unwrap_or(Err(Trouble::Silent))
+        tokio::time::timeout(self.patience, self.ask()).await.unwrap_or(Err(Trouble::Silent))
     }
 
     /// Messages can be published and received.

@@ -45,9 +45,25 @@ const USUAL_BATCH: usize = 16;
 /// How long the last acks and confirmations may take at the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// How long a broker may take.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// For an answer: a stopped broker is not ready.
+    answer: Duration,
+    /// From `publish` to a message's confirmation, a short outage included.
+    publish: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { answer: Duration::from_secs(3), publish: Duration::from_secs(10) }
+    }
+}
+
 /// The way to RabbitMQ: where queues are made, and closed.
 pub struct Broker {
     links: Arc<Links>,
+    limits: Limits,
     namespace: String,
     dead_letters: IntCounterVec,
     queues: Mutex<Vec<Arc<Halves>>>,
@@ -69,6 +85,7 @@ impl Broker {
         let links = Links { publishing: link("publishing"), consuming: link("consuming") };
         Ok(Broker {
             links: Arc::new(links),
+            limits: Limits::default(),
             namespace: namespace.to_owned(),
             dead_letters: metrics.dead_letters.clone(),
             queues: Mutex::default(),
@@ -81,9 +98,9 @@ impl Broker {
         let topology = Topology::of::<T>(&self.namespace);
         let (publishing, consuming) = (self.links.publishing.view(), self.links.consuming.view());
         let halves = Arc::new(Halves {
-            publisher: Publisher::new(publishing.clone(), topology.clone()),
+            publisher: Publisher::new(publishing.clone(), topology.clone(), self.limits.publish),
             receiving: Receiving::new(consuming.clone(), topology.clone(), prefetch),
-            control: Control::new(publishing, consuming, topology),
+            control: Control::new(publishing, consuming, topology, self.limits.answer),
             unacked: AtomicUsize::new(0),
             largest: AtomicUsize::new(USUAL_BATCH),
             _links: Arc::clone(&self.links),

@@ -14,8 +14,6 @@ use super::error::Trouble;
 use super::link::{Live, View};
 use super::topology::Topology;
 
-/// How long a message may take from `publish` to its confirmation, a short outage included.
-const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// What may be on its way unconfirmed: memory is bounded whatever the broker does.
 const WINDOW_KB: u32 = 32 << 10;
 /// A small message counts as this much, so that at most 512 are on their way: lapin looks at each of them for each
@@ -30,6 +28,8 @@ pub(super) const PERSISTENT: u8 = 2;
 pub(super) struct Publisher {
     view: View,
     topology: Topology,
+    /// How long a message may take from `publish` to its confirmation.
+    limit: Duration,
     window: Arc<Semaphore>,
     channel: Mutex<Option<Arc<Channel>>>,
     /// One at a time opens a channel.
@@ -37,14 +37,15 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    pub(super) fn new(view: View, topology: Topology) -> Self {
+    pub(super) fn new(view: View, topology: Topology, limit: Duration) -> Self {
         let window = Arc::new(Semaphore::new(WINDOW_KB as usize));
-        Publisher { view, topology, window, channel: Mutex::default(), opening: tokio::sync::Mutex::default() }
+        let (channel, opening) = Default::default();
+        Publisher { view, topology, limit, window, channel, opening }
     }
 
     /// Publishes a message and waits until the broker has it safe.
     pub(super) async fn publish(&self, bytes: Vec<u8>) -> Result<(), Trouble> {
-        let deadline = Instant::now() + TIME_LIMIT;
+        let deadline = Instant::now() + self.limit;
         let bytes = Arc::new(bytes);
         let mut backoff = Backoff::new();
         loop {

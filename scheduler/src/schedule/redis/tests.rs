@@ -138,7 +138,7 @@ async fn feeds_that_many_move_about_stay_in_one_place_each() {
 async fn a_call_whose_answer_was_lost_is_sent_again_and_done_once() {
     let private = PrivateServer::started(&[]);
     let proxy = CuttingProxy::before(private.port).await;
-    let server = RedisServer::connect(&format!("redis://127.0.0.1:{}/", proxy.port), "lost").unwrap();
+    let server = proxy.client("lost");
     let schedule = RedisSchedule::new(server, 1);
     let slots: Vec<Slot> = (0..100).map(|feed| slot(feed, 0, Band::Steady)).collect();
     schedule.put(&slots, at(0)).await.unwrap();

@@ -59,15 +59,18 @@ pub struct PostgresStore {
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// A call. The server's own limits on statements, locks and idle transactions are shorter.
+    /// A call. The server's own limits are shorter.
     call: Duration,
+    /// A statement, at the server; waiting for a lock, or for our next statement in a transaction, half of it.
+    statement: Duration,
     /// Waiting for a free connection, or making one.
     acquire: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { call: Duration::from_secs(30), acquire: Duration::from_secs(5) }
+        let seconds = Duration::from_secs;
+        Limits { call: seconds(30), statement: seconds(20), acquire: seconds(5) }
     }
 }
 

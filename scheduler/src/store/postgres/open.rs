@@ -18,14 +18,10 @@ const OPEN_LIMIT: Duration = Duration::from_secs(600);
 
 /// Settings of every connection.
 ///
-/// The limits make an end to what a stuck server, a stuck neighbour or our own death would leave behind; all are shorter than
-/// a call may take. The planner's switches have every batch find its rows by index, and lock them, in the batch's order. Each
+/// The planner's switches have every batch find its rows by index, and lock them, in the batch's order. Each
 /// statement is planned for its own values and the tables as they are: a plan that was made while a table was small would
 /// read all of it after it has grown. What is meant to read a whole table says so.
-const SETTINGS: [(&str, &str); 13] = [
-    ("statement_timeout", "20s"),
-    ("lock_timeout", "10s"),
-    ("idle_in_transaction_session_timeout", "10s"),
+const SETTINGS: [(&str, &str); 10] = [
     ("tcp_keepalives_idle", "30"),
     ("tcp_keepalives_interval", "10"),
     ("tcp_keepalives_count", "3"),
@@ -37,6 +33,12 @@ const SETTINGS: [(&str, &str); 13] = [
     ("plan_cache_mode", "force_custom_plan"),
     ("jit", "off"),
 ];
+
+/// What makes an end to what a stuck server, a stuck neighbour or our own death would leave behind, in milliseconds.
+fn ends(limits: Limits) -> [(&'static str, u128); 3] {
+    let (statement, wait) = (limits.statement.as_millis(), (limits.statement / 2).as_millis());
+    [("statement_timeout", statement), ("lock_timeout", wait), ("idle_in_transaction_session_timeout", wait)]
+}
 
 impl PostgresStore {
     /// Connects, makes the schema that `namespace` names when it is missing, and brings it up to date. Several may do that at
@@ -56,6 +58,7 @@ impl PostgresStore {
             .application_name(&format!("feedfleet {namespace}"))
             .options([("search_path", schema.as_str())])
             .options(SETTINGS)
+            .options(ends(limits))
             .disable_statement_logging();
         bounded(ACTION, OPEN_LIMIT, async {
             let connecting = tokio::time::timeout(limits.acquire, options.connect()).await;

@@ -23,7 +23,7 @@ async fn put<T: Message>(queue: &TestQueue<T>, bytes: &str) {
 
 /// Waits until so many messages lie in the dead letters, and gives the bytes of the first.
 async fn dead<T: Message>(queue: &TestQueue<T>, count: usize) -> Vec<u8> {
-    let patience = tokio::time::Instant::now() + Duration::from_secs(10);
+    let patience = tokio::time::Instant::now() + Duration::from_secs(120);
     while queue.dead_letters().await.unwrap() < count {
         assert!(tokio::time::Instant::now() < patience, "nothing arrived in the dead letters");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -73,8 +73,16 @@ impl<T> Deref for TestQueue<T> {
     }
 }
 
+/// A way to a broker that has time: what is not about limits shall not come upon them on a busy machine.
+pub(super) fn patient(url: &str, namespace: &str, metrics: &Metrics) -> Broker {
+    let mut broker = Broker::connect(url, namespace, metrics).unwrap();
+    let patience = Duration::from_secs(120);
+    broker.limits = Limits { answer: patience, publish: patience };
+    broker
+}
+
 async fn connected(namespace: &str, metrics: &Metrics) -> Broker {
-    let broker = Broker::connect(&url(), namespace, metrics).unwrap();
+    let broker = patient(&url(), namespace, metrics);
     broker.links.publishing.view().up().await.unwrap();
     broker.links.consuming.view().up().await.unwrap();
     broker

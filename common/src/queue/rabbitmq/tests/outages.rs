@@ -4,14 +4,15 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 
 use tokio::time::Instant;
+use tracing::Level;
 
 use super::own_broker::{Lines, OwnBroker};
 use super::*;
 use crate::queue::conformance::report;
 use crate::report::FetchReport;
 
-/// From the moment on at which the broker listens again.
-const RECOVERY: Duration = Duration::from_secs(6);
+/// How long anything may take: far beyond what a loaded machine needs.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Items that went round.
 #[derive(Default)]
@@ -62,16 +63,29 @@ impl Traffic {
 
     /// Waits until an item that is published from now on has gone round; gives how long that took.
     async fn next_round(&self) -> Duration {
-        let begun = Instant::now();
         let before = self.seen.lock().unwrap().confirmed.clone();
-        loop {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        let round = || {
             let seen = self.seen.lock().unwrap();
-            if seen.confirmed.intersection(&seen.received).any(|n| !before.contains(n)) {
-                return begun.elapsed();
-            }
-        }
+            seen.confirmed.intersection(&seen.received).any(|n| !before.contains(n))
+        };
+        until("an item goes round", async || round()).await
     }
+
+    /// What stands in the way of the queue now, if anything.
+    async fn hindrance(&self) -> Option<String> {
+        let error = self.queue.check().await.err()?;
+        Some(std::error::Error::source(&error).unwrap().to_string())
+    }
+}
+
+/// Waits until it is so; gives how long that took.
+async fn until(what: &str, is_so: impl AsyncFn() -> bool) -> Duration {
+    let begun = Instant::now();
+    while !is_so().await {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    begun.elapsed()
 }
 
 #[tokio::test]
@@ -87,50 +101,58 @@ async fn confirmed_items_survive_a_killed_a_stopped_and_a_paused_broker() {
         for outage in ["pause", "stop", "kill"] {
             // A quorum queue that is killed in its first second may never find a leader again.
             tokio::time::sleep(Duration::from_secs(2)).await;
-            // A pause is noticed by two missing heartbeats, the others at once.
             match outage {
                 "kill" => own.signal("KILL").await,
                 "stop" => own.stop().await,
                 _ => own.signal("STOP").await,
             }
-            tokio::time::sleep(Duration::from_secs(if outage == "pause" { 7 } else { 2 })).await;
-            let error = traffic.queue.check().await.unwrap_err();
-            assert!(std::error::Error::source(&error).unwrap().to_string().contains("cannot be reached"), "{error:?}");
+            // A pause is noticed by two missing heartbeats, the others at once.
+            let unreachable = async || traffic.hindrance().await.is_some_and(|why| why.contains("cannot be reached"));
+            until("the loss is noticed", unreachable).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
             match outage {
                 "pause" => own.signal("CONT").await,
                 _ => own.up().await,
             }
             let recovery = traffic.next_round().await;
             println!("{outage}: back after {} ms", recovery.as_millis());
-            assert!(recovery < RECOVERY, "{outage}: {recovery:?}");
-            traffic.queue.check().await.unwrap();
+            until("the queue is as it was", async || traffic.hindrance().await.is_none()).await;
         }
         traffic.over.store(true, Ordering::Relaxed);
     };
     let all = async {
         tokio::join!(outages, traffic.publish(1), traffic.publish(2), traffic.publish(3), traffic.receive());
     };
-    tokio::time::timeout(Duration::from_secs(400), all).await.expect("nothing is lost, and everything ends");
+    tokio::time::timeout(8 * PATIENCE, all).await.expect("nothing is lost, and everything ends");
     let seen = traffic.seen.lock().unwrap();
     println!("{} confirmed, {} received, {} uncertain", seen.confirmed.len(), seen.received.len(), seen.errors);
-    // Once at the start, and twice an outage.
-    assert_eq!(lines.count(), 7);
+    // Once at the start, and twice an outage, however many attempts there were. On a starved machine heartbeats may be late
+    // without one.
+    let (said, errors): (Vec<Level>, Vec<Level>) = lines.levels().into_iter().partition(|level| *level > Level::ERROR);
+    assert!(errors.len() <= said.len() / 2, "more than one an outage: {errors:?}");
+    assert!(said.len() >= 7 && said.len() % 2 == 1, "{said:?}");
+    for (place, level) in said.into_iter().enumerate() {
+        assert_eq!(level, if place % 2 == 0 { Level::INFO } else { Level::WARN }, "line {place}");
+    }
 }
 
 #[tokio::test]
 async fn a_queue_may_be_there_before_its_broker_and_says_why_nothing_is_taken() {
     let own = OwnBroker::start().await;
     own.stop().await;
-    let broker = Broker::connect(&own.url(), &namespace(), &Metrics::new()).unwrap();
+    let namespace = namespace();
+    let broker = Broker::connect(&own.url(), &namespace, &Metrics::new()).unwrap();
     let queue = broker.queue::<FetchReport>(1);
+    let patient_broker = patient(&own.url(), &namespace, &Metrics::new());
+    let patient_queue = patient_broker.queue::<FetchReport>(1);
     assert!(queue.check().await.is_err());
     assert!(queue.depth().await.is_err());
     let (received, ()) = tokio::join!(queue.receive(), async {
         own.up().await;
-        queue.publish(&[report(1)]).await.unwrap();
+        patient_queue.publish(&[report(1)]).await.unwrap();
     });
     let received = received.unwrap();
-    queue.check().await.unwrap();
+    until("it is ready", async || queue.check().await.is_ok()).await;
 
     own.control(&["set_vm_memory_high_watermark", "absolute", "1"]).await;
     // The broker tells a connection so at its next message.
@@ -143,8 +165,8 @@ async fn a_queue_may_be_there_before_its_broker_and_says_why_nothing_is_taken() 
     received.ack().await.unwrap();
 
     own.control(&["set_vm_memory_high_watermark", "absolute", "1GB"]).await;
-    queue.publish(&[report(4)]).await.unwrap();
-    queue.check().await.unwrap();
+    patient_queue.publish(&[report(4)]).await.unwrap();
+    until("it is ready", async || queue.check().await.is_ok()).await;
     let mut items = Vec::new();
     while items.last() != Some(&report(4)) {
         let delivery = queue.receive().await.unwrap();
@@ -152,5 +174,6 @@ async fn a_queue_may_be_there_before_its_broker_and_says_why_nothing_is_taken() 
         delivery.ack().await.unwrap();
     }
     assert!(!items.contains(&report(1)), "acked while the broker took no messages");
+    patient_broker.close().await;
     broker.close().await;
 }

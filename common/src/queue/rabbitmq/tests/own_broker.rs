@@ -1,8 +1,7 @@
 //! A broker for one test, and an ear for its log lines.
 
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 use tracing::subscriber::DefaultGuard;
@@ -69,9 +68,11 @@ async fn run(mut command: Command) {
     assert!(status.await.unwrap().unwrap().success());
 }
 
-/// Counts what this crate logs on this thread, from information upwards, until dropped.
+type Levels = Arc<Mutex<Vec<Level>>>;
+
+/// Notes the levels of what this crate logs on this thread, from information upwards, until dropped.
 pub(super) struct Lines {
-    count: Arc<AtomicUsize>,
+    levels: Levels,
     _guard: DefaultGuard,
     /// While there is one ear only, tracing asks the thread that logs a line first, which may be another test's, whether
     /// anybody listens to it, and believes that for good.
@@ -80,25 +81,25 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn heard() -> Self {
-        let count = Arc::new(AtomicUsize::new(0));
+        let levels = Levels::default();
         let second = Dispatch::new(Ear(Arc::default()));
-        Lines { _guard: tracing::subscriber::set_default(Ear(Arc::clone(&count))), count, _second: second }
+        Lines { _guard: tracing::subscriber::set_default(Ear(Arc::clone(&levels))), levels, _second: second }
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+    pub(super) fn levels(&self) -> Vec<Level> {
+        self.levels.lock().unwrap().clone()
     }
 }
 
-struct Ear(Arc<AtomicUsize>);
+struct Ear(Levels);
 
 impl Subscriber for Ear {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= Level::INFO && metadata.target().starts_with("common::")
     }
 
-    fn event(&self, _: &Event<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    fn event(&self, event: &Event<'_>) {
+        self.0.lock().unwrap().push(*event.metadata().level());
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {

@@ -4,6 +4,8 @@ mod concurrent;
 mod faults;
 mod schema;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use rand::RngExt;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -21,8 +23,12 @@ impl Schema {
         Schema(format!("test-{:016x}", rand::rng().random::<u64>()))
     }
 
+    /// The store, which has time: an unoptimised test on a busy machine may be away in the middle of a transaction for longer
+    /// than a process in production may.
     async fn store(&self) -> PostgresStore {
-        PostgresStore::open(&url(), &self.0).await.unwrap()
+        let patience = Duration::from_secs(240);
+        let limits = Limits { call: patience, statement: patience, acquire: patience };
+        PostgresStore::open_within(limits, &url(), &self.0).await.unwrap()
     }
 
     /// A connection beside the store's, whose statements mean this schema.
