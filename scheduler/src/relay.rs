@@ -40,6 +40,8 @@ pub struct Relay {
     exchange: Exchange,
     tail: Arc<Tail>,
     turn: Turn,
+    /// It had the turn when it looked last.
+    has_turn: bool,
     metrics: Arc<Metrics>,
 }
 
@@ -48,7 +50,7 @@ impl Relay {
     pub fn new(store: Arc<dyn Store>, exchange: Exchange, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
         let tail = Arc::new(Tail::of(Arc::clone(&store)));
         let holder = format!("{:032x}", rand::rng().random::<u128>());
-        Relay { exchange, tail, turn: Turn { store, clock, holder }, metrics }
+        Relay { exchange, tail, turn: Turn { store, clock, holder }, has_turn: false, metrics }
     }
 
     /// Runs until stopped, and then leaves the turn to others at once.
@@ -56,7 +58,7 @@ impl Relay {
         let mut trouble = Trouble::with("passing events on to the exchange");
         loop {
             tokio::select! {
-                passed = self.pass_on() => {
+                passed = self.pass_on(&mut trouble) => {
                     trouble.note(passed);
                 }
                 () = stop.cancelled() => break,
@@ -71,12 +73,15 @@ impl Relay {
     }
 
     /// Passes on for as long as it is this one's turn.
-    async fn pass_on(&mut self) -> Result<(), BackendError> {
+    async fn pass_on(&mut self, trouble: &mut Trouble) -> Result<(), BackendError> {
         let Some(cursor) = self.turn.take(0, TURN).await? else {
             self.metrics.relay_lag.set(0.0);
+            self.has_turn = false;
             return Ok(());
         };
-        tracing::info!(holder = self.turn.holder, after = cursor, "it is this process that passes events on");
+        if !std::mem::replace(&mut self.has_turn, true) {
+            tracing::info!(holder = self.turn.holder, after = cursor, "it is this process that passes events on");
+        }
         let mut follower = Follower::new(Arc::clone(&self.tail), cursor);
         let mut confirmed = cursor;
         loop {
@@ -96,10 +101,11 @@ impl Relay {
                 if let Some(last) = published.confirmed.checked_sub(1) {
                     confirmed = page.items[last].seq;
                 }
-                if let Some(trouble) = published.trouble {
+                if let Some(refusal) = published.trouble {
                     self.turn.take(confirmed, TURN).await?;
-                    return Err(trouble.into());
+                    return Err(refusal.into());
                 }
+                trouble.note(Ok::<(), BackendError>(()));
             }
             if self.turn.take(confirmed, TURN).await?.is_none() {
                 return Ok(());

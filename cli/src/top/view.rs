@@ -66,7 +66,7 @@ fn title(look: &Look, canvas: Canvas) -> Line {
         (None, false) => (Ink::Good, "polling"),
     };
     let line = canvas.line().put(Ink::Bold, "feedfleet").put(Ink::Plain, "  ").put(ink, state);
-    let counts = format!("  {} feeds  {} entries", thousands(stats.feeds), thousands(stats.entries));
+    let counts = format!("  {}  {}", several(stats.feeds, "feed", "feeds"), several(stats.entries, "entry", "entries"));
     line.right(Ink::Bold, &counts)
 }
 
@@ -117,7 +117,7 @@ fn due(look: &Look, canvas: Canvas) -> Line {
         line = line.put(Ink::Plain, &format!(", for {} at most", words(oldest)));
     }
     line.put(Ink::Plain, &format!("  {} wait for a busy host", thousands(stats.parked)))
-        .put(Ink::Plain, &format!("  {} hosts held", thousands(stats.hosts_held)))
+        .put(Ink::Plain, &format!("  {} held", several(stats.hosts_held, "host", "hosts")))
 }
 
 fn categories(look: &Look, canvas: Canvas) -> Line {
@@ -177,6 +177,10 @@ fn last(look: &Look, canvas: Canvas) -> Line {
             .put(Ink::Dim, "q quits")
             .right(Ink::Dim, &look.now.to_chrono().format("%H:%M:%S UTC").to_string()),
     }
+}
+
+fn several(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", thousands(count), if count == 1 { one } else { many })
 }
 
 #[cfg(test)]

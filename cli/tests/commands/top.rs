@@ -47,7 +47,7 @@ async fn a_live_screen_ends_at_q_and_gives_the_terminal_back() {
     fleet.done(&["feed", "add", &fleet.origin.url("/harbour")]);
 
     let once = fleet.done(&["top"]);
-    assert!(once.contains("1 feeds") && once.contains("Harbour") && !once.contains('\u{1b}'), "{once}");
+    assert!(once.contains("1 feed  2 entries") && once.contains("Harbour") && !once.contains('\u{1b}'), "{once}");
     let json: serde_json::Value = serde_json::from_str(&fleet.done(&["top", "--json"])).unwrap();
     assert_eq!(json["feeds"], 1);
 

@@ -281,7 +281,7 @@ pub(super) async fn refresh(
     let woken = to_the_end(async move { ops.wake(&[id]).await }).await?;
     let feed = api.feed(id).await?;
     if woken == 0 {
-        return Err(conflict(&feed, "is not polled; resume it first"));
+        return Err(conflict(&feed, not_polled(&feed)));
     }
     Ok((StatusCode::ACCEPTED, Json(api.view(feed))))
 }
@@ -317,6 +317,15 @@ async fn edit(api: &Api, id: FeedId, edit: EditFeed) -> Result<Json<FeedView>, A
     let ops = api.ops.clone();
     let feed = to_the_end(async move { ops.edit(id, &edit).await }).await?;
     Ok(Json(api.view(feed.ok_or_else(|| ApiError::no_feed(id))?)))
+}
+
+/// What helps a feed that is not polled.
+fn not_polled(feed: &Feed) -> &'static str {
+    match feed.status {
+        Status::Gone | Status::Removed => "is not polled; add its URL again to give it one more try",
+        Status::Merged => "is polled as the feed that it was merged into; refresh that one",
+        _ => "is not polled; resume it first",
+    }
 }
 
 fn conflict(feed: &Feed, what: &str) -> ApiError {

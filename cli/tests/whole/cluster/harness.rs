@@ -275,6 +275,21 @@ impl Cluster {
         sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(database).await.unwrap();
     }
 
+    /// Holds the counters of feeds against a recount; nobody may write meanwhile.
+    pub(crate) async fn assert_well_counted(&self, database: &sqlx::PgPool) {
+        let mut on = database.acquire().await.unwrap().detach();
+        let here = sqlx::AssertSqlSafe(format!(r#"SET search_path TO "{}""#, self.namespace));
+        sqlx::query(here).execute(&mut on).await.unwrap();
+        let counted = "SELECT kind, name, sum(feeds)::bigint FROM \
+                       (SELECT * FROM feed_counts UNION ALL SELECT * FROM feed_count_changes) AS counted \
+                       GROUP BY kind, name HAVING sum(feeds) <> 0 ORDER BY 1, 2";
+        let recount = include_str!("../../../../scheduler/src/store/conformance/recount.sql");
+        let counted: Vec<(String, String, i64)> = sqlx::query_as(counted).fetch_all(&mut on).await.unwrap();
+        let right: Vec<(String, String, i64)> = sqlx::query_as(recount).fetch_all(&mut on).await.unwrap();
+        assert!(!right.is_empty(), "there is no feed to count");
+        assert_eq!(counted, right, "the counters are wrong");
+    }
+
     /// Versions that were reached twice, of how many.
     pub(crate) async fn versions_reached_twice(&self, database: &sqlx::PgPool) -> (i64, i64) {
         let schema = &self.namespace;

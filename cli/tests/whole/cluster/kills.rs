@@ -71,6 +71,7 @@ async fn roles_killed_again_and_again_lose_nothing_and_bother_nobody() {
 
     let (lost, doubled) = load.lost_and_doubled(&truth).await;
     let (twice, reports) = load.cluster.versions_reached_twice(&database).await;
+    load.cluster.assert_well_counted(&database).await;
     let manners = load.manners(&log, &kills);
     let silence = load.longest_silence(&log, until);
     let cut_silences = load.cut_silences(&log, until);

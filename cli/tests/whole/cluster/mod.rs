@@ -6,6 +6,7 @@ pub(crate) mod harness;
 mod kills;
 mod load;
 mod outages;
+mod relay;
 mod requeue;
 mod restarts;
 mod rules;
