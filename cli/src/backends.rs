@@ -16,7 +16,7 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::queue::Queue;
 use common::queue::memory::MemoryQueue;
-use common::queue::rabbitmq::Broker;
+use common::queue::rabbitmq::{Broker, Prefetch};
 use common::redis::RedisServer;
 use common::report::FetchReport;
 use common::secrets::Keyring;
@@ -128,10 +128,9 @@ fn queues(config: &Config, metrics: &Metrics) -> anyhow::Result<Queues> {
         return Ok((Arc::new(MemoryQueue::new(JOB_BYTES)), Arc::new(MemoryQueue::new(REPORT_BYTES)), None));
     }
     let broker = Broker::connect(&config.queue.url, &config.namespace, metrics).context("queue.url")?;
-    // Twice what can be begun: a message is done when its slowest fetch is, and the others' places are free before that.
     let messages = (2 * config.worker.held_jobs()).div_ceil(config.worker.job_batch).max(2);
-    let jobs = broker.queue::<FetchJob>(u16::try_from(messages).unwrap_or(u16::MAX));
-    let reports = broker.queue::<FetchReport>(REPORT_MESSAGES);
+    let jobs = broker.queue::<FetchJob>(Prefetch::Untaken(u16::try_from(messages).unwrap_or(u16::MAX)));
+    let reports = broker.queue::<FetchReport>(Prefetch::Unacked(REPORT_MESSAGES));
     Ok((Arc::new(jobs), Arc::new(reports), Some(Arc::new(broker))))
 }
 

@@ -15,7 +15,7 @@ use common::host_gate::Ticket;
 use common::job::FetchJob;
 use common::known::KnownEntries;
 use common::metrics::Metrics;
-use common::queue::rabbitmq::{Broker, RabbitQueue};
+use common::queue::rabbitmq::{Broker, Prefetch, RabbitQueue};
 use common::queue::{Queue, decode, encode};
 use common::time::Timestamp;
 
@@ -40,9 +40,9 @@ async fn main() -> anyhow::Result<()> {
     let jobs: Arc<Vec<FetchJob>> = Arc::new((0..BATCH).map(job).collect::<Result<_, _>>()?);
     let bytes = encode(&jobs)?;
 
-    let ours = Arc::new(broker.queue::<FetchJob>(PREFETCH));
+    let ours = Arc::new(broker.queue::<FetchJob>(Prefetch::Unacked(PREFETCH)));
     declared(&ours).await?;
-    declared(&twin.queue::<FetchJob>(1)).await?;
+    declared(&twin.queue::<FetchJob>(Prefetch::Unacked(1))).await?;
     let bare = Bare::open(&url, &format!("{namespace}-bare.jobs")).await?;
 
     println!("{MESSAGES} messages of {BATCH} jobs, {} bytes each; jobs/s, CPU us a job of this process", bytes.len());

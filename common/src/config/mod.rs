@@ -369,7 +369,7 @@ impl FetchConfig {
 const READING: Duration = Duration::from_secs(5);
 
 impl WorkerConfig {
-    /// Jobs that a worker holds, being fetched or about to be.
+    /// Jobs that may wait for each worker.
     pub fn held_jobs(&self) -> usize {
         if self.prefetch == 0 { self.concurrency } else { self.prefetch }
     }

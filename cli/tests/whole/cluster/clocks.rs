@@ -15,7 +15,7 @@ use common::known::KnownEntries;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::queue::memory::MemoryQueue;
-use common::queue::rabbitmq::{Broker, RabbitQueue};
+use common::queue::rabbitmq::{Broker, Prefetch, RabbitQueue};
 use common::queue::{Delivery, Message, Queue};
 use common::redis::RedisServer;
 use common::report::{FetchReport, Outcome};
@@ -57,8 +57,8 @@ impl<T: Message> Shared<T> {
     fn new(servers: &Servers, namespace: &str) -> Self {
         let broker = || Broker::connect(&servers.rabbitmq, namespace, &Metrics::new()).unwrap();
         let (ours, other) = (broker(), broker());
-        let queue = Arc::new(ours.queue(MESSAGES / 2));
-        let others = other.queue(MESSAGES);
+        let queue = Arc::new(ours.queue(Prefetch::Unacked(MESSAGES / 2)));
+        let others = other.queue(Prefetch::Unacked(MESSAGES));
         Shared { ours: (ours, queue), other: (other, others) }
     }
 

@@ -25,13 +25,31 @@ const SETTLED: Duration = Duration::from_secs(5);
 /// How long the broker may take to send no more.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What the broker may send ahead.
+#[derive(Clone, Copy, Debug)]
+pub enum Prefetch {
+    /// At most so many messages that are not acked.
+    Unacked(u16),
+    /// At most so many that nobody took yet: for a receiver that itself takes no more than it can work. A message of
+    /// several jobs is acked after the slowest, and must not stop others from coming meanwhile.
+    Untaken(u16),
+}
+
+impl Prefetch {
+    /// What one consumer may have unacked.
+    fn window(self) -> u16 {
+        let (Prefetch::Unacked(messages) | Prefetch::Untaken(messages)) = self;
+        messages.max(1)
+    }
+}
+
 /// Receives from one queue. Nothing is consumed before the first [`next`](Self::next), nor between a
 /// [`pause`](Self::pause) and the next one.
 pub(super) struct Receiving {
     inbox: Arc<Inbox>,
     view: View,
     topology: Topology,
-    prefetch: u16,
+    prefetch: Prefetch,
     pump: tokio::sync::Mutex<Option<Pumping>>,
     closed: AtomicBool,
 }
@@ -54,21 +72,27 @@ pub(super) struct Slip {
     session: Arc<Session>,
     tag: u64,
     settled: bool,
+    _place: InWindow,
 }
+
+/// One of a consumer's unacked messages; no longer when dropped.
+struct InWindow(Arc<AtomicUsize>);
 
 #[derive(Default)]
 struct Inbox {
     waiting: Mutex<VecDeque<Arrived>>,
     arrived: Notify,
+    /// Somebody waits for a message, and there is none.
+    wanted: Notify,
     /// The channel in use, or the last one.
     session: Mutex<Option<Arc<Session>>>,
     count: AtomicUsize,
 }
 
 impl Receiving {
-    pub(super) fn new(view: View, topology: Topology, prefetch: u16) -> Self {
+    pub(super) fn new(view: View, topology: Topology, prefetch: Prefetch) -> Self {
         let (pump, closed) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
-        Receiving { inbox: Arc::default(), view, topology, prefetch: prefetch.max(1), pump, closed }
+        Receiving { inbox: Arc::default(), view, topology, prefetch, pump, closed }
     }
 
     /// The next message; waits for one, and for the broker.
@@ -84,6 +108,7 @@ impl Receiving {
                 return Ok(message);
             }
             self.start().await?;
+            self.inbox.wanted.notify_one();
             arrived.await;
         }
     }
@@ -171,6 +196,19 @@ impl Drop for Slip {
     }
 }
 
+impl InWindow {
+    fn one_more(window: &Arc<AtomicUsize>) -> Self {
+        window.fetch_add(1, Ordering::Relaxed);
+        InWindow(Arc::clone(window))
+    }
+}
+
+impl Drop for InWindow {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Inbox {
     fn put(&self, message: Arrived) {
         let mut waiting = self.lock();
@@ -188,6 +226,10 @@ impl Inbox {
             self.arrived.notify_one();
         }
         Some(message)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
     }
 
     /// Returns what nobody took.
@@ -228,7 +270,7 @@ struct Pump {
     inbox: Arc<Inbox>,
     view: View,
     topology: Topology,
-    prefetch: u16,
+    prefetch: Prefetch,
     quiet: watch::Receiver<bool>,
 }
 
@@ -281,34 +323,56 @@ impl Pump {
 
     async fn open(&self) -> Result<(Arc<Session>, Consumer), Trouble> {
         let live = self.view.up().await?;
-        Session::open(&live, &self.view, &self.topology, self.prefetch).await
+        Session::open(&live, &self.view, &self.topology, self.prefetch.window()).await
     }
 
     /// Moves messages into the inbox until the channel ends, or breaks off when no more are wanted.
     async fn consume(&self, session: &Arc<Session>, mut consumer: Consumer) -> ControlFlow<()> {
+        let mut window = Arc::<AtomicUsize>::default();
         loop {
             let next = tokio::select! {
                 next = consumer.next() => next,
-                () = self.quieted() => break,
+                () = self.quieted() => {
+                    self.cancel(session, consumer, &window).await;
+                    return ControlFlow::Break(());
+                }
+                () = self.inbox.wanted.notified() => {
+                    if !self.is_narrow(&window) {
+                        continue;
+                    }
+                    // What is in somebody's hands counts for the old consumer, to the broker too.
+                    self.cancel(session, consumer, &window).await;
+                    let Ok(anew) = session.consume(&self.topology).await else { break };
+                    (consumer, window) = (anew, Arc::default());
+                    continue;
+                }
             };
-            let Some(Ok(delivery)) = next else {
-                session.end();
-                self.inbox.empty();
-                return ControlFlow::Continue(());
-            };
-            self.inbox.put(arrived(session, delivery));
+            let Some(Ok(delivery)) = next else { break };
+            self.inbox.put(arrived(session, delivery, &window));
         }
+        session.end();
+        self.inbox.empty();
+        ControlFlow::Continue(())
+    }
+
+    /// Nobody is kept waiting by what waits, but by what was taken: three quarters of the window.
+    fn is_narrow(&self, window: &AtomicUsize) -> bool {
+        let unacked = window.load(Ordering::Relaxed);
+        matches!(self.prefetch, Prefetch::Untaken(most) if self.inbox.is_empty() && 4 * unacked >= 3 * usize::from(most))
+    }
+
+    /// Lets the broker send no more, and takes what was on its way.
+    async fn cancel(&self, session: &Arc<Session>, mut consumer: Consumer, window: &Arc<AtomicUsize>) {
         let cancelled = async {
             session.cancel(&consumer).await?;
             while let Some(Ok(delivery)) = consumer.next().await {
-                self.inbox.put(arrived(session, delivery));
+                self.inbox.put(arrived(session, delivery, window));
             }
             Ok::<(), Trouble>(())
         };
         if !matches!(tokio::time::timeout(PATIENCE, cancelled).await, Ok(Ok(()))) {
             session.end();
         }
-        ControlFlow::Break(())
     }
 
     /// Returns when no more messages are wanted; an error means that the queue was dropped.
@@ -317,9 +381,9 @@ impl Pump {
     }
 }
 
-fn arrived(session: &Arc<Session>, delivery: Delivery) -> Arrived {
+fn arrived(session: &Arc<Session>, delivery: Delivery, window: &Arc<AtomicUsize>) -> Arrived {
     let tag = delivery.delivery_tag;
     session.arrived(tag);
-    let slip = Slip { session: Arc::clone(session), tag, settled: false };
+    let slip = Slip { session: Arc::clone(session), tag, settled: false, _place: InWindow::one_more(window) };
     Arrived { bytes: delivery.data, redelivered: delivery.redelivered, slip }
 }

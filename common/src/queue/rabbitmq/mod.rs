@@ -29,6 +29,7 @@ use async_trait::async_trait;
 use lapin::uri::AMQPUri;
 use prometheus::IntCounterVec;
 
+pub use self::consumer::Prefetch;
 use self::consumer::{Receiving, Slip};
 use self::control::Control;
 use self::error::Trouble;
@@ -92,9 +93,9 @@ impl Broker {
         })
     }
 
-    /// A queue of this broker. It is consumed only once somebody receives; then the broker sends up to `prefetch`
-    /// messages ahead.
-    pub fn queue<T: Message>(&self, prefetch: u16) -> RabbitQueue<T> {
+    /// A queue of this broker. It is consumed only once somebody receives; then the broker sends ahead what `prefetch`
+    /// allows.
+    pub fn queue<T: Message>(&self, prefetch: Prefetch) -> RabbitQueue<T> {
         let topology = Topology::of::<T>(&self.namespace);
         let (publishing, consuming) = (self.links.publishing.view(), self.links.consuming.view());
         let halves = Arc::new(Halves {

@@ -43,9 +43,6 @@ impl Session {
         topology.declare(&channel).await?;
         // Per consumer: the other kind is gone from newer brokers.
         channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
-        let consumer = channel
-            .basic_consume(topology.queue.clone(), "".into(), BasicConsumeOptions::default(), FieldTable::default())
-            .await?;
         let session = Session {
             channel,
             settled: Mutex::default(),
@@ -56,7 +53,14 @@ impl Session {
         };
         let session = Arc::new(session);
         tokio::spawn(tell(Arc::clone(&session), live.clone(), view.clone()));
+        let consumer = session.consume(topology).await?;
         Ok((session, consumer))
+    }
+
+    /// The broker sends as many messages as it may.
+    pub(super) async fn consume(&self, topology: &Topology) -> Result<Consumer, Trouble> {
+        let (queue, options) = (topology.queue.clone(), BasicConsumeOptions::default());
+        Ok(self.channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?)
     }
 
     /// Stops the broker from sending more; what it sent before still comes out of the consumer, then its end.

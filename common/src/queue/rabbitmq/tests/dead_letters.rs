@@ -68,7 +68,7 @@ async fn messages_of_version_1_are_read_from_the_broker() {
     jobs.check().await.unwrap();
     put(&jobs, JOBS_OF_VERSION_1).await;
     assert_eq!(encode(&jobs.receive().await.unwrap().items).unwrap(), JOBS_OF_VERSION_1.trim_end().as_bytes());
-    let reports = jobs.broker.queue::<FetchReport>(1);
+    let reports = jobs.broker.queue::<FetchReport>(Prefetch::Unacked(1));
     reports.check().await.unwrap();
     let reports = TestQueue { queue: reports, broker: jobs.broker, namespace: jobs.namespace, metrics: jobs.metrics };
     put(&reports, REPORTS_OF_VERSION_1).await;

@@ -32,7 +32,7 @@ async fn many_may_start_at_once() {
 
 #[tokio::test]
 async fn nothing_is_consumed_before_somebody_receives_and_each_receiver_is_counted() {
-    let queue = TestQueue::<FetchReport>::with_prefetch(1).await;
+    let queue = TestQueue::<FetchReport>::with_prefetch(Prefetch::Unacked(1)).await;
     queue.publish(&[report(1)]).await.unwrap();
     assert_eq!(queue.depth().await.unwrap().consumers, Some(0));
     // The first consumer's hands are full now.
@@ -47,8 +47,34 @@ async fn nothing_is_consumed_before_somebody_receives_and_each_receiver_is_count
 }
 
 #[tokio::test]
+async fn what_is_taken_stops_nothing_from_coming_where_only_the_untaken_count() {
+    let queue = TestQueue::<FetchJob>::with_prefetch(Prefetch::Untaken(4)).await;
+    for n in 0..30 {
+        queue.publish(&[job(n)]).await.unwrap();
+    }
+    let mut taken = Vec::new();
+    for _ in 0..20 {
+        taken.push(queue.receive().await.unwrap());
+    }
+    // What nobody took is no more than four messages; the others are anybody's.
+    let (broker, other) = queue.another(10).await;
+    for _ in 0..6 {
+        other.receive().await.unwrap().ack().await.unwrap();
+    }
+    broker.close().await;
+    for delivery in taken {
+        delivery.ack().await.unwrap();
+    }
+    for _ in 0..4 {
+        queue.receive().await.unwrap().ack().await.unwrap();
+    }
+    assert_eq!(queue.depth().await.unwrap().items, 0);
+    queue.end().await;
+}
+
+#[tokio::test]
 async fn a_quiet_queue_returns_what_nobody_took_and_acks_what_was_taken() {
-    let queue = TestQueue::<FetchReport>::with_prefetch(10).await;
+    let queue = TestQueue::<FetchReport>::with_prefetch(Prefetch::Unacked(10)).await;
     for n in 0..10 {
         queue.publish(&[report(n)]).await.unwrap();
     }
@@ -74,7 +100,7 @@ async fn a_quiet_queue_returns_what_nobody_took_and_acks_what_was_taken() {
 
 #[tokio::test]
 async fn while_one_pauses_another_gets_what_was_sent_to_it_ahead_and_what_it_gives_up() {
-    let queue = TestQueue::<FetchJob>::with_prefetch(10).await;
+    let queue = TestQueue::<FetchJob>::with_prefetch(Prefetch::Unacked(10)).await;
     for n in 0..10 {
         queue.publish(&[job(n)]).await.unwrap();
     }

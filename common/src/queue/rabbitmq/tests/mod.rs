@@ -37,10 +37,10 @@ pub(super) struct TestQueue<T> {
 
 impl<T: Message> TestQueue<T> {
     pub(super) async fn make() -> Self {
-        Self::with_prefetch(50).await
+        Self::with_prefetch(Prefetch::Unacked(50)).await
     }
 
-    pub(super) async fn with_prefetch(prefetch: u16) -> Self {
+    pub(super) async fn with_prefetch(prefetch: Prefetch) -> Self {
         let (namespace, metrics) = (namespace(), Metrics::new());
         let broker = connected(&namespace, &metrics).await;
         let queue = broker.queue(prefetch);
@@ -50,7 +50,7 @@ impl<T: Message> TestQueue<T> {
     /// Another process with the same queue.
     pub(super) async fn another(&self, prefetch: u16) -> (Broker, RabbitQueue<T>) {
         let broker = connected(&self.namespace, &self.metrics).await;
-        let queue = broker.queue(prefetch);
+        let queue = broker.queue(Prefetch::Unacked(prefetch));
         (broker, queue)
     }
 

@@ -95,7 +95,8 @@ async fn confirmed_items_survive_a_killed_a_stopped_and_a_paused_broker() {
     // A short heartbeat, so that the pause need not be long.
     let url = format!("{}?heartbeat=2", own.url());
     let broker = Broker::connect(&url, &namespace(), &Metrics::new()).unwrap();
-    let traffic = Traffic { queue: broker.queue(20), seen: Mutex::default(), over: AtomicBool::new(false) };
+    let traffic =
+        Traffic { queue: broker.queue(Prefetch::Unacked(20)), seen: Mutex::default(), over: AtomicBool::new(false) };
     let outages = async {
         traffic.next_round().await;
         for outage in ["pause", "stop", "kill"] {
@@ -142,9 +143,9 @@ async fn a_queue_may_be_there_before_its_broker_and_says_why_nothing_is_taken() 
     own.stop().await;
     let namespace = namespace();
     let broker = Broker::connect(&own.url(), &namespace, &Metrics::new()).unwrap();
-    let queue = broker.queue::<FetchReport>(1);
+    let queue = broker.queue::<FetchReport>(Prefetch::Unacked(1));
     let patient_broker = patient(&own.url(), &namespace, &Metrics::new());
-    let patient_queue = patient_broker.queue::<FetchReport>(1);
+    let patient_queue = patient_broker.queue::<FetchReport>(Prefetch::Unacked(1));
     assert!(queue.check().await.is_err());
     assert!(queue.depth().await.is_err());
     let (received, ()) = tokio::join!(queue.receive(), async {

@@ -76,7 +76,7 @@ async fn amqps_works_with_a_certificate_that_the_system_knows_and_no_other() {
 async fn one_item_goes_round() {
     let (namespace, metrics) = (namespace(), Metrics::new());
     let broker = Broker::connect(&std::env::var(FRONT).unwrap(), &namespace, &metrics).unwrap();
-    let queue = broker.queue::<FetchReport>(1);
+    let queue = broker.queue::<FetchReport>(Prefetch::Unacked(1));
     queue.publish(&[report(1)]).await.unwrap();
     queue.receive().await.unwrap().ack().await.unwrap();
     println!("went round");
