@@ -3,6 +3,7 @@
 mod clocks;
 mod consumers;
 pub(crate) mod harness;
+mod imports;
 mod kills;
 mod load;
 mod outages;
