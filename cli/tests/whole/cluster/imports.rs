@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::process::Command;
 
 use common::feed::Feed;
 use common::time::{Clock, SystemClock};
-use tokio::process::Command;
 
 use super::harness::{Cluster, Kind, Role, Servers, Urls};
 
@@ -17,9 +17,9 @@ import_spread = "1000h"
 "#;
 
 /// Runs a command against a role; gives what it says.
-async fn operate(role: &mut Role, arguments: &[&str]) -> String {
+fn operate(role: &mut Role, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedfleet"));
-    let output = command.args(arguments).env("FEEDFLEET_SERVER", role.address()).output().await.unwrap();
+    let output = command.args(arguments).env("FEEDFLEET_SERVER", role.address()).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -28,7 +28,7 @@ async fn operate(role: &mut Role, arguments: &[&str]) -> String {
 async fn paused(servers: &Servers) -> (Cluster, Role, Role) {
     let cluster = Cluster::new(servers, Urls::of(servers), CONFIG).await;
     let (mut first, second) = (cluster.start(Kind::Scheduler), cluster.start(Kind::Scheduler));
-    operate(&mut first, &["fleet", "pause"]).await;
+    operate(&mut first, &["fleet", "pause"]);
     (cluster, first, second)
 }
 
@@ -49,10 +49,10 @@ async fn an_import_is_spread_and_its_export_imports_to_the_same_set() {
         writeln!(list, "http://host{}.example/{number}?a=1&b=\u{e9}", number % 30).unwrap();
     }
     let began = SystemClock.now().millis();
-    let told = operate(&mut first, &["import", &path("list")]).await;
+    let told = operate(&mut first, &["import", &path("list")]);
     assert_eq!(told, format!("{FEEDS} feeds added, 0 known\n"));
     let ended = SystemClock.now().millis();
-    operate(&mut first, &["feed", "set", "7", "--subscribers", "40", "--active-subscribers", "4", "--private"]).await;
+    operate(&mut first, &["feed", "set", "7", "--subscribers", "40", "--active-subscribers", "4", "--private"]);
     let feeds = known(&one).await;
     let due: Vec<i64> = feeds.iter().map(|feed| feed.next_due.unwrap().millis()).collect();
     assert!(due.iter().all(|due| (began..=ended + SPREAD).contains(due)), "{due:?}");
@@ -60,16 +60,16 @@ async fn an_import_is_spread_and_its_export_imports_to_the_same_set() {
     assert!(tenths.len() >= 10, "every part of the time has its share: {tenths:?}");
 
     // From the other scheduler, which the first told nothing.
-    operate(&mut second, &["export", &path("first.opml")]).await;
+    operate(&mut second, &["export", &path("first.opml")]);
     let (other, mut third, mut fourth) = paused(&servers).await;
-    let told = operate(&mut third, &["import", &path("first.opml")]).await;
+    let told = operate(&mut third, &["import", &path("first.opml")]);
     assert_eq!(told, format!("{FEEDS} feeds added, 0 known\n"));
     let again = known(&other).await;
     assert_eq!(again.len(), feeds.len());
     for (feed, again) in feeds.iter().zip(&again) {
         assert_eq!((&feed.url, feed.audience, feed.private), (&again.url, again.audience, again.private));
     }
-    let told = operate(&mut fourth, &["import", &path("first.opml")]).await;
+    let told = operate(&mut fourth, &["import", &path("first.opml")]);
     assert_eq!(told, format!("0 feeds added, {FEEDS} known\n"));
     for role in [first, second, third, fourth] {
         role.stop().await;
