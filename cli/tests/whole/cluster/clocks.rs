@@ -174,7 +174,6 @@ async fn jobs_of_a_worker_whose_clock_is_off_are_worked_by_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "was not run to its end since its reports have versions that no feed has"]
 async fn reports_of_a_scheduler_whose_clock_is_off_are_settled_by_others() {
     let (servers, namespace, config) = (Servers::shared(), namespace(), config());
     let clock = Arc::new(OffClock(AtomicI64::new(-HOUR)));
