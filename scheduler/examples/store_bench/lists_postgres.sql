@@ -4,7 +4,8 @@ INSERT INTO feeds (url, url_digest, host, added, subscribers, active_subscribers
 SELECT
     url, sha256(convert_to(url, 'UTF8')), host || ':443', 0, readers, readers, false, false, 0, false,
     CASE WHEN n % 100 = 0 THEN 'A' WHEN readers > 10 THEN 'B' WHEN readers > 1 THEN 'C' ELSE 'D' END,
-    1900000000000 + n * 61803 % 10000000,
+    -- Within the schedule's window of some weeks.
+    (extract(epoch FROM now()) * 1000)::bigint + n * 61803 % 10000000,
     'The ' || (ARRAY['daily', 'quiet', 'little', 'great', 'open'])[1 + n % 5] || ' ' || to_hex(n / 3 * 2654435761 % 4294967296) || ' '
         || (ARRAY['news', 'blog', 'journal', 'notes'])[1 + n % 4],
     CASE WHEN n % 97 = 0 THEN 'gone' WHEN n % 89 = 0 THEN 'paused' ELSE 'active' END,

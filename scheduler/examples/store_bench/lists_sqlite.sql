@@ -16,7 +16,7 @@ SELECT
     'https://' || host || '/' || CASE n % 5 WHEN 0 THEN 'feed' WHEN 1 THEN 'rss' WHEN 2 THEN 'atom.xml' WHEN 3 THEN 'blog/feed/' ELSE 'index.rdf' END || '-' || n,
     host || ':443', 0, readers, readers, 0, 0, 0, 0,
     CASE WHEN n % 100 = 0 THEN 'A' WHEN readers > 10 THEN 'B' WHEN readers > 1 THEN 'C' ELSE 'D' END,
-    1900000000000 + n * 61803 % 10000000,
+    unixepoch() * 1000 + n * 61803 % 10000000,
     'The ' || CASE n % 5 WHEN 0 THEN 'daily' WHEN 1 THEN 'quiet' WHEN 2 THEN 'little' WHEN 3 THEN 'great' ELSE 'open' END || ' '
         || lower(hex(n / 3 * 2654435761 % 4294967296)) || ' '
         || CASE n % 4 WHEN 0 THEN 'news' WHEN 1 THEN 'blog' WHEN 2 THEN 'journal' ELSE 'notes' END,
