@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use common::feed::Status;
-use common::report::{FailureKind, OutcomeKind};
+use common::outcome::{FailureKind, OutcomeKind};
+use common::policy::Status;
 use common::time::{Clock, SystemClock};
 use reqwest::Method;
 use scheduler::api::view::{AddedView, FeedView, List, StatsView};

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use common::config::{Config, without_password};
-use common::feed::{Audience, FeedUrl, without_login};
 use common::input;
 use common::metrics::Metrics;
+use common::policy::Audience;
 use common::queue::Queue;
 use common::report::FetchReport;
 use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
+use common::url::{FeedUrl, without_login};
 use rand::RngExt;
 use scheduler::ops::{AddFeed, Ops};
 use scheduler::{Backends, Scheduler, relay};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use common::feed::FeedId;
+use common::url::FeedId;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use scheduler::api::view::FeedView;

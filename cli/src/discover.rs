@@ -6,9 +6,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use common::config::Config;
-use common::feed::{FeedUrl, Validators, without_login};
-use common::report::{FailureKind, Outcome};
+use common::document::Validators;
+use common::outcome::FailureKind;
+use common::report::Outcome;
 use common::secrets::Login;
+use common::url::{FeedUrl, without_login};
 use reqwest::Url;
 use serde_json::json;
 use worker::discover::{AnnouncedFeed, announced};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::feed::{FeedHints, Onward};
+use common::document::{FeedHints, Onward};
 use common::policy::Rule;
 use common::time::Timestamp;
 use scheduler::api::view::{ExplainView, FeedView};

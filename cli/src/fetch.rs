@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use common::config::Config;
-use common::feed::{Audience, Validators};
-use common::policy::{Decision, Draw, ExplainedTerm, Policy, Subject, category, decide, explain};
-use common::report::{Document, Outcome};
+use common::document::{Document, Validators};
+use common::policy::{Audience, Decision, Draw, ExplainedTerm, Policy, Subject, category, decide, explain};
+use common::report::Outcome;
 use common::time::Timestamp;
 use rand::RngExt;
 use serde_json::{Value, json};

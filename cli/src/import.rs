@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use common::feed::Status;
+use common::policy::Status;
 use scheduler::api::view::{BulkView, FeedView, List};
 use serde_json::{Value, json};
 

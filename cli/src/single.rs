@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use common::config::Config;
-use common::feed::{FeedId, FeedUrl, Validators, Version};
+use common::document::Validators;
 use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{ExtraRequest, HostGate, Ticket};
@@ -13,6 +13,7 @@ use common::job::FetchJob;
 use common::known::KnownEntries;
 use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
+use common::url::{FeedId, FeedUrl, Version};
 use worker::fetch::{Fetched, Hops};
 use worker::trace::Exchange;
 

@@ -6,12 +6,13 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use common::document::{Document, Validators};
 use common::entry::Entry;
-use common::feed::{Audience, FeedId, Validators, Version};
 use common::host::HostKey;
-use common::policy::{Draw, Minutes, Policy, Subject, decide};
-use common::report::{Document, FetchReport, Outcome};
+use common::policy::{Audience, Draw, Minutes, Policy, Subject, decide};
+use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
+use common::url::{FeedId, Version};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

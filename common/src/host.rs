@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{HostConfig, HostRule};
+use crate::duration::{optional_text, text};
 
 /// The unit of politeness: `name:port` in lower case, or `*.suffix` where a rule makes a whole domain one unit.
 /// Gap, parallelism and holds are kept per key over the whole fleet.
@@ -50,6 +50,69 @@ pub struct HostLimits {
     pub parallel: u32,
 }
 
+/// `[host]`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
+pub struct HostConfig {
+    #[serde(with = "text")]
+    pub gap: Duration,
+    pub burst: u32,
+    pub parallel: u32,
+}
+
+impl Default for HostConfig {
+    /// One request at a time, a second apart: what `config.default.toml` says.
+    fn default() -> Self {
+        HostConfig { gap: Duration::from_secs(1), burst: 1, parallel: 1 }
+    }
+}
+
+/// `[[host_rule]]`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
+pub struct HostRule {
+    pub r#match: String,
+    pub shared: bool,
+    #[serde(with = "optional_text", skip_serializing_if = "Option::is_none")]
+    pub gap: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<u32>,
+    #[serde(with = "optional_text", skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_agent: Option<String>,
+    pub soft_statuses: Vec<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta_encoding: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head_first: Option<bool>,
+    pub reason: String,
+}
+
+impl HostRule {
+    /// The domain that the rule speaks of, in lower case and without `*.`.
+    pub fn domain(&self) -> String {
+        self.r#match.trim_start_matches("*.").to_ascii_lowercase()
+    }
+
+    /// What requests to all names of the domain are charged to, if the rule makes them one host.
+    pub fn shared_key(&self) -> HostKey {
+        HostKey::new(&format!("*.{}", self.domain()))
+    }
+
+    /// Does the rule speak of this host name? It speaks of its `match` and of every name below it.
+    pub fn matches(&self, name: &str) -> bool {
+        let suffix = self.r#match.trim_start_matches("*.");
+        let Some(start) = name.len().checked_sub(suffix.len()) else { return false };
+        let same = name.get(start..).is_some_and(|end| end.eq_ignore_ascii_case(suffix));
+        same && (start == 0 || name.as_bytes().get(start - 1) == Some(&b'.'))
+    }
+}
+
 /// The host rules in force: which key and limits a URL's host has.
 #[derive(Clone, Debug, Default)]
 pub struct HostRules {
@@ -80,7 +143,7 @@ impl HostRules {
         self.rules.values()
     }
 
-    /// The key, pace and rule for a URL. A URL without a host (never a [`crate::feed::FeedUrl`]) has the key `:0`.
+    /// The key, pace and rule for a URL. A URL without a host (never a [`crate::url::FeedUrl`]) has the key `:0`.
     pub fn for_url(&self, url: &url::Url) -> HostPolicy<'_> {
         let name = url.host_str().unwrap_or_default().trim_end_matches('.');
         let rule = self.rule_named(name);

@@ -6,8 +6,8 @@
 
 use url::Url;
 
-use crate::feed::{FeedUrl, FeedUrlError};
-use crate::secrets::Login;
+use crate::secrets::{Login, SplitLoginError, split_login};
+use crate::url::{FeedUrl, FeedUrlError};
 
 /// Posts and the author's own threads; answers to others are one half of a conversation.
 const FILTER: &str = "posts_and_author_threads";
@@ -19,9 +19,9 @@ pub fn feed_url(text: &str, service: &str) -> Result<FeedUrl, FeedUrlError> {
 }
 
 /// The same with the credentials that the text holds.
-pub fn feed(text: &str, service: &str) -> Result<(FeedUrl, Option<Login>), FeedUrlError> {
+pub fn feed(text: &str, service: &str) -> Result<(FeedUrl, Option<Login>), SplitLoginError> {
     let text = text.trim();
-    account_feed(text, service).map_or_else(|| FeedUrl::with_login(text), |url| Ok((url?, None)))
+    account_feed(text, service).map_or_else(|| split_login(text), |url| Ok((url?, None)))
 }
 
 fn account_feed(text: &str, service: &str) -> Option<Result<FeedUrl, FeedUrlError>> {

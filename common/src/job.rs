@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::feed::{ContentHash, FeedId, FeedUrl, Validators, Version};
+use crate::document::{ContentHash, Validators};
 use crate::host::HostKey;
 use crate::host_gate::Ticket;
 use crate::known::KnownEntries;
 use crate::secrets::Sealed;
 use crate::time::Timestamp;
+use crate::url::{FeedId, FeedUrl, Version};
 
 /// One fetch to be made. Carries everything a stateless worker needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,10 +6,10 @@
 pub mod bot_auth;
 pub mod calm;
 pub mod config;
+pub mod document;
 pub mod duration;
 pub mod entry;
 pub mod feed;
-mod hints;
 pub mod host;
 pub mod host_gate;
 pub mod host_name;
@@ -19,6 +19,7 @@ pub mod job;
 pub mod known;
 pub mod live_rules;
 pub mod metrics;
+pub mod outcome;
 pub mod policy;
 pub mod queue;
 pub mod redis;
@@ -28,3 +29,4 @@ pub mod suggest;
 #[cfg(any(test, feature = "conformance"))]
 pub mod testing;
 pub mod time;
+pub mod url;

@@ -9,8 +9,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
-use crate::config::{Config, HostConfig, HostRule};
-use crate::host::HostRules;
+use crate::config::{Config, check_host_rule};
+use crate::host::{HostConfig, HostRule, HostRules};
 use crate::suggest::field_names;
 
 /// The rules in force.
@@ -92,7 +92,7 @@ pub fn from_value(mut rule: Value) -> Option<HostRule> {
     }
     let domain = rule["match"].as_str().unwrap_or("unnamed").to_owned();
     let read = serde_json::from_value::<HostRule>(rule);
-    let checked = read.map_err(|error| error.to_string()).and_then(|rule| match rule.check().first() {
+    let checked = read.map_err(|error| error.to_string()).and_then(|rule| match check_host_rule(&rule).first() {
         None => Ok(rule),
         Some(refusal) => Err(format!("{} {}", refusal.key, refusal.reason)),
     });

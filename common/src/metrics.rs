@@ -11,9 +11,9 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
-use crate::feed::{Category, Status};
-use crate::policy::Rule;
-use crate::report::{FailureKind, FetchReport, Outcome, OutcomeKind};
+use crate::outcome::{FailureKind, OutcomeKind};
+use crate::policy::{Category, Rule, Status};
+use crate::report::{FetchReport, Outcome};
 
 /// Seconds; a poll ends between a few milliseconds and the fetch deadline.
 const POLL_SECONDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0];
@@ -326,10 +326,10 @@ impl Makes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::feed::{FeedId, Version};
+    use crate::document::Document;
     use crate::host::HostKey;
-    use crate::report::Document;
     use crate::time::Timestamp;
+    use crate::url::{FeedId, Version};
 
     fn report(outcome: Outcome) -> FetchReport {
         FetchReport {

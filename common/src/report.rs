@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{Entry, Fingerprint};
-use crate::feed::{ContentHash, FeedHints, FeedId, FeedUrl, Onward, Validators, Version};
+use crate::document::{Document, Validators};
 use crate::host::HostKey;
-use crate::known::KnownEntries;
+use crate::outcome::{FailureKind, OutcomeKind};
 use crate::time::Timestamp;
+use crate::url::{FeedId, FeedUrl, Version};
 
 /// The report on one job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -143,137 +143,6 @@ pub enum Outcome {
         /// Ask again then.
         until: Timestamp,
     },
-}
-
-/// What a good answer brought.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Document {
-    /// The feed's title.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// The site that the feed belongs to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub link: Option<String>,
-    /// The answer's validators.
-    pub validators: Validators,
-    /// The hash of its body. `None` only in messages of a broken sender.
-    pub content_hash: Option<ContentHash>,
-    /// What the feed says about when to poll.
-    pub hints: FeedHints,
-    /// Its WebSub hub, if it announces one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hub: Option<String>,
-    /// Its own idea of its URL (`rel=self`), the topic of its hub.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub self_link: Option<String>,
-    /// Its rssCloud, as `domain:port/path protocol`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cloud: Option<String>,
-    /// What it says about its further documents and its end.
-    #[serde(skip_serializing_if = "Onward::is_empty")]
-    pub onward: Onward,
-    /// It was broken, and read after a repair.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub repaired: bool,
-    /// Entries that the job did not know, or knew with other content. The document's last one first: documents begin with
-    /// their newest entry, and consumers, who read in the order of storing, want it last.
-    pub entries: Vec<Entry>,
-    /// Of these, how many had an identity that the job did not know.
-    pub new_entries: u32,
-    /// Entries in the whole document.
-    pub all_entries: u32,
-    /// The known entries after this document.
-    pub known: KnownEntries,
-}
-
-impl Document {
-    /// Keeps the entries that `known` does not hold in this very form, and counts the new identities.
-    /// `entries` are all entries of the document, in its order.
-    pub fn keep_news(&mut self, entries: Vec<Entry>, known: &KnownEntries) {
-        let fingerprints: Vec<Fingerprint> = entries.iter().map(Entry::fingerprint).collect();
-        self.all_entries = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-        self.known = known.after_document(fingerprints.iter().copied());
-        self.new_entries = 0;
-        for (entry, fingerprint) in entries.into_iter().zip(fingerprints) {
-            if !known.contains(fingerprint) {
-                self.new_entries += u32::from(!known.knows_identity(fingerprint));
-                self.entries.push(entry);
-            }
-        }
-    }
-}
-
-macro_rules! named {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum $name { $($(#[$doc])* #[serde(rename = $text)] $variant,)+ }
-
-        impl $name {
-            /// All of them, in the order of their numbers in stored histories: append only.
-            pub const ALL: &[$name] = &[$($name::$variant,)+];
-
-            /// The name in JSON, metrics and logs.
-            pub fn as_str(self) -> &'static str {
-                match self { $($name::$variant => $text,)+ }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-    };
-}
-
-named! {
-    /// The kinds of failure, each with a row in the penalty table.
-    FailureKind {
-        /// The name has no address, or the name server did not answer.
-        Dns = "dns",
-        /// No connection.
-        Connect = "connect",
-        /// The TLS handshake failed: certificate, name, protocol.
-        Tls = "tls",
-        /// A deadline passed.
-        Timeout = "timeout",
-        /// A status that is neither success, redirect, throttling nor 410; the report's `http_status` says which.
-        Status = "status",
-        /// More header, body, or decoded bytes than allowed.
-        TooLarge = "too_large",
-        /// The body is something else: a page, an empty file.
-        NotAFeed = "not_a_feed",
-        /// The body or the answer is broken.
-        Malformed = "malformed",
-        /// Fewer bytes than announced.
-        Truncated = "truncated",
-        /// Too many redirects, a loop, or one to nowhere.
-        Redirects = "redirects",
-        /// The address or port may not be dialled.
-        RefusedAddress = "refused_address",
-        /// Workers died over it.
-        Crashed = "crashed",
-    }
-}
-
-named! {
-    /// An outcome without what it brought; the label of `feedfleet_polls_total`.
-    OutcomeKind {
-        /// [`Outcome::Modified`]
-        Modified = "modified",
-        /// [`Outcome::NotModified`]
-        NotModified = "not_modified",
-        /// [`Outcome::Throttled`]
-        Throttled = "throttled",
-        /// [`Outcome::Failed`]
-        Failed = "failed",
-        /// [`Outcome::Gone`]
-        Gone = "gone",
-        /// [`Outcome::Deferred`]
-        Deferred = "deferred",
-    }
 }
 
 impl Outcome {

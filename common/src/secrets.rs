@@ -10,10 +10,11 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use serde::{Deserialize, Serialize};
+use percent_encoding::percent_decode_str;
+use serde::{Deserialize, Serialize, Serializer};
+use url::Url;
 
-use crate::config::SecretsConfig;
-use crate::feed::FeedUrl;
+use crate::url::{FeedUrl, FeedUrlError, read_web_url};
 
 /// A user name and a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -70,6 +71,37 @@ impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Login(***)")
     }
+}
+
+/// Why a text is not the URL of a feed, with or without a user name and password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SplitLoginError {
+    /// It is not the URL of a feed.
+    #[error(transparent)]
+    Url(#[from] FeedUrlError),
+    /// Holds a user name or password that cannot be sent.
+    #[error("the credentials in the URL of {0} cannot be used: {1}")]
+    Login(String, #[source] LoginError),
+    /// Holds a user name or password that stands for no text.
+    #[error("the credentials in the URL of {0} cannot be used: they are no UTF-8, percent-encoded")]
+    Encoding(String),
+}
+
+/// Reads a URL like [`FeedUrl::from_str`](std::str::FromStr::from_str), and takes user name and password out of it.
+pub fn split_login(text: &str) -> Result<(FeedUrl, Option<Login>), SplitLoginError> {
+    let url = read_web_url(text)?;
+    let login = login_of(&url)?;
+    Ok((FeedUrl::without_credentials(url), login))
+}
+
+fn login_of(url: &Url) -> Result<Option<Login>, SplitLoginError> {
+    if url.username().is_empty() && url.password().is_none() {
+        return Ok(None);
+    }
+    let host = || url.host_str().unwrap_or_default().to_owned();
+    let decoded = |text| percent_decode_str(text).decode_utf8().map_err(|_| SplitLoginError::Encoding(host()));
+    let (username, password) = (decoded(url.username())?, decoded(url.password().unwrap_or_default())?);
+    Login::new(&username, &password).map(Some).map_err(|error| SplitLoginError::Login(host(), error))
 }
 
 /// An encrypted login: the layout's number, the key's number, nonce, ciphertext and tag. In JSON base64.
@@ -164,6 +196,33 @@ pub enum SecretError {
     /// The library failed.
     #[error("the credentials could not be sealed")]
     Failed,
+}
+
+/// `[secrets]`
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
+pub struct SecretsConfig {
+    #[serde(serialize_with = "masked")]
+    pub key: String,
+    #[serde(serialize_with = "all_masked")]
+    pub old_keys: Vec<String>,
+}
+
+#[expect(clippy::ptr_arg, reason = "serde passes the field")]
+fn masked<S: Serializer>(key: &String, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(if key.is_empty() { "" } else { "***" })
+}
+
+#[expect(clippy::ptr_arg, reason = "serde passes the field")]
+fn all_masked<S: Serializer>(keys: &Vec<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(keys.iter().map(|_| "***"))
+}
+
+impl fmt::Debug for SecretsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SecretsConfig").finish_non_exhaustive()
+    }
 }
 
 /// The keys of `[secrets]`: the first seals, all open.
@@ -275,6 +334,21 @@ mod tests {
 
     fn login() -> Login {
         Login::new("ann", "pass:w\u{f6}rd").unwrap()
+    }
+
+    #[test]
+    fn credentials_are_taken_out_of_a_url() {
+        let (url, login) = split_login("feed://me:s%3Ae%C3%A9@Example.com/a#b").unwrap();
+        assert_eq!((url.as_str(), login), ("http://example.com/a", Some(Login::new("me", "s:e\u{e9}").unwrap())));
+        let (url, login) = split_login("https://token@example.com/").unwrap();
+        assert_eq!((url.as_str(), login), ("https://example.com/", Some(Login::new("token", "").unwrap())));
+        for none in ["https://example.com/", "https://:@example.com/"] {
+            assert_eq!(split_login(none).unwrap().1, None);
+        }
+        for broken in ["https://secret%3Aa:secret@example.com/", "https://a:secret%FF@example.com/"] {
+            let error = split_login(broken).unwrap_err().to_string();
+            assert!(error.contains(".com") && !error.contains("secret"), "{error}");
+        }
     }
 
     #[test]

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use common::config::{PolicyConfig, PolicyMode};
+use common::document::{Document, Validators};
 use common::entry::Entry;
-use common::feed::{Audience, FeedId, Validators, Version};
 use common::host::HostKey;
-use common::policy::{Draw, Policy, Subject, decide};
-use common::report::{Document, FailureKind, FetchReport, Outcome};
+use common::outcome::FailureKind;
+use common::policy::{Audience, Draw, Policy, Subject, decide};
+use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
+use common::url::{FeedId, Version};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

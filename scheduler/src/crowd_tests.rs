@@ -7,16 +7,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use common::feed::{Audience, FeedId, Validators};
+use common::document::Validators;
 use common::host::HostKey;
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{AcquireRequest, Acquired, Release};
 use common::job::FetchJob;
 use common::metrics::Metrics;
+use common::policy::Audience;
 use common::queue::Queue;
 use common::queue::memory::MemoryQueue;
 use common::report::{FetchReport, Outcome};
 use common::time::{Clock, ManualClock, Timestamp};
+use common::url::FeedId;
 
 use crate::ops::AddFeed;
 use crate::run::{Backends, Scheduler};

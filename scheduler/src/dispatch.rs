@@ -10,15 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::Config;
-use common::feed::{Category, FeedId};
 use common::host::{HostKey, HostLimits};
 use common::host_gate::{HostGate, Reservation, ReserveRequest, Ticket};
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
+use common::policy::Category;
 use common::queue::{Queue, QueueDepth, QueueError};
 use common::report::FetchReport;
 use common::time::{Clock, ClockWatch, Timestamp};
+use common::url::FeedId;
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 

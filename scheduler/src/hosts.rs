@@ -6,8 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::config::HostRule;
-use common::host::{HostKey, HostLimits};
+use common::host::{HostKey, HostLimits, HostRule};
 use common::host_name::HostName;
 use common::time::Timestamp;
 

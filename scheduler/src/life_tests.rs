@@ -8,14 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::Config;
-use common::feed::{Audience, Feed, FeedId, Status, Validators, Version};
+use common::document::Validators;
+use common::feed::Feed;
 use common::host_gate::memory::MemoryGate;
 use common::job::FetchJob;
 use common::metrics::Metrics;
+use common::outcome::FailureKind;
+use common::policy::{Audience, Status};
 use common::queue::Queue;
 use common::queue::memory::MemoryQueue;
-use common::report::{FailureKind, FetchReport, Outcome};
+use common::report::{FetchReport, Outcome};
 use common::time::{Clock, ManualClock, Timestamp};
+use common::url::{FeedId, Version};
 
 use crate::dispatch::{Dispatcher, Round};
 use crate::ops::{AddFeed, Ops};

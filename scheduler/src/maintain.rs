@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::{Config, RetentionConfig};
-use common::feed::{Category, Status};
 use common::host_gate::HostGate;
 use common::job::FetchJob;
 use common::metrics::Metrics;
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
 use common::queue::Queue;
-use common::report::{FailureKind, FetchReport};
+use common::report::FetchReport;
 use common::secrets::Keyring;
 use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;

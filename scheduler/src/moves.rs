@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 
-use common::feed::{Feed, FeedId, FeedUrl, PollState, Status, Version};
-use common::policy::{Subject, category, move_is_settled, move_target};
-use common::report::{FailureKind, FetchReport};
+use common::feed::Feed;
+use common::outcome::FailureKind;
+use common::policy::{PollState, Status, Subject, category, move_is_settled, move_target};
+use common::report::FetchReport;
 use common::time::Timestamp;
+use common::url::{FeedId, FeedUrl, Version};
 
 use crate::error::BackendError;
 use crate::ops::{Ops, OpsError};

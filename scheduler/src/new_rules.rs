@@ -1,9 +1,9 @@
 //! Feeds whose host got an interval of its own (category F) since they were planned: each is planned anew when it is claimed,
 //! instead of being polled once more at the old pace. The store's category tells which they are, so a feed comes here once.
 
-use common::feed::{Category, FeedId};
-use common::policy::{Policy, category, postponed};
+use common::policy::{Category, Policy, category, postponed};
 use common::time::Timestamp;
+use common::url::FeedId;
 
 use crate::dispatch::Dispatcher;
 use crate::error::BackendError;

@@ -9,15 +9,16 @@ use std::sync::Arc;
 use common::bot_auth::BotKey;
 use common::calm::CalmGroup;
 use common::config::Config;
-use common::feed::{Audience, Feed, FeedId, FeedUrl, Status};
+use common::feed::Feed;
 use common::host_gate::HostGate;
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
-use common::policy::{Policy, Rule, Subject, Terms, category, first_due, replan};
+use common::policy::{Audience, Policy, Rule, Status, Subject, Terms, category, first_due, replan};
 use common::queue::Queue;
 use common::secrets::{Credentials, Keyring, Login, SecretError};
 use common::time::{Clock, Timestamp};
+use common::url::{FeedId, FeedUrl};
 use tokio_util::sync::CancellationToken;
 
 use crate::load::Load;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::Config;
-use common::feed::FeedId;
 use common::host_gate::HostGate;
 use common::queue::Queue;
 use common::report::FetchReport;
 use common::time::{Clock, Timestamp};
+use common::url::FeedId;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::BackendError;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use common::feed::FeedId;
 use common::secrets::{Keyring, SecretError};
+use common::url::FeedId;
 
 use crate::store::{OldSeal, Store, StoreError};
 

@@ -1,9 +1,10 @@
 //! A stored feed as the policy sees it, and the numbers that are drawn for its decisions: the edge of the pure policy.
 
-use common::feed::{Audience, Feed, FeedUrl};
+use common::feed::Feed;
 use common::host::HostRules;
-use common::policy::{Draw, Subject, category};
+use common::policy::{Audience, Draw, Subject, category};
 use common::time::Timestamp;
+use common::url::FeedUrl;
 use rand::RngExt;
 
 use crate::schedule::{Band, Slot};

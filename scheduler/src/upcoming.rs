@@ -10,8 +10,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use common::feed::{Feed, FeedId, Status};
+use common::feed::Feed;
+use common::policy::Status;
 use common::time::Timestamp;
+use common::url::FeedId;
 
 use crate::ops::OpsError;
 use crate::schedule::Schedule;
@@ -106,7 +108,7 @@ mod tests {
         let new = |n: usize| AddFeed {
             url: format!("https://h{n}.example/").parse().unwrap(),
             login: None,
-            audience: common::feed::Audience::default(),
+            audience: common::policy::Audience::default(),
             calm: Vec::new(),
             private: false,
         };

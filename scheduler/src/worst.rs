@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::host::HostKey;
-use common::report::{FailureKind, FetchReport, Outcome};
+use common::outcome::FailureKind;
+use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 
 /// What happened in this half hour and in the one before it is told.
@@ -93,7 +94,7 @@ impl WorstHosts {
 
 #[cfg(test)]
 mod tests {
-    use common::feed::{FeedId, Version};
+    use common::url::{FeedId, Version};
 
     use super::*;
 

@@ -6,12 +6,13 @@
 use std::hint::black_box;
 
 use anyhow::bail;
-use common::feed::{Audience, FeedId, Validators, Version};
+use common::document::Validators;
 use common::host::HostKey;
-use common::policy::{Draw, Policy, Subject, decide};
+use common::policy::{Audience, Draw, Policy, Subject, decide};
 use common::queue::{decode, encode};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
+use common::url::{FeedId, Version};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use worker::classify::{Asked, head};
 use worker::headers::{freshness, validators};

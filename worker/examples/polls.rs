@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use common::config::Config;
-use common::feed::{FeedId, FeedUrl, Version};
 use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{HostGate, LoadMark, Reservation, ReserveRequest, Ticket};
@@ -17,6 +16,7 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::report::Outcome;
 use common::time::{Clock, ClockWatch, SystemClock, Timestamp};
+use common::url::{FeedId, FeedUrl, Version};
 use worker::fetch::Fetcher;
 use worker::poll::{Polled, Poller};
 
@@ -82,7 +82,7 @@ fn job(poller: &Poller, number: i64, url: FeedUrl) -> FetchJob {
         url,
         ticket: Ticket(0),
         expires: Timestamp::EPOCH,
-        validators: common::feed::Validators::default(),
+        validators: common::document::Validators::default(),
         content_hash: None,
         known: common::known::KnownEntries::default(),
         wake_at: None,

@@ -1,7 +1,8 @@
 //! What an answer's head decides, before any of its body is read. Pure.
 
-use common::feed::Validators;
-use common::report::{FailureKind, Outcome};
+use common::document::Validators;
+use common::outcome::FailureKind;
+use common::report::Outcome;
 use common::time::Timestamp;
 use http::StatusCode;
 use http::header::HeaderMap;
@@ -79,7 +80,7 @@ pub fn merged(stored: &Validators, answer: Validators) -> Validators {
 
 #[cfg(test)]
 mod tests {
-    use common::report::OutcomeKind;
+    use common::outcome::OutcomeKind;
     use http::header;
 
     use super::*;

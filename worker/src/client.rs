@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::bot_auth::BotKey;
 use common::config::FetchConfig;
 use common::host::HostRules;
-use common::report::FailureKind;
+use common::outcome::FailureKind;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Method, Request, Response, Uri};
 use hyper::body::Incoming;
@@ -237,8 +237,8 @@ impl Interim {
 
 #[cfg(test)]
 mod tests {
-    use common::config::{HostConfig, HostRule};
-    use common::feed::FeedUrl;
+    use common::host::{HostConfig, HostRule};
+    use common::url::FeedUrl;
     use proptest::prelude::*;
 
     use super::*;

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use common::feed::FeedUrl;
+use common::url::FeedUrl;
 use html5gum::{DefaultEmitter, HtmlString, StartTag, Token, Tokenizer};
 use url::Url;
 

@@ -2,10 +2,10 @@
 //!
 //! Uses the processor only; runs on a thread for blocking work.
 
+use common::document::{ContentHash, Document, Validators};
 use common::entry::{Entry, Fingerprint};
-use common::feed::{ContentHash, Validators};
 use common::known::KnownEntries;
-use common::report::{Document, Outcome};
+use common::report::Outcome;
 use url::Url;
 
 use crate::decode::{Coding, DecodeLimits, decode};

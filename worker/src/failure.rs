@@ -5,7 +5,8 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-use common::report::{FailureKind, Outcome};
+use common::outcome::FailureKind;
+use common::report::Outcome;
 
 use crate::address::Refused;
 use crate::connection::Silence;

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::feed::Validators;
+use common::document::Validators;
 use common::time::Timestamp;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 

@@ -11,8 +11,9 @@ use common::host_gate::{AcquireRequest, Acquired, GateError, HostGate, Permit, R
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
+use common::outcome::FailureKind;
 use common::policy::first_hold;
-use common::report::{FailureKind, FetchReport, Outcome};
+use common::report::{FetchReport, Outcome};
 use common::secrets::{Keyring, Login, SecretError};
 use common::time::{Clock, ClockWatch, Timestamp};
 

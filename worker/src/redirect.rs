@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use common::feed::{FeedId, FeedUrl};
 use common::time::Timestamp;
+use common::url::{FeedId, FeedUrl};
 use http::StatusCode;
 use http::header::{self, HeaderMap};
 use url::Url;

@@ -3,7 +3,7 @@
 //! Pure. Nothing here is sent; [`crate::fetch`] does that.
 
 use common::bot_auth::{BotKey, Signature};
-use common::feed::Validators;
+use common::document::Validators;
 use common::secrets::Login;
 use common::time::Timestamp;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use common::feed::FeedUrl;
 use common::time::Timestamp;
+use common::url::FeedUrl;
 
 /// The sites, each with the time of the last search.
 #[derive(Debug, Default)]

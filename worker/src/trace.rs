@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::feed::FeedUrl;
+use common::url::FeedUrl;
 use http::header::HeaderMap;
 use http::{Response, Version};
 

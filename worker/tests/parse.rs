@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use common::document::FeedHints;
 use common::entry::Entry;
-use common::feed::FeedHints;
 use worker::parse::{ParseError, ParseLimits, ParsedFeed, parse, to_json};
 
 const BASE: &str = "https://harbour.example/dir/feed.xml";

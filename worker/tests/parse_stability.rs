@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use common::document::Document;
 use common::known::KnownEntries;
-use common::report::Document;
 use worker::parse::{ParseLimits, parse};
 
 fn document(text: &str, base: &str, known: &KnownEntries) -> Document {

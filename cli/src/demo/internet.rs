@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use common::feed::Audience;
+use common::policy::Audience;
 use load_tests::{Coding, Conditions, Delivery, Feed, Format, Origin, Pace, Script, Stamp, Tag, bodies};
 use tokio::runtime::{Builder, Runtime};
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use common::feed::FeedId;
+use common::url::FeedId;
 use scheduler::ops::{AddFeed, Ops};
 use tokio::net::TcpListener;
 use tokio::time::Instant;

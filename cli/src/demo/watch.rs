@@ -6,9 +6,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::feed::{Category, Feed, FeedId, Status};
-use common::report::FailureKind;
+use common::feed::Feed;
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
 use common::time::Timestamp;
+use common::url::FeedId;
 use load_tests::{Fault, Origin, Record, Rules, ScoreCard, judge};
 use scheduler::ops::Ops;
 use scheduler::store::{Event, FeedQuery};

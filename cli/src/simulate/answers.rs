@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use common::document::Document;
 use common::entry::Entry;
-use common::report::Document;
 use common::time::Timestamp;
 use load_tests::simulate::{ITEMS_SHOWN, Random, SampledFeed};
 

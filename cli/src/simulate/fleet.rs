@@ -9,17 +9,19 @@ use std::time::Duration;
 
 use anyhow::bail;
 use common::config::Config;
-use common::feed::{Audience, ContentHash, FeedId, Validators};
+use common::document::{ContentHash, Document, Validators};
 use common::host::HostKey;
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{AcquireRequest, Acquired, HostGate, Release};
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
-use common::policy::{Draw, category};
+use common::outcome::FailureKind;
+use common::policy::{Audience, Draw, category};
 use common::queue::memory::MemoryQueue;
-use common::report::{Document, FailureKind, FetchReport, Outcome};
+use common::report::{FetchReport, Outcome};
 use common::time::{ClockWatch, Timestamp};
+use common::url::FeedId;
 use load_tests::simulate::{Random, SampledFeed};
 use scheduler::dispatch::Dispatcher;
 use scheduler::pace::Pace;
@@ -127,7 +129,7 @@ impl VirtualFleet {
                 Audience { subscribers: feed.subscribers, active_subscribers: feed.subscribers, ..Audience::default() };
             let url = self.answers.url(number).parse()?;
             let category = category(&common::policy::Subject::new(audience, None));
-            let host = self.dispatcher.rules.get().for_url(common::feed::FeedUrl::as_url(&url)).key;
+            let host = self.dispatcher.rules.get().for_url(common::url::FeedUrl::as_url(&url)).key;
             let first_due = self.now.after(Duration::from_secs(3600).mul_f64(feed.seed));
             feeds.push(NewFeed {
                 url,

@@ -71,8 +71,8 @@ fn series(line: &str) -> Option<(&str, &str, u64)> {
 mod tests {
     use std::time::Duration;
 
-    use common::feed::Category;
     use common::metrics::Metrics;
+    use common::policy::Category;
 
     use super::*;
 

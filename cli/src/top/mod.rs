@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use common::feed::FeedId;
 use common::time::{Clock, SystemClock};
+use common::url::FeedId;
 use scheduler::api::view::{FeedView, List, StatsView};
 
 use crate::all_in_one::stop_signal;

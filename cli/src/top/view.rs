@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use common::feed::Status;
-use common::report::OutcomeKind;
+use common::outcome::OutcomeKind;
+use common::policy::Status;
 use common::time::Timestamp;
 use scheduler::api::view::{FeedView, StatsView};
 

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::feed::{Feed, FeedId};
+use common::feed::Feed;
+use common::url::FeedId;
 use scheduler::store::sqlite::SqliteStore;
 use scheduler::store::{FeedQuery, Store, StoredEntry};
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use common::config::defaults;
-use common::feed::{Audience, FeedUrl};
 use common::host::HostRules;
+use common::policy::Audience;
 use common::time::{Clock, SystemClock, Timestamp};
+use common::url::FeedUrl;
 use load_tests::{Coding, Delivery, Feed, Origin, Script, bodies, loopback};
 use scheduler::store::{NewFeed, Store};
 
@@ -136,7 +137,7 @@ async fn seed(home: &Home, good: &[String], hostile: &[String], hostile_after: D
         NewFeed {
             credentials: None,
             host: rules.for_url(url.as_url()).key,
-            category: if subscribers > 1 { common::feed::Category::C } else { common::feed::Category::D },
+            category: if subscribers > 1 { common::policy::Category::C } else { common::policy::Category::D },
             url,
             audience,
             calm: Vec::new(),

@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use common::feed::{Feed, FeedUrl};
+use common::feed::Feed;
 use common::time::Timestamp;
+use common::url::FeedUrl;
 use load_tests::{Format, Origin, Pace, Record, Script, loopback};
 
 use crate::harness::{Home, PATIENCE};

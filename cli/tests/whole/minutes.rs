@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::feed::{Audience, FeedId};
+use common::policy::Audience;
 use common::time::{Clock, ManualClock, Timestamp};
+use common::url::FeedId;
 use load_tests::{Feed, Origin, Pace, Rules, Script, loopback};
 use scheduler::ops::AddFeed;
 use scheduler::store::sqlite::SqliteStore;

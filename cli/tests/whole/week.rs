@@ -10,14 +10,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::config::Config;
-use common::feed::{Audience, FeedId};
 use common::host_gate::memory::MemoryGate;
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
+use common::policy::Audience;
 use common::queue::Queue;
 use common::queue::memory::MemoryQueue;
 use common::time::{Clock, ClockWatch, ManualClock, Timestamp};
+use common::url::FeedId;
 use load_tests::{Feed, Kind, Origin, Pace, Plan, Population, Rules, Script, loopback};
 use scheduler::ops::AddFeed;
 use scheduler::schedule::memory::MemorySchedule;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use common::feed::{ContentHash, FeedId, Validators, Version};
+use common::document::{ContentHash, Validators};
 use common::host::HostKey;
 use common::host_gate::Ticket;
 use common::job::FetchJob;
@@ -18,6 +18,7 @@ use common::metrics::Metrics;
 use common::queue::rabbitmq::{Broker, Prefetch, RabbitQueue};
 use common::queue::{Queue, decode, encode};
 use common::time::Timestamp;
+use common::url::{FeedId, Version};
 
 use crate::bare::Bare;
 

@@ -4,11 +4,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{
-    ApiConfig, CategoriesConfig, Config, FetchConfig, HostRule, PenaltyConfig, PolicyConfig, SchedulerConfig,
-    SecretsConfig,
-};
-use crate::secrets::key_bytes;
+use super::{ApiConfig, CategoriesConfig, Config, FetchConfig, PenaltyConfig, PolicyConfig, SchedulerConfig};
+use crate::host::HostRule;
+use crate::secrets::{SecretsConfig, key_bytes};
 
 /// Shortest API token, in characters: what a random one needs so that nobody guesses it.
 const MIN_TOKEN_LENGTH: usize = 16;
@@ -90,7 +88,7 @@ impl Config {
         refusals.at_least("host.parallel", self.host.parallel as usize, 1);
         for rule in &self.host_rule {
             let key = host_rule_key(&rule.domain());
-            let of_rule = rule.check().into_iter();
+            let of_rule = check_host_rule(rule).into_iter();
             refusals.0.extend(
                 of_rule.map(|Refusal { key: field, reason }| Refusal { key: format!("{key}.{field}"), reason }),
             );
@@ -242,30 +240,28 @@ const LONGEST_RULE: Duration = Duration::from_secs(365 * 86_400);
 /// Characters of a rule's texts, at most.
 const LONGEST_TEXT: usize = 1_000;
 
-impl HostRule {
-    /// What is wrong with the rule, by field; empty when all is well.
-    pub fn check(&self) -> Vec<Refusal> {
-        let mut refusals = Refusals::default();
-        let domain = self.domain();
-        let is_domain = !domain.is_empty() && domain.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c));
-        refusals.require(is_domain && domain.len() <= 253, "match", || "must be a domain, such as example.com".into());
-        refusals.require(self.burst != Some(0), "burst", || "must be at least 1".into());
-        refusals.require(self.parallel != Some(0), "parallel", || "must be at least 1".into());
-        refusals.require(self.interval != Some(Duration::ZERO), "interval", || "must be longer than nothing".into());
-        for (field, value) in [("gap", self.gap), ("interval", self.interval)] {
-            refusals.require(value <= Some(LONGEST_RULE), field, || "must not be longer than 365 days".into());
-        }
-        let soft = self.soft_statuses.iter().all(|status| (400..=599).contains(status));
-        refusals.require(soft, "soft_statuses", || "must be statuses from 400 to 599".into());
-        let agent = self.user_agent.as_deref().unwrap_or("-");
-        let sendable = !agent.is_empty() && agent.chars().all(|c| c == ' ' || c.is_ascii_graphic());
-        let sendable = sendable && agent.len() <= LONGEST_TEXT;
-        refusals.require(sendable, "user_agent", || "must be printable ASCII".into());
-        refusals.require(self.reason.len() <= LONGEST_TEXT, "reason", || {
-            format!("must have at most {LONGEST_TEXT} characters")
-        });
-        refusals.0
+/// Returns what is wrong with a rule, by field; nothing when all is well.
+pub fn check_host_rule(rule: &HostRule) -> Vec<Refusal> {
+    let mut refusals = Refusals::default();
+    let domain = rule.domain();
+    let is_domain = !domain.is_empty() && domain.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c));
+    refusals.require(is_domain && domain.len() <= 253, "match", || "must be a domain, such as example.com".into());
+    refusals.require(rule.burst != Some(0), "burst", || "must be at least 1".into());
+    refusals.require(rule.parallel != Some(0), "parallel", || "must be at least 1".into());
+    refusals.require(rule.interval != Some(Duration::ZERO), "interval", || "must be longer than nothing".into());
+    for (field, value) in [("gap", rule.gap), ("interval", rule.interval)] {
+        refusals.require(value <= Some(LONGEST_RULE), field, || "must not be longer than 365 days".into());
     }
+    let soft = rule.soft_statuses.iter().all(|status| (400..=599).contains(status));
+    refusals.require(soft, "soft_statuses", || "must be statuses from 400 to 599".into());
+    let agent = rule.user_agent.as_deref().unwrap_or("-");
+    let sendable = !agent.is_empty() && agent.chars().all(|c| c == ' ' || c.is_ascii_graphic());
+    let sendable = sendable && agent.len() <= LONGEST_TEXT;
+    refusals.require(sendable, "user_agent", || "must be printable ASCII".into());
+    refusals.require(rule.reason.len() <= LONGEST_TEXT, "reason", || {
+        format!("must have at most {LONGEST_TEXT} characters")
+    });
+    refusals.0
 }
 
 fn check_scheduler(scheduler: &SchedulerConfig, refusals: &mut Refusals) {

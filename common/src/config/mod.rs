@@ -9,14 +9,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-pub use check::Refusal;
+pub use check::{Refusal, check_host_rule};
 pub use error::{ConfigError, Problem, Source};
 pub use load::{Loaded, Setting, load, without_password};
 
-use crate::duration::{optional_text, text};
-use crate::host::HostKey;
+use crate::duration::text;
+use crate::host::{HostConfig, HostRule};
+use crate::secrets::SecretsConfig;
 
 /// The defaults, and the manual of every key.
 pub const DEFAULT_TOML: &str = include_str!("../config.default.toml");
@@ -260,69 +261,6 @@ pub struct FetchConfig {
     pub at_service: String,
 }
 
-/// `[host]`
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
-pub struct HostConfig {
-    #[serde(with = "text")]
-    pub gap: Duration,
-    pub burst: u32,
-    pub parallel: u32,
-}
-
-impl Default for HostConfig {
-    /// One request at a time, a second apart: what `config.default.toml` says.
-    fn default() -> Self {
-        HostConfig { gap: Duration::from_secs(1), burst: 1, parallel: 1 }
-    }
-}
-
-/// `[[host_rule]]`
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
-pub struct HostRule {
-    pub r#match: String,
-    pub shared: bool,
-    #[serde(with = "optional_text", skip_serializing_if = "Option::is_none")]
-    pub gap: Option<Duration>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub burst: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parallel: Option<u32>,
-    #[serde(with = "optional_text", skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Duration>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub user_agent: Option<String>,
-    pub soft_statuses: Vec<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delta_encoding: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub head_first: Option<bool>,
-    pub reason: String,
-}
-
-impl HostRule {
-    /// The domain that the rule speaks of, in lower case and without `*.`.
-    pub fn domain(&self) -> String {
-        self.r#match.trim_start_matches("*.").to_ascii_lowercase()
-    }
-
-    /// What requests to all names of the domain are charged to, if the rule makes them one host.
-    pub fn shared_key(&self) -> HostKey {
-        HostKey::new(&format!("*.{}", self.domain()))
-    }
-
-    /// Does the rule speak of this host name? It speaks of its `match` and of every name below it.
-    pub fn matches(&self, name: &str) -> bool {
-        let suffix = self.r#match.trim_start_matches("*.");
-        let Some(start) = name.len().checked_sub(suffix.len()) else { return false };
-        let same = name.get(start..).is_some_and(|end| end.eq_ignore_ascii_case(suffix));
-        same && (start == 0 || name.as_bytes().get(start - 1) == Some(&b'.'))
-    }
-}
-
 /// `[scheduler]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -423,33 +361,6 @@ pub struct RetentionConfig {
     pub entries: Duration,
     #[serde(with = "text")]
     pub events: Duration,
-}
-
-/// `[secrets]`
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
-pub struct SecretsConfig {
-    #[serde(serialize_with = "masked")]
-    pub key: String,
-    #[serde(serialize_with = "all_masked")]
-    pub old_keys: Vec<String>,
-}
-
-#[expect(clippy::ptr_arg, reason = "serde passes the field")]
-fn masked<S: Serializer>(key: &String, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(if key.is_empty() { "" } else { "***" })
-}
-
-#[expect(clippy::ptr_arg, reason = "serde passes the field")]
-fn all_masked<S: Serializer>(keys: &Vec<String>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(keys.iter().map(|_| "***"))
-}
-
-impl std::fmt::Debug for SecretsConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SecretsConfig").finish_non_exhaustive()
-    }
 }
 
 /// How log lines are written.

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use super::{AcquireRequest, Acquired, ExtraRequest, HostGate, Permit, Release, Reservation, ReserveRequest, Ticket};
-use crate::feed::{FeedId, Version};
 use crate::host::{HostKey, HostLimits};
 use crate::time::Timestamp;
+use crate::url::{FeedId, Version};
 
 /// Stamps the suite for one implementation: `$make` is a closure that gives a future of a new gate without a past.
 #[macro_export]

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::feed::{FeedId, Version};
+use crate::url::{FeedId, Version};
 
 /// Feed, version, starts: two i64 and a u64, little-endian. A feed of zero marks a free record.
 const RECORD: usize = 24;

@@ -17,9 +17,9 @@ use super::{
     AcquireRequest, Acquired, ExtraRequest, GateError, HostGate, LoadMark, Permit, Release, Reservation,
     ReserveRequest, Ticket,
 };
-use crate::feed::FeedId;
 use crate::host::HostKey;
 use crate::time::Timestamp;
+use crate::url::FeedId;
 
 /// A gate for the hosts that this process alone asks.
 pub struct MemoryGate {
@@ -164,8 +164,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::feed::Version;
     use crate::host::HostLimits;
+    use crate::url::Version;
 
     crate::host_gate_conformance!(|| async { MemoryGate::new(Timestamp::EPOCH) });
 

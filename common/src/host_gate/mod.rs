@@ -25,9 +25,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::feed::{FeedId, Version};
 use crate::host::{HostKey, HostLimits};
 use crate::time::Timestamp;
+use crate::url::{FeedId, Version};
 
 /// A place at a host, reserved for one job. Opaque; unique over all gates' lifetimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

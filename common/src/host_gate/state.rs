@@ -9,9 +9,9 @@ use super::{
     AcquireRequest, Acquired, ExtraRequest, Permit, Release, Reservation, ReserveRequest, STARTS_WITHOUT_REPORT,
     Ticket, UNOPENED_RETRY,
 };
-use crate::feed::{FeedId, Version};
 use crate::host::{HostKey, HostLimits};
 use crate::time::Timestamp;
+use crate::url::{FeedId, Version};
 
 /// A busy host is asked about again after its gap, but no sooner than this.
 const SHORTEST_RETRY: Duration = Duration::from_millis(10);

@@ -7,7 +7,7 @@ use super::decide::{finish, normal_plan};
 use super::plan::scaled;
 use super::{Draw, Policy, Subject, Terms};
 use crate::config::PolicyConfig;
-use crate::feed::Status;
+use crate::policy::Status;
 use crate::time::Timestamp;
 
 /// When an added feed is polled first: at once if it was added by hand (`spread` is `None`), at its place in the spread if

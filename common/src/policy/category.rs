@@ -9,7 +9,7 @@ use super::plan::{Plan, scaled};
 use super::{Policy, Rule, Subject, adaptive};
 use crate::calm::next_window;
 use crate::config::{PolicyConfig, PolicyMode};
-use crate::feed::{Audience, Category};
+use crate::policy::{Audience, Category};
 use crate::time::Timestamp;
 
 /// What a subscriber who does not read at present counts.

@@ -6,7 +6,7 @@
 use super::Rule;
 use super::plan::{Plan, scaled};
 use crate::config::PolicyConfig;
-use crate::feed::{Category, PollState};
+use crate::policy::{Category, PollState};
 
 /// Conditional requests in a row that brought the same bytes in full before a server counts as one that never answers 304.
 /// Once is a restart, twice two servers behind one name.

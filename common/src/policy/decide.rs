@@ -8,8 +8,9 @@ use super::plan::Plan;
 use super::{Decision, Draw, Notice, Policy, Rule, Subject, Terms};
 use super::{cost, hints, hot_minute, moves, penalty, remember, salt, throttle};
 use crate::config::PolicyConfig;
-use crate::feed::{Category, PollState, Status};
-use crate::report::{FailureKind, FetchReport, Outcome};
+use crate::outcome::FailureKind;
+use crate::policy::{Category, PollState, Status};
+use crate::report::{FetchReport, Outcome};
 use crate::time::Timestamp;
 
 /// What follows from a report. Rules apply in the order of `docs/policy.md`; each that moves the due time leaves a term.

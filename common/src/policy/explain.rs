@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Rule, Term};
-use crate::feed::Category;
+use crate::policy::Category;
 use crate::time::Timestamp;
 
 /// One term with its words.
@@ -21,7 +21,7 @@ pub struct ExplainedTerm {
     pub text: String,
 }
 
-/// Terms in words. `base` is the poll that they followed ([`crate::feed::PollState::last_polled`]), or the time at which
+/// Terms in words. `base` is the poll that they followed ([`crate::policy::PollState::last_polled`]), or the time at which
 /// the feed was added if it was never polled.
 pub fn explain(category: Category, base: Timestamp, terms: &[Term]) -> Vec<ExplainedTerm> {
     let mut before = base;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Rule;
 use super::plan::Plan;
 use crate::config::PolicyConfig;
-use crate::feed::FeedHints;
+use crate::document::FeedHints;
 use crate::time::Timestamp;
 
 const HOUR: i64 = 3_600_000;

@@ -72,7 +72,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::feed::{Audience, Validators};
+    use crate::document::Validators;
+    use crate::policy::Audience;
     use crate::report::Outcome;
 
     fn start() -> Timestamp {
@@ -85,7 +86,7 @@ mod tests {
         let policy = Policy { config: &config, load: 0.0, price: config.price };
         let outcome = Outcome::NotModified { validators: Validators::default() };
         let host = crate::host::HostKey::new("a.example:80");
-        let report = FetchReport::of(crate::feed::FeedId(1), crate::feed::Version(1), host, now, outcome);
+        let report = FetchReport::of(crate::url::FeedId(1), crate::url::Version(1), host, now, outcome);
         let draws = salts.map(|salt| Draw { salt, minute: 0.5 });
         minutes.decide(&Subject::new(Audience::default(), None), &report, now, draws, &policy).next_due.unwrap()
     }

@@ -29,6 +29,7 @@ pub mod price;
 mod remember;
 mod rhythm;
 mod salt;
+mod state;
 mod terms;
 mod throttle;
 
@@ -49,12 +50,13 @@ pub use moves::{move_is_settled, move_target};
 pub use our_fault::{may_be_ours, spare};
 pub use pings::{PingWindow, rest_after_poll};
 pub use rhythm::Rhythm;
+pub use state::{Audience, Category, Penalty, PollState, Sighting, Status};
 pub use terms::{Rule, Term, Terms};
 pub use throttle::{HostHold, first_hold, host_hold};
 
 use crate::calm::CalmGroup;
-use crate::config::{HostRule, PolicyConfig};
-use crate::feed::{Audience, PollState, Status};
+use crate::config::PolicyConfig;
+use crate::host::HostRule;
 use crate::time::Timestamp;
 
 /// What the policy needs to know of a feed.

@@ -5,9 +5,10 @@
 //! the count anew. A failure says nothing either way. A target that an operator declined does not count at all.
 
 use crate::config::PolicyConfig;
-use crate::feed::{FeedUrl, PollState, Sighting};
+use crate::policy::{PollState, Sighting};
 use crate::report::FetchReport;
 use crate::time::Timestamp;
+use crate::url::FeedUrl;
 
 /// The name under which a target is remembered.
 pub fn move_target(url: &FeedUrl) -> u64 {

@@ -7,8 +7,8 @@ use super::category::category;
 use super::decide::normal_plan;
 use super::plan::scaled;
 use super::{Decision, Draw, Policy, Rule, Subject, Terms};
-use crate::feed::PollState;
-use crate::report::FailureKind;
+use crate::outcome::FailureKind;
+use crate::policy::PollState;
 use crate::time::Timestamp;
 
 /// Can this kind of failure come from our own side: our resolver, our way out, something in between?

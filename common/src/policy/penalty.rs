@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::Rule;
 use super::plan::Plan;
 use crate::config::PenaltyConfig;
-use crate::feed::{Penalty, PollState};
-use crate::report::FailureKind;
+use crate::outcome::FailureKind;
+use crate::policy::{Penalty, PollState};
 
 /// How a failure is treated.
 #[derive(Clone, Copy, Debug, PartialEq)]

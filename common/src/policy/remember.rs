@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::throttle;
-use crate::feed::{PollState, Validators};
-use crate::report::{Document, FetchReport, Outcome, Probe};
+use crate::document::{Document, Validators};
+use crate::policy::PollState;
+use crate::report::{FetchReport, Outcome, Probe};
 use crate::time::Timestamp;
 
 /// What every answer leaves. A hold that still stands is kept, whatever the answer.

@@ -4,8 +4,8 @@
 //! 30 days. Hours and weekdays (UTC) are counts beside it, drawn towards evenness by a few items of prior, so that a feed
 //! has a profile only once it earned one. Constant space follows a feed whose habits change.
 
+use crate::document::Document;
 use crate::entry::Entry;
-use crate::report::Document;
 use crate::time::Timestamp;
 
 /// Items and watching fade with this time constant, in days: long enough for a monthly feed, short enough to notice that

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Rule;
 use super::plan::{Plan, scaled};
 use crate::config::PolicyConfig;
-use crate::feed::Category;
+use crate::policy::Category;
 
 /// Calm deliveries are spread over the hour before midnight but its last quarter, which is for ways out of hot minutes and for
 /// waiting.

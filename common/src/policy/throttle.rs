@@ -8,8 +8,9 @@ use std::time::Duration;
 use super::Rule;
 use super::plan::Plan;
 use crate::config::PolicyConfig;
-use crate::feed::{FeedId, PollState};
+use crate::policy::PollState;
 use crate::time::Timestamp;
+use crate::url::FeedId;
 
 /// The longest hold that one throttled feed puts on its whole host.
 pub(super) const SINGLE_FEED_HOLD: Duration = Duration::from_secs(3600);

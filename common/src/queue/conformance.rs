@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use super::Queue;
-use crate::feed::{FeedId, FeedUrl, Validators, Version};
+use crate::document::Validators;
 use crate::host::HostKey;
 use crate::host_gate::Ticket;
 use crate::job::FetchJob;
 use crate::known::KnownEntries;
 use crate::report::{FetchReport, Outcome};
 use crate::time::Timestamp;
+use crate::url::{FeedId, FeedUrl, Version};
 
 /// Stamps the suite for one implementation: `$make` gives a future of something that derefs to an empty queue, `$end`
 /// takes that and gives a future that cleans up.

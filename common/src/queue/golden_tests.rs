@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use super::{Message, decode, encode};
+use crate::document::{ContentHash, Document, FeedHints, Onward, Validators};
 use crate::entry::{Enclosure, Entry, Fingerprint};
-use crate::feed::{ContentHash, FeedHints, FeedId, Onward, Validators, Version};
 use crate::host::HostKey;
 use crate::host_gate::Ticket;
 use crate::job::FetchJob;
 use crate::known::KnownEntries;
-use crate::report::{Document, FailureKind, FetchReport, Outcome};
+use crate::outcome::FailureKind;
+use crate::report::{FetchReport, Outcome};
 use crate::time::Timestamp;
+use crate::url::{FeedId, Version};
 
 const JOBS: &str = include_str!("golden/jobs.v1.json");
 const REPORTS: &str = include_str!("golden/reports.v1.json");

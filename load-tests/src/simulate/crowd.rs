@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use common::config::PolicyConfig;
 use common::entry::Entry;
-use common::feed::{Audience, PollState};
-use common::policy::{Draw, Minutes, Policy, Rhythm, Subject};
+use common::policy::{Audience, Draw, Minutes, Policy, PollState, Rhythm, Subject};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 

@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use common::config::{PolicyConfig, PolicyMode};
+use common::document::{Document, Validators};
 use common::entry::Entry;
-use common::feed::{Audience, FeedId, Validators, Version};
 use common::host::HostKey;
-use common::policy::{Draw, Policy, Subject, decide};
-use common::report::{Document, FetchReport, Outcome};
+use common::policy::{Audience, Draw, Policy, Subject, decide};
+use common::report::{FetchReport, Outcome};
+use common::url::{FeedId, Version};
 
 use super::histories::HOUR;
 use super::random::Random;

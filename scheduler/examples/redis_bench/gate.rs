@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use common::feed::{FeedId, Version};
 use common::host::{HostKey, HostLimits};
 use common::host_gate::redis::RedisGate;
 use common::host_gate::{AcquireRequest, Acquired, HostGate, Release, Reservation, ReserveRequest, Ticket};
 use common::redis::RedisServer;
 use common::time::{Clock, SystemClock};
+use common::url::{FeedId, Version};
 use futures_util::future::try_join_all;
 use redis::aio::MultiplexedConnection;
 

@@ -12,9 +12,9 @@ mod shards;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use common::feed::FeedId;
 use common::redis::RedisServer;
 use common::time::{Clock, SystemClock, Timestamp};
+use common::url::FeedId;
 use redis::aio::MultiplexedConnection;
 use scheduler::schedule::redis::RedisSchedule;
 use scheduler::schedule::{Band, Schedule, Slot};

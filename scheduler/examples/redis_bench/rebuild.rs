@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use common::config::Config;
-use common::feed::{Audience, Category};
 use common::host::HostKey;
 use common::host_gate::redis::RedisGate;
 use common::live_rules::LiveRules;
+use common::policy::{Audience, Category};
 use common::queue::memory::MemoryQueue;
 use common::redis::RedisServer;
 use common::time::{Clock, SystemClock, Timestamp};

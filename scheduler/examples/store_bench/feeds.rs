@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use common::config::Config;
+use common::document::{ContentHash, Document, Validators};
 use common::entry::Fingerprint;
-use common::feed::{Audience, Category, ContentHash, FeedId, FeedUrl, PollState, Validators, Version};
 use common::host::HostKey;
 use common::known::KnownEntries;
-use common::policy::{Draw, Policy, Subject, decide};
-use common::report::{Document, FetchReport, Outcome};
+use common::policy::{Audience, Category, Draw, Policy, PollState, Subject, decide};
+use common::report::{FetchReport, Outcome};
 use common::time::{Clock, SystemClock, Timestamp};
+use common::url::{FeedId, FeedUrl, Version};
 use scheduler::store::{NewFeed, Store, Verdict};
 
 /// Feeds of one host.

@@ -4,10 +4,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use common::feed::{Category, FeedId, Status};
 use common::host::HostKey;
-use common::report::FailureKind;
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
 use common::time::{Clock, SystemClock};
+use common::url::FeedId;
 use scheduler::schedule::memory::MemorySchedule;
 use scheduler::schedule::{Band, Schedule, Slot};
 use scheduler::store::{FeedQuery, FeedRef, FeedSort, HostQuery, Placement, Store};

@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use common::feed::FeedId;
 use common::time::{Clock, SystemClock, Timestamp};
+use common::url::FeedId;
 use scheduler::schedule::memory::MemorySchedule;
 use scheduler::schedule::{Band, Schedule, Slot};
 use scheduler::store::Store;

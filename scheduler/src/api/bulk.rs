@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, StatusCode, header};
-use common::feed::{Feed, FeedId};
+use common::feed::Feed;
+use common::url::FeedId;
 use rand::RngExt;
 
 use super::error::ApiError;

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use common::calm::Zone;
-use common::feed::FeedId;
+use common::url::FeedId;
 use serde::Deserialize;
 
 use super::Api;

@@ -29,7 +29,7 @@ impl ApiError {
     }
 
     /// 404: no feed has this id.
-    pub(super) fn no_feed(id: common::feed::FeedId) -> Self {
+    pub(super) fn no_feed(id: common::url::FeedId) -> Self {
         Self::new(StatusCode::NOT_FOUND, format!("there is no feed {id}; GET /api/v1/feeds lists them"))
     }
 

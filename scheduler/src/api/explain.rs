@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use common::config::PolicyConfig;
-use common::feed::{Category, Feed, Status};
-use common::policy::{category, explain as explain_terms, sla_unmet};
+use common::feed::Feed;
+use common::policy::{Category, Status, category, explain as explain_terms, sla_unmet};
 use common::secrets::SecretError;
 use common::time::Timestamp;
 

@@ -4,11 +4,13 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::{Extension, Json};
 use common::calm::CalmGroup;
-use common::feed::{Audience, Category, Feed, FeedId, FeedUrl, FeedUrlError, Status};
+use common::feed::Feed;
 use common::host::HostKey;
 use common::input;
-use common::report::FailureKind;
+use common::outcome::FailureKind;
+use common::policy::{Audience, Category, Status};
 use common::secrets::Login;
+use common::url::{FeedId, FeedUrl};
 use serde::{Deserialize, Deserializer};
 
 use super::audit::Subject;
@@ -99,7 +101,7 @@ impl FeedBody {
     /// The feed that these fields add.
     pub(super) fn new_feed(&self, api: &Api) -> Result<AddFeed, ApiError> {
         let url = self.url.as_deref().ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
-        let (url, of_url) = input::feed(url, &api.ops.config.fetch.at_service).map_err(|error| not_a_url(&error))?;
+        let (url, of_url) = input::feed(url, &api.ops.config.fetch.at_service).map_err(not_a_url)?;
         let of_fields = self.login()?.flatten();
         if of_url.is_some() && of_fields.is_some() {
             return Err(ApiError::bad("username and password are in the url already; give them once"));
@@ -111,10 +113,10 @@ impl FeedBody {
 }
 
 pub(crate) fn feed_url(api: &Api, text: &str) -> Result<FeedUrl, ApiError> {
-    input::feed_url(text, &api.ops.config.fetch.at_service).map_err(|error| not_a_url(&error))
+    input::feed_url(text, &api.ops.config.fetch.at_service).map_err(not_a_url)
 }
 
-fn not_a_url(error: &FeedUrlError) -> ApiError {
+fn not_a_url(error: impl std::fmt::Display) -> ApiError {
     ApiError::bad(format!("url: {error}"))
 }
 

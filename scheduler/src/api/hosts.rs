@@ -7,7 +7,8 @@ use axum::Json;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use common::config::HostRule;
+use common::config::check_host_rule;
+use common::host::HostRule;
 use common::host_name::{HostName, NoHost};
 use common::suggest::field_names;
 use common::time::Timestamp;
@@ -180,7 +181,7 @@ pub(super) async fn set(
         let message = "reason is missing; say why the rule is there, for whoever finds it next year";
         return Err(ApiError::bad(message));
     }
-    if let Some(refusal) = rule.check().into_iter().next() {
+    if let Some(refusal) = check_host_rule(&rule).into_iter().next() {
         return Err(ApiError::bad(format!("{} {}", refusal.key, refusal.reason)));
     }
     let ops = api.ops.clone();

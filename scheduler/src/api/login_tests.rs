@@ -1,9 +1,9 @@
 //! Feeds with credentials, over the API.
 
 use common::config::Config;
-use common::feed::FeedId;
 use common::secrets::Keyring;
 use common::time::Clock;
+use common::url::FeedId;
 use serde_json::{Value, json};
 
 use super::tests::Fleet;

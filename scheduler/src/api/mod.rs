@@ -38,7 +38,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use common::bot_auth::DIRECTORY_PATH;
-use common::feed::{Feed, FeedId};
+use common::feed::Feed;
+use common::url::FeedId;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

@@ -5,7 +5,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Form, Json};
-use common::feed::FeedUrl;
+use common::url::FeedUrl;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -132,8 +132,10 @@ mod tests {
 
     use axum::body::Body;
     use axum::http::Request;
-    use common::feed::{Feed, FeedId, Status};
+    use common::feed::Feed;
+    use common::policy::Status;
     use common::time::{Clock, Timestamp};
+    use common::url::FeedId;
 
     use super::*;
     use crate::api::tests::{Answer, Fleet};

@@ -9,8 +9,8 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
-use common::feed::FeedId;
 use common::suggest::{field_names, nearest};
+use common::url::FeedId;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 

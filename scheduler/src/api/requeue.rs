@@ -7,11 +7,12 @@ use axum::extract::{Extension, FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use common::feed::{Category, FeedId, Status};
 use common::host::HostKey;
 use common::host_name::HostName;
-use common::report::FailureKind;
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
 use common::time::Timestamp;
+use common::url::FeedId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -8,6 +8,7 @@ mod requeue;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
 use common::config::{ApiRole, ApiToken, Config};
+use common::document::Document;
 use common::entry::Entry;
 use common::host_gate::memory::MemoryGate;
 use common::known::KnownEntries;
@@ -15,7 +16,7 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::policy::{Decision, Rule, Terms};
 use common::queue::memory::MemoryQueue;
-use common::report::{Document, FetchReport, Outcome};
+use common::report::{FetchReport, Outcome};
 use common::secrets::Keyring;
 use common::time::{Clock, ManualClock, Timestamp};
 use serde_json::{Value, json};
@@ -126,9 +127,9 @@ impl Fleet {
     /// Moves the feed to another URL, as permanent redirects do.
     pub(crate) async fn moved(&self, id: i64, url: &str) {
         let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();
-        let url: common::feed::FeedUrl = url.parse().unwrap();
+        let url: common::url::FeedUrl = url.parse().unwrap();
         let host = self.ops.rules.get().for_url(url.as_url()).key;
-        let to = Move { url, host, category: common::feed::Category::D, same: true };
+        let to = Move { url, host, category: common::policy::Category::D, same: true };
         self.ops.store.move_feed(feed.id, feed.version, &to, self.clock.now()).await.unwrap();
     }
 
@@ -142,12 +143,12 @@ impl Fleet {
     pub(crate) async fn read(&self, id: i64, document: Document) {
         let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();
         let now = self.clock.now();
-        let validators = common::feed::Validators { etag: Some("\"1\"".to_owned()), ..Default::default() };
+        let validators = common::document::Validators { etag: Some("\"1\"".to_owned()), ..Default::default() };
         let outcome = Outcome::Modified(Box::new(Document { validators, ..document }));
         let mut terms = Terms::default();
         terms.push(Rule::Category, now.after(Duration::from_secs(6000)));
         let state =
-            common::feed::PollState { last_polled: Some(now), last_outcome: Some(outcome.kind()), ..feed.state };
+            common::policy::PollState { last_polled: Some(now), last_outcome: Some(outcome.kind()), ..feed.state };
         let report = FetchReport {
             duration: Duration::from_millis(250),
             http_status: Some(200),
@@ -157,7 +158,7 @@ impl Fleet {
         };
         let next_due = terms.last().map(|term| term.due);
         let decision = Decision { state, status: feed.status, next_due, terms, host_hold: None, notice: None };
-        let verdict = Verdict { report, decision, category: common::feed::Category::D };
+        let verdict = Verdict { report, decision, category: common::policy::Category::D };
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
     }
 }

@@ -5,11 +5,13 @@
 use std::collections::BTreeMap;
 
 use common::calm::CalmGroup;
-use common::feed::{Category, ContentHash, Feed, FeedHints, FeedId, Onward, Penalty, Status, Version};
+use common::document::{ContentHash, FeedHints, Onward};
+use common::feed::Feed;
 use common::host::HostRules;
-use common::policy::{ExplainedTerm, category};
-use common::report::OutcomeKind;
+use common::outcome::OutcomeKind;
+use common::policy::{Category, ExplainedTerm, Penalty, Status, category};
 use common::time::Timestamp;
+use common::url::{FeedId, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::price::Price;

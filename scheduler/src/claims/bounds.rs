@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use common::feed::FeedUrl;
 use common::host::{HostKey, HostLimits};
+use common::url::FeedUrl;
 
 use super::Sight;
 

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use common::feed::{Category, FeedId, Status, Validators, Version};
+use common::document::Validators;
 use common::host_gate::{Reservation, ReserveRequest, UNOPENED_RETRY};
 use common::known::KnownEntries;
-use common::policy::{Decision, Terms};
-use common::report::{FailureKind, FetchReport, Outcome};
+use common::outcome::FailureKind;
+use common::policy::{Category, Decision, Status, Terms};
+use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
+use common::url::{FeedId, Version};
 
 use super::bounds::{AHEAD, CLAIM_LEASE, DEADLINE, FAR, Fleet, LEASE, Protection, SKEW};
 use super::world::{Answer, Broken, Loader, QueuedJob, Report, Row, Task, World, band, index};
@@ -257,7 +259,7 @@ impl Fleet {
         let mut fetched = FetchReport::of(feed, version, self.host.clone(), at(report.started), outcome);
         fetched.answers_wake = report.answers_wake.map(at);
         let decision = Decision {
-            state: common::feed::PollState::default(),
+            state: common::policy::PollState::default(),
             status,
             next_due: next.map(at),
             terms: Terms::default(),

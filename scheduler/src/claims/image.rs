@@ -237,7 +237,7 @@ impl Image {
 
     fn guard(&mut self, feed: i64, world: &World) {
         let version = world.row(feed).version;
-        let Some(guard) = world.gate.feeds.get(&common::feed::FeedId(feed)) else {
+        let Some(guard) = world.gate.feeds.get(&common::url::FeedId(feed)) else {
             [i64::MIN; 5].into_iter().for_each(|value| self.flag(value));
             return;
         };

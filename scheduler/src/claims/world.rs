@@ -253,5 +253,5 @@ pub(super) fn expires(queued: &QueuedJob) -> i64 {
 
 /// The band of a feed of the model.
 pub(super) fn band(woken: bool) -> Band {
-    Band::of(common::feed::Category::C, woken)
+    Band::of(common::policy::Category::C, woken)
 }

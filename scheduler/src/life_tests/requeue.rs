@@ -1,6 +1,6 @@
 //! A requeue in a feed's life: polled conditionally, at the hosts' pace, never past a hold, once.
 
-use common::report::Document;
+use common::document::Document;
 
 use super::*;
 use crate::requeue::Dripper;

@@ -1,9 +1,9 @@
 //! Rules and blocks that change while a fleet runs.
 
-use common::config::HostRule;
-use common::feed::Category;
+use common::host::HostRule;
 use common::host_name::HostName;
 use common::live_rules::LiveRules;
+use common::policy::Category;
 
 use super::*;
 use crate::hosts::RuleChange;

@@ -1,7 +1,8 @@
 //! What a publisher can mend, from what is remembered of the last polls.
 
-use common::feed::{Feed, Status};
-use common::report::FailureKind;
+use common::feed::Feed;
+use common::outcome::FailureKind;
+use common::policy::Status;
 
 /// Conditional requests that were answered whole in vain, from which on it is no accident.
 const IGNORED: u32 = 3;

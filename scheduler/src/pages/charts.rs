@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use common::metrics::Metrics;
-use common::report::OutcomeKind;
+use common::outcome::OutcomeKind;
 use common::time::Timestamp;
 
 use super::words;
@@ -285,7 +285,7 @@ fn nice(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use common::feed::Category;
+    use common::policy::Category;
 
     use super::*;
 

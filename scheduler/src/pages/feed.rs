@@ -4,9 +4,12 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use common::feed::{Feed, FeedHints, FeedId, Status};
-use common::report::OutcomeKind;
+use common::document::FeedHints;
+use common::feed::Feed;
+use common::outcome::OutcomeKind;
+use common::policy::Status;
 use common::time::Timestamp;
+use common::url::FeedId;
 
 use super::fleet::{EntryLine, entry_line};
 use super::words::{self, Moment};

@@ -6,8 +6,9 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use common::feed::{Category, Feed, Status};
-use common::report::{FailureKind, OutcomeKind};
+use common::feed::Feed;
+use common::outcome::{FailureKind, OutcomeKind};
+use common::policy::{Category, Status};
 use common::time::Timestamp;
 
 use super::charts::{self, Chart, OUTCOMES, Sample};

@@ -4,8 +4,9 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use common::feed::{Category, Feed, Status};
-use common::report::FailureKind;
+use common::feed::Feed;
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
 use common::time::Timestamp;
 
 use super::words::{self, Moment};

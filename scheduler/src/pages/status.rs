@@ -5,7 +5,8 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use common::feed::{Feed, Status};
+use common::feed::Feed;
+use common::policy::Status;
 use common::time::Timestamp;
 use serde::Deserialize;
 

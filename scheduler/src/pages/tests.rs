@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::header;
+use common::document::Document;
 use common::entry::Entry;
 use common::known::KnownEntries;
-use common::report::Document;
 use serde_json::json;
 
 use crate::api::tests::Fleet;
@@ -92,7 +92,7 @@ async fn what_a_page_names_is_there() {
     }
 }
 
-fn url_of(path: &str) -> common::feed::FeedUrl {
+fn url_of(path: &str) -> common::url::FeedUrl {
     format!("http://fleet.example{path}").parse().unwrap()
 }
 

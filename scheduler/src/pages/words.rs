@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use common::outcome::OutcomeKind;
 use common::policy::Rule;
-use common::report::OutcomeKind;
 use common::time::Timestamp;
 
 /// A moment, for `<time>`: for machines, in full, and as seen from now.

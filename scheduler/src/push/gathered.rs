@@ -11,9 +11,10 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::feed::{Feed, FeedId, Status};
-use common::policy::{PingWindow, rest_after_poll};
+use common::feed::Feed;
+use common::policy::{PingWindow, Status, rest_after_poll};
 use common::time::Timestamp;
+use common::url::FeedId;
 use tokio::time::Instant;
 
 use crate::ops::{Ops, OpsError};

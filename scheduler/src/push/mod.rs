@@ -8,8 +8,9 @@ mod gathered;
 
 use std::sync::Arc;
 
-use common::feed::{Feed, FeedUrl, Status};
-use common::policy::PingWindow;
+use common::feed::Feed;
+use common::policy::{PingWindow, Status};
+use common::url::FeedUrl;
 
 use self::gathered::Gathered;
 use crate::ops::{Ops, OpsError};

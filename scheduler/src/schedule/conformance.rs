@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use common::feed::FeedId;
 use common::host::HostKey;
 use common::time::Timestamp;
+use common::url::FeedId;
 
 use super::{Band, Claim, Parking, Schedule, Slot};
 

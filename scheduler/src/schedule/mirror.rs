@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use common::feed::FeedId;
 use common::host::HostKey;
 use common::time::Timestamp;
+use common::url::FeedId;
 
 use super::{Band, Claim, Depth};
 

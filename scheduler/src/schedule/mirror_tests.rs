@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use common::feed::FeedId;
 use common::redis::testing::shared;
 use common::time::Timestamp;
+use common::url::FeedId;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 

@@ -23,9 +23,10 @@ pub mod redis;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use common::feed::{Category, FeedId};
 use common::host::HostKey;
+use common::policy::Category;
 use common::time::Timestamp;
+use common::url::FeedId;
 
 /// Sets of the schedule, each with a guaranteed share of every claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,7 @@
 //! How many feeds there are of a kind, as the store keeps count: the migrations' triggers write the counters.
 
-use common::feed::{Category, Status};
-use common::report::FailureKind;
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
 
 /// How many feeds there are, by the counters.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use common::feed::{Feed, Status};
+use common::feed::Feed;
+use common::policy::Status;
 use serde::{Deserialize, Serialize};
 
 use super::row::{FeedRow, readable};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use common::feed::FeedId;
 use common::time::ClocksDiffer;
+use common::url::FeedId;
 use sqlx::postgres::PgDatabaseError;
 
 /// The store's own trouble.

@@ -18,8 +18,9 @@
 //! A record of another layout, length or vocabulary ends the reading: history is shown to people, and no decision rests
 //! on it, so that a part of it is better than an error.
 
+use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{Decision, Rule, Terms};
-use common::report::{FailureKind, FetchReport, OutcomeKind};
+use common::report::FetchReport;
 use common::time::Timestamp;
 
 use super::HistoryEntry;
@@ -99,9 +100,10 @@ fn six_bytes(at: Timestamp) -> [u8; 6] {
 mod tests {
     use std::time::Duration;
 
-    use common::feed::{FeedId, PollState, Status, Version};
     use common::host::HostKey;
+    use common::policy::{PollState, Status};
     use common::report::Outcome;
+    use common::url::{FeedId, Version};
 
     use super::*;
 

@@ -2,8 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use common::config::HostRule;
-use common::host::HostKey;
+use common::host::{HostKey, HostRule};
 use common::live_rules;
 use common::time::Timestamp;
 use sqlx::FromRow;

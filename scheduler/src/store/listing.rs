@@ -15,9 +15,10 @@
 
 use std::future::Future;
 
-use common::feed::{Category, Feed, Status};
+use common::feed::Feed;
 use common::host::HostKey;
-use common::report::FailureKind;
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
 
 use super::counts::Counts;
 use super::cursor::{self, Place, never};

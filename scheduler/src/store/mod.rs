@@ -29,15 +29,17 @@ pub(crate) use verdicts::row_after;
 
 use async_trait::async_trait;
 use common::calm::CalmGroup;
-use common::config::HostRule;
+use common::document::{ContentHash, Validators};
 use common::entry::Entry;
-use common::feed::{Audience, Category, ContentHash, Feed, FeedId, FeedUrl, PollState, Status, Validators, Version};
-use common::host::HostKey;
+use common::feed::Feed;
+use common::host::{HostKey, HostRule};
 use common::known::KnownEntries;
-use common::policy::{Decision, Terms};
-use common::report::{FailureKind, FetchReport, OutcomeKind};
+use common::outcome::{FailureKind, OutcomeKind};
+use common::policy::{Audience, Category, Decision, PollState, Status, Terms};
+use common::report::FetchReport;
 use common::secrets::{Credentials, Sealed};
 use common::time::Timestamp;
+use common::url::{FeedId, FeedUrl, Version};
 use serde::{Deserialize, Serialize};
 
 pub use error::StoreError;

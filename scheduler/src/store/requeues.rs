@@ -4,10 +4,11 @@
 //! transaction: whoever takes the next step, and however the last one ended, no feed is woken twice by it and none is left
 //! out. Steps of several processes exclude each other; none of them owns the requeue.
 
-use common::feed::{Category, FeedId, Status};
 use common::host::HostKey;
-use common::report::FailureKind;
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
 use common::time::Timestamp;
+use common::url::FeedId;
 use serde::{Deserialize, Serialize};
 use sqlx::{FromRow, Postgres, QueryBuilder, Sqlite};
 

@@ -7,15 +7,15 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use common::calm::CalmGroup;
+use common::document::{ContentHash, Onward, Validators};
 use common::entry::{Enclosure, Entry};
-use common::feed::{
-    Audience, Category, ContentHash, Feed, FeedId, FeedUrl, Onward, PollState, Status, Validators, Version,
-};
+use common::feed::Feed;
 use common::host::HostKey;
 use common::known::KnownEntries;
-use common::policy::{HeadFirst, Rhythm, Rule, Term};
+use common::policy::{Audience, Category, HeadFirst, PollState, Rhythm, Rule, Status, Term};
 use common::secrets::Sealed;
 use common::time::Timestamp;
+use common::url::{FeedId, FeedUrl, Version};
 use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
 

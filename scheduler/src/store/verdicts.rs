@@ -4,12 +4,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
+use common::document::{Document, Validators};
 use common::entry::Entry;
-use common::feed::{FeedId, Status, Validators};
 use common::host::HostKey;
-use common::policy::{HostHold, Notice, host_hold};
-use common::report::{Document, FetchReport, Outcome, OutcomeKind};
+use common::outcome::OutcomeKind;
+use common::policy::{HostHold, Notice, Status, host_hold};
+use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
+use common::url::FeedId;
 use serde::Deserialize;
 use sqlx::FromRow;
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::feed::{FeedUrl, Validators};
+use common::document::Validators;
 use common::host_gate::{ExtraRequest, GateError, Permit, Release};
-use common::report::{FailureKind, Outcome};
+use common::outcome::FailureKind;
+use common::report::Outcome;
 use common::time::Timestamp;
+use common::url::FeedUrl;
 use http::Method;
 use http::header::{self, HeaderMap};
 use hyper::body::Incoming;

@@ -1,9 +1,9 @@
 //! HEAD before GET (P44): for servers that send validators, ignore conditions, and serve the same large body again and
 //! again. Whether it saves is the policy's to say; here it is asked, and what it came to is told.
 
-use common::config::HostRule;
-use common::feed::FeedUrl;
+use common::host::HostRule;
 use common::report::{Outcome, Probe};
+use common::url::FeedUrl;
 use http::header::{self, HeaderMap};
 use http::response::Parts;
 use http::{Method, StatusCode};

@@ -1,8 +1,10 @@
 //! The way of one fetch: redirects, an actor's outbox, and for a new feed that is a page the places where feeds usually are.
 
-use common::feed::{Validators, Version};
+use common::document::Validators;
 use common::job::FetchJob;
-use common::report::{FailureKind, Outcome};
+use common::outcome::FailureKind;
+use common::report::Outcome;
+use common::url::Version;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use common::feed::FeedHints;
+use common::document::FeedHints;
 
 use super::draft::Link;
 use super::vocabulary::Hint;

@@ -11,7 +11,7 @@ use super::draft::Link;
 use super::text::{self, Markup};
 
 /// Longest URL, in bytes; a longer one is dropped, because half a URL is none.
-const MAX_URL_BYTES: usize = common::feed::FeedUrl::MAX_LENGTH;
+const MAX_URL_BYTES: usize = common::url::FeedUrl::MAX_LENGTH;
 /// What resolving may add to one document, in bytes.
 const BUDGET: usize = 16 * 1024 * 1024;
 /// Links that are kept of one entry's text, and their bytes together.

@@ -39,8 +39,8 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use common::document::{FeedHints, Onward};
 use common::entry::Entry;
-use common::feed::{FeedHints, Onward};
 use serde_json::json;
 use url::Url;
 

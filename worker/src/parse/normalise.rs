@@ -12,8 +12,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use common::document::Onward;
 use common::entry::{Enclosure, Entry};
-use common::feed::Onward;
 use url::Url;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::config::HostConfig;
-use common::report::{FailureKind, Outcome};
+use common::host::HostConfig;
+use common::outcome::FailureKind;
+use common::report::Outcome;
 use load_tests::{Feed, Script};
 
 use crate::bench::{Bench, document, failure, not_modified};

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use common::report::{FailureKind, Outcome};
+use common::outcome::FailureKind;
+use common::report::Outcome;
 use load_tests::{Coding, Delivery, Feed, Script, bodies};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};

@@ -3,16 +3,18 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use common::config::{Config, FetchConfig, HostConfig, HostRule};
-use common::feed::{FeedId, Version};
-use common::host::HostRules;
+use common::config::{Config, FetchConfig};
+use common::document::Document;
+use common::host::{HostConfig, HostRule, HostRules};
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::{AcquireRequest, Acquired, HostGate, LoadMark, Permit, Release, Reservation, ReserveRequest};
 use common::job::FetchJob;
 use common::known::KnownEntries;
-use common::report::{Document, FailureKind, Outcome};
+use common::outcome::FailureKind;
+use common::report::Outcome;
 use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
+use common::url::{FeedId, Version};
 use load_tests::{Origin, Record, Script};
 use worker::client::FetchSetup;
 use worker::fetch::{Fetched, Fetcher, Hops};
@@ -78,7 +80,7 @@ impl Bench {
     }
 
     pub(crate) fn job(&self, url: &str) -> FetchJob {
-        let url: common::feed::FeedUrl = url.parse().unwrap();
+        let url: common::url::FeedUrl = url.parse().unwrap();
         FetchJob {
             credentials: None,
             feed: FeedId(self.feeds.fetch_add(1, Ordering::Relaxed)),
@@ -87,7 +89,7 @@ impl Bench {
             url,
             ticket: common::host_gate::Ticket(0),
             expires: Timestamp::MAX,
-            validators: common::feed::Validators::default(),
+            validators: common::document::Validators::default(),
             content_hash: None,
             known: KnownEntries::default(),
             wake_at: None,

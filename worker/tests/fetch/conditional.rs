@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use common::config::{HostConfig, HostRule};
-use common::feed::Validators;
-use common::report::{FailureKind, Outcome};
+use common::document::Validators;
+use common::host::{HostConfig, HostRule};
+use common::outcome::FailureKind;
+use common::report::Outcome;
 use load_tests::{Coding, Conditions, Feed, Script, Stamp, Tag};
 
 use crate::bench::{Bench, document, failure, not_modified};

@@ -1,6 +1,6 @@
 //! User names and passwords: where they are sent, and where they never are.
 
-use common::report::FailureKind;
+use common::outcome::FailureKind;
 use common::secrets::Login;
 use load_tests::{Feed, Script};
 

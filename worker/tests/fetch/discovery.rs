@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use common::config::HostConfig;
-use common::feed::Version;
+use common::host::HostConfig;
 use common::job::FetchJob;
-use common::report::{FailureKind, Outcome};
+use common::outcome::FailureKind;
+use common::report::Outcome;
+use common::url::Version;
 use load_tests::{Feed, Script};
 
 use crate::bench::{Bench, document, failure};

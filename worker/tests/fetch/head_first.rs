@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use common::config::{HostConfig, HostRule};
+use common::host::{HostConfig, HostRule};
 use common::job::FetchJob;
-use common::report::{FailureKind, Outcome, Probe};
+use common::outcome::FailureKind;
+use common::report::{Outcome, Probe};
 use load_tests::{Conditions, Feed, Script, Tag};
 
 use crate::bench::{Bench, document, failure, not_modified};

@@ -1,6 +1,6 @@
 //! P23, P31 to P34, P36: what a poll looks like from the other side.
 
-use common::config::{HostConfig, HostRule};
+use common::host::{HostConfig, HostRule};
 use common::report::Outcome;
 use load_tests::{Feed, Script};
 use std::time::Duration;
@@ -51,7 +51,7 @@ async fn p36_the_url_is_asked_as_it_was_given() {
     for target in ["/a//b/?x=1&&y", "/%7Euser/%E9;v=1", "/q?u=http://x/|{}`'(*)", "/A/B?C=d+e%2B"] {
         let path = target.split('?').next().unwrap();
         let job = bench.feed(path, Script::feed(Feed::rss()));
-        let url: common::feed::FeedUrl = bench.origin.url(target).parse().unwrap();
+        let url: common::url::FeedUrl = bench.origin.url(target).parse().unwrap();
         bench.fetch(&common::job::FetchJob { url: url.clone(), ..job }).await;
         let asked = bench.origin.log().pop().unwrap().target().to_owned();
         assert!(url.as_str().ends_with(&asked), "{asked} of {url}");

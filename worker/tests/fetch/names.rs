@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use common::report::FailureKind;
+use common::outcome::FailureKind;
 use load_tests::{Feed, Names, Script};
 use tokio::net::UdpSocket;
 

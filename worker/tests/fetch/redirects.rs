@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use common::config::{HostConfig, HostRule};
+use common::host::{HostConfig, HostRule};
 use common::host_gate::{HostGate, Reservation, ReserveRequest};
-use common::report::{FailureKind, Outcome};
+use common::outcome::FailureKind;
+use common::report::Outcome;
 use common::time::{Clock, SystemClock};
 use load_tests::{Feed, Script};
 

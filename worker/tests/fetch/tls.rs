@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::feed::FeedUrl;
 use common::job::FetchJob;
-use common::report::FailureKind;
+use common::outcome::FailureKind;
+use common::url::FeedUrl;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use load_tests::tls::{Authority, Front, date_time_ymd, self_signed_server};
 use load_tests::{Feed, Script};

@@ -8,8 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::feed::{Audience, Category, Feed};
+use common::feed::Feed;
 use common::host::HostRules;
+use common::policy::{Audience, Category};
 use common::time::{Clock, SystemClock};
 use load_tests::proxy::FaultProxy;
 use rand::RngExt;
@@ -190,7 +191,7 @@ impl Cluster {
                 .iter()
                 .enumerate()
                 .map(|(n, url)| {
-                    let url: common::feed::FeedUrl = url.parse().unwrap();
+                    let url: common::url::FeedUrl = url.parse().unwrap();
                     let place = (page * 1000 + n) as f64 / urls.len() as f64;
                     NewFeed {
                         credentials: None,

@@ -18,10 +18,10 @@ use super::{
     AcquireRequest, Acquired, ExtraRequest, GateError, HostGate, LoadMark, Permit, Release, Reservation,
     ReserveRequest, STARTS_WITHOUT_REPORT, Ticket,
 };
-use crate::feed::{FeedId, Version};
 use crate::host::HostKey;
 use crate::redis::{RedisServer, ServerError};
 use crate::time::Timestamp;
+use crate::url::{FeedId, Version};
 
 /// A gate for all processes that use the same server and namespace.
 pub struct RedisGate {

@@ -1,8 +1,8 @@
 //! Section 1: who is polled how often.
 
 use super::*;
-use crate::config::HostRule;
-use crate::feed::Category;
+use crate::host::HostRule;
+use crate::policy::Category;
 
 fn interval(subject: &Subject<'_>, load: f64, config: &PolicyConfig) -> Duration {
     delay(&decide(subject, &unchanged(), noon(), NO_SALT, &Policy { config, load, price: config.price }))

@@ -18,9 +18,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::PolicyMode;
-use crate::feed::{FeedHints, FeedId, Validators, Version};
+use crate::document::{Document, FeedHints, Validators};
 use crate::host::HostKey;
-use crate::report::{Document, FailureKind, FetchReport, Outcome};
+use crate::outcome::FailureKind;
+use crate::report::{FetchReport, Outcome};
+use crate::url::{FeedId, Version};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

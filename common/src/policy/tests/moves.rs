@@ -1,7 +1,7 @@
 //! Permanent redirects of feeds that are well.
 
 use super::*;
-use crate::feed::PollState;
+use crate::policy::PollState;
 
 /// What follows from these polls, in order: hours since noon, where they were redirected to, and whether they were well.
 fn polled(polls: &[(u32, Option<&str>, bool)], before: PollState) -> PollState {

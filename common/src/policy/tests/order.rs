@@ -1,7 +1,7 @@
 //! Section 3: each step, and their order.
 
 use super::*;
-use crate::feed::Category;
+use crate::policy::Category;
 
 fn hours(hours: u32) -> FeedHints {
     FeedHints { ttl: Some(hours * HOUR), ..FeedHints::default() }

@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::feed::Category;
+use crate::policy::Category;
 
 /// One poll of a life.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! What is remembered between two polls.
 
 use super::*;
-use crate::report::OutcomeKind;
+use crate::outcome::OutcomeKind;
 
 #[test]
 fn every_answer_is_remembered() {

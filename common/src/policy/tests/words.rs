@@ -1,7 +1,7 @@
 //! The terms in words.
 
 use super::*;
-use crate::feed::Category;
+use crate::policy::Category;
 
 fn sentence(category: Category, decision: &Decision) -> String {
     let words = explain(category, decision.state.last_polled.unwrap(), &decision.terms);

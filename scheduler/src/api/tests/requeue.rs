@@ -1,7 +1,7 @@
 //! Requeues by request: what is matched, what is refused, what becomes of them.
 
-use common::feed::Status;
-use common::report::FailureKind;
+use common::outcome::FailureKind;
+use common::policy::Status;
 
 use super::*;
 use crate::requeue::Dripper;
@@ -31,7 +31,7 @@ impl Fleet {
             host_hold: Some(until),
             notice: None,
         };
-        let verdict = Verdict { report, decision, category: common::feed::Category::D };
+        let verdict = Verdict { report, decision, category: common::policy::Category::D };
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
     }
 

@@ -14,9 +14,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use common::feed::FeedId;
 use common::host::HostKey;
 use common::time::Timestamp;
+use common::url::FeedId;
 
 use self::heap::{Entry, Heap};
 use self::hosts::Hosts;

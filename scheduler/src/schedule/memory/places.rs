@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use common::feed::FeedId;
+use common::url::FeedId;
 
 use crate::schedule::Band;
 

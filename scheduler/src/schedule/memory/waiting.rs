@@ -2,8 +2,8 @@
 
 use std::collections::BinaryHeap;
 
-use common::feed::FeedId;
 use common::time::Timestamp;
+use common::url::FeedId;
 
 use super::heap::Heap;
 use super::places::Standing;

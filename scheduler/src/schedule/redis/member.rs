@@ -1,7 +1,7 @@
 //! A feed's name in the sorted sets: its number to the base 36. Six characters and Redis' own two bytes fill the smallest block
 //! of memory that it gives out, so that two billion feeds are named for eight bytes each.
 
-use common::feed::FeedId;
+use common::url::FeedId;
 use redis::{FromRedisValue, ParsingError, RedisWrite, ToRedisArgs, Value};
 
 /// The name of a feed.

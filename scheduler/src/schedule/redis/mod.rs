@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use common::feed::FeedId;
 use common::host::HostKey;
 use common::redis::{RedisServer, ServerError};
 use common::time::Timestamp;
+use common::url::FeedId;
 use futures_util::future::try_join_all;
 use rand::RngExt;
 use redis::{FromRedisValue, Script, ScriptInvocation};

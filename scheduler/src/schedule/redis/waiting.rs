@@ -1,7 +1,7 @@
 //! What waits, in order: each band of each shard gives its first, and they are merged.
 
-use common::feed::FeedId;
 use common::time::Timestamp;
+use common::url::FeedId;
 use futures_util::future::try_join_all;
 
 use super::member::Member;

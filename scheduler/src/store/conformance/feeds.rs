@@ -52,11 +52,11 @@ pub(crate) async fn urls_as_long_as_they_may_be_are_told_apart(backend: &dyn Bac
     // Digits in no order: nothing makes them shorter in an index.
     let digits: String =
         (1_u64..).map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_string()).take(500).collect();
-    let long = format!("https://a.org/{}", &digits[..common::feed::FeedUrl::MAX_LENGTH - 15]);
+    let long = format!("https://a.org/{}", &digits[..common::url::FeedUrl::MAX_LENGTH - 15]);
     let urls = [format!("{long}1"), format!("{long}2"), format!("{long}1")];
     let added = store.add_feeds(&urls.map(|url| new_feed(&url)), at(0)).await.unwrap();
     assert_eq!(added.iter().map(|added| added.new).collect::<Vec<_>>(), [true, true, false]);
-    assert_eq!(feed(&*store, added[1].id).await.url.as_str().len(), common::feed::FeedUrl::MAX_LENGTH);
+    assert_eq!(feed(&*store, added[1].id).await.url.as_str().len(), common::url::FeedUrl::MAX_LENGTH);
 }
 
 pub(crate) async fn thousands_of_feeds_are_answered_in_order(backend: &dyn Backend) {

@@ -1,6 +1,6 @@
 //! What operators say about hosts, and lists of hosts.
 
-use common::config::HostRule;
+use common::host::HostRule;
 
 use super::*;
 use crate::store::{HostOrders, HostQuery, HostRow};

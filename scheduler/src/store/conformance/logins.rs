@@ -1,7 +1,6 @@
 //! Feeds with credentials: who they are, what they were sealed as, where they may go.
 
-use common::config::SecretsConfig;
-use common::secrets::{Keyring, Login};
+use common::secrets::{Keyring, Login, SecretsConfig};
 
 use super::*;
 use crate::store::{Move, Moved, OldSeal};

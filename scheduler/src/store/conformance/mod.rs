@@ -21,15 +21,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use common::calm::CalmGroup;
+use common::document::{ContentHash, Document, Onward, Validators};
 use common::entry::{Enclosure, Entry};
-use common::feed::{
-    Audience, Category, ContentHash, Feed, FeedId, Onward, Penalty, PollState, Status, Validators, Version,
-};
+use common::feed::Feed;
 use common::host::HostKey;
 use common::known::KnownEntries;
-use common::policy::{Decision, Notice, Rhythm, Rule, Term, Terms};
-use common::report::{Document, FailureKind, FetchReport, Outcome, OutcomeKind};
+use common::outcome::{FailureKind, OutcomeKind};
+use common::policy::{Audience, Category, Decision, Notice, Penalty, PollState, Rhythm, Rule, Status, Term, Terms};
+use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
+use common::url::{FeedId, Version};
 
 use super::{
     Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, FeedSort, NewFeed, RelayTurn, Store, StoreError,
@@ -207,7 +208,7 @@ pub(crate) fn at(seconds: u64) -> Timestamp {
 }
 
 pub(crate) fn new_feed(url: &str) -> NewFeed {
-    let url: common::feed::FeedUrl = url.parse().unwrap();
+    let url: common::url::FeedUrl = url.parse().unwrap();
     NewFeed {
         credentials: None,
         host: HostKey::new(&format!("{}:443", url.as_url().host_str().unwrap())),

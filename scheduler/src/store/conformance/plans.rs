@@ -6,9 +6,9 @@ use crate::store::row::FeedRow;
 use crate::store::texts::Trigrams;
 use crate::store::{FeedQuery, FeedSort, StoreError};
 
-use common::feed::{Category, Status};
 use common::host::HostKey;
-use common::report::FailureKind;
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
 
 /// Filters, order, and the index that is to be followed; empty: the table's own order.
 const LISTS: [(&str, FeedSort, &str); 13] = [

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::feed::Penalty;
+use common::policy::Penalty;
 
 use super::*;
 use crate::store::requeues::MOST_REQUEUES;

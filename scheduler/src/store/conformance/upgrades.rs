@@ -1,6 +1,6 @@
 //! A new program on a store of before, and a program of before beside it.
 
-use common::feed::Version;
+use common::url::Version;
 
 use super::{Backend, at, entry, modified, new_entries, poll, told};
 use crate::store::FeedRef;

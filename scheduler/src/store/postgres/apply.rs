@@ -9,11 +9,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use common::feed::{FeedId, Status};
 use common::host::HostKey;
-use common::policy::HostHold;
-use common::report::FailureKind;
+use common::outcome::FailureKind;
+use common::policy::{HostHold, Status};
 use common::time::Timestamp;
+use common::url::FeedId;
 use sqlx::{Connection, PgConnection};
 
 use super::{PostgresStore, column, entries, numbers, optional_text, text};

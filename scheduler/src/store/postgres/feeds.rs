@@ -1,7 +1,8 @@
 //! Feeds as dispatch, results and the reconciler read them.
 
-use common::feed::{Feed, FeedId};
+use common::feed::Feed;
 use common::time::Timestamp;
+use common::url::FeedId;
 
 use super::{PostgresStore, numbers};
 use crate::store::row::{FeedRow, JobColumns, PlaceColumns, readable};

@@ -1,6 +1,7 @@
 //! Lists of feeds in pages, and the counters and texts that lead to them.
 
-use common::feed::{Feed, FeedId};
+use common::feed::Feed;
+use common::url::FeedId;
 use sqlx::postgres::PgArguments;
 use sqlx::query::QueryAs;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Postgres};

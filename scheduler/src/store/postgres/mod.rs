@@ -33,11 +33,11 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use common::config::HostRule;
-use common::feed::{Feed, FeedId, Version};
-use common::host::HostKey;
+use common::feed::Feed;
+use common::host::{HostKey, HostRule};
 use common::secrets::Credentials;
 use common::time::Timestamp;
+use common::url::{FeedId, Version};
 use sqlx::PgPool;
 
 use super::{

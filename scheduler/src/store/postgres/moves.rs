@@ -1,7 +1,7 @@
 //! Feeds that turn out to be somewhere else.
 
-use common::feed::{FeedId, Version};
 use common::time::Timestamp;
+use common::url::{FeedId, Version};
 use sqlx::{Connection, PgConnection};
 
 use super::PostgresStore;

@@ -6,11 +6,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use common::feed::{FeedId, Validators};
+use common::document::{Document, Validators};
 use common::host::HostKey;
+use common::outcome::FailureKind;
 use common::policy::HostHold;
-use common::report::{Document, FailureKind};
 use common::time::Timestamp;
+use common::url::FeedId;
 use sqlx::{FromRow, SqliteConnection};
 
 use super::SqliteStore;

@@ -121,7 +121,7 @@ async fn begin_epoch(copy: &mut SqliteConnection) -> Result<(i64, i64), sqlx::Er
 
 #[cfg(test)]
 mod tests {
-    use common::feed::Audience;
+    use common::policy::Audience;
     use common::time::Timestamp;
 
     use super::*;
@@ -139,7 +139,7 @@ mod tests {
             host: common::host::HostKey::new("a.example:80"),
             audience: Audience::default(),
             calm: Vec::new(),
-            category: common::feed::Category::D,
+            category: common::policy::Category::D,
             private: false,
             first_due: Timestamp::EPOCH,
         };
@@ -161,7 +161,7 @@ mod tests {
         assert!(!copy.paused().await.unwrap(), "it has its own life");
         let epoch = async |store: &SqliteStore| store.events(0, 1).await.unwrap().epoch;
         assert_ne!(epoch(&store).await, epoch(&copy).await);
-        assert_eq!(copy.placements(common::feed::FeedId(0), 10).await.unwrap().len(), 3);
+        assert_eq!(copy.placements(common::url::FeedId(0), 10).await.unwrap().len(), 3);
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use common::feed::FeedId;
+use common::url::FeedId;
 use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Executor, Sqlite, SqliteConnection};

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use common::feed::FeedId;
 use common::time::Timestamp;
+use common::url::FeedId;
 use sqlx::{FromRow, Row, SqliteConnection};
 
 use super::SqliteStore;

@@ -1,7 +1,8 @@
 //! Feeds as dispatch, results and the reconciler read them.
 
-use common::feed::{Feed, FeedId};
+use common::feed::Feed;
 use common::time::Timestamp;
+use common::url::FeedId;
 use sqlx::{FromRow, Row};
 
 use super::SqliteStore;

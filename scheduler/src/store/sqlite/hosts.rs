@@ -1,7 +1,6 @@
 //! What operators say about hosts, and lists of hosts.
 
-use common::config::HostRule;
-use common::host::HostKey;
+use common::host::{HostKey, HostRule};
 use common::time::Timestamp;
 use sqlx::SqliteConnection;
 

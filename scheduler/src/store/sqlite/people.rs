@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use common::feed::{Audience, Feed, FeedId, Status};
-use common::policy::{Rule, Term};
+use common::feed::Feed;
+use common::policy::{Audience, Rule, Status, Term};
 use common::secrets::Credentials;
 use common::time::Timestamp;
+use common::url::FeedId;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
 

@@ -1,7 +1,7 @@
 //! Requeues: what they would do, their beginning, steps and end.
 
-use common::feed::FeedId;
 use common::time::Timestamp;
+use common::url::FeedId;
 use sqlx::{QueryBuilder, Sqlite, Transaction};
 
 use super::SqliteStore;

@@ -1,7 +1,7 @@
 //! Credentials that are sealed with a key of before.
 
-use common::feed::FeedId;
 use common::secrets::Credentials;
+use common::url::FeedId;
 
 use super::SqliteStore;
 use crate::store::row::{SealColumns, readable};

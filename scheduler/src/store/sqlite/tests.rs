@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 use common::entry::Entry;
-use common::feed::{Audience, Category, FeedId, PollState};
 use common::host::HostKey;
+use common::policy::{Audience, Category, PollState};
 use common::time::Timestamp;
+use common::url::FeedId;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 use tempfile::TempDir;

@@ -11,7 +11,7 @@ use crate::parse::vocabulary::Space;
 /// Namespaces, bases and languages that may be in force at once, of each; further ones are ignored.
 const MAX_IN_FORCE: usize = 64;
 /// Longest base URL, in bytes; a longer one is ignored.
-const MAX_BASE: usize = common::feed::FeedUrl::MAX_LENGTH;
+const MAX_BASE: usize = common::url::FeedUrl::MAX_LENGTH;
 
 /// Declarations in force, each with the depth of the element that made it.
 #[derive(Debug, Default)]

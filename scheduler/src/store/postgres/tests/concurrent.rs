@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::feed::FeedId;
 use common::report::Outcome;
 use common::time::Timestamp;
+use common::url::FeedId;
 use futures_util::future::join_all;
 use sqlx::{Acquire, Executor};
 
@@ -86,7 +86,7 @@ async fn an_audience_set_between_looking_and_writing_keeps_its_category() {
         schema.waiting().await;
         setting.commit().await.unwrap();
     });
-    assert_eq!(store.placements(FeedId(0), 1).await.unwrap()[0].category, common::feed::Category::A);
+    assert_eq!(store.placements(FeedId(0), 1).await.unwrap()[0].category, common::policy::Category::A);
 }
 
 /// Commits are made slow, and some of them to fail, from inside the database; a reader that follows with a cursor must see

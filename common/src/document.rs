@@ -1,0 +1,176 @@
+//! What a good answer brought: the document, its validators and hash, and what its publisher says in it about when to poll
+//! it and where it goes on.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::entry::{Entry, Fingerprint};
+use crate::known::KnownEntries;
+
+/// What a good answer brought.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Document {
+    /// The feed's title.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The site that the feed belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    /// The answer's validators.
+    pub validators: Validators,
+    /// The hash of its body. `None` only in messages of a broken sender.
+    pub content_hash: Option<ContentHash>,
+    /// What the feed says about when to poll.
+    pub hints: FeedHints,
+    /// Its WebSub hub, if it announces one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hub: Option<String>,
+    /// Its own idea of its URL (`rel=self`), the topic of its hub.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub self_link: Option<String>,
+    /// Its rssCloud, as `domain:port/path protocol`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cloud: Option<String>,
+    /// What it says about its further documents and its end.
+    #[serde(skip_serializing_if = "Onward::is_empty")]
+    pub onward: Onward,
+    /// It was broken, and read after a repair.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub repaired: bool,
+    /// Entries that the job did not know, or knew with other content. The document's last one first: documents begin with
+    /// their newest entry, and consumers, who read in the order of storing, want it last.
+    pub entries: Vec<Entry>,
+    /// Of these, how many had an identity that the job did not know.
+    pub new_entries: u32,
+    /// Entries in the whole document.
+    pub all_entries: u32,
+    /// The known entries after this document.
+    pub known: KnownEntries,
+}
+
+impl Document {
+    /// Keeps the entries that `known` does not hold in this very form, and counts the new identities.
+    /// `entries` are all entries of the document, in its order.
+    pub fn keep_news(&mut self, entries: Vec<Entry>, known: &KnownEntries) {
+        let fingerprints: Vec<Fingerprint> = entries.iter().map(Entry::fingerprint).collect();
+        self.all_entries = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+        self.known = known.after_document(fingerprints.iter().copied());
+        self.new_entries = 0;
+        for (entry, fingerprint) in entries.into_iter().zip(fingerprints) {
+            if !known.contains(fingerprint) {
+                self.new_entries += u32::from(!known.knows_identity(fingerprint));
+                self.entries.push(entry);
+            }
+        }
+    }
+}
+
+/// What a server gave to make the next request conditional (RFC 9110, section 8.8). Opaque: kept and echoed byte for byte.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Validators {
+    /// The `ETag` field's value, quotes and `W/` included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    /// The `Last-Modified` field's value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_modified: Option<String>,
+    /// The URL that gave them, when redirects led to another one than the feed's own. They are sent to that URL alone. With
+    /// [`Validators::POSTS`] behind it, it is where the feed's own answer said that its posts are: the next fetch begins there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub for_url: Option<String>,
+}
+
+impl Validators {
+    /// The fragment that marks a URL as the place of an actor's posts. No request carries fragments.
+    pub const POSTS: &str = "#posts";
+
+    /// Is there nothing to make a request conditional with?
+    pub fn is_empty(&self) -> bool {
+        self.etag.is_none() && self.last_modified.is_none()
+    }
+}
+
+/// xxh3-128 of a decoded body, in JSON as 32 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ContentHash(pub u128);
+
+impl ContentHash {
+    /// The hash of a body as parser `version` reads it: a better parser reads an equal body again.
+    pub fn of(body: &[u8], parser_version: u64) -> Self {
+        ContentHash(xxhash_rust::xxh3::xxh3_128_with_seed(body, parser_version))
+    }
+}
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl From<ContentHash> for String {
+    fn from(hash: ContentHash) -> String {
+        hash.to_string()
+    }
+}
+
+impl TryFrom<String> for ContentHash {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        u128::from_str_radix(&text, 16).map(ContentHash)
+    }
+}
+
+/// What a publisher says in the feed itself about when to poll. Absent fields were not said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FeedHints {
+    /// RSS `ttl`, JSON has seconds.
+    #[serde(with = "crate::duration::optional_seconds", skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Duration>,
+    /// `sy:updatePeriod` divided by `sy:updateFrequency`.
+    #[serde(with = "crate::duration::optional_seconds", skip_serializing_if = "Option::is_none")]
+    pub update_period: Option<Duration>,
+    /// `skipHours`: bit h is set when hour h (GMT) is skipped.
+    pub skip_hours: u32,
+    /// `skipDays`: bit d is set when day d (Monday = 0, GMT) is skipped.
+    pub skip_days: u8,
+}
+
+impl FeedHints {
+    /// Did it say nothing?
+    pub fn is_empty(&self) -> bool {
+        *self == FeedHints::default()
+    }
+}
+
+/// What a feed says about its further documents and its end. It is shown; no decision about polling rests on it, because
+/// nobody has to be what he says: a feed moves by permanent redirects and ends by 410.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Onward {
+    /// The page after this one: `rel=next` (RFC 5005), JSON Feed's `next_url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The archive before this document: `rel=prev-archive` (RFC 5005).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prev_archive: Option<String>,
+    /// Where its publisher wants it to be read from now on: `itunes:new-feed-url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_feed_url: Option<String>,
+    /// Nothing will follow: JSON Feed's `expired`, `itunes:complete`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub expired: bool,
+}
+
+impl Onward {
+    /// Did it say nothing?
+    pub fn is_empty(&self) -> bool {
+        *self == Onward::default()
+    }
+}

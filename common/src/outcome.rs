@@ -1,0 +1,75 @@
+//! The names of outcomes: how a fetch ended, and the kinds of failure.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! named {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum $name { $($(#[$doc])* #[serde(rename = $text)] $variant,)+ }
+
+        impl $name {
+            /// All of them, in the order of their numbers in stored histories: append only.
+            pub const ALL: &[$name] = &[$($name::$variant,)+];
+
+            /// The name in JSON, metrics and logs.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text,)+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+named! {
+    /// The kinds of failure, each with a row in the penalty table.
+    FailureKind {
+        /// The name has no address, or the name server did not answer.
+        Dns = "dns",
+        /// No connection.
+        Connect = "connect",
+        /// The TLS handshake failed: certificate, name, protocol.
+        Tls = "tls",
+        /// A deadline passed.
+        Timeout = "timeout",
+        /// A status that is neither success, redirect, throttling nor 410; the report's `http_status` says which.
+        Status = "status",
+        /// More header, body, or decoded bytes than allowed.
+        TooLarge = "too_large",
+        /// The body is something else: a page, an empty file.
+        NotAFeed = "not_a_feed",
+        /// The body or the answer is broken.
+        Malformed = "malformed",
+        /// Fewer bytes than announced.
+        Truncated = "truncated",
+        /// Too many redirects, a loop, or one to nowhere.
+        Redirects = "redirects",
+        /// The address or port may not be dialled.
+        RefusedAddress = "refused_address",
+        /// Workers died over it.
+        Crashed = "crashed",
+    }
+}
+
+named! {
+    /// An outcome without what it brought; the label of `feedfleet_polls_total`.
+    OutcomeKind {
+        /// [`crate::report::Outcome::Modified`]
+        Modified = "modified",
+        /// [`crate::report::Outcome::NotModified`]
+        NotModified = "not_modified",
+        /// [`crate::report::Outcome::Throttled`]
+        Throttled = "throttled",
+        /// [`crate::report::Outcome::Failed`]
+        Failed = "failed",
+        /// [`crate::report::Outcome::Gone`]
+        Gone = "gone",
+        /// [`crate::report::Outcome::Deferred`]
+        Deferred = "deferred",
+    }
+}

@@ -1,0 +1,177 @@
+//! What names a feed: its number, its version and its URL.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+/// A feed's number in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FeedId(pub i64);
+
+impl fmt::Display for FeedId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Counts the accepted reports and the changes of url, credentials or status of a feed. A job echoes it and so does its
+/// report: a report of another version is stale.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Version(pub i64);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An absolute http or https URL without fragment, user name and password. The rest stays as it was given.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct FeedUrl(Url);
+
+/// Why a text is no feed URL. Says what would be accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FeedUrlError {
+    /// Not an absolute URL.
+    #[error("'{0}' is not a URL; write it whole, such as https://example.com/feed.xml")]
+    NotAUrl(String),
+    /// Neither http nor https.
+    #[error("'{0}' has the scheme {1}; feeds are read over http and https")]
+    Scheme(String, String),
+    /// Longer than [`FeedUrl::MAX_LENGTH`].
+    #[error("the URL is {0} bytes long; at most {max} are read", max = FeedUrl::MAX_LENGTH)]
+    TooLong(usize),
+    /// Holds a user name or password where none is read.
+    #[error("the URL of {0} holds a user name or password, which is not read here")]
+    Credentials(String),
+}
+
+impl FeedUrl {
+    /// Bytes that a URL may have.
+    pub const MAX_LENGTH: usize = 8 * 1024;
+
+    /// The URL for the `url` crate's users.
+    pub fn as_url(&self) -> &Url {
+        &self.0
+    }
+
+    /// The URL's text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Is the other one of the same scheme, host and port? Credentials are for one origin.
+    pub fn has_origin_of(&self, other: &FeedUrl) -> bool {
+        self.0.origin() == other.0.origin()
+    }
+
+    /// Drops user name and password of a URL that [`read_web_url`] returned.
+    pub(crate) fn without_credentials(mut url: Url) -> Self {
+        // cannot fail: the URL has a host
+        let _ = (url.set_username(""), url.set_password(None));
+        FeedUrl(url)
+    }
+}
+
+/// Reads an http or https URL, drops its fragment and keeps its credentials.
+pub(crate) fn read_web_url(text: &str) -> Result<Url, FeedUrlError> {
+    let text = text.trim();
+    if text.len() > FeedUrl::MAX_LENGTH {
+        return Err(FeedUrlError::TooLong(text.len()));
+    }
+    let unwrapped = match text.strip_prefix("feed:") {
+        Some(rest) if rest.starts_with("//") => format!("http:{rest}"),
+        Some(rest) => rest.to_owned(),
+        None => text.to_owned(),
+    };
+    let mut url = Url::parse(&unwrapped).map_err(|_| FeedUrlError::NotAUrl(without_login(text)))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(FeedUrlError::Scheme(without_login(text), url.scheme().to_owned()));
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// What somebody wrote for a URL, to be shown: without what may be a user name and password.
+pub fn without_login(text: &str) -> String {
+    let Some((before, host)) = text.rsplit_once('@') else { return text.to_owned() };
+    let scheme = before.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
+    format!("{scheme}***@{host}")
+}
+
+impl FromStr for FeedUrl {
+    type Err = FeedUrlError;
+
+    /// Reads a URL; `feed:` in front of (or instead of) `http:` is a browser's habit and dropped.
+    fn from_str(text: &str) -> Result<Self, FeedUrlError> {
+        let url = read_web_url(text)?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(FeedUrlError::Credentials(url.host_str().unwrap_or_default().to_owned()));
+        }
+        Ok(FeedUrl(url))
+    }
+}
+
+impl TryFrom<String> for FeedUrl {
+    type Error = FeedUrlError;
+
+    fn try_from(text: String) -> Result<Self, FeedUrlError> {
+        text.parse()
+    }
+}
+
+impl From<FeedUrl> for String {
+    fn from(url: FeedUrl) -> String {
+        url.0.into()
+    }
+}
+
+impl fmt::Display for FeedUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feed_url_keeps_what_was_given_and_drops_what_is_never_sent() {
+        let parsed = |text: &str| text.parse::<FeedUrl>().map(|url| url.to_string());
+        assert_eq!(parsed(" http://Example.com/a?b=C#frag "), Ok("http://example.com/a?b=C".into()));
+        assert_eq!(parsed("feed://example.com/a"), Ok("http://example.com/a".into()));
+        assert_eq!(parsed("feed:https://example.com/a"), Ok("https://example.com/a".into()));
+        assert!(matches!(parsed("example.com/feed"), Err(FeedUrlError::NotAUrl(_))));
+        assert!(matches!(parsed("ftp://example.com/feed"), Err(FeedUrlError::Scheme(..))));
+        assert!(matches!(parsed(&format!("http://e.com/{}", "a".repeat(9000))), Err(FeedUrlError::TooLong(_))));
+    }
+
+    #[test]
+    fn what_is_no_url_is_repeated_without_what_may_be_a_password() {
+        for text in ["https://me:secret@exa mple/", "me:secret@example.com/feed", "ftp://me:se@cret@example.com/"] {
+            let error = text.parse::<FeedUrl>().unwrap_err().to_string();
+            assert!(error.contains("***@") && !error.contains("cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let url = |text: &str| text.parse::<FeedUrl>().unwrap();
+        assert!(url("https://a.com/x").has_origin_of(&url("https://A.com:443/y?z")));
+        assert!(!url("https://a.com/").has_origin_of(&url("http://a.com/")));
+        assert!(!url("https://a.com/").has_origin_of(&url("https://a.com:8443/")));
+        assert!(!url("https://a.com/").has_origin_of(&url("https://www.a.com/")));
+    }
+
+    #[test]
+    fn credentials_are_refused_without_repeating_them() {
+        let error = "https://me:secret@example.com/".parse::<FeedUrl>().unwrap_err().to_string();
+        assert!(error.contains("example.com") && !error.contains("secret") && !error.contains("me:"), "{error}");
+    }
+}
