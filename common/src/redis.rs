@@ -14,8 +14,10 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
+use ::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use ::redis::{
-    AsyncConnectionConfig, Client, ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation, ServerErrorKind,
+    AsyncConnectionConfig, Client, ErrorKind, FromRedisValue, IntoConnectionInfo, RedisError, Script, ScriptInvocation,
+    ServerErrorKind,
 };
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -26,6 +28,10 @@ use crate::time::{ClocksDiffer, Timestamp, clocks_agree};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest such pause: a server that is back is noticed within it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The kernel ends a connection on which the server acknowledged nothing for this long, sent data and probes alike.
+const TCP_SILENCE: Duration = Duration::from_secs(5);
+/// How long an idle connection stays unprobed, and the pause between two probes.
+const TCP_PROBE: Duration = Duration::from_secs(2);
 
 /// One Redis server, and the prefix of everything that is kept there. Clones share the connection.
 #[derive(Clone)]
@@ -111,7 +117,7 @@ impl RedisServer {
 
     fn connect_within(limits: Limits, url: &str, namespace: &str) -> Result<Self, RedisError> {
         let shared = Shared {
-            client: Client::open(url)?,
+            client: Client::open(url.into_connection_info()?.set_tcp_settings(tcp_settings()))?,
             limits,
             namespace: namespace.to_owned(),
             check: Script::new(include_str!("redis/check.lua")),
@@ -214,11 +220,15 @@ impl RedisServer {
     }
 }
 
+fn tcp_settings() -> TcpSettings {
+    let probes = TcpKeepalive::new().with_time(TCP_PROBE).with_interval(TCP_PROBE);
+    TcpSettings::default().set_nodelay(true).set_keepalive(probes).set_user_timeout(TCP_SILENCE)
+}
+
 /// Connects, and asks which process answers.
 async fn greet(client: &Client, limits: Limits) -> Result<(MultiplexedConnection, Arc<str>), RedisError> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(limits.connect))
-        .set_response_timeout(Some(limits.call));
+    // No response timeout: the driver's would return an error and keep the connection. Ours closes it.
+    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(limits.connect)).set_response_timeout(None);
     let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     let info: String = ::redis::cmd("INFO").arg("server").query_async(&mut connection).await?;
     let run = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default();
@@ -228,7 +238,8 @@ async fn greet(client: &Client, limits: Limits) -> Result<(MultiplexedConnection
     Ok((connection, run.into()))
 }
 
-/// Nothing more is to be expected of the connection: it broke, or it leads to a server that is a replica now.
+/// Returns whether the connection is of no more use: it broke or timed out, or the server is a replica now.
 fn ends_connection(error: &RedisError) -> bool {
-    error.is_unrecoverable_error() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+    let replica = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
+    replica || error.is_unrecoverable_error() || error.is_io_error()
 }

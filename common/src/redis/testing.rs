@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::RngExt;
@@ -126,13 +126,24 @@ impl Drop for PrivateServer {
     }
 }
 
-/// A TCP proxy in front of a server that can swallow an answer and cut the connection: what was asked has happened, and
-/// nobody was told.
+/// A TCP proxy in front of a server. It can drop an answer together with its connection, so that the request took effect
+/// and nobody knows, and it can let connections go silent, as a lost route or a dead load balancer does.
 pub struct CuttingProxy {
     /// Where it listens.
     pub port: u16,
-    cut: Arc<AtomicBool>,
+    faults: Arc<ProxyFaults>,
     task: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct ProxyFaults {
+    /// The next answer is dropped, and its connection with it.
+    cut: AtomicBool,
+    /// Connections with a smaller number carry nothing any more and stay open.
+    silent_below: AtomicU64,
+    /// Each answer is delivered this many milliseconds late.
+    delay: AtomicU64,
+    connections: AtomicU64,
 }
 
 impl CuttingProxy {
@@ -140,31 +151,47 @@ impl CuttingProxy {
     pub async fn before(server: u16) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let cut = Arc::new(AtomicBool::new(false));
+        let faults = Arc::new(ProxyFaults::default());
         let task = {
-            let cut = Arc::clone(&cut);
+            let faults = Arc::clone(&faults);
             tokio::spawn(async move {
                 while let Ok((client, _)) = listener.accept().await {
-                    tokio::spawn(carry(client, server, Arc::clone(&cut)));
+                    let number = faults.connections.fetch_add(1, Ordering::SeqCst);
+                    tokio::spawn(carry(client, server, number, Arc::clone(&faults)));
                 }
             })
         };
-        CuttingProxy { port, cut, task }
+        CuttingProxy { port, faults, task }
+    }
+
+    /// The URL of the server as seen through the proxy.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
     }
 
     /// A connection through it.
     pub fn client(&self, namespace: &str) -> RedisServer {
-        patient(&format!("redis://127.0.0.1:{}/", self.port), namespace)
+        patient(&self.url(), namespace)
     }
 
-    /// The next answer is swallowed, and its connection with it.
+    /// Drops the next answer, and its connection with it.
     pub fn cut_next_answer(&self) {
-        self.cut.store(true, Ordering::SeqCst);
+        self.faults.cut.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the answer that was to be swallowed came by.
+    /// Whether the answer that was to be dropped has passed.
     pub fn has_cut(&self) -> bool {
-        !self.cut.load(Ordering::SeqCst)
+        !self.faults.cut.load(Ordering::SeqCst)
+    }
+
+    /// Lets the present connections carry nothing any more, in either direction, without closing them. New ones work.
+    pub fn silence_connections(&self) {
+        self.faults.silent_below.store(self.faults.connections.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    /// Delivers each answer this much later, until set to zero.
+    pub fn delay_answers(&self, by: Duration) {
+        self.faults.delay.store(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
 }
 
@@ -174,14 +201,28 @@ impl Drop for CuttingProxy {
     }
 }
 
-async fn carry(client: tokio::net::TcpStream, server: u16, cut: Arc<AtomicBool>) {
+async fn carry(client: tokio::net::TcpStream, server: u16, number: u64, faults: Arc<ProxyFaults>) {
     let Ok(server) = tokio::net::TcpStream::connect(("127.0.0.1", server)).await else { return };
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    let asking = tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+    let silence = Arc::clone(&faults);
+    let is_silent = move || silence.silent_below.load(Ordering::SeqCst) > number;
+    let mute = is_silent.clone();
+    let asking = tokio::spawn(async move {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(count @ 1..) = from_client.read(&mut buffer).await {
+            if !mute() && to_server.write_all(&buffer[..count]).await.is_err() {
+                break;
+            }
+        }
+    });
     let mut buffer = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from_server.read(&mut buffer).await {
-        if cut.swap(false, Ordering::SeqCst) || to_client.write_all(&buffer[..count]).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(faults.delay.load(Ordering::SeqCst))).await;
+        if is_silent() {
+            continue;
+        }
+        if faults.cut.swap(false, Ordering::SeqCst) || to_client.write_all(&buffer[..count]).await.is_err() {
             break;
         }
     }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::process::Command;
 
-use super::testing::{PrivateServer, patient, shared};
+use super::testing::{CuttingProxy, PrivateServer, patient, shared};
 use super::*;
 use crate::testing::Stalls;
 
@@ -75,6 +75,22 @@ async fn a_server_that_stands_still_costs_every_call_a_bounded_time() {
     }
     private.signal("CONT");
     back(&server).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_went_silent_is_replaced_after_one_timeout() {
+    let private = PrivateServer::started(&[]);
+    let proxy = CuttingProxy::before(private.port).await;
+    let (server, stalls) = (RedisServer::connect(&proxy.url(), "silent").unwrap(), Stalls::watched());
+    // A driver's own timeout may win or lose a race against ours: one round would prove nothing.
+    for round in 0..4 {
+        back(&server).await;
+        proxy.silence_connections();
+        let (answered, took) = timed(&stalls, answers(&server)).await;
+        assert!(!answered && took < Duration::from_millis(2400), "round {round}: {took:?}");
+        let ((), took) = timed(&stalls, back(&server)).await;
+        assert!(took < Duration::from_secs(1), "round {round}: found again after {took:?}");
+    }
 }
 
 #[tokio::test]
