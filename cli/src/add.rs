@@ -9,9 +9,9 @@ use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::Status;
 use common::time::{Clock, SystemClock};
 use reqwest::Method;
-use scheduler::api::view::{AddedView, FeedView, List, StatsView};
-use scheduler::store::HistoryEntry;
+use scheduler::wire::{AddedView, FeedView, List, StatsView};
 use serde_json::Value;
+use store::HistoryEntry;
 use tokio::time::Instant;
 
 use crate::client::{Client, ClientArgs, Refused};

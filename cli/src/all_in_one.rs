@@ -19,8 +19,9 @@ use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedUrl, without_login};
 use rand::RngExt;
+use scheduler::events::relay;
 use scheduler::ops::{AddFeed, Ops};
-use scheduler::{Backends, Scheduler, relay};
+use scheduler::{Backends, Scheduler};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -127,7 +128,7 @@ impl Fleet {
     pub(crate) fn start(&self, listener: TcpListener) -> Work {
         let quiet = self.ops().quiet.clone();
         let (drained, stop) = (CancellationToken::new(), CancellationToken::new());
-        let api = tokio::spawn(scheduler::api::serve(listener, Arc::clone(self.ops()), stop.clone()));
+        let api = tokio::spawn(web::serve(listener, Arc::clone(self.ops()), stop.clone()));
         let loops = {
             let (scheduler, drained, ops) = (Arc::clone(&self.scheduler), drained.clone(), self.ops());
             let relay = self.links.relay(&ops.store, &ops.clock, &ops.metrics);

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use scheduler::store::sqlite::SqliteStore;
 use serde_json::json;
+use store::sqlite::SqliteStore;
 
 use crate::output::{self, bytes, counted};
 use crate::run::store_url;

@@ -7,7 +7,7 @@ use clap::Args;
 use common::url::FeedId;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
-use scheduler::api::view::FeedView;
+use scheduler::wire::FeedView;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

@@ -15,8 +15,9 @@ use common::bot_auth::BotKey;
 use common::config::Config;
 use common::metrics::Metrics;
 use common::time::{Clock, SystemClock};
-use scheduler::store::Store;
-use scheduler::{Backends, Scheduler, relay};
+use scheduler::events::relay;
+use scheduler::{Backends, Scheduler};
+use store::Store;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use toml::Value;
@@ -93,7 +94,7 @@ async fn schedule(
         let _ = scheduler.reconciler.open_gate(clock.now()).await;
     }
     let stop = CancellationToken::new();
-    let api = tokio::spawn(scheduler::api::serve(listener, Arc::clone(&scheduler.ops), stop.clone()));
+    let api = tokio::spawn(web::serve(listener, Arc::clone(&scheduler.ops), stop.clone()));
     let quiet = scheduler.ops.quiet.clone();
     let mut loops = {
         let quiet = quiet.clone();

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use scheduler::api::view::{EntryList, EntryView};
-use scheduler::store::StoredEntry;
+use scheduler::wire::{EntryList, EntryView};
+use store::StoredEntry;
 
 use crate::client::{Client, ClientArgs, Refused, passes};
 use crate::output::{self, plain};

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use common::time::{Clock, SystemClock};
 use reqwest::Method;
-use scheduler::api::view::{ExplainView, FeedView, List};
-use scheduler::store::HistoryEntry;
+use scheduler::wire::{ExplainView, FeedView, List};
 use serde_json::{Map, Value, json};
+use store::HistoryEntry;
 
 use crate::client::{Client, ClientArgs};
 use crate::feed_text::{explanation, feed_fields, feed_table, history_table};

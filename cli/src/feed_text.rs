@@ -5,8 +5,8 @@ use std::time::Duration;
 use common::document::{FeedHints, Onward};
 use common::policy::Rule;
 use common::time::Timestamp;
-use scheduler::api::view::{ExplainView, FeedView};
-use scheduler::store::HistoryEntry;
+use scheduler::wire::{ExplainView, FeedView};
+use store::HistoryEntry;
 
 use crate::output::{bytes, fields, moment, plain, relative, table, table_within, words};
 

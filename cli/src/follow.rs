@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use scheduler::store::{Store, StoredEntry};
+use store::{Store, StoredEntry};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 

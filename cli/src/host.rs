@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use common::time::{Clock, SystemClock, Timestamp};
 use reqwest::Method;
-use scheduler::api::hosts::HostView;
-use scheduler::api::view::List;
+use scheduler::wire::HostView;
+use scheduler::wire::List;
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, ClientArgs};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use common::policy::Status;
-use scheduler::api::view::{BulkView, FeedView, List};
+use scheduler::wire::{BulkView, FeedView, List};
 use serde_json::{Value, json};
 
 use crate::client::{self, Client, ClientArgs};

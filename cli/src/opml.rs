@@ -10,7 +10,7 @@ use anyhow::{anyhow, ensure};
 use quick_xml::Reader;
 use quick_xml::escape::{escape, unescape};
 use quick_xml::events::{BytesStart, Event};
-use scheduler::api::view::FeedView;
+use scheduler::wire::FeedView;
 use serde_json::{Map, Value, json};
 
 use crate::output::plain;

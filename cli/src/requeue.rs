@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Subcommand};
 use common::time::{Clock, SystemClock, Timestamp};
 use reqwest::Method;
-use scheduler::api::requeue::{HostShare, RequeuedView};
-use scheduler::api::view::List;
-use scheduler::store::{Requeue, RequeueState};
+use scheduler::wire::List;
+use scheduler::wire::{HostShare, RequeuedView};
 use serde_json::{Map, Value, json};
+use store::{Requeue, RequeueState};
 
 use crate::client::{Client, ClientArgs};
 use crate::output::{counted, fields, moment, relative, table, words};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use scheduler::api::view::StatsView;
+use scheduler::wire::StatsView;
 
 use crate::client::{Client, ClientArgs};
 use crate::output::{self, fields, words};

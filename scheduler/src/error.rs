@@ -4,7 +4,7 @@ use common::host_gate::GateError;
 use common::queue::QueueError;
 
 use crate::schedule::ScheduleError;
-use crate::store::StoreError;
+use store::StoreError;
 
 /// A backend did not do what it was asked; the loop tries again.
 #[derive(Debug, thiserror::Error)]

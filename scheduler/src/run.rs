@@ -14,22 +14,22 @@ use common::secrets::Keyring;
 use common::time::{Clock, ClockWatch};
 use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::Dispatcher;
+use crate::condition::load::Load;
+use crate::condition::our_fault::OurFault;
+use crate::condition::price::Price;
+use crate::condition::storing::Storing;
+use crate::condition::worst::WorstHosts;
 use crate::error::BackendError;
-use crate::load::Load;
-use crate::maintain::Maintainer;
 use crate::ops::Ops;
-use crate::orders::Orders;
-use crate::our_fault::OurFault;
-use crate::price::Price;
-use crate::reconcile::Reconciler;
-use crate::requeue::Dripper;
-use crate::results::Results;
+use crate::poll::dispatch::Dispatcher;
+use crate::poll::results::Results;
+use crate::poll::subject::draw;
 use crate::schedule::Schedule;
-use crate::store::Store;
-use crate::storing::Storing;
-use crate::subject::draw;
-use crate::worst::WorstHosts;
+use crate::upkeep::maintain::Maintainer;
+use crate::upkeep::orders::Orders;
+use crate::upkeep::reconcile::Reconciler;
+use crate::upkeep::requeue::Dripper;
+use store::Store;
 
 /// What a fleet runs on: one implementation of each seam.
 #[derive(Clone)]

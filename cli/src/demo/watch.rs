@@ -13,7 +13,7 @@ use common::time::Timestamp;
 use common::url::FeedId;
 use load_tests::{Fault, Origin, Record, Rules, ScoreCard, judge};
 use scheduler::ops::Ops;
-use scheduler::store::{Event, FeedQuery};
+use store::{Event, FeedQuery};
 use tokio::task::JoinHandle;
 
 use super::internet::{self, Internet};

@@ -23,14 +23,14 @@ use common::report::{FetchReport, Outcome};
 use common::time::{ClockWatch, Timestamp};
 use common::url::FeedId;
 use load_tests::simulate::{Random, SampledFeed};
-use scheduler::dispatch::Dispatcher;
-use scheduler::pace::Pace;
-use scheduler::price::Price;
-use scheduler::results::Results;
+use scheduler::condition::pace::Pace;
+use scheduler::condition::price::Price;
+use scheduler::poll::dispatch::Dispatcher;
+use scheduler::poll::results::Results;
 use scheduler::schedule::memory::MemorySchedule;
 use scheduler::schedule::{Band, Schedule, Slot};
-use scheduler::store::sqlite::SqliteStore;
-use scheduler::store::{NewFeed, Store};
+use store::sqlite::SqliteStore;
+use store::{NewFeed, Store};
 
 use super::answers::{Answers, document};
 
@@ -144,7 +144,7 @@ impl VirtualFleet {
             slots.push((first_due, Band::of(category, false)));
         }
         let added = self.store.add_feeds(&feeds, self.now).await?;
-        let place = |((number, added), (due_at, band)): ((usize, &scheduler::store::Added), &(Timestamp, Band))| {
+        let place = |((number, added), (due_at, band)): ((usize, &store::Added), &(Timestamp, Band))| {
             self.numbers.insert(added.id, number);
             Slot { feed: added.id, due_at: *due_at, band: *band }
         };

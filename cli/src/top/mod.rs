@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use common::time::{Clock, SystemClock};
 use common::url::FeedId;
-use scheduler::api::view::{FeedView, List, StatsView};
+use scheduler::wire::{FeedView, List, StatsView};
 
 use crate::all_in_one::stop_signal;
 use crate::client::{Client, ClientArgs, passes};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use common::outcome::OutcomeKind;
 use common::policy::Status;
 use common::time::Timestamp;
-use scheduler::api::view::{FeedView, StatsView};
+use scheduler::wire::{FeedView, StatsView};
 
 use super::counted::Counted;
 use crate::output::{bytes, plain, relative, words};

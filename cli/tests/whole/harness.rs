@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use common::feed::Feed;
 use common::url::FeedId;
-use scheduler::store::sqlite::SqliteStore;
-use scheduler::store::{FeedQuery, Store, StoredEntry};
+use store::sqlite::SqliteStore;
+use store::{FeedQuery, Store, StoredEntry};
 
 /// How long anything may take before a test gives up: far beyond what a loaded machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

@@ -8,7 +8,7 @@ use common::policy::Audience;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::FeedUrl;
 use load_tests::{Coding, Delivery, Feed, Origin, Script, bodies, loopback};
-use scheduler::store::{NewFeed, Store};
+use store::{NewFeed, Store};
 
 use crate::harness::{Fleet, Home, PATIENCE};
 

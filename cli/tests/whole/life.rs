@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use scheduler::store::Store;
+use store::Store;
 
 use crate::harness::{Fleet, Home};
 use crate::web_servers::WebServer;

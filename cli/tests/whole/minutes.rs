@@ -13,7 +13,7 @@ use common::time::{Clock, ManualClock, Timestamp};
 use common::url::FeedId;
 use load_tests::{Feed, Origin, Pace, Rules, Script, loopback};
 use scheduler::ops::AddFeed;
-use scheduler::store::sqlite::SqliteStore;
+use store::sqlite::SqliteStore;
 
 use crate::week::{Fleet, config};
 

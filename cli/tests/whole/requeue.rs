@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use common::time::{Clock, SystemClock, Timestamp};
 use load_tests::{Feed, Origin, Record, Script, loopback};
-use scheduler::store::Store;
 use serde_json::{Value, json};
+use store::Store;
 
 use crate::harness::{Fleet, Home};
 

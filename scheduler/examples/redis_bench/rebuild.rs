@@ -12,12 +12,12 @@ use common::policy::{Audience, Category};
 use common::queue::memory::MemoryQueue;
 use common::redis::RedisServer;
 use common::time::{Clock, SystemClock, Timestamp};
-use scheduler::orders::Orders;
-use scheduler::reconcile::Reconciler;
 use scheduler::schedule::Schedule;
 use scheduler::schedule::redis::RedisSchedule;
-use scheduler::store::postgres::PostgresStore;
-use scheduler::store::{NewFeed, Store};
+use scheduler::upkeep::orders::Orders;
+use scheduler::upkeep::reconcile::Reconciler;
+use store::postgres::PostgresStore;
+use store::{NewFeed, Store};
 
 const FEEDS: usize = 1_000_000;
 /// Added in one transaction.

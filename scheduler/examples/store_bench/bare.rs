@@ -6,7 +6,7 @@ use std::path::Path;
 use common::policy::Rhythm;
 use common::time::Timestamp;
 use rusqlite::{Connection, params};
-use scheduler::store::Verdict;
+use store::Verdict;
 
 /// Bytes of a poll in a feed's history, and of the whole history: twenty polls.
 pub(crate) const POLL: usize = 42;

@@ -11,7 +11,7 @@ use common::policy::{Audience, Category, Draw, Policy, PollState, Subject, decid
 use common::report::{FetchReport, Outcome};
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedId, FeedUrl, Version};
-use scheduler::store::{NewFeed, Store, Verdict};
+use store::{NewFeed, Store, Verdict};
 
 /// Feeds of one host.
 const PER_HOST: usize = 4;

@@ -9,11 +9,11 @@ use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 use common::time::{Clock, SystemClock};
 use common::url::FeedId;
+use scheduler::ops::upcoming;
 use scheduler::schedule::memory::MemorySchedule;
 use scheduler::schedule::{Band, Schedule, Slot};
-use scheduler::store::{FeedQuery, FeedRef, FeedSort, HostQuery, Placement, Store};
-use scheduler::upcoming;
 use sqlx::{AssertSqlSafe, Connection, Executor};
+use store::{FeedQuery, FeedRef, FeedSort, HostQuery, Placement, Store};
 
 /// Calls of each kind.
 const CALLS: usize = 60;

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use common::time::{Clock, SystemClock};
-use scheduler::store::postgres::PostgresStore;
-use scheduler::store::sqlite::SqliteStore;
-use scheduler::store::{Applied, Store, Verdict};
+use store::postgres::PostgresStore;
+use store::sqlite::SqliteStore;
+use store::{Applied, Store, Verdict};
 
 use crate::bare::{Bare, Row};
 use crate::feeds::Fleet;

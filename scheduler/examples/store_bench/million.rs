@@ -13,8 +13,8 @@ use common::time::{Clock, SystemClock, Timestamp};
 use common::url::FeedId;
 use scheduler::schedule::memory::MemorySchedule;
 use scheduler::schedule::{Band, Schedule, Slot};
-use scheduler::store::Store;
-use scheduler::store::sqlite::SqliteStore;
+use store::Store;
+use store::sqlite::SqliteStore;
 
 use crate::feeds::Fleet;
 use crate::{BATCH, apply, path, rate};

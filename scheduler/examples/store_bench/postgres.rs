@@ -2,9 +2,9 @@
 //! sorted by feed, and nothing around it. Both sides cross through the same client library.
 
 use anyhow::{Context, ensure};
-use scheduler::store::Store;
-use scheduler::store::postgres::PostgresStore;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use store::Store;
+use store::postgres::PostgresStore;
 
 use crate::bare::{POLL, RING, Row};
 use crate::feeds::Fleet;

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::time::Instant;
 
-use scheduler::store::Store;
-use scheduler::store::postgres::PostgresStore;
-use scheduler::store::sqlite::SqliteStore;
 use sqlx::{AssertSqlSafe, Connection, Executor};
+use store::Store;
+use store::postgres::PostgresStore;
+use store::sqlite::SqliteStore;
 
 use crate::feeds::Fleet;
 use crate::{BATCH, apply, path};

@@ -13,11 +13,11 @@ use common::url::{FeedId, Version};
 
 use super::bounds::{AHEAD, CLAIM_LEASE, DEADLINE, FAR, Fleet, LEASE, Protection, SKEW};
 use super::world::{Answer, Broken, Loader, QueuedJob, Report, Row, Task, World, band, index};
-use crate::dispatch::{job, sort};
+use crate::poll::dispatch::{job, sort};
 use crate::schedule::mirror::{At, name};
 use crate::schedule::{Claim, Slot};
-use crate::store::row_after;
-use crate::store::{JobRow, Verdict};
+use store::{JobRow, Verdict};
+use store::{row_after, wake_after};
 
 /// The one host, as the schedule's mirror has it.
 const HOST: u8 = 0;
@@ -351,16 +351,6 @@ impl Fleet {
         world.marks.loading = None;
         Some(())
     }
-}
-
-/// A feed's `wake_at` after a wake: what `wake.sql` does to the row.
-pub(crate) fn wake_after(before: Option<i64>, hold: Option<i64>, at: i64, now: i64) -> i64 {
-    let wake = match before {
-        None => at,
-        Some(before) if before <= now => now,
-        Some(before) => before.min(at),
-    };
-    wake.max(hold.unwrap_or(0))
 }
 
 /// The same message, whatever was learned about it since.

@@ -1,9 +1,9 @@
 //! The claim protocol, explored: every order in which two schedulers, two workers, time and faults can meet.
 //!
 //! The state is a small fleet with one host. What decides is the fleet's own code: the gate's [`GateState`], what dispatch
-//! makes of a claim ([`crate::dispatch::sort`], [`crate::dispatch::job`]), what a verdict makes of a row
-//! ([`crate::store::row_after`]). Two seams have mirrors here, which tests hold beside the real ones: the schedule
-//! (`schedule/mirror.rs`, beside memory and Redis) and a wake in the database ([`wake_after`], in the store's conformance
+//! makes of a claim ([`crate::poll::dispatch::sort`], [`crate::poll::dispatch::job`]), what a verdict makes of a row
+//! ([`store::row_after`]). Two seams have mirrors here, which tests hold beside the real ones: the schedule
+//! (`schedule/mirror.rs`, beside memory and Redis) and a wake in the database ([`store::wake_after`], in the store's conformance
 //! suite). Written down from the code, and compared with nothing: the order of a worker's steps (`worker/src/poll.rs`), and the
 //! marks of a lost gate (`begin_loading.lua`, `open.lua`).
 //!
@@ -28,7 +28,6 @@ use stateright::{Model, Property};
 
 use self::bounds::{Fleet, Kind, Protection, START};
 use self::dispatching::at;
-pub(crate) use self::dispatching::wake_after;
 use self::faults::Fault;
 use self::world::{Answer, Broken, Marks, Phase, Row, Task, Truth, World};
 use crate::schedule::mirror::{At, Mirror};

@@ -3,8 +3,8 @@
 use common::document::Document;
 
 use super::*;
-use crate::requeue::Dripper;
-use crate::store::{NewRequeue, RequeueFilter};
+use crate::upkeep::requeue::Dripper;
+use store::{NewRequeue, RequeueFilter};
 
 impl Fleet {
     async fn requeue_all(&self, rate: f64) -> i64 {

@@ -6,8 +6,8 @@ use common::live_rules::LiveRules;
 use common::policy::Category;
 
 use super::*;
-use crate::hosts::RuleChange;
-use crate::orders::Orders;
+use crate::ops::hosts::RuleChange;
+use crate::upkeep::orders::Orders;
 
 const HOST: &str = "a.org";
 

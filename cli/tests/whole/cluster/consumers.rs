@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use scheduler::store::Store;
 use sqlx::{ConnectOptions, Connection};
+use store::Store;
 
 use super::harness::{Cluster, Kind, Role, Servers, Urls};
 use super::load::{Load, Size};

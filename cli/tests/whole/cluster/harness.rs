@@ -14,8 +14,8 @@ use common::policy::{Audience, Category};
 use common::time::{Clock, SystemClock};
 use load_tests::proxy::FaultProxy;
 use rand::RngExt;
-use scheduler::store::postgres::PostgresStore;
-use scheduler::store::{FeedQuery, NewFeed, Store, StoredEntry};
+use store::postgres::PostgresStore;
+use store::{FeedQuery, NewFeed, Store, StoredEntry};
 
 use crate::harness::PATIENCE;
 
@@ -284,7 +284,7 @@ impl Cluster {
         let counted = "SELECT kind, name, sum(feeds)::bigint FROM \
                        (SELECT * FROM feed_counts UNION ALL SELECT * FROM feed_count_changes) AS counted \
                        GROUP BY kind, name HAVING sum(feeds) <> 0 ORDER BY 1, 2";
-        let recount = include_str!("../../../../scheduler/src/store/conformance/recount.sql");
+        let recount = include_str!("../../../../scheduler/store/src/conformance/recount.sql");
         let counted: Vec<(String, String, i64)> = sqlx::query_as(counted).fetch_all(&mut on).await.unwrap();
         let right: Vec<(String, String, i64)> = sqlx::query_as(recount).fetch_all(&mut on).await.unwrap();
         assert!(!right.is_empty(), "there is no feed to count");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use common::time::{Clock, SystemClock};
 use load_tests::{Feed, Origin, Script, loopback};
-use scheduler::store::{RequeueState, Store};
+use store::{RequeueState, Store};
 
 use super::harness::{Cluster, Kind, Role, Servers, Urls};
 use crate::harness::PATIENCE;

@@ -1,0 +1,208 @@
+//! The price of a poll, as this scheduler knows it, and what it sees of demand between two looks at it.
+//!
+//! The price itself stands in the store, so that all schedulers decide by the same one and a restart changes nothing. Nobody
+//! leads: each scheduler corrects the price once a minute by what it saw itself, and a correction of a price that another
+//! has just changed is dropped. [`common::policy::price`] says what a price should be.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use common::config::Config;
+use common::policy::price::{Demand, Lengthening, adjusted};
+use common::time::Timestamp;
+
+use crate::condition::pace;
+use store::{Store, StoreError};
+
+/// Shared by those who decide by the price, those who see demand, and the one who corrects it.
+#[derive(Debug)]
+pub struct Price {
+    /// The bits of a float.
+    now: AtomicU64,
+    /// The same of the demand that was last measured.
+    demand: AtomicU64,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Feeds claimed that were not claimed before for the same due time.
+    claimed: u64,
+    /// Polls started.
+    started: u64,
+    planned: Lengthening,
+    /// The backlog of the last look, and when that was.
+    last: Option<(Timestamp, usize)>,
+}
+
+/// A backlog that takes longer than this to start is a sign that the fleet is at its limit.
+const AT_THE_LIMIT: Duration = Duration::from_secs(30);
+
+impl Price {
+    /// The configured price, until the store is asked.
+    pub fn new(config: &Config) -> Self {
+        Price {
+            now: AtomicU64::new(config.policy.price.to_bits()),
+            demand: AtomicU64::new(0.0_f64.to_bits()),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// The price to decide by, in subscriber-hours.
+    pub fn get(&self) -> f64 {
+        f64::from_bits(self.now.load(Ordering::Relaxed))
+    }
+
+    /// Polls a second that are wanted at this price, as this scheduler last measured it.
+    pub fn demand(&self) -> f64 {
+        f64::from_bits(self.demand.load(Ordering::Relaxed))
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A round of dispatch: so many feeds were claimed for the first time since they became due, so many polls started.
+    pub(crate) fn dispatched(&self, claimed: usize, started: usize) {
+        let mut seen = self.seen();
+        seen.claimed += claimed as u64;
+        seen.started += started as u64;
+    }
+
+    /// A feed that was due an interval of `before` after its last poll is now due `after` this one.
+    pub(crate) fn decided(&self, before: Duration, after: Duration) {
+        self.seen().planned.note(before, after);
+    }
+
+    /// Takes over the price that the schedulers agreed on before.
+    pub(crate) async fn load(&self, store: &dyn Store, config: &Config) -> Result<(), StoreError> {
+        let agreed = store.price().await?.unwrap_or(config.policy.price);
+        self.set(adjusted(agreed, config.policy.price, 1.0, Some(1.0)));
+        Ok(())
+    }
+
+    fn set(&self, price: f64) {
+        self.now.store(price.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Corrects the price by what was seen since the last call. `backlog`: feeds that are due and wait for no host. Without
+    /// a single start there is nothing to judge by: a fleet that is paused or cut off is not overloaded.
+    pub async fn correct(
+        &self,
+        store: &dyn Store,
+        backlog: usize,
+        now: Timestamp,
+        config: &Config,
+    ) -> Result<(), StoreError> {
+        let seen = std::mem::replace(&mut *self.seen(), Seen { last: Some((now, backlog)), ..Seen::default() });
+        let agreed = store.price().await?;
+        let price = agreed.unwrap_or(config.policy.price);
+        let Some((measured, affordable)) = seen.measure(backlog, now, config) else {
+            self.set(price);
+            return Ok(());
+        };
+        self.demand.store(measured.to_bits(), Ordering::Relaxed);
+        let better = adjusted(price, config.policy.price, measured, affordable);
+        // Whoever was faster is followed.
+        let changed = Some(better) != agreed && !store.adjust_price(agreed, better).await?;
+        self.set(if changed { store.price().await?.unwrap_or(better) } else { better });
+        Ok(())
+    }
+}
+
+impl Seen {
+    /// Polls a second that are wanted, and that can be made; `None` when there is nothing to judge by.
+    fn measure(&self, backlog: usize, now: Timestamp, config: &Config) -> Option<(f64, Option<f64>)> {
+        let (since, before) = self.last?;
+        let seconds = now.since(since).as_secs_f64();
+        if seconds <= 0.0 || self.started == 0 {
+            return None;
+        }
+        let started = self.started as f64 / seconds;
+        let capacity = (backlog as f64 > started * AT_THE_LIMIT.as_secs_f64()).then_some(started);
+        let affordable = match (pace::limit(config), capacity) {
+            (Some(limit), Some(capacity)) => Some(limit.min(capacity)),
+            (limit, capacity) => limit.or(capacity),
+        };
+        let newly_due = (self.claimed as f64 + backlog as f64 - before as f64) / seconds;
+        let demand = Demand { newly_due, backlog: backlog as f64, planned: self.planned };
+        Some((demand.per_second(affordable), affordable))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::sqlite::SqliteStore;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn config(polls_per_second: f64) -> Config {
+        let mut config = common::config::defaults();
+        config.policy.polls_per_second = polls_per_second;
+        config
+    }
+
+    fn at(minute: u32) -> Timestamp {
+        Timestamp::from_millis(1_790_000_000_000).after(minute * MINUTE)
+    }
+
+    async fn store() -> SqliteStore {
+        SqliteStore::open("sqlite::memory:").await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn two_schedulers_agree_on_one_price_without_a_leader() {
+        let (store, config) = (store().await, config(1.0));
+        let [one, other] = [(); 2].map(|()| Price::new(&config));
+        for minute in 0..5 {
+            for price in [&one, &other] {
+                price.dispatched(60, 60);
+                price.correct(&store, 600 * minute as usize, at(minute), &config).await.unwrap();
+            }
+        }
+        one.load(&store, &config).await.unwrap();
+        assert_eq!(one.get(), other.get());
+        assert!(one.get() > config.policy.price, "overload makes polls dear: {}", one.get());
+        assert!(one.demand() > 1.0);
+        let restarted = Price::new(&config);
+        restarted.load(&store, &config).await.unwrap();
+        assert_eq!(restarted.get(), other.get());
+    }
+
+    #[tokio::test]
+    async fn a_fleet_that_can_do_all_it_wants_stays_at_the_configured_price() {
+        for cap in [0.0, 5.0] {
+            let (store, config) = (store().await, config(cap));
+            let price = Price::new(&config);
+            for minute in 0..5 {
+                price.dispatched(60, 60);
+                price.correct(&store, 3, at(minute), &config).await.unwrap();
+                assert_eq!(price.get(), config.policy.price);
+            }
+            assert!((price.demand() - 1.0).abs() < 0.1, "{}", price.demand());
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_cap_a_backlog_that_grows_shows_the_limit() {
+        let (store, config) = (store().await, config(0.0));
+        let price = Price::new(&config);
+        for minute in 0..5 {
+            price.dispatched(600, 600);
+            price.correct(&store, 1000 * minute as usize, at(minute), &config).await.unwrap();
+        }
+        assert!(price.get() > config.policy.price, "{}", price.get());
+    }
+
+    #[tokio::test]
+    async fn a_paused_fleet_is_not_overloaded() {
+        let (store, config) = (store().await, config(1.0));
+        let price = Price::new(&config);
+        for minute in 0..5 {
+            price.correct(&store, 1000 * minute as usize, at(minute), &config).await.unwrap();
+        }
+        assert_eq!(price.get(), config.policy.price);
+    }
+}

@@ -1,0 +1,110 @@
+//! Following the events: a reader with a cursor, which waits where there is nothing yet.
+//!
+//! Everything is read from the store, a page at a time, so that a reader who is slow costs one page and nobody waits for
+//! it. Numbers become visible in their order (`store`), so that a cursor skips nothing. However many followers wait, one
+//! question at a time is asked for all of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, watch};
+
+use store::{Event, EventPage, Store, StoreError};
+
+/// Between two questions for the newest number.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Events of a page, at most and at first.
+const MOST: u32 = 200;
+const AT_FIRST: u32 = 20;
+/// What a page shall come to, in bytes of JSON: an entry may have a few hundred of them, or millions.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// The newest number of a store, for all who wait for a newer one.
+pub struct Tail {
+    store: Arc<dyn Store>,
+    newest: watch::Sender<i64>,
+    /// Held by the one who asks.
+    asking: Mutex<()>,
+}
+
+impl Tail {
+    /// The tail of this store; nothing is asked while nobody waits.
+    pub fn of(store: Arc<dyn Store>) -> Self {
+        Tail { store, newest: watch::Sender::new(0), asking: Mutex::default() }
+    }
+
+    /// The newest number that was heard of; all up to it can be read.
+    fn newest(&self) -> i64 {
+        *self.newest.borrow()
+    }
+
+    /// Returns when there is a number beyond this one.
+    async fn beyond(&self, seq: i64) {
+        let mut newest = self.newest.subscribe();
+        loop {
+            tokio::select! {
+                _ = newest.wait_for(|newest| *newest > seq) => return,
+                () = self.ask() => {}
+            }
+        }
+    }
+
+    /// Asks the store, after a pause. A store that does not answer is asked again by whoever still waits.
+    async fn ask(&self) {
+        let _turn = self.asking.lock().await;
+        tokio::time::sleep(LOOK_EVERY).await;
+        if let Ok(seq) = self.store.latest_seq().await {
+            self.newest.send_replace(seq);
+        }
+    }
+}
+
+/// A reader of events.
+pub struct Follower {
+    tail: Arc<Tail>,
+    after: i64,
+    /// Up to here there is nothing that was not read, also where numbers are missing.
+    looked: i64,
+    limit: u32,
+}
+
+impl Follower {
+    /// Begins after this number.
+    pub fn new(tail: Arc<Tail>, after: i64) -> Self {
+        Follower { tail, after, looked: after, limit: AT_FIRST }
+    }
+
+    /// The number of the last event that was read.
+    pub fn after(&self) -> i64 {
+        self.after
+    }
+
+    /// The next events; none when there are none yet. What [missed](Follower::missed) says is to be looked at.
+    pub async fn page(&mut self) -> Result<EventPage<Event>, StoreError> {
+        // Asked before: what comes while the page is read may or may not be in it.
+        let newest = self.tail.newest();
+        let page = self.tail.store.events(self.after, self.limit).await?;
+        let last = page.items.last().map_or(self.after, |event| event.seq);
+        let whole = page.items.len() < self.limit as usize;
+        self.looked = if whole { newest.max(last) } else { last };
+        self.after = last;
+        Ok(page)
+    }
+
+    /// Retention took something between this cursor and the page that was read after it.
+    pub fn missed(after: i64, page: &EventPage<Event>) -> bool {
+        0 < after && after < page.oldest - 1
+    }
+
+    /// So many bytes were made of so many events: the next page is to be of a fitting size.
+    pub fn note_size(&mut self, events: usize, bytes: usize) {
+        let each = (bytes / events.max(1)).max(1);
+        self.limit = u32::try_from(PAGE_BYTES / each).unwrap_or(MOST).clamp(1, MOST);
+    }
+
+    /// Returns when there may be further events.
+    pub async fn news(&self) {
+        self.tail.beyond(self.looked).await;
+    }
+}

@@ -1,0 +1,4 @@
+//! Events on their way to consumers: followed in the store, relayed to the exchange.
+
+pub mod follow;
+pub mod relay;

@@ -1,0 +1,168 @@
+//! Passes events on to the exchange of a cluster, in the order of their numbers and at least once.
+//!
+//! Every scheduler runs one, and one of them has its turn: the store says who, and how far the events are. Whoever has it
+//! prolongs it all the time; another one takes over when it stops doing so, and goes on from the last event that the
+//! exchange confirmed. Two that believe to have it, because one of them was stopped for a while, tell events twice and leave
+//! none out: each goes on from what was confirmed, in order.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::metrics::Metrics;
+use common::queue::rabbitmq::{Announcement, Exchange, Published};
+use common::time::{Clock, Timestamp};
+use rand::RngExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::condition::trouble::Trouble;
+use crate::error::BackendError;
+use crate::events::follow::{Follower, Tail};
+use crate::wire::EventView;
+use store::{Event, RelayTurn, Store};
+
+/// How long a turn lasts that is not prolonged: so late are events when the process that passed them on is killed.
+const TURN: Duration = Duration::from_secs(5);
+/// Between two prolongations, at most.
+const PROLONG: Duration = Duration::from_secs(1);
+/// Between two looks whether the turn is free, and two tries after trouble.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Runs a relay, where there is an exchange, until stopped.
+pub async fn run(relay: Option<Relay>, stop: &CancellationToken) {
+    if let Some(relay) = relay {
+        relay.run(stop).await;
+    }
+}
+
+/// One process's wish to pass events on.
+pub struct Relay {
+    exchange: Exchange,
+    tail: Arc<Tail>,
+    turn: Turn,
+    /// It had the turn when it looked last.
+    has_turn: bool,
+    metrics: Arc<Metrics>,
+}
+
+impl Relay {
+    /// From this store to this exchange; nothing runs yet.
+    pub fn new(store: Arc<dyn Store>, exchange: Exchange, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
+        let tail = Arc::new(Tail::of(Arc::clone(&store)));
+        let holder = format!("{:032x}", rand::rng().random::<u128>());
+        Relay { exchange, tail, turn: Turn { store, clock, holder }, has_turn: false, metrics }
+    }
+
+    /// Runs until stopped, and then leaves the turn to others at once.
+    pub async fn run(mut self, stop: &CancellationToken) {
+        let mut trouble = Trouble::with("passing events on to the exchange");
+        loop {
+            tokio::select! {
+                passed = self.pass_on(&mut trouble) => {
+                    trouble.note(passed);
+                }
+                () = stop.cancelled() => break,
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = stop.cancelled() => break,
+            }
+        }
+        // If not, it ends by itself.
+        let _ = self.turn.take(0, Duration::ZERO).await;
+    }
+
+    /// Passes on for as long as it is this one's turn.
+    async fn pass_on(&mut self, trouble: &mut Trouble) -> Result<(), BackendError> {
+        let Some(cursor) = self.turn.take(0, TURN).await? else {
+            self.metrics.relay_lag.set(0.0);
+            self.has_turn = false;
+            return Ok(());
+        };
+        if !std::mem::replace(&mut self.has_turn, true) {
+            tracing::info!(holder = self.turn.holder, after = cursor, "it is this process that passes events on");
+        }
+        let mut follower = Follower::new(Arc::clone(&self.tail), cursor);
+        let mut confirmed = cursor;
+        loop {
+            let page = follower.page().await?;
+            if Follower::missed(confirmed, &page) {
+                let (after, oldest) = (confirmed, page.oldest);
+                tracing::error!(after, oldest, "events were deleted by retention before the exchange had them");
+            }
+            self.note_lag(page.items.first());
+            if page.items.is_empty() {
+                let _ = tokio::time::timeout(PROLONG, follower.news()).await;
+            } else {
+                let messages: Vec<Announcement> =
+                    page.items.iter().map(|event| announcement(event, &page.epoch)).collect();
+                follower.note_size(messages.len(), messages.iter().map(|message| message.body.len()).sum());
+                let Some(published) = self.publish(&messages, confirmed, &page.items).await? else { return Ok(()) };
+                if let Some(last) = published.confirmed.checked_sub(1) {
+                    confirmed = page.items[last].seq;
+                }
+                if let Some(refusal) = published.trouble {
+                    self.turn.take(confirmed, TURN).await?;
+                    return Err(refusal.into());
+                }
+                trouble.note(Ok::<(), BackendError>(()));
+            }
+            if self.turn.take(confirmed, TURN).await?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for the exchange as long as it takes, and prolongs the turn meanwhile; `None` when it was lost.
+    async fn publish(
+        &mut self,
+        messages: &[Announcement],
+        confirmed: i64,
+        events: &[Event],
+    ) -> Result<Option<Published>, BackendError> {
+        let mut publishing = pin!(self.exchange.publish(messages));
+        loop {
+            tokio::select! {
+                published = &mut publishing => return Ok(Some(published)),
+                () = tokio::time::sleep(PROLONG) => {}
+            }
+            if self.turn.take(confirmed, TURN).await?.is_none() {
+                return Ok(None);
+            }
+            self.metrics.relay_lag.set(lag(events.first(), self.turn.clock.now()));
+        }
+    }
+
+    fn note_lag(&self, oldest: Option<&Event>) {
+        self.metrics.relay_lag.set(lag(oldest, self.turn.clock.now()));
+    }
+}
+
+/// Seconds since the oldest event that waits was stored.
+fn lag(oldest: Option<&Event>, now: Timestamp) -> f64 {
+    oldest.map_or(0.0, |event| now.since(event.at).as_secs_f64())
+}
+
+fn announcement(event: &Event, epoch: &str) -> Announcement {
+    let (kind, feed, seq) = (event.kind.clone(), event.feed_id, event.seq);
+    // Texts and numbers: there is nothing in it that JSON could not say.
+    let body = serde_json::to_vec(&EventView::in_epoch(event.clone(), epoch)).unwrap_or_default();
+    Announcement { key: format!("{kind}.{feed}"), kind, id: format!("{epoch}-{seq}"), body }
+}
+
+/// The right to pass events on, as far as it can be had.
+struct Turn {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    /// This process.
+    holder: String,
+}
+
+impl Turn {
+    /// Takes or keeps it for so long; gives the last event that was passed on.
+    async fn take(&self, confirmed: i64, lasts: Duration) -> Result<Option<i64>, BackendError> {
+        let now = self.clock.now();
+        let turn = RelayTurn { holder: &self.holder, confirmed, until: now.after(lasts) };
+        Ok(self.store.relay_turn(&turn, now).await?)
+    }
+}

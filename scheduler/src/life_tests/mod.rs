@@ -1,0 +1,482 @@
+//! The scheduler's half of a feed's life over the embedded backends, with a clock that stands still: every row of the
+//! crash table that does not need a real process to die.
+
+mod crowd;
+mod requeue;
+mod rules;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::config::Config;
+use common::document::Validators;
+use common::feed::Feed;
+use common::host_gate::memory::MemoryGate;
+use common::job::FetchJob;
+use common::metrics::Metrics;
+use common::outcome::FailureKind;
+use common::policy::{Audience, Status};
+use common::queue::Queue;
+use common::queue::memory::MemoryQueue;
+use common::report::{FetchReport, Outcome};
+use common::time::{Clock, ManualClock, Timestamp};
+use common::url::{FeedId, Version};
+
+use crate::ops::{AddFeed, Ops};
+use crate::poll::dispatch::{Dispatcher, Round};
+use crate::poll::results::Results;
+use crate::run::{Backends, Scheduler};
+use crate::schedule::memory::MemorySchedule;
+use crate::upkeep::reconcile::Reconciler;
+use store::sqlite::SqliteStore;
+use store::{FeedRef, Store};
+
+/// A scheduler without loops: each step is taken by hand.
+struct Fleet {
+    ops: Arc<Ops>,
+    dispatcher: Dispatcher,
+    results: Results,
+    reconciler: Reconciler,
+    jobs: Arc<MemoryQueue<FetchJob>>,
+    clock: Arc<ManualClock>,
+}
+
+const GAP: Duration = Duration::from_secs(1);
+
+fn config() -> Config {
+    let mut config = common::config::defaults();
+    config.policy.hot_minutes = false;
+    config
+}
+
+impl Fleet {
+    async fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+        Self::over(config(), store, clock, Timestamp::EPOCH).await
+    }
+
+    /// A process that finds this store: schedule, gate and queues are empty.
+    async fn over(config: Config, store: Arc<dyn Store>, clock: Arc<ManualClock>, born: Timestamp) -> Self {
+        let jobs = Arc::new(MemoryQueue::new(1 << 20));
+        let backends = Backends {
+            store,
+            schedule: Arc::new(MemorySchedule::default()),
+            gate: Arc::new(MemoryGate::new(born)),
+            jobs: jobs.clone(),
+            reports: Arc::new(MemoryQueue::new(1 << 20)),
+        };
+        let clock_for_all: Arc<dyn Clock> = clock.clone();
+        let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &clock_for_all);
+        let Scheduler { ops, dispatcher, results, reconciler, .. } = scheduler;
+        reconciler.rebuild(&*clock).await.unwrap();
+        assert!(reconciler.open_gate(clock.now()).await.unwrap());
+        Fleet { ops, dispatcher, results, reconciler, jobs, clock }
+    }
+
+    /// The same store, found by a new process.
+    async fn restart(self) -> Self {
+        let born = self.clock.now();
+        Self::over(config(), self.ops.store.clone(), self.clock, born).await
+    }
+
+    async fn add(&self, url: &str) -> FeedId {
+        let feed = AddFeed {
+            url: url.parse().unwrap(),
+            audience: Audience::default(),
+            calm: Vec::new(),
+            private: false,
+            login: None,
+        };
+        self.ops.add(&[feed], None).await.unwrap()[0].id
+    }
+
+    async fn feed(&self, id: FeedId) -> Feed {
+        self.ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap()
+    }
+
+    /// One dispatch round; gives the jobs that it published, acked.
+    async fn dispatched(&self) -> Vec<FetchJob> {
+        self.dispatcher.round(self.clock.now(), usize::MAX).await.unwrap();
+        let mut jobs = Vec::new();
+        while self.jobs.depth().await.unwrap().items > 0 {
+            let delivery = self.jobs.receive().await.unwrap();
+            jobs.extend(delivery.items.clone());
+            delivery.ack().await.unwrap();
+        }
+        jobs
+    }
+
+    async fn dispatched_ids(&self) -> Vec<FeedId> {
+        self.dispatched().await.iter().map(|job| job.feed).collect()
+    }
+
+    async fn settle(&self, report: FetchReport) {
+        self.results.settle(vec![report], self.clock.now()).await.unwrap();
+    }
+
+    /// Redeems a job's ticket as a worker does, and reports.
+    async fn work(&self, job: &FetchJob, outcome: Outcome) -> FetchReport {
+        use common::host_gate::{AcquireRequest, Acquired, Release};
+        let now = self.clock.now();
+        let request = AcquireRequest {
+            host: job.host.clone(),
+            limits: self.ops.rules.get().limits_of(&job.host),
+            ticket: job.ticket,
+            feed: job.feed,
+            version: job.version,
+            deadline: now.after(Duration::from_secs(30)),
+        };
+        let Acquired::Granted(permit) = self.ops.gate.acquire(&request, now).await.unwrap() else {
+            panic!("not granted")
+        };
+        let remember_until = Some(now.after(Duration::from_secs(120)));
+        self.ops.gate.release(&permit, Release { remember_until, next_start: None }, now).await.unwrap();
+        report(job, now, outcome)
+    }
+}
+
+fn report(job: &FetchJob, started: Timestamp, outcome: Outcome) -> FetchReport {
+    FetchReport {
+        duration: Duration::from_millis(20),
+        answers_wake: job.wake_at,
+        ..FetchReport::of(job.feed, job.version, job.host.clone(), started, outcome)
+    }
+}
+
+fn not_modified() -> Outcome {
+    Outcome::NotModified { validators: Validators::default() }
+}
+
+#[tokio::test]
+async fn a_feed_added_by_hand_is_a_job_at_once_and_again_when_it_is_due() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let jobs = fleet.dispatched().await;
+    assert_eq!(jobs.len(), 1);
+    assert!(fleet.dispatched().await.is_empty(), "hidden by its lease");
+    let report = fleet.work(&jobs[0], not_modified()).await;
+    fleet.settle(report).await;
+
+    let feed = fleet.feed(id).await;
+    assert_eq!(feed.version.0, jobs[0].version.0 + 1);
+    let next = feed.next_due.unwrap();
+    fleet.clock.advance(next.since(fleet.clock.now()) - Duration::from_millis(1));
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.clock.advance(Duration::from_millis(1));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn a_report_that_comes_twice_changes_nothing_the_second_time() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let job = &fleet.dispatched().await[0];
+    let report = fleet.work(job, not_modified()).await;
+    fleet.settle(report.clone()).await;
+    let once = fleet.feed(id).await;
+    fleet.clock.advance(Duration::from_secs(5));
+    fleet.settle(report).await;
+    assert_eq!(fleet.feed(id).await, once);
+}
+
+#[tokio::test]
+async fn died_after_claim_before_publish_the_lease_brings_the_feed_back() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let claims = fleet.ops.schedule.claim_due(fleet.clock.now(), 10, Duration::from_secs(120)).await.unwrap();
+    assert_eq!(claims.len(), 1);
+    fleet.clock.advance(Duration::from_secs(119));
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.clock.advance(Duration::from_secs(1));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn a_job_in_the_queue_hides_its_feed_for_the_whole_lease_and_not_only_for_the_claims() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    assert_eq!(fleet.dispatched_ids().await, [id], "and lost");
+    fleet.clock.advance(Duration::from_secs(119));
+    assert_eq!(fleet.dispatcher.round(fleet.clock.now(), usize::MAX).await.unwrap(), Round::default());
+    fleet.clock.advance(Duration::from_secs(1));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn died_after_apply_before_rescheduling_the_stored_time_wins_and_nothing_is_polled() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let job = &fleet.dispatched().await[0];
+    let report = fleet.work(job, not_modified()).await;
+    fleet.settle(report).await;
+    // What a crash between the two leaves behind: the schedule still shows the end of the lease.
+    let lease_end = fleet.clock.now().after(Duration::from_secs(120));
+    let slot = crate::schedule::Slot { feed: id, due_at: lease_end, band: crate::schedule::Band::Steady };
+    fleet.ops.schedule.put(&[slot], fleet.clock.now()).await.unwrap();
+    fleet.clock.advance(Duration::from_secs(120));
+    assert!(fleet.dispatched().await.is_empty());
+    let next = fleet.feed(id).await.next_due.unwrap();
+    fleet.clock.advance(next.since(fleet.clock.now()));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn a_deferred_moves_the_feed_and_nothing_else() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let before = fleet.feed(id).await;
+    let job = &fleet.dispatched().await[0];
+    let until = fleet.clock.now().after(Duration::from_secs(40));
+    fleet.settle(report(job, fleet.clock.now(), Outcome::Deferred { until })).await;
+    assert_eq!(fleet.feed(id).await, before);
+    fleet.clock.advance(Duration::from_secs(39));
+    assert!(fleet.dispatched().await.is_empty());
+    // The ticket of the deferred job ends with its `expires`; until then its host is busy.
+    fleet.clock.advance(Duration::from_secs(22));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn a_deferred_or_stale_job_does_not_keep_its_hosts_other_feeds_waiting() {
+    let fleet = Fleet::new().await;
+    for n in 0..3 {
+        fleet.add(&format!("http://busy.example/{n}")).await;
+    }
+    let first = &fleet.dispatched().await[0];
+    let far = fleet.clock.now().after(Duration::from_secs(600));
+    let deferred = fleet.work(first, Outcome::Deferred { until: far }).await;
+    fleet.settle(deferred).await;
+    fleet.clock.advance(GAP);
+    let second = fleet.dispatched().await;
+    assert_eq!(second.len(), 1, "after a deferred one");
+    let stale = fleet.work(&second[0], not_modified()).await;
+    fleet.settle(FetchReport { version: Version(99), ..stale }).await;
+    fleet.clock.advance(GAP);
+    assert_eq!(fleet.dispatched().await.len(), 1, "after a stale one");
+}
+
+#[tokio::test]
+async fn a_parked_feed_that_is_not_due_after_all_makes_way_for_the_next() {
+    let fleet = Fleet::new().await;
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        ids.push(fleet.add(&format!("http://busy.example/{n}")).await);
+    }
+    let job = &fleet.dispatched().await[0];
+    assert_eq!(job.feed, ids[0]);
+    // The second goes while it waits for its host.
+    let pause = store::FeedChange { status: Some(Status::Paused), ..Default::default() };
+    fleet.ops.store.change_feed(ids[1], &pause, fleet.clock.now()).await.unwrap();
+    let report = fleet.work(job, not_modified()).await;
+    fleet.settle(report).await;
+    fleet.clock.advance(GAP);
+    let mut asked = fleet.dispatched_ids().await;
+    asked.extend(fleet.dispatched_ids().await);
+    assert_eq!(asked, [ids[2]]);
+}
+
+#[tokio::test]
+async fn a_wake_in_mid_fetch_is_answered_by_a_fetch_that_began_after_it() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let job = &fleet.dispatched().await[0];
+    let report = fleet.work(job, not_modified()).await;
+    fleet.clock.advance(Duration::from_secs(3));
+    assert_eq!(fleet.ops.wake(&[id]).await.unwrap(), 1);
+    fleet.settle(report).await;
+    let again = fleet.dispatched().await;
+    assert_eq!(again.len(), 1, "the wake was lost");
+    // At once: the fetch need not be later than the clocks' allowed difference, for the job knew of the wake.
+    let report = fleet.work(&again[0], not_modified()).await;
+    fleet.settle(report).await;
+    assert_eq!(fleet.feed(id).await.wake_at, None);
+    assert!(fleet.dispatched().await.is_empty());
+}
+
+#[tokio::test]
+async fn feeds_of_one_host_are_asked_one_by_one_a_gap_apart() {
+    let fleet = Fleet::new().await;
+    let mut ids = Vec::new();
+    for n in 0..5 {
+        ids.push(fleet.add(&format!("http://busy.example/{n}")).await);
+    }
+    let other = fleet.add("http://free.example/").await;
+    let mut asked = Vec::new();
+    for second in 0..5 {
+        let jobs = fleet.dispatched().await;
+        let (busy, free): (Vec<_>, Vec<_>) = jobs.iter().partition(|job| job.feed != other);
+        assert_eq!(busy.len(), 1, "second {second}");
+        assert_eq!(free.len(), usize::from(second == 0), "the free host waits for nobody");
+        for job in jobs {
+            asked.push(job.feed);
+            let report = fleet.work(&job, not_modified()).await;
+            fleet.settle(report).await;
+        }
+        assert!(fleet.dispatched().await.is_empty(), "within the gap");
+        fleet.clock.advance(GAP);
+    }
+    ids.push(other);
+    asked.sort();
+    assert_eq!(asked, ids);
+}
+
+#[tokio::test]
+async fn a_feed_that_became_due_just_now_is_not_served_before_one_that_was_parked() {
+    let fleet = Fleet::new().await;
+    let old = fleet.add("http://busy.example/old").await;
+    let job = fleet.dispatched().await.remove(0);
+    let report = fleet.work(&job, not_modified()).await;
+    fleet.settle(report).await;
+
+    let before = GAP / 2;
+    fleet.clock.advance(fleet.feed(old).await.next_due.unwrap().since(fleet.clock.now()) - before);
+    let first = fleet.add("http://busy.example/1").await;
+    let parked = fleet.add("http://busy.example/2").await;
+    let job = fleet.dispatched().await.remove(0);
+    assert_eq!(job.feed, first);
+    let report = fleet.work(&job, not_modified()).await;
+    fleet.settle(report).await;
+
+    fleet.clock.advance(GAP);
+    assert_eq!(fleet.dispatched_ids().await, [parked]);
+}
+
+#[tokio::test]
+async fn a_throttled_host_rests_over_a_restart_and_is_then_asked_one_by_one() {
+    let fleet = Fleet::new().await;
+    for n in 0..3 {
+        fleet.add(&format!("http://busy.example/{n}")).await;
+    }
+    let jobs = fleet.dispatched().await;
+    let retry_after = Some(fleet.clock.now().after(Duration::from_secs(600)));
+    let report = fleet.work(&jobs[0], Outcome::Throttled { retry_after }).await;
+    fleet.settle(report).await;
+    let fleet = fleet.restart().await;
+    fleet.clock.advance(Duration::from_secs(599));
+    assert!(fleet.dispatched().await.is_empty(), "the host is held");
+    fleet.clock.advance(Duration::from_secs(1));
+    assert_eq!(fleet.dispatched().await.len(), 1, "the release is spread");
+}
+
+#[tokio::test]
+async fn after_a_restart_nothing_is_early_and_no_host_is_asked_within_its_gap() {
+    let fleet = Fleet::new().await;
+    let polled = fleet.add("http://a.example/feed").await;
+    let job = &fleet.dispatched().await[0];
+    let report = fleet.work(job, not_modified()).await;
+    fleet.settle(report).await;
+    let next = fleet.feed(polled).await.next_due.unwrap();
+    let waiting = fleet.add("http://b.example/feed").await;
+
+    let fleet = fleet.restart().await;
+    assert!(fleet.dispatched().await.is_empty(), "somebody may have asked b.example a moment ago");
+    fleet.clock.advance(GAP);
+    assert_eq!(fleet.dispatched_ids().await, [waiting]);
+    fleet.clock.advance(next.since(fleet.clock.now()) - Duration::from_millis(1));
+    assert!(!fleet.dispatched_ids().await.contains(&polled));
+    fleet.clock.advance(Duration::from_millis(1));
+    assert!(fleet.dispatched_ids().await.contains(&polled));
+}
+
+#[tokio::test]
+async fn a_gone_or_paused_or_erased_feed_is_never_dispatched() {
+    use crate::ops::EditFeed;
+    let fleet = Fleet::new().await;
+    let gone = fleet.add("http://a.example/").await;
+    let paused = fleet.add("http://b.example/").await;
+    let erased = fleet.add("http://c.example/").await;
+    for job in fleet.dispatched().await {
+        let outcome = if job.feed == gone { Outcome::Gone } else { not_modified() };
+        let report = fleet.work(&job, outcome).await;
+        fleet.settle(report).await;
+    }
+    assert_eq!(fleet.feed(gone).await.status, Status::Gone);
+    let pause = EditFeed { status: Some(Status::Paused), ..EditFeed::default() };
+    fleet.ops.edit(paused, &pause).await.unwrap().unwrap();
+    assert!(fleet.ops.erase(erased).await.unwrap());
+    fleet.clock.advance(Duration::from_secs(100 * 86_400));
+    assert!(fleet.dispatched().await.is_empty());
+    assert_eq!(fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap().feeds, 0);
+
+    let resume = EditFeed { status: Some(Status::Active), ..EditFeed::default() };
+    fleet.ops.edit(paused, &resume).await.unwrap().unwrap();
+    assert_eq!(fleet.dispatched_ids().await, [paused]);
+}
+
+#[tokio::test]
+async fn nothing_is_claimed_while_the_job_queue_is_full() {
+    let fleet = Fleet::new().await;
+    fleet.add("http://a.example/").await;
+    let mut full = config();
+    full.scheduler.max_queued_jobs = 0;
+    let fleet = Fleet::over(full, fleet.ops.store.clone(), fleet.clock, Timestamp::EPOCH).await;
+    let round = fleet.dispatcher.round(fleet.clock.now(), usize::MAX).await.unwrap();
+    assert_eq!(round, Round { queue_full: true, ..Round::default() });
+    let depth = fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap();
+    assert_eq!((depth.due, depth.leased), (1, 0), "it was not hidden by a claim");
+}
+
+#[tokio::test]
+async fn nothing_is_claimed_while_reports_cannot_be_stored() {
+    let fleet = Fleet::new().await;
+    fleet.add("http://a.example/").await;
+    fleet.ops.storing.failed("the disk is full".to_owned());
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.ops.storing.recovered();
+    assert_eq!(fleet.dispatched().await.len(), 1);
+}
+
+#[tokio::test]
+async fn reconcile_finds_what_a_lost_schedule_forgot_and_corrects_what_an_old_one_has_too_late() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/").await;
+    fleet.ops.schedule.remove(&[id]).await.unwrap();
+    assert!(fleet.dispatched().await.is_empty());
+    assert_eq!(fleet.reconciler.schedule_once(&*fleet.clock).await.unwrap(), 1);
+    assert_eq!(fleet.reconciler.schedule_once(&*fleet.clock).await.unwrap(), 0);
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn failures_are_retried_later_and_later() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/").await;
+    let mut last = Duration::ZERO;
+    for _ in 0..8 {
+        let job = &fleet.dispatched().await[0];
+        let outcome = Outcome::Failed { failure: FailureKind::Timeout, detail: "no answer".into() };
+        let started = fleet.clock.now();
+        let report = fleet.work(job, outcome).await;
+        fleet.settle(report).await;
+        let next = fleet.feed(id).await.next_due.unwrap();
+        assert!(next.since(started).mul_f64(1.11) >= last, "{last:?} then {:?}", next.since(started));
+        last = next.since(started);
+        fleet.clock.advance(last);
+    }
+    assert_eq!(fleet.feed(id).await.state.consecutive_failures, 8);
+}
+
+#[tokio::test]
+async fn a_page_that_never_was_a_feed_is_left_for_the_feed_that_it_announces_and_only_once() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/").await;
+    let page = async |announced: &str| {
+        let job = &fleet.dispatched().await[0];
+        let outcome = Outcome::Failed { failure: FailureKind::NotAFeed, detail: "a page".into() };
+        let report = fleet.work(job, outcome).await;
+        fleet.settle(FetchReport { announced: vec![announced.parse().unwrap()], ..report }).await;
+        fleet.clock.advance(Duration::from_secs(3600 * 24));
+        fleet.feed(id).await
+    };
+    let moved = page("http://b.example/feed").await;
+    assert_eq!((moved.url.as_str(), moved.moved_from.as_deref()), ("http://b.example/feed", Some("http://a.example/")));
+    let again = page("http://c.example/").await;
+    assert_eq!((again.url.as_str(), again.state.consecutive_failures), ("http://b.example/feed", 1));
+    let job = &fleet.dispatched().await[0];
+    assert_eq!((job.url.as_str(), job.host.as_str()), ("http://b.example/feed", "b.example:80"));
+    let good = fleet.work(job, not_modified()).await;
+    fleet.settle(good).await;
+    fleet.clock.advance(Duration::from_secs(3600 * 24));
+    assert_eq!(page("http://c.example/").await.url.as_str(), "http://b.example/feed");
+}

@@ -1,0 +1,176 @@
+//! What people may ask about hosts: what is known of them, rules, blocks.
+//!
+//! Each change writes the store first; [`crate::upkeep::orders`] carries it to wherever it counts, at once in this scheduler, within
+//! about a second in the others.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use common::host::{HostKey, HostLimits, HostRule};
+use common::host_name::HostName;
+use common::time::Timestamp;
+
+use crate::error::BackendError;
+use crate::ops::Ops;
+use store::{HostOrders, HostQuery, HostRow, Page};
+
+/// What is known of a host.
+#[derive(Clone, Debug)]
+pub struct HostState {
+    /// Its name, feeds, hold and block; of a name with several ports together.
+    pub row: HostRow,
+    /// The pace that it is asked at.
+    pub limits: HostLimits,
+    /// The rule that speaks of it.
+    pub rule: Option<HostRule>,
+    /// An operator set that rule.
+    pub by_operator: bool,
+}
+
+/// What became of a change of rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleChange {
+    /// It is in force.
+    Done,
+    /// There is no operator's rule of this domain.
+    NoRule,
+    /// There are too many already; nothing changed.
+    TooMany,
+    /// It would make this host, which may not be asked before this time, another one; nothing changed.
+    Held(HostKey, Timestamp),
+}
+
+/// Ports that a name is blocked at even if no feed was seen there.
+const USUAL_PORTS: [u16; 2] = [443, 80];
+
+impl Ops {
+    /// A page of hosts by name, those with feeds, holds, blocks or operators' rules.
+    pub async fn hosts(&self, after: Option<String>, limit: u32) -> Result<Page<HostState>, BackendError> {
+        let page = self.store.hosts(&HostQuery::all(after, limit), self.clock.now()).await?;
+        Ok(Page { items: page.items.into_iter().map(|row| self.host_state(row)).collect(), next: page.next })
+    }
+
+    /// What is known of one host, also when that is only its pace.
+    pub async fn host(&self, name: &HostName) -> Result<HostState, BackendError> {
+        let keys = self.host_keys(name).await?;
+        let mut whole = HostRow { host: HostKey::new(name.name()), feeds: 0, hold_until: None, blocked_until: None };
+        if let ([key], _) | ([key, ..], HostName::Key(_)) = (&keys[..], name) {
+            whole.host = key.clone();
+        }
+        for key in &keys {
+            for row in self.store.hosts(&HostQuery::of_key(key), self.clock.now()).await?.items {
+                whole.feeds += row.feeds;
+                whole.hold_until = whole.hold_until.max(row.hold_until);
+                whole.blocked_until = whole.blocked_until.max(row.blocked_until);
+            }
+        }
+        Ok(self.host_state(whole))
+    }
+
+    /// Sets the rule of its domain, in place of whatever rule that had.
+    pub async fn set_host_rule(&self, rule: &HostRule) -> Result<RuleChange, BackendError> {
+        let now = self.clock.now();
+        let orders = self.store.host_orders(None).await?.unwrap_or_default();
+        let mut after: Vec<HostRule> = orders.rules.clone();
+        after.retain(|other| other.domain() != rule.domain());
+        after.push(rule.clone());
+        if let Some((host, until)) = self.held_otherwise(&orders, &after, now).await? {
+            return Ok(RuleChange::Held(host, until));
+        }
+        if !self.store.set_host_rule(rule, now).await? {
+            return Ok(RuleChange::TooMany);
+        }
+        self.rules_changed(&rule.domain(), now).await?;
+        tracing::info!(domain = rule.domain(), reason = rule.reason, "an operator set a host rule");
+        Ok(RuleChange::Done)
+    }
+
+    /// Takes an operator's rule back; that of the configuration, if there is one, counts again.
+    pub async fn remove_host_rule(&self, domain: &str) -> Result<RuleChange, BackendError> {
+        let now = self.clock.now();
+        let orders = self.store.host_orders(None).await?.unwrap_or_default();
+        let after: Vec<HostRule> = orders.rules.iter().filter(|rule| rule.domain() != domain).cloned().collect();
+        if let Some((host, until)) = self.held_otherwise(&orders, &after, now).await? {
+            return Ok(RuleChange::Held(host, until));
+        }
+        if !self.store.remove_host_rule(domain).await? {
+            return Ok(RuleChange::NoRule);
+        }
+        self.rules_changed(domain, now).await?;
+        tracing::info!(domain, "an operator took back a host rule");
+        Ok(RuleChange::Done)
+    }
+
+    /// Nobody asks the host for so long.
+    pub async fn block_host(&self, name: &HostName, duration: Duration) -> Result<(), BackendError> {
+        let now = self.clock.now();
+        let keys = self.host_keys(name).await?;
+        self.store.block_hosts(&keys, Some(now.after(duration))).await?;
+        self.orders.look(now).await?;
+        tracing::info!(host = name.name(), ?duration, "an operator blocked a host");
+        Ok(())
+    }
+
+    /// Lifts a block. What a server asked for stays.
+    pub async fn unblock_host(&self, name: &HostName) -> Result<(), BackendError> {
+        let now = self.clock.now();
+        let keys = self.host_keys(name).await?;
+        self.store.block_hosts(&keys, None).await?;
+        self.orders.look(now).await?;
+        let waiting: Vec<_> = keys.into_iter().map(|key| (key, now)).collect();
+        self.schedule.unpark(&waiting).await?;
+        Ok(())
+    }
+
+    /// A host that is held or blocked, and that requests would no longer be charged to: its hold would be forgotten.
+    async fn held_otherwise(
+        &self,
+        orders: &HostOrders,
+        after: &[HostRule],
+        now: Timestamp,
+    ) -> Result<Option<(HostKey, Timestamp)>, BackendError> {
+        let (before, after) = (self.rules.with(&orders.rules), self.rules.with(after));
+        let blocks = orders.blocks.iter().filter(|(_, until)| *until > now).cloned();
+        let mut held = self.store.holds(now).await?.into_iter().chain(blocks);
+        Ok(held.find(|(host, _)| before.has_host(host) && !after.has_host(host)))
+    }
+
+    /// Carries a change of rules. Feeds that wait by the old pace look again at the name itself; those at names below it come
+    /// after at most the old gap.
+    async fn rules_changed(&self, domain: &str, now: Timestamp) -> Result<(), BackendError> {
+        let name = HostName::Name(domain.to_owned());
+        let before = self.host_keys(&name).await?;
+        self.orders.look(now).await?;
+        let after = self.host_keys(&name).await?;
+        let waiting: Vec<_> = before.into_iter().chain(after).map(|key| (key, now)).collect();
+        self.schedule.unpark(&waiting).await?;
+        Ok(())
+    }
+
+    /// The hosts that a name stands for: the shared one that it is part of, or itself at its usual ports and at those where
+    /// something is known.
+    pub async fn host_keys(&self, name: &HostName) -> Result<Vec<HostKey>, BackendError> {
+        let name = match name {
+            HostName::Key(key) => return Ok(vec![key.clone()]),
+            HostName::Name(name) => name,
+        };
+        if let Some(rule) = self.rules.get().rule_named(name).filter(|rule| rule.shared) {
+            return Ok(vec![rule.shared_key()]);
+        }
+        let usual = USUAL_PORTS.iter().map(|port| HostKey::new(&format!("{name}:{port}")));
+        let known = self.store.hosts(&HostQuery::of_name(name), self.clock.now()).await?.items;
+        let keys: BTreeSet<HostKey> = usual.chain(known.into_iter().map(|row| row.host)).collect();
+        Ok(keys.into_iter().collect())
+    }
+
+    fn host_state(&self, row: HostRow) -> HostState {
+        let rules = self.rules.get();
+        let rule = rules.rule_named(row.host.name());
+        HostState {
+            limits: rules.limits_of(&row.host),
+            rule: rule.cloned(),
+            by_operator: rule.is_some_and(|rule| self.rules.is_operators(rule)),
+            row,
+        }
+    }
+}

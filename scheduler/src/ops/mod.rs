@@ -1,0 +1,284 @@
+//! What people and programs may ask of a fleet: add feeds, change them, have them polled, pause. The API and the embedded
+//! command line both end here.
+//!
+//! Each operation writes the store first and the schedule second: a crash between the two is repaired by reconcile. No
+//! polling decisions are made here.
+
+pub mod hosts;
+#[cfg(test)]
+mod large_tests;
+pub mod pings;
+pub mod upcoming;
+
+use std::sync::Arc;
+
+use common::bot_auth::BotKey;
+use common::calm::CalmGroup;
+use common::config::Config;
+use common::feed::Feed;
+use common::host_gate::HostGate;
+use common::job::FetchJob;
+use common::live_rules::LiveRules;
+use common::metrics::Metrics;
+use common::policy::{Audience, Policy, Rule, Status, Subject, Terms, category, first_due, replan};
+use common::queue::Queue;
+use common::secrets::{Credentials, Keyring, Login, SecretError};
+use common::time::{Clock, Timestamp};
+use common::url::{FeedId, FeedUrl};
+use tokio_util::sync::CancellationToken;
+
+use crate::condition::load::Load;
+use crate::condition::our_fault::OurFault;
+use crate::condition::price::Price;
+use crate::condition::storing::Storing;
+use crate::condition::worst::WorstHosts;
+use crate::poll::subject::{draw, new_subject, placement_slot, slot, subject};
+use crate::schedule::{Band, Schedule, ScheduleError, Slot};
+use crate::upkeep::orders::Orders;
+use store::{Added, FeedChange, FeedQuery, FeedRef, NewFeed, Page, Store, StoreError};
+
+/// The operations, over whatever the fleet runs on.
+pub struct Ops {
+    /// Feeds, entries, events.
+    pub store: Arc<dyn Store>,
+    /// Due times.
+    pub schedule: Arc<dyn Schedule>,
+    /// Hosts' gaps and holds.
+    pub gate: Arc<dyn HostGate>,
+    /// To the workers.
+    pub jobs: Arc<dyn Queue<FetchJob>>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The configuration in force.
+    pub config: Arc<Config>,
+    /// The host rules in force.
+    pub rules: Arc<LiveRules>,
+    /// What operators say about hosts, and the way of it.
+    pub orders: Arc<Orders>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Whether reports can be stored.
+    pub storing: Arc<Storing>,
+    /// How loaded the fleet is.
+    pub load: Arc<Load>,
+    /// Cancelled when the scheduler is about to stop: it claims nothing more and is not ready.
+    pub quiet: CancellationToken,
+    /// What a poll costs.
+    pub price: Arc<Price>,
+    /// Seals logins.
+    pub secrets: Arc<Keyring>,
+    /// Whether we reach anybody.
+    pub our_fault: Arc<OurFault>,
+    /// Which hosts are in trouble.
+    pub worst: Arc<WorstHosts>,
+    /// Whose public half servers look for.
+    pub bot_key: Option<BotKey>,
+}
+
+/// Why an operation failed: our own infrastructure.
+#[derive(Debug, thiserror::Error)]
+pub enum OpsError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The schedule. What was stored stays; reconcile brings the schedule in line.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// A login that cannot be sealed; nothing was stored.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+}
+
+/// A feed that somebody wants polled.
+#[derive(Clone, Debug)]
+pub struct AddFeed {
+    /// Where.
+    pub url: FeedUrl,
+    /// With which user name and password.
+    pub login: Option<Login>,
+    /// Who reads it.
+    pub audience: Audience,
+    /// Who wants it at midnight.
+    pub calm: Vec<CalmGroup>,
+    /// Unknown to pings and the publisher's page.
+    pub private: bool,
+}
+
+/// What a person changes about a feed. `None` leaves as it is.
+#[derive(Clone, Debug, Default)]
+pub struct EditFeed {
+    /// Who reads it.
+    pub audience: Option<Audience>,
+    /// Who wants it at midnight.
+    pub calm: Option<Vec<CalmGroup>>,
+    /// Unknown to pings and the publisher's page.
+    pub private: Option<bool>,
+    /// Pause, resume, remove.
+    pub status: Option<Status>,
+    /// Another login, or none: its next poll, which is due at once, asks unconditionally.
+    pub login: Option<Option<Login>>,
+}
+
+impl Ops {
+    fn sealed(&self, login: Option<&Login>, url: &FeedUrl) -> Result<Option<Credentials>, SecretError> {
+        login.map(|login| self.secrets.seal(login, url)).transpose()
+    }
+
+    /// Adds feeds, or finds them known; one answer each, in order. `spread` gives for each feed a number in [0, 1): its
+    /// place in the spread of an import; `None` polls at once, as for feeds added by hand.
+    pub async fn add(&self, feeds: &[AddFeed], spread: Option<&[f64]>) -> Result<Vec<Added>, OpsError> {
+        let now = self.clock.now();
+        let rules = self.rules.get();
+        let new_feeds = feeds
+            .iter()
+            .enumerate()
+            .map(|(index, feed)| {
+                let place = spread.and_then(|places| places.get(index)).copied();
+                let subject = new_subject(&rules, &feed.url, feed.audience, feed.login.is_some());
+                Ok(NewFeed {
+                    url: feed.url.clone(),
+                    credentials: self.sealed(feed.login.as_ref(), &feed.url)?,
+                    host: rules.for_url(feed.url.as_url()).key,
+                    audience: feed.audience,
+                    calm: feed.calm.clone(),
+                    category: category(&subject),
+                    private: feed.private,
+                    first_due: first_due(now, place, &self.config.policy),
+                })
+            })
+            .collect::<Result<Vec<_>, SecretError>>()?;
+        let added = self.store.add_feeds(&new_feeds, now).await?;
+        let slots: Vec<Slot> = (added.iter().zip(&new_feeds))
+            .filter(|(added, _)| added.new || added.revived)
+            .map(|(added, feed)| Slot {
+                feed: added.id,
+                due_at: if added.revived { now } else { feed.first_due },
+                band: Band::of(feed.category, false),
+            })
+            .collect();
+        self.schedule.put(&slots, now).await?;
+        Ok(added)
+    }
+
+    /// One feed.
+    pub async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, OpsError> {
+        Ok(self.store.feed(which).await?)
+    }
+
+    /// A page of feeds, in any order.
+    pub async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, OpsError> {
+        upcoming::feeds(&*self.store, &*self.schedule, query, self.clock.now()).await
+    }
+
+    /// Changes a feed and moves it in the schedule accordingly. `None`: there is no such feed.
+    pub async fn edit(&self, id: FeedId, edit: &EditFeed) -> Result<Option<Feed>, OpsError> {
+        let now = self.clock.now();
+        let Some(before) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
+        let change = self.change(&before, edit, now)?;
+        let Some(feed) = self.store.change_feed(id, &change, now).await? else { return Ok(None) };
+        self.reschedule(std::slice::from_ref(&feed), now).await?;
+        Ok(Some(feed))
+    }
+
+    /// Changes many feeds at once, each given as it was, and once only.
+    pub async fn edit_all(&self, edits: &[(Feed, EditFeed)]) -> Result<(), OpsError> {
+        let now = self.clock.now();
+        let change = |(before, edit): &(Feed, EditFeed)| Ok((before.id, self.change(before, edit, now)?));
+        let changes = edits.iter().map(change).collect::<Result<Vec<_>, SecretError>>()?;
+        let feeds = self.store.change_feeds(&changes, now).await?;
+        self.reschedule(&feeds, now).await
+    }
+
+    /// What an edit means for the store.
+    fn change(&self, before: &Feed, edit: &EditFeed, now: Timestamp) -> Result<FeedChange, SecretError> {
+        let rules = self.rules.get();
+        let resumed = edit.status == Some(Status::Active) && before.status != Status::Active;
+        let audience = edit.audience.unwrap_or(before.audience);
+        let credentials = match &edit.login {
+            Some(login) => Some(self.sealed(login.as_ref(), &before.url)?),
+            None => None,
+        };
+        let has_login = credentials.as_ref().map_or(before.credentials.is_some(), Option::is_some);
+        let calm = edit.calm.as_deref().unwrap_or(&before.calm);
+        let subject = Subject { audience, calm, credentials: has_login, ..subject(&rules, before) };
+        let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.price.get() };
+        let earlier = before.next_due.and_then(|due| replan(&subject, due, now, draw(), &policy));
+        Ok(FeedChange {
+            audience: (edit.audience.is_some() || edit.login.is_some()).then(|| (audience, category(&subject))),
+            calm: edit.calm.clone(),
+            private: edit.private,
+            status: edit.status,
+            // A feed that comes back is due when it would have been, or at once if that is over.
+            next_due: match resumed {
+                true => Some(added_again(before.next_due.unwrap_or(now).max(before.state.hold_until.unwrap_or(now)))),
+                // Whoever mends a password does not wait for the end of a penalty.
+                false if edit.login.is_some() && before.status == Status::Active => Some(added_again(now)),
+                false => earlier,
+            },
+            credentials,
+        })
+    }
+
+    /// Brings the schedule in line with feeds that a person changed.
+    async fn reschedule(&self, feeds: &[Feed], now: Timestamp) -> Result<(), OpsError> {
+        let rules = self.rules.get();
+        let due = feeds.iter().filter_map(|feed| Some(slot(&rules, feed, feed.due()?)));
+        let retired: Vec<FeedId> = feeds.iter().filter(|feed| feed.due().is_none()).map(|feed| feed.id).collect();
+        self.schedule.lower(&due.collect::<Vec<_>>(), now).await?;
+        if !retired.is_empty() {
+            self.schedule.remove(&retired).await?;
+        }
+        Ok(())
+    }
+
+    /// Drops a feed's validators and content hash: its next poll, which comes when it is due, reads it whole. `None`: there
+    /// is no such feed.
+    pub async fn forget(&self, id: FeedId) -> Result<Option<Feed>, OpsError> {
+        if !self.store.forget_validators(id).await? {
+            return Ok(None);
+        }
+        Ok(self.store.feed(&FeedRef::Id(id)).await?)
+    }
+
+    /// Erases a feed with its entries and history. False when there is none.
+    pub async fn erase(&self, id: FeedId) -> Result<bool, OpsError> {
+        let erased = self.store.erase_feed(id).await?;
+        self.schedule.remove(&[id]).await?;
+        Ok(erased)
+    }
+
+    /// Has live feeds polled as soon as their hosts allow it; gives how many of `ids` are live.
+    pub async fn wake(&self, ids: &[FeedId]) -> Result<usize, OpsError> {
+        self.wake_at(ids, self.clock.now()).await
+    }
+
+    /// The same at a time that is not past.
+    pub(crate) async fn wake_at(&self, ids: &[FeedId], at: Timestamp) -> Result<usize, OpsError> {
+        let now = self.clock.now();
+        let woken = self.store.wake(ids, at.max(now), now).await?;
+        let slots: Vec<Slot> = woken.iter().map(placement_slot).collect();
+        self.schedule.lower(&slots, now).await?;
+        Ok(woken.len())
+    }
+
+    /// Has a retired feed polled once more; its memory stays, so that one more failure ends it again.
+    pub(crate) async fn try_once(&self, feed: &Feed, at: Timestamp) -> Result<(), OpsError> {
+        let now = self.clock.now();
+        let change =
+            FeedChange { status: Some(Status::Active), next_due: Some(added_again(at)), ..FeedChange::default() };
+        let feed = self.store.change_feed(feed.id, &change, now).await?;
+        self.reschedule(feed.as_slice(), now).await
+    }
+
+    /// Stops or starts all polling; fetches under way end.
+    pub async fn set_paused(&self, paused: bool) -> Result<(), OpsError> {
+        Ok(self.store.set_paused(paused).await?)
+    }
+}
+
+/// A due time that no policy made.
+fn added_again(due: Timestamp) -> (Timestamp, Terms) {
+    let mut terms = Terms::default();
+    terms.push(Rule::Added, due);
+    (due, terms)
+}

@@ -1,0 +1,171 @@
+//! The pings of a feed that come together, made one poll after the last of them ([`PingWindow`]).
+//!
+//! No ping is lost, and none is answered by a fetch that began before it. The first one of a window stores a wake at the
+//! window's end, which is brought forward when no further ping came for the quiet time; so a process that is killed delays a
+//! poll and forgets none. Only what comes while a fetch may be under way is known to this process alone until that is over.
+//! Schedulers that hear pings of the same feed need no word with each other: who finds that the stored wake was brought
+//! forward after its last ping has nothing left to do.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::feed::Feed;
+use common::policy::{PingWindow, Status, rest_after_poll};
+use common::time::Timestamp;
+use common::url::FeedId;
+use tokio::time::Instant;
+
+use crate::ops::{Ops, OpsError};
+use store::FeedRef;
+
+/// Feeds whose pings are gathered at once; further ones are polled at their place in the spread, whatever follows.
+const MOST: usize = 10_000;
+
+/// The feeds whose pings may go on.
+pub(super) struct Gathered {
+    ops: Arc<Ops>,
+    last: Mutex<HashMap<FeedId, Ping>>,
+}
+
+/// The last ping of a feed.
+#[derive(Clone, Copy)]
+struct Ping {
+    came: Instant,
+    at: Timestamp,
+    /// A wake that lay ahead was stored then: the fetch that answers it, and no other one, began after this ping.
+    is_stored: bool,
+}
+
+impl Gathered {
+    pub(super) fn new(ops: Arc<Ops>) -> Self {
+        Gathered { ops, last: Mutex::default() }
+    }
+
+    /// A ping of a live feed, `feed` read after it came. `window` is its window if it is the first.
+    pub(super) async fn add(self: &Arc<Self>, feed: &Feed, window: PingWindow) -> Result<(), OpsError> {
+        let (came, at) = (Instant::now(), self.ops.clock.now());
+        let is_stored = match feed.wake_at {
+            None => {
+                self.ops.wake_at(&[feed.id], at.after(window.end)).await?;
+                true
+            }
+            // Anybody's clock says of it that it lies ahead. To one that is past a fetch under way may be the answer, and a
+            // later one would put that off if it is not: none is stored.
+            Some(wake) => wake > at.after(self.ops.config.scheduler.clock_skew),
+        };
+        match self.hear(feed.id, Ping { came, at, is_stored }) {
+            Heard::Further => {}
+            Heard::First => {
+                let (gathered, id) = (Arc::clone(self), feed.id);
+                tokio::spawn(async move {
+                    if let Err(error) = gathered.answer(id, window, came).await {
+                        tracing::warn!(
+                            error = &error as &dyn std::error::Error,
+                            feed = id.0,
+                            "a ping is answered late"
+                        );
+                    }
+                });
+            }
+            Heard::TooMany => {
+                self.ops.wake_at(&[feed.id], at.after(window.place)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&self, id: FeedId, ping: Ping) -> Heard {
+        let mut last = self.last();
+        let is_full = last.len() >= MOST;
+        match last.entry(id) {
+            Entry::Occupied(mut known) => {
+                known.insert(ping);
+                Heard::Further
+            }
+            Entry::Vacant(_) if is_full => Heard::TooMany,
+            Entry::Vacant(place) => {
+                place.insert(ping);
+                Heard::First
+            }
+        }
+    }
+
+    /// Has the feed polled when its pings are over. `first` is when the first of them came.
+    async fn answer(&self, id: FeedId, mut window: PingWindow, first: Instant) -> Result<(), OpsError> {
+        while let Some(ping) = self.last_of_all(id, window, first).await {
+            let Some(feed) = self.ops.feed(&FeedRef::Id(id)).await?.filter(|feed| feed.status == Status::Active) else {
+                break;
+            };
+            let (now, quits) = (self.ops.clock.now(), self.ops.quiet.is_cancelled());
+            let lies_ahead = feed.wake_at.is_some_and(|wake| wake > now);
+            let skew = self.ops.config.scheduler.clock_skew;
+            let is_answered = match ping.is_stored {
+                true => !lies_ahead,
+                false => feed.state.last_polled.is_some_and(|polled| polled > ping.at.after(skew)),
+            };
+            // What is stored outlives this process.
+            if is_answered || quits && lies_ahead {
+                break;
+            }
+            let left = window.end.saturating_sub(first.elapsed());
+            let rest = rest_after_poll(now, feed.state.last_polled, &self.ops.config.policy).min(left);
+            if quits || rest.is_zero() {
+                self.ops.wake(&[id]).await?;
+                break;
+            }
+            // A fetch that did not see what the ping tells of ended meanwhile.
+            if feed.wake_at.is_none() {
+                self.ops.wake_at(&[id], now.after(left)).await?;
+            }
+            if !self.keep(id, Ping { is_stored: ping.is_stored || feed.wake_at.is_none(), ..ping }) {
+                break;
+            }
+            window.place = first.elapsed() + rest;
+        }
+        Ok(())
+    }
+
+    /// Waits until the feed is to be polled, and takes its last ping, so that a further one begins anew.
+    async fn last_of_all(&self, id: FeedId, window: PingWindow, first: Instant) -> Option<Ping> {
+        loop {
+            let wait = {
+                let mut last = self.last();
+                let ping = last.get(&id)?;
+                let due = window.due(ping.came.duration_since(first), &self.ops.config.policy);
+                let wait = due.saturating_sub(first.elapsed());
+                if wait < Duration::from_millis(1) || self.ops.quiet.is_cancelled() {
+                    return last.remove(&id);
+                }
+                wait
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.ops.quiet.cancelled() => {}
+            }
+        }
+    }
+
+    /// Puts a ping back that waits on. False when a further one came, whose turn it then is.
+    fn keep(&self, id: FeedId, ping: Ping) -> bool {
+        match self.last().entry(id) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(ping);
+                true
+            }
+        }
+    }
+
+    fn last(&self) -> MutexGuard<'_, HashMap<FeedId, Ping>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a ping is to those before it.
+enum Heard {
+    First,
+    Further,
+    TooMany,
+}

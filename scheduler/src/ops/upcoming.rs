@@ -1,0 +1,93 @@
+//! Lists of feeds by due time in a fleet of any size.
+//!
+//! No index of the store has due times, because every poll would write it; the schedule has them. So a list that leaves more
+//! feeds than the store puts in order is walked along the schedule: what waits behind the cursor, a few at a time, goes through the
+//! filters in the store. Where [`FeedQuery::MOST_SORTED`] feeds were looked at the page ends, even with fewer feeds than asked for,
+//! or none: its cursor goes on from there. Behind all that is due the store lists what is never due.
+//!
+//! Feeds that are being asked, or wait for a busy host, have no due time in the schedule. [`TAKEN`] of them at most are looked up
+//! in the store and shown where they were due; what is beyond that is listed again when it waits.
+
+use std::collections::{HashMap, HashSet};
+
+use common::feed::Feed;
+use common::policy::Status;
+use common::time::Timestamp;
+use common::url::FeedId;
+
+use crate::ops::OpsError;
+use crate::schedule::Schedule;
+use store::cursor::{self, Place, never};
+use store::{FeedQuery, FeedSort, Page, Store, StoreError};
+
+/// Feeds that are claimed or parked of which a page shows those that belong there, at most.
+pub const TAKEN: usize = 500;
+/// How many more feeds than the last time are looked at, until the page is full.
+const GROWTH: usize = 4;
+
+type Due = (Timestamp, FeedId);
+
+/// A page of feeds, in any order.
+pub async fn feeds(
+    store: &dyn Store,
+    schedule: &dyn Schedule,
+    query: &FeedQuery,
+    now: Timestamp,
+) -> Result<Page<Feed>, OpsError> {
+    match store.feeds(query).await {
+        Err(StoreError::NotSorted { .. }) => {}
+        page => return Ok(page?),
+    }
+    let after = cursor::place(query)?.map(|place| (Timestamp::from_millis(place.value), FeedId(place.id)));
+    let (mut found, end) = along(store, schedule, query, after).await?;
+    let behind = |place: &Due| after.is_none_or(|after| *place > after) && end.is_none_or(|end| *place <= end);
+    // What is taken was due.
+    if after.is_none_or(|(at, _)| at <= now) {
+        let taken = store.feeds_among(query, &schedule.taken(TAKEN).await?).await?;
+        // One that was claimed in between waited a moment ago.
+        let waiting: HashSet<FeedId> = found.iter().map(|(_, feed)| feed.id).collect();
+        let places = taken.into_iter().filter_map(|feed| Some(((feed.due()?, feed.id), feed)));
+        found.extend(places.filter(|(place, feed)| behind(place) && !waiting.contains(&feed.id)));
+    }
+    found.sort_by_key(|(place, _)| *place);
+    let limit = query.limit as usize;
+    let cut = (found.len() > limit).then(|| found[limit - 1].0);
+    found.truncate(limit);
+    let place = |(at, id): Due| Place::new(FeedSort::NextDue, at.millis(), id.0);
+    let next = match (cut.or(end), query.status) {
+        (Some(last), _) => Some(place(last)),
+        (None, Some(_)) => None,
+        (None, None) => Some(Place::new(FeedSort::NextDue, never(Status::Active), 0)),
+    };
+    Ok(Page { items: found.into_iter().map(|(_, feed)| feed).collect(), next: next.map(Place::cursor) })
+}
+
+/// Feeds that wait behind a place and pass the filters: a page of them, or those among as many as may be looked at. And
+/// the last one that was looked at, unless it was the last of all.
+async fn along(
+    store: &dyn Store,
+    schedule: &dyn Schedule,
+    query: &FeedQuery,
+    after: Option<Due>,
+) -> Result<(Vec<(Due, Feed)>, Option<Due>), OpsError> {
+    let wanted = query.limit as usize + 1;
+    let (mut found, mut end) = (Vec::new(), after);
+    let (mut looked, mut step) = (0, wanted);
+    while found.len() < wanted && looked < FeedQuery::MOST_SORTED as usize {
+        step = step.min(FeedQuery::MOST_SORTED as usize - looked);
+        let waiting = schedule.waiting(end, step).await?;
+        let ids: Vec<FeedId> = waiting.iter().map(|(_, id)| *id).collect();
+        let passed = store.feeds_among(query, &ids).await?;
+        let mut passed: HashMap<FeedId, Feed> = passed.into_iter().map(|feed| (feed.id, feed)).collect();
+        // The schedule may still have what is polled no more.
+        let live = waiting.iter().filter_map(|place| Some((*place, passed.remove(&place.1)?)));
+        found.extend(live.filter(|(_, feed)| feed.status == Status::Active));
+        if waiting.len() < step {
+            return Ok((found, None));
+        }
+        looked += step;
+        step *= GROWTH;
+        end = waiting.last().copied();
+    }
+    Ok((found, end))
+}

@@ -1,0 +1,327 @@
+//! From due to job: steps 1 to 3 of a feed's life.
+//!
+//! A round claims what is due, corrects what the schedule had wrong, reserves a place at each feed's host, parks the
+//! feeds of busy hosts, and publishes jobs for the rest. It fetches nothing and decides nothing about due times. Any
+//! number of dispatchers may run at once; a round that dies half way is repaired by the leases of what it claimed: a short
+//! one until a job is in the queue, and only then one for the job and its fetch.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::config::Config;
+use common::host::{HostKey, HostLimits};
+use common::host_gate::{HostGate, Reservation, ReserveRequest, Ticket};
+use common::job::FetchJob;
+use common::live_rules::LiveRules;
+use common::metrics::Metrics;
+use common::policy::Category;
+use common::queue::{Queue, QueueDepth, QueueError};
+use common::report::FetchReport;
+use common::time::{Clock, ClockWatch, Timestamp};
+use common::url::FeedId;
+use futures_util::future::join_all;
+use tokio_util::sync::CancellationToken;
+
+use crate::condition::our_fault::OurFault;
+use crate::condition::pace::Pace;
+use crate::condition::price::Price;
+use crate::condition::storing::Storing;
+use crate::condition::trouble::Trouble;
+use crate::error::BackendError;
+use crate::poll::subject::{band, rank};
+use crate::schedule::{Band, Claim, Parking, Schedule, Slot};
+use store::{JobRow, Store};
+
+/// Turns due feeds into jobs.
+pub struct Dispatcher {
+    /// The truth about feeds.
+    pub store: Arc<dyn Store>,
+    /// When they are due.
+    pub schedule: Arc<dyn Schedule>,
+    /// Whether their hosts may be asked.
+    pub gate: Arc<dyn HostGate>,
+    /// Where jobs go.
+    pub jobs: Arc<dyn Queue<FetchJob>>,
+    /// Where other schedulers are seen.
+    pub reports: Arc<dyn Queue<FetchReport>>,
+    /// Which host a URL belongs to.
+    pub rules: Arc<LiveRules>,
+    /// The numbers.
+    pub config: Arc<Config>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Whether what is fetched can be stored.
+    pub storing: Arc<Storing>,
+    /// Told what becomes due.
+    pub price: Arc<Price>,
+    /// Whether we reach anybody.
+    pub our_fault: Arc<OurFault>,
+    /// Nothing is claimed while our clock is off: feeds would be asked too early, or not at all.
+    pub watch: ClockWatch,
+}
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Feeds claimed.
+    pub claimed: usize,
+    /// Of these, the ones that became jobs; the others wait for their hosts, or were not due after all.
+    pub published: usize,
+    /// The queue took no more: other feeds may be due.
+    pub queue_full: bool,
+}
+
+/// How often the store is asked whether a person paused the fleet, and how many schedulers share its pace.
+const PAUSE_CHECK: Duration = Duration::from_secs(1);
+/// How long to wait after a round that failed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What is to be done with the feeds of a round.
+#[derive(Default)]
+pub(crate) struct Sorted {
+    /// Not live any more.
+    pub(crate) dead: Vec<FeedId>,
+    /// The schedule had them too early.
+    pub(crate) early: Vec<Slot>,
+    /// Due.
+    pub(crate) due: Vec<(JobRow, Claim)>,
+    /// Hosts whose parked feed was claimed for nothing: the next one may come now.
+    pub(crate) idle: Vec<(HostKey, Timestamp)>,
+}
+
+impl Dispatcher {
+    /// Dispatches until stopped. A failing round is logged when it starts to fail, not each time.
+    pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let mut pace = Pace::new(&self.config, clock.now());
+        let (mut paused, mut schedulers) = (false, 1);
+        let mut paused_checked = Timestamp::EPOCH;
+        let mut dispatching = Trouble::with("dispatch");
+        while !stop.is_cancelled() {
+            let now = clock.now();
+            if now.is_time_again(paused_checked, PAUSE_CHECK) {
+                paused = self.store.paused().await.unwrap_or(paused);
+                schedulers = self.schedulers().await.unwrap_or(schedulers);
+                paused_checked = now;
+            }
+            let room = if paused { 0 } else { self.our_fault.room(pace.room(now, schedulers), now) };
+            let wait = match dispatching.note(self.round_on_time(now, room).await) {
+                Some(round) => {
+                    pace.spend(round.published);
+                    self.our_fault.spend(round.published);
+                    self.wait_after(round)
+                }
+                None => RETRY,
+            };
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    fn wait_after(&self, round: Round) -> Duration {
+        let scheduler = &self.config.scheduler;
+        match round {
+            // More is due: go on at once.
+            Round { claimed, .. } if claimed >= scheduler.claim_batch => Duration::ZERO,
+            // So short a queue is empty before the tick is over.
+            Round { queue_full: true, .. } => scheduler.tick / 10,
+            Round { .. } => scheduler.tick,
+        }
+    }
+
+    /// How many schedulers there are: those who wait for reports.
+    async fn schedulers(&self) -> Result<usize, QueueError> {
+        Ok(self.reports.depth().await?.consumers.unwrap_or(1))
+    }
+
+    async fn round_on_time(&self, now: Timestamp, room: usize) -> Result<Round, BackendError> {
+        self.watch.agree(now, self.schedule.check(now)).await?;
+        self.round(now, room).await
+    }
+
+    /// One round over at most `room` feeds; gives what was done: nothing while reports cannot be stored.
+    pub async fn round(&self, now: Timestamp, room: usize) -> Result<Round, BackendError> {
+        if room == 0 || !self.storing.works() {
+            return Ok(Round::default());
+        }
+        let scheduler = &self.config.scheduler;
+        let room_in_queue = self.room_in_queue(self.jobs.depth().await?);
+        if room_in_queue == 0 {
+            return Ok(Round { queue_full: true, ..Round::default() });
+        }
+        let limit = room.min(scheduler.claim_batch).min(room_in_queue);
+        let lease = scheduler.claim_lease.min(self.lease());
+        let claims = self.schedule.claim_due(now, limit, lease).await?;
+        if claims.is_empty() {
+            return Ok(Round::default());
+        }
+        let claimed = claims.len();
+        let expired = claims.iter().filter(|claim| claim.lease_expired).count();
+        self.metrics.leases_expired.inc_by(expired as u64);
+        let waited = claims.iter().filter(|claim| claim.parked_at.is_some()).count();
+        self.metrics.unparks.inc_by(waited as u64);
+
+        let ids: Vec<FeedId> = claims.iter().map(|claim| claim.feed).collect();
+        let rows = self.store.jobs_for(&ids).await?;
+        let Sorted { dead, early, due, idle } = sort(claims, rows, now);
+        self.schedule.remove(&dead).await?;
+        self.schedule.put(&early, now).await?;
+        self.schedule.unpark(&idle).await?;
+        let due = self.heed_new_rules(due, now).await?;
+        let first_claims = due.iter().filter(|(_, claim)| claim.parked_at.is_none() && !claim.lease_expired).count();
+        let published = self.dispatch(due, now).await?;
+        self.price.dispatched(first_claims, published);
+        Ok(Round { claimed, published, queue_full: claimed == room_in_queue })
+    }
+
+    /// How many jobs more may wait: no more than are soon fetched, because they can be put in order only until they are
+    /// published. Where other processes consume, that is as many as these hold besides.
+    fn room_in_queue(&self, queued: QueueDepth) -> usize {
+        let limit = self.config.scheduler.max_queued_jobs;
+        let consumable = queued.consumers.map_or(limit, |consumers| consumers * self.config.worker.held_jobs());
+        let room = limit.min(consumable).saturating_sub(queued.items);
+        // Whole messages: while the queue is full, each place that becomes free would else get one of its own.
+        let job_batch = self.config.worker.job_batch;
+        if queued.items == 0 { room } else { room / job_batch * job_batch }
+    }
+
+    /// Reserves, parks and publishes; gives how many jobs were published.
+    async fn dispatch(&self, due: Vec<(JobRow, Claim)>, now: Timestamp) -> Result<usize, BackendError> {
+        let rules = self.rules.get();
+        let mut requests = Vec::with_capacity(due.len());
+        for (row, _) in &due {
+            let host = rules.for_url(row.url.as_url());
+            requests.push(ReserveRequest { host: host.key, limits: host.limits, expires: self.expires(row, now) });
+        }
+        let reservations = self.reserve(&due, &requests, now).await?;
+
+        let (mut jobs, mut parkings, mut wide) = (Vec::new(), Vec::new(), Vec::new());
+        for (((row, claim), request), reservation) in due.into_iter().zip(requests).zip(reservations) {
+            match reservation {
+                Reservation::Refused { until } => {
+                    let (band, rank) = (band(&row), rank(&row));
+                    let kind = if claim.parked_at.is_some() { "again" } else { "first" };
+                    self.metrics.parks.with_label_values(&[kind]).inc();
+                    parkings.push(Parking { feed: row.id, host: request.host, until, band, rank });
+                }
+                Reservation::Ticket(ticket) => {
+                    if let Some(at) = next_place(&claim, request.limits, now) {
+                        wide.push((request.host.clone(), at));
+                    }
+                    self.observe_lag(&row, now);
+                    jobs.push(job(row, request, ticket, now));
+                }
+            }
+        }
+        self.schedule.park(&parkings).await?;
+        self.schedule.unpark(&wide).await?;
+        self.publish(&jobs, now).await?;
+        let published: Vec<FeedId> = jobs.iter().map(|job| job.feed).collect();
+        self.schedule.extend(&published, now.after(self.lease())).await?;
+        Ok(published.len())
+    }
+
+    /// Reserves in the order in which feeds wait for a host: woken ones first, then by rank, so that a feed that became due just
+    /// now is not served before one that was parked. Gives the answers in the order of the requests.
+    async fn reserve(
+        &self,
+        due: &[(JobRow, Claim)],
+        requests: &[ReserveRequest],
+        now: Timestamp,
+    ) -> Result<Vec<Reservation>, BackendError> {
+        let mut order: Vec<usize> = (0..due.len()).collect();
+        order.sort_by_cached_key(|&at| (band(&due[at].0) != Band::Urgent, rank(&due[at].0)));
+        let ordered: Vec<ReserveRequest> = order.iter().map(|&at| requests[at].clone()).collect();
+        let mut answers: Vec<_> = order.into_iter().zip(self.gate.reserve(&ordered, now).await?).collect();
+        answers.sort_unstable_by_key(|(at, _)| *at);
+        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+    }
+
+    /// Publishes jobs in messages, all at once: awaiting each confirm before the next would cost a round trip each.
+    async fn publish(&self, jobs: &[FetchJob], now: Timestamp) -> Result<(), BackendError> {
+        let messages: Vec<&[FetchJob]> = jobs.chunks(self.config.worker.job_batch).collect();
+        let confirms = join_all(messages.iter().map(|batch| self.jobs.publish(batch))).await;
+        let mut failure = Ok(());
+        for (batch, confirmed) in messages.into_iter().zip(confirms) {
+            let Err(error) = confirmed else { continue };
+            // Perhaps lost, perhaps not. The leases bring the feeds back; their places at the hosts are given back now, and
+            // a worker that gets such a job after all is told "not now".
+            for job in batch {
+                self.gate.cancel(&job.host, job.ticket, now).await?;
+            }
+            failure = Err(error.into());
+        }
+        failure
+    }
+
+    /// How long a feed is hidden for its job and its fetch.
+    fn lease(&self) -> Duration {
+        self.config.scheduler.queue_lease + self.config.scheduler.fetch_lease
+    }
+
+    /// When a job may no longer start: the queue's part of the lease, for category A at most half its interval.
+    fn expires(&self, row: &JobRow, now: Timestamp) -> Timestamp {
+        let queue_lease = self.config.scheduler.queue_lease;
+        match row.category {
+            Category::A => now.after(queue_lease.min(self.config.policy.category.a.interval / 2)),
+            _ => now.after(queue_lease),
+        }
+    }
+
+    fn observe_lag(&self, row: &JobRow, now: Timestamp) {
+        self.metrics.record_lag(row.category, now.since(row.due()));
+    }
+}
+
+/// What the store says about what the schedule claimed. The store is the truth.
+pub(crate) fn sort(claims: Vec<Claim>, rows: Vec<JobRow>, now: Timestamp) -> Sorted {
+    let mut rows: HashMap<FeedId, JobRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+    let mut sorted = Sorted::default();
+    for claim in claims {
+        let Some(row) = rows.remove(&claim.feed) else {
+            sorted.dead.push(claim.feed);
+            sorted.idle.extend(claim.parked_at.map(|host| (host, now)));
+            continue;
+        };
+        let due_at = row.due();
+        if due_at > now {
+            sorted.early.push(Slot { feed: row.id, due_at, band: band(&row) });
+            sorted.idle.extend(claim.parked_at.map(|host| (host, now)));
+        } else {
+            sorted.due.push((row, claim));
+        }
+    }
+    sorted
+}
+
+/// When the host whose head was claimed can take another feed without waiting for this one, if its pace allows that.
+fn next_place(claim: &Claim, limits: HostLimits, now: Timestamp) -> Option<Timestamp> {
+    claim.parked_at.as_ref()?;
+    match (limits.parallel > 1, limits.burst > 1) {
+        (false, _) => None,
+        (true, true) => Some(now),
+        (true, false) => Some(now.after(limits.gap)),
+    }
+}
+
+/// The job for a feed that has its place at the host.
+pub(crate) fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Timestamp) -> FetchJob {
+    FetchJob {
+        feed: row.id,
+        version: row.version,
+        url: row.url,
+        credentials: row.credentials,
+        host: request.host,
+        ticket,
+        expires: request.expires,
+        validators: row.validators,
+        content_hash: row.content_hash,
+        known: row.known,
+        // A wake that lies ahead is none of this fetch's business.
+        wake_at: row.wake_at.filter(|wake| *wake <= now),
+        head_first: row.head_first,
+        subscribers: row.subscribers,
+    }
+}

@@ -1,0 +1,55 @@
+//! A stored feed as the policy sees it, and the numbers that are drawn for its decisions: the edge of the pure policy.
+
+use common::feed::Feed;
+use common::host::HostRules;
+use common::policy::{Audience, Draw, Subject, category};
+use common::time::Timestamp;
+use common::url::FeedUrl;
+use rand::RngExt;
+
+use crate::schedule::{Band, Slot};
+use store::{JobRow, Placement};
+
+/// The policy's view of a feed, its host's rules included.
+pub fn subject<'a>(rules: &'a HostRules, feed: &'a Feed) -> Subject<'a> {
+    let credentials = feed.credentials.is_some();
+    let new = new_subject(rules, &feed.url, feed.audience, credentials);
+    Subject { status: feed.status, calm: &feed.calm, state: feed.state, ..new }
+}
+
+/// The same for a feed that was never polled.
+pub(crate) fn new_subject<'a>(
+    rules: &'a HostRules,
+    url: &FeedUrl,
+    audience: Audience,
+    credentials: bool,
+) -> Subject<'a> {
+    Subject { credentials, ..Subject::new(audience, rules.rule_for(url.as_url())) }
+}
+
+/// Fresh random numbers.
+pub(crate) fn draw() -> Draw {
+    let mut random = rand::rng();
+    Draw { salt: random.random(), minute: random.random() }
+}
+
+/// A feed's place in the schedule at `due_at`.
+pub(crate) fn slot(rules: &HostRules, feed: &Feed, due_at: Timestamp) -> Slot {
+    let woken = feed.wake_at.is_some_and(|wake| wake <= due_at);
+    Slot { feed: feed.id, due_at, band: Band::of(category(&subject(rules, feed)), woken) }
+}
+
+/// A feed's place in the schedule by the store's word.
+pub(crate) fn placement_slot(place: &Placement) -> Slot {
+    Slot { feed: place.id, due_at: place.due, band: Band::of(place.category, place.wake) }
+}
+
+/// The band that a due feed waits in.
+pub(crate) fn band(row: &JobRow) -> Band {
+    Band::of(row.category, row.wake_at.is_some_and(|wake| wake <= row.next_due))
+}
+
+/// A due feed's place among others that wait for the same host.
+pub(crate) fn rank(row: &JobRow) -> i64 {
+    common::policy::rank(row.due(), f64::from(row.subscribers))
+}

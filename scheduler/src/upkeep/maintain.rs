@@ -1,0 +1,195 @@
+//! What has to be done now and then: gauges brought up to date, old events and entries deleted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::config::{Config, RetentionConfig};
+use common::host_gate::HostGate;
+use common::job::FetchJob;
+use common::metrics::Metrics;
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
+use common::queue::Queue;
+use common::report::FetchReport;
+use common::secrets::Keyring;
+use common::time::{Clock, Timestamp};
+use tokio_util::sync::CancellationToken;
+
+use crate::condition::load::Load;
+use crate::condition::price::Price;
+use crate::condition::trouble::Trouble;
+use crate::error::BackendError;
+use crate::schedule::{Band, Schedule};
+use crate::upkeep::reseal::Resealing;
+use store::Store;
+
+/// Keeps gauges and retention.
+pub(crate) struct Maintainer {
+    /// Counted and pruned.
+    pub(crate) store: Arc<dyn Store>,
+    /// Measured.
+    pub(crate) schedule: Arc<dyn Schedule>,
+    /// Measured.
+    pub(crate) gate: Arc<dyn HostGate>,
+    /// Measured.
+    pub(crate) jobs: Arc<dyn Queue<FetchJob>>,
+    /// Measured.
+    pub(crate) reports: Arc<dyn Queue<FetchReport>>,
+    /// The numbers.
+    pub(crate) config: Arc<Config>,
+    /// What is set.
+    pub(crate) metrics: Arc<Metrics>,
+    /// Observed.
+    pub(crate) load: Arc<Load>,
+    /// Corrected.
+    pub(crate) price: Arc<Price>,
+    /// Under its key in force logins are sealed anew.
+    pub(crate) secrets: Arc<Keyring>,
+}
+
+/// Between two looks at depths: cheap.
+const DEPTHS_EVERY: Duration = Duration::from_secs(5);
+/// Between two looks at the store's counters.
+const COUNTS_EVERY: Duration = Duration::from_secs(60);
+/// Between two corrections of the price.
+const PRICE_EVERY: Duration = Duration::from_secs(60);
+/// Between two searches for logins of an old key.
+const RESEAL_EVERY: Duration = Duration::from_secs(60);
+/// Between two prunings, at most.
+const PRUNE_EVERY: Duration = Duration::from_secs(600);
+/// The share of a retention that may pass between two: so much longer than configured may something be kept.
+const PRUNE_SHARE: u32 = 10;
+/// Between two prunings, at least.
+const PRUNE_PAUSE: Duration = Duration::from_millis(100);
+
+type Outcome = Result<(), BackendError>;
+
+impl Maintainer {
+    /// Runs until stopped. What fails is tried again at its next turn.
+    pub(crate) async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let [mut counted, mut priced, mut pruned, mut resealed] = [Timestamp::EPOCH; 4];
+        let prune_every = prune_every(&self.config.retention);
+        let mut measuring = Trouble::with("measuring queue, schedule and gate");
+        let mut folding = Trouble::with("adding up the store's counters");
+        let mut counting = Trouble::with("counting the store");
+        let mut pricing = Trouble::with("correcting the price of a poll");
+        let mut sealing = Trouble::with("sealing credentials with the new key");
+        let mut resealing = Resealing::default();
+        let mut pruning = Trouble::with("deleting what is older than its retention");
+        while !stop.is_cancelled() {
+            let now = clock.now();
+            measuring.note(self.depths(now).await);
+            folding.note(self.store.fold_counts().await.map_err(BackendError::from));
+            if now.is_time_again(counted, COUNTS_EVERY) {
+                counted = now;
+                counting.note(self.counts(now).await);
+            }
+            if now.is_time_again(priced, PRICE_EVERY) {
+                priced = now;
+                pricing.note(self.correct_price(clock.now()).await);
+            }
+            if now.is_time_again(resealed, RESEAL_EVERY) {
+                resealed = now;
+                sealing.note(resealing.round(&*self.store, &self.secrets).await.map_err(BackendError::from));
+            }
+            if now.is_time_again(pruned, prune_every) {
+                pruned = now;
+                pruning.note(self.prune(clock.now()).await);
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(DEPTHS_EVERY.min(prune_every)) => {}
+            }
+        }
+    }
+
+    async fn depths(&self, now: Timestamp) -> Outcome {
+        let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
+        self.schedule.check(now).await?;
+        let depth = self.schedule.depth(now).await?;
+        self.metrics.due_feeds.set(gauge(depth.due));
+        self.metrics.parked_feeds.set(gauge(depth.parked));
+        for (band, oldest) in Band::ALL.into_iter().zip(depth.oldest) {
+            let age = oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64());
+            self.metrics.oldest_due.with_label_values(&[band.as_str()]).set(age);
+        }
+        let lag = depth.oldest.into_iter().flatten().min().map_or(Duration::ZERO, |oldest| now.since(oldest));
+        let queue_share = self.jobs.depth().await?.items as f64 / self.config.scheduler.max_queued_jobs as f64;
+        self.load.observe(lag, queue_share);
+        self.metrics.hosts_held.set(gauge(self.gate.held(now).await?));
+        for (queue, depth) in [("jobs", self.jobs.depth().await?), ("reports", self.reports.depth().await?)] {
+            self.metrics.queue_depth.with_label_values(&[queue]).set(gauge(depth.items));
+        }
+        Ok(())
+    }
+
+    async fn counts(&self, now: Timestamp) -> Outcome {
+        let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let stats = self.store.stats(now).await?;
+        for category in Category::ALL {
+            for status in Status::ALL {
+                let of_both = |found: &&(Category, Status, u64)| (found.0, found.1) == (category, status);
+                let count = stats.feeds.iter().find(of_both).map_or(0, |found| found.2);
+                self.metrics.feeds.with_label_values(&[category.as_str(), status.as_str()]).set(gauge(count));
+            }
+        }
+        for kind in FailureKind::ALL {
+            let count = stats.penalised.iter().find(|found| found.0 == *kind).map_or(0, |found| found.1);
+            self.metrics.penalised_feeds.with_label_values(&[kind.as_str()]).set(gauge(count));
+        }
+        let a = &self.config.policy.category.a;
+        let longest = a.promise.saturating_sub(a.fetch_allowance);
+        self.metrics.sla_unmet.set(gauge(self.store.sla_unmet(longest).await?));
+        self.metrics.paused.set(i64::from(self.store.paused().await?));
+        Ok(())
+    }
+
+    async fn correct_price(&self, now: Timestamp) -> Outcome {
+        self.schedule.check(now).await?;
+        let depth = self.schedule.depth(now).await?;
+        let backlog = depth.due.saturating_sub(depth.parked);
+        self.price.correct(&*self.store, backlog, now, &self.config).await?;
+        self.metrics.poll_price.set(self.price.get());
+        self.metrics.demand.set(self.price.demand());
+        Ok(())
+    }
+
+    async fn prune(&self, now: Timestamp) -> Outcome {
+        // What is old by a clock that is off may be of today.
+        self.schedule.check(now).await?;
+        let retention = &self.config.retention;
+        let entries = (!retention.entries.is_zero()).then(|| now.before(retention.entries));
+        let mut gone = 0;
+        // A call deletes a bounded number, so that others can write in between.
+        loop {
+            match self.store.prune(now.before(retention.events), entries).await? {
+                0 => break,
+                some => gone += some,
+            }
+        }
+        tracing::debug!(gone, "old rows deleted");
+        Ok(())
+    }
+}
+
+fn prune_every(retention: &RetentionConfig) -> Duration {
+    let kept = [retention.events, retention.entries].into_iter().filter(|kept| !kept.is_zero()).min();
+    kept.map_or(PRUNE_EVERY, |kept| (kept / PRUNE_SHARE).clamp(PRUNE_PAUSE, PRUNE_EVERY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_much_longer_than_configured() {
+        let every = |events: u64, entries: u64| {
+            let [events, entries] = [events, entries].map(Duration::from_secs);
+            prune_every(&RetentionConfig { events, entries })
+        };
+        assert_eq!(every(30 * 86_400, 0), PRUNE_EVERY);
+        assert_eq!(every(30 * 86_400, 600), Duration::from_secs(60));
+        assert_eq!(every(10, 0), Duration::from_secs(1));
+        assert_eq!(every(0, 0), PRUNE_EVERY);
+    }
+}

@@ -1,0 +1,124 @@
+//! What operators say about hosts, carried to where it counts: rules to this scheduler's own snapshot and to the gate, where
+//! workers read them, blocks to the gate.
+//!
+//! The store is the truth. Every scheduler looks about once a second whether something changed there, and whoever changes
+//! something looks at once; nobody leads. Everything that a look does may be done by several and again: an older word that
+//! somebody carries late is corrected by the next look of anybody.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::host::HostKey;
+use common::host_gate::HostGate;
+use common::live_rules::{self, LiveRules};
+use common::time::{Clock, Timestamp};
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::condition::trouble::Trouble;
+use crate::error::BackendError;
+use crate::schedule::Schedule;
+use store::Store;
+
+/// How often a change is looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Carries orders.
+pub struct Orders {
+    /// Where they are kept.
+    pub store: Arc<dyn Store>,
+    /// Where workers see them.
+    pub gate: Arc<dyn HostGate>,
+    /// Where feeds of blocked hosts wait.
+    pub schedule: Arc<dyn Schedule>,
+    /// This scheduler's own.
+    pub rules: Arc<LiveRules>,
+    carried: Mutex<Carried>,
+}
+
+/// What was carried last.
+#[derive(Debug, Default)]
+struct Carried {
+    change: Option<i64>,
+    rules: String,
+    blocks: HashMap<HostKey, Timestamp>,
+    /// All of it stands on the gate.
+    whole: bool,
+}
+
+impl Orders {
+    /// Nothing is known yet.
+    pub fn new(
+        store: Arc<dyn Store>,
+        gate: Arc<dyn HostGate>,
+        schedule: Arc<dyn Schedule>,
+        rules: Arc<LiveRules>,
+    ) -> Self {
+        Orders { store, gate, schedule, rules, carried: Mutex::default() }
+    }
+
+    /// Looks until stopped.
+    pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let mut looking = Trouble::with("carrying what operators say about hosts");
+        while !stop.is_cancelled() {
+            looking.note(self.look(clock.now()).await);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    /// Waits until the rules are known: nobody is to be asked by other ones.
+    pub async fn known(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let mut reading = Trouble::with("reading what operators say about hosts");
+        while !stop.is_cancelled() && self.carried.lock().await.change.is_none() {
+            reading.note(self.look(clock.now()).await);
+            if self.carried.lock().await.change.is_none() {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                }
+            }
+        }
+    }
+
+    /// Reads what changed, and carries it.
+    pub async fn look(&self, now: Timestamp) -> Result<(), BackendError> {
+        let mut carried = self.carried.lock().await;
+        let mut lifted = Vec::new();
+        if let Some(orders) = self.store.host_orders(carried.change).await? {
+            self.rules.set(&orders.rules);
+            let blocks: HashMap<HostKey, Timestamp> = orders.blocks.into_iter().collect();
+            let ended = |host: &HostKey| blocks.get(host).is_none_or(|until| *until <= now);
+            lifted = carried.blocks.keys().filter(|host| ended(host)).map(|host| (host.clone(), now)).collect();
+            *carried = Carried {
+                change: Some(orders.change),
+                rules: live_rules::to_text(&orders.rules),
+                blocks,
+                whole: false,
+            };
+        }
+        self.gate.show_rules(&carried.rules).await?;
+        if !carried.whole {
+            self.carry_blocks(&carried.blocks, now).await?;
+            carried.whole = true;
+        }
+        self.schedule.unpark(&lifted).await?;
+        Ok(())
+    }
+
+    /// Puts everything onto a gate that lost its memory, before it opens.
+    pub async fn load(&self, now: Timestamp) -> Result<(), BackendError> {
+        self.carried.lock().await.whole = false;
+        self.look(now).await
+    }
+
+    async fn carry_blocks(&self, blocks: &HashMap<HostKey, Timestamp>, now: Timestamp) -> Result<(), BackendError> {
+        for (host, until) in blocks {
+            self.gate.block(host, Some(*until).filter(|until| *until > now), now).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Brings schedule and gate in line with the store: at start, after either lost its memory, and now and then.
+//!
+//! The store is the truth; this module only reads it. Every step may run at any time, in several processes at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::config::Config;
+use common::host_gate::HostGate;
+use common::queue::Queue;
+use common::report::FetchReport;
+use common::time::{Clock, Timestamp};
+use common::url::FeedId;
+use tokio_util::sync::CancellationToken;
+
+use crate::condition::trouble::Trouble;
+use crate::error::BackendError;
+use crate::poll::subject::placement_slot;
+use crate::schedule::{Schedule, Slot};
+use crate::upkeep::orders::Orders;
+use store::Store;
+
+/// Compares the schedule and the gate with the store.
+pub struct Reconciler {
+    /// The truth.
+    pub store: Arc<dyn Store>,
+    /// What is brought in line.
+    pub schedule: Arc<dyn Schedule>,
+    /// What is brought in line.
+    pub gate: Arc<dyn HostGate>,
+    /// Reports that may still carry holds that the store does not know.
+    pub reports: Arc<dyn Queue<FetchReport>>,
+    /// What operators say about hosts.
+    pub orders: Arc<Orders>,
+    /// The numbers.
+    pub config: Arc<Config>,
+}
+
+/// Feeds read from the store at once.
+const PAGE: u32 = 10_000;
+/// How often a loss of memory is looked for.
+const LOSS_CHECK: Duration = Duration::from_secs(1);
+
+impl Reconciler {
+    /// Reconciles until stopped: at once what lost its memory, and the schedule every `reconcile_interval`. The caller has made
+    /// a first [`Self::rebuild`] and [`Self::open_gate`] if it wants to wait for them.
+    pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        // A gate may be opened long before a large schedule is filled.
+        tokio::join!(self.keep_gate_open(clock, stop), self.keep_schedule_whole(clock, stop));
+    }
+
+    async fn keep_gate_open(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let mut opening = Trouble::with("asking whether the host gate is open");
+        while pause(stop).await {
+            opening.note(self.open_gate_on_time(clock).await);
+        }
+    }
+
+    async fn keep_schedule_whole(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let mut compared = clock.now();
+        let mut filling = Trouble::with("asking whether the schedule is whole");
+        let mut comparing = Trouble::with("comparing the schedule with the store");
+        while pause(stop).await {
+            let Some(filled) = filling.note(self.rebuild_on_time(clock).await) else { continue };
+            if let Some(filled) = filled {
+                compared = clock.now();
+                if filled > 0 {
+                    tracing::warn!(filled, "the schedule had lost its memory; it was filled from the store");
+                }
+            }
+            if clock.now().is_time_again(compared, self.config.scheduler.reconcile_interval) {
+                compared = clock.now();
+                if let Some(corrected @ 1..) = comparing.note(self.schedule_once(clock).await) {
+                    tracing::warn!(corrected, "the schedule differed from the store");
+                }
+            }
+        }
+    }
+
+    async fn open_gate_on_time(&self, clock: &dyn Clock) -> Result<bool, BackendError> {
+        self.open_gate(self.time(clock).await?).await
+    }
+
+    async fn rebuild_on_time(&self, clock: &dyn Clock) -> Result<Option<usize>, BackendError> {
+        self.time(clock).await?;
+        self.rebuild(clock).await
+    }
+
+    /// The time; an error while our clock is off, when leases and holds would be taken for past.
+    async fn time(&self, clock: &dyn Clock) -> Result<Timestamp, BackendError> {
+        let now = clock.now();
+        Ok(self.schedule.check(now).await.map(|()| now)?)
+    }
+
+    /// Fills a schedule that lost its memory. `None` when it had not, or when it lost it again meanwhile.
+    pub async fn rebuild(&self, clock: &dyn Clock) -> Result<Option<usize>, BackendError> {
+        let Some(mark) = self.schedule.begin_rebuild().await? else { return Ok(None) };
+        let filled = self.schedule_once(clock).await?;
+        Ok(self.schedule.finish_rebuild(&mark).await?.then_some(filled))
+    }
+
+    /// Walks the store and adds to the schedule what is missing, and lowers what stands later than a lease can explain.
+    /// Gives how many places were wrong.
+    pub async fn schedule_once(&self, clock: &dyn Clock) -> Result<usize, BackendError> {
+        let scheduler = &self.config.scheduler;
+        // A claim may be made while its page is compared, by a machine whose clock is ahead of ours.
+        let slack = scheduler.queue_lease + scheduler.fetch_lease + scheduler.clock_skew;
+        let (mut after, mut corrected) = (FeedId(0), 0);
+        loop {
+            let page = self.store.placements(after, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(corrected) };
+            after = last.id;
+            let slots: Vec<Slot> = page.iter().map(placement_slot).collect();
+            corrected += self.schedule.correct(&slots, slack, clock.now()).await?;
+        }
+    }
+
+    /// Opens a gate that lost its memory: only once no report is on its way that may carry a hold, and with all stored
+    /// holds and operators' blocks loaded. True when the gate is open afterwards.
+    pub async fn open_gate(&self, now: Timestamp) -> Result<bool, BackendError> {
+        let Some(mark) = self.gate.begin_loading(now).await? else { return Ok(true) };
+        self.orders.load(now).await?;
+        if self.never_asked_anybody().await? {
+            self.gate.open_new(now).await?;
+            return Ok(true);
+        }
+        if self.reports.depth().await?.items > 0 {
+            return Ok(false);
+        }
+        let holds = self.store.holds(now).await?;
+        for (host, until) in &holds {
+            self.gate.hold(host, *until, now).await?;
+        }
+        Ok(self.gate.open(&mark, now).await?)
+    }
+
+    /// Nothing has ever happened in this fleet, and it has no feeds.
+    async fn never_asked_anybody(&self) -> Result<bool, BackendError> {
+        Ok(self.store.latest_seq().await? == 0 && self.store.placements(FeedId(0), 1).await?.is_empty())
+    }
+}
+
+/// Waits until it is time to look again; false when that is never.
+async fn pause(stop: &CancellationToken) -> bool {
+    tokio::select! {
+        () = stop.cancelled() => false,
+        () = tokio::time::sleep(LOSS_CHECK) => true,
+    }
+}

@@ -1,0 +1,77 @@
+//! The drip of requeues: takes the next step of each that runs, and brings the schedule in line with whom it woke.
+//!
+//! Every scheduler does it; the store lets one of them take a step. Steps are remembered in the transaction that wakes their
+//! feeds, so that whoever dies, another goes on where it was. A woken feed that the schedule did not hear of is found by
+//! reconcile. Hosts' gaps and holds are kept by dispatch, as for every other poll.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::time::{Clock, Timestamp};
+use tokio_util::sync::CancellationToken;
+
+use crate::condition::storing::Storing;
+use crate::condition::trouble::Trouble;
+use crate::error::BackendError;
+use crate::poll::subject::placement_slot;
+use crate::schedule::{Schedule, Slot};
+use store::Store;
+
+/// Between two looks for requeues while none runs.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Between two steps of one that runs: short enough that a host sees no bursts, long enough to cost nothing.
+const STEP_EVERY: Duration = Duration::from_millis(200);
+
+/// Takes the steps.
+pub struct Dripper {
+    /// Remembers how far each is.
+    pub store: Arc<dyn Store>,
+    /// Told whom a step woke.
+    pub schedule: Arc<dyn Schedule>,
+    /// Whether what is fetched can be stored.
+    pub storing: Arc<Storing>,
+}
+
+impl Dripper {
+    /// Steps until stopped.
+    pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let mut stepping = Trouble::with("going on with requeues");
+        while !stop.is_cancelled() {
+            let runs = stepping.note(self.round(clock.now()).await).unwrap_or(false);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(if runs { STEP_EVERY } else { LOOK_EVERY }) => {}
+            }
+        }
+    }
+
+    /// A step of each that runs; tells whether any does. While nothing is polled nobody is woken: else all would be due in
+    /// one moment after it.
+    pub async fn round(&self, now: Timestamp) -> Result<bool, BackendError> {
+        let running = self.store.requeues(true).await?;
+        if running.is_empty() {
+            return Ok(false);
+        }
+        self.schedule.check(now).await?;
+        if self.storing.works() && !self.store.paused().await? {
+            for requeue in &running {
+                self.go_on(requeue.id, now).await?;
+            }
+        }
+        Ok(true)
+    }
+
+    async fn go_on(&self, id: i64, now: Timestamp) -> Result<(), BackendError> {
+        loop {
+            let step = self.store.step_requeue(id, now).await?;
+            let slots: Vec<Slot> = step.woken.iter().map(placement_slot).collect();
+            self.schedule.lower(&slots, now).await?;
+            if step.done {
+                tracing::info!(requeue = id, "a requeue is done");
+            }
+            if !step.again {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The change of the key that logins are sealed with: what an older key sealed is sealed anew, in the background. Any number
+//! of schedulers may do it at once; whoever reads a login meanwhile has both keys.
+
+use std::collections::BTreeSet;
+
+use common::secrets::{Keyring, SecretError};
+use common::url::FeedId;
+
+use store::{OldSeal, Store, StoreError};
+
+/// Logins that one look at the store brings.
+const PAGE: u32 = 500;
+
+/// What earlier rounds told already.
+#[derive(Debug, Default)]
+pub struct Resealing {
+    /// Why some logins cannot be read.
+    told: BTreeSet<String>,
+}
+
+impl Resealing {
+    /// Seals anew what can be opened; gives how many logins it did. What cannot be opened stays, and is told once.
+    pub async fn round(&mut self, store: &dyn Store, secrets: &Keyring) -> Result<u64, StoreError> {
+        let (mut sealed, mut after, mut unreadable) = (0, FeedId(0), BTreeSet::new());
+        // Without a key there is nothing to seal with, but logins that nobody can read are told all the same.
+        let current = secrets.current();
+        loop {
+            let old = store.old_seals(current.as_ref().map_or(&[0][..], |current| &current[..]), after, PAGE).await?;
+            let Some(last) = old.last() else { break };
+            after = last.id;
+            for old in old {
+                match anew(store, secrets, &old).await? {
+                    Ok(done) => sealed += u64::from(done),
+                    Err(error) => {
+                        unreadable.insert(error.to_string());
+                    }
+                }
+            }
+        }
+        if sealed > 0 {
+            tracing::info!(feeds = sealed, "credentials are sealed with the new key");
+        }
+        for why in unreadable.difference(&self.told) {
+            tracing::error!(why, "some feeds with credentials cannot be polled");
+        }
+        self.told = unreadable;
+        Ok(sealed)
+    }
+}
+
+async fn anew(store: &dyn Store, secrets: &Keyring, old: &OldSeal) -> Result<Result<bool, SecretError>, StoreError> {
+    let credentials = secrets.open(&old.sealed, &old.url).and_then(|login| secrets.seal(&login, &old.url));
+    match credentials {
+        Ok(credentials) => Ok(Ok(store.reseal(old, &credentials).await?)),
+        Err(error) => Ok(Err(error)),
+    }
+}

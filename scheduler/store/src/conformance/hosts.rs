@@ -1,0 +1,114 @@
+//! What operators say about hosts, and lists of hosts.
+
+use common::host::HostRule;
+
+use super::*;
+use crate::{HostOrders, HostQuery, HostRow};
+
+fn rule(domain: &str) -> HostRule {
+    HostRule {
+        r#match: domain.into(),
+        gap: Some(Duration::from_millis(2500)),
+        soft_statuses: vec![404],
+        reason: "because".into(),
+        ..HostRule::default()
+    }
+}
+
+async fn orders(store: &dyn Store) -> HostOrders {
+    store.host_orders(None).await.unwrap().unwrap()
+}
+
+pub(crate) async fn rules_are_kept_replaced_and_taken_back(backend: &dyn Backend) {
+    let store = backend.open().await;
+    assert_eq!(orders(&*store).await, HostOrders::default());
+    assert!(store.set_host_rule(&rule("b.org"), at(1)).await.unwrap());
+    assert!(store.set_host_rule(&rule("A.org"), at(2)).await.unwrap());
+    let other = HostRule { shared: true, interval: Some(Duration::from_secs(60)), ..rule("a.org") };
+    assert!(store.set_host_rule(&other, at(3)).await.unwrap());
+    assert_eq!(orders(&*store).await.rules, [other.clone(), rule("b.org")]);
+    assert!(store.remove_host_rule("b.org").await.unwrap());
+    assert!(!store.remove_host_rule("b.org").await.unwrap());
+    drop(store);
+    assert_eq!(orders(&*backend.open().await).await.rules, [other]);
+}
+
+pub(crate) async fn every_change_of_orders_is_seen_and_nothing_else(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let mut known = orders(&*store).await.change;
+    assert_eq!(store.host_orders(Some(known)).await.unwrap(), None);
+    let host = HostKey::new("a.org:443");
+    for step in 0..4 {
+        match step {
+            0 => assert!(store.set_host_rule(&rule("a.org"), at(1)).await.unwrap()),
+            1 => store.block_hosts(std::slice::from_ref(&host), Some(at(50))).await.unwrap(),
+            2 => store.block_hosts(std::slice::from_ref(&host), None).await.unwrap(),
+            _ => assert!(store.remove_host_rule("a.org").await.unwrap()),
+        }
+        let seen = store.host_orders(Some(known)).await.unwrap().expect("a change is seen");
+        assert_eq!(store.host_orders(Some(seen.change)).await.unwrap(), None);
+        known = seen.change;
+    }
+    add(&*store, "https://a.org/feed").await;
+    assert_eq!(store.host_orders(Some(known)).await.unwrap(), None);
+}
+
+pub(crate) async fn a_block_is_kept_beside_a_hold_and_lifted_without_it(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let mut throttled = verdict(&*store, id, 10, Outcome::Throttled { retry_after: Some(at(900)) }).await;
+    throttled.decision.host_hold = Some(at(900));
+    apply(&*store, &[throttled], 10).await;
+    let hosts = [HostKey::new("a.org:80"), HostKey::new("a.org:443")];
+    store.block_hosts(&hosts, Some(at(5000))).await.unwrap();
+    let row = |host: &str, feeds, held: Option<u64>, blocked: Option<u64>| HostRow {
+        host: HostKey::new(host),
+        feeds,
+        hold_until: held.map(at),
+        blocked_until: blocked.map(at),
+    };
+    let of_name = HostQuery::of_name("a.org");
+    let seen = store.hosts(&of_name, at(11)).await.unwrap().items;
+    assert_eq!(seen, [row("a.org:443", 1, Some(900), Some(5000)), row("a.org:80", 0, None, Some(5000))]);
+    assert_eq!(store.holds(at(11)).await.unwrap(), [(hosts[1].clone(), at(900))], "a block is no hold");
+    drop(store);
+    let store = backend.open().await;
+    assert_eq!(orders(&*store).await.blocks, [(hosts[1].clone(), at(5000)), (hosts[0].clone(), at(5000))]);
+    store.block_hosts(&hosts, None).await.unwrap();
+    assert_eq!(store.hosts(&of_name, at(12)).await.unwrap().items, [row("a.org:443", 1, Some(900), None)]);
+    assert!(orders(&*store).await.blocks.iter().all(|(_, until)| *until == Timestamp::EPOCH));
+    assert_eq!(store.hosts(&of_name, at(901)).await.unwrap().items, [row("a.org:443", 1, None, None)]);
+}
+
+pub(crate) async fn hosts_are_listed_by_name_in_complete_pages(backend: &dyn Backend) {
+    let store = backend.open().await;
+    for n in [3, 1, 2] {
+        add(&*store, &format!("https://h{n}.example/feed")).await;
+    }
+    add(&*store, "https://h1.example/other").await;
+    store.block_hosts(&[HostKey::new("h2.example:80")], Some(at(60))).await.unwrap();
+    let shared = HostRule { shared: true, ..rule("shared.example") };
+    for rule in [rule("only.example"), shared] {
+        assert!(store.set_host_rule(&rule, at(1)).await.unwrap());
+    }
+    let all =
+        ["*.shared.example", "h1.example:443", "h2.example:443", "h2.example:80", "h3.example:443", "only.example"];
+    for limit in [1, 2, 5, 6, 100] {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.hosts(&HostQuery::all(after, limit), at(2)).await.unwrap();
+            assert!(page.items.len() <= limit as usize);
+            seen.extend(page.items.iter().map(|row| (row.host.to_string(), row.feeds)));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen.iter().map(|(host, _)| host.as_str()).collect::<Vec<_>>(), all, "in pages of {limit}");
+        assert_eq!(seen.iter().map(|(_, feeds)| feeds).sum::<u64>(), 4);
+    }
+    let one = store.hosts(&HostQuery::of_key(&HostKey::new("h1.example:443")), at(2)).await.unwrap();
+    assert_eq!((one.items.len(), one.items[0].feeds, one.next), (1, 2, None));
+    let foreign = store.hosts(&HostQuery::all(Some("?".into()), 5), at(2)).await.unwrap_err();
+    assert!(matches!(foreign, StoreError::Cursor(_)));
+}

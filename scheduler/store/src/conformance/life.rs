@@ -1,0 +1,164 @@
+//! One feed's life, and what survives the end of a process.
+
+use super::*;
+
+pub(crate) async fn a_feed_is_added_polled_and_read_back(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let before = feed(&*store, id).await;
+    assert_eq!((before.version, before.next_due, before.entries), (Version(1), Some(at(0)), 0));
+    assert_eq!(before.calm, midnight(2));
+    let jobs = store.jobs_for(&[id]).await.unwrap();
+    assert_eq!((jobs[0].version, jobs[0].subscribers, jobs[0].known.len()), (Version(1), 1, 0));
+
+    let polled = verdict(&*store, id, 10, modified(vec![entry("1", "one"), entry("2", "two")])).await;
+    let known = match &polled.report.outcome {
+        Outcome::Modified(document) => document.known.clone(),
+        _ => unreachable!(),
+    };
+    let applied = apply(&*store, std::slice::from_ref(&polled), 11).await;
+    let stored =
+        Applied::Stored { due: Some(at(3610)), wake: false, new_entries: 2, updated_entries: 0, host_hold: None };
+    assert_eq!(applied, [stored]);
+
+    let after = feed(&*store, id).await;
+    assert_eq!((after.version, after.next_due, after.entries), (Version(2), Some(at(3610)), 2));
+    assert_eq!(after.title.as_deref(), Some("a title"));
+    assert_eq!(after.validators, document(vec![]).validators);
+    assert_eq!(after.content_hash, document(vec![]).content_hash);
+    assert_eq!(after.state, polled.decision.state);
+    assert_eq!(after.terms, polled.decision.terms.to_vec());
+    assert_eq!(store.states_for(&[id]).await.unwrap(), [after]);
+    assert_eq!(store.jobs_for(&[id]).await.unwrap()[0].known, known);
+
+    let entries = store.entries(None, 0, 10).await.unwrap();
+    let titles: Vec<_> = entries.items.iter().map(|item| (item.seq, item.entry.title.as_deref())).collect();
+    assert_eq!(titles, [(1, Some("one")), (2, Some("two"))]);
+    let until = [store.last_entry_before(at(11)).await.unwrap(), store.last_entry_before(at(12)).await.unwrap()];
+    assert_eq!(until, [0, 2], "stored at 11");
+    assert_eq!(store.entries(Some(id), 1, 10).await.unwrap().items.len(), 1);
+    let kinds = store.events(0, 10).await.unwrap().items.into_iter().map(|event| event.kind).collect::<Vec<_>>();
+    assert_eq!(kinds, ["entry.new", "entry.new"]);
+    assert_eq!(store.history(id).await.unwrap().unwrap()[0].reasons, [Rule::Category]);
+    let placed = store.placements(FeedId(0), 10).await.unwrap();
+    assert_eq!(placed[0].due, at(3610));
+    let woken = store.wake(&[id], at(20), at(20)).await.unwrap();
+    assert_eq!((woken[0].due, woken[0].wake), (at(20), true));
+    let stats = store.stats(at(4000)).await.unwrap();
+    assert_eq!((stats.feeds, stats.entries, stats.events), (vec![(Category::D, Status::Active, 1)], 2, 2));
+    assert_eq!(store.overdue(at(4000)).await.unwrap(), 1);
+}
+
+pub(crate) async fn what_was_stored_is_there_after_a_reopening(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let mut fetched = verdict(&*store, id, 10, modified(vec![entry("1", "one")])).await;
+    fetched.decision.host_hold = Some(at(500));
+    apply(&*store, &[fetched], 11).await;
+    store.wake(&[id], at(20), at(20)).await.unwrap();
+    store.set_paused(true).await.unwrap();
+    let feed_before = feed(&*store, id).await;
+    let jobs = store.jobs_for(&[id]).await.unwrap();
+    let (events, holds) = (store.events(0, 10).await.unwrap(), store.holds(at(20)).await.unwrap());
+    let history = store.history(id).await.unwrap();
+    drop(store);
+
+    let store = backend.open().await;
+    assert_eq!(feed(&*store, id).await, feed_before);
+    assert_eq!(store.jobs_for(&[id]).await.unwrap(), jobs);
+    assert_eq!(store.history(id).await.unwrap(), history);
+    let again = store.events(0, 10).await.unwrap();
+    assert_eq!((again.epoch, again.items), (events.epoch, events.items));
+    assert_eq!(store.holds(at(20)).await.unwrap(), holds);
+    assert!(store.paused().await.unwrap());
+    assert_eq!(new_entries(&poll(&*store, id, 30, modified(vec![entry("1", "one"), entry("2", "two")])).await), (1, 0));
+    assert_eq!(store.events(1, 10).await.unwrap().items[0].seq, 2);
+}
+
+pub(crate) async fn a_new_epoch_stays_and_takes_nothing_along(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, modified(vec![entry("1", "one")])).await;
+    let before = store.events(0, 9).await.unwrap();
+    let epoch = store.begin_epoch().await.unwrap();
+    assert!(epoch.len() == 16 && epoch != before.epoch, "{epoch}");
+    drop(store);
+    let after = backend.open().await.events(0, 9).await.unwrap();
+    assert_eq!((after.epoch, after.items), (epoch, before.items));
+}
+
+pub(crate) async fn two_stores_do_not_interfere(backend: &dyn Backend) {
+    let other = backend.another();
+    let (one, two) = (backend.open().await, other.open().await);
+    let id = add(&*one, "https://a.org/feed").await;
+    poll(&*one, id, 10, modified(vec![entry("1", "one")])).await;
+    one.set_paused(true).await.unwrap();
+    assert_eq!(two.feed(&FeedRef::Id(id)).await.unwrap(), None);
+    assert!(!two.paused().await.unwrap());
+    let same = add(&*two, "https://a.org/feed").await;
+    poll(&*two, same, 10, modified(vec![entry("1", "another's one")])).await;
+    assert_eq!(told(&*one).await, [("entry.new".into(), Some("one".into()))]);
+    let (one, two) = (one.events(0, 9).await.unwrap(), two.events(0, 9).await.unwrap());
+    assert_ne!(one.epoch, two.epoch);
+    assert_eq!((one.items[0].seq, two.items[0].seq), (1, 1));
+}
+
+pub(crate) async fn the_history_keeps_the_last_twenty_polls_newest_first(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    assert_eq!(store.history(id).await.unwrap(), Some(vec![]));
+    for number in 1..=25 {
+        let outcome = if number % 2 == 0 { unchanged() } else { failed(FailureKind::Timeout) };
+        poll(&*store, id, number * 10, outcome).await;
+    }
+    let history = store.history(id).await.unwrap().unwrap();
+    let starts: Vec<Timestamp> = history.iter().map(|poll| poll.at).collect();
+    assert_eq!(starts, (6..=25).rev().map(|number| at(number * 10)).collect::<Vec<_>>());
+    let newest = &history[0];
+    assert_eq!((newest.outcome, newest.failure), (OutcomeKind::Failed, Some(FailureKind::Timeout)));
+    assert_eq!((newest.status, newest.bytes, newest.duration), (Some(200), 1000, 0.25));
+    assert_eq!((newest.next_due, &newest.reasons[..]), (Some(at(250 + 3600)), &[Rule::Category][..]));
+    assert_eq!(store.history(FeedId(99)).await.unwrap(), None);
+}
+
+pub(crate) async fn a_price_is_changed_only_by_who_knows_it(backend: &dyn Backend) {
+    let store = backend.open().await;
+    assert_eq!(store.price().await.unwrap(), None);
+    assert!(store.adjust_price(None, 0.1).await.unwrap());
+    assert!(!store.adjust_price(None, 0.2).await.unwrap(), "somebody was faster");
+    assert!(store.adjust_price(Some(0.1), 0.1 + 0.2).await.unwrap());
+    assert!(!store.adjust_price(Some(0.1), 7.0).await.unwrap());
+    assert_eq!(store.price().await.unwrap(), Some(0.1 + 0.2), "to the last bit");
+}
+
+pub(crate) async fn the_pause_of_the_fleet_is_kept(backend: &dyn Backend) {
+    let store = backend.open().await;
+    assert!(!store.paused().await.unwrap());
+    for paused in [true, true, false] {
+        store.set_paused(paused).await.unwrap();
+        assert_eq!(store.paused().await.unwrap(), paused);
+    }
+}
+
+pub(crate) async fn numbers_tell_what_is_there(backend: &dyn Backend) {
+    let store = backend.open().await;
+    assert_eq!(store.stats(at(0)).await.unwrap(), crate::StoreStats::default());
+    let new = ["https://a.org/1", "https://a.org/2", "https://a.org/3"].map(new_feed);
+    let ids: Vec<FeedId> = store.add_feeds(&new, at(0)).await.unwrap().iter().map(|added| added.id).collect();
+    poll(&*store, ids[0], 10, modified(vec![entry("1", "one"), entry("2", "two")])).await;
+    let mut failing = verdict(&*store, ids[1], 10, failed(FailureKind::Dns)).await;
+    failing.decision.state.penalty = Some(Penalty { kind: FailureKind::Dns, until: at(900) });
+    failing.decision.host_hold = Some(at(900));
+    failing.category = Category::C;
+    apply(&*store, &[failing], 10).await;
+    let pause = FeedChange { status: Some(Status::Paused), ..FeedChange::default() };
+    store.change_feed(ids[2], &pause, at(20)).await.unwrap();
+    let stats = store.stats(at(20)).await.unwrap();
+    let classes =
+        [(Category::C, Status::Active, 1), (Category::D, Status::Active, 1), (Category::D, Status::Paused, 1)];
+    assert_eq!(stats.feeds, classes);
+    assert_eq!(stats.penalised, [(FailureKind::Dns, 1)]);
+    assert_eq!((stats.entries, stats.events, stats.hosts_held), (2, 2, 1));
+    assert_eq!(store.overdue(at(20)).await.unwrap(), 0);
+    assert_eq!((store.overdue(at(5000)).await.unwrap(), store.stats(at(5000)).await.unwrap().hosts_held), (2, 0));
+}

@@ -1,0 +1,322 @@
+//! What every store must do, as tests over `dyn Store`. [`stamp!`] makes a module of them for a backend.
+//!
+//! What only one backend has (files, locks, schema versions) is tested beside that backend.
+
+pub(crate) mod apply;
+pub(crate) mod counts;
+pub(crate) mod entries;
+pub(crate) mod feeds;
+pub(crate) mod hosts;
+pub(crate) mod life;
+pub(crate) mod lists;
+pub(crate) mod logins;
+pub(crate) mod moves;
+pub(crate) mod plans;
+pub(crate) mod requeues;
+pub(crate) mod upgrades;
+pub(crate) mod wakes;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use common::calm::CalmGroup;
+use common::document::{ContentHash, Document, Onward, Validators};
+use common::entry::{Enclosure, Entry};
+use common::feed::Feed;
+use common::host::HostKey;
+use common::known::KnownEntries;
+use common::outcome::{FailureKind, OutcomeKind};
+use common::policy::{Audience, Category, Decision, Notice, Penalty, PollState, Rhythm, Rule, Status, Term, Terms};
+use common::report::{FetchReport, Outcome};
+use common::time::Timestamp;
+use common::url::{FeedId, Version};
+
+use super::{
+    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, FeedSort, NewFeed, RelayTurn, Store, StoreError,
+    StoredEntry, Verdict,
+};
+
+/// A backend under test, and the data that it keeps.
+#[async_trait]
+pub(crate) trait Backend: Send + Sync {
+    /// Opens the store, with what earlier handles stored.
+    async fn open(&self) -> Box<dyn Store>;
+
+    /// A backend of the same kind with data of its own.
+    fn another(&self) -> Box<dyn Backend>;
+
+    /// Makes the data as the program of this schema version would have left it, with `upgrades::rows_of_the_first_program`.
+    /// False when there is no such version.
+    async fn is_left_by(&self, version: i64) -> bool;
+
+    /// What it keeps beside its feeds, by its own statements.
+    async fn audit(&self) -> Audit;
+}
+
+/// Counters and searched texts, a line each.
+pub(crate) struct Audit {
+    /// As they are.
+    pub(crate) kept: Vec<String>,
+    /// As they follow from the feeds.
+    pub(crate) right: Vec<String>,
+}
+
+/// Makes the suite's tests for the backend that the expression gives; each test gets its own.
+macro_rules! stamp {
+    ($backend:expr) => {
+        crate::conformance::stamp! { $backend =>
+            life {
+                a_feed_is_added_polled_and_read_back;
+                what_was_stored_is_there_after_a_reopening;
+                a_new_epoch_stays_and_takes_nothing_along;
+                two_stores_do_not_interfere;
+                the_history_keeps_the_last_twenty_polls_newest_first;
+                the_pause_of_the_fleet_is_kept;
+                a_price_is_changed_only_by_who_knows_it;
+                numbers_tell_what_is_there;
+            }
+            feeds {
+                adding_a_url_twice_answers_the_same_feed_and_changes_nothing;
+                the_same_url_twice_in_one_batch_is_one_feed;
+                urls_as_long_as_they_may_be_are_told_apart;
+                thousands_of_feeds_are_answered_in_order;
+                adding_a_retired_feed_revives_it_for_one_try;
+                a_revived_feed_waits_for_the_end_of_its_hold;
+                adding_a_paused_feed_leaves_it_paused;
+                only_a_change_of_status_raises_the_version;
+                many_feeds_are_changed_at_once_and_unknown_ones_left_out;
+                a_paused_feed_is_not_polled_and_is_due_as_before_when_it_is_resumed;
+                a_retired_feed_that_is_resumed_is_due;
+                an_erased_feed_takes_its_entries_along_and_its_number_is_not_given_again;
+                forgotten_validators_do_not_come_back_with_a_fetch_under_way;
+                an_audience_set_in_mid_fetch_keeps_its_category;
+            }
+            lists {
+                pages_are_complete_without_duplicates_while_feeds_are_added;
+                a_page_is_ordered_as_asked;
+                a_list_holds_what_the_filters_let_through;
+                a_cursor_of_another_list_is_refused;
+                placements_come_in_pages_of_live_feeds;
+                slas_that_cannot_be_kept_are_counted;
+            }
+            counts {
+                counters_and_texts_are_those_of_a_recount_whatever_happened;
+            }
+            hosts {
+                rules_are_kept_replaced_and_taken_back;
+                every_change_of_orders_is_seen_and_nothing_else;
+                a_block_is_kept_beside_a_hold_and_lifted_without_it;
+                hosts_are_listed_by_name_in_complete_pages;
+            }
+            logins {
+                users_of_one_url_have_feeds_of_their_own;
+                a_retired_feed_is_revived_by_its_own_login_alone;
+                another_login_is_another_version_without_validators;
+                a_feed_with_credentials_stays_at_its_origin;
+                logins_of_an_old_key_are_found_and_sealed_anew;
+                a_login_that_two_feeds_have_is_sealed_anew_in_both;
+            }
+            moves {
+                a_moved_feed_starts_anew_and_keeps_its_number_audience_and_history;
+                a_feed_that_moves_onto_a_known_one_is_merged_into_it;
+                a_feed_of_another_version_or_a_retired_one_is_not_moved;
+                a_feed_that_is_the_same_elsewhere_keeps_what_is_known_of_it_and_can_be_taken_back;
+                validators_stay_with_the_url_that_gave_them;
+                a_merged_feed_that_is_taken_back_has_its_readers_again;
+            }
+            apply {
+                a_report_of_another_version_changes_nothing;
+                of_two_reports_on_one_feed_the_second_is_stale;
+                a_report_on_an_unknown_feed_is_stale;
+                stale_reports_do_not_stop_the_others_of_their_batch;
+                a_refused_row_takes_its_whole_batch_back;
+                failures_keep_what_the_last_good_answer_left;
+                a_304_replaces_the_validators_and_keeps_the_document;
+                a_job_says_what_is_known_of_asking_with_head_first;
+                what_a_feed_says_about_its_end_is_kept_until_it_says_otherwise;
+                a_new_document_replaces_all_but_a_title_that_it_does_not_repeat;
+                one_throttled_feed_holds_its_host_for_an_hour_and_a_second_one_in_full;
+                the_host_that_answered_is_held;
+                a_feed_that_is_gone_is_told_and_not_due;
+                a_batch_of_hundreds_is_stored;
+            }
+            wakes {
+                a_wake_before_the_fetch_is_answered_by_it;
+                a_wake_in_mid_fetch_is_kept;
+                a_row_of_wakes_leaves_what_the_model_says;
+                a_wake_that_two_clocks_may_see_differently_is_kept;
+                a_past_wake_that_the_job_knew_of_is_answered_whatever_the_clocks_say;
+                a_wake_ahead_of_the_fetch_is_still_owed;
+                a_past_wake_moves_up_to_now;
+                a_future_wake_is_brought_forward_and_never_postponed;
+                a_wake_never_comes_before_the_end_of_a_hold;
+                only_live_feeds_are_woken;
+            }
+            upgrades {
+                what_any_earlier_program_left_is_brought_up_to_date_and_goes_on;
+            }
+            requeues {
+                a_requeue_wakes_each_feed_once_and_no_faster_than_its_rate;
+                a_requeue_goes_on_where_it_was_after_a_reopening;
+                steps_taken_at_once_wake_nobody_twice;
+                a_cancelled_requeue_wakes_nobody_any_more;
+                only_so_many_requeues_run_at_once_and_ended_ones_are_forgotten;
+                a_requeue_reaches_what_its_filter_names;
+                penalties_are_lifted_only_when_asked_and_holds_never;
+            }
+            entries {
+                an_entry_is_stored_once_however_often_it_comes;
+                two_feeds_may_have_entries_of_the_same_id;
+                changed_content_is_an_update_with_a_new_number;
+                an_identity_twice_in_a_document_is_one_entry;
+                every_part_of_an_entry_comes_back_equal;
+                what_is_only_shown_of_an_entry_is_no_update_by_itself;
+                thousands_of_long_entries_are_stored_in_order;
+                events_of_a_batch_stand_in_its_order_with_entries_in_their_newest_form;
+                the_newest_entries_come_newest_first;
+                numbers_go_on_after_everything_was_deleted;
+                one_process_at_a_time_has_the_turn_to_pass_events_on;
+                an_entry_that_retention_took_never_comes_back_as_new;
+                retention_takes_the_oldest_first_and_tells_how_far_it_went;
+            }
+        }
+    };
+    ($backend:expr => $($module:ident { $($test:ident;)+ })+) => {
+        $(mod $module {
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    crate::conformance::$module::$test(&$backend).await;
+                }
+            )+
+        })+
+    };
+}
+pub(crate) use stamp;
+
+/// The allowed difference of two clocks in these tests.
+pub(crate) const SKEW: Duration = Duration::from_secs(1);
+
+/// When these tests play: `seconds` after some time.
+pub(crate) fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(1_790_000_000_000).after(Duration::from_secs(seconds))
+}
+
+pub(crate) fn new_feed(url: &str) -> NewFeed {
+    let url: common::url::FeedUrl = url.parse().unwrap();
+    NewFeed {
+        credentials: None,
+        host: HostKey::new(&format!("{}:443", url.as_url().host_str().unwrap())),
+        url,
+        audience: Audience::default(),
+        calm: midnight(2),
+        category: Category::D,
+        private: false,
+        first_due: at(0),
+    }
+}
+
+pub(crate) async fn add(store: &dyn Store, url: &str) -> FeedId {
+    store.add_feeds(&[new_feed(url)], at(0)).await.unwrap()[0].id
+}
+
+pub(crate) async fn feed(store: &dyn Store, id: FeedId) -> Feed {
+    store.feed(&FeedRef::Id(id)).await.unwrap().expect("the feed exists")
+}
+
+pub(crate) fn entry(id: &str, title: &str) -> Entry {
+    Entry { id: id.into(), title: Some(title.into()), ..Entry::default() }
+}
+
+/// What a worker that knows nothing yet makes of a document with these entries.
+fn document(entries: Vec<Entry>) -> Document {
+    let mut document = Document {
+        title: Some("a title".into()),
+        validators: Validators {
+            etag: Some("\"1\"".into()),
+            last_modified: Some("yesterday".into()),
+            for_url: Some("https://cdn.a.org/feed".into()),
+        },
+        content_hash: Some(ContentHash(u128::MAX - 5)),
+        ..Document::default()
+    };
+    document.keep_news(entries, &KnownEntries::default());
+    document
+}
+
+pub(crate) fn modified(entries: Vec<Entry>) -> Outcome {
+    Outcome::Modified(Box::new(document(entries)))
+}
+
+/// A verdict on a fetch of this feed as it is now, that began at `at(started)`; due again an hour later.
+pub(crate) async fn verdict(store: &dyn Store, id: FeedId, started: u64, outcome: Outcome) -> Verdict {
+    let feed = feed(store, id).await;
+    verdict_on(&feed, started, outcome)
+}
+
+pub(crate) fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict {
+    let due = at(started + 3600);
+    let mut terms = Terms::default();
+    terms.push(Rule::Category, due);
+    let state = PollState {
+        last_polled: Some(at(started)),
+        last_outcome: Some(outcome.kind()),
+        rhythm: Rhythm::steady(1.0, 2.0, at(started)),
+        ..feed.state
+    };
+    Verdict {
+        report: FetchReport {
+            duration: Duration::from_millis(250),
+            http_status: Some(200),
+            conditional: true,
+            wire_bytes: 1000,
+            body_bytes: 3000,
+            ..FetchReport::of(feed.id, feed.version, feed.host.clone(), at(started), outcome)
+        },
+        decision: Decision { state, status: feed.status, next_due: Some(due), terms, host_hold: None, notice: None },
+        category: Category::D,
+    }
+}
+
+/// So many subscribers who want a feed at midnight in Paris.
+fn midnight(subscribers: u32) -> Vec<CalmGroup> {
+    vec![CalmGroup { zone: "Europe/Paris".parse().unwrap(), subscribers }]
+}
+
+/// Applies at `at(now)`.
+pub(crate) async fn apply(store: &dyn Store, verdicts: &[Verdict], now: u64) -> Vec<Applied> {
+    store.apply(verdicts, SKEW, at(now)).await.unwrap()
+}
+
+/// Applies one verdict on the feed as it is, on a fetch that began at `at(started)` and is stored at once.
+pub(crate) async fn poll(store: &dyn Store, id: FeedId, started: u64, outcome: Outcome) -> Applied {
+    let verdict = verdict(store, id, started, outcome).await;
+    apply(store, &[verdict], started).await.remove(0)
+}
+
+fn not_modified(validators: Validators) -> Outcome {
+    Outcome::NotModified { validators }
+}
+
+fn failed(failure: FailureKind) -> Outcome {
+    Outcome::Failed { failure, detail: "why".into() }
+}
+
+/// A 304 that confirms what [`document`] brought.
+pub(crate) fn unchanged() -> Outcome {
+    not_modified(document(vec![]).validators)
+}
+
+pub(crate) fn new_entries(applied: &Applied) -> (u32, u32) {
+    match applied {
+        Applied::Stored { new_entries, updated_entries, .. } => (*new_entries, *updated_entries),
+        Applied::Stale => panic!("the report is stale"),
+    }
+}
+
+/// Every event, as kind and title of its entry.
+pub(crate) async fn told(store: &dyn Store) -> Vec<(String, Option<String>)> {
+    let events = store.events(0, 1000).await.unwrap().items;
+    events.into_iter().map(|event| (event.kind, event.entry.and_then(|entry| entry.entry.title))).collect()
+}

@@ -1,0 +1,151 @@
+//! Feeds that turn out to be somewhere else.
+
+use super::*;
+use crate::{Move, Moved, Unmove, Unmoved};
+
+fn to(url: &str) -> Move {
+    let NewFeed { url, host, .. } = new_feed(url);
+    Move { url, host, category: Category::D, same: false }
+}
+
+pub(crate) async fn a_moved_feed_starts_anew_and_keeps_its_number_audience_and_history(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/").await;
+    let onward = Onward { expired: true, ..Onward::default() };
+    let ending = Document { onward, ..Document::default() };
+    poll(&*store, id, 5, Outcome::Modified(Box::new(ending))).await;
+    poll(&*store, id, 10, failed(FailureKind::NotAFeed)).await;
+    let before = feed(&*store, id).await;
+    let moved = store.move_feed(id, before.version, &to("https://b.org/feed"), at(20)).await.unwrap();
+    assert_eq!(moved, Moved::Here);
+    let after = feed(&*store, id).await;
+    assert_eq!((after.url.as_str(), after.host.as_str()), ("https://b.org/feed", "b.org:443"));
+    assert_eq!((after.moved_from.as_deref(), after.next_due), (Some("https://a.org/"), Some(at(20))));
+    assert_eq!((after.state, after.audience), (PollState::default(), before.audience));
+    assert_eq!(after.version, Version(before.version.0 + 1));
+    assert_eq!((after.onward, before.onward.expired), (Onward::default(), true));
+    assert_eq!(store.history(id).await.unwrap().unwrap().len(), 2);
+    assert_eq!(told(&*store).await, [("feed.moved".to_owned(), None)]);
+    poll(&*store, id, 30, modified(vec![entry("1", "one")])).await;
+    assert_eq!(feed(&*store, id).await.entries, 1);
+}
+
+pub(crate) async fn a_feed_that_moves_onto_a_known_one_is_merged_into_it(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let survivor = add(&*store, "https://a.org/feed").await;
+    let id = add(&*store, "https://a.org/").await;
+    let version = feed(&*store, id).await.version;
+    let moved = store.move_feed(id, version, &to("https://a.org/feed"), at(20)).await.unwrap();
+    assert_eq!(moved, Moved::Into(survivor));
+    let after = feed(&*store, id).await;
+    assert_eq!((after.status, after.merged_into, after.next_due), (Status::Merged, Some(survivor), None));
+    assert_eq!(feed(&*store, survivor).await.audience.subscribers, 2, "its readers read the survivor");
+    assert_eq!(feed(&*store, survivor).await.calm, [midnight(2), midnight(2)].concat(), "so do the calm ones");
+    assert!(store.jobs_for(&[id]).await.unwrap().is_empty());
+    assert!(store.erase_feed(survivor).await.unwrap());
+    assert_eq!(feed(&*store, id).await.merged_into, None);
+}
+
+pub(crate) async fn a_feed_of_another_version_or_a_retired_one_is_not_moved(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/").await;
+    let before = feed(&*store, id).await;
+    let there = to("https://a.org/feed");
+    assert_eq!(store.move_feed(id, Version(before.version.0 + 1), &there, at(20)).await.unwrap(), Moved::Stale);
+    assert_eq!(store.move_feed(id, before.version, &to("https://a.org/"), at(20)).await.unwrap(), Moved::Stale);
+    assert_eq!(store.move_feed(FeedId(99), before.version, &there, at(20)).await.unwrap(), Moved::Stale);
+    assert_eq!(feed(&*store, id).await, before);
+    let pause = FeedChange { status: Some(Status::Paused), ..FeedChange::default() };
+    let paused = store.change_feed(id, &pause, at(5)).await.unwrap().unwrap();
+    assert_eq!(store.move_feed(id, paused.version, &there, at(20)).await.unwrap(), Moved::Stale);
+    assert!(told(&*store).await.is_empty());
+}
+
+fn back(url: &str, state: PollState) -> Unmove {
+    Unmove { host: new_feed(url).host, category: Category::D, state }
+}
+
+pub(crate) async fn a_feed_that_is_the_same_elsewhere_keeps_what_is_known_of_it_and_can_be_taken_back(
+    backend: &dyn Backend,
+) {
+    let store = backend.open().await;
+    let (old, new) = ("https://a.org/feed", "https://b.org/feed");
+    let id = add(&*store, old).await;
+    poll(&*store, id, 10, modified(vec![entry("1", "one")])).await;
+    let before = feed(&*store, id).await;
+    let same = Move { same: true, ..to(new) };
+    assert_eq!(store.move_feed(id, before.version, &same, at(20)).await.unwrap(), Moved::Here);
+    let there = feed(&*store, id).await;
+    assert_eq!((there.url.as_str(), there.host.as_str(), there.moved_from.as_deref()), (new, "b.org:443", Some(old)));
+    assert_eq!(there.version, Version(before.version.0 + 1));
+    let known = |feed: &Feed| (feed.state, feed.next_due, feed.entries, feed.content_hash, feed.title.clone());
+    assert_eq!(known(&there), known(&before));
+    assert_eq!(store.jobs_for(&[id]).await.unwrap()[0].known.len(), 1);
+
+    let state = PollState { declined: Some(7), ..there.state };
+    let stale = store.unmove_feed(id, before.version, &back(old, state), at(30)).await.unwrap();
+    assert_eq!(stale, Unmoved::Stale);
+    let other = add(&*store, old).await;
+    let taken = store.unmove_feed(id, there.version, &back(old, state), at(30)).await.unwrap();
+    assert_eq!(taken, Unmoved::Taken(other));
+    assert_eq!(feed(&*store, id).await, there);
+    assert!(store.erase_feed(other).await.unwrap());
+    assert_eq!(store.unmove_feed(id, there.version, &back(old, state), at(30)).await.unwrap(), Unmoved::Back);
+    let again = feed(&*store, id).await;
+    assert_eq!((again.url.as_str(), again.host.as_str(), again.moved_from), (old, "a.org:443", None));
+    assert_eq!((again.state, again.version), (state, Version(there.version.0 + 1)));
+    assert_eq!(store.feed(&FeedRef::Url(old.parse().unwrap())).await.unwrap().map(|feed| feed.id), Some(id));
+    assert_eq!(store.feed(&FeedRef::Url(new.parse().unwrap())).await.unwrap(), None);
+    let unmoved = store.unmove_feed(id, again.version, &back(old, state), at(40)).await.unwrap();
+    assert_eq!(unmoved, Unmoved::Stale, "there is nothing more to take back");
+    let moves = told(&*store).await.into_iter().filter(|(kind, _)| kind == "feed.moved").count();
+    assert_eq!(moves, 2);
+}
+
+pub(crate) async fn validators_stay_with_the_url_that_gave_them(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let given = |for_url: Option<&str>| Validators {
+        etag: Some("\"1\"".into()),
+        last_modified: None,
+        for_url: for_url.map(str::to_owned),
+    };
+    let new = "https://b.org/feed";
+    for (number, (before, after, back_again)) in [
+        (None, Some("https://a.org/0"), None),
+        (Some(new), None, Some(new)),
+        (Some("https://cdn.org/feed"), Some("https://cdn.org/feed"), Some("https://cdn.org/feed")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let old = format!("https://a.org/{number}");
+        let id = add(&*store, &old).await;
+        let document = Document { validators: given(before), ..Document::default() };
+        poll(&*store, id, 10, Outcome::Modified(Box::new(document))).await;
+        let version = feed(&*store, id).await.version;
+        store.move_feed(id, version, &Move { same: true, ..to(new) }, at(20)).await.unwrap();
+        let there = feed(&*store, id).await;
+        assert_eq!(there.validators, given(after));
+        store.unmove_feed(id, there.version, &back(&old, there.state), at(30)).await.unwrap();
+        assert_eq!(feed(&*store, id).await.validators, given(back_again));
+    }
+}
+
+pub(crate) async fn a_merged_feed_that_is_taken_back_has_its_readers_again(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let survivor = add(&*store, "https://a.org/feed").await;
+    let id = add(&*store, "https://b.org/feed").await;
+    let before = feed(&*store, id).await;
+    let there = Move { same: true, ..to("https://a.org/feed") };
+    assert_eq!(store.move_feed(id, before.version, &there, at(20)).await.unwrap(), Moved::Into(survivor));
+    let merged = feed(&*store, id).await;
+    let state = PollState { declined: Some(7), ..merged.state };
+    let apart = store.unmove_feed(id, merged.version, &back("https://b.org/feed", state), at(30)).await.unwrap();
+    assert_eq!(apart, Unmoved::Apart(survivor));
+    let alone = feed(&*store, id).await;
+    assert_eq!((alone.status, alone.merged_into, alone.next_due), (Status::Active, None, Some(at(30))));
+    assert_eq!((alone.audience, alone.calm, alone.state), (before.audience, before.calm, state));
+    let left = feed(&*store, survivor).await;
+    assert_eq!((left.audience.subscribers, left.audience.active_subscribers, left.calm), (1, 1, midnight(2)));
+    assert_eq!(store.jobs_for(&[id]).await.unwrap().len(), 1);
+}

@@ -1,0 +1,111 @@
+//! How lists are read in a fleet in which every filter leaves more feeds than a call looks at: along which index.
+
+use crate::counts::Counts;
+use crate::listing::{self, Dialect, Source, Statement};
+use crate::row::FeedRow;
+use crate::texts::Trigrams;
+use crate::{FeedQuery, FeedSort, StoreError};
+
+use common::host::HostKey;
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
+
+/// Filters, order, and the index that is to be followed; empty: the table's own order.
+const LISTS: [(&str, FeedSort, &str); 13] = [
+    ("", FeedSort::Id, ""),
+    ("", FeedSort::Subscribers, "feeds_by_readers"),
+    ("q", FeedSort::Id, ""),
+    ("host", FeedSort::Id, "feeds_by_host"),
+    ("host", FeedSort::Subscribers, "feeds_by_readers"),
+    ("category", FeedSort::Id, "feeds_by_category"),
+    ("category", FeedSort::Subscribers, "feeds_by_category_readers"),
+    ("status", FeedSort::Id, "feeds_by_status"),
+    ("status", FeedSort::Subscribers, "feeds_by_status_readers"),
+    ("failure", FeedSort::Id, "feeds_by_failure"),
+    ("failure", FeedSort::Subscribers, "feeds_by_failure_readers"),
+    ("category failure", FeedSort::Id, "feeds_by_failure"),
+    ("category failure host q status", FeedSort::Subscribers, "feeds_by_failure_readers"),
+];
+
+/// A database that also says how it would run each statement.
+pub(crate) trait Explains: Source {
+    fn explain(&mut self, statement: Statement) -> impl Future<Output = String> + Send;
+}
+
+/// Notes the plans of what it asks.
+struct Noting<'a, S>(&'a mut S, Vec<(String, String)>);
+
+impl<S: Explains> Noting<'_, S> {
+    async fn note(&mut self, statement: &Statement) {
+        let plan = self.0.explain(statement.clone()).await;
+        self.1.push((statement.sql.clone(), plan));
+    }
+}
+
+/// Reads each list twice, its first page and one further on; `table` is how a plan names the table's own order.
+pub(crate) async fn every_list_follows_its_index(source: &mut impl Explains, table: &str) {
+    for (filters, sort, index) in LISTS {
+        let has = |filter: &str| filters.split(' ').any(|word| word == filter);
+        let query = FeedQuery {
+            text: has("q").then(|| "zebra".to_owned()),
+            host: has("host").then(|| HostKey::new("a.org:443")),
+            category: has("category").then_some(Category::C),
+            status: has("status").then_some(Status::Paused),
+            failure: has("failure").then_some(FailureKind::Dns),
+            sort,
+            after: None,
+            limit: 100,
+        };
+        let mut noting = Noting(&mut *source, Vec::new());
+        let after = listing::list(&mut noting, &query).await.unwrap().next;
+        assert!(after.is_some(), "{filters} by {sort:?}");
+        listing::list(&mut noting, &FeedQuery { after, ..query }).await.unwrap();
+        let plans = noting.1;
+        assert!(plans.len() >= 2, "{filters} by {sort:?}");
+        for (sql, plan) in plans {
+            let whole = format!("{filters} by {sort:?}: {sql}\n{plan}");
+            let index = if index.is_empty() { table } else { index };
+            assert!(plan.split([' ', '\n', '(']).any(|word| word == index), "{whole}");
+            for wrong in ["Seq Scan", "Sort", "TEMP B-TREE", "Bitmap", "Join Filter"] {
+                assert!(!plan.contains(wrong), "{wrong}: {whole}");
+            }
+        }
+    }
+}
+
+impl<S: Explains> Source for Noting<'_, S> {
+    fn dialect(&self) -> Dialect {
+        self.0.dialect()
+    }
+
+    async fn rows(&mut self, statement: Statement) -> Result<Vec<FeedRow>, StoreError> {
+        self.note(&statement).await;
+        self.0.rows(statement).await
+    }
+
+    async fn place(&mut self, statement: Statement) -> Result<Option<(i64, i64)>, StoreError> {
+        self.note(&statement).await;
+        self.0.place(statement).await
+    }
+
+    async fn counts(&mut self) -> Result<Counts, StoreError> {
+        self.0.counts().await
+    }
+
+    async fn of_host(&mut self, host: &str) -> Result<u64, StoreError> {
+        self.0.of_host(host).await
+    }
+
+    fn trigrams(&self, _: &str) -> Option<Trigrams> {
+        // The walk alone.
+        None
+    }
+
+    async fn texts(&mut self, from: u64, feeds: u32) -> Result<Vec<String>, StoreError> {
+        self.0.texts(from, feeds).await
+    }
+
+    async fn with_text(&mut self, text: &str, trigrams: &Trigrams) -> Result<Vec<i64>, StoreError> {
+        self.0.with_text(text, trigrams).await
+    }
+}

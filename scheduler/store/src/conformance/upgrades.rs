@@ -1,0 +1,56 @@
+//! A new program on a store of before, and a program of before beside it.
+
+use common::url::Version;
+
+use super::{Backend, at, entry, modified, new_entries, poll, told};
+use crate::FeedRef;
+use crate::row::entry_identity;
+
+const URL: &str = "https://a.org/feed";
+
+/// What the program of the first schema would have written, in that schema's columns: a feed that was polled once, and its
+/// entry. `blob` is how the server's dialect begins a byte string in hex, `more` a further column of feeds and its value.
+pub(crate) fn rows_of_the_first_program(blob: &str, more: [&str; 2]) -> String {
+    let known = entry("1", "one");
+    let (now, due) = (at(10).millis(), at(20).millis());
+    let identity: String = entry_identity(&known).iter().map(|byte| format!("{byte:02x}")).collect();
+    let (identity, fingerprint) = (format!("{blob}{identity}'"), known.fingerprint().0.cast_signed());
+    let [column, value] = more;
+    format!(
+        "INSERT INTO feeds (url{column}, host, added, status, subscribers, active_subscribers, sla, important, audience_at,
+             private, category, version, next_due, etag, title, entries)
+         VALUES ('{URL}'{value}, 'a.org:443', {now}, 'active', 3, 1, FALSE, FALSE, {now},
+             FALSE, 'C', 2, {due}, '\"1\"', 'a title', 1);
+         INSERT INTO events (seq, at, kind, feed_id, identity) VALUES (1, {now}, 'entry.new', 1, {identity});
+         INSERT INTO entry_identities (feed_id, identity, seq, fingerprint) VALUES (1, {identity}, 1, {fingerprint});
+         INSERT INTO entries (seq, feed_id, identity, seen, stored, cut, id, title)
+         VALUES (1, 1, {identity}, {now}, {now}, FALSE, '1', 'one');
+         UPDATE store SET entries = 1;"
+    )
+}
+
+/// By the last of them the rows are written into the schema of now: so it is when the program of before still runs.
+pub(crate) async fn what_any_earlier_program_left_is_brought_up_to_date_and_goes_on(backend: &dyn Backend) {
+    let mut version = 0;
+    loop {
+        version += 1;
+        let old = backend.another();
+        if !old.is_left_by(version).await {
+            break;
+        }
+        let store = old.open().await;
+        let found = store.feed(&FeedRef::Url(URL.parse().unwrap())).await.unwrap().unwrap();
+        assert_eq!((found.version, found.audience.subscribers, found.entries), (Version(2), 3, 1));
+        assert_eq!((found.title.as_deref(), found.validators.etag.as_deref()), (Some("a title"), Some("\"1\"")));
+        let entries = store.entries(None, 0, 10).await.unwrap().items;
+        assert_eq!(entries.iter().map(|item| (item.seq, &item.entry)).collect::<Vec<_>>(), [(1, &entry("1", "one"))]);
+        let grown = modified(vec![entry("1", "one"), entry("2", "two")]);
+        assert_eq!(new_entries(&poll(&*store, found.id, 30, grown).await), (1, 0), "from schema {version}");
+        let both = ["one", "two"].map(|title| ("entry.new".to_owned(), Some(title.to_owned())));
+        assert_eq!(told(&*store).await, both);
+        let audit = old.audit().await;
+        assert_eq!(audit.kept, audit.right, "from schema {version}");
+        store.close().await;
+    }
+    assert!(version > 5, "there were more schemas than {version}");
+}

@@ -1,0 +1,72 @@
+//! Cursors of lists of feeds.
+//!
+//! A cursor names the last feed of the page before by its place in the order, so that a page costs the same wherever it
+//! lies, and feeds that are added meanwhile neither repeat nor hide one.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use common::feed::Feed;
+use common::policy::Status;
+use serde::{Deserialize, Serialize};
+
+use super::row::{FeedRow, readable};
+use super::{FeedQuery, FeedSort, Page, StoreError};
+
+/// Where a page ended.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Place {
+    sort: FeedSort,
+    /// The feed's value in the order.
+    pub value: i64,
+    /// The feed's number.
+    pub id: i64,
+}
+
+/// The value by due time of feeds with this status, which are never due: they stand behind all others.
+pub fn never(status: Status) -> i64 {
+    i64::MAX - 100 + status as i64
+}
+
+/// The place that the query's cursor names.
+pub fn place(query: &FeedQuery) -> Result<Option<Place>, StoreError> {
+    let Some(cursor) = &query.after else { return Ok(None) };
+    let place = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|json| serde_json::from_slice::<Place>(&json).ok());
+    let place = place.filter(|place| place.sort == query.sort);
+    place.map(Some).ok_or_else(|| StoreError::Cursor(cursor.clone()))
+}
+
+impl Place {
+    /// The place of a feed in an order.
+    pub fn new(sort: FeedSort, value: i64, id: i64) -> Self {
+        Place { sort, value, id }
+    }
+
+    /// As a cursor.
+    /// The cursor that names this place.
+    pub fn cursor(self) -> String {
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&self).unwrap_or_default())
+    }
+
+    fn of(row: &FeedRow, sort: FeedSort) -> Self {
+        let value = match sort {
+            FeedSort::Id => 0,
+            FeedSort::Subscribers => row.subscribers(),
+            FeedSort::NextDue => row.place_in_time(),
+        };
+        Place { sort, value, id: row.id() }
+    }
+}
+
+/// The page that these rows make, of which there is one more than asked for when there is a next page; one that is not full
+/// goes on behind `looked_at`.
+pub(super) fn page(query: &FeedQuery, mut rows: Vec<FeedRow>, looked_at: Option<Place>) -> Page<Feed> {
+    let more = rows.len() > query.limit as usize;
+    rows.truncate(query.limit as usize);
+    let last = rows.last().filter(|_| more).map(|last| Place::of(last, query.sort));
+    Page { items: readable(rows), next: last.or(looked_at).map(Place::cursor) }
+}
+
+/// A pattern for LIKE with `\` as its escape: everything that contains `text`.
+pub(super) fn containing(text: &str) -> String {
+    format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"))
+}

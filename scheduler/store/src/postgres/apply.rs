@@ -1,0 +1,220 @@
+//! `apply`: verdicts become rows, in one transaction for the batch.
+//!
+//! The rows are looked at without being locked. The first statement that writes is the feeds' own update, which takes only
+//! rows that are as they were then, and holds them: from there on this transaction alone writes what belongs to these feeds.
+//! Then come documents, older forms of entries and holds; last the numbers of events are taken, and what bears them is
+//! written. So nobody waits for the numbers longer than it takes to write entries and events. A reader sees all of it or
+//! nothing.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use common::host::HostKey;
+use common::outcome::FailureKind;
+use common::policy::{HostHold, Status};
+use common::time::Timestamp;
+use common::url::FeedId;
+use sqlx::{Connection, PgConnection};
+
+use super::{PostgresStore, column, entries, numbers, optional_text, text};
+use crate::row::{pack_onward, pack_state, pack_terms};
+use crate::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
+use crate::{Applied, StoreError, Verdict, history};
+
+const ACTION: &str = "apply reports";
+
+/// How rows are looked at.
+#[derive(Clone, Copy)]
+enum Look {
+    /// As a bystander: another transaction may change them before they are written.
+    Free,
+    /// Locked. Costs as much as writing them once more.
+    Locked,
+}
+
+impl PostgresStore {
+    pub(super) async fn apply_verdicts(
+        &self,
+        verdicts: &[Verdict],
+        clock_skew: Duration,
+        now: Timestamp,
+    ) -> Result<Vec<Applied>, StoreError> {
+        let mut on = self.session(ACTION).await?;
+        let mut answers = apply(&mut on, verdicts, clock_skew, now, Look::Free).await?;
+        if answers.is_none() {
+            answers = apply(&mut on, verdicts, clock_skew, now, Look::Locked).await?;
+        }
+        on.keep();
+        answers.ok_or_else(|| StoreError::on(ACTION)(sqlx::Error::RowNotFound))
+    }
+}
+
+/// `None`, and nothing stored, when a row changed between looking and writing.
+async fn apply(
+    on: &mut PgConnection,
+    verdicts: &[Verdict],
+    clock_skew: Duration,
+    now: Timestamp,
+    look: Look,
+) -> Result<Option<Vec<Applied>>, StoreError> {
+    let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
+    let fresh = verdicts::fresh(verdicts, rows_before(&mut tx, verdicts, look).await?);
+    if fresh.is_empty() {
+        tx.rollback().await.map_err(StoreError::on(ACTION))?;
+        return Ok(Some(vec![Applied::Stale; verdicts.len()]));
+    }
+    if write_polls(&mut tx, &fresh, clock_skew).await? < fresh.len() as u64 {
+        tx.rollback().await.map_err(StoreError::on(ACTION))?;
+        return Ok(None);
+    }
+    let mut changes = entries::changes(&mut tx, &fresh).await?;
+    let tallies = verdicts::tallies(&fresh, &changes);
+    write_documents(&mut tx, &fresh, &tallies).await?;
+    entries::delete_older(&mut tx, &changes).await?;
+    let holds = write_holds(&mut tx, &fresh, now).await?;
+    let told = number(&mut tx, &fresh, &mut changes, &tallies).await?;
+    entries::write(&mut tx, &changes, now).await?;
+    write_events(&mut tx, &told, now).await?;
+    tx.commit().await.map_err(StoreError::on(ACTION))?;
+    Ok(Some(verdicts::answers(verdicts.len(), &fresh, &tallies, &holds, clock_skew)))
+}
+
+async fn rows_before(on: &mut PgConnection, verdicts: &[Verdict], look: Look) -> Result<Vec<Before>, StoreError> {
+    const LOCKED: &str = concat!(include_str!("apply_before.sql"), "ORDER BY id FOR NO KEY UPDATE");
+    let query = match look {
+        Look::Free => sqlx::query_as(include_str!("apply_before.sql")),
+        Look::Locked => sqlx::query_as(LOCKED),
+    };
+    let query = query.bind(numbers(verdicts.iter().map(|verdict| verdict.report.feed)));
+    query.fetch_all(on).await.map_err(StoreError::on(ACTION))
+}
+
+/// Writes what every poll changes; gives how many rows were still as they were.
+async fn write_polls(on: &mut PgConnection, fresh: &[Fresh<'_>], clock_skew: Duration) -> Result<u64, StoreError> {
+    let mut rows: Vec<&Fresh<'_>> = fresh.iter().collect();
+    rows.sort_unstable_by_key(|fresh| fresh.row.id);
+    let standings = column(&rows, |fresh| fresh.new_standing(clock_skew));
+    let state = |fresh: &&Fresh<'_>| fresh.verdict.decision.state;
+    let written = sqlx::query(include_str!("apply_poll.sql"))
+        .bind(column(&rows, |fresh| fresh.row.id))
+        .bind(column(&rows, |fresh| fresh.row.version))
+        .bind(column(&rows, |fresh| fresh.row.audience_at))
+        .bind(column(&rows, |fresh| fresh.row.wake_at))
+        .bind(column(&standings, |standing| standing.map(|(category, ..)| category)))
+        .bind(column(&standings, |standing| standing.map(|(_, status, _)| Status::as_str(status))))
+        .bind(column(&standings, |standing| standing.map(|(.., host)| host)))
+        .bind(column(&rows, |fresh| fresh.verdict.decision.next_due.map(Timestamp::millis)))
+        .bind(column(&rows, |fresh| fresh.unanswered_wake(clock_skew).map(Timestamp::millis)))
+        .bind(column(&rows, |fresh| state(fresh).hold_until.map(Timestamp::millis)))
+        .bind(column(&rows, |fresh| fresh.verdict.report.outcome.failure().map(FailureKind::as_str)))
+        .bind(column(&rows, |fresh| state(fresh).penalty.map(|penalty| penalty.kind.as_str())))
+        .bind(column(&rows, |fresh| pack_state(&fresh.verdict.decision.state)))
+        .bind(column(&rows, |fresh| state(fresh).rhythm.to_bytes()))
+        .bind(column(&rows, |fresh| pack_terms(&fresh.verdict.decision.terms)))
+        .bind(column(&rows, |fresh| history::pack(&fresh.verdict.report, &fresh.verdict.decision)))
+        .bind(i32::try_from(history::EARLIER).unwrap_or(i32::MAX))
+        .execute(on)
+        .await
+        .map_err(StoreError::on(ACTION))?;
+    Ok(written.rows_affected())
+}
+
+async fn write_documents(on: &mut PgConnection, fresh: &[Fresh<'_>], tallies: &[Tally]) -> Result<(), StoreError> {
+    let brought = |(fresh, tally)| Fresh::document(fresh).map(|document| (fresh, tally, document));
+    let rows: Vec<_> = fresh.iter().zip(tallies).filter_map(brought).collect();
+    if !rows.is_empty() {
+        sqlx::query(include_str!("apply_document.sql"))
+            .bind(column(&rows, |(fresh, ..)| fresh.row.id))
+            .bind(column(&rows, |(_, tally, _)| tally.more))
+            .bind(column(&rows, |(.., document)| optional_text(&document.validators.etag)))
+            .bind(column(&rows, |(.., document)| optional_text(&document.validators.last_modified)))
+            .bind(column(&rows, |(.., document)| optional_text(&document.validators.for_url)))
+            .bind(column(&rows, |(.., document)| document.content_hash.map(|hash| hash.0.to_be_bytes())))
+            .bind(column(&rows, |(.., document)| optional_text(&document.title)))
+            .bind(column(&rows, |(.., document)| optional_text(&document.link)))
+            .bind(column(&rows, |(.., document)| optional_text(&document.hub)))
+            .bind(column(&rows, |(.., document)| optional_text(&document.self_link)))
+            .bind(column(&rows, |(.., document)| optional_text(&document.cloud)))
+            .bind(column(&rows, |(.., document)| document.known.to_bytes()))
+            .bind(column(&rows, |(.., document)| pack_onward(&document.onward)))
+            .execute(&mut *on)
+            .await
+            .map_err(StoreError::on(ACTION))?;
+    }
+    let rows: Vec<_> = fresh.iter().filter_map(|fresh| Some((fresh.row.id, fresh.new_validators()?))).collect();
+    if !rows.is_empty() {
+        sqlx::query(include_str!("apply_validators.sql"))
+            .bind(column(&rows, |(id, _)| *id))
+            .bind(column(&rows, |(_, new)| optional_text(&new.etag)))
+            .bind(column(&rows, |(_, new)| optional_text(&new.last_modified)))
+            .bind(column(&rows, |(_, new)| optional_text(&new.for_url)))
+            .execute(on)
+            .await
+            .map_err(StoreError::on(ACTION))?;
+    }
+    Ok(())
+}
+
+/// Stores what hosts asked for; gives the hold that follows from each verdict that asked for one, by its number.
+async fn write_holds(
+    on: &mut PgConnection,
+    fresh: &[Fresh<'_>],
+    now: Timestamp,
+) -> Result<HashMap<usize, Timestamp>, StoreError> {
+    let hosts = verdicts::throttled_hosts(fresh);
+    if hosts.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let look = sqlx::query_as(include_str!("apply_holds_before.sql")).bind(column(&hosts, |host| text(host.as_str())));
+    let rows: Vec<(String, i64, i64, i64)> = look.fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
+    let held: Held = rows
+        .into_iter()
+        .map(|(host, until, asked, feed)| {
+            let (until, asked) = (Timestamp::from_millis(until), Timestamp::from_millis(asked));
+            (HostKey::new(&host), HostHold { until, asked, cause: FeedId(feed) })
+        })
+        .collect();
+    let (held, holds) = verdicts::new_holds(fresh, held, now);
+    let held: Vec<_> = held.iter().collect();
+    sqlx::query(include_str!("apply_holds.sql"))
+        .bind(column(&held, |(host, _)| text(host.as_str())))
+        .bind(column(&held, |(_, hold)| hold.until.millis()))
+        .bind(column(&held, |(_, hold)| hold.cause.0))
+        .execute(on)
+        .await
+        .map_err(StoreError::on(ACTION))?;
+    Ok(holds)
+}
+
+/// Gives every change and event its `seq`. Until this transaction ends nobody else can take numbers.
+async fn number(
+    on: &mut PgConnection,
+    fresh: &[Fresh<'_>],
+    changes: &mut [Change<'_>],
+    tallies: &[Tally],
+) -> Result<Vec<Told>, StoreError> {
+    let events = verdicts::events(fresh, changes);
+    if events == 0 {
+        return Ok(Vec::new());
+    }
+    let more: i64 = tallies.iter().map(|tally| tally.more).sum();
+    let take = sqlx::query_scalar(include_str!("apply_numbers.sql")).bind(events as i64).bind(more);
+    let last: i64 = take.fetch_one(on).await.map_err(StoreError::on(ACTION))?;
+    Ok(verdicts::number(fresh, changes, last))
+}
+
+async fn write_events(on: &mut PgConnection, told: &[Told], now: Timestamp) -> Result<(), StoreError> {
+    if told.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(include_str!("apply_events.sql"))
+        .bind(now.millis())
+        .bind(column(told, |event| event.seq))
+        .bind(column(told, |event| event.kind))
+        .bind(column(told, |event| event.feed.0))
+        .bind(column(told, |event| event.identity))
+        .execute(on)
+        .await
+        .map_err(StoreError::on(ACTION))?;
+    Ok(())
+}

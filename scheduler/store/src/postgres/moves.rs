@@ -1,0 +1,122 @@
+//! Feeds that turn out to be somewhere else.
+
+use common::time::Timestamp;
+use common::url::{FeedId, Version};
+use sqlx::{Connection, PgConnection};
+
+use super::PostgresStore;
+use super::people::{added_terms, give_out_urls};
+use crate::row::{calm_without, pack_state};
+use crate::{Move, Moved, StoreError, Unmove, Unmoved};
+
+impl PostgresStore {
+    pub(super) async fn move_to(
+        &self,
+        id: FeedId,
+        version: Version,
+        to: &Move,
+        now: Timestamp,
+    ) -> Result<Moved, StoreError> {
+        const ACTION: &str = "move a feed";
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
+        let moved = move_on(&mut tx, id, version, to, now).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(moved)
+    }
+
+    pub(super) async fn unmove(
+        &self,
+        id: FeedId,
+        version: Version,
+        back: &Unmove,
+        now: Timestamp,
+    ) -> Result<Unmoved, StoreError> {
+        const ACTION: &str = "take back a feed's move";
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
+        let unmoved = move_back(&mut tx, id, version, back, now).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(unmoved)
+    }
+}
+
+async fn move_on(
+    on: &mut PgConnection,
+    id: FeedId,
+    version: Version,
+    to: &Move,
+    now: Timestamp,
+) -> Result<Moved, sqlx::Error> {
+    give_out_urls(&mut *on).await?;
+    let look = sqlx::query_as(include_str!("move_before.sql")).bind(id.0).bind(version.0).bind(to.url.as_str());
+    let rows: Vec<(i64, bool, bool, String, Vec<u8>)> = look.fetch_all(&mut *on).await?;
+    let may_move = rows.iter().any(|(_, fresh, there, from, login)| *fresh && !there && to.is_allowed(from, login));
+    if !may_move {
+        return Ok(Moved::Stale);
+    }
+    let known = rows.iter().find(|(_, _, there, ..)| *there).map(|(id, ..)| *id);
+    match known {
+        Some(survivor) => {
+            let add = sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());
+            add.execute(&mut *on).await?;
+            sqlx::query(include_str!("move_merged.sql")).bind(id.0).bind(survivor).execute(&mut *on).await?;
+        }
+        None => {
+            let sql = if to.same { include_str!("move_same.sql") } else { include_str!("move_here.sql") };
+            let here = sqlx::query(sql).bind(id.0).bind(to.url.as_str()).bind(to.host.as_str());
+            let here = here.bind(to.category.as_str());
+            let here = if to.same { here } else { here.bind(now.millis()).bind(added_terms(now)) };
+            here.execute(&mut *on).await?;
+        }
+    }
+    tell(on, id, now).await?;
+    Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
+}
+
+async fn move_back(
+    on: &mut PgConnection,
+    id: FeedId,
+    version: Version,
+    back: &Unmove,
+    now: Timestamp,
+) -> Result<Unmoved, sqlx::Error> {
+    give_out_urls(&mut *on).await?;
+    type Row = (i64, bool, Option<i64>, bool, Option<String>);
+    let look = sqlx::query_as(include_str!("unmove_before.sql")).bind(id.0).bind(version.0);
+    let rows: Vec<Row> = look.fetch_all(&mut *on).await?;
+    let Some((_, true, survivor, moved, calm)) = rows.iter().find(|(row, ..)| *row == id.0) else {
+        return Ok(Unmoved::Stale);
+    };
+    let state = pack_state(&back.state);
+    if let Some(survivor) = *survivor {
+        let all = rows.iter().find(|(row, ..)| *row == survivor).and_then(|(.., calm)| calm.clone());
+        let out = sqlx::query(include_str!("unmove_out.sql")).bind(id.0).bind(survivor).bind(now.millis());
+        out.bind(calm_without(FeedId(survivor), all, calm.clone())).execute(&mut *on).await?;
+        let apart = sqlx::query(include_str!("unmove_apart.sql")).bind(id.0).bind(now.millis()).bind(added_terms(now));
+        apart.bind(state).execute(&mut *on).await?;
+        tell(on, id, now).await?;
+        return Ok(Unmoved::Apart(FeedId(survivor)));
+    }
+    if !moved {
+        return Ok(Unmoved::Stale);
+    }
+    if let Some((other, ..)) = rows.iter().find(|(row, ..)| *row != id.0) {
+        return Ok(Unmoved::Taken(FeedId(*other)));
+    }
+    let here = sqlx::query(include_str!("unmove_here.sql")).bind(id.0).bind(back.host.as_str());
+    here.bind(back.category.as_str()).bind(state).execute(&mut *on).await?;
+    tell(on, id, now).await?;
+    Ok(Unmoved::Back)
+}
+
+/// Last in its transaction: it takes the row of `store`.
+async fn tell(on: &mut PgConnection, id: FeedId, now: Timestamp) -> Result<(), sqlx::Error> {
+    let take = sqlx::query_scalar(include_str!("apply_numbers.sql")).bind(1_i64).bind(0_i64);
+    let last: i64 = take.fetch_one(&mut *on).await?;
+    let told = sqlx::query("INSERT INTO events (seq, at, kind, feed_id) VALUES ($1, $2, 'feed.moved', $3)");
+    told.bind(last + 1).bind(now.millis()).bind(id.0).execute(on).await?;
+    Ok(())
+}

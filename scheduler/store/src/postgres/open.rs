@@ -1,0 +1,130 @@
+//! Opening: the connections' settings, the schema, its migrations.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
+
+use super::{Limits, PostgresStore, bounded, search};
+use crate::StoreError;
+
+/// Connections of one process: a few batches at once, readers beside them.
+const CONNECTIONS: u32 = 10;
+/// A connection that nobody used for so long is asked whether it still stands.
+const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+/// Migrations of large tables take their time.
+const OPEN_LIMIT: Duration = Duration::from_secs(600);
+
+/// Settings of every connection.
+///
+/// The planner's switches have every batch find its rows by index, and lock them, in the batch's order. Each
+/// statement is planned for its own values and the tables as they are: a plan that was made while a table was small would
+/// read all of it after it has grown. What is meant to read a whole table says so.
+const SETTINGS: [(&str, &str); 10] = [
+    ("tcp_keepalives_idle", "30"),
+    ("tcp_keepalives_interval", "10"),
+    ("tcp_keepalives_count", "3"),
+    ("tcp_user_timeout", "30000"),
+    ("enable_seqscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("enable_material", "off"),
+    ("plan_cache_mode", "force_custom_plan"),
+    ("jit", "off"),
+];
+
+/// What makes an end to what a stuck server, a stuck neighbour or our own death would leave behind, in milliseconds.
+fn ends(limits: Limits) -> [(&'static str, u128); 3] {
+    let (statement, wait) = (limits.statement.as_millis(), (limits.statement / 2).as_millis());
+    [("statement_timeout", statement), ("lock_timeout", wait), ("idle_in_transaction_session_timeout", wait)]
+}
+
+impl PostgresStore {
+    /// Connects, makes the schema that `namespace` names when it is missing, and brings it up to date. Several may do that at
+    /// once.
+    ///
+    /// `url` is `postgres://USER:PASSWORD@HOST/DATABASE`; the database exists, and the user may create schemas in it or owns
+    /// that schema. A schema of a newer program gives [`StoreError::TooNew`].
+    pub async fn open(url: &str, namespace: &str) -> Result<Self, StoreError> {
+        Self::open_within(Limits::default(), url, namespace).await
+    }
+
+    pub(crate) async fn open_within(limits: Limits, url: &str, namespace: &str) -> Result<Self, StoreError> {
+        const ACTION: &str = "be opened";
+        let options = PgConnectOptions::from_str(url).map_err(StoreError::on("read the URL of its database"))?;
+        let schema = format!("\"{}\"", namespace.replace('"', "\"\""));
+        let options = options
+            .application_name(&format!("feedfleet {namespace}"))
+            .options([("search_path", schema.as_str())])
+            .options(SETTINGS)
+            .options(ends(limits))
+            .disable_statement_logging();
+        bounded(ACTION, OPEN_LIMIT, async {
+            let connecting = tokio::time::timeout(limits.acquire, options.connect()).await;
+            let connection = connecting.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::on(ACTION))?;
+            migrate(connection, namespace, &schema).await
+        })
+        .await?;
+        let pool = PgPoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(limits.acquire)
+            // Never: what takes too long ends as an error, and is logged once, where it is handled.
+            .acquire_slow_threshold(limits.acquire * 2)
+            .test_before_acquire(false)
+            .before_acquire(|connection, meta| {
+                Box::pin(async move {
+                    if meta.idle_for > TRUSTED_IDLE {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
+            .connect_lazy_with(options);
+        Ok(PostgresStore { pool, limits })
+    }
+}
+
+/// Brings the schema up to date on a connection of its own, under a lock that other starters wait for.
+async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<(), StoreError> {
+    const ACTION: &str = "look at its schema";
+    on.execute("SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0")
+        .await
+        .map_err(StoreError::on(ACTION))?;
+    // Ends with the connection.
+    sqlx::query("SELECT pg_advisory_lock(hashtextextended('feedfleet ' || $1, 0))")
+        .bind(namespace)
+        .execute(&mut on)
+        .await
+        .map_err(StoreError::on("wait for others that migrate it"))?;
+    let found = version(&mut on, schema).await.map_err(StoreError::on(ACTION))?;
+    let mut migrations = sqlx::migrate!("migrations/postgres");
+    let known = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
+    if found > known {
+        return Err(StoreError::TooNew { found, known });
+    }
+    if found < known {
+        // Whoever may not create schemas may have been given one: IF NOT EXISTS would be refused all the same.
+        let exists = sqlx::query_scalar("SELECT to_regnamespace($1) IS NOT NULL").bind(schema).fetch_one(&mut on).await;
+        if !exists.map_err(StoreError::on(ACTION))? {
+            let create = AssertSqlSafe(format!("CREATE SCHEMA {schema}"));
+            on.execute(create).await.map_err(StoreError::on("create its schema"))?;
+        }
+        // Ours is of one namespace, theirs of the whole database.
+        let migrations = migrations.set_locking(false);
+        // `run` by another name: the compiler does not see that this one's future may cross threads.
+        migrations.run_direct(None, &mut on, false).await.map_err(|error| StoreError::Migrate(Box::new(error)))?;
+    }
+    search::make_index(&mut on).await.map_err(StoreError::on("make the index for searches"))?;
+    on.close().await.map_err(StoreError::on(ACTION))
+}
+
+/// The schema's version; 0 when there is none.
+async fn version(on: &mut PgConnection, schema: &str) -> Result<i64, sqlx::Error> {
+    let table = format!("{schema}._sqlx_migrations");
+    let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(table).fetch_one(&mut *on).await?;
+    if !exists {
+        return Ok(0);
+    }
+    sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM _sqlx_migrations").fetch_one(on).await
+}

@@ -1,0 +1,224 @@
+//! What people do to feeds: add, change, erase, forget.
+
+use std::collections::HashSet;
+
+use common::feed::Feed;
+use common::policy::{Audience, Rule, Status, Term};
+use common::secrets::Credentials;
+use common::time::Timestamp;
+use common::url::FeedId;
+use sqlx::{Connection, PgConnection};
+
+use super::feeds::feed_columns;
+use super::{PostgresStore, column};
+use crate::row::{FeedRow, pack_calm, pack_terms, readable};
+use crate::{Added, FeedChange, NewFeed, StoreError};
+
+/// Feeds that one statement adds.
+const CHUNK: usize = 1_000;
+
+impl PostgresStore {
+    pub(super) async fn add(&self, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, StoreError> {
+        const ACTION: &str = "add feeds";
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
+        give_out_urls(&mut tx).await.map_err(StoreError::on(ACTION))?;
+        let mut added = Vec::with_capacity(feeds.len());
+        for chunk in feeds.chunks(CHUNK) {
+            added.extend(add_chunk(&mut tx, chunk, now).await.map_err(StoreError::on(ACTION))?);
+        }
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(added)
+    }
+
+    pub(super) async fn change(
+        &self,
+        id: FeedId,
+        change: &FeedChange,
+        now: Timestamp,
+    ) -> Result<Option<Feed>, StoreError> {
+        const ACTION: &str = "change a feed";
+        let mut on = self.session(ACTION).await?;
+        let row = change_row(&mut on, id, change, now).await.map_err(StoreError::of_identity(ACTION))?;
+        on.keep();
+        row.map(Feed::try_from).transpose()
+    }
+
+    /// Rows are locked in the order of their numbers, as everywhere.
+    pub(super) async fn change_many(
+        &self,
+        changes: &[(FeedId, FeedChange)],
+        now: Timestamp,
+    ) -> Result<Vec<Feed>, StoreError> {
+        const ACTION: &str = "change feeds";
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
+        let mut in_order: Vec<&(FeedId, FeedChange)> = changes.iter().collect();
+        in_order.sort_by_key(|(id, _)| *id);
+        let mut rows = Vec::with_capacity(changes.len());
+        for (id, change) in in_order {
+            rows.extend(change_row(&mut tx, *id, change, now).await.map_err(StoreError::of_identity(ACTION))?);
+        }
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(readable(rows))
+    }
+
+    /// Its events stay until retention takes them; they no longer hold anything of it but its number.
+    pub(super) async fn erase(&self, id: FeedId) -> Result<bool, StoreError> {
+        const ACTION: &str = "erase a feed";
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
+        let erased = erase_from(&mut tx, id).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(erased)
+    }
+
+    pub(super) async fn forget(&self, id: FeedId) -> Result<bool, StoreError> {
+        const ACTION: &str = "forget a feed's validators";
+        let sql = "UPDATE feeds SET etag = NULL, last_modified = NULL, validators_url = NULL, content_hash = NULL WHERE id = $1";
+        let mut on = self.session(ACTION).await?;
+        let done = sqlx::query(sql).bind(id.0).execute(&mut *on).await.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(done.rows_affected() > 0)
+    }
+}
+
+/// Changes a feed; gives its row as it is afterwards.
+async fn change_row(
+    on: &mut PgConnection,
+    id: FeedId,
+    change: &FeedChange,
+    now: Timestamp,
+) -> Result<Option<FeedRow>, sqlx::Error> {
+    const CHANGE: &str = concat!(include_str!("feed_change.sql"), " RETURNING ", feed_columns!());
+    let audience = change.audience.map(|(audience, _)| audience);
+    let credentials = change.credentials.as_ref().map(Option::as_ref);
+    // A live feed must have a due time: a retired one that comes back without a wish is due now.
+    let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
+    sqlx::query_as(CHANGE)
+        .bind(id.0)
+        .bind(now.millis())
+        .bind(audience.map(|audience| i64::from(audience.subscribers)))
+        .bind(audience.map(|audience| i64::from(audience.active_subscribers)))
+        .bind(audience.map(|audience| audience.sla))
+        .bind(audience.map(|audience| audience.important))
+        .bind(audience.and_then(interval_millis))
+        .bind(change.audience.map(|(_, category)| category.as_str()))
+        .bind(change.private)
+        .bind(change.status.map(Status::as_str))
+        .bind(change.next_due.map(|(due, _)| due.millis()))
+        .bind(terms)
+        .bind(change.calm.is_some())
+        .bind(change.calm.as_deref().and_then(pack_calm))
+        .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
+        .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
+        .fetch_optional(on)
+        .await
+}
+
+/// The number of the lock under which feeds get URLs, and counters are written.
+macro_rules! url_lock {
+    () => {
+        "hashtextextended('feedfleet URLs of ' || current_schema(), 0)"
+    };
+}
+pub(super) use url_lock;
+
+/// Until the transaction ends nobody else gives URLs to feeds: two that did so in different orders would wait for each other.
+pub(super) async fn give_out_urls(on: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query(concat!("SELECT pg_advisory_xact_lock(", url_lock!(), ")")).execute(on).await?;
+    Ok(())
+}
+
+/// Adds at most [`CHUNK`] feeds. The same URL twice is one feed.
+async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, sqlx::Error> {
+    rename_logins(on, feeds).await?;
+    let urls = column(feeds, |feed| feed.url.as_str());
+    let logins = column(feeds, |feed| feed.credentials.as_ref().map_or(&[][..], |login| &login.id.0[..]));
+    let insert = sqlx::query_scalar(include_str!("feeds_insert.sql"))
+        .bind(now.millis())
+        .bind(&urls)
+        .bind(column(feeds, |feed| feed.host.as_str()))
+        .bind(column(feeds, |feed| i64::from(feed.audience.subscribers)))
+        .bind(column(feeds, |feed| i64::from(feed.audience.active_subscribers)))
+        .bind(column(feeds, |feed| feed.audience.sla))
+        .bind(column(feeds, |feed| feed.audience.important))
+        .bind(column(feeds, |feed| interval_millis(feed.audience)))
+        .bind(column(feeds, |feed| feed.private))
+        .bind(column(feeds, |feed| feed.category.as_str()))
+        .bind(column(feeds, |feed| feed.first_due.millis()))
+        .bind(column(feeds, |feed| added_terms(feed.first_due)))
+        .bind(column(feeds, |feed| pack_calm(&feed.calm)))
+        .bind(&logins)
+        .bind(column(feeds, |feed| feed.credentials.as_ref().map(|login| login.sealed.as_bytes())));
+    let mut inserted: HashSet<i64> = insert.fetch_all(&mut *on).await?.into_iter().collect();
+    let find = sqlx::query_as(include_str!("feeds_find.sql")).bind(&urls).bind(&logins);
+    let found: Vec<(Option<i64>, Option<String>)> = find.fetch_all(&mut *on).await?;
+    let mut revived = revive(on, feeds, &found).await?;
+    // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
+    let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };
+    // None: erased in this very moment.
+    let ids: Option<Vec<i64>> = found.into_iter().map(|(id, _)| id).collect();
+    Ok(ids.ok_or(sqlx::Error::RowNotFound)?.into_iter().map(answer).collect())
+}
+
+/// A feed that is stored under an older key's name for its login gets the name of the key in force, so that it is found.
+async fn rename_logins(on: &mut PgConnection, feeds: &[NewFeed]) -> Result<(), sqlx::Error> {
+    for feed in feeds {
+        let Some(Credentials { id, older, sealed }) = &feed.credentials else { continue };
+        for older in older {
+            sqlx::query(include_str!("login_rename.sql"))
+                .bind(feed.url.as_str())
+                .bind(&older.0[..])
+                .bind(&id.0[..])
+                .bind(sealed.as_bytes())
+                .execute(&mut *on)
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Has those among the feeds that were found and are not polled any more polled again; gives which.
+async fn revive(
+    on: &mut PgConnection,
+    feeds: &[NewFeed],
+    found: &[(Option<i64>, Option<String>)],
+) -> Result<HashSet<i64>, sqlx::Error> {
+    let live = [Status::Active, Status::Paused, Status::Merged].map(Status::as_str);
+    let retired = |(feed, (id, status)): (_, &(Option<i64>, Option<String>))| {
+        (*id).filter(|_| status.as_deref().is_some_and(|status| !live.contains(&status))).map(|id| (id, feed))
+    };
+    let mut retired: Vec<(i64, &NewFeed)> = feeds.iter().zip(found).filter_map(retired).collect();
+    if retired.is_empty() {
+        return Ok(HashSet::new());
+    }
+    retired.sort_by_key(|(id, _)| *id);
+    let revive = sqlx::query_scalar(include_str!("feeds_revive.sql"))
+        .bind(column(&retired, |(id, _)| *id))
+        .bind(column(&retired, |(_, feed)| feed.first_due.millis()))
+        .bind(column(&retired, |(_, feed)| added_terms(feed.first_due)));
+    Ok(revive.fetch_all(on).await?.into_iter().collect())
+}
+
+async fn erase_from(on: &mut PgConnection, id: FeedId) -> Result<bool, sqlx::Error> {
+    let erase = sqlx::query_scalar("DELETE FROM feeds WHERE id = $1 RETURNING entries").bind(id.0);
+    let entries: Option<i64> = erase.fetch_optional(&mut *on).await?;
+    let Some(entries) = entries else { return Ok(false) };
+    sqlx::query("DELETE FROM entry_identities WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
+    sqlx::query("DELETE FROM entries WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
+    sqlx::query("UPDATE store SET entries = entries - $1").bind(entries).execute(on).await?;
+    Ok(true)
+}
+
+fn interval_millis(audience: Audience) -> Option<i64> {
+    audience.interval.map(|interval| i64::try_from(interval.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Why a feed is due at `due`: because somebody asked.
+pub(super) fn added_terms(due: Timestamp) -> Vec<u8> {
+    pack_terms(&[Term { rule: Rule::Added, due }])
+}

@@ -1,0 +1,139 @@
+//! Requeues: what they would do, their beginning, steps and end.
+//!
+//! The row of a requeue is locked before any feed's, and by nobody who holds one.
+
+use common::time::Timestamp;
+use sqlx::{Connection, Executor, PgConnection, QueryBuilder};
+
+use super::PostgresStore;
+use super::people::added_terms;
+use super::upkeep::WHOLE_TABLES;
+use crate::requeues::{KEPT, MOST_REQUEUES, RequeueRow, Turn, Wanted, requeue_columns};
+use crate::row::{PlaceColumns, readable};
+use crate::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError};
+
+impl PostgresStore {
+    pub(super) async fn plan(&self, filter: &RequeueFilter, lift_penalties: bool) -> Result<RequeuePlan, StoreError> {
+        const ACTION: &str = "find the feeds of a requeue";
+        let failed = StoreError::on;
+        let wanted = Wanted { filter: filter.clone(), lift_penalties };
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(failed(ACTION))?;
+        tx.execute(WHOLE_TABLES).await.map_err(failed(ACTION))?;
+        let (mut classes, mut hosts) = (QueryBuilder::new(""), QueryBuilder::new(""));
+        wanted.count_classes(&mut classes);
+        wanted.count_hosts(&mut hosts);
+        // Not kept: a plan that fits one filter's values need not fit another's.
+        let classes = classes.build_query_as().persistent(false).fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
+        let hosts = hosts.build_query_as().persistent(false).fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
+        tx.commit().await.map_err(failed(ACTION))?;
+        on.keep();
+        RequeuePlan::read(classes, hosts)
+    }
+
+    pub(super) async fn begin_one(&self, new: &NewRequeue, now: Timestamp) -> Result<Option<Requeue>, StoreError> {
+        const ACTION: &str = "begin a requeue";
+        let failed = StoreError::on;
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(failed(ACTION))?;
+        let begin = sqlx::query_as::<_, RequeueRow>(concat!(include_str!("requeue_begin.sql"), requeue_columns!()))
+            .bind(serde_json::to_string(&new.filter).unwrap_or_default())
+            .bind(new.rate)
+            .bind(new.lift_penalties)
+            .bind(now.millis() as f64)
+            .bind(super::text(&new.by))
+            .bind(now.millis())
+            .bind(i64::try_from(new.matched).unwrap_or(i64::MAX))
+            .bind(i64::try_from(new.queued).unwrap_or(i64::MAX))
+            .bind(MOST_REQUEUES);
+        let begun = begin.fetch_optional(&mut *tx).await.map_err(failed(ACTION))?;
+        let forget = "DELETE FROM requeues WHERE ended IS NOT NULL AND id NOT IN \
+                      (SELECT id FROM requeues WHERE ended IS NOT NULL ORDER BY id DESC LIMIT $1)";
+        sqlx::query(forget).bind(KEPT).execute(&mut *tx).await.map_err(failed(ACTION))?;
+        tx.commit().await.map_err(failed(ACTION))?;
+        on.keep();
+        Ok(begun.map(Requeue::from))
+    }
+
+    pub(super) async fn list_requeues(&self, running: bool) -> Result<Vec<Requeue>, StoreError> {
+        const ACTION: &str = "list requeues";
+        const LIST: &str =
+            concat!("SELECT ", requeue_columns!(), " FROM requeues WHERE ended IS NULL OR NOT $1 ORDER BY id DESC");
+        let mut on = self.session(ACTION).await?;
+        let rows = sqlx::query_as::<_, RequeueRow>(LIST).bind(running).fetch_all(&mut *on).await;
+        let rows = rows.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(rows.into_iter().map(Requeue::from).collect())
+    }
+
+    pub(super) async fn cancel(&self, id: i64, now: Timestamp) -> Result<bool, StoreError> {
+        const ACTION: &str = "cancel a requeue";
+        let sql = "UPDATE requeues SET state = 'cancelled', ended = $2 WHERE id = $1 AND ended IS NULL";
+        let mut on = self.session(ACTION).await?;
+        let done = sqlx::query(sql).bind(id).bind(now.millis()).execute(&mut *on).await;
+        let done = done.map_err(StoreError::on(ACTION))?;
+        on.keep();
+        Ok(done.rows_affected() > 0)
+    }
+
+    pub(super) async fn step(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError> {
+        const ACTION: &str = "go on with a requeue";
+        let failed = StoreError::on;
+        let mut on = self.session(ACTION).await?;
+        let mut tx = on.begin().await.map_err(failed(ACTION))?;
+        let step = step_in(&mut tx, id, now).await.map_err(failed(ACTION))?;
+        tx.commit().await.map_err(failed(ACTION))?;
+        on.keep();
+        Ok(step)
+    }
+}
+
+/// A step, unless another process is taking one.
+async fn step_in(on: &mut PgConnection, id: i64, now: Timestamp) -> Result<RequeueStep, sqlx::Error> {
+    const LOCK: &str = concat!(
+        "SELECT ",
+        requeue_columns!(),
+        " FROM requeues WHERE id = $1 AND ended IS NULL FOR NO KEY UPDATE SKIP LOCKED"
+    );
+    let row = sqlx::query_as::<_, RequeueRow>(LOCK).bind(id).fetch_optional(&mut *on).await?;
+    let Some((row, turn)) = row.and_then(|row| row.turn(now).map(|turn| (row, turn))) else {
+        return Ok(RequeueStep::default());
+    };
+    let (ids, woken) = wake(on, &row.wanted(), turn, now).await?;
+    let turned = row.turned(turn, &ids);
+    let moved = "UPDATE requeues SET next_after = $2, spent_until = $3, woken = woken + $4, \
+                 state = CASE WHEN $5 THEN 'done' ELSE state END, ended = CASE WHEN $5 THEN $6 ELSE ended END WHERE id = $1";
+    sqlx::query(moved)
+        .bind(id)
+        .bind(turned.next_after)
+        .bind(turned.spent_until)
+        .bind(i64::try_from(ids.len()).unwrap_or(i64::MAX))
+        .bind(turned.done)
+        .bind(now.millis())
+        .execute(on)
+        .await?;
+    Ok(RequeueStep { woken: readable(woken), again: turned.again, done: turned.done })
+}
+
+/// Wakes the feeds of a turn; gives their numbers, in order, and their places.
+async fn wake(
+    on: &mut PgConnection,
+    wanted: &Wanted,
+    turn: Turn,
+    now: Timestamp,
+) -> Result<(Vec<i64>, Vec<PlaceColumns>), sqlx::Error> {
+    let mut find = QueryBuilder::new("");
+    wanted.find(turn, &mut find);
+    find.push(" FOR NO KEY UPDATE");
+    let ids: Vec<i64> = find.build_query_scalar().persistent(false).fetch_all(&mut *on).await?;
+    if ids.is_empty() {
+        return Ok((ids, Vec::new()));
+    }
+    if wanted.lift_penalties {
+        let revive = sqlx::query(include_str!("requeue_revive.sql")).bind(&ids).bind(now.millis());
+        revive.bind(added_terms(now)).execute(&mut *on).await?;
+    }
+    let wake = sqlx::query_as(include_str!("wake.sql")).bind(&ids).bind(now.millis()).bind(now.millis());
+    let woken = wake.fetch_all(on).await?;
+    Ok((ids, woken))
+}

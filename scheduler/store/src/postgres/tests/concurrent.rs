@@ -1,0 +1,199 @@
+//! Several processes on one schema, played by stores with pools of their own.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::report::Outcome;
+use common::time::Timestamp;
+use common::url::FeedId;
+use futures_util::future::join_all;
+use sqlx::{Acquire, Executor};
+
+use super::Schema;
+use crate::conformance::{
+    SKEW, add, apply, at, entry, feed, modified, new_entries, new_feed, told, verdict, verdict_on,
+};
+use crate::postgres::PostgresStore;
+use crate::{Applied, Store, Verdict};
+
+fn stored(applied: &[Applied]) -> usize {
+    applied.iter().filter(|applied| **applied != Applied::Stale).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_that_apply_reports_of_one_version_at_once_exactly_one_stores_each() {
+    let schema = Schema::default();
+    let stores = join_all((0..3).map(|_| schema.store())).await;
+    let new: Vec<_> = (0..40).map(|number| new_feed(&format!("https://a.org/{number}"))).collect();
+    let ids: Vec<FeedId> = stores[0].add_feeds(&new, at(0)).await.unwrap().iter().map(|added| added.id).collect();
+    for round in 1..=10 {
+        let feeds = stores[0].states_for(&ids).await.unwrap();
+        // Each batch in another order, so that a store that locked as it came would wait in a circle.
+        let batches = (0..3_usize).map(|turn| {
+            let mut batch: Vec<Verdict> = feeds
+                .iter()
+                .map(|feed| verdict_on(feed, round * 10, modified(vec![entry(&round.to_string(), &turn.to_string())])))
+                .collect();
+            batch.rotate_left(turn * 13);
+            if turn == 1 {
+                batch.reverse();
+            }
+            batch
+        });
+        let batches: Vec<Vec<Verdict>> = batches.collect();
+        let applied =
+            join_all(stores.iter().zip(&batches).map(|(store, batch)| store.apply(batch, SKEW, at(round * 10))));
+        let applied: Vec<_> = applied.await.into_iter().map(Result::unwrap).collect();
+        let total: usize = applied.iter().map(|applied| stored(applied)).sum();
+        assert_eq!(total, ids.len(), "round {round}");
+        for feed in stores[0].states_for(&ids).await.unwrap() {
+            assert_eq!((feed.version.0, feed.entries), (1 + round as i64, round), "feed {}", feed.id);
+        }
+    }
+    assert_eq!(told(&stores[1]).await.len(), 400);
+}
+
+#[tokio::test]
+async fn a_wake_between_looking_and_writing_is_kept() {
+    let schema = Schema::default();
+    let store = schema.store().await;
+    let id = add(&store, "https://a.org/feed").await;
+    let fetched = verdict(&store, id, 10, modified(vec![entry("1", "one")])).await;
+
+    let mut other = schema.connection().await;
+    let mut waking = other.begin().await.unwrap();
+    let wake = sqlx::query("UPDATE feeds SET wake_at = $1").bind(at(12).millis());
+    wake.execute(&mut *waking).await.unwrap();
+    let (applied, ()) = tokio::join!(apply(&store, std::slice::from_ref(&fetched), 14), async {
+        schema.waiting().await;
+        waking.commit().await.unwrap();
+    });
+    assert_eq!(new_entries(&applied[0]), (1, 0));
+    assert_eq!(feed(&store, id).await.wake_at, Some(at(12)), "it came after the fetch began");
+}
+
+#[tokio::test]
+async fn an_audience_set_between_looking_and_writing_keeps_its_category() {
+    let schema = Schema::default();
+    let store = schema.store().await;
+    let id = add(&store, "https://a.org/feed").await;
+    let fetched = verdict(&store, id, 10, modified(vec![])).await;
+    let mut other = schema.connection().await;
+    let mut setting = other.begin().await.unwrap();
+    let set = sqlx::query("UPDATE feeds SET category = 'A', audience_at = $1").bind(at(12).millis());
+    set.execute(&mut *setting).await.unwrap();
+    tokio::join!(apply(&store, std::slice::from_ref(&fetched), 14), async {
+        schema.waiting().await;
+        setting.commit().await.unwrap();
+    });
+    assert_eq!(store.placements(FeedId(0), 1).await.unwrap()[0].category, common::policy::Category::A);
+}
+
+/// Commits are made slow, and some of them to fail, from inside the database; a reader that follows with a cursor must see
+/// every event that is there in the end, in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_with_a_cursor_misses_no_event_of_concurrent_slow_and_failing_transactions() {
+    const SPOIL: &str = "
+        CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            PERFORM pg_sleep(random() * 0.005);
+            IF random() < 0.05 THEN RAISE EXCEPTION 'the commit fails'; END IF;
+            RETURN NULL;
+        END $$;
+        CREATE CONSTRAINT TRIGGER spoil AFTER INSERT ON events DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION spoil()";
+    let schema = Schema::default();
+    let stores = join_all((0..4).map(|_| schema.store())).await;
+    schema.connection().await.execute(SPOIL).await.unwrap();
+    let done = AtomicBool::new(false);
+    let writers = async {
+        let written = join_all(stores.iter().enumerate().map(|(number, store)| write(store, number))).await;
+        done.store(true, Ordering::SeqCst);
+        written
+    };
+    let (written, followed) = tokio::join!(writers, follow(&stores[0], &done));
+    let there = seqs(&stores[1], 0).await;
+    assert_eq!(followed, there);
+    let (stored, failed) = written.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+    assert_eq!(there.len(), stored);
+    assert!(failed > 0 && stored > 100, "{stored} stored, {failed} failed");
+}
+
+/// Polls two feeds of its own; gives the events that were stored, and the transactions that failed.
+async fn write(store: &PostgresStore, number: usize) -> (usize, usize) {
+    let ids =
+        [add(store, &format!("https://a.org/{number}")).await, add(store, &format!("https://b.org/{number}")).await];
+    let (mut stored, mut failed) = (0, 0);
+    for round in 1..=40 {
+        let mut batch = Vec::new();
+        for id in ids {
+            batch.push(verdict(store, id, round * 10, modified(vec![entry(&round.to_string(), "title")])).await);
+        }
+        match store.apply(&batch, SKEW, at(round * 10)).await {
+            Ok(applied) => stored += applied.iter().map(|applied| new_entries(applied).0 as usize).sum::<usize>(),
+            Err(_) => failed += 1,
+        }
+    }
+    (stored, failed)
+}
+
+async fn follow(store: &PostgresStore, done: &AtomicBool) -> Vec<i64> {
+    let mut followed = Vec::new();
+    loop {
+        let last_look = done.load(Ordering::SeqCst);
+        followed.extend(seqs(store, followed.last().copied().unwrap_or(0)).await);
+        if last_look {
+            return followed;
+        }
+    }
+}
+
+async fn seqs(store: &PostgresStore, after: i64) -> Vec<i64> {
+    store.events(after, 10_000).await.unwrap().items.iter().map(|event| event.seq).collect()
+}
+
+/// Everything at once: nobody waits in a circle, and the counts are right in the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn applying_waking_adding_erasing_and_pruning_at_once_leave_a_sound_store() {
+    let schema = Schema::default();
+    let stores = join_all((0..3).map(|_| schema.store())).await;
+    let new: Vec<_> = (0..60).map(|number| new_feed(&format!("https://a.org/{number}"))).collect();
+    let ids: Vec<FeedId> = stores[0].add_feeds(&new, at(0)).await.unwrap().iter().map(|added| added.id).collect();
+    let applying = async |store: &PostgresStore| {
+        for round in 1..=15 {
+            let feeds = store.states_for(&ids).await.unwrap();
+            let throttled = |feed: &common::feed::Feed| {
+                let mut verdict =
+                    verdict_on(feed, round * 10, Outcome::Throttled { retry_after: Some(at(round * 20)) });
+                verdict.decision.host_hold = Some(at(round * 20));
+                verdict
+            };
+            let brought = |feed: &common::feed::Feed| {
+                verdict_on(feed, round * 10, modified(vec![entry(&round.to_string(), "title")]))
+            };
+            let judge = |feed: &common::feed::Feed| if feed.id.0 % 3 == 0 { throttled(feed) } else { brought(feed) };
+            apply(store, &feeds.iter().rev().map(judge).collect::<Vec<_>>(), round * 10).await;
+        }
+    };
+    let meddling = async {
+        let store = &stores[2];
+        for round in 1..=30 {
+            store.wake(&ids, at(round), at(round)).await.unwrap();
+            store.prune(at(round * 5), Some(at(round * 5))).await.unwrap();
+            store.add_feeds(&new, at(round)).await.unwrap();
+            store.erase_feed(ids[usize::try_from(round).unwrap()]).await.unwrap();
+        }
+    };
+    tokio::join!(applying(&stores[0]), applying(&stores[1]), meddling);
+
+    let mut on = schema.connection().await;
+    let mut counts = async |sql: &'static str| -> BTreeMap<i64, i64> {
+        sqlx::query_as(sql).fetch_all(&mut on).await.unwrap().into_iter().collect()
+    };
+    let kept = counts("SELECT id, entries FROM feeds WHERE entries > 0").await;
+    let there = counts("SELECT feed_id, count(*) FROM entries GROUP BY feed_id").await;
+    assert_eq!(kept, there, "each feed's count is that of its entries, and no entry is without its feed");
+    assert_eq!(stores[0].stats(Timestamp::EPOCH).await.unwrap().entries, there.values().sum::<i64>() as u64);
+    let lost = "SELECT feed_id, count(*) FROM entry_identities WHERE feed_id NOT IN (SELECT id FROM feeds) GROUP BY 1";
+    assert_eq!(counts(lost).await, BTreeMap::new());
+}

@@ -1,0 +1,150 @@
+//! A server that ends connections, or stops answering.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use sqlx::Acquire;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::conformance::{SKEW, add, apply, at, entry, feed, modified, new_entries, told, verdict};
+use crate::postgres::Limits;
+use crate::postgres::PostgresStore;
+use crate::testing::{Schema, url};
+use crate::{Store, StoreError};
+
+/// How long anything may take: far beyond what a loaded machine needs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[tokio::test]
+async fn a_connection_that_is_killed_in_the_middle_of_apply_leaves_nothing_half_written() {
+    let schema = Schema::default();
+    let store = schema.store().await;
+    let id = add(&store, "https://a.org/feed").await;
+    let mut fetched = verdict(&store, id, 10, modified(vec![entry("1", "one")])).await;
+    fetched.decision.host_hold = Some(at(500));
+    let before = feed(&store, id).await;
+
+    // Holds the lock under which events are numbered: by then all of the feed's row is written.
+    let mut other = schema.connection().await;
+    let mut numbering = other.begin().await.unwrap();
+    sqlx::query("UPDATE store SET seq = seq").execute(&mut *numbering).await.unwrap();
+    let batch = std::slice::from_ref(&fetched);
+    let (applied, ()) = tokio::join!(store.apply(batch, SKEW, at(12)), async {
+        let killed = schema.waiting().await;
+        let kill = sqlx::query("SELECT pg_terminate_backend($1)").bind(killed);
+        kill.execute(&mut *numbering).await.unwrap();
+    });
+    let error = applied.unwrap_err();
+    assert!(!error.refuses_data(), "the report is good: {error:?}");
+    numbering.rollback().await.unwrap();
+
+    assert_eq!(feed(&store, id).await, before, "the store goes on by itself");
+    assert_eq!((told(&store).await, store.holds(at(12)).await.unwrap()), (vec![], vec![]));
+    assert_eq!(new_entries(&apply(&store, batch, 13).await[0]), (1, 0));
+}
+
+#[tokio::test]
+async fn connections_that_were_killed_while_idle_are_replaced() {
+    let schema = Schema::default();
+    let store = schema.store().await;
+    store.paused().await.unwrap();
+    let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1";
+    let killed = sqlx::query_scalar(sql).bind(format!("feedfleet {}", schema.0));
+    let killed: i64 = killed.fetch_one(&mut schema.connection().await).await.unwrap();
+    assert!(killed > 0);
+    // At most one call a dead connection pays for it.
+    for _ in 0..killed {
+        let _ = store.paused().await;
+    }
+    store.paused().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_stops_answering_is_given_up_in_time_and_used_again_when_it_answers() {
+    let schema = Schema::default();
+    let proxy = Proxy::start().await;
+    let limits = Limits { call: Duration::from_secs(2), acquire: Duration::from_secs(1), ..Limits::default() };
+    let patient = schema.store().await;
+    let id = add(&patient, "https://a.org/feed").await;
+    let fetched = verdict(&patient, id, 10, modified(vec![entry("1", "one")])).await;
+    let store =
+        in_time("it opens", async || PostgresStore::open_within(limits, &proxy.url, &schema.0).await.ok()).await;
+    in_time("it answers", async || store.paused().await.ok()).await;
+
+    proxy.stalled.store(true, Ordering::SeqCst);
+    // More calls than the pool has places.
+    let calls = (0..12).map(|_| async {
+        let error = store.apply(std::slice::from_ref(&fetched), SKEW, at(12)).await.unwrap_err();
+        assert!(
+            !error.refuses_data() && error.to_string().starts_with("the store could not apply reports"),
+            "{error:?}"
+        );
+    });
+    let calls = futures_util::future::join_all(calls);
+    tokio::time::timeout(PATIENCE, calls).await.expect("the server is given up");
+    let late = store.feed(&crate::FeedRef::Id(id)).await.unwrap_err();
+    assert!(matches!(late, StoreError::Late { .. } | StoreError::Database { .. }), "{late:?}");
+
+    proxy.stalled.store(false, Ordering::SeqCst);
+    let apply = async || store.apply(std::slice::from_ref(&fetched), SKEW, at(13)).await.ok();
+    in_time("the places of the pool come back", apply).await;
+    assert_eq!(feed(&patient, id).await.entries, 1);
+}
+
+/// The first answer that there is, asked again and again.
+async fn in_time<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+    }
+}
+
+/// Forwards to the server; while stalled it accepts, and forwards nothing.
+struct Proxy {
+    url: String,
+    stalled: Arc<AtomicBool>,
+}
+
+impl Proxy {
+    async fn start() -> Self {
+        let server = sqlx::postgres::PgConnectOptions::clone(&url().parse().unwrap());
+        let to = (server.get_host().to_owned(), server.get_port());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = url().replace(&format!(":{}/", to.1), &format!(":{}/", listener.local_addr().unwrap().port()));
+        let stalled = Arc::new(AtomicBool::new(false));
+        let seen = stalled.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let Ok(server) = TcpStream::connect(to.clone()).await else { continue };
+                let (client_read, client_write) = client.into_split();
+                let (server_read, server_write) = server.into_split();
+                tokio::spawn(forward(client_read, server_write, seen.clone()));
+                tokio::spawn(forward(server_read, client_write, seen.clone()));
+            }
+        });
+        Proxy { url, stalled }
+    }
+}
+
+async fn forward(
+    mut from: impl AsyncReadExt + Unpin,
+    mut to: impl AsyncWriteExt + Unpin,
+    stalled: Arc<AtomicBool>,
+) -> std::io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        while stalled.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        to.write_all(&buffer[..read]).await?;
+    }
+}

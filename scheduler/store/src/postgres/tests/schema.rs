@@ -1,0 +1,221 @@
+//! The schema, what it takes and gives back, and how it is read.
+
+use std::time::Duration;
+
+use common::time::{Clock, SystemClock};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, Row};
+
+use crate::conformance::plans::{Explains, every_list_follows_its_index};
+use crate::conformance::{add, at, entry, modified, new_entries, poll};
+use crate::listing::Statement;
+use crate::postgres::PostgresStore;
+use crate::postgres::list::{ALONG_INDEXES, View, bound};
+use crate::testing::{Schema, url};
+use crate::{FeedQuery, FeedRef, Store, StoreError};
+
+#[tokio::test]
+async fn several_that_open_an_empty_database_at_once_migrate_it_once() {
+    let schema = Schema::default();
+    let stores = futures_util::future::join_all((0..6).map(|_| schema.store())).await;
+    let mut on = schema.connection().await;
+    let sql = "SELECT count(*), count(DISTINCT version) FROM _sqlx_migrations";
+    let migrated: (i64, i64) = sqlx::query_as(sql).fetch_one(&mut on).await.unwrap();
+    let known = sqlx::migrate!("migrations/postgres").iter().count() as i64;
+    assert_eq!(migrated, (known, known));
+    let id = add(&stores[0], "https://a.org/feed").await;
+    for store in &stores {
+        assert!(store.feed(&FeedRef::Id(id)).await.unwrap().is_some());
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_user_with_nothing_but_a_schema_of_its_own_is_enough() {
+    let schema = Schema::default();
+    let mut on = schema.connection().await;
+    let user = &schema.0;
+    let made =
+        format!("CREATE ROLE \"{user}\" LOGIN PASSWORD 'known'; CREATE SCHEMA \"{user}\" AUTHORIZATION \"{user}\"");
+    on.execute(AssertSqlSafe(made)).await.unwrap();
+    let ours: PgConnectOptions = url().parse().unwrap();
+    let theirs = ours.username(user).password("known").to_url_lossy();
+    let store = PostgresStore::open(theirs.as_str(), user).await.unwrap();
+    add(&store, "https://a.org/feed").await;
+    store.close().await;
+    on.execute(AssertSqlSafe(format!("DROP OWNED BY \"{user}\" CASCADE; DROP ROLE \"{user}\""))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_schema_of_a_newer_program_is_refused_and_left_alone() {
+    let schema = Schema::default();
+    schema.store().await.close().await;
+    let sql = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+               VALUES (9000, 'of the future', true, '', 0)";
+    schema.connection().await.execute(sql).await.unwrap();
+    let error = PostgresStore::open(&url(), &schema.0).await.unwrap_err();
+    assert!(matches!(error, StoreError::TooNew { found: 9000, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_text_that_postgresql_cannot_hold_is_stored_as_near_as_it_can() {
+    let schema = Schema::default();
+    let store = schema.store().await;
+    let id = add(&store, "https://a.org/feed").await;
+    assert_eq!(new_entries(&poll(&store, id, 10, modified(vec![entry("1\0", "a\0b"), entry("1", "c")])).await), (2, 0));
+    let items = store.entries(None, 0, 10).await.unwrap().items;
+    assert_eq!((items[0].entry.id.as_str(), items[0].entry.title.as_deref()), ("1\u{FFFD}", Some("a\u{FFFD}b")));
+    assert_eq!(new_entries(&poll(&store, id, 20, modified(vec![entry("1\0", "a\0b")])).await), (0, 0), "it is known");
+}
+
+#[tokio::test]
+async fn a_clock_that_differs_by_more_than_a_second_is_told() {
+    let schema = Schema::default();
+    let store = schema.store().await;
+    let now = SystemClock.now();
+    store.check(now).await.unwrap();
+    for off in [now.after(Duration::from_secs(10)), at(0)] {
+        let error = store.check(off).await.unwrap_err();
+        assert!(matches!(error, StoreError::Clock(_)), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_url_that_cannot_be_read_is_not_repeated() {
+    let error = PostgresStore::open("postgres://feedfleet:secret@db:port/feeds", "test").await.unwrap_err();
+    let whole = format!("{error} {error:?}");
+    assert!(whole.contains("read the URL") && !whole.contains("secret"), "{whole}");
+}
+
+/// In large tables that nobody analysed.
+#[tokio::test]
+async fn every_statement_of_a_batch_finds_its_rows_by_index() {
+    const FILL: &str = "
+        ALTER TABLE feeds SET (autovacuum_enabled = off);
+        INSERT INTO feeds (url, url_digest, host, added, subscribers, active_subscribers, sla, important, audience_at,
+            private, category, next_due)
+        SELECT 'https://a.org/' || n, sha256(n::text::bytea), 'a.org', 0, 1, 1, false, false, 0, false, 'D', 0
+        FROM generate_series(1, 20000) n;
+        INSERT INTO entry_identities (feed_id, identity, seq, fingerprint)
+        SELECT n, decode(md5(n::text), 'hex'), n, 0 FROM generate_series(1, 20000) n;
+        INSERT INTO entries (seq, feed_id, identity, seen, stored, cut, id)
+        SELECT n, n, decode(md5(n::text), 'hex'), 0, 0, false, n FROM generate_series(1, 20000) n;
+        INSERT INTO events (seq, at, kind, feed_id) SELECT n, 0, 'feed.gone', n FROM generate_series(1, 20000) n;
+        INSERT INTO host_holds SELECT n, 0, n FROM generate_series(1, 20000) n";
+    let schema = Schema::default();
+    let store = schema.store().await;
+    schema.connection().await.execute(FILL).await.unwrap();
+    let statements = [
+        include_str!("../apply_before.sql"),
+        include_str!("../apply_poll.sql"),
+        include_str!("../apply_document.sql"),
+        include_str!("../apply_validators.sql"),
+        include_str!("../apply_holds.sql"),
+        include_str!("../entries_before.sql"),
+        include_str!("../entries_by_seq.sql"),
+        include_str!("../entries_of_feed.sql"),
+        include_str!("../events.sql"),
+        include_str!("../feeds_find.sql"),
+        include_str!("../feeds_revive.sql"),
+        include_str!("../jobs.sql"),
+        include_str!("../placements.sql"),
+        include_str!("../prune_entries.sql"),
+        include_str!("../prune_entries_lock.sql"),
+        include_str!("../prune_events.sql"),
+        include_str!("../wake.sql"),
+    ];
+    let mut on = store.pool.acquire().await.unwrap();
+    for statement in statements {
+        on.execute(AssertSqlSafe(format!("PREPARE batch AS {statement}"))).await.unwrap();
+        let types = "SELECT parameter_types::text[] FROM pg_prepared_statements WHERE name = 'batch'";
+        let types: Vec<String> = sqlx::query_scalar(types).fetch_one(&mut *on).await.unwrap();
+        let value = |kind: &String| match kind.strip_suffix("[]") {
+            Some(kind) => format!("array_fill('7'::{kind}, ARRAY[500])"),
+            None => format!("'7'::{kind}"),
+        };
+        let values = types.iter().map(value).collect::<Vec<_>>().join(", ");
+        let plan = explained(&mut on, AssertSqlSafe(format!("EXPLAIN EXECUTE batch ({values})"))).await;
+        on.execute("DEALLOCATE batch").await.unwrap();
+        // A filter over a join means that a table was not looked up by what it is joined by.
+        for wrong in ["Seq Scan", "Hash Join", "Merge Join", "Join Filter"] {
+            assert!(!plan.iter().any(|step| step.contains(wrong)), "{wrong}: {statement}\n{plan:#?}");
+        }
+    }
+}
+
+impl Explains for View<'_> {
+    async fn explain(&mut self, statement: Statement) -> String {
+        let statement = Statement { sql: format!("EXPLAIN {}", statement.sql), ..statement };
+        let steps: Vec<(String,)> = bound(statement).fetch_all(&mut *self.0).await.unwrap();
+        steps.into_iter().map(|(step,)| step).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Whether the tables' statistics are up to date or not.
+#[tokio::test]
+async fn every_list_of_a_large_fleet_follows_its_index() {
+    const FILL: &str = "
+        ALTER TABLE feeds SET (autovacuum_enabled = off);
+        INSERT INTO feeds (url, url_digest, host, added, subscribers, active_subscribers, sla, important, audience_at,
+            private, category, status, failure, next_due)
+        SELECT 'https://a.org/' || n, sha256(n::text::bytea), CASE WHEN n > 12000 THEN 'a.org:443' ELSE 'b.org:443' END, 0,
+            n % 7, 1, false, false, 0, false, CASE WHEN n > 9000 THEN 'C' ELSE 'D' END,
+            CASE WHEN n % 3 = 0 THEN 'paused' ELSE 'active' END, CASE WHEN n % 4 = 0 THEN 'dns' END, 0
+        FROM generate_series(1, 20000) n";
+    let schema = Schema::default();
+    let store = schema.store().await;
+    schema.connection().await.execute(FILL).await.unwrap();
+    for analyze in [false, true] {
+        if analyze {
+            schema.connection().await.execute("ANALYZE feeds").await.unwrap();
+        }
+        let mut on = store.pool.begin().await.unwrap();
+        on.execute(ALONG_INDEXES).await.unwrap();
+        every_list_follows_its_index(&mut View(&mut on), "feeds_pkey").await;
+        let hosts = format!("EXPLAIN {}", include_str!("../hosts.sql"));
+        let hosts = sqlx::query_scalar(AssertSqlSafe(hosts)).bind("").bind("z").bind("a").bind(0_i64).bind(101_i64);
+        let hosts: Vec<String> = hosts.fetch_all(&mut *on).await.unwrap();
+        let plan = hosts.join("\n");
+        assert!(plan.contains("using feed_counts_pkey"), "{plan}");
+        assert!(!["on feeds", "Seq Scan on feed_counts "].iter().any(|wrong| plan.contains(wrong)), "{plan}");
+    }
+}
+
+#[tokio::test]
+async fn a_search_asks_the_index_of_trigrams() {
+    let schema = Schema::default();
+    let store = schema.store().await;
+    add(&store, "https://a.org/feed").await;
+    let mut on = store.pool.acquire().await.unwrap();
+    let sql = "EXPLAIN SELECT place / 2 FROM feed_texts WHERE text ILIKE '%zebra%' ESCAPE '\\' LIMIT 10";
+    let plan = explained(&mut on, AssertSqlSafe(sql.to_owned())).await.join("\n");
+    assert!(plan.contains("feed_texts_by_trigram"), "{plan}");
+}
+
+/// As on a server without contrib, or for a user who may not make extensions.
+#[tokio::test]
+async fn without_the_extension_searches_work_and_the_index_comes_with_a_later_start() {
+    let schema = Schema::default();
+    let store = schema.store().await;
+    let id = add(&store, "https://a.org/zebra").await;
+    let mut on = schema.connection().await;
+    on.execute("DROP INDEX feed_texts_by_trigram").await.unwrap();
+    let query = FeedQuery { text: Some("ZEBRA".into()), limit: 9, ..FeedQuery::default() };
+    assert_eq!(store.feeds(&query).await.unwrap().items[0].id, id);
+    store.close().await;
+    schema.store().await.close().await;
+    let there: bool =
+        sqlx::query_scalar("SELECT to_regclass('feed_texts_by_trigram') IS NOT NULL").fetch_one(&mut on).await.unwrap();
+    assert!(there);
+}
+
+async fn explained(on: &mut PgConnection, explain: AssertSqlSafe<String>) -> Vec<String> {
+    let rows = sqlx::raw_sql(explain).fetch_all(on).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[test]
+fn every_migration_in_the_folder_is_compiled_in() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/postgres");
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), sqlx::migrate!("migrations/postgres").iter().count());
+}

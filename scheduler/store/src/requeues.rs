@@ -1,0 +1,482 @@
+//! Requeues: wishes that many feeds be polled now, handed out at a rate.
+//!
+//! A requeue is a row. It goes over the feeds by number, and each step wakes some of them and moves the row's cursor in one
+//! transaction: whoever takes the next step, and however the last one ended, no feed is woken twice by it and none is left
+//! out. Steps of several processes exclude each other; none of them owns the requeue.
+
+use common::host::HostKey;
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
+use common::time::Timestamp;
+use common::url::FeedId;
+use serde::{Deserialize, Serialize};
+use sqlx::{FromRow, Postgres, QueryBuilder, Sqlite};
+
+use super::row::{read_category, read_status};
+use super::{Placement, StoreError};
+
+/// Which feeds are meant: those that all parts fit; an empty filter fits all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequeueFilter {
+    /// This one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feed: Option<FeedId>,
+    /// On one of these hosts; none: on any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostKey>,
+    /// In this category.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<Category>,
+    /// With this status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// Failing in this way at the last poll.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureKind>,
+    /// Live, and due before this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_before: Option<Timestamp>,
+}
+
+/// A requeue that is to begin.
+#[derive(Clone, Debug)]
+pub struct NewRequeue {
+    /// Which feeds.
+    pub filter: RequeueFilter,
+    /// Feeds a second, more than zero.
+    pub rate: f64,
+    /// Feeds in the penalty box too, and those that are blacklisted or quarantined.
+    pub lift_penalties: bool,
+    /// Who wants it.
+    pub by: String,
+    /// Feeds that fit the filter when it was asked for.
+    pub matched: u64,
+    /// Of these, the ones that can be polled.
+    pub queued: u64,
+}
+
+/// How a requeue stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequeueState {
+    /// Feeds are being woken.
+    Running,
+    /// All of them were.
+    Done,
+    /// Somebody called it off; what was woken is polled.
+    Cancelled,
+}
+
+impl RequeueState {
+    /// Its name in the store and in answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RequeueState::Running => "running",
+            RequeueState::Done => "done",
+            RequeueState::Cancelled => "cancelled",
+        }
+    }
+
+    fn read(text: &str) -> Self {
+        [RequeueState::Running, RequeueState::Done]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .unwrap_or(RequeueState::Cancelled)
+    }
+}
+
+/// A requeue and how far it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Requeue {
+    /// Its number.
+    pub id: i64,
+    /// How it stands.
+    pub state: RequeueState,
+    /// Which feeds.
+    pub filter: RequeueFilter,
+    /// Feeds a second.
+    pub rate: f64,
+    /// Feeds in the penalty box too, and those that are blacklisted or quarantined.
+    pub lift_penalties: bool,
+    /// Who asked for it.
+    pub by: String,
+    /// When.
+    pub created: Timestamp,
+    /// When it was done or cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
+    /// Feeds that fitted the filter then.
+    pub matched: u64,
+    /// Of these, the ones that could be polled.
+    pub queued: u64,
+    /// Feeds woken so far.
+    pub woken: u64,
+}
+
+/// What a requeue would do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequeuePlan {
+    /// Feeds that fit the filter, by category, status, and whether they are in the penalty box.
+    pub classes: Vec<(Category, Status, bool, u64)>,
+    /// Hosts of those that would be polled.
+    pub hosts: u64,
+    /// The hosts with most of them, and how many.
+    pub largest: Vec<(HostKey, u64)>,
+}
+
+/// What a step did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequeueStep {
+    /// Feeds that were woken, with their places.
+    pub woken: Vec<Placement>,
+    /// Another step may be taken at once.
+    pub again: bool,
+    /// That was the last one.
+    pub done: bool,
+}
+
+/// Requeues that run at once, at most.
+pub const MOST_REQUEUES: i64 = 20;
+/// Ended ones that are kept.
+pub(super) const KEPT: i64 = 100;
+/// Hosts that a plan names.
+const LARGEST: i64 = 100;
+/// Feeds that one step wakes at most: it must not hold up whoever else writes.
+const MOST_WOKEN: i64 = 500;
+/// Numbers of feeds that one step looks at, at most.
+const WINDOW: i64 = 20_000;
+/// What was not used is made up for within this time, in milliseconds, and is lost after it: no burst after a standstill.
+const CATCH_UP: f64 = 1000.0;
+
+/// A requeue as both databases hold it.
+#[derive(Debug, FromRow)]
+pub(super) struct RequeueRow {
+    id: i64,
+    state: String,
+    filter: String,
+    rate: f64,
+    lift_penalties: bool,
+    by_whom: String,
+    created: i64,
+    ended: Option<i64>,
+    matched: i64,
+    queued: i64,
+    woken: i64,
+    last_feed: i64,
+    next_after: i64,
+    spent_until: f64,
+}
+
+/// The columns of a [`RequeueRow`].
+macro_rules! requeue_columns {
+    () => {
+        "id, state, filter, rate, lift_penalties, by_whom, created, ended, matched, queued, woken, last_feed, next_after, spent_until"
+    };
+}
+pub(super) use requeue_columns;
+
+/// What a step may do: wake at most `most` feeds with numbers above `after`, up to `until`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Turn {
+    pub(super) most: i64,
+    pub(super) after: i64,
+    pub(super) until: i64,
+    /// The rate allows more than one step may wake.
+    is_full: bool,
+    /// The rate is used up until then, in milliseconds.
+    spent_until: f64,
+}
+
+/// How a requeue stands after a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Turned {
+    pub(super) next_after: i64,
+    pub(super) spent_until: f64,
+    pub(super) done: bool,
+    pub(super) again: bool,
+}
+
+impl RequeueRow {
+    /// Which feeds it is about.
+    pub(super) fn wanted(&self) -> Wanted {
+        let filter = serde_json::from_str(&self.filter).unwrap_or_else(|_| RequeueFilter {
+            // Of a newer version: nothing is woken that was not meant.
+            feed: Some(FeedId(-1)),
+            ..RequeueFilter::default()
+        });
+        Wanted { filter, lift_penalties: self.lift_penalties }
+    }
+
+    /// What may be done at `now`; `None`: nothing yet.
+    #[expect(clippy::cast_possible_truncation, reason = "whole feeds, of which a few thousand are allowed at most")]
+    pub(super) fn turn(&self, now: Timestamp) -> Option<Turn> {
+        let (now, between) = (now.millis() as f64, 1000.0 / self.rate);
+        let spent_until = self.spent_until.max(now - between - CATCH_UP);
+        let allowed = ((now - spent_until) / between) as i64;
+        let until = self.next_after.saturating_add(WINDOW).min(self.last_feed);
+        let most = allowed.min(MOST_WOKEN);
+        (most > 0).then_some(Turn { most, after: self.next_after, until, is_full: allowed > most, spent_until })
+    }
+
+    /// How it stands after a turn that woke these feeds, in order.
+    pub(super) fn turned(&self, turn: Turn, woken: &[i64]) -> Turned {
+        let count = woken.len() as f64;
+        let is_full = woken.len() as i64 >= turn.most;
+        let next_after = woken.last().copied().filter(|_| is_full).unwrap_or(turn.until);
+        let done = next_after >= self.last_feed;
+        Turned {
+            next_after,
+            spent_until: turn.spent_until + count * 1000.0 / self.rate,
+            done,
+            again: !done && (!is_full || turn.is_full),
+        }
+    }
+}
+
+impl From<RequeueRow> for Requeue {
+    fn from(row: RequeueRow) -> Self {
+        let count = |number: i64| u64::try_from(number).unwrap_or(0);
+        Requeue {
+            id: row.id,
+            state: RequeueState::read(&row.state),
+            filter: row.wanted().filter,
+            rate: row.rate,
+            lift_penalties: row.lift_penalties,
+            by: row.by_whom,
+            created: Timestamp::from_millis(row.created),
+            ended: row.ended.map(Timestamp::from_millis),
+            matched: count(row.matched),
+            queued: count(row.queued),
+            woken: count(row.woken),
+        }
+    }
+}
+
+/// Which feeds a requeue is about.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) filter: RequeueFilter,
+    pub(super) lift_penalties: bool,
+}
+
+/// A statement under construction, for either database.
+pub(super) trait Statement {
+    /// Goes on with this SQL.
+    fn sql(&mut self, sql: &str);
+    /// Goes on with a value.
+    fn number(&mut self, value: i64);
+    /// Goes on with a value.
+    fn text(&mut self, value: &str);
+}
+
+macro_rules! statement {
+    ($database:ty) => {
+        impl Statement for QueryBuilder<$database> {
+            fn sql(&mut self, sql: &str) {
+                self.push(sql);
+            }
+
+            fn number(&mut self, value: i64) {
+                self.push_bind(value);
+            }
+
+            fn text(&mut self, value: &str) {
+                self.push_bind(value.to_owned());
+            }
+        }
+    };
+}
+statement!(Sqlite);
+statement!(Postgres);
+
+impl Wanted {
+    /// Counts what fits by class: the first half of a [`RequeuePlan`].
+    pub(super) fn count_classes(&self, to: &mut impl Statement) {
+        to.sql("SELECT category, status, penalty IS NOT NULL, count(*) FROM feeds WHERE ");
+        self.fitting(to);
+        to.sql(" GROUP BY 1, 2, 3 ORDER BY 1, 2, 3");
+    }
+
+    /// Counts what would be polled by host, with the number of hosts: the other half.
+    pub(super) fn count_hosts(&self, to: &mut impl Statement) {
+        to.sql("SELECT host, count(*), count(*) OVER () FROM feeds WHERE ");
+        self.reached(to);
+        to.sql(" GROUP BY host ORDER BY 2 DESC, 1 LIMIT ");
+        to.number(LARGEST);
+    }
+
+    /// Finds the feeds of a turn, by number.
+    pub(super) fn find(&self, turn: Turn, to: &mut impl Statement) {
+        to.sql("SELECT id FROM feeds WHERE ");
+        self.reached(to);
+        to.sql(" AND id > ");
+        to.number(turn.after);
+        to.sql(" AND id <= ");
+        to.number(turn.until);
+        to.sql(" ORDER BY id LIMIT ");
+        to.number(turn.most);
+    }
+
+    /// Feeds that fit the filter.
+    fn fitting(&self, to: &mut impl Statement) {
+        let RequeueFilter { feed, hosts, category, status, failure, due_before } = &self.filter;
+        to.sql("true");
+        if let Some(feed) = feed {
+            to.sql(" AND id = ");
+            to.number(feed.0);
+        }
+        for (place, host) in hosts.iter().enumerate() {
+            to.sql(if place == 0 { " AND host IN (" } else { ", " });
+            to.text(host.as_str());
+        }
+        if !hosts.is_empty() {
+            to.sql(")");
+        }
+        let texts = [
+            (" AND category = ", category.map(Category::as_str)),
+            (" AND status = ", status.map(Status::as_str)),
+            (" AND failure = ", failure.map(FailureKind::as_str)),
+        ];
+        for (sql, text) in texts {
+            if let Some(text) = text {
+                to.sql(sql);
+                to.text(text);
+            }
+        }
+        if let Some(due_before) = due_before {
+            to.sql(" AND status = 'active' AND next_due < ");
+            to.number(due_before.millis());
+        }
+    }
+
+    /// Of these the ones that can be polled: live ones outside of the penalty box, or, if penalties are lifted, inside of it
+    /// and blacklisted and quarantined ones too.
+    fn reached(&self, to: &mut impl Statement) {
+        self.fitting(to);
+        to.sql(match self.lift_penalties {
+            true => " AND status IN ('active', 'blacklisted', 'quarantined')",
+            false => " AND status = 'active' AND penalty IS NULL",
+        });
+    }
+}
+
+impl RequeuePlan {
+    /// What the rows of the two counts say.
+    pub(super) fn read(
+        classes: Vec<(String, String, bool, i64)>,
+        hosts: Vec<(String, i64, i64)>,
+    ) -> Result<Self, StoreError> {
+        let count = |number: i64| u64::try_from(number).unwrap_or(0);
+        // No feed in particular: a name that cannot be read would be in every row of the group.
+        let class = |(category, status, penalised, number): (String, String, bool, i64)| {
+            Ok((read_category(FeedId(0), &category)?, read_status(FeedId(0), &status)?, penalised, count(number)))
+        };
+        Ok(RequeuePlan {
+            classes: classes.into_iter().map(class).collect::<Result<_, StoreError>>()?,
+            hosts: hosts.first().map_or(0, |(_, _, all)| count(*all)),
+            largest: hosts.into_iter().map(|(host, number, _)| (HostKey::new(&host), count(number))).collect(),
+        })
+    }
+}
+
+/// Can a feed of this class be polled?
+pub fn reaches(status: Status, penalised: bool, lift_penalties: bool) -> bool {
+    match status {
+        Status::Active => lift_penalties || !penalised,
+        Status::Blacklisted | Status::Quarantined => lift_penalties,
+        Status::Paused | Status::Gone | Status::Removed | Status::Merged => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(rate: f64, next_after: i64, last_feed: i64, spent_until: f64) -> RequeueRow {
+        RequeueRow {
+            id: 1,
+            state: "running".into(),
+            filter: "{}".into(),
+            rate,
+            lift_penalties: false,
+            by_whom: "somebody".into(),
+            created: 0,
+            ended: None,
+            matched: 0,
+            queued: 0,
+            woken: 0,
+            last_feed,
+            next_after,
+            spent_until,
+        }
+    }
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    #[test]
+    fn the_rate_is_kept_to_the_feed_however_unevenly_steps_come() {
+        for rate in [0.3, 7.0, 50.0, 333.0, 5000.0] {
+            let mut row = row(rate, 0, i64::MAX / 2, 0.0);
+            let (mut woken, mut now) = (0, 0);
+            while now < 600_000 {
+                now += 1 + (now * 7919) % 400;
+                while let Some(turn) = row.turn(at(now)) {
+                    let ids: Vec<i64> = (turn.after + 1..=turn.after + turn.most).collect();
+                    let turned = row.turned(turn, &ids);
+                    woken += turn.most;
+                    (row.next_after, row.spent_until) = (turned.next_after, turned.spent_until);
+                    assert!(!turned.done);
+                    if !turned.again {
+                        break;
+                    }
+                }
+                let fair = rate * now as f64 / 1000.0;
+                assert!(
+                    (woken as f64) <= fair + 1e-6 && (woken as f64) > fair - 1.0 - 1e-6,
+                    "{woken} of {fair} at {now}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_standstill_is_not_made_up_for_by_a_burst() {
+        let row = row(50.0, 0, 1_000_000, 0.0);
+        assert_eq!(row.turn(at(3_600_000)).unwrap().most, 51);
+        assert_eq!(row.turn(at(19)), None);
+        assert_eq!(row.turn(at(20)).unwrap().most, 1);
+    }
+
+    #[test]
+    fn it_is_done_when_the_last_number_was_looked_at_and_not_before() {
+        let row = row(50.0, 100, 30_000, 0.0);
+        let turn = row.turn(at(1000)).unwrap();
+        assert_eq!((turn.most, turn.after, turn.until), (50, 100, 20_100));
+        let none = row.turned(turn, &[]);
+        assert_eq!((none.next_after, none.done, none.again), (20_100, false, true), "on to the next window at once");
+        let some = row.turned(turn, &[5000]);
+        assert_eq!((some.next_after, some.spent_until, some.again), (20_100, 20.0, true));
+        let full = row.turned(turn, &(101..=150).collect::<Vec<_>>());
+        assert_eq!((full.next_after, full.spent_until, full.again), (150, 1000.0, false));
+        let row = self::row(50.0, 20_100, 30_000, 0.0);
+        let turn = row.turn(at(1000)).unwrap();
+        assert!(row.turned(turn, &[30_000]).done);
+        assert!(row.turned(turn, &[]).done);
+    }
+
+    #[test]
+    fn what_is_polled_says_the_same_in_sql_and_in_words() {
+        for lift_penalties in [false, true] {
+            let mut statement = QueryBuilder::<Sqlite>::new("");
+            Wanted { filter: RequeueFilter::default(), lift_penalties }.reached(&mut statement);
+            let sql = statement.into_string();
+            for status in Status::ALL {
+                let named = sql.contains(&format!("'{}'", status.as_str()));
+                assert_eq!(reaches(status, false, lift_penalties), named, "{status:?} {sql}");
+            }
+            assert_eq!(reaches(Status::Active, true, lift_penalties), !sql.contains("penalty IS NULL"));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! `apply`: verdicts become rows, in one transaction for the batch.
+//!
+//! The order is fixed: versions are looked at, then entries, feed rows, host holds and at last events are written. A
+//! reader sees all of it or nothing. A report that finds another version than its own touches nothing.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use common::document::{Document, Validators};
+use common::host::HostKey;
+use common::outcome::FailureKind;
+use common::policy::HostHold;
+use common::time::Timestamp;
+use common::url::FeedId;
+use sqlx::{FromRow, SqliteConnection};
+
+use super::SqliteStore;
+use super::batch::{Batch, id_list};
+use super::entries;
+use crate::row::{pack_onward, pack_state, pack_terms};
+use crate::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
+use crate::{Applied, StoreError, Verdict, history};
+
+const ACTION: &str = "apply reports";
+
+impl SqliteStore {
+    pub(super) async fn apply_verdicts(
+        &self,
+        verdicts: &[Verdict],
+        clock_skew: Duration,
+        now: Timestamp,
+    ) -> Result<Vec<Applied>, StoreError> {
+        let mut tx = self.write(ACTION).await?;
+        let fresh = verdicts::fresh(verdicts, rows_before(&mut tx, verdicts).await?);
+        if fresh.is_empty() {
+            return Ok(vec![Applied::Stale; verdicts.len()]);
+        }
+        let mut changes = entries::changes(&mut tx, &fresh).await?;
+        let told = number(&mut tx, &fresh, &mut changes).await?;
+        let tallies = verdicts::tallies(&fresh, &changes);
+        entries::write(&mut tx, &changes, now).await?;
+        write_feeds(&mut tx, &fresh, &tallies, clock_skew).await?;
+        let holds = write_holds(&mut tx, &fresh, now).await?;
+        write_events(&mut tx, &told, &tallies, now).await?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(verdicts::answers(verdicts.len(), &fresh, &tallies, &holds, clock_skew))
+    }
+}
+
+async fn rows_before(on: &mut SqliteConnection, verdicts: &[Verdict]) -> Result<Vec<Before>, StoreError> {
+    let rows: String = sqlx::query_scalar(include_str!("apply_before.sql"))
+        .bind(id_list(verdicts.iter().map(|verdict| verdict.report.feed)))
+        .fetch_one(on)
+        .await
+        .map_err(StoreError::on(ACTION))?;
+    serde_json::from_str(&rows).map_err(|error| StoreError::on(ACTION)(sqlx::Error::Decode(error.into())))
+}
+
+/// Gives every change its `seq`. Nobody else can take numbers meanwhile.
+async fn number(
+    on: &mut SqliteConnection,
+    fresh: &[Fresh<'_>],
+    changes: &mut [Change<'_>],
+) -> Result<Vec<Told>, StoreError> {
+    if verdicts::events(fresh, changes) == 0 {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'";
+    let last: i64 = sqlx::query_scalar(sql).fetch_one(on).await.map_err(StoreError::on(ACTION))?;
+    Ok(verdicts::number(fresh, changes, last))
+}
+
+/// Writes the feeds' rows. Every poll writes the first part; the others are rare, so that a 304 costs one statement's row.
+async fn write_feeds(
+    tx: &mut SqliteConnection,
+    fresh: &[Fresh<'_>],
+    tallies: &[Tally],
+    clock_skew: Duration,
+) -> Result<(), StoreError> {
+    let [mut standings, mut polls, mut documents, mut validators] = <[Batch; 4]>::default();
+    for (fresh, tally) in fresh.iter().zip(tallies) {
+        poll(&mut polls, fresh, fresh.unanswered_wake(clock_skew));
+        standing(&mut standings, fresh, clock_skew);
+        if let Some(new) = fresh.document() {
+            document(&mut documents, fresh, new, tally.more);
+        }
+        if let Some(new) = fresh.new_validators() {
+            kept_document(&mut validators, fresh, new);
+        }
+    }
+    // First, so that no row is live without a due time in between.
+    standings.run(tx, include_str!("apply_standing.sql"), ACTION).await?;
+    let polls = polls.query(include_str!("apply_poll.sql")).bind(history::EARLIER);
+    polls.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+    documents.run(tx, include_str!("apply_document.sql"), ACTION).await?;
+    validators.run(tx, include_str!("apply_validators.sql"), ACTION).await
+}
+
+fn poll(polls: &mut Batch, fresh: &Fresh<'_>, wake: Option<Timestamp>) {
+    let Verdict { report, decision, .. } = fresh.verdict;
+    polls.row(|row| {
+        row.int(report.feed.0);
+        row.int(decision.next_due.map(Timestamp::millis));
+        row.int(wake.map(Timestamp::millis));
+        row.int(decision.state.hold_until.map(Timestamp::millis));
+        row.word(report.outcome.failure().map(FailureKind::as_str));
+        row.word(decision.state.penalty.map(|penalty| penalty.kind.as_str()));
+        row.text(pack_state(&decision.state).as_str());
+        row.bytes(decision.state.rhythm.to_bytes().as_slice());
+        row.bytes(pack_terms(&decision.terms).as_slice());
+        row.bytes(history::pack(report, decision).as_slice());
+    });
+}
+
+fn document(documents: &mut Batch, fresh: &Fresh<'_>, document: &Document, more: i64) {
+    documents.row(|row| {
+        row.int(fresh.verdict.report.feed.0);
+        row.int(more);
+        row.text(document.validators.etag.as_deref());
+        row.text(document.validators.last_modified.as_deref());
+        row.text(document.validators.for_url.as_deref());
+        row.bytes(document.content_hash.map(|hash| hash.0.to_be_bytes()).as_ref().map(<[u8; 16]>::as_slice));
+        row.text(document.title.as_deref());
+        row.text(document.link.as_deref());
+        row.text(document.hub.as_deref());
+        row.text(document.self_link.as_deref());
+        row.text(document.cloud.as_deref());
+        row.bytes(document.known.to_bytes().as_slice());
+        row.text(pack_onward(&document.onward).as_deref());
+    });
+}
+
+fn kept_document(validators: &mut Batch, fresh: &Fresh<'_>, new: &Validators) {
+    validators.row(|row| {
+        row.int(fresh.verdict.report.feed.0);
+        row.text(new.etag.as_deref());
+        row.text(new.last_modified.as_deref());
+        row.text(new.for_url.as_deref());
+    });
+}
+
+fn standing(standings: &mut Batch, fresh: &Fresh<'_>, clock_skew: Duration) {
+    let Some((category, status, host)) = fresh.new_standing(clock_skew) else { return };
+    standings.row(|row| {
+        row.int(fresh.verdict.report.feed.0);
+        row.text(category);
+        row.word(status.as_str());
+        row.text(host);
+        row.int(fresh.verdict.decision.next_due.map(Timestamp::millis));
+    });
+}
+
+/// Stores what hosts asked for; gives the hold that follows from each verdict that asked for one, by its number.
+async fn write_holds(
+    tx: &mut SqliteConnection,
+    fresh: &[Fresh<'_>],
+    now: Timestamp,
+) -> Result<HashMap<usize, Timestamp>, StoreError> {
+    let mut hosts = Batch::default();
+    for host in verdicts::throttled_hosts(fresh) {
+        hosts.row(|row| row.text(host.as_str()));
+    }
+    if hosts.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = hosts.query(include_str!("apply_holds_before.sql")).fetch_all(&mut *tx);
+    let rows = rows.await.map_err(StoreError::on(ACTION))?;
+    let mut held = Held::new();
+    for row in &rows {
+        let (host, until, asked, feed) = <(String, i64, i64, i64)>::from_row(row).map_err(StoreError::on(ACTION))?;
+        let (until, asked) = (Timestamp::from_millis(until), Timestamp::from_millis(asked));
+        held.insert(HostKey::new(&host), HostHold { until, asked, cause: FeedId(feed) });
+    }
+    let (held, holds) = verdicts::new_holds(fresh, held, now);
+    let mut rows = Batch::default();
+    for (host, hold) in &held {
+        rows.row(|row| {
+            row.text(host.as_str());
+            row.int(hold.until.millis());
+            row.int(hold.cause.0);
+        });
+    }
+    rows.run(tx, include_str!("apply_holds.sql"), ACTION).await?;
+    Ok(holds)
+}
+
+async fn write_events(
+    tx: &mut SqliteConnection,
+    told: &[Told],
+    tallies: &[Tally],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let mut events = Batch::default();
+    for event in told {
+        events.row(|row| {
+            row.int(event.seq);
+            row.int(now.millis());
+            row.word(event.kind);
+            row.int(event.feed.0);
+            row.bytes(event.identity.as_ref().map(<[u8; 16]>::as_slice));
+        });
+    }
+    events.run(&mut *tx, include_str!("apply_events.sql"), ACTION).await?;
+    let more: i64 = tallies.iter().map(|tally| tally.more).sum();
+    if more > 0 {
+        let add = sqlx::query("UPDATE store SET entries = entries + ?1").bind(more);
+        add.execute(tx).await.map_err(StoreError::on(ACTION))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! A consistent copy of the database, beside whoever works on it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
+
+use super::SqliteStore;
+use super::open::{Place, check_owner, place, unopened};
+use crate::StoreError;
+
+/// What a copy holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// Feeds.
+    pub feeds: u64,
+    /// Entries.
+    pub entries: u64,
+    /// The file's size.
+    pub bytes: u64,
+}
+
+/// Why there is no copy. Nothing is left behind then.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// There is nothing to copy.
+    #[error("there is no store at {path}; name its folder with --data")]
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// The store keeps nothing.
+    #[error("a store in memory cannot be copied; run the fleet with --data FOLDER to keep what it finds")]
+    Memory,
+    /// The copy would overwrite something.
+    #[error("{path} exists; name a file that does not exist yet")]
+    Exists {
+        /// What exists.
+        path: PathBuf,
+    },
+    /// The copy's place cannot be written to.
+    #[error("{path} cannot be written; name a file in a folder that exists and may be written to")]
+    Unwritable {
+        /// The copy.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The database did not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+const ACTION: &str = "be copied";
+
+impl SqliteStore {
+    /// Copies the database at `url` to the file `to`, which must not exist, as it is at one moment; a fleet that works on
+    /// it goes on meanwhile. The copy has an epoch of its own: after a restore numbers of events are given out again, and
+    /// consumers must not take the new ones for those that they have read.
+    pub async fn backup(url: &str, to: &Path) -> Result<Backup, BackupError> {
+        let from = match place(url)? {
+            Place::Memory => return Err(BackupError::Memory),
+            Place::File(path) => path,
+        };
+        if !from.is_file() {
+            return Err(BackupError::Missing { path: from });
+        }
+        // The name is ours from here on; the copy takes it when it is whole.
+        match File::create_new(to) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(BackupError::Exists { path: to.to_owned() });
+            }
+            Err(source) => return Err(BackupError::Unwritable { path: to.to_owned(), source }),
+        }
+        let partial = partial(to);
+        let done = copy(&from, &partial, to).await;
+        if done.is_err() {
+            // What cannot be removed either is all that is left of it.
+            let _ = (fs::remove_file(&partial), fs::remove_file(to));
+        }
+        done
+    }
+}
+
+/// Where the copy is made: beside its place, so that it can be renamed.
+fn partial(to: &Path) -> PathBuf {
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    to.with_file_name(format!(".{name}.{}.partial", std::process::id()))
+}
+
+async fn copy(from: &Path, partial: &Path, to: &Path) -> Result<Backup, BackupError> {
+    let unwritable = |source| BackupError::Unwritable { path: to.to_owned(), source };
+    let options = SqliteConnectOptions::new().filename(from).read_only(true).busy_timeout(Duration::from_secs(10));
+    let mut source = options.connect().await.map_err(|error| unopened(from, error))?;
+    check_owner(&mut source, from).await?;
+    let target = partial.to_string_lossy().into_owned();
+    sqlx::query("VACUUM INTO ?1").bind(target).execute(&mut source).await.map_err(StoreError::on(ACTION))?;
+    source.close().await.map_err(StoreError::on(ACTION))?;
+
+    let mut copy = SqliteConnectOptions::new().filename(partial).connect().await.map_err(StoreError::on(ACTION))?;
+    let (feeds, entries) = begin_epoch(&mut copy).await.map_err(StoreError::on(ACTION))?;
+    copy.close().await.map_err(StoreError::on(ACTION))?;
+    let file = File::open(partial).map_err(unwritable)?;
+    file.sync_all().map_err(unwritable)?;
+    let bytes = file.metadata().map_err(unwritable)?.len();
+    fs::rename(partial, to).map_err(unwritable)?;
+    let count = |number: i64| u64::try_from(number).unwrap_or(0);
+    Ok(Backup { feeds: count(feeds), entries: count(entries), bytes })
+}
+
+/// Gives the copy its epoch; how many feeds and entries it has.
+async fn begin_epoch(copy: &mut SqliteConnection) -> Result<(i64, i64), sqlx::Error> {
+    sqlx::query("UPDATE store SET epoch = lower(hex(randomblob(8)))").execute(&mut *copy).await?;
+    sqlx::query_as("SELECT (SELECT count(*) FROM feeds), entries FROM store").fetch_one(copy).await
+}
+
+#[cfg(test)]
+mod tests {
+    use common::policy::Audience;
+    use common::time::Timestamp;
+
+    use super::*;
+    use crate::{NewFeed, Store};
+
+    fn url(folder: &Path, name: &str) -> String {
+        format!("sqlite://{}", folder.join(name).display())
+    }
+
+    async fn with_feeds(url: &str, feeds: usize) -> SqliteStore {
+        let store = SqliteStore::open(url).await.unwrap();
+        let feed = |number| NewFeed {
+            credentials: None,
+            url: format!("http://a.example/{number}").parse().unwrap(),
+            host: common::host::HostKey::new("a.example:80"),
+            audience: Audience::default(),
+            calm: Vec::new(),
+            category: common::policy::Category::D,
+            private: false,
+            first_due: Timestamp::EPOCH,
+        };
+        let feeds: Vec<NewFeed> = (0..feeds).map(feed).collect();
+        store.add_feeds(&feeds, Timestamp::EPOCH).await.unwrap();
+        store
+    }
+
+    #[tokio::test]
+    async fn a_copy_beside_a_running_fleet_is_whole_and_has_an_epoch_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = with_feeds(&url(folder.path(), "feedfleet.db"), 3).await;
+        let to = folder.path().join("copy.db");
+        let backup = SqliteStore::backup(&url(folder.path(), "feedfleet.db"), &to).await.unwrap();
+        assert_eq!((backup.feeds, backup.entries), (3, 0));
+        assert_eq!(backup.bytes, fs::metadata(&to).unwrap().len());
+        store.set_paused(true).await.unwrap();
+        let copy = SqliteStore::open(&url(folder.path(), "copy.db")).await.unwrap();
+        assert!(!copy.paused().await.unwrap(), "it has its own life");
+        let epoch = async |store: &SqliteStore| store.events(0, 1).await.unwrap().epoch;
+        assert_ne!(epoch(&store).await, epoch(&copy).await);
+        assert_eq!(copy.placements(common::url::FeedId(0), 10).await.unwrap().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_store_at_rest_is_copied_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = url(folder.path(), "feedfleet.db");
+        with_feeds(&from, 1).await.close().await;
+        let backup = SqliteStore::backup(&from, &folder.path().join("copy.db")).await.unwrap();
+        assert_eq!(backup.feeds, 1);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_overwritten_and_nothing_half_done_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = url(folder.path(), "feedfleet.db");
+        let to = folder.path().join("copy.db");
+        let missing = SqliteStore::backup(&from, &to).await;
+        assert!(matches!(missing, Err(BackupError::Missing { .. })), "{missing:?}");
+        with_feeds(&from, 1).await.close().await;
+        fs::write(&to, "mine").unwrap();
+        assert!(matches!(SqliteStore::backup(&from, &to).await, Err(BackupError::Exists { .. })));
+        assert_eq!(fs::read(&to).unwrap(), b"mine");
+        let nowhere = SqliteStore::backup(&from, &folder.path().join("no/such/folder.db")).await;
+        assert!(matches!(nowhere, Err(BackupError::Unwritable { .. })));
+        assert!(matches!(SqliteStore::backup("sqlite::memory:", &to).await, Err(BackupError::Memory)));
+        fs::write(folder.path().join("other.db"), "SQLite it is not, whatever its name may say").unwrap();
+        let foreign = SqliteStore::backup(&url(folder.path(), "other.db"), &folder.path().join("new.db")).await;
+        assert!(matches!(foreign, Err(BackupError::Store(StoreError::Foreign { .. }))), "{foreign:?}");
+        let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["copy.db", "feedfleet.db", "feedfleet.lock", "other.db"]);
+    }
+}

@@ -1,0 +1,120 @@
+//! What consumers read: entries in their newest form, and events, both by `seq`.
+
+use std::collections::HashMap;
+
+use common::time::Timestamp;
+use common::url::FeedId;
+use sqlx::{FromRow, Row, SqliteConnection};
+
+use super::SqliteStore;
+use crate::row::{EntryRow, readable};
+use crate::{Event, EventPage, RelayTurn, StoreError, StoredEntry};
+
+const ACTION: &str = "read events";
+
+#[derive(FromRow)]
+struct EventRow {
+    seq: i64,
+    at: i64,
+    kind: String,
+    feed_id: i64,
+    feed_url: Option<String>,
+    merged_into: Option<i64>,
+    entry: Option<i64>,
+}
+
+impl SqliteStore {
+    pub(super) async fn stored_entries(
+        &self,
+        feed: Option<FeedId>,
+        after: i64,
+        limit: u32,
+    ) -> Result<EventPage<StoredEntry>, StoreError> {
+        let query = match feed {
+            Some(feed) => sqlx::query_as("SELECT * FROM entries WHERE feed_id = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2")
+                .bind(after)
+                .bind(limit)
+                .bind(feed.0),
+            None => {
+                sqlx::query_as("SELECT * FROM entries WHERE seq > ?1 ORDER BY seq LIMIT ?2").bind(after).bind(limit)
+            }
+        };
+        // One snapshot: retention must not take something between the rows and the answer to what is kept.
+        let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
+        let rows: Vec<EntryRow> = query.fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        let (epoch, oldest) = bounds(&mut tx, "entries_gone").await?;
+        Ok(EventPage { epoch, oldest, items: readable(rows) })
+    }
+
+    pub(super) async fn last_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError> {
+        let query = match feed {
+            Some(feed) => sqlx::query_as("SELECT * FROM entries WHERE feed_id = ?2 ORDER BY seq DESC LIMIT ?1")
+                .bind(limit)
+                .bind(feed.0),
+            None => sqlx::query_as("SELECT * FROM entries ORDER BY seq DESC LIMIT ?1").bind(limit),
+        };
+        let rows: Vec<EntryRow> = query.fetch_all(&self.readers).await.map_err(StoreError::on(ACTION))?;
+        Ok(readable(rows))
+    }
+
+    /// Walks back over what is newer, by number: a day's entries for a midnight.
+    pub(super) async fn seq_before(&self, at: Timestamp) -> Result<i64, StoreError> {
+        let sql = "SELECT seq FROM entries WHERE stored < ?1 ORDER BY seq DESC LIMIT 1";
+        let seq = sqlx::query_scalar(sql).bind(at.millis()).fetch_optional(&self.readers).await;
+        Ok(seq.map_err(StoreError::on(ACTION))?.unwrap_or(0))
+    }
+
+    /// From SQLite's own counter, which pruning does not turn back.
+    pub(super) async fn last_seq(&self) -> Result<i64, StoreError> {
+        let query = sqlx::query_scalar("SELECT seq FROM sqlite_sequence WHERE name = 'events'");
+        let seq: Option<i64> = query.fetch_optional(&self.readers).await.map_err(StoreError::on(ACTION))?;
+        Ok(seq.unwrap_or(0))
+    }
+
+    pub(super) async fn take_relay_turn(
+        &self,
+        turn: &RelayTurn<'_>,
+        now: Timestamp,
+    ) -> Result<Option<i64>, StoreError> {
+        let take = sqlx::query_scalar(include_str!("relay_turn.sql")).bind(turn.holder).bind(turn.until.millis());
+        let cursor = take.bind(now.millis()).bind(turn.confirmed).fetch_optional(&self.writer).await;
+        cursor.map_err(StoreError::on("take the turn to pass events on"))
+    }
+
+    pub(super) async fn stored_events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
+        let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
+        let rows: Vec<EventRow> = sqlx::query_as(include_str!("events.sql"))
+            .bind(after)
+            .bind(limit)
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(StoreError::on(ACTION))?;
+        let wanted: Vec<i64> = rows.iter().filter_map(|row| row.entry).collect();
+        let entries: Vec<EntryRow> =
+            sqlx::query_as("SELECT * FROM entries WHERE seq IN (SELECT value FROM json_each(?1))")
+                .bind(serde_json::json!(wanted).to_string())
+                .fetch_all(&mut *tx)
+                .await
+                .map_err(StoreError::on(ACTION))?;
+        let (epoch, oldest) = bounds(&mut tx, "events_gone").await?;
+        let entries: HashMap<i64, StoredEntry> =
+            readable(entries).into_iter().map(|entry: StoredEntry| (entry.seq, entry)).collect();
+        let event = |row: EventRow| Event {
+            seq: row.seq,
+            kind: row.kind,
+            feed_id: FeedId(row.feed_id),
+            at: Timestamp::from_millis(row.at),
+            feed_url: row.feed_url,
+            merged_into: row.merged_into.map(FeedId),
+            entry: row.entry.and_then(|seq| entries.get(&seq).cloned()),
+        };
+        Ok(EventPage { epoch, oldest, items: rows.into_iter().map(event).collect() })
+    }
+}
+
+/// The epoch, and the oldest number that may still be there: everything above it is, unless an erased feed took it along.
+async fn bounds(on: &mut SqliteConnection, column: &'static str) -> Result<(String, i64), StoreError> {
+    let row = sqlx::query("SELECT * FROM store").fetch_one(on).await.map_err(StoreError::on(ACTION))?;
+    let read = || Ok((row.try_get("epoch")?, row.try_get::<i64, _>(column)? + 1));
+    read().map_err(StoreError::on(ACTION))
+}

@@ -1,0 +1,87 @@
+//! What operators say about hosts, and lists of hosts.
+
+use common::host::{HostKey, HostRule};
+use common::time::Timestamp;
+use sqlx::SqliteConnection;
+
+use super::SqliteStore;
+use crate::hosts::packed;
+use crate::{HostOrders, HostQuery, HostRow, Page, StoreError};
+
+impl SqliteStore {
+    pub(super) async fn orders(&self, known: Option<i64>) -> Result<Option<HostOrders>, StoreError> {
+        let failed = StoreError::on;
+        const ACTION: &str = "read what operators say about hosts";
+        let count = sqlx::query_scalar("SELECT host_orders FROM store");
+        let change: i64 = count.fetch_one(&self.readers).await.map_err(failed(ACTION))?;
+        if known == Some(change) {
+            return Ok(None);
+        }
+        let mut tx = self.readers.begin().await.map_err(failed(ACTION))?;
+        let count = sqlx::query_scalar("SELECT host_orders FROM store");
+        let change: i64 = count.fetch_one(&mut *tx).await.map_err(failed(ACTION))?;
+        let rules = sqlx::query_scalar("SELECT rule FROM host_rules ORDER BY domain");
+        let rules: Vec<String> = rules.fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
+        let blocks = sqlx::query_as("SELECT host, blocked_until FROM host_blocks ORDER BY host");
+        let blocks: Vec<(String, i64)> = blocks.fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
+        Ok(Some(HostOrders::read(change, rules, blocks)))
+    }
+
+    pub(super) async fn set_rule(&self, rule: &HostRule, now: Timestamp) -> Result<bool, StoreError> {
+        const ACTION: &str = "set a host rule";
+        let mut tx = self.write(ACTION).await?;
+        let (listed, text) = packed(rule);
+        let domain = rule.domain();
+        let set = sqlx::query(include_str!("host_rule_set.sql")).bind(&domain).bind(listed).bind(text);
+        let set = set.bind(now.millis()).bind(HostOrders::MOST_RULES).execute(&mut *tx);
+        if set.await.map_err(StoreError::on(ACTION))?.rows_affected() == 0 {
+            return Ok(false);
+        }
+        count_change(&mut tx).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(true)
+    }
+
+    pub(super) async fn remove_rule(&self, domain: &str) -> Result<bool, StoreError> {
+        const ACTION: &str = "take back a host rule";
+        let mut tx = self.write(ACTION).await?;
+        let remove = sqlx::query("DELETE FROM host_rules WHERE domain = ?1").bind(domain).execute(&mut *tx);
+        if remove.await.map_err(StoreError::on(ACTION))?.rows_affected() == 0 {
+            return Ok(false);
+        }
+        count_change(&mut tx).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(true)
+    }
+
+    pub(super) async fn block(&self, hosts: &[HostKey], until: Option<Timestamp>) -> Result<(), StoreError> {
+        const ACTION: &str = "block hosts";
+        let mut tx = self.write(ACTION).await?;
+        for host in hosts {
+            let sql = "INSERT INTO host_blocks (host, blocked_until) VALUES (?1, ?2) \
+                       ON CONFLICT (host) DO UPDATE SET blocked_until = excluded.blocked_until";
+            let block = sqlx::query(sql).bind(host.as_str()).bind(until.unwrap_or_default().millis());
+            block.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        }
+        count_change(&mut tx).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))
+    }
+
+    pub(super) async fn list_hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
+        let rows = sqlx::query_as(include_str!("hosts.sql"))
+            .bind(&query.from)
+            .bind(&query.to)
+            .bind(query.place()?)
+            .bind(now.millis())
+            .bind(i64::from(query.limit) + 1)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(StoreError::on("list hosts"))?;
+        Ok(query.page(rows))
+    }
+}
+
+async fn count_change(on: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    sqlx::query("UPDATE store SET host_orders = host_orders + 1").execute(on).await?;
+    Ok(())
+}

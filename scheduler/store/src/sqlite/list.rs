@@ -1,0 +1,106 @@
+//! Lists of feeds in pages, and the counters and texts that lead to them.
+
+use common::feed::Feed;
+use common::url::FeedId;
+use sqlx::query::QueryAs;
+use sqlx::sqlite::SqliteArguments;
+use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
+
+use super::SqliteStore;
+use crate::counts::Counts;
+use crate::listing::{self, Dialect, MOST, Source, Statement, Value};
+use crate::row::FeedRow;
+use crate::texts::Trigrams;
+use crate::{FeedQuery, Page, StoreError};
+
+const ACTION: &str = "list feeds";
+
+impl SqliteStore {
+    pub(super) async fn list(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
+        let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
+        listing::list(&mut View(&mut tx), query).await
+    }
+
+    pub(super) async fn among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
+        let mut on = self.readers.acquire().await.map_err(StoreError::on(ACTION))?;
+        listing::among(&mut View(&mut on), query, ids.iter().map(|id| id.0).collect()).await
+    }
+}
+
+/// The counters but for those of hosts.
+pub(super) async fn counts(on: &mut SqliteConnection) -> Result<Counts, sqlx::Error> {
+    let rows =
+        sqlx::query_as("SELECT kind, name, feeds FROM feed_counts WHERE kind IN ('class', 'failure', 'penalty')");
+    Ok(Counts::read(rows.fetch_all(on).await?))
+}
+
+pub(super) struct View<'a>(pub(super) &'a mut SqliteConnection);
+
+impl Source for View<'_> {
+    fn dialect(&self) -> Dialect {
+        Dialect {
+            columns: "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, calm, \
+                      private, version, next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, \
+                      entries, moved_from, onward, merged_into, state, rhythm, terms",
+            like: "LIKE",
+            among: ["IN (SELECT value FROM json_each(", "))"],
+            names_indexes: true,
+            most_places: 30_000,
+        }
+    }
+
+    async fn rows(&mut self, statement: Statement) -> Result<Vec<FeedRow>, StoreError> {
+        let query = sqlx::query_as(AssertSqlSafe(statement.sql));
+        let rows = bound(query, statement.values).fetch_all(&mut *self.0).await;
+        rows.map_err(StoreError::on(ACTION))
+    }
+
+    async fn place(&mut self, statement: Statement) -> Result<Option<(i64, i64)>, StoreError> {
+        let query = sqlx::query_as(AssertSqlSafe(statement.sql));
+        let place = bound(query, statement.values).fetch_optional(&mut *self.0).await;
+        place.map_err(StoreError::on(ACTION))
+    }
+
+    async fn counts(&mut self) -> Result<Counts, StoreError> {
+        counts(self.0).await.map_err(StoreError::on(ACTION))
+    }
+
+    async fn of_host(&mut self, host: &str) -> Result<u64, StoreError> {
+        let count = sqlx::query_scalar("SELECT feeds FROM feed_counts WHERE kind = 'host' AND name = ?1").bind(host);
+        let count: Option<i64> = count.fetch_optional(&mut *self.0).await.map_err(StoreError::on(ACTION))?;
+        Ok(count.map_or(0, |count| u64::try_from(count).unwrap_or(0)))
+    }
+
+    fn trigrams(&self, text: &str) -> Option<Trigrams> {
+        Trigrams::of(text)
+    }
+
+    async fn texts(&mut self, from: u64, feeds: u32) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT url || char(10) || coalesce(title, '') FROM feeds WHERE id > ?1 ORDER BY id LIMIT ?2";
+        let texts = sqlx::query_scalar(sql).bind(i64::try_from(from).unwrap_or(i64::MAX)).bind(feeds);
+        texts.fetch_all(&mut *self.0).await.map_err(StoreError::on(ACTION))
+    }
+
+    async fn with_text(&mut self, _: &str, trigrams: &Trigrams) -> Result<Vec<i64>, StoreError> {
+        // Each is a token of its own; the index knows no phrases.
+        let quoted: Vec<String> =
+            trigrams.iter().map(|trigram| format!("\"{}\"", trigram.replace('"', "\"\""))).collect();
+        let sql = "SELECT rowid / 2 FROM feed_texts WHERE feed_texts MATCH ?1 LIMIT ?2";
+        let query = sqlx::query_scalar(sql).bind(quoted.join(" ")).bind(i64::from(MOST) + 1);
+        query.fetch_all(&mut *self.0).await.map_err(StoreError::on(ACTION))
+    }
+}
+
+pub(super) fn bound<Row>(
+    mut query: QueryAs<'_, Sqlite, Row, SqliteArguments>,
+    values: Vec<Value>,
+) -> QueryAs<'_, Sqlite, Row, SqliteArguments> {
+    for value in values {
+        query = match value {
+            Value::Int(number) => query.bind(number),
+            Value::Text(text) => query.bind(text),
+            Value::Ints(numbers) => query.bind(serde_json::json!(numbers).to_string()),
+        };
+    }
+    query
+}

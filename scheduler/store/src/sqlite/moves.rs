@@ -1,0 +1,141 @@
+//! Feeds that turn out to be somewhere else.
+
+use common::time::Timestamp;
+use common::url::{FeedId, Version};
+use sqlx::SqliteConnection;
+
+use super::SqliteStore;
+use super::people::added_terms;
+use crate::row::{calm_without, pack_state};
+use crate::{Move, Moved, StoreError, Unmove, Unmoved};
+
+impl SqliteStore {
+    pub(super) async fn move_to(
+        &self,
+        id: FeedId,
+        version: Version,
+        to: &Move,
+        now: Timestamp,
+    ) -> Result<Moved, StoreError> {
+        const ACTION: &str = "move a feed";
+        let mut tx = self.write(ACTION).await?;
+        let moved = move_on(&mut tx, id, version, to, now).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(moved)
+    }
+
+    pub(super) async fn unmove(
+        &self,
+        id: FeedId,
+        version: Version,
+        back: &Unmove,
+        now: Timestamp,
+    ) -> Result<Unmoved, StoreError> {
+        const ACTION: &str = "take back a feed's move";
+        let mut tx = self.write(ACTION).await?;
+        let unmoved = move_back(&mut tx, id, version, back, now).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(unmoved)
+    }
+}
+
+async fn move_on(
+    on: &mut SqliteConnection,
+    id: FeedId,
+    version: Version,
+    to: &Move,
+    now: Timestamp,
+) -> Result<Moved, sqlx::Error> {
+    let before: Option<(Vec<u8>, String)> =
+        sqlx::query_as("SELECT credentials, url FROM feeds WHERE id = ?1 AND version = ?2 AND status = 'active'")
+            .bind(id.0)
+            .bind(version.0)
+            .fetch_optional(&mut *on)
+            .await?;
+    let Some((credentials, url)) = before else { return Ok(Moved::Stale) };
+    if !to.is_allowed(&url, &credentials) {
+        return Ok(Moved::Stale);
+    }
+    let known: Option<i64> = sqlx::query_scalar("SELECT id FROM feeds WHERE url = ?1 AND credentials = ?2")
+        .bind(to.url.as_str())
+        .bind(credentials)
+        .fetch_optional(&mut *on)
+        .await?;
+    if known == Some(id.0) {
+        return Ok(Moved::Stale);
+    }
+    match known {
+        Some(survivor) => {
+            let add = sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());
+            add.execute(&mut *on).await?;
+            let sql = "UPDATE feeds SET status = 'merged', version = version + 1, next_due = NULL, wake_at = NULL, \
+                       failure = NULL, penalty = NULL, terms = x'', merged_into = ?2 WHERE id = ?1";
+            sqlx::query(sql).bind(id.0).bind(survivor).execute(&mut *on).await?;
+        }
+        None => {
+            let sql = if to.same { include_str!("move_same.sql") } else { include_str!("move_here.sql") };
+            let here = sqlx::query(sql).bind(id.0).bind(to.url.as_str()).bind(to.host.as_str());
+            let here = here.bind(to.category.as_str());
+            let here = if to.same { here } else { here.bind(now.millis()).bind(added_terms(now)) };
+            here.execute(&mut *on).await?;
+        }
+    }
+    tell(on, id, now).await?;
+    Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
+}
+
+async fn move_back(
+    on: &mut SqliteConnection,
+    id: FeedId,
+    version: Version,
+    back: &Unmove,
+    now: Timestamp,
+) -> Result<Unmoved, sqlx::Error> {
+    type Row = (Option<i64>, bool, Option<String>);
+    let look =
+        sqlx::query_as("SELECT merged_into, moved_from IS NOT NULL, calm FROM feeds WHERE id = ?1 AND version = ?2");
+    let row: Option<Row> = look.bind(id.0).bind(version.0).fetch_optional(&mut *on).await?;
+    let Some((survivor, moved, calm)) = row else { return Ok(Unmoved::Stale) };
+    if let Some(survivor) = survivor {
+        part(on, id, survivor, calm, &pack_state(&back.state), now).await?;
+        tell(on, id, now).await?;
+        return Ok(Unmoved::Apart(FeedId(survivor)));
+    }
+    if !moved {
+        return Ok(Unmoved::Stale);
+    }
+    let look = "SELECT other.id FROM feeds AS other, feeds AS this WHERE this.id = ?1 AND other.url = this.moved_from \
+                AND other.credentials = this.credentials AND other.id <> ?1";
+    let other: Option<i64> = sqlx::query_scalar(look).bind(id.0).fetch_optional(&mut *on).await?;
+    if let Some(other) = other {
+        return Ok(Unmoved::Taken(FeedId(other)));
+    }
+    let here = sqlx::query(include_str!("unmove_here.sql")).bind(id.0).bind(back.host.as_str());
+    here.bind(back.category.as_str()).bind(pack_state(&back.state)).execute(&mut *on).await?;
+    tell(on, id, now).await?;
+    Ok(Unmoved::Back)
+}
+
+/// Takes a feed out of the one that it was merged into.
+async fn part(
+    on: &mut SqliteConnection,
+    id: FeedId,
+    survivor: i64,
+    calm: Option<String>,
+    state: &str,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let look = sqlx::query_scalar("SELECT calm FROM feeds WHERE id = ?1").bind(survivor);
+    let all: Option<String> = look.fetch_one(&mut *on).await?;
+    let out = sqlx::query(include_str!("unmove_out.sql")).bind(id.0).bind(survivor).bind(now.millis());
+    out.bind(calm_without(FeedId(survivor), all, calm)).execute(&mut *on).await?;
+    let apart = sqlx::query(include_str!("unmove_apart.sql")).bind(id.0).bind(now.millis()).bind(added_terms(now));
+    apart.bind(state).execute(on).await?;
+    Ok(())
+}
+
+async fn tell(on: &mut SqliteConnection, id: FeedId, now: Timestamp) -> Result<(), sqlx::Error> {
+    let told = sqlx::query("INSERT INTO events (at, kind, feed_id) VALUES (?1, 'feed.moved', ?2)");
+    told.bind(now.millis()).bind(id.0).execute(on).await?;
+    Ok(())
+}

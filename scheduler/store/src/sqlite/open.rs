@@ -1,0 +1,193 @@
+//! Opening: the place, the lock, the pragmas, the schema.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{SqliteExecutor, SqlitePool};
+use tracing::warn;
+
+use super::SqliteStore;
+use crate::StoreError;
+use crate::error::{NOT_A_DATABASE, sqlite_code};
+
+/// Connections that read. Each may use its own thread and [`READER_CACHE`].
+const READERS: u32 = 4;
+/// Page cache of the writer and of each reader: memory is bounded whatever the size of the database. KiB, negative as SQLite
+/// wants it.
+const WRITER_CACHE: &str = "-65536";
+const READER_CACHE: &str = "-8192";
+/// Rows that a connection's thread may be ahead of their reader: the default of 50 makes the two wait for each other.
+const ROWS_BUFFERED: usize = 1_000;
+/// Pages in the log before they are folded back. The default of 1,000 is two batches: nearly every page of hot feeds would be
+/// written twice. 8,000 are 32 MB.
+const LOG_PAGES: &str = "8000";
+/// Bytes of log that stay on the disk after a burst made it longer.
+const LOG_LIMIT: &str = "67108864";
+
+impl SqliteStore {
+    /// Opens the database, makes it when it is missing, and brings its schema up to date.
+    ///
+    /// `url` is `sqlite://FOLDER/feedfleet.db` or a path, both taken as they are (no %-escapes, no options), or
+    /// `sqlite::memory:` or `:memory:` for a store that ends with its last handle. A file is locked for this process: a
+    /// second one gets [`StoreError::InUse`]. A database of a newer program gives [`StoreError::TooNew`].
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        match place(url)? {
+            Place::Memory => Self::open_memory().await,
+            Place::File(path) => Self::open_file(&path).await,
+        }
+    }
+
+    async fn open_memory() -> Result<Self, StoreError> {
+        // One connection that is never let go: with it the database would be gone.
+        let pool = SqlitePoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
+        let options = SqliteConnectOptions::new().in_memory(true);
+        let pool = pool.connect_with(options).await.map_err(StoreError::on("be opened in memory"))?;
+        migrate(&pool).await?;
+        Ok(SqliteStore { writer: pool.clone(), readers: pool, _lock: None })
+    }
+
+    async fn open_file(path: &Path) -> Result<Self, StoreError> {
+        let lock = lock(path)?;
+        let base = SqliteConnectOptions::new()
+            .filename(path)
+            .busy_timeout(Duration::from_secs(10))
+            .row_buffer_size(ROWS_BUFFERED);
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            .connect_with(writing(base.clone()))
+            .await
+            .map_err(|error| unopened(path, error))?;
+        check_owner(&writer, path).await?;
+        migrate(&writer).await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            .connect_lazy_with(base.read_only(true).pragma("cache_size", READER_CACHE));
+        Ok(SqliteStore { writer, readers, _lock: Some(lock) })
+    }
+}
+
+/// `synchronous = FULL` syncs the log at each commit. With NORMAL a power cut cannot harm the database either, but takes back
+/// the last commits: feeds that a person was told are added, and events whose numbers would then be given out a second
+/// time, so that a consumer that had read further misses the new ones. A batch of reports is one commit: at 500 a batch
+/// the syncs cost about a sixth of the rows a second.
+fn writing(options: SqliteConnectOptions) -> SqliteConnectOptions {
+    options
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .pragma("cache_size", WRITER_CACHE)
+        .pragma("wal_autocheckpoint", LOG_PAGES)
+        .pragma("journal_size_limit", LOG_LIMIT)
+}
+
+pub(super) enum Place {
+    Memory,
+    File(PathBuf),
+}
+
+pub(super) fn place(url: &str) -> Result<Place, StoreError> {
+    let path = match url.strip_prefix("sqlite:") {
+        Some(rest) => rest.strip_prefix("//").unwrap_or(rest),
+        None => url,
+    };
+    match path {
+        ":memory:" => Ok(Place::Memory),
+        "" => Err(StoreError::Url { url: url.to_owned() }),
+        path if path.contains("://") => Err(StoreError::Url { url: url.to_owned() }),
+        path => Ok(Place::File(PathBuf::from(path))),
+    }
+}
+
+/// The lock on a database, held until it is dropped. It is let go in words: a process that another thread starts at that
+/// moment has a copy of the descriptor for an instant, and the lock would live as long as the copy.
+#[derive(Debug)]
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.unlock() {
+            warn!(%error, "the lock on the data folder was not let go; it ends with this process");
+        }
+    }
+}
+
+/// Takes the lock file beside the database (`feedfleet.db` has `feedfleet.lock`), making the folder if need be. The
+/// operating system lets the lock go when the process ends, however it ends; the file stays.
+fn lock(database: &Path) -> Result<Lock, StoreError> {
+    let unusable = |path: &Path| {
+        let path = path.to_owned();
+        |source| StoreError::Unusable { path, source }
+    };
+    if let Some(folder) = database.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).map_err(unusable(folder))?;
+    }
+    let path = database.with_extension("lock");
+    let file = File::options().create(true).append(true).open(&path).map_err(unusable(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Lock(file)),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: database.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(unusable(&path)(source)),
+    }
+}
+
+/// What the first connection's failure means.
+pub(super) fn unopened(path: &Path, error: sqlx::Error) -> StoreError {
+    match sqlite_code(&error) {
+        Some(NOT_A_DATABASE) => StoreError::Foreign { path: path.to_owned() },
+        Some(_) if path.is_dir() => {
+            StoreError::Unusable { path: path.to_owned(), source: io::Error::from(io::ErrorKind::IsADirectory) }
+        }
+        _ => StoreError::on("be opened")(error),
+    }
+}
+
+/// Refuses a database that another program made: our tables have no place in it.
+pub(super) async fn check_owner<'c>(on: impl SqliteExecutor<'c>, path: &Path) -> Result<(), StoreError> {
+    let sql = "SELECT count(*) > 0 AND NOT max(name = '_sqlx_migrations') FROM sqlite_schema WHERE type = 'table'";
+    let foreign: Option<bool> = sqlx::query_scalar(sql).fetch_one(on).await.map_err(|error| unopened(path, error))?;
+    if foreign == Some(true) { Err(StoreError::Foreign { path: path.to_owned() }) } else { Ok(()) }
+}
+
+async fn migrate(pool: &SqlitePool) -> Result<(), StoreError> {
+    const ACTION: &str = "look at its schema";
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'";
+    let tables: i64 = sqlx::query_scalar(sql).fetch_one(pool).await.map_err(StoreError::on(ACTION))?;
+    let found: i64 = match tables {
+        0 => 0,
+        _ => sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM _sqlx_migrations")
+            .fetch_one(pool)
+            .await
+            .map_err(StoreError::on(ACTION))?,
+    };
+    let migrations = sqlx::migrate!("migrations/sqlite");
+    let known = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
+    if found > known {
+        return Err(StoreError::TooNew { found, known });
+    }
+    migrations.run(pool).await.map_err(|error| StoreError::Migrate(Box::new(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_with_its_holder_even_while_a_copy_of_its_descriptor_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("feedfleet.db");
+        let first = lock(&database).unwrap();
+        let copy = first.0.try_clone().unwrap();
+        drop(first);
+        lock(&database).unwrap();
+        drop(copy);
+    }
+}

@@ -1,0 +1,120 @@
+//! Requeues: what they would do, their beginning, steps and end.
+
+use common::time::Timestamp;
+use common::url::FeedId;
+use sqlx::{QueryBuilder, Sqlite, Transaction};
+
+use super::SqliteStore;
+use super::batch::id_list;
+use super::people::added_terms;
+use crate::requeues::{KEPT, MOST_REQUEUES, RequeueRow, Turn, Wanted};
+use crate::row::{PlaceColumns, readable};
+use crate::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError};
+
+impl SqliteStore {
+    pub(super) async fn plan(&self, filter: &RequeueFilter, lift_penalties: bool) -> Result<RequeuePlan, StoreError> {
+        const ACTION: &str = "find the feeds of a requeue";
+        let failed = StoreError::on;
+        let wanted = Wanted { filter: filter.clone(), lift_penalties };
+        let mut tx = self.readers.begin().await.map_err(failed(ACTION))?;
+        let (mut classes, mut hosts) = (QueryBuilder::new(""), QueryBuilder::new(""));
+        wanted.count_classes(&mut classes);
+        wanted.count_hosts(&mut hosts);
+        let classes = classes.build_query_as().fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
+        let hosts = hosts.build_query_as().fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
+        RequeuePlan::read(classes, hosts)
+    }
+
+    pub(super) async fn begin_one(&self, new: &NewRequeue, now: Timestamp) -> Result<Option<Requeue>, StoreError> {
+        const ACTION: &str = "begin a requeue";
+        let failed = StoreError::on;
+        let mut tx = self.write(ACTION).await?;
+        let begin = sqlx::query_as::<_, RequeueRow>(include_str!("requeue_begin.sql"))
+            .bind(serde_json::to_string(&new.filter).unwrap_or_default())
+            .bind(new.rate)
+            .bind(new.lift_penalties)
+            .bind(now.millis() as f64)
+            .bind(&new.by)
+            .bind(now.millis())
+            .bind(i64::try_from(new.matched).unwrap_or(i64::MAX))
+            .bind(i64::try_from(new.queued).unwrap_or(i64::MAX))
+            .bind(MOST_REQUEUES);
+        let begun = begin.fetch_optional(&mut *tx).await.map_err(failed(ACTION))?;
+        let forget = "DELETE FROM requeues WHERE ended IS NOT NULL AND id NOT IN \
+                      (SELECT id FROM requeues WHERE ended IS NOT NULL ORDER BY id DESC LIMIT ?1)";
+        sqlx::query(forget).bind(KEPT).execute(&mut *tx).await.map_err(failed(ACTION))?;
+        tx.commit().await.map_err(failed(ACTION))?;
+        Ok(begun.map(Requeue::from))
+    }
+
+    pub(super) async fn list_requeues(&self, running: bool) -> Result<Vec<Requeue>, StoreError> {
+        let sql = "SELECT * FROM requeues WHERE ended IS NULL OR NOT ?1 ORDER BY id DESC";
+        let rows: Vec<RequeueRow> = sqlx::query_as(sql)
+            .bind(running)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(StoreError::on("list requeues"))?;
+        Ok(rows.into_iter().map(Requeue::from).collect())
+    }
+
+    pub(super) async fn cancel(&self, id: i64, now: Timestamp) -> Result<bool, StoreError> {
+        let sql = "UPDATE requeues SET state = 'cancelled', ended = ?2 WHERE id = ?1 AND ended IS NULL";
+        let done = sqlx::query(sql)
+            .bind(id)
+            .bind(now.millis())
+            .execute(&self.writer)
+            .await
+            .map_err(StoreError::on("cancel a requeue"))?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    pub(super) async fn step(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError> {
+        const ACTION: &str = "go on with a requeue";
+        let failed = StoreError::on;
+        let mut tx = self.write(ACTION).await?;
+        let row = sqlx::query_as::<_, RequeueRow>("SELECT * FROM requeues WHERE id = ?1 AND ended IS NULL").bind(id);
+        let row = row.fetch_optional(&mut *tx).await.map_err(failed(ACTION))?;
+        let Some((row, turn)) = row.and_then(|row| row.turn(now).map(|turn| (row, turn))) else {
+            return Ok(RequeueStep::default());
+        };
+        let (ids, woken) = wake(&mut tx, &row.wanted(), turn, now).await.map_err(failed(ACTION))?;
+        let turned = row.turned(turn, &ids);
+        let moved = "UPDATE requeues SET next_after = ?2, spent_until = ?3, woken = woken + ?4, \
+                     state = iif(?5, 'done', state), ended = iif(?5, ?6, ended) WHERE id = ?1";
+        sqlx::query(moved)
+            .bind(id)
+            .bind(turned.next_after)
+            .bind(turned.spent_until)
+            .bind(i64::try_from(ids.len()).unwrap_or(i64::MAX))
+            .bind(turned.done)
+            .bind(now.millis())
+            .execute(&mut *tx)
+            .await
+            .map_err(failed(ACTION))?;
+        tx.commit().await.map_err(failed(ACTION))?;
+        Ok(RequeueStep { woken: readable(woken), again: turned.again, done: turned.done })
+    }
+}
+
+/// Wakes the feeds of a turn; gives their numbers, in order, and their places.
+async fn wake(
+    tx: &mut Transaction<'_, Sqlite>,
+    wanted: &Wanted,
+    turn: Turn,
+    now: Timestamp,
+) -> Result<(Vec<i64>, Vec<PlaceColumns>), sqlx::Error> {
+    let mut find = QueryBuilder::new("");
+    wanted.find(turn, &mut find);
+    let ids: Vec<i64> = find.build_query_scalar().fetch_all(&mut **tx).await?;
+    if ids.is_empty() {
+        return Ok((ids, Vec::new()));
+    }
+    let list = id_list(ids.iter().copied().map(FeedId));
+    if wanted.lift_penalties {
+        let revive = sqlx::query(include_str!("requeue_revive.sql")).bind(&list).bind(now.millis());
+        revive.bind(added_terms(now)).execute(&mut **tx).await?;
+    }
+    let wake = sqlx::query_as(include_str!("wake.sql")).bind(&list).bind(now.millis()).bind(now.millis());
+    let woken = wake.fetch_all(&mut **tx).await?;
+    Ok((ids, woken))
+}

@@ -1,0 +1,328 @@
+//! The suite on SQLite, and what only SQLite has.
+
+use async_trait::async_trait;
+use common::entry::Entry;
+use common::host::HostKey;
+use common::policy::{Audience, Category, PollState};
+use common::time::Timestamp;
+use common::url::FeedId;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+use tempfile::TempDir;
+
+use super::SqliteStore;
+use super::list::{View, bound};
+use crate::conformance::plans::{Explains, every_list_follows_its_index};
+use crate::conformance::upgrades::rows_of_the_first_program;
+use crate::conformance::{Audit, Backend, add, entry, modified, new_entries, poll, stamp, told};
+use crate::listing::Statement;
+use crate::texts::Trigrams;
+use crate::{FeedRef, NewFeed, Store, StoreError};
+
+/// A database in a folder of its own.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    fn url(&self) -> String {
+        format!("sqlite://{}/feedfleet.db", self.0.path().display())
+    }
+}
+
+#[async_trait]
+impl Backend for Folder {
+    async fn open(&self) -> Box<dyn Store> {
+        Box::new(SqliteStore::open(&self.url()).await.unwrap())
+    }
+
+    fn another(&self) -> Box<dyn Backend> {
+        Box::new(Folder::new())
+    }
+
+    async fn is_left_by(&self, version: i64) -> bool {
+        let migrations = sqlx::migrate!("migrations/sqlite");
+        if !migrations.version_exists(version) {
+            return false;
+        }
+        let options: SqliteConnectOptions = self.url().parse().unwrap();
+        let mut on = options.create_if_missing(true).connect().await.unwrap();
+        migrations.run_direct(Some(version), &mut on, false).await.unwrap();
+        on.execute(AssertSqlSafe(rows_of_the_first_program("x'", ["", ""]))).await.unwrap();
+        on.close().await.unwrap();
+        true
+    }
+
+    /// The index of texts keeps no texts: their trigrams are compared.
+    async fn audit(&self) -> Audit {
+        let options: SqliteConnectOptions = self.url().parse().unwrap();
+        let mut on = options.connect().await.unwrap();
+        on.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, feed_texts, instance)").await.unwrap();
+        let lines = async |on: &mut sqlx::SqliteConnection, sql: &'static str| {
+            let rows: Vec<(String, String, i64)> = sqlx::query_as(sql).fetch_all(on).await.unwrap();
+            rows.into_iter().map(|(kind, name, feeds)| format!("{kind} {name} {feeds}")).collect::<Vec<_>>()
+        };
+        let counted = "SELECT kind, name, feeds FROM feed_counts WHERE feeds <> 0 ORDER BY 1, 2";
+        let mut kept = lines(&mut on, counted).await;
+        let mut right = lines(&mut on, include_str!("../conformance/recount.sql")).await;
+        let indexed = "SELECT group_concat(term, '|'), '', doc FROM (SELECT DISTINCT doc, term FROM words ORDER BY doc, term) \
+                       GROUP BY doc ORDER BY doc";
+        kept.extend(lines(&mut on, indexed).await);
+        let texts = "SELECT url, '', 2 * id AS place FROM feeds UNION ALL \
+                     SELECT title, '', 2 * id + 1 FROM feeds WHERE title IS NOT NULL ORDER BY place";
+        let texts: Vec<(String, String, i64)> = sqlx::query_as(texts).fetch_all(&mut on).await.unwrap();
+        let trigrams = |text: &str| Trigrams::of(text).unwrap().iter().collect::<Vec<_>>().join("|");
+        right.extend(texts.iter().map(|(text, _, place)| format!("{}  {place}", trigrams(text))));
+        on.close().await.unwrap();
+        Audit { kept, right }
+    }
+}
+
+stamp!(Folder::new());
+
+impl Explains for View<'_> {
+    async fn explain(&mut self, statement: Statement) -> String {
+        let statement = Statement { sql: format!("EXPLAIN QUERY PLAN {}", statement.sql), ..statement };
+        let query = sqlx::query_as(AssertSqlSafe(statement.sql));
+        let steps: Vec<(i64, i64, i64, String)> = bound(query, statement.values).fetch_all(&mut *self.0).await.unwrap();
+        steps.into_iter().map(|(.., step)| step).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[tokio::test]
+async fn every_list_of_a_large_fleet_follows_its_index() {
+    const FILL: &str = "
+        WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
+        INSERT INTO feeds (url, host, added, subscribers, active_subscribers, sla, important, audience_at, private,
+            category, status, failure, next_due)
+        SELECT 'https://a.org/' || n, iif(n > 12000, 'a.org:443', 'b.org:443'), 0, n % 7, 1, 0, 0, 0, 0,
+            iif(n > 9000, 'C', 'D'), iif(n % 3 = 0, 'paused', 'active'), iif(n % 4 = 0, 'dns', NULL), 0
+        FROM numbers";
+    let folder = Folder::new();
+    let store = SqliteStore::open(&folder.url()).await.unwrap();
+    sqlx::query(FILL).execute(&store.writer).await.unwrap();
+    let mut on = store.writer.acquire().await.unwrap();
+    every_list_follows_its_index(&mut View(&mut on), "feeds").await;
+}
+
+/// What the database says about itself, and whether references lead somewhere.
+async fn is_sound(store: &SqliteStore) -> bool {
+    let check: String = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&store.writer).await.unwrap();
+    let dangling = sqlx::query("PRAGMA foreign_key_check").fetch_all(&store.writer).await.unwrap();
+    check == "ok" && dangling.is_empty()
+}
+
+async fn refusal(url: &str) -> StoreError {
+    match SqliteStore::open(url).await {
+        Ok(_) => panic!("{url} was opened"),
+        Err(error) => error,
+    }
+}
+
+fn new_feed(url: &str) -> NewFeed {
+    NewFeed {
+        credentials: None,
+        url: url.parse().unwrap(),
+        host: HostKey::new("a.org:443"),
+        audience: Audience::default(),
+        calm: Vec::new(),
+        category: Category::D,
+        private: false,
+        first_due: Timestamp::EPOCH,
+    }
+}
+
+#[tokio::test]
+async fn a_database_is_for_one_process_at_a_time() {
+    let folder = Folder::new();
+    let first = SqliteStore::open(&folder.url()).await.unwrap();
+    let error = refusal(&folder.url()).await;
+    assert!(matches!(error, StoreError::InUse { .. }), "{error:?}");
+    assert!(error.to_string().contains("in use by another feedfleet"), "{error}");
+    first.close().await;
+    drop(first);
+    SqliteStore::open(&folder.url()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_program_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(&folder.url()).await.unwrap();
+    let sql = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+               VALUES (9000, 'of the future', 1, x'00', 0)";
+    sqlx::query(sql).execute(&store.writer).await.unwrap();
+    drop(store);
+    let error = refusal(&folder.url()).await;
+    assert!(matches!(error, StoreError::TooNew { found: 9000, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_entry_of_before_a_column_is_read_and_is_no_update_when_it_comes_again() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(&folder.url()).await.unwrap();
+    let id = add(&store, "https://a.org/feed").await;
+    let tagged = || modified(vec![Entry { categories: vec!["fog".into()], ..entry("1", "one") }]);
+    poll(&store, id, 10, tagged()).await;
+    // As the schema was before.
+    for sql in [
+        "ALTER TABLE entries DROP COLUMN details",
+        "ALTER TABLE feeds DROP COLUMN onward",
+        "DELETE FROM _sqlx_migrations WHERE version = 4",
+    ] {
+        sqlx::query(sql).execute(&store.writer).await.unwrap();
+    }
+    store.close().await;
+    drop(store);
+    let store = SqliteStore::open(&folder.url()).await.unwrap();
+    assert_eq!(store.entries(None, 0, 10).await.unwrap().items[0].entry, entry("1", "one"));
+    assert_eq!(new_entries(&poll(&store, id, 20, tagged()).await), (0, 0));
+    assert_eq!(told(&store).await, [("entry.new".to_owned(), Some("one".to_owned()))]);
+}
+
+#[tokio::test]
+async fn what_is_no_database_of_ours_is_refused_with_its_path() {
+    let folder = Folder::new();
+    let path = folder.0.path().join("feedfleet.db");
+    std::fs::write(&path, "<opml>".repeat(1000)).unwrap();
+    let error = refusal(&folder.url()).await;
+    assert!(matches!(&error, StoreError::Foreign { path: named } if *named == path), "{error:?}");
+
+    std::fs::remove_file(&path).unwrap();
+    let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+    let mut other = options.connect().await.unwrap();
+    sqlx::query("CREATE TABLE bookmarks (url TEXT)").execute(&mut other).await.unwrap();
+    other.close().await.unwrap();
+    let error = refusal(&folder.url()).await;
+    assert!(matches!(error, StoreError::Foreign { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_be_used_is_refused_with_its_path() {
+    let folder = Folder::new();
+    let file = folder.0.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = refusal(&format!("sqlite://{}/feedfleet.db", file.display())).await;
+    assert!(matches!(&error, StoreError::Unusable { path, .. } if *path == file), "{error:?}");
+
+    std::fs::create_dir(folder.0.path().join("feedfleet.db")).unwrap();
+    let error = refusal(&folder.url()).await;
+    assert!(matches!(error, StoreError::Unusable { .. }), "{error:?}");
+
+    for url in ["", "sqlite:", "postgres://localhost/feeds"] {
+        let error = refusal(url).await;
+        assert!(matches!(error, StoreError::Url { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_folder_is_made() {
+    let folder = Folder::new();
+    let deep = folder.0.path().join("a/b c%20/feedfleet.db");
+    SqliteStore::open(deep.to_str().unwrap()).await.unwrap();
+    assert!(deep.is_file());
+}
+
+#[tokio::test]
+async fn a_store_in_memory_works_and_is_nobody_elses() {
+    let one = SqliteStore::open("sqlite::memory:").await.unwrap();
+    let two = SqliteStore::open(":memory:").await.unwrap();
+    let added = one.add_feeds(&[new_feed("https://a.org/1")], Timestamp::EPOCH).await.unwrap();
+    assert_eq!(one.placements(FeedId(0), 10).await.unwrap().len(), 1);
+    assert_eq!(one.events(0, 10).await.unwrap().items, []);
+    assert_eq!(two.feed(&FeedRef::Id(added[0].id)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_transaction_that_sqlite_ended_by_itself_does_not_stop_the_next_one() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(&folder.url()).await.unwrap();
+    // What a full disk leaves behind: SQLite has rolled back already when sqlx wants to.
+    let mut tx = store.write("do something").await.unwrap();
+    sqlx::query("ROLLBACK").execute(&mut *tx).await.unwrap();
+    assert!(tx.commit().await.is_err());
+    store.add_feeds(&[new_feed("https://a.org/1")], Timestamp::EPOCH).await.unwrap();
+    assert_eq!(store.placements(FeedId(0), 10).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said_so_and_harms_nothing() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(&folder.url()).await.unwrap();
+    store.add_feeds(&[new_feed("https://a.org/first")], Timestamp::EPOCH).await.unwrap();
+    let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&store.writer).await.unwrap();
+    let limit = |pages: i64| AssertSqlSafe(format!("PRAGMA max_page_count = {pages}"));
+    sqlx::query(limit(pages)).execute(&store.writer).await.unwrap();
+
+    let many: Vec<NewFeed> = (0..1000).map(|number| new_feed(&format!("https://a.org/{number}"))).collect();
+    let error = store.add_feeds(&many, Timestamp::EPOCH).await.unwrap_err();
+    assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
+    assert_eq!(error.to_string(), "the store could not add feeds: the disk is full");
+    assert!(!error.refuses_data(), "the feeds are good: they can be added later");
+    assert_eq!(store.placements(FeedId(0), 9).await.unwrap().len(), 1);
+    assert!(is_sound(&store).await);
+
+    sqlx::query(limit(1_000_000)).execute(&store.writer).await.unwrap();
+    assert_eq!(store.add_feeds(&many, Timestamp::EPOCH).await.unwrap().len(), 1000);
+}
+
+#[tokio::test]
+async fn a_store_that_is_dropped_without_closing_leaves_a_sound_database() {
+    let folder = Folder::new();
+    for number in 0..5 {
+        let store = SqliteStore::open(&folder.url()).await.unwrap();
+        assert!(is_sound(&store).await);
+        store.add_feeds(&[new_feed(&format!("https://a.org/{number}"))], Timestamp::EPOCH).await.unwrap();
+        assert_eq!(store.placements(FeedId(0), 9).await.unwrap().len(), number + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_feed_with_an_unreadable_memory_is_still_polled_and_stored() {
+    let store = SqliteStore::open(":memory:").await.unwrap();
+    let added = store.add_feeds(&[new_feed("https://a.org/1")], Timestamp::EPOCH).await.unwrap();
+    let spoil = "UPDATE feeds SET state = '{', terms = x'ff', content_hash = x'00', known = x'00', history = x'00'";
+    sqlx::query(spoil).execute(&store.writer).await.unwrap();
+    let ids = [added[0].id];
+    assert_eq!(store.jobs_for(&ids).await.unwrap().len(), 1);
+    let feed = &store.states_for(&ids).await.unwrap()[0];
+    assert_eq!((feed.state, feed.content_hash, feed.terms.len()), (PollState::default(), None, 0));
+    assert_eq!(store.history(ids[0]).await.unwrap(), Some(vec![]));
+}
+
+#[tokio::test]
+async fn every_statement_of_a_batch_finds_its_feeds_by_number() {
+    let store = SqliteStore::open(":memory:").await.unwrap();
+    let statements = [
+        include_str!("apply_before.sql"),
+        include_str!("apply_standing.sql"),
+        include_str!("apply_poll.sql"),
+        include_str!("apply_document.sql"),
+        include_str!("apply_validators.sql"),
+        include_str!("apply_holds_before.sql"),
+        include_str!("entries_before.sql"),
+        include_str!("entries_delete.sql"),
+        include_str!("events.sql"),
+        include_str!("feeds_find.sql"),
+        include_str!("feeds_revive.sql"),
+        include_str!("jobs.sql"),
+        include_str!("placements.sql"),
+        include_str!("states.sql"),
+        include_str!("wake.sql"),
+    ];
+    for statement in statements {
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+        let plan: Vec<(i64, i64, i64, String)> = sqlx::query_as(explain).fetch_all(&store.writer).await.unwrap();
+        for table in ["feeds", "known", "entries", "host_holds"] {
+            let scan = format!("SCAN {table}");
+            assert!(!plan.iter().any(|step| step.3.starts_with(&scan)), "{statement}\n{plan:#?}");
+        }
+    }
+}
+
+#[test]
+fn every_migration_in_the_folder_is_compiled_in() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite");
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), sqlx::migrate!("migrations/sqlite").iter().count());
+}

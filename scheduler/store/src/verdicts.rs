@@ -1,0 +1,333 @@
+//! What verdicts do to the store, as far as it follows from the rows that were there before: both databases read, ask
+//! here, and write.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use common::document::{Document, Validators};
+use common::entry::Entry;
+use common::host::HostKey;
+use common::outcome::OutcomeKind;
+use common::policy::{HostHold, Notice, Status, host_hold};
+use common::report::{FetchReport, Outcome};
+use common::time::Timestamp;
+use common::url::FeedId;
+use serde::Deserialize;
+use sqlx::FromRow;
+
+use super::row::entry_identity;
+use super::{Applied, Verdict};
+
+/// A verdict on the version that the store has, with what the feed's row said before.
+pub(super) struct Fresh<'a> {
+    /// Its place in the batch.
+    at: usize,
+    pub(super) verdict: &'a Verdict,
+    pub(super) row: Before,
+}
+
+/// The columns of a feed that decide how a verdict is stored. The order is SQLite's `apply_before.sql`'s.
+#[derive(Debug, Deserialize, FromRow)]
+pub(super) struct Before {
+    pub(super) id: i64,
+    pub(super) version: i64,
+    category: String,
+    status: String,
+    host: String,
+    pub(super) audience_at: i64,
+    pub(super) wake_at: Option<i64>,
+    etag: Option<String>,
+    last_modified: Option<String>,
+    validators_url: Option<String>,
+}
+
+/// The verdicts whose version is the store's. Of two for one feed the second is stale: the first raises the version.
+pub(super) fn fresh(verdicts: &[Verdict], rows: Vec<Before>) -> Vec<Fresh<'_>> {
+    let mut rows: HashMap<i64, Before> = rows.into_iter().map(|row| (row.id, row)).collect();
+    let mut fresh = Vec::with_capacity(verdicts.len());
+    for (at, verdict) in verdicts.iter().enumerate() {
+        let FetchReport { feed, version, outcome, .. } = &verdict.report;
+        debug_assert_ne!(outcome.kind(), OutcomeKind::Deferred, "a Deferred only re-scores: it is never applied");
+        let current = rows.get(&feed.0).is_some_and(|row| row.version == version.0);
+        if current && outcome.kind() != OutcomeKind::Deferred {
+            fresh.extend(rows.remove(&feed.0).map(|row| Fresh { at, verdict, row }));
+        }
+    }
+    fresh
+}
+
+impl<'a> Fresh<'a> {
+    /// A wake that the fetch did not answer: the job did not know of it, and it came after the fetch's start, as far as two
+    /// clocks can tell. One that lies ahead of the fetch is still owed, even if the job knew of it: further wishes may have
+    /// been folded into it meanwhile. Never before the end of the feed's own hold.
+    pub(super) fn unanswered_wake(&self, clock_skew: Duration) -> Option<Timestamp> {
+        let Verdict { report, decision, .. } = self.verdict;
+        let wake = Timestamp::from_millis(self.row.wake_at?);
+        let known = report.answers_wake.filter(|known| *known <= report.started.after(clock_skew));
+        let answered = known.is_some_and(|known| wake <= known) || wake.after(clock_skew) < report.started;
+        let kept = decision.status == Status::Active && !answered;
+        kept.then(|| decision.state.hold_until.map_or(wake, |hold| hold.max(wake)))
+    }
+
+    fn due(&self, wake: Option<Timestamp>) -> Option<Timestamp> {
+        let next_due = self.verdict.decision.next_due.filter(|_| self.verdict.decision.status == Status::Active)?;
+        Some(wake.map_or(next_due, |wake| wake.min(next_due)))
+    }
+
+    /// Category, status and host as they are to be, if one of them changes: they are indexed.
+    pub(super) fn new_standing(&self, clock_skew: Duration) -> Option<(&str, Status, &str)> {
+        let Verdict { report, decision, .. } = self.verdict;
+        let after = (self.category(clock_skew), decision.status, report.host.as_str());
+        let same = (after.0, after.1.as_str(), after.2) == (&self.row.category, &self.row.status, &self.row.host);
+        (!same).then_some(after)
+    }
+
+    /// The category to store: the verdict's, unless people set the audience after the fetch began, which the verdict may not
+    /// have known.
+    fn category(&self, clock_skew: Duration) -> &str {
+        let set = Timestamp::from_millis(self.row.audience_at);
+        match set.after(clock_skew) < self.verdict.report.started {
+            true => self.verdict.category.as_str(),
+            false => &self.row.category,
+        }
+    }
+
+    /// What it brought, if it is a good answer with other bytes.
+    pub(super) fn document(&self) -> Option<&'a Document> {
+        match &self.verdict.report.outcome {
+            Outcome::Modified(document) => Some(document),
+            _ => None,
+        }
+    }
+
+    /// The validators of an answer that confirms the document, if they are others than before.
+    pub(super) fn new_validators(&self) -> Option<&'a Validators> {
+        let Before { etag, last_modified, validators_url, .. } = &self.row;
+        match &self.verdict.report.outcome {
+            Outcome::NotModified { validators: new } => {
+                let same = (etag, last_modified, validators_url) == (&new.etag, &new.last_modified, &new.for_url);
+                (!same).then_some(new)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An entry that is new, or has other content than the store.
+pub(super) struct Change<'a> {
+    /// Which of the fresh verdicts brought it. Changes stand in the order of verdicts and documents.
+    fresh: usize,
+    pub(super) feed: FeedId,
+    pub(super) identity: [u8; 16],
+    /// The number of its event; given by [`number`].
+    pub(super) seq: i64,
+    pub(super) entry: &'a Entry,
+    pub(super) fingerprint: i64,
+    pub(super) stored: Option<Form>,
+}
+
+/// What the store has of an entry.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    pub(super) seq: i64,
+    pub(super) fingerprint: i64,
+    /// When it was first seen; `None`: retention took the entry and left the identity.
+    pub(super) seen: Option<i64>,
+}
+
+/// The entries of the verdicts' documents: changes as far as the documents say. The store's forms are still to be filled in.
+pub(super) fn reported<'a>(fresh: &[Fresh<'a>]) -> Vec<Change<'a>> {
+    let mut changes = Vec::new();
+    for (number, fresh) in fresh.iter().enumerate() {
+        let mut seen = HashSet::new();
+        for entry in fresh.document().map_or(&[][..], |document| &document.entries) {
+            let identity = entry_identity(entry);
+            // A document that has an identity twice would otherwise update its own entry with every poll.
+            if seen.insert(identity) {
+                let feed = fresh.verdict.report.feed;
+                let fingerprint = entry.fingerprint().0.cast_signed();
+                changes.push(Change { fresh: number, feed, identity, seq: 0, entry, fingerprint, stored: None });
+            }
+        }
+    }
+    changes
+}
+
+impl Change<'_> {
+    /// The feed never had it. Otherwise it is an update.
+    fn is_new(&self) -> bool {
+        self.stored.is_none()
+    }
+
+    /// There is one more row afterwards: it is new, or comes back with other content after retention took it.
+    fn is_stored_anew(&self) -> bool {
+        self.stored.is_none_or(|form| form.seen.is_none())
+    }
+
+    /// The store has it with other content, or not at all.
+    pub(super) fn is_change(&self) -> bool {
+        self.stored.is_none_or(|form| form.fingerprint != self.fingerprint)
+    }
+
+    /// When it was first seen: now, unless the store has it.
+    pub(super) fn seen(&self, now: Timestamp) -> i64 {
+        self.stored.and_then(|form| form.seen).unwrap_or(now.millis())
+    }
+}
+
+/// What a verdict does to the entries.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tally {
+    new: u32,
+    updated: u32,
+    /// Rows that there are more afterwards.
+    pub(super) more: i64,
+}
+
+/// What each of the fresh verdicts does to the entries.
+pub(super) fn tallies(fresh: &[Fresh<'_>], changes: &[Change<'_>]) -> Vec<Tally> {
+    let mut tallies = vec![Tally::default(); fresh.len()];
+    for change in changes {
+        let tally = &mut tallies[change.fresh];
+        tally.new += u32::from(change.is_new());
+        tally.updated += u32::from(!change.is_new());
+        tally.more += i64::from(change.is_stored_anew());
+    }
+    tallies
+}
+
+/// An event to be told.
+pub(super) struct Told {
+    pub(super) seq: i64,
+    pub(super) kind: &'static str,
+    pub(super) feed: FeedId,
+    pub(super) identity: Option<[u8; 16]>,
+}
+
+/// How many events there are to be told.
+pub(super) fn events(fresh: &[Fresh<'_>], changes: &[Change<'_>]) -> usize {
+    changes.len() + fresh.iter().filter(|fresh| fresh.verdict.decision.notice.is_some()).count()
+}
+
+/// Gives every change its `seq` after `last`, feed by feed, entries before the feed's own notice.
+pub(super) fn number(fresh: &[Fresh<'_>], changes: &mut [Change<'_>], last: i64) -> Vec<Told> {
+    let mut told = Vec::with_capacity(events(fresh, changes));
+    let mut seqs = last + 1..;
+    let mut next = || seqs.next().unwrap_or(i64::MAX);
+    let mut changes = changes.iter_mut().peekable();
+    for (number, fresh) in fresh.iter().enumerate() {
+        let feed = fresh.verdict.report.feed;
+        while let Some(change) = changes.next_if(|change| change.fresh == number) {
+            change.seq = next();
+            let kind = if change.is_new() { "entry.new" } else { "entry.updated" };
+            told.push(Told { seq: change.seq, kind, feed, identity: Some(change.identity) });
+        }
+        if let Some(notice) = fresh.verdict.decision.notice {
+            told.push(Told { seq: next(), kind: event_kind(notice), feed, identity: None });
+        }
+    }
+    told
+}
+
+fn event_kind(notice: Notice) -> &'static str {
+    match notice {
+        Notice::Gone => "feed.gone",
+        Notice::Penalised => "feed.penalised",
+        Notice::Recovered => "feed.recovered",
+        Notice::Blacklisted => "feed.blacklisted",
+        Notice::Quarantined => "feed.quarantined",
+    }
+}
+
+/// Hosts' holds, each with the feed that was throttled last.
+pub(super) type Held = BTreeMap<HostKey, HostHold>;
+
+/// The hosts that verdicts ask to hold, in the order in which every store locks them.
+pub(super) fn throttled_hosts(fresh: &[Fresh<'_>]) -> Vec<HostKey> {
+    let hosts = fresh.iter().filter_map(asked_hold).map(|(host, _)| (host.clone(), ()));
+    hosts.collect::<BTreeMap<_, _>>().into_keys().collect()
+}
+
+/// What the verdicts make of the holds that were there: the hosts' new ones, and the hold that follows from each verdict
+/// that asked for one, by its number.
+pub(super) fn new_holds(fresh: &[Fresh<'_>], mut before: Held, now: Timestamp) -> (Held, HashMap<usize, Timestamp>) {
+    let mut after = Held::new();
+    let mut holds = HashMap::new();
+    for (number, fresh) in fresh.iter().enumerate() {
+        let Some((host, asked)) = asked_hold(fresh) else { continue };
+        let cause = fresh.verdict.report.feed;
+        let until = host_hold(before.get(host), cause, asked, now);
+        let hold = HostHold { until, asked, cause };
+        before.insert(host.clone(), hold);
+        after.insert(host.clone(), hold);
+        holds.insert(number, until);
+    }
+    (after, holds)
+}
+
+fn asked_hold<'a>(fresh: &Fresh<'a>) -> Option<(&'a HostKey, Timestamp)> {
+    let Verdict { report, decision, .. } = fresh.verdict;
+    Some((report.answering_host(), decision.host_hold?))
+}
+
+/// One answer for each of `verdicts`, in order.
+pub(super) fn answers(
+    verdicts: usize,
+    fresh: &[Fresh<'_>],
+    tallies: &[Tally],
+    holds: &HashMap<usize, Timestamp>,
+    clock_skew: Duration,
+) -> Vec<Applied> {
+    let mut answers = vec![Applied::Stale; verdicts];
+    for (number, (fresh, tally)) in fresh.iter().zip(tallies).enumerate() {
+        let wake = fresh.unanswered_wake(clock_skew);
+        answers[fresh.at] = Applied::Stored {
+            due: fresh.due(wake),
+            wake: wake.is_some(),
+            new_entries: tally.new,
+            updated_entries: tally.updated,
+            host_hold: holds.get(&number).copied(),
+        };
+    }
+    answers
+}
+
+/// What a verdict makes of a feed's due time and wake, given the version and wake in the row; `None`: it is stale. For the
+/// model of the claim protocol.
+#[cfg(any(test, feature = "conformance"))]
+pub fn row_after(
+    verdict: Verdict,
+    (version, wake_at): (i64, Option<i64>),
+    clock_skew: Duration,
+) -> Option<(Option<Timestamp>, Option<Timestamp>)> {
+    let (category, status) = (verdict.category.as_str().to_owned(), Status::Active.as_str().to_owned());
+    let before = Before {
+        id: verdict.report.feed.0,
+        version,
+        category,
+        status,
+        host: verdict.report.host.as_str().to_owned(),
+        audience_at: 0,
+        wake_at,
+        etag: None,
+        last_modified: None,
+        validators_url: None,
+    };
+    let verdicts = [verdict];
+    let fresh = fresh(&verdicts, vec![before]);
+    let fresh = fresh.first()?;
+    let wake = fresh.unanswered_wake(clock_skew);
+    Some((fresh.due(wake), wake))
+}
+
+/// A feed's `wake_at` after a wake: what `wake.sql` does to the row. For the
+/// model of the claim protocol.
+#[cfg(any(test, feature = "conformance"))]
+pub fn wake_after(before: Option<i64>, hold: Option<i64>, at: i64, now: i64) -> i64 {
+    let wake = match before {
+        None => at,
+        Some(before) if before <= now => now,
+        Some(before) => before.min(at),
+    };
+    wake.max(hold.unwrap_or(0))
+}

@@ -1,0 +1,276 @@
+//! Many feeds in one request: a JSON object a line, an answer a line. A line that is refused changes nothing, and stops no
+//! other one.
+//!
+//! Lines are stored in batches, a transaction each. When one fails the whole request does, and what was stored before it
+//! stays: sending the same again finds it known.
+
+use std::collections::{HashMap, HashSet};
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, StatusCode, header};
+use common::feed::Feed;
+use common::url::FeedId;
+use rand::RngExt;
+
+use super::error::ApiError;
+use super::feeds::FeedBody;
+use super::request::{body_bytes, fields, media_type, object};
+use super::{Api, to_the_end};
+use scheduler::ops::{AddFeed, EditFeed, Ops, OpsError};
+use scheduler::wire::BulkView;
+use store::Added;
+
+/// Bytes of a request: lines of a few hundred bytes each, and their answers, fit into memory for several callers.
+pub(super) const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Lines of a request: they are stored well within the time that an answer may take.
+const MAX_LINES: usize = 10_000;
+/// Lines that one transaction stores.
+const BATCH: usize = 500;
+const JSON_LINES: &str = "application/x-ndjson";
+
+/// What one line wants.
+struct Wish {
+    target: Target,
+    body: FeedBody,
+}
+
+enum Target {
+    /// Add it; of one that is known the fields are set.
+    Add(AddFeed),
+    Known(FeedId),
+}
+
+type Answers = Vec<Result<BulkView, ApiError>>;
+
+/// `POST /feeds/bulk`: adds feeds, spread as an import, or sets fields of known ones.
+pub(super) async fn bulk(
+    State(api): State<Api>,
+    request: Request,
+) -> Result<([(HeaderName, &'static str); 1], String), ApiError> {
+    let accepted = [JSON_LINES, "application/ndjson", "application/jsonl", "application/json"];
+    if !accepted.contains(&media_type(&request).as_str()) {
+        let message = format!("the Content-Type header must be {JSON_LINES}: a JSON object a line");
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+    }
+    let bytes = body_bytes(request, &(), MAX_BYTES).await?;
+    let lines = bytes.split(|byte| *byte == b'\n').enumerate();
+    let lines: Vec<_> = lines.filter(|(_, line)| !line.trim_ascii().is_empty()).collect();
+    if lines.len() > MAX_LINES {
+        let message = format!("these are {} lines; send at most {MAX_LINES} at once", lines.len());
+        return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+    }
+    let mut text = String::new();
+    for batch in lines.chunks(BATCH) {
+        let wishes: Vec<_> = batch.iter().map(|(_, line)| wish(&api, line)).collect();
+        let ops = api.ops.clone();
+        let answers = to_the_end(async move { settle(&ops, wishes).await }).await?;
+        for ((index, _), answer) in batch.iter().zip(answers) {
+            let answer =
+                answer.unwrap_or_else(|error| BulkView { error: Some(error.to_string()), ..BulkView::default() });
+            let line = serde_json::to_string(&BulkView { line: index + 1, ..answer });
+            text.push_str(&line.map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?);
+            text.push('\n');
+        }
+    }
+    Ok(([(header::CONTENT_TYPE, JSON_LINES)], text))
+}
+
+fn wish(api: &Api, line: &[u8]) -> Result<Wish, ApiError> {
+    let mut object = object(line)?;
+    let id = object.remove("id");
+    let body: FeedBody = fields(object)?;
+    let target = match id {
+        None => {
+            let feed = body.new_feed(api)?;
+            if let Some(login) = &feed.login {
+                // Without a key it is refused, and nothing else.
+                api.ops.secrets.seal(login, &feed.url).map_err(|error| ApiError::bad(error.to_string()))?;
+            }
+            Target::Add(feed)
+        }
+        Some(_) if body.url.is_some() => return Err(ApiError::bad("give url or id, not both")),
+        Some(_) if body.login()?.is_some() => {
+            return Err(ApiError::bad("username and password of a known feed are set by PATCH /feeds/{id}"));
+        }
+        Some(id) => {
+            let id = id.as_i64().ok_or_else(|| ApiError::bad("id must be a whole number"))?;
+            Target::Known(FeedId(id))
+        }
+    };
+    Ok(Wish { target, body })
+}
+
+/// Adds what is to be added, then sets the fields of what was known.
+async fn settle(ops: &Ops, wishes: Vec<Result<Wish, ApiError>>) -> Result<Answers, OpsError> {
+    let to_add = wishes.iter().flatten().filter_map(|wish| match &wish.target {
+        Target::Add(feed) => Some(feed.clone()),
+        Target::Known(_) => None,
+    });
+    let to_add: Vec<AddFeed> = to_add.collect();
+    let places: Vec<f64> = to_add.iter().map(|_| rand::rng().random()).collect();
+    let mut added = ops.add(&to_add, Some(&places)).await?.into_iter();
+    let found: Vec<Result<(Added, FeedBody), ApiError>> = wishes
+        .into_iter()
+        .map(|wish| {
+            let Wish { target, body } = wish?;
+            let found = match target {
+                Target::Add(_) => added.next(),
+                Target::Known(id) => Some(Added { id, new: false, revived: false }),
+            };
+            // The store answers each feed.
+            found.map(|found| (found, body)).ok_or_else(|| ApiError::bad("the feed was not added; try again"))
+        })
+        .collect();
+    set_fields(ops, found).await
+}
+
+async fn set_fields(ops: &Ops, found: Vec<Result<(Added, FeedBody), ApiError>>) -> Result<Answers, OpsError> {
+    let known: HashSet<FeedId> =
+        found.iter().flatten().filter(|(added, _)| !added.new).map(|(added, _)| added.id).collect();
+    let states = ops.store.states_for(&known.into_iter().collect::<Vec<_>>()).await?;
+    let mut edits: HashMap<FeedId, (Feed, EditFeed)> =
+        states.into_iter().map(|feed| (feed.id, (feed, EditFeed::default()))).collect();
+    let answers = found
+        .into_iter()
+        .map(|found| {
+            let (Added { id, new, revived }, body) = found?;
+            let changed = match edits.get_mut(&id) {
+                _ if new => false,
+                Some((before, edit)) => lay_over(before, edit, body)?,
+                None => return Err(ApiError::no_feed(id)),
+            };
+            Ok(BulkView { id: Some(id), new, revived, changed, ..BulkView::default() })
+        })
+        .collect();
+    let is_change = |edit: &EditFeed| edit.audience.is_some() || edit.calm.is_some() || edit.private.is_some();
+    let edits: Vec<_> = edits.into_values().filter(|(_, edit)| is_change(edit)).collect();
+    ops.edit_all(&edits).await?;
+    Ok(answers)
+}
+
+/// Adds a line's fields to what earlier lines want of the same feed; tells whether they change anything.
+fn lay_over(before: &Feed, edit: &mut EditFeed, body: FeedBody) -> Result<bool, ApiError> {
+    let so_far = edit.audience.unwrap_or(before.audience);
+    let audience = body.audience(so_far)?;
+    let private = body.private.filter(|private| *private != edit.private.unwrap_or(before.private));
+    let calm = body.calm.filter(|calm| calm != edit.calm.as_ref().unwrap_or(&before.calm));
+    let changed = audience != so_far || private.is_some() || calm.is_some();
+    if audience != so_far {
+        edit.audience = Some(audience);
+    }
+    edit.private = private.or(edit.private);
+    edit.calm = calm.or(edit.calm.take());
+    Ok(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::Request;
+    use common::time::Clock;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::tests::{Answer, Fleet};
+    use store::FeedRef;
+
+    async fn send(fleet: &Fleet, body: String) -> (u16, Vec<Value>) {
+        let request =
+            Request::post("/api/v1/feeds/bulk").header("host", "127.0.0.1").header("content-type", JSON_LINES);
+        let Answer { status, body } = fleet.send(request.body(Body::from(body)).unwrap()).await;
+        let lines = |text: &str| text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        // A single line is one JSON document.
+        (status, body.as_str().map_or_else(|| vec![body.clone()], lines))
+    }
+
+    async fn feed(fleet: &Fleet, id: i64) -> Feed {
+        fleet.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn each_line_is_added_set_or_refused_by_itself() {
+        let fleet = Fleet::new().await;
+        let known = fleet.feed("https://a.example/known").await;
+        let lines = [
+            json!({ "url": "https://a.example/new", "subscribers": 7, "private": true }).to_string(),
+            json!({ "url": "https://a.example/known" }).to_string(),
+            String::new(),
+            json!({ "url": "ftp://a.example/" }).to_string(),
+            json!({ "id": known, "subscribers": 30 }).to_string(),
+            json!({ "id": known, "sla": true }).to_string(),
+            json!({ "id": 99, "subscribers": 30 }).to_string(),
+            json!({ "id": known, "active_subscribers": 31 }).to_string(),
+            "{".to_owned(),
+            json!({ "url": "https://a.example/new", "subscriber": 1 }).to_string(),
+            json!({ "url": "https://a.example/new", "subscribers": 8 }).to_string(),
+            json!({ "url": "https://a.example/x", "id": 1 }).to_string(),
+            json!({ "url": "https://me:secret@a.example/x" }).to_string(),
+        ];
+        let (status, answers) = send(&fleet, lines.join("\n")).await;
+        assert_eq!((status, answers.len()), (200, 12));
+        let numbers: Vec<i64> = answers.iter().map(|answer| answer["line"].as_i64().unwrap()).collect();
+        assert_eq!(numbers, [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
+        let told =
+            |index: usize| (&answers[index]["new"], &answers[index]["changed"], answers[index]["error"].is_null());
+        let (yes, no) = (&Value::Bool(true), &Value::Bool(false));
+        assert_eq!(told(0), (yes, no, true));
+        assert_eq!(told(1), (no, no, true));
+        assert_eq!(told(3), (no, yes, true));
+        assert_eq!(told(4), (no, yes, true));
+        assert_eq!(told(9), (no, yes, true), "the same URL again sets fields");
+        for (index, reason) in [
+            (2, "scheme ftp"),
+            (5, "no feed 99"),
+            (6, "active_subscribers"),
+            (7, "no JSON"),
+            (8, "did you mean subscribers?"),
+            (10, "not both"),
+            (11, "secrets.key"),
+        ] {
+            let error = answers[index]["error"].as_str().unwrap();
+            assert!(error.contains(reason) && answers[index]["id"].is_null(), "{error}");
+        }
+        let set = feed(&fleet, known).await.audience;
+        assert_eq!((set.subscribers, set.active_subscribers, set.sla), (30, 30, true));
+        let new = feed(&fleet, answers[0]["id"].as_i64().unwrap()).await;
+        assert_eq!((new.audience.subscribers, new.private), (8, true));
+        assert_eq!(fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap().feeds, 2);
+    }
+
+    #[tokio::test]
+    async fn additions_are_spread_over_the_imports_time() {
+        let fleet = Fleet::new().await;
+        let lines: Vec<String> =
+            (0..1200).map(|n| json!({ "url": format!("https://a.example/{n}") }).to_string()).collect();
+        let (_, answers) = send(&fleet, lines.join("\n")).await;
+        assert!(answers.len() == 1200 && answers.iter().all(|answer| answer["new"] == true));
+        let places = fleet.ops.store.placements(FeedId(0), 2000).await.unwrap();
+        let (now, spread) = (fleet.clock.now(), fleet.ops.config.policy.import_spread);
+        let mut quarters = [0; 4];
+        for place in &places {
+            assert!(place.due >= now && place.due <= now.after(spread));
+            let quarter = 4 * place.due.since(now).as_millis() / spread.as_millis();
+            quarters[usize::try_from(quarter).unwrap().min(3)] += 1;
+        }
+        // 300 on average; 60 off is four standard deviations.
+        assert!(quarters.iter().all(|count| (240..360).contains(count)), "{quarters:?}");
+        let (_, again) = send(&fleet, lines.join("\n")).await;
+        assert!(again.iter().all(|answer| answer["new"] == false && answer["changed"] == false));
+        assert_eq!(
+            fleet.ops.store.placements(FeedId(0), 2000).await.unwrap(),
+            places,
+            "what is known stays where it is"
+        );
+    }
+
+    #[tokio::test]
+    async fn too_much_at_once_and_other_types_are_refused() {
+        let fleet = Fleet::new().await;
+        assert_eq!(send(&fleet, "{}\n".repeat(MAX_LINES + 1)).await.0, 413);
+        assert_eq!(send(&fleet, " ".repeat(MAX_BYTES + 1)).await.0, 413);
+        let request =
+            Request::post("/api/v1/feeds/bulk").header("host", "127.0.0.1").header("content-type", "text/csv");
+        assert_eq!(fleet.send(request.body(Body::empty()).unwrap()).await.status, 415);
+        assert_eq!(send(&fleet, String::new()).await.0, 200);
+    }
+}

@@ -1,0 +1,151 @@
+//! Everything that consumers are told, in the order in which it was stored: as server-sent events, or as a list.
+//!
+//! The cursor is a `seq`, the last one that a consumer has dealt with. It means something in one epoch only: a store that
+//! was restored from a backup gives numbers out again.
+
+use std::collections::VecDeque;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::sse;
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Api;
+use super::error::ApiError;
+use super::request::{Params, limit, parsed};
+use super::streams::{HEARTBEAT, heartbeat};
+use scheduler::events::follow::Follower;
+use scheduler::wire::{EventList, EventView};
+use store::{Event, EventPage};
+
+/// Where to begin.
+#[derive(Debug, Deserialize)]
+pub(super) struct EventParams {
+    after: Option<String>,
+    /// The epoch in which `after` was read.
+    epoch: Option<String>,
+    limit: Option<String>,
+}
+
+/// `GET /events?after=SEQ&epoch=&limit=`: a stream, or a list for who accepts JSON and no stream.
+pub(super) async fn events(
+    State(api): State<Api>,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let after = cursor(&api, &params, &headers).await?;
+    let limit = limit(params.limit.as_deref(), 100, 1000)?;
+    if wants_list(&headers) {
+        let page = api.ops.store.events(after, limit).await?;
+        refuse_lost(&api, after, params.epoch.as_deref(), &page).await?;
+        let next = page.items.last().map_or(after, |event| event.seq);
+        let items = page.items.into_iter().map(EventView::of).collect();
+        return Ok(Json(EventList { epoch: page.epoch, oldest: page.oldest, items, next }).into_response());
+    }
+    let mut follower = Follower::new(api.tail.clone(), after);
+    let first = follower.page().await?;
+    refuse_lost(&api, after, params.epoch.as_deref(), &first).await?;
+    let telling = Telling::new(follower, after, first);
+    api.streams.answer(stream::unfold(telling, Telling::next))
+}
+
+/// A client that comes back says itself where it was, in the header that browsers send.
+async fn cursor(api: &Api, params: &EventParams, headers: &HeaderMap) -> Result<i64, ApiError> {
+    let accepted = "a seq: a whole number, 0 for the oldest that is kept, or 'latest' for what comes from now on";
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
+    match (last, params.after.as_deref()) {
+        (None, Some("latest")) => Ok(api.ops.store.latest_seq().await?),
+        (Some(id), _) => Ok(parsed("Last-Event-ID", Some(id), accepted)?.unwrap_or(0)),
+        (None, after) => Ok(parsed("after", after, accepted)?.unwrap_or(0)),
+    }
+}
+
+fn wants_list(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    accept.contains("application/json") && !accept.contains("text/event-stream")
+}
+
+/// 410 for a cursor whose next events nobody can tell any more.
+async fn refuse_lost(api: &Api, after: i64, epoch: Option<&str>, page: &EventPage<Event>) -> Result<(), ApiError> {
+    let message = if epoch.is_some_and(|epoch| epoch != page.epoch) {
+        format!("the store was replaced or restored from a backup; its epoch is {}: begin anew", page.epoch)
+    } else if Follower::missed(after, page) {
+        format!("after={after} is older than what is kept; go on after {}", page.oldest - 1)
+    } else if page.items.is_empty() && after > 0 && after > api.ops.store.latest_seq().await? {
+        format!("after={after} is newer than anything here: it was read from another store; begin anew")
+    } else {
+        return Ok(());
+    };
+    let refusal = ApiError::new(StatusCode::GONE, message);
+    Err(refusal.with("oldest", page.oldest).with("epoch", page.epoch.as_str()))
+}
+
+/// A stream to one client.
+struct Telling {
+    follower: Follower,
+    epoch: String,
+    /// Read and not yet told.
+    ready: VecDeque<Event>,
+    events: usize,
+    bytes: usize,
+    begun: bool,
+    over: bool,
+    after: i64,
+    oldest: i64,
+}
+
+impl Telling {
+    fn new(follower: Follower, after: i64, first: EventPage<Event>) -> Self {
+        let (epoch, oldest, ready) = (first.epoch, first.oldest, VecDeque::from(first.items));
+        Telling { follower, epoch, events: ready.len(), ready, bytes: 0, begun: false, over: false, after, oldest }
+    }
+
+    /// The next thing to tell; `None` ends the stream, and the client asks anew and is answered what is the matter.
+    async fn next(mut self) -> Option<(sse::Event, Self)> {
+        if self.over {
+            return None;
+        }
+        if !std::mem::replace(&mut self.begun, true) {
+            return Some((self.in_epoch(), self));
+        }
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                let told = self.told(event)?;
+                return Some((told, self));
+            }
+            if self.events > 0 {
+                self.follower.note_size(self.events, self.bytes);
+            }
+            let after = self.follower.after();
+            let page = self.follower.page().await.ok()?;
+            if page.epoch != self.epoch {
+                (self.epoch, self.oldest, self.over) = (page.epoch, page.oldest, true);
+                return Some((self.in_epoch(), self));
+            }
+            if Follower::missed(after, &page) {
+                return None;
+            }
+            (self.events, self.bytes, self.ready) = (page.items.len(), 0, page.items.into());
+            if self.ready.is_empty() && tokio::time::timeout(HEARTBEAT, self.follower.news()).await.is_err() {
+                return Some((heartbeat(), self));
+            }
+        }
+    }
+
+    /// Without an id, so that a client keeps its cursor.
+    fn in_epoch(&self) -> sse::Event {
+        let told = json!({ "epoch": self.epoch, "oldest": self.oldest, "after": self.after });
+        sse::Event::default().event("epoch").data(told.to_string())
+    }
+
+    fn told(&mut self, event: Event) -> Option<sse::Event> {
+        let (seq, kind) = (event.seq, event.kind.clone());
+        let text = serde_json::to_string(&EventView::in_epoch(event, &self.epoch)).ok()?;
+        self.bytes += text.len();
+        Some(sse::Event::default().id(seq.to_string()).event(kind).data(text))
+    }
+}

@@ -1,0 +1,99 @@
+//! `GET /feeds/{id}/explain`: why a feed is due when it is, term by term, and what else keeps it waiting.
+
+use axum::Json;
+use axum::extract::State;
+use common::config::PolicyConfig;
+use common::feed::Feed;
+use common::policy::{Category, Status, category, explain as explain_terms, sla_unmet};
+use common::secrets::SecretError;
+use common::time::Timestamp;
+
+use super::Api;
+use super::error::ApiError;
+use super::request::PathId;
+use scheduler::poll::subject::subject;
+use scheduler::wire::ExplainView;
+
+/// The handler.
+pub(super) async fn explain(State(api): State<Api>, PathId(id): PathId) -> Result<Json<ExplainView>, ApiError> {
+    let feed = api.feed(id).await?;
+    Ok(Json(of(&api, &feed).await?))
+}
+
+/// Why this feed is due when it is.
+pub(crate) async fn of(api: &Api, feed: &Feed) -> Result<ExplainView, ApiError> {
+    let now = api.ops.clock.now();
+    let fleet_paused = api.ops.store.paused().await?;
+    let holds = api.ops.store.holds(now).await?;
+    let host_hold = holds.into_iter().find(|(host, _)| *host == feed.host).map(|(_, until)| until);
+    let blocks = api.ops.store.host_orders(None).await?.unwrap_or_default().blocks;
+    let block = blocks.into_iter().find(|(host, until)| *host == feed.host && *until > now).map(|(_, until)| until);
+    let category = category(&subject(&api.ops.rules.get(), feed));
+    let sealed = feed.credentials.as_ref().map(|sealed| api.ops.secrets.open(sealed, &feed.url).err());
+    let unreadable = sealed.flatten();
+    let waits = Waits { unreadable, fleet_paused, host_hold, block, policy: &api.ops.config.policy, now };
+    Ok(view(feed, category, &waits))
+}
+
+/// What may keep a feed waiting beside its own due time.
+struct Waits<'a> {
+    /// Why its login cannot be used here.
+    unreadable: Option<SecretError>,
+    fleet_paused: bool,
+    host_hold: Option<Timestamp>,
+    /// An operator's, of its host.
+    block: Option<Timestamp>,
+    policy: &'a PolicyConfig,
+    now: Timestamp,
+}
+
+fn view(feed: &Feed, category: Category, waits: &Waits<'_>) -> ExplainView {
+    let base = feed.state.last_polled.unwrap_or(feed.added);
+    let terms = explain_terms(category, base, &feed.terms);
+    let notes = notes(feed, category, base, waits);
+    let texts = terms.iter().map(|term| term.text.as_str()).chain(notes.iter().map(String::as_str));
+    let text = texts.collect::<Vec<_>>().join("; ");
+    ExplainView {
+        id: feed.id,
+        url: feed.url.to_string(),
+        category,
+        status: feed.status,
+        base,
+        next_due: feed.next_due.filter(|_| feed.status == Status::Active),
+        wake_at: feed.wake_at,
+        terms,
+        notes,
+        text,
+    }
+}
+
+fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if feed.status != Status::Active {
+        notes.push(format!("it is {} and not polled", feed.status.as_str()));
+        return notes;
+    }
+    if let Some(wake) = feed.wake_at {
+        notes.push(format!("a refresh or ping wants it polled by {wake}"));
+    }
+    if let Some(until) = feed.state.hold_until.filter(|until| *until > waits.now) {
+        notes.push(format!("its server asked not to be asked for it before {until}"));
+    }
+    if let Some(until) = waits.host_hold {
+        notes.push(format!("its host {} is left alone until {until}", feed.host));
+    }
+    if let Some(until) = waits.block {
+        notes.push(format!("an operator blocked its host {} until {until}", feed.host));
+    }
+    let unmet = feed.next_due.is_some_and(|due| sla_unmet(&feed.audience, base, due, waits.policy));
+    if category == Category::A && unmet {
+        notes.push("its SLA cannot be met: publisher's wishes and back-off come first".to_owned());
+    }
+    if let Some(error) = &waits.unreadable {
+        notes.push(format!("{error}; it waits for a worker that can open them"));
+    }
+    if waits.fleet_paused {
+        notes.push("all polling is paused".to_owned());
+    }
+    notes
+}

@@ -1,0 +1,340 @@
+//! Feeds: add, list, show, change, erase, pause, resume, refresh, and what one feed did and will do.
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::{Extension, Json};
+use common::calm::CalmGroup;
+use common::feed::Feed;
+use common::host::HostKey;
+use common::input;
+use common::outcome::FailureKind;
+use common::policy::{Audience, Category, Status};
+use common::secrets::Login;
+use common::url::{FeedId, FeedUrl};
+use serde::{Deserialize, Deserializer};
+
+use super::audit::Subject;
+use super::error::ApiError;
+use super::request::{Accepts, Body, Params, PathId, limit};
+use super::{Api, to_the_end};
+use scheduler::ops::{AddFeed, EditFeed};
+use scheduler::poll::moves::TakenBack;
+use scheduler::wire::{AddedView, FeedView, List};
+use store::{FeedQuery, FeedRef, FeedSort, HistoryEntry};
+
+/// A feed in a request. Everything may be left out but the `url` of a new one.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct FeedBody {
+    pub(super) url: Option<String>,
+    subscribers: Option<u32>,
+    active_subscribers: Option<u32>,
+    sla: Option<bool>,
+    important: Option<bool>,
+    pub(super) private: Option<bool>,
+    pub(super) calm: Option<Vec<CalmGroup>>,
+    /// Seconds; `null` takes a person's interval away.
+    #[serde(deserialize_with = "given")]
+    interval: Option<Option<f64>>,
+    /// `null` takes user name and password away.
+    #[serde(deserialize_with = "given")]
+    username: Option<Option<String>>,
+    password: Option<String>,
+}
+
+/// Tells a field that is null from one that is absent.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Some)
+}
+
+impl Accepts for FeedBody {
+    fn accepts(field: &str) -> &'static str {
+        match field {
+            "subscribers" | "active_subscribers" => "a whole number from 0 to 4294967295",
+            "sla" | "important" | "private" => "true or false",
+            "calm" => "a list of groups such as {\"zone\": \"Europe/Paris\", \"subscribers\": 3}, with IANA names",
+            "interval" => "a number of seconds, or null",
+            "username" => "text, or null",
+            _ => "text",
+        }
+    }
+}
+
+impl FeedBody {
+    /// The login in these fields: absent, `null`, or a pair.
+    pub(super) fn login(&self) -> Result<Option<Option<Login>>, ApiError> {
+        match (&self.username, &self.password) {
+            (None, None) => Ok(None),
+            (Some(None), None) => Ok(Some(None)),
+            (Some(Some(username)), password) => {
+                let login = Login::new(username, password.as_deref().unwrap_or_default());
+                login.map(|login| Some(Some(login))).map_err(|error| ApiError::bad(format!("username: {error}")))
+            }
+            (None | Some(None), Some(_)) => {
+                Err(ApiError::bad("password goes with a username; give both, the username may be empty"))
+            }
+        }
+    }
+
+    /// The audience that results when these fields are laid over `before`.
+    pub(super) fn audience(&self, before: Audience) -> Result<Audience, ApiError> {
+        let subscribers = self.subscribers.unwrap_or(before.subscribers);
+        let otherwise_active = self.subscribers.unwrap_or(before.active_subscribers);
+        let active_subscribers = self.active_subscribers.unwrap_or(otherwise_active);
+        if active_subscribers > subscribers {
+            let message = format!("active_subscribers must not be more than subscribers ({subscribers})");
+            return Err(ApiError::bad(message));
+        }
+        let interval = match self.interval {
+            None => before.interval,
+            Some(None) => None,
+            Some(Some(seconds)) => match std::time::Duration::try_from_secs_f64(seconds) {
+                Ok(interval) if !interval.is_zero() => Some(interval),
+                _ => return Err(ApiError::bad("interval must be a positive number of seconds, or null")),
+            },
+        };
+        let sla = self.sla.unwrap_or(before.sla);
+        let important = self.important.unwrap_or(before.important);
+        Ok(Audience { subscribers, active_subscribers, sla, important, interval })
+    }
+
+    /// The feed that these fields add.
+    pub(super) fn new_feed(&self, api: &Api) -> Result<AddFeed, ApiError> {
+        let url = self.url.as_deref().ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
+        let (url, of_url) = input::feed(url, &api.ops.config.fetch.at_service).map_err(not_a_url)?;
+        let of_fields = self.login()?.flatten();
+        if of_url.is_some() && of_fields.is_some() {
+            return Err(ApiError::bad("username and password are in the url already; give them once"));
+        }
+        let (calm, private) = (self.calm.clone().unwrap_or_default(), self.private.unwrap_or(false));
+        let audience = self.audience(Audience::default())?;
+        Ok(AddFeed { url, login: of_fields.or(of_url), audience, calm, private })
+    }
+}
+
+pub(crate) fn feed_url(api: &Api, text: &str) -> Result<FeedUrl, ApiError> {
+    input::feed_url(text, &api.ops.config.fetch.at_service).map_err(not_a_url)
+}
+
+fn not_a_url(error: impl std::fmt::Display) -> ApiError {
+    ApiError::bad(format!("url: {error}"))
+}
+
+/// `POST /feeds`: 201 when it is new, 200 when it was known.
+pub(super) async fn add(
+    State(api): State<Api>,
+    Body(body): Body<FeedBody>,
+) -> Result<(StatusCode, Extension<Subject>, Json<AddedView>), ApiError> {
+    let feed = body.new_feed(&api)?;
+    let ops = api.ops.clone();
+    let added = to_the_end(async move { ops.add(&[feed], None).await }).await?;
+    let gone = || ApiError::new(StatusCode::CONFLICT, "the feed was erased while it was added; add it again");
+    let added = added.into_iter().next().ok_or_else(gone)?;
+    let feed = api.ops.feed(&FeedRef::Id(added.id)).await?.ok_or_else(gone)?;
+    let status = if added.new { StatusCode::CREATED } else { StatusCode::OK };
+    let subject = Extension(Subject(format!("feeds/{}", added.id)));
+    Ok((status, subject, Json(AddedView { new: added.new, revived: added.revived, feed: api.view(feed) })))
+}
+
+/// The parameters of `GET /feeds`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct ListParams {
+    pub(crate) q: Option<String>,
+    pub(crate) host: Option<String>,
+    pub(crate) category: Option<String>,
+    pub(crate) status: Option<String>,
+    pub(crate) failure: Option<String>,
+    pub(crate) sort: Option<String>,
+    pub(crate) after: Option<String>,
+    pub(crate) limit: Option<String>,
+}
+
+impl ListParams {
+    /// What to ask the store for; so many feeds when no `limit` is given.
+    pub(crate) fn query(self, usual: u32) -> Result<FeedQuery, ApiError> {
+        Ok(FeedQuery {
+            host: self.host.as_deref().map(host_key).transpose()?,
+            category: named("category", self.category.as_deref(), &Category::ALL, Category::as_str)?,
+            status: named("status", self.status.as_deref(), &Status::ALL, Status::as_str)?,
+            failure: named("failure", self.failure.as_deref(), FailureKind::ALL, FailureKind::as_str)?,
+            sort: named("sort", self.sort.as_deref(), &SORTS, sort_name)?.unwrap_or_default(),
+            limit: limit(self.limit.as_deref(), usual, 1000)?,
+            after: self.after,
+            text: self.q.filter(|text| !text.is_empty()),
+        })
+    }
+}
+
+/// `GET /feeds`
+pub(super) async fn list(
+    State(api): State<Api>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<List<FeedView>>, ApiError> {
+    let query = params.query(100)?;
+    let page = api.ops.feeds(&query).await?;
+    let items = page.items.into_iter().map(|feed| api.view(feed)).collect();
+    Ok(Json(List { items, next: page.next }))
+}
+
+const SORTS: [FeedSort; 3] = [FeedSort::Id, FeedSort::Subscribers, FeedSort::NextDue];
+
+fn sort_name(sort: FeedSort) -> &'static str {
+    match sort {
+        FeedSort::Id => "id",
+        FeedSort::Subscribers => "subscribers",
+        FeedSort::NextDue => "next_due",
+    }
+}
+
+/// One of a few names, in any case.
+pub(super) fn named<T: Copy>(
+    parameter: &str,
+    text: Option<&str>,
+    all: &[T],
+    name: fn(T) -> &'static str,
+) -> Result<Option<T>, ApiError> {
+    let Some(text) = text else { return Ok(None) };
+    let found = all.iter().copied().find(|value| name(*value).eq_ignore_ascii_case(text));
+    let names = || all.iter().copied().map(name).collect::<Vec<_>>().join(", ");
+    found.map(Some).ok_or_else(|| ApiError::bad(format!("{parameter} must be one of {}", names())))
+}
+
+fn host_key(text: &str) -> Result<HostKey, ApiError> {
+    let has_port = text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if has_port || text.starts_with("*.") {
+        return Ok(HostKey::new(text));
+    }
+    Err(ApiError::bad("host must be a name and port, such as example.com:443, or *.example.com for a shared one"))
+}
+
+/// The parameters of `GET /feeds/lookup`.
+#[derive(Debug, Deserialize)]
+pub(super) struct LookupParams {
+    url: Option<String>,
+}
+
+/// `GET /feeds/lookup?url=`
+pub(super) async fn lookup(
+    State(api): State<Api>,
+    Params(params): Params<LookupParams>,
+) -> Result<Json<FeedView>, ApiError> {
+    let url = params.url.ok_or_else(|| ApiError::bad("url is missing; it must be a feed's address"))?;
+    let url = feed_url(&api, &url)?;
+    let unknown = || {
+        let message =
+            format!("no feed has the URL {url}, unless with credentials: GET /api/v1/feeds?q= finds those too");
+        ApiError::new(StatusCode::NOT_FOUND, message)
+    };
+    let feed = api.ops.feed(&FeedRef::Url(url.clone())).await?.ok_or_else(unknown)?;
+    Ok(Json(api.view(feed)))
+}
+
+/// `GET /feeds/{id}`
+pub(super) async fn show(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+    let feed = api.feed(id).await?;
+    Ok(Json(api.view(feed)))
+}
+
+/// `PATCH /feeds/{id}`: the fields given replace what was.
+pub(super) async fn change(
+    State(api): State<Api>,
+    PathId(id): PathId,
+    Body(body): Body<FeedBody>,
+) -> Result<Json<FeedView>, ApiError> {
+    if body.url.is_some() {
+        return Err(ApiError::bad("url cannot be changed: add the new one and remove this one"));
+    }
+    let before = api.feed(id).await?;
+    let (audience, login) = (body.audience(before.audience)?, body.login()?);
+    let audience = (audience != before.audience).then_some(audience);
+    edit(&api, id, EditFeed { audience, calm: body.calm, private: body.private, status: None, login }).await
+}
+
+/// `DELETE /feeds/{id}`: erases the feed with its entries and history.
+pub(super) async fn erase(State(api): State<Api>, PathId(id): PathId) -> Result<StatusCode, ApiError> {
+    let erased = to_the_end(async move { api.ops.erase(id).await }).await?;
+    if erased { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::no_feed(id)) }
+}
+
+/// `POST /feeds/{id}/pause`
+pub(super) async fn pause(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+    let feed = api.feed(id).await?;
+    if !matches!(feed.status, Status::Active | Status::Paused) {
+        return Err(conflict(&feed, "is not polled anyway"));
+    }
+    edit(&api, id, EditFeed { status: Some(Status::Paused), ..EditFeed::default() }).await
+}
+
+/// `POST /feeds/{id}/resume`: lets a feed out of pause, blacklist or quarantine.
+pub(super) async fn resume(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+    let feed = api.feed(id).await?;
+    if matches!(feed.status, Status::Gone | Status::Removed | Status::Merged) {
+        return Err(conflict(&feed, "cannot be resumed; add its URL again to give it one more try"));
+    }
+    edit(&api, id, EditFeed { status: Some(Status::Active), ..EditFeed::default() }).await
+}
+
+/// `POST /feeds/{id}/refresh`: polled as soon as its host allows it. 202: the poll is still to come.
+pub(super) async fn refresh(
+    State(api): State<Api>,
+    PathId(id): PathId,
+) -> Result<(StatusCode, Json<FeedView>), ApiError> {
+    let ops = api.ops.clone();
+    let woken = to_the_end(async move { ops.wake(&[id]).await }).await?;
+    let feed = api.feed(id).await?;
+    if woken == 0 {
+        return Err(conflict(&feed, not_polled(&feed)));
+    }
+    Ok((StatusCode::ACCEPTED, Json(api.view(feed))))
+}
+
+/// `POST /feeds/{id}/unmove`: back to where it was before it moved or was merged.
+pub(super) async fn unmove(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+    let ops = api.ops.clone();
+    let taken = to_the_end(async move { ops.unmove(id).await }).await?;
+    match taken.ok_or_else(|| ApiError::no_feed(id))? {
+        TakenBack::Done(feed) => Ok(Json(api.view(*feed))),
+        TakenBack::NotMoved => Err(conflict(&api.feed(id).await?, "has not moved; nothing is taken back")),
+        TakenBack::Taken(other) => {
+            let message = format!("the URL that feed {id} had before is feed {other}'s now; remove that one first");
+            Err(ApiError::new(StatusCode::CONFLICT, message))
+        }
+    }
+}
+
+/// `POST /feeds/{id}/forget`: drops validators and content hash, so that the next poll reads the feed whole.
+pub(super) async fn forget(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+    let ops = api.ops.clone();
+    let forgotten = to_the_end(async move { ops.forget(id).await }).await?;
+    Ok(Json(api.view(forgotten.ok_or_else(|| ApiError::no_feed(id))?)))
+}
+
+/// `GET /feeds/{id}/history`: its last polls, newest first, in one part.
+pub(super) async fn history(State(api): State<Api>, PathId(id): PathId) -> Result<Json<List<HistoryEntry>>, ApiError> {
+    let items = api.ops.store.history(id).await?.ok_or_else(|| ApiError::no_feed(id))?;
+    Ok(Json(List { items, next: None }))
+}
+
+async fn edit(api: &Api, id: FeedId, edit: EditFeed) -> Result<Json<FeedView>, ApiError> {
+    let ops = api.ops.clone();
+    let feed = to_the_end(async move { ops.edit(id, &edit).await }).await?;
+    Ok(Json(api.view(feed.ok_or_else(|| ApiError::no_feed(id))?)))
+}
+
+/// What helps a feed that is not polled.
+fn not_polled(feed: &Feed) -> &'static str {
+    match feed.status {
+        Status::Gone | Status::Removed => "is not polled; add its URL again to give it one more try",
+        Status::Merged => "is polled as the feed that it was merged into; refresh that one",
+        _ => "is not polled; resume it first",
+    }
+}
+
+fn conflict(feed: &Feed, what: &str) -> ApiError {
+    ApiError::new(StatusCode::CONFLICT, format!("feed {} is {} and {what}", feed.id, feed.status.as_str()))
+}
+
+/// Every path that nobody serves.
+pub(super) async fn nowhere(uri: Uri) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, format!("nothing is served at {}", uri.path()))
+}

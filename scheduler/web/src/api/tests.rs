@@ -1,0 +1,552 @@
+//! The API over the embedded backends, request by request, without a network.
+
+mod events;
+mod hosts;
+mod lists;
+mod moves;
+mod requeue;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, header};
+use common::config::{ApiRole, ApiToken, Config};
+use common::document::Document;
+use common::entry::Entry;
+use common::host_gate::memory::MemoryGate;
+use common::known::KnownEntries;
+use common::metrics::Metrics;
+use common::policy::{Decision, Rule, Terms};
+use common::queue::memory::MemoryQueue;
+use common::report::{FetchReport, Outcome};
+use common::time::{Clock, ManualClock, Timestamp};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use super::*;
+use scheduler::schedule::memory::MemorySchedule;
+use scheduler::{Backends, Scheduler};
+use store::sqlite::SqliteStore;
+use store::{Move, Verdict};
+
+/// A fleet without loops: what the API reads and writes.
+pub(crate) struct Fleet {
+    pub(crate) ops: Arc<Ops>,
+    pub(crate) clock: Arc<ManualClock>,
+    router: Router,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+}
+
+impl Fleet {
+    pub(crate) async fn with_tokens(tokens: Vec<ApiToken>) -> Self {
+        Self::with(|config| config.api.tokens = tokens).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = common::config::defaults();
+        change(&mut config);
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let backends = Backends {
+            store: Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()),
+            schedule: Arc::new(MemorySchedule::default()),
+            gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
+            jobs: Arc::new(MemoryQueue::new(1 << 20)),
+            reports: Arc::new(MemoryQueue::new(1 << 20)),
+        };
+        let shared_clock: Arc<dyn Clock> = clock.clone();
+        let ops = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &shared_clock).ops;
+        Fleet { router: router(ops.clone()), ops, clock }
+    }
+
+    pub(crate) async fn new() -> Self {
+        Self::with_tokens(Vec::new()).await
+    }
+
+    /// The answer with its headers, before its body was read.
+    pub(crate) async fn respond(&self, path: &str) -> Response {
+        let request = Request::get(path).header(header::HOST, "127.0.0.1:7878").body(Body::empty()).unwrap();
+        self.router.clone().call(request).await.unwrap()
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().call(request).await.unwrap();
+        let status = response.status().as_u16();
+        let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
+        Answer { status, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) }
+    }
+
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+        let request = Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:7878");
+        let request = request.header(header::ACCEPT, "application/json");
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        self.send(request.header(header::CONTENT_TYPE, "application/json").body(body).unwrap()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.ask("POST", path, Some(body)).await
+    }
+
+    /// Adds a feed and gives its id.
+    pub(crate) async fn feed(&self, url: &str) -> i64 {
+        let added = self.post("/api/v1/feeds", json!({ "url": url })).await;
+        assert_eq!(added.status, 201, "{}", added.body);
+        added.body["id"].as_i64().unwrap()
+    }
+
+    /// Stores a good poll of the feed that brought these entries.
+    pub(crate) async fn polled(&self, id: i64, entries: &[&str]) {
+        let entries = entries.iter().map(|id| Entry { id: (*id).to_owned(), ..Entry::default() }).collect();
+        self.polled_with(id, entries).await;
+    }
+
+    /// Moves the feed to another URL, as permanent redirects do.
+    pub(crate) async fn moved(&self, id: i64, url: &str) {
+        let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();
+        let url: common::url::FeedUrl = url.parse().unwrap();
+        let host = self.ops.rules.get().for_url(url.as_url()).key;
+        let to = Move { url, host, category: common::policy::Category::D, same: true };
+        self.ops.store.move_feed(feed.id, feed.version, &to, self.clock.now()).await.unwrap();
+    }
+
+    async fn polled_with(&self, id: i64, entries: Vec<Entry>) {
+        let mut document = Document::default();
+        document.keep_news(entries, &KnownEntries::default());
+        self.read(id, document).await;
+    }
+
+    /// Stores a good poll of the feed that brought this document.
+    pub(crate) async fn read(&self, id: i64, document: Document) {
+        let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();
+        let now = self.clock.now();
+        let validators = common::document::Validators { etag: Some("\"1\"".to_owned()), ..Default::default() };
+        let outcome = Outcome::Modified(Box::new(Document { validators, ..document }));
+        let mut terms = Terms::default();
+        terms.push(Rule::Category, now.after(Duration::from_secs(6000)));
+        let state =
+            common::policy::PollState { last_polled: Some(now), last_outcome: Some(outcome.kind()), ..feed.state };
+        let report = FetchReport {
+            duration: Duration::from_millis(250),
+            http_status: Some(200),
+            wire_bytes: 1000,
+            body_bytes: 3000,
+            ..FetchReport::of(feed.id, feed.version, feed.host.clone(), now, outcome)
+        };
+        let next_due = terms.last().map(|term| term.due);
+        let decision = Decision { state, status: feed.status, next_due, terms, host_hold: None, notice: None };
+        let verdict = Verdict { report, decision, category: common::policy::Category::D };
+        self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_feed_is_added_once_and_due_at_once() {
+    let fleet = Fleet::new().await;
+    let url = "https://example.com/feed.xml";
+    let first = fleet.post("/api/v1/feeds", json!({ "url": url, "subscribers": 30, "interval": 1800.5 })).await;
+    assert_eq!(first.status, 201, "{}", first.body);
+    assert_eq!(first.body["new"], true);
+    assert_eq!(first.body["category"], "B");
+    assert_eq!(first.body["active_subscribers"], 30);
+    assert_eq!(first.body["interval"], 1800.5);
+    assert_eq!(first.body["next_due"], fleet.clock.now().to_string());
+    assert_eq!(first.body["host"], "example.com:443");
+    let depth = fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap();
+    assert_eq!((depth.feeds, depth.due), (1, 1));
+
+    let again = fleet.post("/api/v1/feeds", json!({ "url": url })).await;
+    assert_eq!((again.status, &again.body["new"], &again.body["id"]), (200, &json!(false), &first.body["id"]));
+    assert_eq!(again.body["subscribers"], 30);
+    let found = fleet.get("/api/v1/feeds/lookup?url=https://example.com/feed.xml").await;
+    assert_eq!((found.status, &found.body["id"]), (200, &first.body["id"]));
+}
+
+#[tokio::test]
+async fn the_fields_of_a_feed_are_the_ones_that_are_documented() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let feed = fleet.get(&format!("/api/v1/feeds/{id}")).await.body;
+    for field in [
+        "id",
+        "url",
+        "host",
+        "title",
+        "category",
+        "status",
+        "subscribers",
+        "active_subscribers",
+        "sla",
+        "important",
+        "credentials",
+        "etag",
+        "last_modified",
+        "content_hash",
+        "next_due",
+        "last_polled",
+        "last_success",
+        "last_changed",
+        "last_status",
+        "last_outcome",
+        "consecutive_failures",
+        "failing_since",
+        "private",
+        "version",
+        "entries",
+    ] {
+        assert!(feed.get(field).is_some(), "{field} is missing in {feed}");
+    }
+}
+
+#[tokio::test]
+async fn mistakes_are_refused_with_a_sentence_that_names_them() {
+    let fleet = Fleet::new().await;
+    let refusals = [
+        (json!({}), "url is missing"),
+        (json!({ "url": "example.com" }), "url: 'example.com' is not a URL"),
+        (json!({ "url": "http://a/", "subscriber": 1 }), "did you mean subscribers?"),
+        (json!({ "url": "http://a/", "sla": "yes" }), "sla must be true or false"),
+        (json!({ "url": "http://a/", "interval": 0 }), "interval must be a positive number of seconds"),
+        (json!({ "url": "http://a/", "subscribers": 1, "active_subscribers": 2 }), "active_subscribers must not"),
+    ];
+    for (body, told) in refusals {
+        let answer = fleet.post("/api/v1/feeds", body).await;
+        assert_eq!(answer.status, 400);
+        assert!(answer.body["error"].as_str().unwrap().contains(told), "{told}: {}", answer.body);
+    }
+    let paths = [
+        ("/api/v1/feeds?limit=1001", 400, "limit must be a whole number from 1 to 1000"),
+        ("/api/v1/feeds?catgory=A", 400, "did you mean category?"),
+        ("/api/v1/feeds?category=Z", 400, "category must be one of A, B, C, D, F"),
+        ("/api/v1/feeds?status=fine", 400, "status must be one of active"),
+        ("/api/v1/feeds?failure=bad", 400, "failure must be one of dns"),
+        ("/api/v1/feeds?sort=age", 400, "sort must be one of id"),
+        ("/api/v1/feeds?host=example.com", 400, "host must be a name and port"),
+        ("/api/v1/feeds?after=nonsense", 400, "is no cursor of this list"),
+        ("/api/v1/feeds/abc", 400, "id must be a whole number"),
+        ("/api/v1/feeds/7", 404, "there is no feed 7"),
+        ("/api/v1/feeds/7/history", 404, "there is no feed 7"),
+        ("/api/v1/feeds/7/explain", 404, "there is no feed 7"),
+        ("/api/v1/feeds/7/entries", 404, "there is no feed 7"),
+        ("/api/v1/feeds/lookup", 400, "url is missing"),
+        ("/api/v1/feeds/lookup?url=http://a/", 404, "no feed has the URL http://a/"),
+        ("/api/v1/entries?after=x", 400, "after must be a seq"),
+        ("/api/v2/feeds", 404, "nothing is served at /api/v2/feeds"),
+        ("/api/v1/fleet/pause", 405, "does not take GET"),
+    ];
+    for (path, status, told) in paths {
+        let answer = fleet.get(path).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+        assert!(answer.body["error"].as_str().unwrap().contains(told), "{path}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn bodies_must_be_small_json() {
+    let fleet = Fleet::new().await;
+    let request = |media_type: &str, body: String| {
+        let request = Request::builder().method("POST").uri("/api/v1/feeds").header(header::HOST, "localhost");
+        request.header(header::CONTENT_TYPE, media_type).body(Body::from(body)).unwrap()
+    };
+    let form = fleet.send(request("application/x-www-form-urlencoded", "url=http://a/".into())).await;
+    assert_eq!((form.status, form.body["error"].is_string()), (415, true));
+    let large = json!({ "url": format!("http://a/{}", "a".repeat(MAX_BODY_BYTES)) }).to_string();
+    let large = fleet.send(request("application/json; charset=utf-8", large)).await;
+    let told = format!("the body is too large; it must be at most {MAX_BODY_BYTES} bytes");
+    assert_eq!((large.status, &large.body["error"]), (413, &json!(told)));
+}
+
+#[tokio::test]
+async fn a_change_replaces_what_is_given_and_leaves_the_rest() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let path = format!("/api/v1/feeds/{id}");
+    let changed = fleet.ask("PATCH", &path, Some(json!({ "sla": true, "interval": 600 }))).await;
+    assert_eq!((changed.status, &changed.body["category"]), (200, &json!("A")));
+    let changed = fleet.ask("PATCH", &path, Some(json!({ "subscribers": 5, "sla": false }))).await;
+    assert_eq!((&changed.body["category"], &changed.body["active_subscribers"]), (&json!("C"), &json!(5)));
+    assert_eq!(changed.body["interval"], 600.0);
+    let changed = fleet.ask("PATCH", &path, Some(json!({ "interval": null }))).await;
+    assert!(changed.body.get("interval").is_none());
+    let refused = fleet.ask("PATCH", &path, Some(json!({ "url": "http://b/" }))).await;
+    assert_eq!(refused.status, 400);
+}
+
+#[tokio::test]
+async fn a_paused_feed_leaves_the_schedule_and_comes_back() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let act = |action: &'static str| fleet.post_action(id, action);
+    let feeds = async || fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap().feeds;
+    assert_eq!(act("pause").await.body["status"], "paused");
+    assert_eq!(feeds().await, 0);
+    let refresh = act("refresh").await;
+    assert_eq!(
+        (refresh.status, refresh.body["error"].as_str()),
+        (409, Some(format!("feed {id} is paused and is not polled; resume it first").as_str()))
+    );
+    assert_eq!(act("resume").await.body["status"], "active");
+    assert_eq!(feeds().await, 1);
+    let refresh = act("refresh").await;
+    assert_eq!((refresh.status, refresh.body["wake_at"].is_string()), (202, true));
+    let erased = fleet.ask("DELETE", &format!("/api/v1/feeds/{id}"), None).await;
+    assert_eq!((erased.status, feeds().await), (204, 0));
+    assert_eq!(fleet.ask("DELETE", &format!("/api/v1/feeds/{id}"), None).await.status, 404);
+}
+
+impl Fleet {
+    async fn post_action(&self, id: i64, action: &str) -> Answer {
+        self.ask("POST", &format!("/api/v1/feeds/{id}/{action}"), None).await
+    }
+}
+
+#[tokio::test]
+async fn a_feed_whose_validators_are_forgotten_is_read_whole_at_its_next_poll() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    fleet.polled(id, &["1"]).await;
+    let before = fleet.get(&format!("/api/v1/feeds/{id}")).await.body;
+    assert!(before["etag"].is_string(), "{before}");
+    let forgotten = fleet.post_action(id, "forget").await;
+    assert_eq!((forgotten.status, &forgotten.body["etag"]), (200, &Value::Null));
+    assert_eq!(forgotten.body["next_due"], before["next_due"], "it is due when it was");
+    assert_eq!(fleet.post_action(99, "forget").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_list_goes_on_where_its_cursor_says() {
+    let fleet = Fleet::new().await;
+    for number in 0..5 {
+        fleet.feed(&format!("https://example.com/{number}")).await;
+    }
+    let mut path = "/api/v1/feeds?limit=2&host=example.com:443".to_owned();
+    let mut seen = Vec::new();
+    loop {
+        let page = fleet.get(&path).await.body;
+        seen.extend(page["items"].as_array().unwrap().iter().map(|feed| feed["id"].as_i64().unwrap()));
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/api/v1/feeds?limit=2&host=example.com:443&after={next}");
+    }
+    assert_eq!(seen.len(), 5);
+    assert!(seen.is_sorted());
+    let one = fleet.get("/api/v1/feeds?q=com/3").await.body;
+    assert_eq!(one["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn entries_are_read_on_from_a_seq_and_an_outdated_one_is_told() {
+    let fleet = Fleet::new().await;
+    let (first, second) = (fleet.feed("https://a.example/").await, fleet.feed("https://b.example/").await);
+    fleet.polled(first, &["1", "2"]).await;
+    fleet.polled(second, &["3"]).await;
+    let page = fleet.get("/api/v1/entries?limit=2").await.body;
+    assert_eq!(page["items"].as_array().unwrap().len(), 2);
+    assert!(page["epoch"].is_string() && page["oldest"].is_i64());
+    let rest = fleet.get(&format!("/api/v1/entries?after={}", page["next"])).await.body;
+    assert_eq!((&rest["items"][0]["id"], &rest["items"][0]["feed_id"]), (&json!("3"), &json!(second)));
+    let none = fleet.get(&format!("/api/v1/entries?after={}", rest["next"])).await.body;
+    assert_eq!((&none["items"], &none["next"]), (&json!([]), &rest["next"]));
+    let own = fleet.get(&format!("/api/v1/feeds/{first}/entries")).await.body;
+    assert_eq!(own["items"].as_array().unwrap().len(), 2);
+
+    let later = fleet.clock.advance(Duration::from_secs(3600));
+    let _: u64 = fleet.ops.store.prune(later, Some(later)).await.unwrap();
+    let missed = fleet.get("/api/v1/entries?after=1").await;
+    assert_eq!(missed.status, 410, "{}", missed.body);
+    assert!(missed.body["oldest"].as_i64().unwrap() > 2 && missed.body["epoch"].is_string());
+    assert_eq!(fleet.get("/api/v1/entries").await.status, 200);
+}
+
+#[tokio::test]
+async fn calm_readers_see_nothing_before_their_midnight() {
+    // The clock stands at 14:13 UTC.
+    let fleet = Fleet::new().await;
+    let calm = json!([{ "zone": "Europe/Paris", "subscribers": 3 }]);
+    let body = json!({ "url": "https://a.org/1", "subscribers": 0, "calm": calm });
+    let added = fleet.post("/api/v1/feeds", body).await.body;
+    assert_eq!(added["calm"], calm);
+    let id = added["id"].as_i64().unwrap();
+    fleet.polled(id, &["today"]).await;
+    let seen = async |zone: &str| {
+        fleet.get(&format!("/api/v1/entries?calm={zone}")).await.body["items"].as_array().unwrap().len()
+    };
+    assert_eq!((seen("Europe/Paris").await, seen("Asia/Tokyo").await), (0, 0));
+    assert_eq!(
+        fleet.get("/api/v1/entries?calm=Europe/Paris&after=0").await.body["next"],
+        0,
+        "and misses nothing later"
+    );
+    fleet.clock.advance(Duration::from_secs(3600));
+    assert_eq!((seen("Europe/Paris").await, seen("Asia/Tokyo").await), (0, 1), "a new day in Tokyo");
+    fleet.clock.advance(Duration::from_secs(7 * 3600));
+    assert_eq!(seen("Europe/Paris").await, 1);
+
+    let refused = fleet.get("/api/v1/entries?calm=Mars").await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.to_string().contains("calm: 'Mars' is no IANA time zone"), "{}", refused.body);
+    let patched = fleet.ask("PATCH", &format!("/api/v1/feeds/{id}"), Some(json!({ "calm": [] }))).await;
+    assert_eq!((patched.status, patched.body.get("calm")), (200, None));
+    let body = json!({ "url": "https://a.org/2", "calm": [{ "zone": "Mars", "subscribers": 3 }] });
+    let refused = fleet.post("/api/v1/feeds", body).await;
+    assert!(refused.body.to_string().contains("calm must be a list of groups"), "{}", refused.body);
+}
+
+#[tokio::test]
+async fn a_due_time_is_explained_and_a_history_kept() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let fresh = fleet.get(&format!("/api/v1/feeds/{id}/explain")).await.body;
+    assert!(fresh["text"].as_str().unwrap().contains("just added"), "{fresh}");
+    fleet.polled(id, &["1"]).await;
+    let explained = fleet.get(&format!("/api/v1/feeds/{id}/explain")).await.body;
+    assert_eq!(explained["terms"][0]["rule"], "category");
+    assert_eq!(explained["terms"][0]["by"], 6000.0);
+    assert_eq!(explained["text"], "category D: 1 h 40 m");
+    fleet.ask("POST", "/api/v1/fleet/pause", None).await;
+    let paused = fleet.get(&format!("/api/v1/feeds/{id}/explain")).await.body;
+    assert_eq!(paused["notes"], json!(["all polling is paused"]));
+    let history = fleet.get(&format!("/api/v1/feeds/{id}/history")).await.body;
+    let poll = &history["items"][0];
+    assert_eq!((&poll["outcome"], &poll["duration"], &poll["bytes"]), (&json!("modified"), &json!(0.25), &json!(1000)));
+}
+
+#[tokio::test]
+async fn the_fleet_tells_its_numbers_and_its_health() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    fleet.feed("https://www.craigslist.org/feed.xml").await;
+    fleet.polled(id, &["1", "2"]).await;
+    let stats = fleet.get("/api/v1/stats").await.body;
+    assert_eq!((&stats["feeds"], &stats["entries"]), (&json!(2), &json!(2)), "{stats}");
+    assert_eq!(stats["by_category"], json!({ "D": 1, "F": 1 }));
+    assert_eq!(stats["paused"], false);
+    assert_eq!(fleet.ask("POST", "/api/v1/fleet/pause", None).await.body, json!({ "paused": true }));
+    assert_eq!(fleet.get("/api/v1/stats").await.body["paused"], true);
+    assert_eq!(fleet.get("/healthz").await.body, "ok\n");
+    assert_eq!(fleet.get("/readyz").await.body, json!({ "ready": true }));
+    fleet.ops.storing.failed("the disk is full".to_owned());
+    let unready = fleet.get("/readyz").await;
+    assert_eq!(unready.status, 503);
+    assert!(unready.body["error"].as_str().unwrap().ends_with(": the disk is full"), "{}", unready.body);
+    fleet.ops.storing.recovered();
+    let metrics = fleet.get("/metrics").await.body;
+    assert!(metrics.as_str().unwrap().contains("feedfleet_polls_total{outcome=\"modified\"} 0"));
+}
+
+#[tokio::test]
+async fn without_tokens_pages_of_other_sites_are_kept_out() {
+    let fleet = Fleet::new().await;
+    let rebound = Request::builder().uri("/api/v1/feeds").header(header::HOST, "evil.example:7878");
+    assert_eq!(fleet.send(rebound.body(Body::empty()).unwrap()).await.status, 421);
+    let foreign = Request::builder().method("POST").uri("/api/v1/fleet/pause").header(header::HOST, "127.0.0.1:7878");
+    let foreign = foreign.header(header::ORIGIN, "http://evil.example").body(Body::empty()).unwrap();
+    assert_eq!(fleet.send(foreign).await.status, 403);
+    assert_eq!(fleet.get("/api/v1/stats").await.body["paused"], false);
+}
+
+#[tokio::test]
+async fn with_tokens_the_api_is_closed_and_health_stays_open() {
+    let secret = "0123456789abcdef";
+    let reader = ApiToken { name: "look".into(), token: secret.into(), role: ApiRole::Read };
+    let fleet = Fleet::with_tokens(vec![reader]).await;
+    let bare = fleet.get("/api/v1/feeds").await;
+    assert_eq!((bare.status, bare.body["error"].is_string()), (401, true));
+    assert_eq!(fleet.get("/healthz").await.status, 200);
+    let shown = |method: &str, path: &str| {
+        let request = Request::builder().method(method).uri(path).header(header::HOST, "fleet.example");
+        request.header(header::AUTHORIZATION, format!("Bearer {secret}")).body(Body::empty()).unwrap()
+    };
+    assert_eq!(fleet.send(shown("GET", "/api/v1/feeds")).await.status, 200);
+    assert_eq!(fleet.send(shown("POST", "/api/v1/fleet/pause")).await.status, 403);
+}
+
+#[tokio::test]
+async fn a_caller_that_never_finishes_does_not_hold_up_the_end() {
+    let fleet = Fleet::new().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    let serving = tokio::spawn(serve(listener, fleet.ops.clone(), shutdown.clone()));
+    let mut unfinished = TcpStream::connect(address).await.unwrap();
+    unfinished.write_all(b"GET /healthz HTT").await.unwrap();
+    // Connections are accepted in order: this one's answer shows that the one before was.
+    let mut finished = TcpStream::connect(address).await.unwrap();
+    finished.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    finished.read_u8().await.unwrap();
+    shutdown.cancel();
+    let ended = tokio::time::timeout(DRAIN * 60, serving).await;
+    ended.expect("it ends although a caller is connected").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn with_tokens_the_page_asks_for_one_and_the_api_takes_no_password() {
+    let secret = "0123456789abcdef";
+    let reader = ApiToken { name: "look".into(), token: secret.into(), role: ApiRole::Read };
+    let fleet = Fleet::with_tokens(vec![reader]).await;
+    assert_eq!(fleet.get("/").await.status, 401);
+    use base64::Engine;
+    let login = |password: &str| {
+        let login = base64::prelude::BASE64_STANDARD.encode(format!("anybody:{password}"));
+        let request = |path: &str| {
+            let request = Request::builder().uri(path).header(header::HOST, "fleet.example");
+            request.header(header::AUTHORIZATION, format!("Basic {login}")).body(Body::empty()).unwrap()
+        };
+        (request("/"), request("/api/v1/stats"))
+    };
+    let (page, api) = login(secret);
+    assert_eq!((fleet.send(page).await.status, fleet.send(api).await.status), (200, 401));
+    assert_eq!(fleet.send(login("wrong").0).await.status, 401);
+    for closed in ["/feeds", "/feeds/1", "/live"] {
+        assert_eq!(fleet.get(closed).await.status, 401, "{closed}");
+    }
+    for open in ["/openapi.json", "/status", "/assets/pages.css"] {
+        assert_eq!(fleet.get(open).await.status, 200, "{open}");
+    }
+}
+
+#[tokio::test]
+async fn entries_are_offered_as_html_that_may_be_shown() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let entry = Entry {
+        id: "1".to_owned(),
+        url: Some("https://example.com/2026/one".to_owned()),
+        summary: Some("<b onclick=x()>short</b>".to_owned()),
+        content: Some("<script>x()</script><a href=../about>about</a>".to_owned()),
+        ..Entry::default()
+    };
+    fleet.polled_with(id, vec![entry, Entry { id: "2".to_owned(), ..Entry::default() }]).await;
+    for path in ["/api/v1/entries".to_owned(), format!("/api/v1/feeds/{id}/entries")] {
+        let raw = fleet.get(&path).await.body;
+        let first =
+            |body: &Value| body["items"].as_array().unwrap().iter().find(|item| item["id"] == "1").unwrap().clone();
+        assert_eq!(first(&raw)["summary_html"], Value::Null, "only when asked for");
+        let safe = first(&fleet.get(&format!("{path}?html=sanitised")).await.body);
+        assert_eq!(safe["content"], first(&raw)["content"], "the publisher's own text stays");
+        assert_eq!(safe["summary_html"], "<b>short</b>");
+        let link = "<a href=\"https://example.com/about\" rel=\"noopener noreferrer\">about</a>";
+        assert_eq!(safe["content_html"], link);
+        assert_eq!(fleet.get(&format!("{path}?html=raw")).await.status, 400);
+    }
+}
+
+#[tokio::test]
+async fn an_account_is_added_by_its_name() {
+    let fleet = Fleet::new().await;
+    let added = fleet.post("/api/v1/feeds", json!({ "url": "at://ada.example" })).await;
+    assert_eq!(added.status, 201, "{}", added.body);
+    let url = "https://public.api.bsky.app/xrpc/app.bsky.feed.getAuthorFeed?actor=ada.example&filter=posts_and_author_threads";
+    assert_eq!(added.body["url"], url);
+    let known = fleet.get("/api/v1/feeds/lookup?url=https%3A%2F%2Fbsky.app%2Fprofile%2Fada.example").await;
+    assert_eq!(known.body["id"], added.body["id"]);
+    assert_eq!(fleet.post("/api/v1/feeds", json!({ "url": "at://nobody" })).await.status, 400);
+}

@@ -1,0 +1,40 @@
+//! Lists of more feeds than a call looks at.
+
+use std::time::Duration;
+
+use common::time::Clock;
+use scheduler::ops::AddFeed;
+
+use super::Fleet;
+
+#[tokio::test]
+async fn the_api_and_the_search_page_list_a_fleet_of_any_size_by_due_time() {
+    const FEEDS: usize = 2_300;
+    let fleet = Fleet::new().await;
+    let new = |n: usize| AddFeed {
+        url: format!("https://h{n}.example/").parse().unwrap(),
+        login: None,
+        audience: common::policy::Audience::default(),
+        calm: Vec::new(),
+        private: false,
+    };
+    let feeds: Vec<AddFeed> = (0..FEEDS).map(new).collect();
+    let places: Vec<f64> = (0..FEEDS).map(|n| (n * 617 % FEEDS) as f64 / FEEDS as f64).collect();
+    fleet.ops.add(&feeds, Some(&places)).await.unwrap();
+    fleet.ops.schedule.claim_due(fleet.clock.now(), 1, Duration::from_secs(60)).await.unwrap();
+    let (mut due, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = fleet.get(&format!("/api/v1/feeds?sort=next_due&limit=1000{after}")).await;
+        assert_eq!(page.status, 200, "{:?}", page.body);
+        let items = page.body["items"].as_array().unwrap();
+        due.extend(items.iter().map(|feed| feed["next_due"].as_str().unwrap().to_owned()));
+        let Some(next) = page.body["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(due.len(), FEEDS);
+    assert!(due.is_sorted());
+    let nowhere = fleet.get("/api/v1/feeds?sort=next_due&q=//h2").await;
+    assert_eq!(nowhere.body["items"].as_array().unwrap().len(), 100);
+    assert_eq!(fleet.get("/feeds?sort=next_due").await.status, 200);
+    assert_eq!(fleet.get("/api/v1/feeds?sort=next_due&after=x").await.status, 400);
+}

@@ -1,0 +1,199 @@
+//! `/feeds/{id}`: everything about one feed, and buttons that ask the API to do something about it.
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use common::document::FeedHints;
+use common::feed::Feed;
+use common::outcome::OutcomeKind;
+use common::policy::Status;
+use common::time::Timestamp;
+use common::url::FeedId;
+
+use super::fleet::{EntryLine, entry_line};
+use super::words::{self, Moment};
+use super::{Frame, Refusal, advice, answer};
+use crate::api::error::ApiError;
+use crate::api::{Api, explain};
+use scheduler::wire::{ExplainView, FeedView};
+use store::HistoryEntry;
+
+/// Entries that are shown.
+const ENTRIES: u32 = 12;
+
+#[derive(Template)]
+#[template(path = "pages/feed.html")]
+struct FeedPage {
+    frame: Frame,
+    name: String,
+    link: Option<String>,
+    feed: FeedView,
+    explain: ExplainView,
+    terms: Vec<TermLine>,
+    next: Option<Moment>,
+    last_polled: Option<Moment>,
+    last_changed: Option<Moment>,
+    subscribers: String,
+    entries: String,
+    advice: Vec<&'static str>,
+    penalty: Option<PenaltyLine>,
+    said: Vec<(&'static str, String)>,
+    polls: Vec<PollLine>,
+    news: Vec<EntryLine>,
+    /// Changes need a token.
+    needs_token: bool,
+}
+
+struct TermLine {
+    text: String,
+    due: Moment,
+}
+
+/// Why a feed is in the penalty box.
+pub(super) struct PenaltyLine {
+    pub(super) kind: String,
+    pub(super) until: Moment,
+    pub(super) failures: u32,
+    pub(super) since: Option<Moment>,
+}
+
+/// One poll of the timeline.
+pub(super) struct PollLine {
+    pub(super) class: &'static str,
+    pub(super) at: Moment,
+    pub(super) outcome: &'static str,
+    pub(super) what: String,
+    pub(super) next: Option<String>,
+    pub(super) reasons: String,
+}
+
+impl FeedPage {
+    fn is_active(&self) -> bool {
+        self.feed.status == Status::Active
+    }
+
+    /// What "resume" ends: see the API.
+    fn can_resume(&self) -> bool {
+        matches!(self.feed.status, Status::Paused | Status::Blacklisted | Status::Quarantined)
+    }
+}
+
+/// `GET /feeds/{id}`
+pub(super) async fn page(State(api): State<Api>, Path(id): Path<String>) -> Result<Response, Refusal> {
+    let none = || ApiError::new(StatusCode::NOT_FOUND, format!("there is no feed {id}"));
+    let feed = api.feed(FeedId(id.parse().map_err(|_| none())?)).await.map_err(|error| match error.status() {
+        StatusCode::NOT_FOUND => none(),
+        _ => error,
+    })?;
+    let now = api.ops.clock.now();
+    let explain = explain::of(&api, &feed).await?;
+    let history = api.ops.store.history(feed.id).await?.unwrap_or_default();
+    let news = api.ops.store.newest_entries(Some(feed.id), ENTRIES).await?;
+    let news = news.into_iter().map(|entry| entry_line(entry, now)).collect();
+    let page = FeedPage { news, ..shown(&api, feed, explain, &history, now) };
+    answer(StatusCode::OK, &page)
+}
+
+fn shown(api: &Api, feed: Feed, explain: ExplainView, history: &[HistoryEntry], now: Timestamp) -> FeedPage {
+    let moment = |at: Timestamp| Moment::of(at, now);
+    let terms = explain.terms.iter().map(|term| TermLine { text: term.text.clone(), due: moment(term.due) }).collect();
+    let (next, penalty, advice) = (feed.due().map(|due| Moment::due(due, now)), penalty(&feed, now), advice::of(&feed));
+    let view = api.view(feed);
+    FeedPage {
+        frame: Frame::new("../", "feed", now),
+        name: view.title.clone().unwrap_or_else(|| view.url.clone()),
+        link: words::web_link(&view.url),
+        said: said(&view, now),
+        terms,
+        next,
+        last_polled: view.last_polled.map(moment),
+        last_changed: view.last_changed.map(moment),
+        subscribers: words::number(view.subscribers.into()),
+        entries: words::number(view.entries),
+        advice,
+        penalty,
+        polls: history.iter().map(|poll| poll_line(poll, now)).collect(),
+        news: Vec::new(),
+        needs_token: !api.ops.config.api.tokens.is_empty(),
+        feed: view,
+        explain,
+    }
+}
+
+/// The feed's place in the penalty box, if it is there.
+pub(super) fn penalty(feed: &Feed, now: Timestamp) -> Option<PenaltyLine> {
+    let penalty = feed.state.penalty?;
+    Some(PenaltyLine {
+        kind: words::spaced(penalty.kind.as_str()),
+        until: Moment::of(penalty.until, now),
+        failures: feed.state.consecutive_failures,
+        since: feed.state.failing_since.map(|since| Moment::of(since, now)),
+    })
+}
+
+/// One poll in words.
+pub(super) fn poll_line(poll: &HistoryEntry, now: Timestamp) -> PollLine {
+    let mut what = Vec::new();
+    what.extend(poll.failure.map(|failure| words::spaced(failure.as_str())));
+    what.extend(poll.status.map(|status| format!("HTTP {status}")));
+    what.extend((poll.bytes > 0).then(|| words::bytes(poll.bytes as f64)));
+    what.push(words::seconds(poll.duration));
+    let interval = |due: Timestamp| format!("{} later", words::span(due.since(poll.at)));
+    PollLine {
+        class: outcome_class(poll.outcome),
+        at: Moment::of(poll.at, now),
+        outcome: words::outcome(poll.outcome),
+        what: what.join(", "),
+        next: poll.next_due.map(interval),
+        reasons: poll.reasons.iter().map(|rule| words::rule(*rule)).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// An outcome's colour in the style sheet.
+pub(super) fn outcome_class(kind: OutcomeKind) -> &'static str {
+    match kind {
+        OutcomeKind::NotModified => "good",
+        OutcomeKind::Modified => "news",
+        OutcomeKind::Throttled | OutcomeKind::Deferred => "warn",
+        OutcomeKind::Failed => "bad",
+        OutcomeKind::Gone => "gone",
+    }
+}
+
+/// What the server and the feed say of themselves.
+fn said(feed: &FeedView, now: Timestamp) -> Vec<(&'static str, String)> {
+    let text = |text: &Option<String>| text.clone();
+    let hints = hints(&feed.hints);
+    let all = [
+        ("Last status", feed.last_status.map(|status| format!("HTTP {status}"))),
+        ("ETag", text(&feed.etag)),
+        ("Last-Modified", text(&feed.last_modified)),
+        (
+            "Not to be asked before",
+            feed.hold_until.map(|at| format!("{} ({})", words::full(at), words::relative(at, now))),
+        ),
+        ("When to poll it", (!hints.is_empty()).then_some(hints)),
+        ("Moved from", text(&feed.moved_from)),
+        ("Next page", text(&feed.onward.next)),
+        ("Archive before it", text(&feed.onward.prev_archive)),
+        ("Wants to be read at", text(&feed.onward.new_feed_url)),
+        ("Its end", feed.onward.expired.then(|| "nothing will follow".to_owned())),
+        ("Content hash", feed.content_hash.map(|hash| hash.to_string())),
+    ];
+    all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+fn hints(hints: &FeedHints) -> String {
+    const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    let mut parts = Vec::new();
+    parts.extend(hints.ttl.map(|ttl| format!("ttl {}", words::span(ttl))));
+    parts.extend(hints.update_period.map(|period| format!("every {}", words::span(period))));
+    let hours: Vec<String> =
+        (0..24).filter(|hour| hints.skip_hours & (1 << hour) != 0).map(|hour| hour.to_string()).collect();
+    parts.extend((!hours.is_empty()).then(|| format!("not in the hours {} (GMT)", hours.join(", "))));
+    let days = DAYS.iter().enumerate().filter(|(day, _)| hints.skip_days & (1 << day) != 0);
+    let days: Vec<&str> = days.map(|(_, name)| *name).collect();
+    parts.extend((!days.is_empty()).then(|| format!("not on {} (GMT)", days.join(", "))));
+    parts.join("; ")
+}

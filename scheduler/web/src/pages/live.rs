@@ -1,0 +1,152 @@
+//! `/live`: the fleet's page while it is looked at. One loop counts and renders for all who look, and only while somebody does;
+//! they get the same texts that the page has, by the names that it gives them.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream};
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::charts::{Ring, Sample};
+use super::fleet::Shown;
+use super::{Refusal, fleet, protect};
+use crate::api::Api;
+use crate::api::error::ApiError;
+use scheduler::condition::trouble::Trouble;
+use scheduler::ops::{Ops, OpsError};
+
+/// How often numbers are renewed; the lists, which ask the store more, every fifth time.
+const EVERY: Duration = Duration::from_secs(2);
+const LISTS_EVERY: u32 = 5;
+/// Pages that are kept up to date at once.
+const MOST_LISTENERS: usize = 64;
+
+/// The last half hour, and who watches.
+#[derive(Debug)]
+pub(crate) struct Live {
+    ring: Mutex<Ring>,
+    news: watch::Sender<News>,
+    places: Arc<Semaphore>,
+}
+
+/// What listeners are told: the data of two events.
+#[derive(Clone, Debug, Default)]
+struct News {
+    numbers: Arc<str>,
+    lists: Arc<str>,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        let places = Arc::new(Semaphore::new(MOST_LISTENERS));
+        Live { ring: Mutex::default(), news: watch::Sender::default(), places }
+    }
+}
+
+impl Live {
+    /// The last half hour.
+    pub(super) fn ring(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells listeners what is shown now.
+    fn tell(&self, shown: &Shown, lists: Option<BTreeMap<&'static str, String>>) {
+        let paths: BTreeMap<&str, &str> = shown.paths().collect();
+        let numbers = json!({ "texts": shown.texts, "paths": paths }).to_string();
+        self.news.send_modify(|news| {
+            news.numbers = numbers.into();
+            if let Some(lists) = lists {
+                let lists = json!(lists).to_string();
+                if *news.lists != *lists {
+                    news.lists = lists.into();
+                }
+            }
+        });
+    }
+
+    /// What listeners are told last.
+    #[cfg(test)]
+    pub(super) fn told(&self) -> (serde_json::Value, serde_json::Value) {
+        let news = self.news.borrow();
+        (serde_json::from_str(&news.numbers).unwrap(), serde_json::from_str(&news.lists).unwrap())
+    }
+
+    /// One look at the fleet; `turn` counts the looks of this audience.
+    pub(super) async fn look(&self, ops: &Ops, turn: u32) -> Result<(), OpsError> {
+        let shown = Shown::now(ops, self).await?;
+        let lists = if turn.is_multiple_of(LISTS_EVERY) { Some(fleet::fragments(ops, &shown).await?) } else { None };
+        self.tell(&shown, lists);
+        Ok(())
+    }
+}
+
+/// Samples what is counted, and keeps the pages that are open up to date, until stopped.
+pub(crate) async fn watch(live: Arc<Live>, ops: Arc<Ops>, stop: CancellationToken) {
+    let mut every = tokio::time::interval(EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut looking = Trouble::with("keeping the fleet's page up to date");
+    let mut turn = 0;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = every.tick() => {}
+        }
+        live.ring().push(Sample::of(&ops.metrics, ops.clock.now()));
+        if live.news.receiver_count() == 0 {
+            turn = 0;
+            continue;
+        }
+        looking.note(live.look(&ops, turn).await);
+        turn += 1;
+    }
+}
+
+/// `GET /live`: server-sent events `numbers` and `lists`.
+pub(super) async fn stream(State(api): State<Api>) -> Result<Response, Refusal> {
+    let full = |_| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "enough pages are watched already; reload by hand");
+    let place = api.live.places.clone().try_acquire_owned().map_err(full)?;
+    let mut news = api.live.news.subscribe();
+    // Whoever comes waits for what is counted next: older news may be of yesterday.
+    news.mark_unchanged();
+    let events =
+        events(Listener { news, told: Arc::default(), waiting: None, end: api.ops.quiet.clone(), _place: place });
+    let mut response = Sse::new(events).keep_alive(KeepAlive::default()).into_response();
+    protect(&mut response);
+    Ok(response)
+}
+
+struct Listener {
+    news: watch::Receiver<News>,
+    /// The lists that it has.
+    told: Arc<str>,
+    /// Lists that come next.
+    waiting: Option<Arc<str>>,
+    end: CancellationToken,
+    _place: OwnedSemaphorePermit,
+}
+
+fn events(listener: Listener) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold(listener, async |mut listener| {
+        if let Some(lists) = listener.waiting.take() {
+            return Some((Ok(Event::default().event("lists").data(&*lists)), listener));
+        }
+        tokio::select! {
+            () = listener.end.cancelled() => return None,
+            changed = listener.news.changed() => changed.ok()?,
+        }
+        let news = listener.news.borrow_and_update().clone();
+        if news.lists != listener.told {
+            listener.told = news.lists.clone();
+            listener.waiting = Some(news.lists);
+        }
+        Some((Ok(Event::default().event("numbers").data(&*news.numbers)), listener))
+    })
+}

@@ -1,0 +1,139 @@
+//! `/status?url=`: the page that a publisher asks: is my feed read, when next, why is it in the penalty box, what is to be
+//! mended. Open to everybody, so many times a minute; a private feed looks like one that nobody reads.
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use common::feed::Feed;
+use common::policy::Status;
+use common::time::Timestamp;
+use serde::Deserialize;
+
+use super::feed::{PenaltyLine, PollLine, penalty, poll_line};
+use super::words::{self, Moment};
+use super::{Frame, Refusal, advice, answer};
+use crate::api::Api;
+use crate::api::error::ApiError;
+use crate::api::feeds::feed_url;
+use crate::api::request::Params;
+use crate::api::visitors::Caller;
+use store::FeedRef;
+
+/// Its name in the navigation.
+pub(super) const NAME: &str = "status";
+/// Polls that are shown.
+const POLLS: usize = 10;
+
+/// The parameters of `GET /status`.
+#[derive(Debug, Deserialize)]
+pub(super) struct StatusParams {
+    url: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "pages/status.html")]
+struct StatusPage {
+    frame: Frame,
+    /// What was asked for, as it was written.
+    asked: String,
+    wrong: Option<String>,
+    found: Option<Found>,
+    pings_at: String,
+}
+
+struct Found {
+    url: String,
+    link: Option<String>,
+    title: Option<String>,
+    is_read: bool,
+    status: &'static str,
+    subscribers: String,
+    next: Option<Moment>,
+    last_polled: Option<Moment>,
+    last_success: Option<Moment>,
+    hold: Option<Moment>,
+    penalty: Option<PenaltyLine>,
+    advice: Vec<&'static str>,
+    polls: Vec<PollLine>,
+}
+
+/// `GET /status`
+pub(super) async fn page(
+    State(api): State<Api>,
+    caller: Caller,
+    headers: HeaderMap,
+    params: Result<Params<StatusParams>, ApiError>,
+) -> Result<Response, Refusal> {
+    let now = api.ops.clock.now();
+    if let Err(wait) = api.publishers.admit(caller, api.ops.config.api.status_per_minute, now) {
+        return Ok(too_often(wait.as_secs().max(1)));
+    }
+    let Params(StatusParams { url }) = params?;
+    let asked = url.unwrap_or_default().trim().to_owned();
+    let mut page = StatusPage {
+        frame: Frame::new("./", NAME, now),
+        wrong: None,
+        found: None,
+        pings_at: pings_at(&api, &headers),
+        asked,
+    };
+    if page.asked.is_empty() {
+        return answer(StatusCode::OK, &page);
+    }
+    match feed_url(&api, &page.asked) {
+        Ok(url) => {
+            let feed = api.ops.feed(&FeedRef::Url(url)).await?.filter(|feed| !feed.is_private());
+            let feed = match feed.as_ref().and_then(|feed| feed.merged_into) {
+                Some(other) => api.ops.feed(&FeedRef::Id(other)).await?.filter(|feed| !feed.is_private()),
+                None => feed,
+            };
+            if let Some(feed) = feed {
+                page.found = Some(found(&api, &feed, now).await?);
+            }
+        }
+        Err(error) => page.wrong = Some(error.to_string()),
+    }
+    let status = match (&page.wrong, &page.found) {
+        (Some(_), _) => StatusCode::BAD_REQUEST,
+        (None, None) => StatusCode::NOT_FOUND,
+        (None, Some(_)) => StatusCode::OK,
+    };
+    answer(status, &page)
+}
+
+/// Where pings are sent: where this program is reached from outside, or else as it was reached now.
+fn pings_at(api: &Api, headers: &HeaderMap) -> String {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    match api.ops.config.api.public_url.trim_end_matches('/') {
+        "" => format!("http://{host}/ping"),
+        public => format!("{public}/ping"),
+    }
+}
+
+async fn found(api: &Api, feed: &Feed, now: Timestamp) -> Result<Found, ApiError> {
+    let history = api.ops.store.history(feed.id).await?.unwrap_or_default();
+    let moment = |at: Timestamp| Moment::of(at, now);
+    Ok(Found {
+        url: feed.url.to_string(),
+        link: words::web_link(feed.url.as_str()),
+        title: feed.title.clone(),
+        is_read: feed.status == Status::Active,
+        status: feed.status.as_str(),
+        subscribers: words::number(feed.audience.subscribers.into()),
+        next: feed.due().map(|due| Moment::due(due, now)),
+        last_polled: feed.state.last_polled.map(moment),
+        last_success: feed.state.last_success.map(moment),
+        hold: feed.state.hold_until.filter(|until| *until > now).map(moment),
+        penalty: penalty(feed, now),
+        advice: advice::of(feed),
+        polls: history.iter().take(POLLS).map(|poll| poll_line(poll, now)).collect(),
+    })
+}
+
+fn too_often(seconds: u64) -> Response {
+    let message = format!("that is too often within a minute; try again in {seconds} s");
+    let mut response = Refusal::from(ApiError::new(StatusCode::TOO_MANY_REQUESTS, message)).into_response();
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
