@@ -14,8 +14,8 @@ use serde_json::Value;
 use store::HistoryEntry;
 use tokio::time::Instant;
 
+use crate::audience::AudienceArgs;
 use crate::client::{Client, ClientArgs, Refused};
-use crate::feed::AudienceArgs;
 use crate::output::{self, counted, plain, relative};
 
 /// `feed add`

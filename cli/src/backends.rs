@@ -28,9 +28,9 @@ use scheduler::schedule::redis::RedisSchedule;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
 use store::{Store, StoreError};
-use worker::client::FetchSetup;
 use worker::fetch::Fetcher;
 use worker::poll::Poller;
+use worker::setup::FetchSetup;
 
 /// Messages in process are bounded by bytes; jobs are bounded by `max_queued_jobs` before that.
 const JOB_BYTES: usize = 64 << 20;

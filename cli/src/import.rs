@@ -15,7 +15,8 @@ use crate::client::{self, Client, ClientArgs};
 use crate::opml;
 use crate::output::{self, counted, plain};
 use crate::progress::Progress;
-use crate::subscriptions::{self, Subscription};
+use crate::subscription::Subscription;
+use crate::subscriptions;
 
 /// Adds the feeds of an OPML file or a list, spread over a while; exit code 1 when a line was refused
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@
 
 mod add;
 mod all_in_one;
+mod audience;
 mod backends;
 mod backup;
 mod client;
@@ -38,6 +39,7 @@ mod settings;
 mod simulate;
 mod single;
 mod stats;
+mod subscription;
 mod subscriptions;
 mod terminal;
 mod top;

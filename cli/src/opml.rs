@@ -14,7 +14,7 @@ use scheduler::wire::FeedView;
 use serde_json::{Map, Value, json};
 
 use crate::output::plain;
-use crate::subscriptions::Subscription;
+use crate::subscription::Subscription;
 
 const PREFIX: &str = "feedfleet:";
 /// The beginning of a document.

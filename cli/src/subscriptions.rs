@@ -5,23 +5,13 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use crate::opml;
+use crate::subscription::Subscription;
 
 /// Bytes of a file: twice what a million feeds need. While it is read it may be in memory three times.
 const MAX_BYTES: u64 = 256 << 20;
-
-/// A feed in a file.
-#[derive(Debug)]
-pub(crate) struct Subscription {
-    /// Its line, from 1.
-    pub(crate) line: usize,
-    /// What stands there for its address; may be anything.
-    pub(crate) url: String,
-    /// Further fields, under the names of the API's; may be anything.
-    pub(crate) fields: Map<String, Value>,
-}
 
 /// The subscriptions of a file; `-` is standard input.
 pub(crate) fn read_file(file: &str) -> anyhow::Result<Vec<Subscription>> {

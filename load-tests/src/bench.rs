@@ -12,6 +12,7 @@ use load_tests::{Feed, Origin, Script, loopback};
 use crate::bare::Client;
 use crate::cluster::Cluster;
 use crate::measure::{Figures, Folder, Running, measure, median};
+use crate::settings::config;
 
 /// What to measure.
 #[derive(Debug, Args)]
@@ -268,16 +269,6 @@ fn fleet(binary: &Path, options: &Options, folder: &Path, urls: &[String]) -> an
     command.args(["run", "feeds.opml", "--data", "data", "--config", "config.toml", "--listen", "127.0.0.1:0"]);
     command.current_dir(folder);
     Ok(command)
-}
-
-/// Each feed is due again as soon as it was polled.
-pub(crate) fn config(concurrency: usize) -> String {
-    format!(
-        "[policy]\nmode = \"classes\"\nmin_interval = \"1ms\"\nsalt = 0.0\nhot_minutes = false\nno_validator_factor = 1.0\n\
-         import_spread = \"0s\"\n[policy.category.d]\ninterval = \"1ms\"\ninterval_max = \"1ms\"\n\
-         [fetch]\nallow_networks = [\"127.0.0.0/8\"]\nallow_ports = [\"1-65535\"]\n\
-         [host]\ngap = \"0s\"\n[worker]\nconcurrency = {concurrency}\n[log]\nlevel = \"error\"\n"
-    )
 }
 
 fn polls(binary: &Path, options: &Options, folder: &Path) -> Command {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use tokio::task::JoinSet;
 
-use crate::bench::config;
+use crate::settings::config;
 
 const WORKERS: usize = 2;
 /// The default. A place is taken until its report is confirmed, most of the time for nothing but that.

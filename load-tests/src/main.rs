@@ -7,6 +7,7 @@ mod cluster;
 mod measure;
 mod play;
 mod serve;
+mod settings;
 
 use std::process::ExitCode;
 

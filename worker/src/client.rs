@@ -8,30 +8,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use common::bot_auth::BotKey;
+use bytes::Bytes;
 use common::config::FetchConfig;
 use common::host::HostRules;
 use common::outcome::FailureKind;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Method, Request, Response, Uri};
+use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::pki_types::CertificateDer;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use url::Url;
 
-use crate::address::{AddressGuard, InvalidPorts};
+use crate::address::AddressGuard;
 use crate::connection::OpenConnections;
 use crate::dial::{DialSetup, Dialer};
 use crate::failure::Failure;
-use crate::fetch::NoBody;
 use crate::request::UserAgent;
 use crate::resolve::Resolver;
+use crate::setup::{FetchSetup, FetchSetupError};
 use crate::tls;
+
+/// No body: every request is a GET or a HEAD.
+type NoBody = Empty<Bytes>;
 
 /// The HTTP client.
 pub(crate) struct Client {
@@ -39,59 +42,6 @@ pub(crate) struct Client {
     open: OpenConnections,
     /// [`FetchConfig::idle_connections`]
     idle_connections: usize,
-}
-
-/// What the fetcher's own part of the configuration does not hold.
-#[derive(Clone, Debug, Default)]
-pub struct FetchSetup {
-    /// Root certificates beside the machine's.
-    pub extra_roots: Vec<CertificateDer<'static>>,
-    /// Names that are answered without asking, in the format of `/etc/hosts`.
-    pub hosts: String,
-    /// Signs every request.
-    pub bot_key: Option<Arc<BotKey>>,
-}
-
-/// The configuration does not allow a fetcher. Names the key.
-#[derive(Debug, thiserror::Error)]
-pub enum FetchSetupError {
-    /// `fetch.allow_ports`
-    #[error(transparent)]
-    Ports(#[from] InvalidPorts),
-    /// A limit that would stop every fetch.
-    #[error("{key}: {value} is too little, at least {least} is needed")]
-    TooSmall {
-        /// Which key.
-        key: &'static str,
-        /// Its value.
-        value: usize,
-        /// What would be accepted.
-        least: usize,
-    },
-    /// A text that cannot be sent.
-    #[error("{key}: '{value}' cannot be sent in a header field; use printable ASCII")]
-    UserAgent {
-        /// Which key.
-        key: String,
-        /// Its value.
-        value: String,
-    },
-    /// A key that cannot be used.
-    #[error("{key}: {path} cannot be used: {why}")]
-    Key {
-        /// Which key of the configuration.
-        key: &'static str,
-        /// Its value.
-        path: String,
-        /// What is wrong, or what would be accepted.
-        why: String,
-    },
-    /// TLS could not be set up.
-    #[error("TLS could not be set up")]
-    Tls(#[from] rustls::Error),
-    /// The resolver could not be set up.
-    #[error("the name resolver could not be set up: {0}")]
-    Resolver(String),
 }
 
 /// How long a connection waits for the next request to its host: shorter than the patience of common servers (Apache: 5

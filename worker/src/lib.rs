@@ -5,7 +5,7 @@
 pub mod address;
 mod body;
 pub mod classify;
-pub mod client;
+mod client;
 mod connection;
 pub mod decode;
 mod dial;
@@ -22,6 +22,7 @@ mod resolve;
 mod rules;
 pub mod run;
 mod searched;
+pub mod setup;
 mod signature;
 mod tls;
 pub mod trace;

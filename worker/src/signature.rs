@@ -18,7 +18,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use url::Url;
 
-use crate::client::FetchSetupError;
+use crate::setup::FetchSetupError;
 
 const SIGNATURE: HeaderName = HeaderName::from_static("signature");
 

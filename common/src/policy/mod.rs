@@ -29,6 +29,7 @@ pub mod price;
 mod remember;
 mod rhythm;
 mod salt;
+mod skip;
 mod state;
 mod terms;
 mod throttle;

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::hints::Skip;
-use super::{Rule, Terms};
+use super::skip::Skip;
+use super::terms::{Rule, Terms};
 use crate::time::Timestamp;
 
 /// The due time so far, and how it came about.

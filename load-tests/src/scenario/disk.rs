@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::ScenarioError;
+use super::error::ScenarioError;
 
 /// Unmounted when dropped.
 pub(super) struct Disk {

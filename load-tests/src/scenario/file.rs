@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
-use super::ScenarioError;
+use super::error::ScenarioError;
 
 /// One scenario, its forms already laid over.
 #[derive(Clone, Debug, Deserialize)]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use toml::{Table, Value};
 
-use super::ScenarioError;
 use super::disk::Disk;
+use super::error::ScenarioError;
 use super::file::{Deployment, Scenario, lay_over};
 use super::samples::series;
 use crate::proxy::{FaultProxy, Faults};

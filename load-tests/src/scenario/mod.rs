@@ -5,6 +5,7 @@
 //! the API while the fleet is paused; time zero is when it resumes. Nothing here knows how feedfleet works inside.
 
 mod disk;
+mod error;
 mod figures;
 pub mod file;
 mod fleet;
@@ -20,35 +21,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+pub use self::error::ScenarioError;
 use self::figures::{Run, figures};
 use self::file::{Deployment, Form, Scenario, What};
 use self::fleet::Fleet;
 pub use self::report::Report;
 use self::samples::{Sample, Servers, look};
 use self::world::World;
-
-/// Why a scenario could not be run: not what came of it, that is in its [`Report`].
-#[derive(Debug, thiserror::Error)]
-pub enum ScenarioError {
-    /// No such file, or not to be read.
-    #[error("reading {}", .0.display())]
-    Read(PathBuf, #[source] std::io::Error),
-    /// A mistake in the file.
-    #[error("{}: {}", .0.display(), .1)]
-    File(PathBuf, String),
-    /// Something else with files, addresses or processes.
-    #[error("{0}")]
-    Io(String, #[source] std::io::Error),
-    /// The set-up cannot be.
-    #[error("{0}")]
-    Set(String),
-    /// Certificates.
-    #[error(transparent)]
-    Tls(#[from] crate::tls::TlsError),
-    /// The fleet's API.
-    #[error("asking the fleet")]
-    Api(#[from] reqwest::Error),
-}
 
 /// How to run scenarios.
 #[derive(Clone, Debug)]

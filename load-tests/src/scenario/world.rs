@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::ScenarioError;
+use super::error::ScenarioError;
 use super::file::{Answers, Event, Group, Scenario, Tls, What};
 use crate::tls::{Authority, secure_hosts};
 use crate::{Delivery, Feed, Origin, Pace, Script};

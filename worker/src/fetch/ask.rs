@@ -63,7 +63,7 @@ impl Fetch<'_> {
             return Ok(());
         }
         let ready = Instant::now() + until.since(now);
-        if ready + self.fetcher.timeout / 3 > self.deadline {
+        if ready + self.shared.timeout / 3 > self.deadline {
             return Err(until);
         }
         tokio::time::sleep_until(ready).await;
@@ -78,7 +78,7 @@ impl Fetch<'_> {
     /// The job is put off; the next fetch goes on where this one stopped.
     pub(super) fn interrupt(&mut self, until: Timestamp) -> Outcome {
         if !self.chain.is_at_start() || self.chain.was_probed() {
-            self.fetcher.interrupted().keep(self.job.feed, self.chain.clone(), self.hops.clock.now());
+            self.shared.interrupted().keep(self.job.feed, self.chain.clone(), self.hops.clock.now());
         }
         (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
         Outcome::Deferred { until }
@@ -107,12 +107,12 @@ impl Fetch<'_> {
         let shown = self.trace.is_some().then(|| trace::fields(&fields));
         let limits = client::HeadLimits {
             deadline: self.deadline,
-            timeout: self.fetcher.timeout,
-            max_informational: self.fetcher.max_informational,
-            max_header_bytes: self.fetcher.max_header_bytes,
+            timeout: self.shared.timeout,
+            max_informational: self.shared.max_informational,
+            max_header_bytes: self.shared.max_header_bytes,
         };
         let mut sent = None;
-        let response = client::send(&self.fetcher.client, method, url.as_url(), fields, limits, &mut sent).await;
+        let response = client::send(&self.shared.client, method, url.as_url(), fields, limits, &mut sent).await;
         let received = self.hops.clock.now();
         self.fetched.last_sent = sent.map(|sent| received.before(sent.elapsed()));
         if let (Some(trace), Some(request)) = (&mut self.trace, shown) {
@@ -140,7 +140,7 @@ impl Fetch<'_> {
                 let validators = classify::merged(&self.job.validators, headers::validators(&head.headers));
                 Step::Ended(Outcome::NotModified { validators })
             }
-            Head::Redirect => match self.chain.follow(head.status, &head.headers, self.fetcher.max_redirects) {
+            Head::Redirect => match self.chain.follow(head.status, &head.headers, self.shared.max_redirects) {
                 Ok(()) => Step::Redirected,
                 Err(error) => Step::Ended(Failure::from(error).into()),
             },
@@ -164,23 +164,23 @@ impl Fetch<'_> {
         let none = Validators::default();
         let validators = if given_by == url.as_str() { stored } else { &none };
         let rule = self.hops.rules.for_url(url.as_url()).rule;
-        let own = || self.fetcher.user_agent.text(self.job.subscribers);
+        let own = || self.shared.user_agent.text(self.job.subscribers);
         let user_agent = rule.and_then(|rule| rule.user_agent.clone()).unwrap_or_else(own);
         let mut fields = request::fields(&user_agent, validators);
         if let Some(login) = self.hops.login.filter(|_| url.has_origin_of(&self.job.url)) {
             request::authorize(&mut fields, login);
         }
-        let delta = rule.and_then(|rule| rule.delta_encoding).unwrap_or(self.fetcher.delta_encoding);
+        let delta = rule.and_then(|rule| rule.delta_encoding).unwrap_or(self.shared.delta_encoding);
         if delta && !self.chain.asks_for_activities() {
             request::ask_for_delta(&mut fields);
         }
         let now = self.hops.clock.now();
-        let signer = self.fetcher.signer.as_ref().filter(|_| self.chain.asks_for_activities());
+        let signer = self.shared.signer.as_ref().filter(|_| self.chain.asks_for_activities());
         if self.chain.asks_for_activities() {
             request::ask_for_activities(&mut fields);
         }
         // Both schemes have a field of the same name.
-        match (signer, &self.fetcher.bot_key) {
+        match (signer, &self.shared.bot_key) {
             (Some(signer), _) => signer.sign(url.as_url(), now, &mut fields),
             (None, Some(key)) => request::sign(&mut fields, key, url.as_url(), now),
             (None, None) => {}
@@ -194,13 +194,13 @@ impl Fetch<'_> {
             Ok(codings) => codings,
             Err(error) => return Step::Ended(Failure::from(error).into()),
         };
-        let fetcher = self.fetcher;
+        let shared = self.shared;
         let limits = WireLimits {
-            max_bytes: fetcher.max_wire_bytes,
-            large_bytes: fetcher.large_body_bytes,
+            max_bytes: shared.max_wire_bytes,
+            large_bytes: shared.large_body_bytes,
             deadline: self.deadline,
         };
-        let body = match body::read(incoming, limits, &fetcher.large_bodies, &mut self.fetched.wire_bytes).await {
+        let body = match body::read(incoming, limits, &shared.large_bodies, &mut self.fetched.wire_bytes).await {
             Ok(body) => body,
             Err(error) => return Step::Ended(self.unread(&error)),
         };
@@ -232,19 +232,19 @@ impl Fetch<'_> {
     fn unread(&self, error: &BodyError<hyper::Error>) -> Outcome {
         match error {
             BodyError::TooLarge => {
-                let detail = format!("the body has more than {} bytes", self.fetcher.max_wire_bytes);
+                let detail = format!("the body has more than {} bytes", self.shared.max_wire_bytes);
                 Failure::new(FailureKind::TooLarge, detail).into()
             }
-            BodyError::Late => Failure::late(self.fetcher.timeout).into(),
+            BodyError::Late => Failure::late(self.shared.timeout).into(),
             BodyError::Broken(error) => Failure::of_wire(error).into(),
-            BodyError::NoPlace => Outcome::Deferred { until: self.hops.clock.now().after(self.fetcher.timeout) },
+            BodyError::NoPlace => Outcome::Deferred { until: self.hops.clock.now().after(self.shared.timeout) },
         }
     }
 
     /// Decodes and parses on a thread of its own, one of a few: that bounds memory and leaves the network its share.
     pub(super) async fn read(&self, answer: Answer) -> Read {
-        let limits = self.fetcher.limits;
-        let place = Arc::clone(&self.fetcher.parsers).acquire_owned().await;
+        let limits = self.shared.limits;
+        let place = Arc::clone(&self.shared.parsers).acquire_owned().await;
         let work = tokio::task::spawn_blocking(move || {
             let result = read(answer, &limits);
             drop(place);

@@ -20,7 +20,7 @@ impl Fetch<'_> {
     pub(super) fn method(&self, url: &FeedUrl, fields: &mut HeaderMap) -> Method {
         let policy = self.hops.rules.for_url(url.as_url());
         let is_known = self.job.content_hash.is_some() && request::is_conditional(fields);
-        let time_for_two = policy.limits.burst > 1 || policy.limits.gap < self.fetcher.timeout / 3;
+        let time_for_two = policy.limits.burst > 1 || policy.limits.gap < self.shared.timeout / 3;
         let may = is_known && time_for_two && !self.chain.asks_for_activities() && !self.chain.was_probed();
         if !may || !is_wanted(policy.rule, self.job.head_first) {
             return Method::GET;

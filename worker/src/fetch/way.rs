@@ -8,7 +8,8 @@ use common::url::Version;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::{Fetched, Fetcher, Hops};
+use super::fetched::{Fetched, Hops};
+use super::shared::Shared;
 use crate::discover::{AnnouncedFeed, usual_places};
 use crate::document::{Answer, Read};
 use crate::failure::Failure;
@@ -27,7 +28,7 @@ pub(super) fn start_of(job: &FetchJob) -> Chain {
 
 /// One fetch under way.
 pub(super) struct Fetch<'a> {
-    pub(super) fetcher: &'a Fetcher,
+    pub(super) shared: &'a Shared,
     pub(super) job: &'a FetchJob,
     pub(super) hops: &'a Hops<'a>,
     pub(super) started: Instant,
@@ -59,7 +60,7 @@ impl Fetch<'_> {
     async fn walk(&mut self) -> Outcome {
         loop {
             let url = self.chain.current().clone();
-            if let Err(refused) = self.fetcher.guard.check_url(url.as_url()) {
+            if let Err(refused) = self.shared.guard.check_url(url.as_url()) {
                 return Failure::from(refused).into();
             }
             let permit = match self.admission(&url).await {
@@ -93,7 +94,7 @@ impl Fetch<'_> {
     async fn try_usual_places(&mut self, page_outcome: Outcome) -> Outcome {
         let page = self.fetched.clone();
         let site = self.chain.current().clone();
-        if !self.fetcher.searched().begin(&site, self.hops.clock.now()) {
+        if !self.shared.searched().begin(&site, self.hops.clock.now()) {
             return page_outcome;
         }
         for place in usual_places(&site) {

@@ -1,12 +1,11 @@
 //! What the readers hand on: a feed in our words, as its publisher wrote it, not yet within our limits.
 
 use std::borrow::Cow;
-use std::rc::Rc;
 
 use common::time::Timestamp;
-use url::Url;
 
 use super::hints::Announced;
+use super::link::Link;
 use super::text::Markup;
 
 /// Files, authors and categories that are kept of one entry, of each.
@@ -50,13 +49,6 @@ pub(super) struct DraftEntry<'a> {
 pub(super) struct Text<'a> {
     pub(super) raw: Cow<'a, str>,
     pub(super) markup: Option<Markup>,
-}
-
-/// A link as written, and the base in force at its place, where that is another than the document's own URL.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Link<'a> {
-    pub(super) href: Cow<'a, str>,
-    pub(super) base: Option<Rc<Url>>,
 }
 
 /// A file that belongs to an entry.

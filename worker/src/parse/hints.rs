@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::document::FeedHints;
 
-use super::draft::Link;
+use super::link::Link;
 use super::vocabulary::Hint;
 
 /// The hints and links of one document.

@@ -11,8 +11,9 @@ use common::time::Timestamp;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::draft::{Best, Draft, DraftEntry, File, Link, Text};
+use super::draft::{Best, Draft, DraftEntry, File, Text};
 use super::hints::Announced;
+use super::link::Link;
 use super::text::as_html;
 use super::{ParseError, ParseLimits, dates};
 

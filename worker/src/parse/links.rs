@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use url::Url;
 
-use super::draft::Link;
+use super::link::Link;
 use super::text::{self, Markup};
 
 /// Longest URL, in bytes; a longer one is dropped, because half a URL is none.

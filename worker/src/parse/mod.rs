@@ -28,6 +28,7 @@ mod entities;
 mod hints;
 mod json;
 mod kinds;
+mod link;
 mod links;
 mod normalise;
 mod repair;

@@ -17,7 +17,8 @@ use common::entry::{Enclosure, Entry};
 use url::Url;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use super::draft::{Draft, DraftEntry, File, Link, Text};
+use super::draft::{Draft, DraftEntry, File, Text};
+use super::link::Link;
 use super::links::{self, Links};
 use super::text;
 use super::{ParseLimits, ParsedFeed};

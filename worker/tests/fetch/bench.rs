@@ -16,8 +16,8 @@ use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedId, Version};
 use load_tests::{Origin, Record, Script};
-use worker::client::FetchSetup;
 use worker::fetch::{Fetched, Fetcher, Hops};
+use worker::setup::FetchSetup;
 use worker::trace::Exchange;
 
 pub(crate) struct Bench {

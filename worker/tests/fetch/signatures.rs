@@ -6,8 +6,8 @@ use common::bot_auth::BotKey;
 use common::time::{Clock, SystemClock};
 use load_tests::signed::Keys;
 use load_tests::{Feed, Record, Script};
-use worker::client::FetchSetup;
 use worker::fetch::Fetcher;
+use worker::setup::FetchSetup;
 
 use crate::bench::{Bench, document};
 

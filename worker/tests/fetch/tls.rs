@@ -14,8 +14,8 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-use worker::client::FetchSetup;
 use worker::fetch::Fetcher;
+use worker::setup::FetchSetup;
 
 use crate::bench::{Bench, document, failure, not_modified};
 

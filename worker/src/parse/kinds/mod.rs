@@ -16,8 +16,9 @@ use common::time::Timestamp;
 use serde_json::Value;
 use url::Url;
 
-use super::draft::{Best, Draft, DraftEntry, File, Link, Text};
+use super::draft::{Best, Draft, DraftEntry, File, Text};
 use super::hints::Announced;
+use super::link::Link;
 use super::{ParseLimits, dates};
 use crate::discover;
 pub(crate) use activity::Lead;

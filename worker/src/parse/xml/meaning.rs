@@ -11,7 +11,8 @@ use quick_xml::events::BytesStart;
 use super::capture::{Capture, Captured};
 use super::{Pass, Refusal, Scope, attribute};
 use crate::parse::dates;
-use crate::parse::draft::{DraftEntry, File, Link, Text};
+use crate::parse::draft::{DraftEntry, File, Text};
+use crate::parse::link::Link;
 use crate::parse::text::{Markup, as_html};
 use crate::parse::vocabulary::{Element, Hint, Space, Word};
 

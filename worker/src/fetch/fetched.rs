@@ -1,0 +1,78 @@
+//! What a fetch is given, and what it results in.
+
+use std::time::Duration;
+
+use common::host::{HostKey, HostRules};
+use common::host_gate::{HostGate, Permit};
+use common::report::{Outcome, Probe};
+use common::secrets::Login;
+use common::time::{Clock, Timestamp};
+use common::url::FeedUrl;
+
+use crate::discover::AnnouncedFeed;
+
+/// What a fetch needs from around it.
+pub struct Hops<'a> {
+    /// Charges hops to their hosts.
+    pub gate: &'a dyn HostGate,
+    /// Which host a URL belongs to.
+    pub rules: &'a HostRules,
+    /// The time.
+    pub clock: &'a dyn Clock,
+    /// The job's own permit; its first request is covered by it.
+    pub permit: &'a Permit,
+    /// When that permit ends: the life of further ones.
+    pub deadline: Timestamp,
+    /// What the job's feed is asked with, at its own origin alone.
+    pub login: Option<&'a Login>,
+}
+
+/// What a fetch came to: the part of a report that the fetch decides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fetched {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The last HTTP status, if an answer came.
+    pub http_status: Option<u16>,
+    /// The last request carried validators.
+    pub conditional: bool,
+    /// Bytes of body on the wire.
+    pub wire_bytes: u64,
+    /// Bytes of body after decoding.
+    pub body_bytes: u64,
+    /// How long the answer stays fresh, from the fetch's start on.
+    pub fresh_for: Option<Duration>,
+    /// Where the unbroken permanent prefix of the redirects led, if a good answer was at the end of them.
+    pub moved_to: Option<FeedUrl>,
+    /// Who was asked last: whom a throttling outcome speaks of.
+    pub last_host: Option<HostKey>,
+    /// When the last request went out, after its host's name was resolved and the connection stood: a host's gap should
+    /// be counted from here.
+    pub last_sent: Option<Timestamp>,
+    /// From the start to the last byte read, or to the failure.
+    pub duration: Duration,
+    /// The feeds that the body announces, when it is a page instead of a feed.
+    pub announced: Vec<AnnouncedFeed>,
+    /// What a HEAD came to, or would have come to.
+    pub probe: Option<Probe>,
+}
+
+impl Fetched {
+    /// An outcome that needed no request.
+    pub fn unasked(outcome: Outcome) -> Self {
+        Fetched {
+            outcome,
+            http_status: None,
+            conditional: false,
+            wire_bytes: 0,
+            body_bytes: 0,
+            fresh_for: None,
+            moved_to: None,
+            last_host: None,
+            last_sent: None,
+            duration: Duration::ZERO,
+            announced: Vec::new(),
+            probe: None,
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What the fetches of a process share.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use common::bot_auth::BotKey;
+use common::config::FetchConfig;
+use common::host::HostRules;
+use tokio::sync::Semaphore;
+
+use crate::address::AddressGuard;
+use crate::client::{self, Client};
+use crate::decode::DecodeLimits;
+use crate::document::ReadLimits;
+use crate::parse::ParseLimits;
+use crate::redirect::Interrupted;
+use crate::request::UserAgent;
+use crate::searched::Searched;
+use crate::setup::{FetchSetup, FetchSetupError};
+use crate::signature::Signer;
+
+/// Connections, limits, and what is remembered from one fetch to the next.
+pub(super) struct Shared {
+    pub(super) client: Client,
+    pub(super) guard: AddressGuard,
+    pub(super) user_agent: UserAgent,
+    pub(super) signer: Option<Signer>,
+    pub(super) bot_key: Option<Arc<BotKey>>,
+    pub(super) delta_encoding: bool,
+    pub(super) timeout: Duration,
+    pub(super) max_redirects: usize,
+    pub(super) max_header_bytes: usize,
+    pub(super) max_informational: u32,
+    pub(super) max_wire_bytes: usize,
+    pub(super) large_body_bytes: usize,
+    pub(super) large_bodies: Arc<Semaphore>,
+    pub(super) parsers: Arc<Semaphore>,
+    pub(super) limits: ReadLimits,
+    pub(super) interrupted: Mutex<Interrupted>,
+    pub(super) searched: Mutex<Searched>,
+}
+
+impl Shared {
+    /// By the configuration; `rules` are only checked here.
+    pub(super) fn new(config: &FetchConfig, rules: &HostRules, setup: &FetchSetup) -> Result<Self, FetchSetupError> {
+        let guard = AddressGuard::new(&config.allow_networks, &config.allow_ports)?;
+        let parsers = match config.parsers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            parsers => parsers,
+        };
+        Ok(Shared {
+            client: client::build(config, guard.clone(), setup)?,
+            guard,
+            user_agent: client::user_agent(config, rules)?,
+            signer: Signer::of(config)?,
+            bot_key: setup.bot_key.clone(),
+            delta_encoding: config.delta_encoding,
+            timeout: config.timeout,
+            max_redirects: config.max_redirects,
+            max_header_bytes: config.max_header_bytes,
+            max_informational: config.max_informational,
+            max_wire_bytes: config.max_wire_bytes,
+            large_body_bytes: config.large_body_bytes,
+            large_bodies: Arc::new(Semaphore::new(config.large_bodies)),
+            parsers: Arc::new(Semaphore::new(parsers)),
+            limits: ReadLimits {
+                decode: DecodeLimits { max_bytes: config.max_body_bytes, max_ratio: config.max_ratio },
+                parse: ParseLimits { max_entries: config.max_entries, ..ParseLimits::default() },
+                max_report_bytes: config.max_report_bytes,
+            },
+            interrupted: Mutex::default(),
+            searched: Mutex::default(),
+        })
+    }
+
+    pub(super) fn searched(&self) -> std::sync::MutexGuard<'_, Searched> {
+        self.searched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn interrupted(&self) -> std::sync::MutexGuard<'_, Interrupted> {
+        self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
