@@ -1,10 +1,8 @@
 //! The ways in which the origin misbehaves on purpose, seen by a client of raw bytes.
 
-mod client;
-
 use std::time::{Duration, Instant};
 
-use client::{get, parse, send};
+use crate::client::{get, parse, send};
 use load_tests::{Coding, Cut, Delivery, Feed, Origin, Pace, Script, Tag, bodies};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use worker::fetch::Fetcher;
 use worker::setup::FetchSetup;
 
-use crate::bench::{Bench, document, failure, not_modified};
+use super::bench::{Bench, document, failure, not_modified};
 
 /// Ends TLS in front of a plain server, whose connections it hands on; gives its port.
 async fn front(config: ServerConfig, behind: SocketAddr) -> u16 {

@@ -5,7 +5,7 @@ use common::report::Outcome;
 use load_tests::{Feed, Script};
 use std::time::Duration;
 
-use crate::bench::{Bench, document};
+use super::bench::{Bench, document};
 
 #[tokio::test]
 async fn p23_a_poll_is_one_request_whatever_the_answer() {

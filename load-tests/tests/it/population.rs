@@ -1,10 +1,8 @@
 //! A population on an origin, polled by a polite and by a rude client, judged.
 
-mod client;
-
 use std::time::Duration;
 
-use client::get;
+use crate::client::get;
 use load_tests::{Fault, Kind, Origin, Plan, Population, Rules, judge, loopback};
 
 const NAME: &str = "User-Agent: a test";

@@ -6,7 +6,7 @@ use common::outcome::FailureKind;
 use load_tests::{Feed, Names, Script};
 use tokio::net::UdpSocket;
 
-use crate::bench::{Bench, document, failure};
+use super::bench::{Bench, document, failure};
 
 fn set(names: &Names, name: &str, addresses: &[&str]) {
     names.set(name, &addresses.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>());

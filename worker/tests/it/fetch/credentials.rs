@@ -4,7 +4,7 @@ use common::outcome::FailureKind;
 use common::secrets::Login;
 use load_tests::{Feed, Script};
 
-use crate::bench::{Bench, document, failure, not_modified};
+use super::bench::{Bench, document, failure, not_modified};
 
 const SENT: &str = "Basic YW5uOnNlY3JldA==";
 

@@ -10,7 +10,7 @@ use worker::parse::{ParseError, ParseLimits, ParsedFeed, parse};
 const BASE: &str = "https://harbour.example/people/ada/";
 
 fn fixture(name: &str) -> Vec<u8> {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kinds").join(name);
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/kinds").join(name);
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 

@@ -9,7 +9,7 @@ use load_tests::{Feed, Record, Script};
 use worker::fetch::Fetcher;
 use worker::setup::FetchSetup;
 
-use crate::bench::{Bench, document};
+use super::bench::{Bench, document};
 
 const AGENT: &str = "\"https://fleet.example\"";
 

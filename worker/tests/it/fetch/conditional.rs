@@ -8,7 +8,7 @@ use common::outcome::FailureKind;
 use common::report::Outcome;
 use load_tests::{Coding, Conditions, Feed, Script, Stamp, Tag};
 
-use crate::bench::{Bench, document, failure, not_modified};
+use super::bench::{Bench, document, failure, not_modified};
 
 #[tokio::test]
 async fn p1_only_the_first_fetch_is_unconditional() {

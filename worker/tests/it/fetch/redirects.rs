@@ -9,7 +9,7 @@ use common::report::Outcome;
 use common::time::{Clock, SystemClock};
 use load_tests::{Feed, Script};
 
-use crate::bench::{Bench, document, failure, not_modified};
+use super::bench::{Bench, document, failure, not_modified};
 
 fn gap(gap: Duration) -> HostConfig {
     HostConfig { gap, ..HostConfig::default() }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::bench::{Bench, document, failure};
+use super::bench::{Bench, document, failure};
 
 const SHORT: Duration = Duration::from_secs(1);
 

@@ -3,7 +3,7 @@
 use common::entry::Entry;
 use common::testing::processor_time;
 
-use crate::{enclosures, fixture, published, read, try_read};
+use super::{enclosures, fixture, published, read, try_read};
 
 const HTML: &str = "text/html; charset=utf-8";
 

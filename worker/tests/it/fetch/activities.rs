@@ -11,7 +11,7 @@ use common::outcome::FailureKind;
 use common::report::Outcome;
 use load_tests::{Feed, Script};
 
-use crate::bench::{Bench, document, failure, not_modified};
+use super::bench::{Bench, document, failure, not_modified};
 
 const ACTIVITY: &str = "application/activity+json; charset=utf-8";
 
@@ -214,7 +214,7 @@ async fn a_key_that_cannot_be_used_is_refused_at_the_start() {
     let elliptic = folder.path().join("elliptic.pem");
     std::fs::write(&elliptic, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
     for path in [elliptic.to_str().unwrap(), "/nowhere/key.pem"] {
-        let mut config = crate::bench::config();
+        let mut config = super::bench::config();
         config.activitypub_key = path.to_owned();
         let rules = common::host::HostRules::new(HostConfig::default(), Vec::new());
         let error = worker::fetch::Fetcher::new(&config, &rules).err().unwrap().to_string();

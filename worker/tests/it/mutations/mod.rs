@@ -5,8 +5,6 @@
 //! `FEEDFLEET_CORPUS`, `FEEDFLEET_MUTATIONS` of that. `FEEDFLEET_SEED` repeats another run. `dev/soak fuzz` has libFuzzer do
 //! better (`worker/fuzz`).
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
-
 mod targets;
 
 use std::path::{Path, PathBuf};

@@ -1,10 +1,8 @@
 //! What the origin answers and what it remembers, seen by a client of raw bytes.
 
-mod client;
-
 use std::time::Duration;
 
-use client::{get, parse, send};
+use crate::client::{get, parse, send};
 use load_tests::{Conditions, Cut, Delivery, Feed, Gate, Origin, Script, Stamp, Tag, loopback};
 
 const SOON: Duration = Duration::from_secs(120);

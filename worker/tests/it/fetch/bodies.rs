@@ -2,7 +2,7 @@
 
 use load_tests::{Coding, Delivery, Feed, Format, Script};
 
-use crate::bench::{Bench, document};
+use super::bench::{Bench, document};
 
 #[tokio::test]
 async fn every_format_gives_its_entries_with_titles_and_links() {

@@ -8,7 +8,7 @@ use common::outcome::FailureKind;
 use common::report::{Outcome, Probe};
 use load_tests::{Conditions, Feed, Script, Tag};
 
-use crate::bench::{Bench, document, failure, not_modified};
+use super::bench::{Bench, document, failure, not_modified};
 
 const GAP: Duration = Duration::from_millis(200);
 

@@ -2,7 +2,7 @@
 //! original, a repetition by address alone) and author feeds (authorfeed.json: a repost, marked ranges of which two are
 //! wrong, a quotation beside a picture, a card without words).
 
-use crate::{enclosures, fixture, published, read, try_read};
+use super::{enclosures, fixture, published, read, try_read};
 
 const ACTIVITY: &str = "application/activity+json; charset=utf-8";
 

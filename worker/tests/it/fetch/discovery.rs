@@ -9,7 +9,7 @@ use common::report::Outcome;
 use common::url::Version;
 use load_tests::{Feed, Script};
 
-use crate::bench::{Bench, document, failure};
+use super::bench::{Bench, document, failure};
 
 fn page(inside: &str) -> Script {
     Script::body("text/html", format!("<!DOCTYPE html><html><body>{inside}</body></html>"))

@@ -1,8 +1,6 @@
 //! The simulator beside the reference simulation, a Python program that is no part of this project: its figures are recorded
 //! here, with the commands that gave them, and the rules of others have to come to the same.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
-
 use load_tests::simulate::histories::{self, Series};
 use load_tests::simulate::{Comparison, Figures, Recipe, SampledFeed, Simulated, sample};
 

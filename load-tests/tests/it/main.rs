@@ -1,0 +1,10 @@
+//! The fake internet from outside: what the origin sends and records, a judged population, and the simulator beside its
+//! reference.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic, in its helpers too")]
+
+mod client;
+mod misbehaviour;
+mod origin;
+mod population;
+mod reference;
