@@ -48,7 +48,7 @@ pub mod simulate;
 pub mod tls;
 pub mod usage;
 
-pub use judge::{Fault, Rules, ScoreCard, Violation, judge};
+pub use judge::{Fault, Rules, ScoreCard, StallWatch, Stalls, Violation, judge};
 pub use names::Names;
 pub use origin::bodies::{self, Coding};
 pub use origin::feed::{Conditions, Feed, Format, Item, Pace, Stamp, Tag};

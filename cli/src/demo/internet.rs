@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use common::policy::Audience;
-use load_tests::{Coding, Conditions, Delivery, Feed, Format, Origin, Pace, Script, Stamp, Tag, bodies};
+use load_tests::{Coding, Conditions, Delivery, Feed, Format, Origin, Pace, Script, StallWatch, Stamp, Tag, bodies};
 use tokio::runtime::{Builder, Runtime};
 
 use super::names;
@@ -31,6 +31,8 @@ const OUTAGE_LASTS: u64 = 6;
 pub(super) struct Internet {
     /// The servers, and their log.
     pub(super) origin: Arc<Origin>,
+    /// Watches for stalls on both sides, which the judge must not hold against the fleet.
+    pub(super) stalls: StallWatch,
     /// All feeds.
     pub(super) sites: Vec<Site>,
     by_path: HashMap<String, usize>,
@@ -66,9 +68,13 @@ impl Internet {
         let listening = runtime.spawn(async move { Origin::listen(&addresses).await });
         let origin = listening.await?.with_context(|| format!("cannot listen on {hosts} loopback ports"))?;
         let origin = Arc::new(origin);
+        let stalls = StallWatch::since(Instant::now() - origin.elapsed());
+        runtime.spawn(stalls.clone().watch_runtime());
+        tokio::spawn(stalls.clone().watch_runtime());
         let mut internet = Internet {
             host_names: (0..hosts).map(|host| (origin.address(host), names::host(host))).collect(),
             origin: Arc::clone(&origin),
+            stalls,
             sites: Vec::with_capacity(drafts.len()),
             by_path: HashMap::new(),
             runtime: None,

@@ -96,7 +96,7 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     work.end(GRACE).await?;
     shown?;
     watch.look().await?;
-    let (card, _) = watch::judged(&internet.origin);
+    let (card, _) = watch::judged(&internet);
     output::line(&log::summary(&watch.picture, &card))?;
     fleet.close().await;
     Ok(ExitCode::SUCCESS)

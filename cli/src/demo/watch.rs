@@ -11,7 +11,7 @@ use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 use common::time::Timestamp;
 use common::url::FeedId;
-use load_tests::{Fault, Origin, Record, Rules, ScoreCard, judge};
+use load_tests::{Fault, Record, Rules, ScoreCard, judge};
 use scheduler::ops::Ops;
 use store::{Event, FeedQuery};
 use tokio::task::JoinHandle;
@@ -274,17 +274,17 @@ impl Watch {
             self.judge_next = Instant::now() + JUDGE_EVERY.max(took * JUDGE_SHARE);
         }
         if self.judging.is_none() && Instant::now() >= self.judge_next {
-            let origin = Arc::clone(&self.internet.origin);
-            self.judging = Some(tokio::task::spawn_blocking(move || judged(&origin)));
+            let internet = Arc::clone(&self.internet);
+            self.judging = Some(tokio::task::spawn_blocking(move || judged(&internet)));
         }
     }
 }
 
 /// Judges the whole log; and how long that took.
-pub(super) fn judged(origin: &Origin) -> (ScoreCard, Duration) {
+pub(super) fn judged(internet: &Internet) -> (ScoreCard, Duration) {
     let started = Instant::now();
-    let rules = Rules { gap: pace::GAP, slack: pace::SLACK, ..Rules::default() };
-    (judge(&origin.log(), &rules), started.elapsed())
+    let rules = Rules { gap: pace::GAP, slack: pace::SLACK, stalls: internet.stalls.seen(), ..Rules::default() };
+    (judge(&internet.origin.log(), &rules), started.elapsed())
 }
 
 fn verdict(card: &ScoreCard) -> Verdict {

@@ -82,8 +82,9 @@ impl Known {
                 _ => {}
             }
         }
-        if let Some((time, why)) = self.not_before.as_ref().filter(|(time, _)| record.start + rules.slack < *time) {
-            let early = time.saturating_sub(record.start).as_secs_f64();
+        let early = |time: Duration| time.saturating_sub(record.start);
+        if let Some((time, why)) = self.not_before.as_ref().filter(|(time, _)| rules.is_early(record, early(*time))) {
+            let early = early(*time).as_secs_f64();
             blame(Fault::EarlyPoll, format!("{early:.3} s early: {why}"));
         }
         if let Some(gone) = self.gone {

@@ -13,6 +13,7 @@ mod card;
 mod conditions;
 mod manners;
 mod pace;
+mod stalls;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use common::time::Timestamp;
 
 pub use card::{Fault, ScoreCard, Violation};
+pub use stalls::{StallWatch, Stalls};
 
 use crate::origin::log::Record;
 
@@ -40,6 +42,8 @@ pub struct Rules {
     pub parallel: usize,
     /// What scheduling, connecting and two clocks may take before a difference counts.
     pub slack: Duration,
+    /// When the origin or the client got no processor time: a difference near a stall counts only beyond its length.
+    pub stalls: Stalls,
     /// Longest freshness (`max-age`, `Expires`) that has to be kept.
     pub freshness_ceiling: Duration,
     /// Longest `Retry-After` that has to be kept.
@@ -64,6 +68,7 @@ impl Default for Rules {
             burst: 1,
             parallel: 1,
             slack: Duration::from_millis(50),
+            stalls: Stalls::default(),
             freshness_ceiling: Duration::from_secs(24 * 3600),
             retry_after_ceiling: Duration::from_secs(30 * 24 * 3600),
             single_hold_ceiling: Duration::from_secs(3600),
@@ -78,9 +83,14 @@ impl Rules {
         self.floors.get(path).copied().unwrap_or(self.floor)
     }
 
+    /// Whether a request that seems early by this much is early.
+    fn is_early(&self, record: &Record, early: Duration) -> bool {
+        early > self.slack && early > self.slack + self.stalls.before(record.start)
+    }
+
     /// Whether a kill may have undone this fetch: it was in flight, or just answered.
     fn may_be_undone(&self, record: &Record) -> bool {
-        let from = record.wall.before(self.slack);
+        let from = record.wall.before(self.slack + self.stalls.before(record.start));
         let until = record.end.map(|end| record.wall.after(end.saturating_sub(record.start) + self.commit_window));
         self.kills.iter().any(|kill| *kill >= from && until.is_none_or(|until| *kill <= until))
     }

@@ -26,7 +26,7 @@ pub(super) fn judge_gap(requests: &[&Record], rules: &Rules, violations: &mut Ve
     let mut arrival = Duration::ZERO;
     for (place, record) in requests.iter().enumerate() {
         let early = arrival.saturating_sub(record.start + tolerance);
-        if early > rules.slack {
+        if rules.is_early(record, early) {
             let last = requests[place - 1];
             let distance = record.start.saturating_sub(last.start).as_secs_f64();
             let gap = rules.gap.as_secs_f64();
@@ -53,7 +53,10 @@ struct Hold<'a> {
 pub(super) fn judge_holds(requests: &[&Record], rules: &Rules, violations: &mut Vec<Violation>) {
     let holds = holds(requests, rules);
     for record in requests {
-        let within = |hold: &&Hold| record.start > hold.from + rules.slack && record.start + rules.slack < hold.until;
+        let within = |hold: &&Hold| {
+            let (since, left) = (record.start.saturating_sub(hold.from), hold.until.saturating_sub(record.start));
+            rules.is_early(record, since) && rules.is_early(record, left)
+        };
         if let Some(hold) = holds.iter().find(within) {
             let left = hold.until.saturating_sub(record.start).as_secs_f64();
             let why = format!("held for another {left:.3} s by answer {} on {}", hold.by.number, hold.by.path);

@@ -3,13 +3,13 @@
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::time::Timestamp;
 use load_tests::signed::Keys;
-use load_tests::{Names, Origin, Record, Rules, ScoreCard, Script, Violation, judge, loopback};
+use load_tests::{Names, Origin, Record, Rules, ScoreCard, Script, StallWatch, judge, loopback};
 use serde_json::{Value, json};
 
 use crate::harness::{PATIENCE, client};
@@ -23,17 +23,10 @@ pub(crate) struct Stage {
     api: Mutex<String>,
     client: reqwest::Client,
     next_host: AtomicUsize,
-    stalls: Stalls,
+    stalls: StallWatch,
     /// The key that the fleet signs with, made outside of it.
     pub(crate) keys: Keys,
     _folder: tempfile::TempDir,
-}
-
-/// A time in which this process, or one of the fleet, stood still, since the origin's start.
-#[derive(Clone, Copy, Debug)]
-struct Stall {
-    begun: Duration,
-    length: Duration,
 }
 
 /// A line of the manners while it is tried.
@@ -66,47 +59,16 @@ pub(crate) struct Polled {
 /// What arrival at the origin may differ from the start of a poll, beside the time for which a process stood still.
 const NOISE: Duration = Duration::from_millis(300);
 
-/// A request is seen late by a stall at most so long before or after it.
-const NEAR: Duration = Duration::from_secs(1);
-/// Shorter ones are within [`NOISE`].
-const SHORTEST_STALL: Duration = Duration::from_millis(20);
-
-/// When and for how long processes stood still on a busy machine: for so long arrivals are seen late.
-#[derive(Clone)]
-struct Stalls {
-    /// The origin's start.
-    started: Instant,
-    seen: Arc<Mutex<Vec<Stall>>>,
-}
-
-impl Stalls {
-    fn note(&self, begun: Instant, length: Duration) {
-        if length >= SHORTEST_STALL {
-            self.seen.lock().unwrap().push(Stall { begun: begun.duration_since(self.started), length });
+/// Watches a process of the fleet by how long it takes to answer that it is alive, until it is gone.
+async fn watch_process(stalls: StallWatch, client: reqwest::Client, address: String) {
+    let alive = format!("{address}/healthz");
+    loop {
+        let begun = Instant::now();
+        if client.get(&alive).send().await.is_err() {
+            return;
         }
-    }
-
-    /// Watches this process.
-    async fn watch_ourselves(self) {
-        let pause = Duration::from_millis(20);
-        loop {
-            let begun = Instant::now();
-            tokio::time::sleep(pause).await;
-            self.note(begun, begun.elapsed().saturating_sub(pause));
-        }
-    }
-
-    /// Watches a process of the fleet by how long it takes to say that it lives, until it is gone.
-    async fn watch(self, client: reqwest::Client, address: String) {
-        let lives = format!("{address}/healthz");
-        loop {
-            let begun = Instant::now();
-            if client.get(&lives).send().await.is_err() {
-                return;
-            }
-            self.note(begun, begun.elapsed());
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        stalls.note(begun, begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
@@ -116,8 +78,8 @@ impl Stage {
         let origin = Origin::listen(&loopback(hosts, 0)).await.unwrap();
         let names = Names::default();
         let name_server = names.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let stalls = Stalls { started: Instant::now() - origin.elapsed(), seen: Arc::default() };
-        tokio::spawn(stalls.clone().watch_ourselves());
+        let stalls = StallWatch::since(Instant::now() - origin.elapsed());
+        tokio::spawn(stalls.clone().watch_runtime());
         let folder = tempfile::tempdir().unwrap();
         Stage {
             stalls,
@@ -134,39 +96,22 @@ impl Stage {
 
     /// How much later than it was sent any request of the run may have been seen.
     pub(crate) fn noise(&self) -> Duration {
-        self.noise_between(Duration::ZERO, Duration::MAX)
+        NOISE + self.stalls.seen().longest()
     }
 
     /// The same of a request that was seen at this time since the origin's start.
     pub(crate) fn noise_at(&self, seen: Duration) -> Duration {
-        self.noise_between(seen.saturating_sub(NEAR), seen + NEAR)
+        NOISE + self.stalls.seen().near(seen)
     }
 
-    fn noise_between(&self, from: Duration, until: Duration) -> Duration {
-        let stalls = self.stalls.seen.lock().unwrap();
-        let near = stalls.iter().filter(|stall| stall.begun <= until && stall.begun + stall.length >= from);
-        let longest = near.map(|stall| stall.length).max().unwrap_or_default();
-        NOISE + longest
-    }
-
-    /// Judges a log with the noise that was there at each request.
+    /// Judges a log with the noise that there was at each request.
     pub(crate) fn judge(&self, log: &[Record], rules: &Rules) -> ScoreCard {
-        let within = |slack| judge(log, &Rules { slack, ..rules.clone() });
-        let mut card = within(NOISE);
-        let stays = |violation: &Violation| {
-            let at = log.iter().find(|record| record.number == violation.request).map(|record| record.start);
-            // What it came too early for lies a few seconds back.
-            let slack = at.map_or(NOISE, |at| self.noise_between(at.saturating_sub(6 * NEAR), at + NEAR));
-            let same = |other: &Violation| (other.fault, other.request) == (violation.fault, violation.request);
-            slack == NOISE || within(slack).violations.iter().any(same)
-        };
-        card.violations.retain(stays);
-        card
+        judge(log, &Rules { slack: NOISE, stalls: self.stalls.seen(), ..rules.clone() })
     }
 
     /// Takes the noise of a process of the fleet into account, as long as it lives.
     pub(crate) fn watch(&self, address: &str) {
-        tokio::spawn(self.stalls.clone().watch(self.client.clone(), address.to_owned()));
+        tokio::spawn(watch_process(self.stalls.clone(), self.client.clone(), address.to_owned()));
     }
 
     /// Waits until the fleet is there.
