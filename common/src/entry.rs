@@ -4,6 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
+/// The schemes of links that entries keep, and that sanitised HTML keeps: what they open is shown to a person. `javascript:`
+/// and `data:` run code in a reader's page, others start a program of the reader's machine.
+pub const LINK_SCHEMES: [&str; 6] = ["http", "https", "mailto", "tel", "magnet", "xmpp"];
+
 /// One entry of a feed, normalised. Text is as the publisher wrote it (HTML is not sanitised here).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -38,6 +38,8 @@ pub struct Metrics {
     pub unconditional: IntCounter,
     /// Feeds that were broken and read after a repair.
     pub repaired: IntCounter,
+    /// Bodies whose parsing took longer than 2 s.
+    pub slow_parses: IntCounter,
     /// Body bytes: `wire` as received, `body` after decoding.
     pub bytes: IntCounterVec,
     /// Jobs that came back unasked, because the host could not be asked at that time.
@@ -113,6 +115,7 @@ impl Metrics {
             pushes: makes.counters("pushes_total", "Pings received by the way they came.", &["kind"]),
             unconditional: makes.counter("unconditional_total", "Requests sent without validators."),
             repaired: makes.counter("parse_repaired_total", "Feeds that were broken and read after a repair."),
+            slow_parses: makes.counter("slow_parses_total", "Bodies whose parsing took longer than 2 s."),
             bytes: makes.counters("bytes_total", "Body bytes, as received (wire) and decoded (body).", &["kind"]),
             deferred: makes.counter("deferred_total", "Jobs returned unasked because the host could not be asked."),
             unreadable_credentials: makes.counter(

@@ -93,3 +93,26 @@ pub fn processor_time() -> Duration {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(statistics.split(' ').next().unwrap().parse().unwrap())
 }
+
+/// Fails unless reading four times the input takes about four times the processor time: eight times at most, where quadratic
+/// work would take sixteen. `make` makes an input of about so many bytes.
+pub fn assert_linear(name: &str, make: impl Fn(usize) -> String, read: impl Fn(&str)) {
+    const BYTES: usize = 12 * 1024;
+    /// Less than this is noise.
+    const NOTHING: Duration = Duration::from_millis(40);
+    let best = |length: usize, times: usize| {
+        let input = make(length);
+        let once = || {
+            let begun = processor_time();
+            read(&input);
+            processor_time() - begun
+        };
+        (0..times).map(|_| once()).min().unwrap_or_default()
+    };
+    let large = best(4 * BYTES, 1);
+    if large < NOTHING {
+        return;
+    }
+    let (small, large) = (best(BYTES, 3), best(4 * BYTES, 3));
+    assert!(large < NOTHING || large < 8 * small, "{name}: {small:?} for {BYTES} bytes, {large:?} for four times that");
+}

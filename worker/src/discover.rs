@@ -75,7 +75,9 @@ pub(crate) fn announced_in(text: &str, page_url: &Url) -> Vec<AnnouncedFeed> {
         let Ok(Token::StartTag(tag)) = token else { continue };
         match tag.name.as_slice() {
             b"base" if !based => {
-                let href = attribute(&tag, b"href").and_then(|href| page_url.join(href.trim()).ok());
+                // every link of the page is joined to it
+                let href = attribute(&tag, b"href").filter(|href| href.len() <= FeedUrl::MAX_LENGTH);
+                let href = href.and_then(|href| page_url.join(href.trim()).ok());
                 based = href.is_some();
                 base = href.unwrap_or(base);
             }

@@ -279,6 +279,7 @@ mod tests {
             max_depth: 10,
             max_elements: 100,
             max_attributes: 10,
+            deadline: None,
         },
         max_report_bytes: 10_000,
     };

@@ -124,6 +124,7 @@ impl Poller {
         self.metrics.in_flight.inc();
         let fetched = self.fetcher.fetch(job, &hops).await;
         self.metrics.in_flight.dec();
+        self.metrics.slow_parses.inc_by(fetched.slow_parses);
         // Before the place at the host is given back: the next request must find the hold.
         if let Outcome::Throttled { retry_after } = &fetched.outcome {
             // As the report tells it, whatever happens to the clock meanwhile.

@@ -242,22 +242,37 @@ impl Fetch<'_> {
     }
 
     /// Decodes and parses on a thread of its own, one of a few: that bounds memory and leaves the network its share.
-    pub(super) async fn read(&self, answer: Answer) -> Read {
-        let limits = self.shared.limits;
+    pub(super) async fn read(&mut self, answer: Answer) -> Read {
+        let mut limits = self.shared.limits;
         let place = Arc::clone(&self.shared.parsers).acquire_owned().await;
         let work = tokio::task::spawn_blocking(move || {
+            let begun = std::time::Instant::now();
+            limits.parse.deadline = Some(begun + PARSE_DEADLINE);
             let result = read(answer, &limits);
             drop(place);
-            result
+            (result, begun.elapsed())
         });
-        work.await.unwrap_or_else(|error| {
-            tracing::error!(feed = %self.job.feed, %error, "reading this feed panicked");
-            let detail = "our reader panicked over the body; please report it";
-            Read::ended(Failure::new(FailureKind::Malformed, detail).into(), 0)
-        })
+        match work.await {
+            Ok((read, took)) => {
+                if took > SLOW_PARSE {
+                    self.fetched.slow_parses += 1;
+                    tracing::warn!(feed = %self.job.feed, ?took, bytes = read.bytes, "slow parse");
+                }
+                read
+            }
+            Err(error) => {
+                tracing::error!(feed = %self.job.feed, %error, "reading this feed panicked");
+                let detail = "our reader panicked over the body; please report it";
+                Read::ended(Failure::new(FailureKind::Malformed, detail).into(), 0)
+            }
+        }
     }
 }
 
+/// After this time the parser stops building a page's tree. No honest page takes a tenth of it, even on a busy machine.
+const PARSE_DEADLINE: Duration = Duration::from_secs(10);
+/// A parse that takes longer is logged and counted: 20 MB take about a second.
+const SLOW_PARSE: Duration = Duration::from_secs(2);
 /// Waiting for a host takes at least this long, so that a clock that stands still does not make a busy loop.
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
 /// When a job is tried again whose redirect could not be charged because the gate did not answer.

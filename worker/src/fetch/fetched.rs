@@ -55,6 +55,8 @@ pub struct Fetched {
     pub announced: Vec<AnnouncedFeed>,
     /// What a HEAD came to, or would have come to.
     pub probe: Option<Probe>,
+    /// Bodies whose parsing took longer than it should.
+    pub slow_parses: u64,
 }
 
 impl Fetched {
@@ -73,6 +75,7 @@ impl Fetched {
             duration: Duration::ZERO,
             announced: Vec::new(),
             probe: None,
+            slow_parses: 0,
         }
     }
 }

@@ -4,7 +4,9 @@
 //! base of 8 KB could become a thousand times its size: what resolving adds has a budget, and links beyond it are left out.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
+use common::entry::LINK_SCHEMES;
 use url::Url;
 
 use super::link::Link;
@@ -50,9 +52,7 @@ impl<'u> Links<'u> {
             (Err(_), None) => written.clone(),
         };
         self.added += absolute.len().saturating_sub(written.len());
-        let scheme = absolute.split(':').next().unwrap_or("").to_ascii_lowercase();
-        let runs = matches!(scheme.as_str(), "javascript" | "data" | "vbscript");
-        (!runs && absolute.len() <= MAX_URL_BYTES).then_some(absolute)
+        (leads_somewhere(&absolute) && absolute.len() <= MAX_URL_BYTES).then_some(absolute)
     }
 
     /// The web pages that an entry's text links to, each once, in the order of the text, as far as they fit. Relative ones
@@ -60,8 +60,10 @@ impl<'u> Links<'u> {
     pub(super) fn of_text(&mut self, html: &str, entry_url: Option<&str>) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         let mut bytes = 0;
+        // parsed once: it may be long, and the links many
+        let mut base: Option<Option<Rc<Url>>> = None;
         for href in hrefs(html) {
-            let base = || entry_url.and_then(|url| Url::parse(url).ok()).map(Into::into);
+            let mut base = || base.get_or_insert_with(|| Url::parse(entry_url?).ok().map(Rc::new)).clone();
             let relative = !href.contains(':');
             let link = Link { href, base: if relative { base() } else { None } };
             let Some(url) = self.absolute(&link).filter(|url| url.starts_with("http")) else { continue };
@@ -76,6 +78,14 @@ impl<'u> Links<'u> {
         }
         found
     }
+}
+
+/// May a link be shown to people? Addresses of schemes that are not known to be harmless run code, carry data, or open a
+/// program of the reader's machine. A link without a scheme is relative to what nobody knows.
+fn leads_somewhere(link: &str) -> bool {
+    let scheme =
+        link.split(['/', '?', '#']).next().and_then(|beginning| beginning.split_once(':')).map(|(scheme, _)| scheme);
+    scheme.is_none_or(|scheme| LINK_SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)))
 }
 
 /// Is a link an absolute address already, written so that no browser would change it?
@@ -134,6 +144,36 @@ mod tests {
         );
         let many: String = (0..1_000).map(|n| format!("<a href='/{n}'>")).collect();
         assert_eq!(Links::new(Some(&base)).of_text(&many, None).len(), MAX_LINKS);
+    }
+
+    #[test]
+    fn only_schemes_that_are_known_to_be_harmless_are_links() {
+        let link = |href: &str| Links::new(None).absolute(&Link { href: href.to_owned().into(), base: None });
+        for kept in [
+            "https://a.example/",
+            "HTTP://a.example/",
+            "mailto:a@a.example",
+            "magnet:?xt=urn:x",
+            "/a:b",
+            "a?b:c",
+            "#x:y",
+        ] {
+            assert!(link(kept).is_some(), "{kept}");
+        }
+        for dropped in [
+            "javascript:alert(1)",
+            "JaVa\tScript:alert(1)",
+            "data:text/html,x",
+            "vbscript:x",
+            "feed:javascript:alert(1)",
+            "view-source:javascript:alert(1)",
+            "blob:https://a.example/1",
+            "file:///etc/passwd",
+            "ms-msdt:/id PCWDiagnostic",
+            "intent://a#Intent;end",
+        ] {
+            assert_eq!(link(dropped), None, "{dropped}");
+        }
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod xml;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use common::document::{FeedHints, Onward};
 use common::entry::Entry;
@@ -109,6 +110,8 @@ pub struct ParseLimits {
     pub max_elements: usize,
     /// Attributes of one element; a document with more is refused.
     pub max_attributes: usize,
+    /// When building a page's tree ends, whatever has come of it by then.
+    pub deadline: Option<Instant>,
 }
 
 impl Default for ParseLimits {
@@ -119,6 +122,7 @@ impl Default for ParseLimits {
             max_depth: 128,
             max_elements: 1_000_000,
             max_attributes: 256,
+            deadline: None,
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Entries, in the order in which they were stored: a reader remembers the last `seq` and asks for what came after it.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -66,18 +69,27 @@ async fn list(api: &Api, feed: Option<FeedId>, params: &EntryParams) -> Result<J
     }
     let next = page.items.last().map_or(after, |entry| entry.seq);
     let items =
-        if with_html { made_safe(page.items).await? } else { page.items.into_iter().map(EntryView::of).collect() };
+        if with_html { made_safe(api, page.items).await? } else { page.items.into_iter().map(EntryView::of).collect() };
     Ok(Json(EntryList { epoch: page.epoch, oldest: page.oldest, items, next }))
 }
 
-/// Adds the HTML that may be shown: processor time, so on a thread for such work.
-async fn made_safe(entries: Vec<StoredEntry>) -> Result<Vec<EntryView>, ApiError> {
-    let add = |stored: StoredEntry| {
-        let base = stored.entry.url.as_deref();
-        let safe = |html: &Option<String>| html.as_deref().map(|html| sanitised(html, base));
-        let (summary_html, content_html) = (safe(&stored.entry.summary), safe(&stored.entry.content));
-        EntryView { summary_html, content_html, ..EntryView::of(stored) }
-    };
-    let work = tokio::task::spawn_blocking(move || entries.into_iter().map(add).collect());
-    work.await.map_err(|_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the sanitiser failed over an entry"))
+/// How long the texts of one page may take to be made safe; those left by then are shown without markup.
+const SANITISING_TIME: Duration = Duration::from_secs(5);
+
+/// Adds the HTML that may be shown: processor time, so on a thread for such work, of which there are as many as cores.
+async fn made_safe(api: &Api, entries: Vec<StoredEntry>) -> Result<Vec<EntryView>, ApiError> {
+    let failed = || ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the sanitiser failed over an entry");
+    let permit = Arc::clone(&api.sanitisers).acquire_owned().await.map_err(|_| failed())?;
+    let work = tokio::task::spawn_blocking(move || {
+        let _until_done = permit;
+        let deadline = Instant::now() + SANITISING_TIME;
+        let add = |stored: StoredEntry| {
+            let base = stored.entry.url.as_deref();
+            let safe = |html: &Option<String>| html.as_deref().map(|html| sanitised(html, base, deadline));
+            let (summary_html, content_html) = (safe(&stored.entry.summary), safe(&stored.entry.content));
+            EntryView { summary_html, content_html, ..EntryView::of(stored) }
+        };
+        entries.into_iter().map(add).collect()
+    });
+    work.await.map_err(|_| failed())
 }

@@ -40,6 +40,7 @@ use common::bot_auth::DIRECTORY_PATH;
 use common::feed::Feed;
 use common::url::FeedId;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::pages::{self, Live};
@@ -74,6 +75,8 @@ pub(crate) struct Api {
     visitors: Arc<Visitors>,
     tail: Arc<Tail>,
     streams: Arc<Streams>,
+    /// Pages of entries that are being sanitised: as many as cores, so that other requests are answered meanwhile.
+    sanitisers: Arc<Semaphore>,
 }
 
 impl Api {
@@ -140,6 +143,7 @@ fn routed(ops: Arc<Ops>, live: Arc<Live>) -> Router {
             visitors: Arc::default(),
             tail,
             streams,
+            sanitisers: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from))),
         })
 }
 

@@ -4,36 +4,39 @@
 //! entry is that entry's own page. Classic microformats (`hentry`) are not read: themes of weblogs are full of them, on pages
 //! that announce a better feed.
 
-use std::io;
-
 use common::entry::Enclosure;
-use common::html::{Content, NodeId, Tree, TreeLimits};
-use html5ever::serialize::{HtmlSerializer, SerializeOpts, Serializer};
-use html5ever::{Attribute, QualName, local_name, ns};
+use common::html::{NodeId, Tree, TreeLimits};
+use common::url::FeedUrl;
 use url::Url;
 
 use super::mf2::{Item, Page, Property};
 use super::{Post, Posts, media_type_of, time};
+use crate::parse::ParseLimits;
 use crate::parse::text::escaped;
 
 /// What the tree of one page may cost: several times what the largest honest pages do.
-const LIMITS: TreeLimits = TreeLimits { max_nodes: 200_000, max_depth: 400, max_bytes: 8_000_000 };
+const LIMITS: TreeLimits = TreeLimits { max_nodes: 200_000, max_depth: 400, max_bytes: 8_000_000, deadline: None };
+/// Longest page that is read, in bytes: what is not kept of it costs time all the same.
+const MAX_PAGE_BYTES: usize = 8_000_000;
+/// Longest author, in bytes: a page's own is repeated in every entry.
+const MAX_AUTHOR_BYTES: usize = 1024;
 /// Vocabularies whose items are entries of a feed.
 const ENTRIES: [&str; 2] = ["h-entry", "h-event"];
 
 /// The feed that a page is.
-pub(in crate::parse) fn read(html: &str, url: Option<&Url>, max_entries: usize) -> Option<Posts> {
+pub(in crate::parse) fn read(html: &str, url: Option<&Url>, limits: &ParseLimits) -> Option<Posts> {
     // most pages have none, and a tree costs a hundred times what looking for a name does
-    if !html.contains("h-entry") && !html.contains("h-event") {
+    if html.len() > MAX_PAGE_BYTES || (!html.contains("h-entry") && !html.contains("h-event")) {
         return None;
     }
-    let tree = Tree::of_document(html, LIMITS).ok()?;
+    let tree = Tree::of_document(html, TreeLimits { deadline: limits.deadline, ..LIMITS }).ok()?;
     let base = base(&tree, url);
-    let page = Page { tree, base };
+    let page = Page::new(tree, base);
     let (feed, entries) = feed_of(&page)?;
     let author = feed.as_ref().and_then(|feed| author(&page, feed));
     let head = Head::of(&page);
-    let posts = entries.into_iter().take(max_entries).map(|entry| post(&page, &page.item(entry), author.as_ref()));
+    let entries = entries.into_iter().take(limits.max_entries);
+    let posts = entries.map(|entry| post(&page, &page.item(entry), author.as_ref(), limits.max_text_bytes));
     Some(Posts {
         title: feed.as_ref().and_then(|feed| page.text_of(feed.of("p", "name")?)).or(head.title),
         link: feed
@@ -63,7 +66,7 @@ fn feed_of(page: &Page) -> Option<(Option<Item<'_>>, Vec<NodeId>)> {
     (entries.len() > 1).then_some((None, entries))
 }
 
-fn post(page: &Page, item: &Item<'_>, feed_author: Option<&String>) -> Post {
+fn post(page: &Page, item: &Item<'_>, feed_author: Option<&String>, max_text_bytes: usize) -> Post {
     let content = item.of("e", "content").or_else(|| item.any("content"));
     let content_text = content.and_then(|content| page.text(content.at));
     let name = page.name_of(item);
@@ -91,7 +94,7 @@ fn post(page: &Page, item: &Item<'_>, feed_author: Option<&String>) -> Post {
         authors: author(page, item).or_else(|| feed_author.cloned()).into_iter().collect(),
         summary: item.any("summary").and_then(|summary| page.text(summary.at)).map(|text| escaped(&text)),
         content: match content {
-            Some(content) if content.prefix == "e" => markup(page, content.at),
+            Some(content) if content.prefix == "e" => markup(page, content.at, max_text_bytes),
             _ => content_text.map(|text| escaped(&text)),
         },
         files,
@@ -108,7 +111,9 @@ fn same_beginning(text: &str, beginning: &str) -> bool {
 }
 
 fn author(page: &Page, item: &Item<'_>) -> Option<String> {
-    page.text_of(item.any("author")?).map(|name| name.split_whitespace().collect::<Vec<_>>().join(" "))
+    let name = page.text_of(item.any("author")?)?;
+    let name = &name[..name.floor_char_boundary(MAX_AUTHOR_BYTES)];
+    Some(name.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 fn enclosure(page: &Page, file: &Property<'_>) -> Option<Enclosure> {
@@ -117,10 +122,11 @@ fn enclosure(page: &Page, file: &Property<'_>) -> Option<Enclosure> {
     Some(Enclosure { url, media_type, length: None })
 }
 
-/// The first `base` of a page counts.
+/// The first `base` of a page counts. Every link of the page may repeat it, so that it must not be long.
 fn base(tree: &Tree, url: Option<&Url>) -> Option<Url> {
     let href = tree.inside(tree.root()).filter(|node| tree.name(*node) == "base");
     let href = href.filter_map(|node| tree.attribute(node, "href")).next();
+    let href = href.filter(|href| href.len() <= FeedUrl::MAX_LENGTH);
     match (href, url) {
         (Some(href), Some(url)) => url.join(href.trim()).ok().or_else(|| Some(url.clone())),
         (Some(href), None) => Url::parse(href.trim()).ok(),
@@ -163,51 +169,12 @@ impl Head {
 }
 
 /// The HTML inside of an element, its links made absolute: they would mean something else anywhere else.
-fn markup(page: &Page, within: NodeId) -> Option<String> {
-    let mut html = Vec::new();
-    // as text inside of a `div`: nothing of what is around it decides how it is written
-    let parent = QualName::new(None, ns!(html), local_name!("div"));
-    let options = SerializeOpts {
-        traversal_scope: html5ever::serialize::TraversalScope::ChildrenOnly(Some(parent)),
-        ..SerializeOpts::default()
-    };
-    let mut serializer = HtmlSerializer::new(&mut html, options);
-    write_children(page, within, &mut serializer).ok()?;
-    let html = String::from_utf8(html).ok()?;
+fn markup(page: &Page, within: NodeId, max_bytes: usize) -> Option<String> {
+    let html = page.tree.write_inside(within, max_bytes, |attribute| {
+        LINKS.contains(&&*attribute.name.local).then(|| page.absolute(&attribute.value))
+    });
     let trimmed = html.trim();
     (!trimmed.is_empty()).then(|| trimmed.to_owned())
-}
-
-fn write_children(page: &Page, within: NodeId, to: &mut impl Serializer) -> io::Result<()> {
-    enum Step<'t> {
-        Open(NodeId),
-        Close(&'t QualName),
-    }
-    let opened = |node| page.tree.children(node).collect::<Vec<_>>().into_iter().rev().map(Step::Open);
-    let mut steps: Vec<Step<'_>> = opened(within).collect();
-    while let Some(step) = steps.pop() {
-        let node = match step {
-            Step::Close(name) => {
-                to.end_elem(name.clone())?;
-                continue;
-            }
-            Step::Open(node) => node,
-        };
-        match page.tree.content(node) {
-            Content::Text(text) => to.write_text(text)?,
-            Content::Element(name, attributes, _) => {
-                let is_link = |attribute: &Attribute| LINKS.contains(&&*attribute.name.local);
-                let links = attributes.iter().map(|it| is_link(it).then(|| page.absolute(&it.value)));
-                let links: Vec<Option<String>> = links.collect();
-                let values = attributes.iter().zip(&links);
-                to.start_elem(name.clone(), values.map(|(it, link)| (&it.name, link.as_deref().unwrap_or(&it.value))))?;
-                steps.push(Step::Close(name));
-                steps.extend(opened(node));
-            }
-            Content::Other => {}
-        }
-    }
-    Ok(())
 }
 
 /// Attributes that hold one URL.

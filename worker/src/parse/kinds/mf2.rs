@@ -4,7 +4,10 @@
 //! below. One deviation: only known vocabularies make an item. Names of style sheets such as `h-full` match the
 //! specification's pattern and would swallow the properties around them.
 //!
-//! Nothing recurses; each text is taken once, so that nested properties cannot multiply it.
+//! Nothing recurses. Properties may be nested, and each is read through to its end: what reading a page costs has a budget in
+//! proportion to the page, beyond which its items have nothing more to say.
+
+use std::cell::Cell;
 
 use common::html::{Content, NodeId, Tree};
 use url::Url;
@@ -30,8 +33,17 @@ pub(super) struct Item<'t> {
 /// A page, and what its relative links are resolved against.
 pub(super) struct Page {
     pub(super) tree: Tree,
-    pub(super) base: Option<Url>,
+    base: Option<Url>,
+    /// Nodes and bytes of text that may still be looked at.
+    budget: Cell<usize>,
+    /// Bytes that resolving links may still add.
+    link_budget: Cell<usize>,
 }
+
+/// How often all of a page may be looked at: once for its items, once for their properties, and for texts in texts.
+const READINGS: usize = 16;
+/// What resolving links may add to one page, in bytes.
+const LINK_BUDGET: usize = 16 * 1024 * 1024;
 
 /// The vocabularies, in use or once proposed.
 const VOCABULARIES: [&str; 16] = [
@@ -54,6 +66,24 @@ const VOCABULARIES: [&str; 16] = [
 ];
 
 impl Page {
+    pub(super) fn new(tree: Tree, base: Option<Url>) -> Self {
+        let budget = tree.size().saturating_mul(READINGS);
+        Page { tree, base, budget: Cell::new(budget), link_budget: Cell::new(LINK_BUDGET) }
+    }
+
+    /// Pays for looking at a node and the bytes of its text or classes. False once there is nothing left.
+    fn pays(&self, bytes: usize) -> bool {
+        let left = self.budget.get().saturating_sub(bytes + 1);
+        self.budget.set(left);
+        left > 0
+    }
+
+    /// The node after `node` inside of `within`, if the page may still be looked at.
+    fn next(&self, node: NodeId, within: NodeId, descend: bool) -> Option<NodeId> {
+        let classes = self.tree.attribute(node, "class").map_or(0, str::len);
+        self.pays(classes).then(|| self.tree.after(node, within, descend)).flatten()
+    }
+
     pub(super) fn classes(&self, node: NodeId) -> impl Iterator<Item = &str> {
         self.tree.attribute(node, "class").unwrap_or_default().split_ascii_whitespace()
     }
@@ -75,7 +105,7 @@ impl Page {
         while let Some(node) = next {
             let is_item = self.is_item(node);
             found.extend(is_item.then_some(node));
-            next = self.tree.after(node, root, !is_item);
+            next = self.next(node, root, !is_item);
         }
         found
     }
@@ -96,7 +126,7 @@ impl Page {
             if is_item && item.properties.len() == before {
                 item.children.push(node);
             }
-            next = self.tree.after(node, root, !is_item);
+            next = self.next(node, root, !is_item);
         }
         item
     }
@@ -260,7 +290,7 @@ impl Page {
                 (_, true) => self.tree.attribute(node, "title").map(str::to_owned),
                 _ => None,
             });
-            next = self.tree.after(node, within, !(value || title || self.is_item(node)));
+            next = self.next(node, within, !(value || title || self.is_item(node)));
         }
         parts
     }
@@ -272,7 +302,7 @@ impl Page {
         while let Some(node) = next {
             let name = self.tree.name(node);
             match self.tree.content(node) {
-                Content::Text(part) => text.push_str(part),
+                Content::Text(part) if self.pays(part.len()) => text.push_str(part),
                 Content::Element(..) if name == "img" => {
                     let source = || self.tree.attribute(node, "src").map(|source| self.absolute(source));
                     let alt = self.tree.attribute(node, "alt").map(str::to_owned).or_else(source);
@@ -280,7 +310,7 @@ impl Page {
                 }
                 _ => {}
             }
-            next = self.tree.after(node, within, !matches!(name, "script" | "style" | "template"));
+            next = self.next(node, within, !matches!(name, "script" | "style" | "template"));
         }
         let trimmed = text.trim();
         (!trimmed.is_empty()).then(|| trimmed.to_owned())
@@ -288,8 +318,11 @@ impl Page {
 
     pub(super) fn absolute(&self, link: &str) -> String {
         let link = link.trim();
-        let joined = self.base.as_ref().and_then(|base| base.join(link).ok());
-        joined.map_or_else(|| link.to_owned(), String::from)
+        let base = self.base.as_ref().filter(|_| self.link_budget.get() > 0);
+        let joined = base.and_then(|base| base.join(link).ok());
+        let absolute = joined.map_or_else(|| link.to_owned(), String::from);
+        self.link_budget.set(self.link_budget.get().saturating_sub(absolute.len().saturating_sub(link.len())));
+        absolute
     }
 }
 

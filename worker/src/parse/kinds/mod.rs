@@ -36,7 +36,7 @@ pub(super) fn read(text: &str, content_type: Option<&str>, url: Option<&Url>, li
 /// The feed that a page is.
 pub(super) fn page(text: &str, content_type: Option<&str>, url: Option<&Url>, limits: &ParseLimits) -> Option<Posts> {
     let is_page = discover::is_page(text.as_bytes(), content_type);
-    is_page.then(|| hfeed::read(text, url, limits.max_entries)).flatten()
+    is_page.then(|| hfeed::read(text, url, limits)).flatten()
 }
 
 /// A feed as one of these readers found it.

@@ -21,14 +21,17 @@ const MAX_GROWTH: usize = 64 * 1024;
 const MAX_ATTRIBUTES: usize = 64;
 /// How far into a text the beginning of a feed is looked for, in bytes.
 const MAX_JUNK: usize = 64 * 1024;
+/// Longest name of a root element, prefix included, in bytes: further ones must not be read to their end at each `<`.
+const MAX_ROOT_NAME: usize = 32;
 
 /// Where the feed begins in a text, if there is one: at the first tag that only a feed begins with.
 pub(super) fn feed_position(text: &str) -> Option<usize> {
     let head = &text[..text.floor_char_boundary(MAX_JUNK)];
     head.match_indices('<').map(|(at, _)| at).find(|at| {
         let name = &head[at + 1..];
+        let name = &name[..name.floor_char_boundary(MAX_ROOT_NAME + 1)];
         let end = name.find(|c: char| c.is_whitespace() || matches!(c, '>' | '/')).unwrap_or(name.len());
-        dialect::kind(&name[..end]).is_some()
+        end <= MAX_ROOT_NAME && dialect::kind(&name[..end]).is_some()
     })
 }
 

@@ -132,14 +132,25 @@ fn mutated_header_fields_neither_kill_their_readers_nor_take_long() {
     readers_survive("header blocks", &seeds, 10 * number("FEEDFLEET_MUTATIONS", 500), targets::headers);
 }
 
+#[test]
+fn mutated_pages_neither_kill_their_readers_nor_take_long() {
+    readers_survive("pages", &targets::html_seeds(), 4 * number("FEEDFLEET_MUTATIONS", 500), targets::html);
+}
+
 /// Unmutated, the seeds reach what they are meant for. `FEEDFLEET_SEEDS` names a folder that they are also written to, for
 /// libFuzzer.
 #[test]
 fn the_seeds_are_what_the_readers_take() {
-    let all = [("feed", targets::feed_seeds()), ("body", targets::body_seeds()), ("headers", targets::header_seeds())];
+    let all = [
+        ("feed", targets::feed_seeds()),
+        ("body", targets::body_seeds()),
+        ("headers", targets::header_seeds()),
+        ("html", targets::html_seeds()),
+    ];
     assert!(all[0].1.iter().all(|seed| targets::feed(seed).is_some()));
     all[1].1.iter().for_each(|seed| targets::body(seed));
     all[2].1.iter().for_each(|seed| targets::headers(seed));
+    all[3].1.iter().for_each(|seed| targets::html(seed));
     let Some(folder) = std::env::var_os("FEEDFLEET_SEEDS").map(PathBuf::from) else { return };
     for (target, seeds) in all {
         std::fs::create_dir_all(folder.join(target)).unwrap();

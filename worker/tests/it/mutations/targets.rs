@@ -5,9 +5,12 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use common::html::{Tree, TreeLimits};
 use common::time::Timestamp;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use url::Url;
 use worker::decode::{Coding, DecodeLimits, codings, decode};
+use worker::discover::{MAX_ANNOUNCED, announced};
 use worker::headers::{freshness, has_retry_after, retry_after, to_value, validators};
 use worker::parse::{ParseLimits, parse};
 
@@ -62,6 +65,35 @@ pub(crate) fn feed(bytes: &[u8]) -> Option<bool> {
             None
         }
     }
+}
+
+/// Reads a page: as a feed, as a tree that is written out and read again, and for the feeds that it announces.
+pub(crate) fn html(bytes: &[u8]) {
+    let limits = TreeLimits { max_nodes: 50_000, max_depth: 300, max_bytes: 4_000_000, deadline: None };
+    let url = Url::parse("https://example.org/page").unwrap();
+    let read = parse(bytes, Some("text/html"), url.as_str(), &ParseLimits::default());
+    assert!(read.map_or(0, |feed| feed.entries.len()) <= 2_000);
+    assert!(announced(bytes, Some("text/html"), &url).len() <= MAX_ANNOUNCED);
+    if let Ok(tree) = Tree::of_document(&String::from_utf8_lossy(bytes), limits) {
+        let html = tree.write_inside(tree.root(), usize::MAX, |_| None);
+        // as the standard warns, what is written out may be read as something else, but it can be read
+        assert!(html.len() <= 6 * tree.size() + 1000);
+        let _within_limits_or_not = Tree::of_fragment(&html, limits);
+    }
+}
+
+/// Pages, and pieces that pages of strangers are made of.
+pub(crate) fn html_seeds() -> Vec<Vec<u8>> {
+    let page = "<!DOCTYPE html><html lang=en><head><title>Notes</title><base href=/notes/>\
+        <link rel=alternate type=application/rss+xml href=/rss title='Posts &amp; pages'></head><body class=h-feed>\
+        <article class=h-entry><a class='u-url p-name' href=1>One</a><time class=dt-published datetime=2026-01-02>2 Jan</time>\
+        <div class=e-content><p>Some <b>bold <i>and</b> crossed</i> text &copy; <img src=a.png alt=a></div></article>\
+        <article class=h-entry><p class='p-summary p-category'>two<p class='p-author h-card'><img class=u-photo src=b.jpg></article>";
+    let odd = "<table><b><tr><td>x</table><svg><style><p a=1></style><![CDATA[x]]></svg><script>if (a<b c) '</scr'</script \
+        x><textarea></p></textarea><!-- <a b --><select><option>x<template><td>y</template><math><mi>z<plaintext>&amp;&notin;&#0;";
+    [page, odd, "<frameset><frame src=x></frameset>", "<p a0 a1 a2 a3='>' a4=\"<\" a0 =b/c/>"]
+        .map(|html| html.as_bytes().to_vec())
+        .into()
 }
 
 /// Our own feeds, of each format.
