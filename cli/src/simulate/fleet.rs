@@ -29,10 +29,11 @@ use scheduler::poll::dispatch::Dispatcher;
 use scheduler::poll::results::Results;
 use scheduler::schedule::memory::MemorySchedule;
 use scheduler::schedule::{Band, Schedule, Slot};
+use store::NewFeed;
 use store::sqlite::SqliteStore;
-use store::{NewFeed, Store};
 
 use super::answers::{Answers, document};
+use store::{Feeds, Polls};
 
 /// How often the dispatcher looks for due feeds.
 pub(super) const TICK: Duration = Duration::from_millis(500);

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use common::feed::Feed;
 use common::url::FeedId;
 use store::sqlite::SqliteStore;
-use store::{FeedQuery, Store, StoredEntry};
+use store::{Events, Feeds};
+use store::{FeedQuery, StoredEntry};
 
 /// How long anything may take before a test gives up: far beyond what a loaded machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

@@ -8,9 +8,10 @@ use common::policy::Audience;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::FeedUrl;
 use load_tests::{Coding, Delivery, Feed, Origin, Script, bodies, loopback};
-use store::{NewFeed, Store};
+use store::NewFeed;
 
 use crate::harness::{Fleet, Home, PATIENCE};
+use store::Feeds;
 
 /// How much of it: a short form among all tests, the long one by `dev/soak`.
 struct Size {

@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use store::Store;
-
 use crate::harness::{Fleet, Home};
 use crate::web_servers::WebServer;
+use store::Events;
 
 fn rss(items: &[(&str, &str)]) -> String {
     let items: String = items

@@ -6,9 +6,9 @@ use std::time::Duration;
 use common::time::{Clock, SystemClock, Timestamp};
 use load_tests::{Feed, Origin, Record, Script, loopback};
 use serde_json::{Value, json};
-use store::Store;
 
 use crate::harness::{Fleet, Home};
+use store::Feeds;
 
 /// How much of it: a short form among all tests, the long one by `dev/soak`.
 struct Size {

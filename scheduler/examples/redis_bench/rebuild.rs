@@ -16,6 +16,7 @@ use scheduler::schedule::Schedule;
 use scheduler::schedule::redis::RedisSchedule;
 use scheduler::upkeep::orders::Orders;
 use scheduler::upkeep::reconcile::Reconciler;
+use store::Feeds;
 use store::postgres::PostgresStore;
 use store::{NewFeed, Store};
 

@@ -22,6 +22,7 @@ use store::{Applied, Store, Verdict};
 
 use crate::bare::{Bare, Row};
 use crate::feeds::Fleet;
+use store::Upkeep;
 
 /// Reports in a transaction.
 pub(crate) const BATCH: usize = 500;

@@ -13,11 +13,11 @@ use common::time::{Clock, SystemClock, Timestamp};
 use common::url::FeedId;
 use scheduler::schedule::memory::MemorySchedule;
 use scheduler::schedule::{Band, Schedule, Slot};
-use store::Store;
 use store::sqlite::SqliteStore;
 
 use crate::feeds::Fleet;
 use crate::{BATCH, apply, path, rate};
+use store::{Polls, Upkeep};
 
 const FEEDS: usize = 1_000_000;
 /// Claims, and reports, that are timed.

@@ -3,12 +3,12 @@
 
 use anyhow::{Context, ensure};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
-use store::Store;
 use store::postgres::PostgresStore;
 
 use crate::bare::{POLL, RING, Row};
 use crate::feeds::Fleet;
 use crate::{FEEDS, compare, fill};
+use store::Upkeep;
 
 pub(crate) async fn beside_postgres(url: &str) -> anyhow::Result<()> {
     let [ours, theirs] = ["ours", "bare"].map(|side| format!("feedfleet-bench-{side}-{}", std::process::id()));

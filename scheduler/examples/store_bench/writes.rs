@@ -11,6 +11,7 @@ use store::sqlite::SqliteStore;
 
 use crate::feeds::Fleet;
 use crate::{BATCH, apply, path};
+use store::Upkeep;
 
 /// Feeds that a round adds and polls.
 const FEEDS: usize = 20_000;

@@ -311,6 +311,19 @@ pub(crate) fn calm_without(feed: FeedId, all: Option<String>, gone: Option<Strin
 }
 
 /// The terms of a due time: a byte for the rule and eight for the due time, little-endian, each.
+/// Feeds that one statement adds.
+pub(crate) const CHUNK: usize = 1_000;
+
+/// Returns the interval that a person asked for, in milliseconds.
+pub(crate) fn interval_millis(audience: Audience) -> Option<i64> {
+    audience.interval.map(|interval| i64::try_from(interval.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Returns why a feed is due at `due`: because somebody asked.
+pub(crate) fn added_terms(due: Timestamp) -> Vec<u8> {
+    pack_terms(&[Term { rule: Rule::Added, due }])
+}
+
 pub(crate) fn pack_terms(terms: &[Term]) -> Vec<u8> {
     let mut packed = Vec::with_capacity(terms.len() * 9);
     for term in terms {

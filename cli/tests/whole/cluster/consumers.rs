@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use sqlx::{ConnectOptions, Connection};
-use store::Store;
 
 use super::harness::{Cluster, Kind, Role, Servers, Urls};
 use super::load::{Load, Size};
 use crate::harness::PATIENCE;
+use store::Events;
 
 const SIZE: Size = Size {
     feeds: 120,

@@ -15,9 +15,10 @@ use common::time::{Clock, SystemClock};
 use load_tests::proxy::FaultProxy;
 use rand::RngExt;
 use store::postgres::PostgresStore;
-use store::{FeedQuery, NewFeed, Store, StoredEntry};
+use store::{FeedQuery, NewFeed, StoredEntry};
 
 use crate::harness::PATIENCE;
+use store::{Events, Feeds};
 
 /// PostgreSQL, Redis and RabbitMQ.
 pub(crate) struct Servers {

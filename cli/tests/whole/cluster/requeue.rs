@@ -5,10 +5,11 @@ use std::collections::HashMap;
 
 use common::time::{Clock, SystemClock};
 use load_tests::{Feed, Origin, Script, loopback};
-use store::{RequeueState, Store};
+use store::RequeueState;
 
 use super::harness::{Cluster, Kind, Role, Servers, Urls};
 use crate::harness::PATIENCE;
+use store::{Feeds, Requeues};
 
 const FEEDS: usize = 90;
 const HOSTS: u16 = 15;

@@ -1,4 +1,4 @@
-//! `apply`: verdicts become rows, in one transaction for the batch.
+//! What the loops of a poll read and write. Verdicts become rows in `apply`, in one transaction for the batch.
 //!
 //! The rows are looked at without being locked. The first statement that writes is the feeds' own update, which takes only
 //! rows that are as they were then, and holds them: from there on this transaction alone writes what belongs to these feeds.
@@ -9,17 +9,22 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use common::feed::Feed;
 use common::host::HostKey;
 use common::outcome::FailureKind;
 use common::policy::{HostHold, Status};
 use common::time::Timestamp;
 use common::url::FeedId;
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, Executor, PgConnection};
 
+use super::feeds::feed_columns;
+use super::session::{in_transaction, on_connection};
+use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, column, entries, numbers, optional_text, text};
-use crate::row::{pack_onward, pack_state, pack_terms};
+use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_onward, pack_state, pack_terms, readable};
 use crate::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
-use crate::{Applied, StoreError, Verdict, history};
+use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
 
 const ACTION: &str = "apply reports";
 
@@ -32,20 +37,71 @@ enum Look {
     Locked,
 }
 
-impl PostgresStore {
-    pub(super) async fn apply_verdicts(
+#[async_trait]
+impl Polls for PostgresStore {
+    async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError> {
+        on_connection!(self, "read what jobs need", |on| {
+            let query = sqlx::query_as::<_, JobColumns>(include_str!("jobs.sql"));
+            Ok(readable(query.bind(numbers(ids.iter().copied())).fetch_all(on).await?))
+        })
+    }
+
+    async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
+        const SQL: &str = concat!("SELECT ", feed_columns!(), " FROM feeds WHERE id = ANY ($1)");
+        on_connection!(self, "read feeds", |on| {
+            let query = sqlx::query_as::<_, FeedRow>(SQL).bind(numbers(ids.iter().copied()));
+            Ok(readable(query.fetch_all(on).await?))
+        })
+    }
+
+    async fn apply(
         &self,
         verdicts: &[Verdict],
         clock_skew: Duration,
         now: Timestamp,
     ) -> Result<Vec<Applied>, StoreError> {
-        let mut on = self.session(ACTION).await?;
-        let mut answers = apply(&mut on, verdicts, clock_skew, now, Look::Free).await?;
-        if answers.is_none() {
-            answers = apply(&mut on, verdicts, clock_skew, now, Look::Locked).await?;
-        }
-        on.keep();
-        answers.ok_or_else(|| StoreError::on(ACTION)(sqlx::Error::RowNotFound))
+        self.call(ACTION, || async {
+            let mut on = self.session(ACTION).await?;
+            let mut answers = apply(&mut on, verdicts, clock_skew, now, Look::Free).await?;
+            if answers.is_none() {
+                answers = apply(&mut on, verdicts, clock_skew, now, Look::Locked).await?;
+            }
+            on.keep();
+            answers.ok_or_else(|| StoreError::on(ACTION)(sqlx::Error::RowNotFound))
+        })
+        .await
+    }
+
+    async fn placements(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError> {
+        on_connection!(self, "read when feeds are due", |on| {
+            let query = sqlx::query_as::<_, PlaceColumns>(include_str!("placements.sql"));
+            Ok(readable(query.bind(after.0).bind(i64::from(limit)).fetch_all(on).await?))
+        })
+    }
+
+    async fn holds(&self, now: Timestamp) -> Result<Vec<(HostKey, Timestamp)>, StoreError> {
+        on_connection!(self, "read the hosts' holds", |on| {
+            let query = sqlx::query_as("SELECT host, held_until FROM host_holds WHERE held_until > $1");
+            let rows: Vec<(String, i64)> = query.bind(now.millis()).fetch_all(on).await?;
+            Ok(rows.into_iter().map(|(host, until)| (HostKey::new(&host), Timestamp::from_millis(until))).collect())
+        })
+    }
+
+    async fn overdue(&self, at: Timestamp) -> Result<u64, StoreError> {
+        in_transaction!(self, "count what is due", |tx| {
+            tx.execute(WHOLE_TABLES).await?;
+            let sql = "SELECT count(*) FROM feeds WHERE status = 'active' AND next_due <= $1";
+            let count: i64 = sqlx::query_scalar(sql).bind(at.millis()).fetch_one(tx).await?;
+            Ok(u64::try_from(count).unwrap_or(0))
+        })
+    }
+
+    async fn sla_unmet(&self, longest: Duration) -> Result<u64, StoreError> {
+        let longest = i64::try_from(longest.as_millis()).unwrap_or(i64::MAX);
+        on_connection!(self, "count the SLAs that cannot be kept", |on| {
+            let count: i64 = sqlx::query_scalar(include_str!("sla_unmet.sql")).bind(longest).fetch_one(on).await?;
+            Ok(u64::try_from(count).unwrap_or(0))
+        })
     }
 }
 

@@ -2,17 +2,15 @@
 
 use std::collections::HashMap;
 
+use async_trait::async_trait;
 use common::time::Timestamp;
 use common::url::FeedId;
-use sqlx::{Connection, FromRow, PgConnection};
+use sqlx::{FromRow, PgConnection};
 
 use super::PostgresStore;
+use super::session::{SNAPSHOT, in_transaction, on_connection};
 use crate::row::{EntryRow, readable};
-use crate::{Event, EventPage, RelayTurn, StoreError, StoredEntry};
-
-const ACTION: &str = "read events";
-/// All statements see one snapshot: retention must not take something between the rows and the answer to what is kept.
-pub(super) const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+use crate::{Event, EventPage, Events, RelayTurn, StoreError, StoredEntry};
 
 #[derive(FromRow)]
 struct EventRow {
@@ -25,100 +23,84 @@ struct EventRow {
     entry: Option<i64>,
 }
 
-impl PostgresStore {
-    pub(super) async fn stored_entries(
+#[async_trait]
+impl Events for PostgresStore {
+    async fn entries(
         &self,
         feed: Option<FeedId>,
         after: i64,
         limit: u32,
     ) -> Result<EventPage<StoredEntry>, StoreError> {
-        let query = match feed {
-            Some(_) => sqlx::query_as::<_, EntryRow>(include_str!("entries_of_feed.sql")),
-            None => sqlx::query_as(include_str!("entries.sql")),
-        };
-        let query = query.bind(after).bind(i64::from(limit));
-        let query = if let Some(feed) = feed { query.bind(feed.0) } else { query };
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin_with(SNAPSHOT).await.map_err(StoreError::on(ACTION))?;
-        let rows = query.fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        let (epoch, _, entries_gone) = bounds(&mut tx).await?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(EventPage { epoch, oldest: entries_gone + 1, items: readable(rows) })
+        in_transaction!(self, "read entries", SNAPSHOT, |tx| {
+            let query = match feed {
+                Some(_) => sqlx::query_as::<_, EntryRow>(include_str!("entries_of_feed.sql")),
+                None => sqlx::query_as(include_str!("entries.sql")),
+            };
+            let query = query.bind(after).bind(i64::from(limit));
+            let query = if let Some(feed) = feed { query.bind(feed.0) } else { query };
+            let rows = query.fetch_all(&mut *tx).await?;
+            let (epoch, _, entries_gone) = bounds(tx).await?;
+            Ok(EventPage { epoch, oldest: entries_gone + 1, items: readable(rows) })
+        })
     }
 
-    pub(super) async fn last_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError> {
-        let query = match feed {
-            Some(feed) => sqlx::query_as::<_, EntryRow>(include_str!("last_entries_of_feed.sql")).bind(feed.0),
-            None => sqlx::query_as(include_str!("last_entries.sql")),
-        };
-        let mut on = self.session(ACTION).await?;
-        let rows = query.bind(i64::from(limit)).fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(readable(rows))
+    async fn newest_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError> {
+        on_connection!(self, "read entries", |on| {
+            let query = match feed {
+                Some(feed) => sqlx::query_as::<_, EntryRow>(include_str!("last_entries_of_feed.sql")).bind(feed.0),
+                None => sqlx::query_as(include_str!("last_entries.sql")),
+            };
+            Ok(readable(query.bind(i64::from(limit)).fetch_all(on).await?))
+        })
     }
 
     /// Walks back over what is newer, by number: a day's entries for a midnight.
-    pub(super) async fn seq_before(&self, at: Timestamp) -> Result<i64, StoreError> {
-        let sql = "SELECT seq FROM entries WHERE stored < $1 ORDER BY seq DESC LIMIT 1";
-        let mut on = self.session(ACTION).await?;
-        let seq: Option<i64> =
-            sqlx::query_scalar(sql).bind(at.millis()).fetch_optional(&mut *on).await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(seq.unwrap_or(0))
+    async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError> {
+        on_connection!(self, "read entries", |on| {
+            let sql = "SELECT seq FROM entries WHERE stored < $1 ORDER BY seq DESC LIMIT 1";
+            let seq: Option<i64> = sqlx::query_scalar(sql).bind(at.millis()).fetch_optional(on).await?;
+            Ok(seq.unwrap_or(0))
+        })
     }
 
-    pub(super) async fn last_seq(&self) -> Result<i64, StoreError> {
-        let mut on = self.session(ACTION).await?;
-        let seq = sqlx::query_scalar("SELECT seq FROM store").fetch_one(&mut *on).await;
-        let seq = seq.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(seq)
+    async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
+        in_transaction!(self, "read events", SNAPSHOT, |tx| {
+            let events = sqlx::query_as::<_, EventRow>(include_str!("events.sql")).bind(after).bind(i64::from(limit));
+            let rows = events.fetch_all(&mut *tx).await?;
+            let wanted: Vec<i64> = rows.iter().filter_map(|row| row.entry).collect();
+            let entries = sqlx::query_as::<_, EntryRow>(include_str!("entries_by_seq.sql")).bind(wanted);
+            let entries = entries.fetch_all(&mut *tx).await?;
+            let (epoch, events_gone, _) = bounds(tx).await?;
+            let entries: HashMap<i64, StoredEntry> =
+                readable(entries).into_iter().map(|entry: StoredEntry| (entry.seq, entry)).collect();
+            let event = |row: EventRow| Event {
+                seq: row.seq,
+                kind: row.kind,
+                feed_id: FeedId(row.feed_id),
+                at: Timestamp::from_millis(row.at),
+                feed_url: row.feed_url,
+                merged_into: row.merged_into.map(FeedId),
+                entry: row.entry.and_then(|seq| entries.get(&seq).cloned()),
+            };
+            Ok(EventPage { epoch, oldest: events_gone + 1, items: rows.into_iter().map(event).collect() })
+        })
     }
 
-    pub(super) async fn take_relay_turn(
-        &self,
-        turn: &RelayTurn<'_>,
-        now: Timestamp,
-    ) -> Result<Option<i64>, StoreError> {
-        const ACTION: &str = "take the turn to pass events on";
-        let mut on = self.session(ACTION).await?;
-        let take = sqlx::query_scalar(include_str!("relay_turn.sql")).bind(turn.holder).bind(turn.until.millis());
-        let cursor = take.bind(now.millis()).bind(turn.confirmed).fetch_optional(&mut *on).await;
-        let cursor = cursor.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(cursor)
+    async fn latest_seq(&self) -> Result<i64, StoreError> {
+        let sql = "SELECT seq FROM store";
+        on_connection!(self, "read events", |on| sqlx::query_scalar(sql).fetch_one(on).await)
     }
 
-    pub(super) async fn stored_events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin_with(SNAPSHOT).await.map_err(StoreError::on(ACTION))?;
-        let events = sqlx::query_as::<_, EventRow>(include_str!("events.sql")).bind(after).bind(i64::from(limit));
-        let rows = events.fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        let wanted: Vec<i64> = rows.iter().filter_map(|row| row.entry).collect();
-        let entries = sqlx::query_as::<_, EntryRow>(include_str!("entries_by_seq.sql")).bind(wanted);
-        let entries = entries.fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        let (epoch, events_gone, _) = bounds(&mut tx).await?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        let entries: HashMap<i64, StoredEntry> =
-            readable(entries).into_iter().map(|entry: StoredEntry| (entry.seq, entry)).collect();
-        let event = |row: EventRow| Event {
-            seq: row.seq,
-            kind: row.kind,
-            feed_id: FeedId(row.feed_id),
-            at: Timestamp::from_millis(row.at),
-            feed_url: row.feed_url,
-            merged_into: row.merged_into.map(FeedId),
-            entry: row.entry.and_then(|seq| entries.get(&seq).cloned()),
-        };
-        Ok(EventPage { epoch, oldest: events_gone + 1, items: rows.into_iter().map(event).collect() })
+    async fn relay_turn(&self, turn: &RelayTurn<'_>, now: Timestamp) -> Result<Option<i64>, StoreError> {
+        on_connection!(self, "take the turn to pass events on", |on| {
+            let take = sqlx::query_scalar(include_str!("relay_turn.sql")).bind(turn.holder).bind(turn.until.millis());
+            take.bind(now.millis()).bind(turn.confirmed).fetch_optional(on).await
+        })
     }
 }
 
 /// The epoch, and the last numbers of events and of entries that are gone: everything above is there, unless an erased feed
 /// took it along.
-async fn bounds(on: &mut PgConnection) -> Result<(String, i64, i64), StoreError> {
-    let query = sqlx::query_as("SELECT epoch, events_gone, entries_gone FROM store");
-    query.fetch_one(on).await.map_err(StoreError::on(ACTION))
+async fn bounds(on: &mut PgConnection) -> Result<(String, i64, i64), sqlx::Error> {
+    sqlx::query_as("SELECT epoch, events_gone, entries_gone FROM store").fetch_one(on).await
 }

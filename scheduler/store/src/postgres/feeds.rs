@@ -1,12 +1,23 @@
-//! Feeds as dispatch, results and the reconciler read them.
+//! Feeds: what people do to them, how they move, and how they are read.
 
+use std::collections::HashSet;
+
+use async_trait::async_trait;
 use common::feed::Feed;
+use common::policy::Status;
+use common::secrets::Credentials;
 use common::time::Timestamp;
-use common::url::FeedId;
+use common::url::{FeedId, Version};
+use sqlx::{Connection, PgConnection};
 
-use super::{PostgresStore, numbers};
-use crate::row::{FeedRow, JobColumns, PlaceColumns, readable};
-use crate::{FeedRef, HistoryEntry, JobRow, Placement, StoreError, history};
+use super::session::{in_transaction, on_connection};
+use super::{PostgresStore, column, list, moves, numbers};
+use crate::listing;
+use crate::row::{CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_calm, pack_terms, readable};
+use crate::{
+    Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, StoreError,
+    Unmove, Unmoved, history,
+};
 
 /// The columns of a [`FeedRow`].
 macro_rules! feed_columns {
@@ -18,79 +29,245 @@ macro_rules! feed_columns {
 }
 pub(super) use feed_columns;
 
-impl PostgresStore {
-    pub(super) async fn one_feed(&self, which: &FeedRef) -> Result<Option<Feed>, StoreError> {
-        const ACTION: &str = "read a feed";
+#[async_trait]
+impl Feeds for PostgresStore {
+    async fn add_feeds(&self, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, StoreError> {
+        in_transaction!(self, "add feeds", |tx| {
+            give_out_urls(&mut *tx).await?;
+            let mut added = Vec::with_capacity(feeds.len());
+            for chunk in feeds.chunks(CHUNK) {
+                added.extend(add_chunk(&mut *tx, chunk, now).await?);
+            }
+            Ok(added)
+        })
+    }
+
+    async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, StoreError> {
         const BY_ID: &str = concat!("SELECT ", feed_columns!(), " FROM feeds WHERE id = $1");
         const BY_URL: &str = concat!(
             "SELECT ",
             feed_columns!(),
             " FROM feeds WHERE url_digest = sha256(convert_to($1, 'UTF8')) AND credentials = ''"
         );
-        let query = match which {
-            FeedRef::Id(id) => sqlx::query_as::<_, FeedRow>(BY_ID).bind(id.0),
-            FeedRef::Url(url) => sqlx::query_as(BY_URL).bind(url.as_str()),
+        let row = on_connection!(self, "read a feed", |on| {
+            let query = match which {
+                FeedRef::Id(id) => sqlx::query_as::<_, FeedRow>(BY_ID).bind(id.0),
+                FeedRef::Url(url) => sqlx::query_as(BY_URL).bind(url.as_str()),
+            };
+            query.fetch_optional(on).await
+        });
+        row?.map(Feed::try_from).transpose()
+    }
+
+    async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
+        let list = || self.view(query, async |view, query| listing::list(view, query).await);
+        self.call(list::ACTION, list).await
+    }
+
+    async fn feeds_among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
+        let list = || {
+            let ids = ids.iter().map(|id| id.0).collect();
+            self.view(query, async |view, query| listing::among(view, query, ids).await)
         };
-        let mut on = self.session(ACTION).await?;
-        let row = query.fetch_optional(&mut *on).await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        row.map(Feed::try_from).transpose()
+        self.call(list::ACTION, list).await
     }
 
-    pub(super) async fn feed_rows(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
-        const ACTION: &str = "read feeds";
-        let query =
-            sqlx::query_as::<_, FeedRow>(concat!("SELECT ", feed_columns!(), " FROM feeds WHERE id = ANY ($1)"));
+    async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError> {
+        const ACTION: &str = "change a feed";
+        self.call(ACTION, || async {
+            let mut on = self.session(ACTION).await?;
+            let row = change_row(&mut on, id, change, now).await.map_err(StoreError::of_identity(ACTION))?;
+            on.keep();
+            row.map(Feed::try_from).transpose()
+        })
+        .await
+    }
+
+    /// Rows are locked in the order of their numbers, as everywhere.
+    async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError> {
+        const ACTION: &str = "change feeds";
         let mut on = self.session(ACTION).await?;
-        let rows = query.bind(numbers(ids.iter().copied())).fetch_all(&mut *on).await;
-        let rows = rows.map_err(StoreError::on(ACTION))?;
+        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
+        let mut in_order: Vec<&(FeedId, FeedChange)> = changes.iter().collect();
+        in_order.sort_by_key(|(id, _)| *id);
+        let mut rows = Vec::with_capacity(changes.len());
+        for (id, change) in in_order {
+            rows.extend(change_row(&mut tx, *id, change, now).await.map_err(StoreError::of_identity(ACTION))?);
+        }
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
         on.keep();
         Ok(readable(rows))
     }
 
-    pub(super) async fn job_rows(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError> {
-        const ACTION: &str = "read what jobs need";
-        let query = sqlx::query_as::<_, JobColumns>(include_str!("jobs.sql"));
-        let mut on = self.session(ACTION).await?;
-        let rows = query.bind(numbers(ids.iter().copied())).fetch_all(&mut *on).await;
-        let rows = rows.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(readable(rows))
+    /// Its events stay until retention takes them; they no longer hold anything of it but its number.
+    async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError> {
+        in_transaction!(self, "erase a feed", |tx| erase_from(tx, id).await)
     }
 
-    pub(super) async fn places(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError> {
-        const ACTION: &str = "read when feeds are due";
-        let query = sqlx::query_as::<_, PlaceColumns>(include_str!("placements.sql"));
-        let mut on = self.session(ACTION).await?;
-        let rows = query.bind(after.0).bind(i64::from(limit)).fetch_all(&mut *on).await;
-        let rows = rows.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(readable(rows))
+    async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
+        on_connection!(self, "forget a feed's validators", |on| {
+            let sql = "UPDATE feeds SET etag = NULL, last_modified = NULL, validators_url = NULL, content_hash = NULL \
+                       WHERE id = $1";
+            Ok(sqlx::query(sql).bind(id.0).execute(on).await?.rows_affected() > 0)
+        })
     }
 
-    pub(super) async fn polls(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
-        const ACTION: &str = "read a feed's history";
-        let query = sqlx::query_scalar::<_, Vec<u8>>("SELECT history FROM feeds WHERE id = $1").bind(id.0);
-        let mut on = self.session(ACTION).await?;
-        let ring = query.fetch_optional(&mut *on).await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(ring.map(|ring| history::read(&ring)))
+    async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError> {
+        in_transaction!(self, "move a feed", |tx| moves::move_on(tx, id, version, to, now).await)
+    }
+
+    async fn unmove_feed(
+        &self,
+        id: FeedId,
+        version: Version,
+        back: &Unmove,
+        now: Timestamp,
+    ) -> Result<Unmoved, StoreError> {
+        in_transaction!(self, "take back a feed's move", |tx| moves::move_back(tx, id, version, back, now).await)
     }
 
     /// A past wake moves up to `now`, so that a fetch that began before does not answer the new wish; a future one is never
     /// postponed; none comes before the end of a hold.
-    pub(super) async fn wake_feeds(
-        &self,
-        ids: &[FeedId],
-        at: Timestamp,
-        now: Timestamp,
-    ) -> Result<Vec<Placement>, StoreError> {
-        const ACTION: &str = "wake feeds";
-        let query = sqlx::query_as::<_, PlaceColumns>(include_str!("wake.sql"));
-        let query = query.bind(numbers(ids.iter().copied())).bind(at.millis()).bind(now.millis());
-        let mut on = self.session(ACTION).await?;
-        let rows = query.fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(readable(rows))
+    async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
+        on_connection!(self, "wake feeds", |on| {
+            let query = sqlx::query_as::<_, PlaceColumns>(include_str!("wake.sql"));
+            let query = query.bind(numbers(ids.iter().copied())).bind(at.millis()).bind(now.millis());
+            Ok(readable(query.fetch_all(on).await?))
+        })
     }
+
+    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
+        on_connection!(self, "read a feed's history", |on| {
+            let query = sqlx::query_scalar::<_, Vec<u8>>("SELECT history FROM feeds WHERE id = $1").bind(id.0);
+            Ok(query.fetch_optional(on).await?.map(|ring| history::read(&ring)))
+        })
+    }
+}
+
+/// Changes a feed; gives its row as it is afterwards.
+async fn change_row(
+    on: &mut PgConnection,
+    id: FeedId,
+    change: &FeedChange,
+    now: Timestamp,
+) -> Result<Option<FeedRow>, sqlx::Error> {
+    const CHANGE: &str = concat!(include_str!("feed_change.sql"), " RETURNING ", feed_columns!());
+    let audience = change.audience.map(|(audience, _)| audience);
+    let credentials = change.credentials.as_ref().map(Option::as_ref);
+    // A live feed must have a due time: a retired one that comes back without a wish is due now.
+    let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
+    sqlx::query_as(CHANGE)
+        .bind(id.0)
+        .bind(now.millis())
+        .bind(audience.map(|audience| i64::from(audience.subscribers)))
+        .bind(audience.map(|audience| i64::from(audience.active_subscribers)))
+        .bind(audience.map(|audience| audience.sla))
+        .bind(audience.map(|audience| audience.important))
+        .bind(audience.and_then(interval_millis))
+        .bind(change.audience.map(|(_, category)| category.as_str()))
+        .bind(change.private)
+        .bind(change.status.map(Status::as_str))
+        .bind(change.next_due.map(|(due, _)| due.millis()))
+        .bind(terms)
+        .bind(change.calm.is_some())
+        .bind(change.calm.as_deref().and_then(pack_calm))
+        .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
+        .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
+        .fetch_optional(on)
+        .await
+}
+
+/// The number of the lock under which feeds get URLs, and counters are written.
+macro_rules! url_lock {
+    () => {
+        "hashtextextended('feedfleet URLs of ' || current_schema(), 0)"
+    };
+}
+pub(super) use url_lock;
+
+/// Until the transaction ends nobody else gives URLs to feeds: two that did so in different orders would wait for each other.
+pub(super) async fn give_out_urls(on: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query(concat!("SELECT pg_advisory_xact_lock(", url_lock!(), ")")).execute(on).await?;
+    Ok(())
+}
+
+/// Adds at most [`CHUNK`] feeds. The same URL twice is one feed.
+async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, sqlx::Error> {
+    rename_logins(on, feeds).await?;
+    let urls = column(feeds, |feed| feed.url.as_str());
+    let logins = column(feeds, |feed| feed.credentials.as_ref().map_or(&[][..], |login| &login.id.0[..]));
+    let insert = sqlx::query_scalar(include_str!("feeds_insert.sql"))
+        .bind(now.millis())
+        .bind(&urls)
+        .bind(column(feeds, |feed| feed.host.as_str()))
+        .bind(column(feeds, |feed| i64::from(feed.audience.subscribers)))
+        .bind(column(feeds, |feed| i64::from(feed.audience.active_subscribers)))
+        .bind(column(feeds, |feed| feed.audience.sla))
+        .bind(column(feeds, |feed| feed.audience.important))
+        .bind(column(feeds, |feed| interval_millis(feed.audience)))
+        .bind(column(feeds, |feed| feed.private))
+        .bind(column(feeds, |feed| feed.category.as_str()))
+        .bind(column(feeds, |feed| feed.first_due.millis()))
+        .bind(column(feeds, |feed| added_terms(feed.first_due)))
+        .bind(column(feeds, |feed| pack_calm(&feed.calm)))
+        .bind(&logins)
+        .bind(column(feeds, |feed| feed.credentials.as_ref().map(|login| login.sealed.as_bytes())));
+    let mut inserted: HashSet<i64> = insert.fetch_all(&mut *on).await?.into_iter().collect();
+    let find = sqlx::query_as(include_str!("feeds_find.sql")).bind(&urls).bind(&logins);
+    let found: Vec<(Option<i64>, Option<String>)> = find.fetch_all(&mut *on).await?;
+    let mut revived = revive(on, feeds, &found).await?;
+    // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
+    let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };
+    // None: erased in this very moment.
+    let ids: Option<Vec<i64>> = found.into_iter().map(|(id, _)| id).collect();
+    Ok(ids.ok_or(sqlx::Error::RowNotFound)?.into_iter().map(answer).collect())
+}
+
+/// A feed that is stored under an older key's name for its login gets the name of the key in force, so that it is found.
+async fn rename_logins(on: &mut PgConnection, feeds: &[NewFeed]) -> Result<(), sqlx::Error> {
+    for feed in feeds {
+        let Some(Credentials { id, older, sealed }) = &feed.credentials else { continue };
+        for older in older {
+            sqlx::query(include_str!("login_rename.sql"))
+                .bind(feed.url.as_str())
+                .bind(&older.0[..])
+                .bind(&id.0[..])
+                .bind(sealed.as_bytes())
+                .execute(&mut *on)
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Has those among the feeds that were found and are not polled any more polled again; gives which.
+async fn revive(
+    on: &mut PgConnection,
+    feeds: &[NewFeed],
+    found: &[(Option<i64>, Option<String>)],
+) -> Result<HashSet<i64>, sqlx::Error> {
+    let live = [Status::Active, Status::Paused, Status::Merged].map(Status::as_str);
+    let retired = |(feed, (id, status)): (_, &(Option<i64>, Option<String>))| {
+        (*id).filter(|_| status.as_deref().is_some_and(|status| !live.contains(&status))).map(|id| (id, feed))
+    };
+    let mut retired: Vec<(i64, &NewFeed)> = feeds.iter().zip(found).filter_map(retired).collect();
+    if retired.is_empty() {
+        return Ok(HashSet::new());
+    }
+    retired.sort_by_key(|(id, _)| *id);
+    let revive = sqlx::query_scalar(include_str!("feeds_revive.sql"))
+        .bind(column(&retired, |(id, _)| *id))
+        .bind(column(&retired, |(_, feed)| feed.first_due.millis()))
+        .bind(column(&retired, |(_, feed)| added_terms(feed.first_due)));
+    Ok(revive.fetch_all(on).await?.into_iter().collect())
+}
+
+async fn erase_from(on: &mut PgConnection, id: FeedId) -> Result<bool, sqlx::Error> {
+    let erase = sqlx::query_scalar("DELETE FROM feeds WHERE id = $1 RETURNING entries").bind(id.0);
+    let entries: Option<i64> = erase.fetch_optional(&mut *on).await?;
+    let Some(entries) = entries else { return Ok(false) };
+    sqlx::query("DELETE FROM entry_identities WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
+    sqlx::query("DELETE FROM entries WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
+    sqlx::query("UPDATE store SET entries = entries - $1").bind(entries).execute(on).await?;
+    Ok(true)
 }

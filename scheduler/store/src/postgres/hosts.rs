@@ -1,83 +1,61 @@
 //! What operators say about hosts, and lists of hosts.
 
+use async_trait::async_trait;
 use common::host::{HostKey, HostRule};
 use common::time::Timestamp;
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 
+use super::session::{in_transaction, on_connection};
 use super::{PostgresStore, column};
 use crate::hosts::packed;
-use crate::{HostOrders, HostQuery, HostRow, Page, StoreError};
+use crate::{HostOrders, HostQuery, HostRow, Hosts, Page, StoreError};
 
-impl PostgresStore {
-    pub(super) async fn orders(&self, known: Option<i64>) -> Result<Option<HostOrders>, StoreError> {
-        const ACTION: &str = "read what operators say about hosts";
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
-        let orders = orders_from(&mut tx, known).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(orders)
+#[async_trait]
+impl Hosts for PostgresStore {
+    async fn host_orders(&self, known: Option<i64>) -> Result<Option<HostOrders>, StoreError> {
+        in_transaction!(self, "read what operators say about hosts", |tx| orders_from(tx, known).await)
     }
 
-    pub(super) async fn set_rule(&self, rule: &HostRule, now: Timestamp) -> Result<bool, StoreError> {
-        const ACTION: &str = "set a host rule";
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
-        let (listed, text) = packed(rule);
-        let set = sqlx::query(include_str!("host_rule_set.sql")).bind(rule.domain()).bind(listed).bind(text);
-        let set = set.bind(now.millis()).bind(HostOrders::MOST_RULES).execute(&mut *tx);
-        let done = set.await.map_err(StoreError::on(ACTION))?.rows_affected() > 0;
-        count_change(&mut tx).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(done)
+    async fn set_host_rule(&self, rule: &HostRule, now: Timestamp) -> Result<bool, StoreError> {
+        in_transaction!(self, "set a host rule", |tx| {
+            let (listed, text) = packed(rule);
+            let set = sqlx::query(include_str!("host_rule_set.sql")).bind(rule.domain()).bind(listed).bind(text);
+            let set = set.bind(now.millis()).bind(HostOrders::MOST_RULES).execute(&mut *tx).await?;
+            count_change(tx).await?;
+            Ok(set.rows_affected() > 0)
+        })
     }
 
-    pub(super) async fn remove_rule(&self, domain: &str) -> Result<bool, StoreError> {
-        const ACTION: &str = "take back a host rule";
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
-        let remove = sqlx::query("DELETE FROM host_rules WHERE domain = $1").bind(domain).execute(&mut *tx);
-        let done = remove.await.map_err(StoreError::on(ACTION))?.rows_affected() > 0;
-        count_change(&mut tx).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(done)
+    async fn remove_host_rule(&self, domain: &str) -> Result<bool, StoreError> {
+        in_transaction!(self, "take back a host rule", |tx| {
+            let remove = sqlx::query("DELETE FROM host_rules WHERE domain = $1").bind(domain);
+            let removed = remove.execute(&mut *tx).await?;
+            count_change(tx).await?;
+            Ok(removed.rows_affected() > 0)
+        })
     }
 
-    pub(super) async fn block(&self, hosts: &[HostKey], until: Option<Timestamp>) -> Result<(), StoreError> {
-        const ACTION: &str = "block hosts";
-        // In their order, as whoever else locks hosts.
+    async fn block_hosts(&self, hosts: &[HostKey], until: Option<Timestamp>) -> Result<(), StoreError> {
+        // In their order, like every transaction that locks hosts.
         let mut hosts = column(hosts, HostKey::as_str);
         hosts.sort_unstable();
         hosts.dedup();
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
-        let sql = "INSERT INTO host_blocks (host, blocked_until) SELECT host, $2 FROM UNNEST($1::text[]) AS new (host) \
-                   ON CONFLICT (host) DO UPDATE SET blocked_until = excluded.blocked_until";
-        let block = sqlx::query(sql).bind(hosts).bind(until.unwrap_or_default().millis());
-        block.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        count_change(&mut tx).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(())
+        in_transaction!(self, "block hosts", |tx| {
+            let sql = "INSERT INTO host_blocks (host, blocked_until) SELECT host, $2 FROM UNNEST($1::text[]) AS new (host) \
+                       ON CONFLICT (host) DO UPDATE SET blocked_until = excluded.blocked_until";
+            let block = sqlx::query(sql).bind(&hosts).bind(until.unwrap_or_default().millis());
+            block.execute(&mut *tx).await?;
+            count_change(tx).await
+        })
     }
 
-    pub(super) async fn list_hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
-        const ACTION: &str = "list hosts";
+    async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
         let after = query.place()?;
-        let mut on = self.session(ACTION).await?;
-        let rows = sqlx::query_as(include_str!("hosts.sql"))
-            .bind(&query.from)
-            .bind(&query.to)
-            .bind(after)
-            .bind(now.millis())
-            .bind(i64::from(query.limit) + 1)
-            .fetch_all(&mut *on)
-            .await
-            .map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(query.page(rows))
+        let rows = on_connection!(self, "list hosts", |on| {
+            let list = sqlx::query_as(include_str!("hosts.sql")).bind(&query.from).bind(&query.to).bind(after.clone());
+            list.bind(now.millis()).bind(i64::from(query.limit) + 1).fetch_all(on).await
+        });
+        Ok(query.page(rows?))
     }
 }
 

@@ -1,45 +1,35 @@
 //! Lists of feeds in pages, and the counters and texts that lead to them.
 
-use common::feed::Feed;
-use common::url::FeedId;
 use sqlx::postgres::PgArguments;
 use sqlx::query::QueryAs;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Postgres};
 
 use super::PostgresStore;
 use super::feeds::feed_columns;
+use super::session::SNAPSHOT;
 use crate::counts::Counts;
 use crate::cursor;
-use crate::listing::{self, Dialect, MOST, Source, Statement, Value};
+use crate::listing::{Dialect, MOST, Source, Statement, Value};
 use crate::row::FeedRow;
 use crate::texts::Trigrams;
-use crate::{FeedQuery, Page, StoreError};
+use crate::{FeedQuery, StoreError};
 
-const ACTION: &str = "list feeds";
+pub(super) const ACTION: &str = "list feeds";
 /// An index that has the feeds in order is followed, however few feeds the planner thinks that it would have to sort.
 pub(super) const ALONG_INDEXES: &str = "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off";
 
 impl PostgresStore {
-    pub(super) async fn list(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
-        self.view(query, async |view, query| listing::list(view, query).await).await
-    }
-
-    pub(super) async fn among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
-        let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
-        self.view(query, async |view, query| listing::among(view, query, ids).await).await
-    }
-
     /// Reads from one view of the feeds.
-    async fn view<T>(
+    pub(super) async fn view<T>(
         &self,
         query: &FeedQuery,
         read: impl AsyncFnOnce(&mut View<'_>, &FeedQuery) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin_with(super::events::SNAPSHOT).await.map_err(StoreError::on(ACTION))?;
+        let mut tx = on.begin_with(SNAPSHOT).await.map_err(StoreError::on(ACTION))?;
         tx.execute(ALONG_INDEXES).await.map_err(StoreError::on(ACTION))?;
-        let query =
-            FeedQuery { text: query.text.as_deref().map(|text| super::text(text).into_owned()), ..query.clone() };
+        let text = query.text.as_deref().map(|text| super::text(text).into_owned());
+        let query = FeedQuery { text, ..query.clone() };
         let found = read(&mut View(&mut tx), &query).await;
         if found.as_ref().is_err_and(StoreError::may_pass) {
             return found;

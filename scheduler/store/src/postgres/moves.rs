@@ -2,48 +2,13 @@
 
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 
-use super::PostgresStore;
-use super::people::{added_terms, give_out_urls};
-use crate::row::{calm_without, pack_state};
-use crate::{Move, Moved, StoreError, Unmove, Unmoved};
+use super::feeds::give_out_urls;
+use crate::row::{added_terms, calm_without, pack_state};
+use crate::{Move, Moved, Unmove, Unmoved};
 
-impl PostgresStore {
-    pub(super) async fn move_to(
-        &self,
-        id: FeedId,
-        version: Version,
-        to: &Move,
-        now: Timestamp,
-    ) -> Result<Moved, StoreError> {
-        const ACTION: &str = "move a feed";
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
-        let moved = move_on(&mut tx, id, version, to, now).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(moved)
-    }
-
-    pub(super) async fn unmove(
-        &self,
-        id: FeedId,
-        version: Version,
-        back: &Unmove,
-        now: Timestamp,
-    ) -> Result<Unmoved, StoreError> {
-        const ACTION: &str = "take back a feed's move";
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
-        let unmoved = move_back(&mut tx, id, version, back, now).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(unmoved)
-    }
-}
-
-async fn move_on(
+pub(super) async fn move_on(
     on: &mut PgConnection,
     id: FeedId,
     version: Version,
@@ -76,7 +41,7 @@ async fn move_on(
     Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
 }
 
-async fn move_back(
+pub(super) async fn move_back(
     on: &mut PgConnection,
     id: FeedId,
     version: Version,

@@ -2,89 +2,73 @@
 //!
 //! The row of a requeue is locked before any feed's, and by nobody who holds one.
 
+use async_trait::async_trait;
 use common::time::Timestamp;
-use sqlx::{Connection, Executor, PgConnection, QueryBuilder};
+use sqlx::{Executor, PgConnection, QueryBuilder};
 
 use super::PostgresStore;
-use super::people::added_terms;
+use super::session::{in_transaction, on_connection};
 use super::upkeep::WHOLE_TABLES;
 use crate::requeues::{KEPT, MOST_REQUEUES, RequeueRow, Turn, Wanted, requeue_columns};
-use crate::row::{PlaceColumns, readable};
-use crate::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError};
+use crate::row::{PlaceColumns, added_terms, readable};
+use crate::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueStep, Requeues, StoreError};
 
-impl PostgresStore {
-    pub(super) async fn plan(&self, filter: &RequeueFilter, lift_penalties: bool) -> Result<RequeuePlan, StoreError> {
-        const ACTION: &str = "find the feeds of a requeue";
-        let failed = StoreError::on;
+#[async_trait]
+impl Requeues for PostgresStore {
+    async fn plan_requeue(&self, filter: &RequeueFilter, lift_penalties: bool) -> Result<RequeuePlan, StoreError> {
         let wanted = Wanted { filter: filter.clone(), lift_penalties };
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin().await.map_err(failed(ACTION))?;
-        tx.execute(WHOLE_TABLES).await.map_err(failed(ACTION))?;
-        let (mut classes, mut hosts) = (QueryBuilder::new(""), QueryBuilder::new(""));
-        wanted.count_classes(&mut classes);
-        wanted.count_hosts(&mut hosts);
-        // Not kept: a plan that fits one filter's values need not fit another's.
-        let classes = classes.build_query_as().persistent(false).fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
-        let hosts = hosts.build_query_as().persistent(false).fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
-        tx.commit().await.map_err(failed(ACTION))?;
-        on.keep();
+        let counted = in_transaction!(self, "find the feeds of a requeue", |tx| {
+            tx.execute(WHOLE_TABLES).await?;
+            let (mut classes, mut hosts) = (QueryBuilder::new(""), QueryBuilder::new(""));
+            wanted.count_classes(&mut classes);
+            wanted.count_hosts(&mut hosts);
+            // Not kept: a plan that fits one filter's values need not fit another's.
+            let classes = classes.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
+            let hosts = hosts.build_query_as().persistent(false).fetch_all(tx).await?;
+            Ok((classes, hosts))
+        });
+        let (classes, hosts) = counted?;
         RequeuePlan::read(classes, hosts)
     }
 
-    pub(super) async fn begin_one(&self, new: &NewRequeue, now: Timestamp) -> Result<Option<Requeue>, StoreError> {
-        const ACTION: &str = "begin a requeue";
-        let failed = StoreError::on;
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin().await.map_err(failed(ACTION))?;
-        let begin = sqlx::query_as::<_, RequeueRow>(concat!(include_str!("requeue_begin.sql"), requeue_columns!()))
-            .bind(serde_json::to_string(&new.filter).unwrap_or_default())
-            .bind(new.rate)
-            .bind(new.lift_penalties)
-            .bind(now.millis() as f64)
-            .bind(super::text(&new.by))
-            .bind(now.millis())
-            .bind(i64::try_from(new.matched).unwrap_or(i64::MAX))
-            .bind(i64::try_from(new.queued).unwrap_or(i64::MAX))
-            .bind(MOST_REQUEUES);
-        let begun = begin.fetch_optional(&mut *tx).await.map_err(failed(ACTION))?;
-        let forget = "DELETE FROM requeues WHERE ended IS NOT NULL AND id NOT IN \
-                      (SELECT id FROM requeues WHERE ended IS NOT NULL ORDER BY id DESC LIMIT $1)";
-        sqlx::query(forget).bind(KEPT).execute(&mut *tx).await.map_err(failed(ACTION))?;
-        tx.commit().await.map_err(failed(ACTION))?;
-        on.keep();
-        Ok(begun.map(Requeue::from))
+    async fn begin_requeue(&self, new: &NewRequeue, now: Timestamp) -> Result<Option<Requeue>, StoreError> {
+        in_transaction!(self, "begin a requeue", |tx| {
+            let begin = sqlx::query_as::<_, RequeueRow>(concat!(include_str!("requeue_begin.sql"), requeue_columns!()))
+                .bind(serde_json::to_string(&new.filter).unwrap_or_default())
+                .bind(new.rate)
+                .bind(new.lift_penalties)
+                .bind(now.millis() as f64)
+                .bind(super::text(&new.by))
+                .bind(now.millis())
+                .bind(i64::try_from(new.matched).unwrap_or(i64::MAX))
+                .bind(i64::try_from(new.queued).unwrap_or(i64::MAX))
+                .bind(MOST_REQUEUES);
+            let begun = begin.fetch_optional(&mut *tx).await?;
+            let forget = "DELETE FROM requeues WHERE ended IS NOT NULL AND id NOT IN \
+                          (SELECT id FROM requeues WHERE ended IS NOT NULL ORDER BY id DESC LIMIT $1)";
+            sqlx::query(forget).bind(KEPT).execute(tx).await?;
+            Ok(begun.map(Requeue::from))
+        })
     }
 
-    pub(super) async fn list_requeues(&self, running: bool) -> Result<Vec<Requeue>, StoreError> {
-        const ACTION: &str = "list requeues";
+    async fn requeues(&self, running: bool) -> Result<Vec<Requeue>, StoreError> {
         const LIST: &str =
             concat!("SELECT ", requeue_columns!(), " FROM requeues WHERE ended IS NULL OR NOT $1 ORDER BY id DESC");
-        let mut on = self.session(ACTION).await?;
-        let rows = sqlx::query_as::<_, RequeueRow>(LIST).bind(running).fetch_all(&mut *on).await;
-        let rows = rows.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(rows.into_iter().map(Requeue::from).collect())
+        on_connection!(self, "list requeues", |on| {
+            let rows = sqlx::query_as::<_, RequeueRow>(LIST).bind(running).fetch_all(on).await?;
+            Ok(rows.into_iter().map(Requeue::from).collect())
+        })
     }
 
-    pub(super) async fn cancel(&self, id: i64, now: Timestamp) -> Result<bool, StoreError> {
-        const ACTION: &str = "cancel a requeue";
-        let sql = "UPDATE requeues SET state = 'cancelled', ended = $2 WHERE id = $1 AND ended IS NULL";
-        let mut on = self.session(ACTION).await?;
-        let done = sqlx::query(sql).bind(id).bind(now.millis()).execute(&mut *on).await;
-        let done = done.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(done.rows_affected() > 0)
+    async fn cancel_requeue(&self, id: i64, now: Timestamp) -> Result<bool, StoreError> {
+        on_connection!(self, "cancel a requeue", |on| {
+            let sql = "UPDATE requeues SET state = 'cancelled', ended = $2 WHERE id = $1 AND ended IS NULL";
+            Ok(sqlx::query(sql).bind(id).bind(now.millis()).execute(on).await?.rows_affected() > 0)
+        })
     }
 
-    pub(super) async fn step(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError> {
-        const ACTION: &str = "go on with a requeue";
-        let failed = StoreError::on;
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin().await.map_err(failed(ACTION))?;
-        let step = step_in(&mut tx, id, now).await.map_err(failed(ACTION))?;
-        tx.commit().await.map_err(failed(ACTION))?;
-        on.keep();
-        Ok(step)
+    async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError> {
+        in_transaction!(self, "go on with a requeue", |tx| step_in(tx, id, now).await)
     }
 }
 

@@ -18,14 +18,53 @@ const RETURN_LIMIT: Duration = Duration::from_secs(5);
 /// A connection until it is [kept](Session::keep), or closed by being dropped.
 pub(super) struct Session(PoolConnection<Postgres>);
 
+/// All statements see one snapshot: retention must not delete something between the rows and the answer to what is kept.
+pub(super) const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
 impl PostgresStore {
-    /// Takes a connection out of the pool, or makes one.
+    /// Takes a connection out of the pool, or opens one.
     pub(super) async fn session(&self, action: &'static str) -> Result<Session, StoreError> {
         let mut connection = self.pool.acquire().await.map_err(StoreError::on(action))?;
         connection.close_on_drop();
         Ok(Session(connection))
     }
 }
+
+/// Runs a call whose work is one statement, or several that need no transaction: `work` is a block over the connection `on`.
+/// A macro, because the compiler cannot yet tell that the futures of async closures over references are `Send`.
+macro_rules! on_connection {
+    ($store:expr, $action:expr, |$on:ident| $work:expr) => {
+        $store
+            .call($action, || async {
+                let mut session = $store.session($action).await?;
+                let $on = &mut *session;
+                let done: Result<_, sqlx::Error> = async { $work }.await;
+                let done = done.map_err($crate::StoreError::on($action))?;
+                session.keep();
+                Ok(done)
+            })
+            .await
+    };
+}
+
+/// Runs a call whose work is one transaction, begun by `$begin` if that is given.
+macro_rules! in_transaction {
+    ($store:expr, $action:expr, |$tx:ident| $work:expr) => {
+        in_transaction!($store, $action, "BEGIN", |$tx| $work)
+    };
+    ($store:expr, $action:expr, $begin:expr, |$tx:ident| $work:expr) => {
+        on_connection!($store, $action, |on| {
+            let mut transaction = sqlx::Connection::begin_with(&mut *on, $begin).await?;
+            let $tx = &mut *transaction;
+            let done: Result<_, sqlx::Error> = async { $work }.await;
+            let done = done?;
+            transaction.commit().await?;
+            Ok(done)
+        })
+    };
+}
+
+pub(super) use {in_transaction, on_connection};
 
 impl Session {
     /// Gives the connection back: all that was asked of it is done.

@@ -1,14 +1,18 @@
-//! Everything about the store as a whole: numbers, the pause, holds, retention, its clock.
+//! The store as a whole: numbers, the pause, the price, retention, keys, its clock.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::host::HostKey;
+use async_trait::async_trait;
+use common::secrets::Credentials;
 use common::time::{Timestamp, clocks_agree};
-use sqlx::{Connection, Executor, PgConnection};
+use common::url::FeedId;
+use sqlx::{Connection, PgConnection};
 
 use super::PostgresStore;
-use super::people::url_lock;
-use crate::{StoreError, StoreStats};
+use super::feeds::url_lock;
+use super::session::{in_transaction, on_connection};
+use crate::row::{SealColumns, readable};
+use crate::{OldSeal, StoreError, StoreStats, Upkeep};
 
 /// Rows of each kind that one call of `prune` deletes at most: some ten milliseconds for the others who wait to write.
 const PRUNED: i64 = 2_000;
@@ -17,144 +21,98 @@ const FOLDED: i64 = 20_000;
 /// For transactions that are meant to read a table from end to end.
 pub(super) const WHOLE_TABLES: &str = "SET LOCAL enable_seqscan = on";
 
-impl PostgresStore {
-    pub(super) async fn host_holds(&self, now: Timestamp) -> Result<Vec<(HostKey, Timestamp)>, StoreError> {
-        const ACTION: &str = "read the hosts' holds";
-        let query = sqlx::query_as("SELECT host, held_until FROM host_holds WHERE held_until > $1").bind(now.millis());
-        let mut on = self.session(ACTION).await?;
-        let rows: Vec<(String, i64)> = query.fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(rows.into_iter().map(|(host, until)| (HostKey::new(&host), Timestamp::from_millis(until))).collect())
-    }
-
+#[async_trait]
+impl Upkeep for PostgresStore {
     /// From counters. Events are numbered without gaps, and retention takes them from the low end.
-    pub(super) async fn numbers(&self, now: Timestamp) -> Result<StoreStats, StoreError> {
-        let failed = StoreError::on;
-        const ACTION: &str = "count what it holds";
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin().await.map_err(failed(ACTION))?;
-        let counts = super::list::counts(&mut tx).await.map_err(failed(ACTION))?;
-        let (entries, events, hosts_held): (i64, i64, i64) = sqlx::query_as(include_str!("stats.sql"))
-            .bind(now.millis())
-            .fetch_one(&mut *tx)
-            .await
-            .map_err(failed(ACTION))?;
-        tx.commit().await.map_err(failed(ACTION))?;
-        on.keep();
-        let count = |number: i64| u64::try_from(number).unwrap_or(0);
-        Ok(StoreStats {
-            feeds: counts.classes,
-            penalised: counts.penalised,
-            entries: count(entries),
-            events: count(events),
-            hosts_held: count(hosts_held),
+    async fn stats(&self, now: Timestamp) -> Result<StoreStats, StoreError> {
+        in_transaction!(self, "count what it holds", |tx| {
+            let counts = super::list::counts(&mut *tx).await?;
+            let stats = sqlx::query_as(include_str!("stats.sql")).bind(now.millis());
+            let (entries, events, hosts_held): (i64, i64, i64) = stats.fetch_one(tx).await?;
+            let count = |number: i64| u64::try_from(number).unwrap_or(0);
+            Ok(StoreStats {
+                feeds: counts.classes,
+                penalised: counts.penalised,
+                entries: count(entries),
+                events: count(events),
+                hosts_held: count(hosts_held),
+            })
         })
     }
 
-    pub(super) async fn count_overdue(&self, at: Timestamp) -> Result<u64, StoreError> {
-        const ACTION: &str = "count what is due";
-        let sql = "SELECT count(*) FROM feeds WHERE status = 'active' AND next_due <= $1";
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
-        tx.execute(WHOLE_TABLES).await.map_err(StoreError::on(ACTION))?;
-        let count = sqlx::query_scalar(sql).bind(at.millis()).fetch_one(&mut *tx).await;
-        let count: i64 = count.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(u64::try_from(count).unwrap_or(0))
-    }
-
-    /// Nothing, while somebody else does it or adds feeds.
-    pub(super) async fn fold(&self) -> Result<(), StoreError> {
-        const ACTION: &str = "add up its counters";
-        let mut on = self.session(ACTION).await?;
-        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
-        fold_some(&mut tx).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(())
-    }
-
-    pub(super) async fn count_sla_unmet(&self, longest: Duration) -> Result<u64, StoreError> {
-        const ACTION: &str = "count the SLAs that cannot be kept";
-        let longest = i64::try_from(longest.as_millis()).unwrap_or(i64::MAX);
-        let mut on = self.session(ACTION).await?;
-        let count = sqlx::query_scalar(include_str!("sla_unmet.sql")).bind(longest).fetch_one(&mut *on).await;
-        let count: i64 = count.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(u64::try_from(count).unwrap_or(0))
+    /// Nothing, while another process does it or adds feeds.
+    async fn fold_counts(&self) -> Result<(), StoreError> {
+        in_transaction!(self, "add up its counters", |tx| fold_some(tx).await)
     }
 
     /// The server read its clock after `now` and before its answer came.
-    pub(super) async fn compare_clocks(&self, now: Timestamp) -> Result<(), StoreError> {
-        const ACTION: &str = "be reached";
+    async fn check(&self, now: Timestamp) -> Result<(), StoreError> {
         let asked = Instant::now();
-        let mut on = self.session(ACTION).await?;
         let sql = "SELECT floor(1000 * extract(epoch FROM clock_timestamp()))::bigint";
-        let theirs = sqlx::query_scalar(sql).fetch_one(&mut *on).await.map_err(StoreError::on(ACTION))?;
-        on.keep();
+        let theirs = on_connection!(self, "be reached", |on| sqlx::query_scalar(sql).fetch_one(on).await)?;
         let theirs = Timestamp::from_millis(theirs);
         clocks_agree(theirs.clamp(now, now.after(asked.elapsed())), theirs).map_err(StoreError::Clock)
     }
 
-    pub(super) async fn is_paused(&self) -> Result<bool, StoreError> {
-        const ACTION: &str = "tell whether polling is paused";
-        let mut on = self.session(ACTION).await?;
-        let paused = sqlx::query_scalar("SELECT paused FROM store").fetch_one(&mut *on).await;
-        let paused = paused.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(paused)
+    /// Closes all connections once they are free, for at most as long as a call may take.
+    async fn close(&self) {
+        // Then they end with the process.
+        let _ = tokio::time::timeout(self.limits.call, self.pool.close()).await;
     }
 
-    pub(super) async fn pause(&self, paused: bool) -> Result<(), StoreError> {
-        const ACTION: &str = "pause or resume polling";
-        let mut on = self.session(ACTION).await?;
-        let set = sqlx::query("UPDATE store SET paused = $1").bind(paused).execute(&mut *on).await;
-        set.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(())
+    async fn paused(&self) -> Result<bool, StoreError> {
+        let sql = "SELECT paused FROM store";
+        on_connection!(self, "tell whether polling is paused", |on| sqlx::query_scalar(sql).fetch_one(on).await)
     }
 
-    pub(super) async fn renew_epoch(&self) -> Result<String, StoreError> {
-        const ACTION: &str = "begin an epoch";
-        const SQL: &str =
-            "UPDATE store SET epoch = left(replace(gen_random_uuid()::text, '-', ''), 16) RETURNING epoch";
-        let mut on = self.session(ACTION).await?;
-        let epoch = sqlx::query_scalar(SQL).fetch_one(&mut *on).await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(epoch)
+    async fn set_paused(&self, paused: bool) -> Result<(), StoreError> {
+        on_connection!(self, "pause or resume polling", |on| {
+            sqlx::query("UPDATE store SET paused = $1").bind(paused).execute(on).await.map(drop)
+        })
     }
 
-    pub(super) async fn agreed_price(&self) -> Result<Option<f64>, StoreError> {
-        const ACTION: &str = "read the price of a poll";
-        let mut on = self.session(ACTION).await?;
-        let price = sqlx::query_scalar("SELECT price FROM store").fetch_one(&mut *on).await;
-        let price = price.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(price)
+    async fn begin_epoch(&self) -> Result<String, StoreError> {
+        let sql = "UPDATE store SET epoch = left(replace(gen_random_uuid()::text, '-', ''), 16) RETURNING epoch";
+        on_connection!(self, "begin an epoch", |on| sqlx::query_scalar(sql).fetch_one(on).await)
     }
 
-    pub(super) async fn change_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError> {
-        const ACTION: &str = "change the price of a poll";
-        let mut on = self.session(ACTION).await?;
-        let sql = "UPDATE store SET price = $2 WHERE price IS NOT DISTINCT FROM $1";
-        let done = sqlx::query(sql).bind(before).bind(price).execute(&mut *on).await;
-        let done = done.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(done.rows_affected() > 0)
+    async fn price(&self) -> Result<Option<f64>, StoreError> {
+        let sql = "SELECT price FROM store";
+        on_connection!(self, "read the price of a poll", |on| sqlx::query_scalar(sql).fetch_one(on).await)
+    }
+
+    async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError> {
+        on_connection!(self, "change the price of a poll", |on| {
+            let sql = "UPDATE store SET price = $2 WHERE price IS NOT DISTINCT FROM $1";
+            Ok(sqlx::query(sql).bind(before).bind(price).execute(on).await?.rows_affected() > 0)
+        })
+    }
+
+    async fn old_seals(&self, current: &[u8], after: FeedId, limit: u32) -> Result<Vec<OldSeal>, StoreError> {
+        on_connection!(self, "look for credentials of an old key", |on| {
+            let seals = sqlx::query_as::<_, SealColumns>(include_str!("seals.sql")).bind(current);
+            Ok(readable(seals.bind(after.0).bind(i64::from(limit)).fetch_all(on).await?))
+        })
+    }
+
+    async fn reseal(&self, old: &OldSeal, credentials: &Credentials) -> Result<bool, StoreError> {
+        on_connection!(self, "store credentials under the new key", |on| {
+            let seal = sqlx::query(include_str!("seal_anew.sql")).bind(old.id.0).bind(old.sealed.as_bytes());
+            let seal = seal.bind(&credentials.id.0[..]).bind(credentials.sealed.as_bytes());
+            Ok(seal.execute(on).await?.rows_affected() > 0)
+        })
     }
 
     /// Takes from the low end of the numbers only, and stops at the first row that stays: so one number tells a consumer
     /// whether it missed something.
-    pub(super) async fn prune_some(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
-        const ACTION: &str = "delete old events and entries";
-        let mut on = self.session(ACTION).await?;
-        let mut gone = prune_events(&mut on, events).await.map_err(StoreError::on(ACTION))?;
-        if let Some(before) = entries {
-            gone += prune_entries(&mut on, before).await.map_err(StoreError::on(ACTION))?;
-        }
-        on.keep();
-        Ok(gone)
+    async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
+        on_connection!(self, "delete old events and entries", |on| {
+            let mut gone = prune_events(&mut *on, events).await?;
+            if let Some(before) = entries {
+                gone += prune_entries(on, before).await?;
+            }
+            Ok(gone)
+        })
     }
 }
 

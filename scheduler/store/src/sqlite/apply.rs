@@ -1,4 +1,4 @@
-//! `apply`: verdicts become rows, in one transaction for the batch.
+//! What the loops of a poll read and write. In `apply` verdicts become rows, in one transaction for the batch.
 //!
 //! The order is fixed: versions are looked at, then entries, feed rows, host holds and at last events are written. A
 //! reader sees all of it or nothing. A report that finds another version than its own touches nothing.
@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use common::document::{Document, Validators};
+use common::feed::Feed;
 use common::host::HostKey;
 use common::outcome::FailureKind;
 use common::policy::HostHold;
@@ -14,17 +16,35 @@ use common::time::Timestamp;
 use common::url::FeedId;
 use sqlx::{FromRow, SqliteConnection};
 
-use super::SqliteStore;
 use super::batch::{Batch, id_list};
-use super::entries;
-use crate::row::{pack_onward, pack_state, pack_terms};
+use super::{SqliteStore, entries};
+use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_onward, pack_state, pack_terms, readable};
 use crate::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
-use crate::{Applied, StoreError, Verdict, history};
+use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
 
 const ACTION: &str = "apply reports";
 
-impl SqliteStore {
-    pub(super) async fn apply_verdicts(
+#[async_trait]
+impl Polls for SqliteStore {
+    async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError> {
+        let rows: Vec<JobColumns> = sqlx::query_as(include_str!("jobs.sql"))
+            .bind(id_list(ids.iter().copied()))
+            .fetch_all(&self.readers)
+            .await
+            .map_err(StoreError::on("read what jobs need"))?;
+        Ok(readable(rows))
+    }
+
+    async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
+        let rows: Vec<FeedRow> = sqlx::query_as(include_str!("states.sql"))
+            .bind(id_list(ids.iter().copied()))
+            .fetch_all(&self.readers)
+            .await
+            .map_err(StoreError::on("read feeds"))?;
+        Ok(readable(rows))
+    }
+
+    async fn apply(
         &self,
         verdicts: &[Verdict],
         clock_skew: Duration,
@@ -44,6 +64,44 @@ impl SqliteStore {
         write_events(&mut tx, &told, &tallies, now).await?;
         tx.commit().await.map_err(StoreError::on(ACTION))?;
         Ok(verdicts::answers(verdicts.len(), &fresh, &tallies, &holds, clock_skew))
+    }
+
+    async fn placements(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError> {
+        let rows: Vec<PlaceColumns> = sqlx::query_as(include_str!("placements.sql"))
+            .bind(after.0)
+            .bind(limit)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(StoreError::on("read when feeds are due"))?;
+        Ok(readable(rows))
+    }
+
+    async fn holds(&self, now: Timestamp) -> Result<Vec<(HostKey, Timestamp)>, StoreError> {
+        let rows: Vec<(String, i64)> = sqlx::query_as("SELECT host, held_until FROM host_holds WHERE held_until > ?1")
+            .bind(now.millis())
+            .fetch_all(&self.readers)
+            .await
+            .map_err(StoreError::on("read the hosts' holds"))?;
+        Ok(rows.into_iter().map(|(host, until)| (HostKey::new(&host), Timestamp::from_millis(until))).collect())
+    }
+
+    async fn overdue(&self, at: Timestamp) -> Result<u64, StoreError> {
+        let sql = "SELECT count(*) FROM feeds WHERE status = 'active' AND next_due <= ?1";
+        let count: i64 = sqlx::query_scalar(sql)
+            .bind(at.millis())
+            .fetch_one(&self.readers)
+            .await
+            .map_err(StoreError::on("count what is due"))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    async fn sla_unmet(&self, longest: Duration) -> Result<u64, StoreError> {
+        let count: i64 = sqlx::query_scalar(include_str!("sla_unmet.sql"))
+            .bind(i64::try_from(longest.as_millis()).unwrap_or(i64::MAX))
+            .fetch_one(&self.readers)
+            .await
+            .map_err(StoreError::on("count the SLAs that cannot be kept"))?;
+        Ok(u64::try_from(count).unwrap_or(0))
     }
 }
 

@@ -125,7 +125,8 @@ mod tests {
     use common::time::Timestamp;
 
     use super::*;
-    use crate::{NewFeed, Store};
+    use crate::NewFeed;
+    use crate::{Events, Feeds, Polls, Upkeep};
 
     fn url(folder: &Path, name: &str) -> String {
         format!("sqlite://{}", folder.join(name).display())

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
+use async_trait::async_trait;
 use common::time::Timestamp;
 use common::url::FeedId;
 use sqlx::{FromRow, Row, SqliteConnection};
 
 use super::SqliteStore;
 use crate::row::{EntryRow, readable};
-use crate::{Event, EventPage, RelayTurn, StoreError, StoredEntry};
+use crate::{Event, EventPage, Events, RelayTurn, StoreError, StoredEntry};
 
 const ACTION: &str = "read events";
 
@@ -23,8 +24,9 @@ struct EventRow {
     entry: Option<i64>,
 }
 
-impl SqliteStore {
-    pub(super) async fn stored_entries(
+#[async_trait]
+impl Events for SqliteStore {
+    async fn entries(
         &self,
         feed: Option<FeedId>,
         after: i64,
@@ -46,7 +48,7 @@ impl SqliteStore {
         Ok(EventPage { epoch, oldest, items: readable(rows) })
     }
 
-    pub(super) async fn last_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError> {
+    async fn newest_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError> {
         let query = match feed {
             Some(feed) => sqlx::query_as("SELECT * FROM entries WHERE feed_id = ?2 ORDER BY seq DESC LIMIT ?1")
                 .bind(limit)
@@ -58,30 +60,13 @@ impl SqliteStore {
     }
 
     /// Walks back over what is newer, by number: a day's entries for a midnight.
-    pub(super) async fn seq_before(&self, at: Timestamp) -> Result<i64, StoreError> {
+    async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError> {
         let sql = "SELECT seq FROM entries WHERE stored < ?1 ORDER BY seq DESC LIMIT 1";
         let seq = sqlx::query_scalar(sql).bind(at.millis()).fetch_optional(&self.readers).await;
         Ok(seq.map_err(StoreError::on(ACTION))?.unwrap_or(0))
     }
 
-    /// From SQLite's own counter, which pruning does not turn back.
-    pub(super) async fn last_seq(&self) -> Result<i64, StoreError> {
-        let query = sqlx::query_scalar("SELECT seq FROM sqlite_sequence WHERE name = 'events'");
-        let seq: Option<i64> = query.fetch_optional(&self.readers).await.map_err(StoreError::on(ACTION))?;
-        Ok(seq.unwrap_or(0))
-    }
-
-    pub(super) async fn take_relay_turn(
-        &self,
-        turn: &RelayTurn<'_>,
-        now: Timestamp,
-    ) -> Result<Option<i64>, StoreError> {
-        let take = sqlx::query_scalar(include_str!("relay_turn.sql")).bind(turn.holder).bind(turn.until.millis());
-        let cursor = take.bind(now.millis()).bind(turn.confirmed).fetch_optional(&self.writer).await;
-        cursor.map_err(StoreError::on("take the turn to pass events on"))
-    }
-
-    pub(super) async fn stored_events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
+    async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
         let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
         let rows: Vec<EventRow> = sqlx::query_as(include_str!("events.sql"))
             .bind(after)
@@ -109,6 +94,19 @@ impl SqliteStore {
             entry: row.entry.and_then(|seq| entries.get(&seq).cloned()),
         };
         Ok(EventPage { epoch, oldest, items: rows.into_iter().map(event).collect() })
+    }
+
+    /// From SQLite's own counter, which pruning does not turn back.
+    async fn latest_seq(&self) -> Result<i64, StoreError> {
+        let query = sqlx::query_scalar("SELECT seq FROM sqlite_sequence WHERE name = 'events'");
+        let seq: Option<i64> = query.fetch_optional(&self.readers).await.map_err(StoreError::on(ACTION))?;
+        Ok(seq.unwrap_or(0))
+    }
+
+    async fn relay_turn(&self, turn: &RelayTurn<'_>, now: Timestamp) -> Result<Option<i64>, StoreError> {
+        let take = sqlx::query_scalar(include_str!("relay_turn.sql")).bind(turn.holder).bind(turn.until.millis());
+        let cursor = take.bind(now.millis()).bind(turn.confirmed).fetch_optional(&self.writer).await;
+        cursor.map_err(StoreError::on("take the turn to pass events on"))
     }
 }
 

@@ -1,17 +1,39 @@
 //! Feeds as dispatch, results and the reconciler read them.
 
+use std::collections::HashSet;
+
+use async_trait::async_trait;
 use common::feed::Feed;
+use common::policy::Status;
+use common::secrets::Credentials;
 use common::time::Timestamp;
-use common::url::FeedId;
-use sqlx::{FromRow, Row};
+use common::url::{FeedId, Version};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{FromRow, Row, Sqlite, Transaction};
 
-use super::SqliteStore;
-use super::batch::id_list;
-use crate::row::{FeedRow, JobColumns, PlaceColumns, readable};
-use crate::{FeedRef, HistoryEntry, JobRow, Placement, StoreError, history};
+use super::batch::{Batch, id_list};
+use super::list::View;
+use super::{SqliteStore, moves};
+use crate::row::{CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_calm, pack_terms, readable};
+use crate::{
+    Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, StoreError,
+    Unmove, Unmoved, history, listing,
+};
 
-impl SqliteStore {
-    pub(super) async fn one_feed(&self, which: &FeedRef) -> Result<Option<Feed>, StoreError> {
+#[async_trait]
+impl Feeds for SqliteStore {
+    async fn add_feeds(&self, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, StoreError> {
+        let failed = "add feeds";
+        let mut tx = self.write(failed).await?;
+        let mut added = Vec::with_capacity(feeds.len());
+        for chunk in feeds.chunks(CHUNK) {
+            added.extend(add_chunk(&mut tx, chunk, now).await.map_err(StoreError::on(failed))?);
+        }
+        tx.commit().await.map_err(StoreError::on(failed))?;
+        Ok(added)
+    }
+
+    async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, StoreError> {
         let query = match which {
             FeedRef::Id(id) => sqlx::query("SELECT * FROM feeds WHERE id = ?1").bind(id.0),
             FeedRef::Url(url) => {
@@ -24,54 +46,90 @@ impl SqliteStore {
         FeedRow::from_row(&row).map_err(StoreError::on(failed))?.try_into().map(Some)
     }
 
-    pub(super) async fn feed_rows(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
-        let rows: Vec<FeedRow> = sqlx::query_as(include_str!("states.sql"))
-            .bind(id_list(ids.iter().copied()))
-            .fetch_all(&self.readers)
-            .await
-            .map_err(StoreError::on("read feeds"))?;
+    async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
+        let mut tx = self.readers.begin().await.map_err(StoreError::on("list feeds"))?;
+        listing::list(&mut View(&mut tx), query).await
+    }
+
+    async fn feeds_among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
+        let mut on = self.readers.acquire().await.map_err(StoreError::on("list feeds"))?;
+        listing::among(&mut View(&mut on), query, ids.iter().map(|id| id.0).collect()).await
+    }
+
+    async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError> {
+        let failed = "change a feed";
+        let mut tx = self.write(failed).await?;
+        let row = change_row(&mut tx, id, change, now).await.map_err(StoreError::of_identity(failed))?;
+        let Some(row) = row else { return Ok(None) };
+        let feed = row.try_into()?;
+        tx.commit().await.map_err(StoreError::on(failed))?;
+        Ok(Some(feed))
+    }
+
+    async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError> {
+        let failed = "change feeds";
+        let mut tx = self.write(failed).await?;
+        let mut rows = Vec::with_capacity(changes.len());
+        for (id, change) in changes {
+            rows.extend(change_row(&mut tx, *id, change, now).await.map_err(StoreError::of_identity(failed))?);
+        }
+        tx.commit().await.map_err(StoreError::on(failed))?;
         Ok(readable(rows))
     }
 
-    pub(super) async fn job_rows(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError> {
-        let rows: Vec<JobColumns> = sqlx::query_as(include_str!("jobs.sql"))
-            .bind(id_list(ids.iter().copied()))
-            .fetch_all(&self.readers)
-            .await
-            .map_err(StoreError::on("read what jobs need"))?;
-        Ok(readable(rows))
-    }
-
-    pub(super) async fn places(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError> {
-        let rows: Vec<PlaceColumns> = sqlx::query_as(include_str!("placements.sql"))
-            .bind(after.0)
-            .bind(limit)
-            .fetch_all(&self.readers)
-            .await
-            .map_err(StoreError::on("read when feeds are due"))?;
-        Ok(readable(rows))
-    }
-
-    pub(super) async fn polls(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
-        let failed = "read a feed's history";
-        let row = sqlx::query("SELECT history FROM feeds WHERE id = ?1")
+    /// Its events stay until retention takes them; they no longer hold anything of it but its number.
+    async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError> {
+        let failed = "erase a feed";
+        let mut tx = self.write(failed).await?;
+        let entries: Option<i64> = sqlx::query_scalar("DELETE FROM feeds WHERE id = ?1 RETURNING entries")
             .bind(id.0)
-            .fetch_optional(&self.readers)
+            .fetch_optional(&mut *tx)
             .await
             .map_err(StoreError::on(failed))?;
-        let Some(row) = row else { return Ok(None) };
-        let ring: Vec<u8> = row.try_get(0).map_err(StoreError::on(failed))?;
-        Ok(Some(history::read(&ring)))
+        sqlx::query("UPDATE store SET entries = entries - ?1")
+            .bind(entries.unwrap_or(0))
+            .execute(&mut *tx)
+            .await
+            .map_err(StoreError::on(failed))?;
+        tx.commit().await.map_err(StoreError::on(failed))?;
+        Ok(entries.is_some())
+    }
+
+    async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
+        let sql = "UPDATE feeds SET etag = NULL, last_modified = NULL, validators_url = NULL, content_hash = NULL WHERE id = ?1";
+        let done = sqlx::query(sql)
+            .bind(id.0)
+            .execute(&self.writer)
+            .await
+            .map_err(StoreError::on("forget a feed's validators"))?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError> {
+        const ACTION: &str = "move a feed";
+        let mut tx = self.write(ACTION).await?;
+        let moved = moves::move_on(&mut tx, id, version, to, now).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(moved)
+    }
+
+    async fn unmove_feed(
+        &self,
+        id: FeedId,
+        version: Version,
+        back: &Unmove,
+        now: Timestamp,
+    ) -> Result<Unmoved, StoreError> {
+        const ACTION: &str = "take back a feed's move";
+        let mut tx = self.write(ACTION).await?;
+        let unmoved = moves::move_back(&mut tx, id, version, back, now).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(unmoved)
     }
 
     /// A past wake moves up to `now`, so that a fetch that began before does not answer the new wish; a future one is never
     /// postponed; none comes before the end of a hold.
-    pub(super) async fn wake_feeds(
-        &self,
-        ids: &[FeedId],
-        at: Timestamp,
-        now: Timestamp,
-    ) -> Result<Vec<Placement>, StoreError> {
+    async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
         let failed = "wake feeds";
         let mut tx = self.write(failed).await?;
         let rows: Vec<PlaceColumns> = sqlx::query_as(include_str!("wake.sql"))
@@ -84,4 +142,112 @@ impl SqliteStore {
         tx.commit().await.map_err(StoreError::on(failed))?;
         Ok(readable(rows))
     }
+
+    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
+        let failed = "read a feed's history";
+        let row = sqlx::query("SELECT history FROM feeds WHERE id = ?1")
+            .bind(id.0)
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(StoreError::on(failed))?;
+        let Some(row) = row else { return Ok(None) };
+        let ring: Vec<u8> = row.try_get(0).map_err(StoreError::on(failed))?;
+        Ok(Some(history::read(&ring)))
+    }
+}
+
+/// Changes a feed within a transaction; gives its row as it is afterwards.
+async fn change_row(
+    tx: &mut Transaction<'_, Sqlite>,
+    id: FeedId,
+    change: &FeedChange,
+    now: Timestamp,
+) -> Result<Option<FeedRow>, sqlx::Error> {
+    let audience = change.audience.map(|(audience, _)| audience);
+    let credentials = change.credentials.as_ref().map(Option::as_ref);
+    // A live feed must have a due time: a retired one that comes back without a wish is due now.
+    let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
+    sqlx::query_as(include_str!("feed_change.sql"))
+        .bind(id.0)
+        .bind(now.millis())
+        .bind(audience.map(|audience| audience.subscribers))
+        .bind(audience.map(|audience| audience.active_subscribers))
+        .bind(audience.map(|audience| audience.sla))
+        .bind(audience.map(|audience| audience.important))
+        .bind(audience.and_then(interval_millis))
+        .bind(change.audience.map(|(_, category)| category.as_str()))
+        .bind(change.private)
+        .bind(change.status.map(Status::as_str))
+        .bind(change.next_due.map(|(due, _)| due.millis()))
+        .bind(terms)
+        .bind(change.calm.is_some())
+        .bind(change.calm.as_deref().and_then(pack_calm))
+        .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
+        .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
+        .fetch_optional(&mut **tx)
+        .await
+}
+
+/// Adds at most [`CHUNK`] feeds. The same URL twice is one feed.
+async fn add_chunk(
+    tx: &mut Transaction<'_, Sqlite>,
+    feeds: &[NewFeed],
+    now: Timestamp,
+) -> Result<Vec<Added>, sqlx::Error> {
+    rename_logins(tx, feeds).await?;
+    let rows = new_rows(feeds);
+    let revive = rows.clone().query(include_str!("feeds_revive.sql"));
+    let mut revived: HashSet<i64> = ids(&revive.fetch_all(&mut **tx).await?)?;
+    let insert = rows.clone().query(include_str!("feeds_insert.sql")).bind(now.millis());
+    let mut inserted: HashSet<i64> = ids(&insert.fetch_all(&mut **tx).await?)?;
+    let find = rows.query(include_str!("feeds_find.sql"));
+    let found: Vec<i64> = ids(&find.fetch_all(&mut **tx).await?)?;
+    // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
+    let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };
+    Ok(found.into_iter().map(answer).collect())
+}
+
+/// A feed that is stored under an older key's name for its login gets the name of the key in force, so that it is found.
+async fn rename_logins(tx: &mut Transaction<'_, Sqlite>, feeds: &[NewFeed]) -> Result<(), sqlx::Error> {
+    for feed in feeds {
+        let Some(Credentials { id, older, sealed }) = &feed.credentials else { continue };
+        for older in older {
+            sqlx::query(include_str!("login_rename.sql"))
+                .bind(feed.url.as_str())
+                .bind(&older.0[..])
+                .bind(&id.0[..])
+                .bind(sealed.as_bytes())
+                .execute(&mut **tx)
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+fn new_rows(feeds: &[NewFeed]) -> Batch {
+    let mut rows = Batch::default();
+    for feed in feeds {
+        rows.row(|row| {
+            row.text(feed.url.as_str());
+            row.text(feed.host.as_str());
+            row.int(i64::from(feed.audience.subscribers));
+            row.int(i64::from(feed.audience.active_subscribers));
+            row.int(i64::from(feed.audience.sla));
+            row.int(i64::from(feed.audience.important));
+            row.int(interval_millis(feed.audience));
+            row.int(i64::from(feed.private));
+            row.word(feed.category.as_str());
+            row.int(feed.first_due.millis());
+            row.bytes(added_terms(feed.first_due).as_slice());
+            row.text(pack_calm(&feed.calm).as_deref());
+            row.bytes(feed.credentials.as_ref().map(|credentials| &credentials.id.0[..]));
+            row.bytes(feed.credentials.as_ref().map(|credentials| credentials.sealed.as_bytes()));
+        });
+    }
+    rows
+}
+
+/// The first column of each row.
+fn ids<Ids: FromIterator<i64>>(rows: &[SqliteRow]) -> Result<Ids, sqlx::Error> {
+    rows.iter().map(|row| row.try_get(0)).collect()
 }

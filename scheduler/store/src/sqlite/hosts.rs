@@ -1,15 +1,17 @@
 //! What operators say about hosts, and lists of hosts.
 
+use async_trait::async_trait;
 use common::host::{HostKey, HostRule};
 use common::time::Timestamp;
 use sqlx::SqliteConnection;
 
 use super::SqliteStore;
 use crate::hosts::packed;
-use crate::{HostOrders, HostQuery, HostRow, Page, StoreError};
+use crate::{HostOrders, HostQuery, HostRow, Hosts, Page, StoreError};
 
-impl SqliteStore {
-    pub(super) async fn orders(&self, known: Option<i64>) -> Result<Option<HostOrders>, StoreError> {
+#[async_trait]
+impl Hosts for SqliteStore {
+    async fn host_orders(&self, known: Option<i64>) -> Result<Option<HostOrders>, StoreError> {
         let failed = StoreError::on;
         const ACTION: &str = "read what operators say about hosts";
         let count = sqlx::query_scalar("SELECT host_orders FROM store");
@@ -27,7 +29,7 @@ impl SqliteStore {
         Ok(Some(HostOrders::read(change, rules, blocks)))
     }
 
-    pub(super) async fn set_rule(&self, rule: &HostRule, now: Timestamp) -> Result<bool, StoreError> {
+    async fn set_host_rule(&self, rule: &HostRule, now: Timestamp) -> Result<bool, StoreError> {
         const ACTION: &str = "set a host rule";
         let mut tx = self.write(ACTION).await?;
         let (listed, text) = packed(rule);
@@ -42,7 +44,7 @@ impl SqliteStore {
         Ok(true)
     }
 
-    pub(super) async fn remove_rule(&self, domain: &str) -> Result<bool, StoreError> {
+    async fn remove_host_rule(&self, domain: &str) -> Result<bool, StoreError> {
         const ACTION: &str = "take back a host rule";
         let mut tx = self.write(ACTION).await?;
         let remove = sqlx::query("DELETE FROM host_rules WHERE domain = ?1").bind(domain).execute(&mut *tx);
@@ -54,7 +56,7 @@ impl SqliteStore {
         Ok(true)
     }
 
-    pub(super) async fn block(&self, hosts: &[HostKey], until: Option<Timestamp>) -> Result<(), StoreError> {
+    async fn block_hosts(&self, hosts: &[HostKey], until: Option<Timestamp>) -> Result<(), StoreError> {
         const ACTION: &str = "block hosts";
         let mut tx = self.write(ACTION).await?;
         for host in hosts {
@@ -67,7 +69,7 @@ impl SqliteStore {
         tx.commit().await.map_err(StoreError::on(ACTION))
     }
 
-    pub(super) async fn list_hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
+    async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
         let rows = sqlx::query_as(include_str!("hosts.sql"))
             .bind(&query.from)
             .bind(&query.to)

@@ -1,31 +1,16 @@
 //! Lists of feeds in pages, and the counters and texts that lead to them.
 
-use common::feed::Feed;
-use common::url::FeedId;
 use sqlx::query::QueryAs;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
 
-use super::SqliteStore;
+use crate::StoreError;
 use crate::counts::Counts;
-use crate::listing::{self, Dialect, MOST, Source, Statement, Value};
+use crate::listing::{Dialect, MOST, Source, Statement, Value};
 use crate::row::FeedRow;
 use crate::texts::Trigrams;
-use crate::{FeedQuery, Page, StoreError};
 
 const ACTION: &str = "list feeds";
-
-impl SqliteStore {
-    pub(super) async fn list(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
-        let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
-        listing::list(&mut View(&mut tx), query).await
-    }
-
-    pub(super) async fn among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
-        let mut on = self.readers.acquire().await.map_err(StoreError::on(ACTION))?;
-        listing::among(&mut View(&mut on), query, ids.iter().map(|id| id.0).collect()).await
-    }
-}
 
 /// The counters but for those of hosts.
 pub(super) async fn counts(on: &mut SqliteConnection) -> Result<Counts, sqlx::Error> {

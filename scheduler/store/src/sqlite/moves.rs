@@ -4,42 +4,10 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use sqlx::SqliteConnection;
 
-use super::SqliteStore;
-use super::people::added_terms;
-use crate::row::{calm_without, pack_state};
-use crate::{Move, Moved, StoreError, Unmove, Unmoved};
+use crate::row::{added_terms, calm_without, pack_state};
+use crate::{Move, Moved, Unmove, Unmoved};
 
-impl SqliteStore {
-    pub(super) async fn move_to(
-        &self,
-        id: FeedId,
-        version: Version,
-        to: &Move,
-        now: Timestamp,
-    ) -> Result<Moved, StoreError> {
-        const ACTION: &str = "move a feed";
-        let mut tx = self.write(ACTION).await?;
-        let moved = move_on(&mut tx, id, version, to, now).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        Ok(moved)
-    }
-
-    pub(super) async fn unmove(
-        &self,
-        id: FeedId,
-        version: Version,
-        back: &Unmove,
-        now: Timestamp,
-    ) -> Result<Unmoved, StoreError> {
-        const ACTION: &str = "take back a feed's move";
-        let mut tx = self.write(ACTION).await?;
-        let unmoved = move_back(&mut tx, id, version, back, now).await.map_err(StoreError::on(ACTION))?;
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        Ok(unmoved)
-    }
-}
-
-async fn move_on(
+pub(super) async fn move_on(
     on: &mut SqliteConnection,
     id: FeedId,
     version: Version,
@@ -84,7 +52,7 @@ async fn move_on(
     Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
 }
 
-async fn move_back(
+pub(super) async fn move_back(
     on: &mut SqliteConnection,
     id: FeedId,
     version: Version,

@@ -46,7 +46,7 @@ impl SqliteStore {
         let options = SqliteConnectOptions::new().in_memory(true);
         let pool = pool.connect_with(options).await.map_err(StoreError::on("be opened in memory"))?;
         migrate(&pool).await?;
-        Ok(SqliteStore { writer: pool.clone(), readers: pool, _lock: None })
+        Ok(SqliteStore { writer: pool.clone(), readers: pool, lock: None })
     }
 
     async fn open_file(path: &Path) -> Result<Self, StoreError> {
@@ -70,7 +70,7 @@ impl SqliteStore {
             .max_lifetime(None)
             .test_before_acquire(false)
             .connect_lazy_with(base.read_only(true).pragma("cache_size", READER_CACHE));
-        Ok(SqliteStore { writer, readers, _lock: Some(lock) })
+        Ok(SqliteStore { writer, readers, lock: Some(lock) })
     }
 }
 

@@ -1,18 +1,19 @@
 //! Requeues: what they would do, their beginning, steps and end.
 
+use async_trait::async_trait;
 use common::time::Timestamp;
 use common::url::FeedId;
 use sqlx::{QueryBuilder, Sqlite, Transaction};
 
 use super::SqliteStore;
 use super::batch::id_list;
-use super::people::added_terms;
 use crate::requeues::{KEPT, MOST_REQUEUES, RequeueRow, Turn, Wanted};
-use crate::row::{PlaceColumns, readable};
-use crate::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError};
+use crate::row::{PlaceColumns, added_terms, readable};
+use crate::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueStep, Requeues, StoreError};
 
-impl SqliteStore {
-    pub(super) async fn plan(&self, filter: &RequeueFilter, lift_penalties: bool) -> Result<RequeuePlan, StoreError> {
+#[async_trait]
+impl Requeues for SqliteStore {
+    async fn plan_requeue(&self, filter: &RequeueFilter, lift_penalties: bool) -> Result<RequeuePlan, StoreError> {
         const ACTION: &str = "find the feeds of a requeue";
         let failed = StoreError::on;
         let wanted = Wanted { filter: filter.clone(), lift_penalties };
@@ -25,7 +26,7 @@ impl SqliteStore {
         RequeuePlan::read(classes, hosts)
     }
 
-    pub(super) async fn begin_one(&self, new: &NewRequeue, now: Timestamp) -> Result<Option<Requeue>, StoreError> {
+    async fn begin_requeue(&self, new: &NewRequeue, now: Timestamp) -> Result<Option<Requeue>, StoreError> {
         const ACTION: &str = "begin a requeue";
         let failed = StoreError::on;
         let mut tx = self.write(ACTION).await?;
@@ -47,7 +48,7 @@ impl SqliteStore {
         Ok(begun.map(Requeue::from))
     }
 
-    pub(super) async fn list_requeues(&self, running: bool) -> Result<Vec<Requeue>, StoreError> {
+    async fn requeues(&self, running: bool) -> Result<Vec<Requeue>, StoreError> {
         let sql = "SELECT * FROM requeues WHERE ended IS NULL OR NOT ?1 ORDER BY id DESC";
         let rows: Vec<RequeueRow> = sqlx::query_as(sql)
             .bind(running)
@@ -57,7 +58,7 @@ impl SqliteStore {
         Ok(rows.into_iter().map(Requeue::from).collect())
     }
 
-    pub(super) async fn cancel(&self, id: i64, now: Timestamp) -> Result<bool, StoreError> {
+    async fn cancel_requeue(&self, id: i64, now: Timestamp) -> Result<bool, StoreError> {
         let sql = "UPDATE requeues SET state = 'cancelled', ended = ?2 WHERE id = ?1 AND ended IS NULL";
         let done = sqlx::query(sql)
             .bind(id)
@@ -68,7 +69,7 @@ impl SqliteStore {
         Ok(done.rows_affected() > 0)
     }
 
-    pub(super) async fn step(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError> {
+    async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError> {
         const ACTION: &str = "go on with a requeue";
         let failed = StoreError::on;
         let mut tx = self.write(ACTION).await?;

@@ -17,6 +17,7 @@ use crate::conformance::upgrades::rows_of_the_first_program;
 use crate::conformance::{Audit, Backend, add, entry, modified, new_entries, poll, stamp, told};
 use crate::listing::Statement;
 use crate::texts::Trigrams;
+use crate::{Events, Feeds, Polls, Upkeep};
 use crate::{FeedRef, NewFeed, Store, StoreError};
 
 /// A database in a folder of its own.

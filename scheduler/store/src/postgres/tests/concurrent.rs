@@ -14,7 +14,8 @@ use crate::conformance::{
     SKEW, add, apply, at, entry, feed, modified, new_entries, new_feed, told, verdict, verdict_on,
 };
 use crate::postgres::PostgresStore;
-use crate::{Applied, Store, Verdict};
+use crate::{Applied, Verdict};
+use crate::{Events, Feeds, Polls, Upkeep};
 
 fn stored(applied: &[Applied]) -> usize {
     applied.iter().filter(|applied| **applied != Applied::Stale).count()

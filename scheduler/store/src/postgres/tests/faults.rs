@@ -8,11 +8,12 @@ use sqlx::Acquire;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::StoreError;
 use crate::conformance::{SKEW, add, apply, at, entry, feed, modified, new_entries, told, verdict};
 use crate::postgres::Limits;
 use crate::postgres::PostgresStore;
 use crate::testing::{Schema, url};
-use crate::{Store, StoreError};
+use crate::{Feeds, Polls, Upkeep};
 
 /// How long anything may take: far beyond what a loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(120);

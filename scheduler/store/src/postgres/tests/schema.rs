@@ -12,7 +12,8 @@ use crate::listing::Statement;
 use crate::postgres::PostgresStore;
 use crate::postgres::list::{ALONG_INDEXES, View, bound};
 use crate::testing::{Schema, url};
-use crate::{FeedQuery, FeedRef, Store, StoreError};
+use crate::{Events, Feeds, Upkeep};
+use crate::{FeedQuery, FeedRef, StoreError};
 
 #[tokio::test]
 async fn several_that_open_an_empty_database_at_once_migrate_it_once() {

@@ -1,0 +1,213 @@
+//! The seams of the store. The crate's page says what an implementation guarantees.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use common::feed::Feed;
+use common::host::{HostKey, HostRule};
+use common::secrets::Credentials;
+use common::time::Timestamp;
+use common::url::{FeedId, Version};
+
+use crate::{
+    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow,
+    JobRow, Move, Moved, NewFeed, NewRequeue, OldSeal, Page, Placement, RelayTurn, Requeue, RequeueFilter, RequeuePlan,
+    RequeueStep, StoreError, StoreStats, StoredEntry, Unmove, Unmoved, Verdict,
+};
+
+/// Everything at once, for the code that wires a fleet together.
+pub trait Store: Polls + Feeds + Hosts + Events + Requeues + Upkeep {}
+
+impl<Every: Polls + Feeds + Hosts + Events + Requeues + Upkeep> Store for Every {}
+
+/// What the loops of a poll read and write: jobs, states, verdicts, holds.
+#[async_trait]
+pub trait Polls: Send + Sync {
+    /// The rows of the feeds among `ids` that are live (active), in any order.
+    async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError>;
+
+    /// Feeds as [`common::policy::decide`] needs them, in any order; those that do not exist are left out.
+    async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError>;
+
+    /// Stores verdicts in one transaction; one answer each, in order. Of two on the same feed the second is stale. A wake
+    /// that the job knew of as past ([`FetchReport::answers_wake`]), or that is older than the fetch's start by more than
+    /// `clock_skew`, is answered by it and cleared. When the database refuses a row ([`StoreError::refuses_data`]) nothing
+    /// of the batch is stored.
+    async fn apply(
+        &self,
+        verdicts: &[Verdict],
+        clock_skew: Duration,
+        now: Timestamp,
+    ) -> Result<Vec<Applied>, StoreError>;
+
+    /// Live feeds by number, after `after`, at most `limit`: for rebuilding and checking the schedule.
+    async fn placements(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError>;
+
+    /// Hosts that are held, and until when.
+    async fn holds(&self, now: Timestamp) -> Result<Vec<(HostKey, Timestamp)>, StoreError>;
+
+    /// Live feeds that are due by `at`. Reads every feed.
+    async fn overdue(&self, at: Timestamp) -> Result<u64, StoreError>;
+
+    /// Live feeds of category A whose next poll comes later after the last one than `longest`: their SLA cannot be kept.
+    async fn sla_unmet(&self, longest: Duration) -> Result<u64, StoreError>;
+}
+
+/// What people and moves do to feeds, and lists of them.
+#[async_trait]
+pub trait Feeds: Send + Sync {
+    /// Adds feeds, or finds them known; one answer each, in order.
+    async fn add_feeds(&self, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, StoreError>;
+
+    /// One feed, or `None`.
+    async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, StoreError>;
+
+    /// A page of feeds. [`StoreError::NotSorted`]: of more than [`FeedQuery::MOST_SORTED`] the schedule has the order by due time.
+    async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError>;
+
+    /// Of these feeds, at most [`FeedQuery::MOST_SORTED`], all that a query's filters let through, in any order.
+    async fn feeds_among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError>;
+
+    /// Changes a feed; gives it as it is afterwards, or `None` when there is no such feed. [`StoreError::Taken`]: another feed
+    /// has its URL with the credentials that it was to have.
+    async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError>;
+
+    /// Changes many feeds, each once, in one transaction; gives those that exist as they are afterwards, in any order.
+    async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError>;
+
+    /// Erases a feed with its entries and history. False when there is none.
+    async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError>;
+
+    /// Drops a feed's validators and content hash, so that the next poll reads it whole. False when there is none.
+    async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError>;
+
+    /// Gives a live feed of this version another URL; it keeps its number, its audience and its history, and more if it is the
+    /// [same](Move::same). Whoever reads events is told (`feed.moved`). A feed with credentials moves inside of its origin only.
+    async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError>;
+
+    /// Takes a feed of this version back to where it was before it moved or was merged. Whoever reads events is told
+    /// (`feed.moved`).
+    async fn unmove_feed(
+        &self,
+        id: FeedId,
+        version: Version,
+        back: &Unmove,
+        now: Timestamp,
+    ) -> Result<Unmoved, StoreError>;
+
+    /// Wants these feeds polled at `at`: a past wake that is still unanswered moves up to `now`, a future one is never
+    /// postponed, and none comes before the end of the feed's own hold. Gives the live ones with their places.
+    async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError>;
+
+    /// The last polls of a feed, newest first; `None` when there is no such feed.
+    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError>;
+}
+
+/// What operators say about hosts, and lists of hosts.
+#[async_trait]
+pub trait Hosts: Send + Sync {
+    /// What operators say about hosts; `None` when that is still what it was at the change number `known`.
+    async fn host_orders(&self, known: Option<i64>) -> Result<Option<HostOrders>, StoreError>;
+
+    /// Sets an operator's rule, in place of an earlier one of the same domain. False, and nothing changed, when there are
+    /// [`HostOrders::MOST_RULES`] already.
+    async fn set_host_rule(&self, rule: &HostRule, now: Timestamp) -> Result<bool, StoreError>;
+
+    /// Takes an operator's rule back; false when there is none of this domain.
+    async fn remove_host_rule(&self, domain: &str) -> Result<bool, StoreError>;
+
+    /// Blocks hosts until then, or lifts their blocks. Holds that servers asked for are no business of it.
+    async fn block_hosts(&self, hosts: &[HostKey], until: Option<Timestamp>) -> Result<(), StoreError>;
+
+    /// A page of hosts by name: those that have feeds, a hold, a block or an operator's rule.
+    async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError>;
+}
+
+/// What consumers read, and the turn to relay it.
+#[async_trait]
+pub trait Events: Send + Sync {
+    /// Entries with a larger `seq` than `after`, of one feed or of all, at most `limit`.
+    async fn entries(&self, feed: Option<FeedId>, after: i64, limit: u32)
+    -> Result<EventPage<StoredEntry>, StoreError>;
+
+    /// The newest entries of one feed or of all, the newest first, at most `limit`.
+    async fn newest_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError>;
+
+    /// The largest `seq` of an entry whose newest form was stored before `at`; zero when there is none.
+    async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError>;
+
+    /// Events with a larger `seq` than `after`, at most `limit`.
+    async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError>;
+
+    /// The newest `seq` given out, zero before the first: where somebody who wants only what is new begins.
+    async fn latest_seq(&self) -> Result<i64, StoreError>;
+
+    /// Takes or keeps the turn to pass events on; gives the number of the last event that was. `None`: another process has it.
+    async fn relay_turn(&self, turn: &RelayTurn<'_>, now: Timestamp) -> Result<Option<i64>, StoreError>;
+}
+
+/// Requeues: what they would do, their beginning, steps and end.
+#[async_trait]
+pub trait Requeues: Send + Sync {
+    /// What a requeue of these feeds would do.
+    async fn plan_requeue(&self, filter: &RequeueFilter, lift_penalties: bool) -> Result<RequeuePlan, StoreError>;
+
+    /// Begins a requeue of the feeds that there are now. `None`, and nothing begun, when 20 run
+    /// already.
+    async fn begin_requeue(&self, new: &NewRequeue, now: Timestamp) -> Result<Option<Requeue>, StoreError>;
+
+    /// Requeues, the newest first: those that run, or these and the last hundred that ended.
+    async fn requeues(&self, running: bool) -> Result<Vec<Requeue>, StoreError>;
+
+    /// Calls a requeue off; false when it does not run.
+    async fn cancel_requeue(&self, id: i64, now: Timestamp) -> Result<bool, StoreError>;
+
+    /// Wakes the next feeds of a requeue, as [`Feeds::wake`] does, and no more than its rate allows by `now`; feeds that are
+    /// not polled get one try where penalties are lifted. In one transaction with the requeue's progress; nothing when
+    /// another process takes a step meanwhile, or the requeue does not run.
+    async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError>;
+}
+
+/// The store as a whole: numbers, the pause, the price, retention, keys, its clock.
+#[async_trait]
+pub trait Upkeep: Send + Sync {
+    /// Numbers about everything, from counters.
+    async fn stats(&self, now: Timestamp) -> Result<StoreStats, StoreError>;
+
+    /// Adds up what was counted apart, so that the next look at the counters is quick; a bounded number a call. For now and
+    /// then: the counts are right without it.
+    async fn fold_counts(&self) -> Result<(), StoreError>;
+
+    /// The store can be reached, and its clock agrees with `now`: readiness depends on it.
+    async fn check(&self, now: Timestamp) -> Result<(), StoreError>;
+
+    /// Ends everything in order; nothing works after it. Without it nothing is lost either.
+    async fn close(&self);
+
+    /// Is all polling paused by a person?
+    async fn paused(&self) -> Result<bool, StoreError>;
+
+    /// Pauses or resumes all polling.
+    async fn set_paused(&self, paused: bool) -> Result<(), StoreError>;
+
+    /// Gives the store a new epoch, after it was restored from a backup: numbers of events will be given out again, and
+    /// consumers must not take the new ones for those that they have read. Returns it.
+    async fn begin_epoch(&self) -> Result<String, StoreError>;
+
+    /// The price of a poll that the schedulers agreed on; `None`: none yet.
+    async fn price(&self) -> Result<Option<f64>, StoreError>;
+
+    /// Sets the price if it still is `before`; false when somebody was faster.
+    async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError>;
+
+    /// Feeds after `after` whose credentials do not begin with `current`, by number, at most `limit`.
+    async fn old_seals(&self, current: &[u8], after: FeedId, limit: u32) -> Result<Vec<OldSeal>, StoreError>;
+
+    /// Replaces the credentials of a feed by the same ones, sealed anew; false when they were changed meanwhile.
+    async fn reseal(&self, old: &OldSeal, credentials: &Credentials) -> Result<bool, StoreError>;
+
+    /// Deletes events older than `events`, and entries whose newest form is older than `entries` (`None`: keeps them),
+    /// oldest first and a bounded number a call; gives how many rows went. Identities of deleted entries are kept, so that
+    /// they never come back as new.
+    async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError>;
+}
