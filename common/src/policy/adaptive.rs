@@ -1,29 +1,30 @@
 //! Adaptive mode: one price for a poll.
 //!
-//! While a feed is not polled, its subscribers wait for what it may have posted: after a time their expected waiting, summed
-//! over subscribers and items, is worth a poll. That price is the same for all feeds, so that the next poll always goes
-//! where it saves most waiting. With posts at a constant rate this is the square-root rule, sqrt(2 price / (weight x rate));
-//! the walk below also knows the hours and weekdays at which a feed likes to post.
+//! While a feed is not polled, its subscribers wait for what it may have posted. After some time their expected
+//! waiting, summed over subscribers and items, is worth a poll. The price of a poll is the same for all feeds, so the
+//! next poll always goes where it saves the most waiting. For posts at a constant rate this is the square-root rule,
+//! sqrt(2 price / (weight x rate)); the loop below also takes into account the hours and weekdays at which a feed
+//! posts.
 //!
-//! The controller that moves the price with the fleet's capacity stands outside of the pure policy.
+//! The controller that adjusts the price to the fleet's capacity is in `price`.
 
 use std::time::Duration;
 
 use super::rhythm::{Rhythm, hour_of, place};
 use crate::time::Timestamp;
 
-/// The profile is followed for so many hours; beyond them the mean rate counts.
+/// Number of hours for which the hourly profile is used; after them the mean rate applies.
 const STEPS: i64 = 24;
 const MILLIS_PER_HOUR: f64 = 3_600_000.0;
 
-/// The interval from a poll at `polled` on after which the expected waiting of `weight` subscribers is worth `price`, in
-/// subscriber-hours. An interval that is longer than `longest` need not be found.
+/// Returns the interval, from a poll at `polled`, after which the expected waiting of `weight` subscribers is worth
+/// `price`, in subscriber-hours. The result is only exact up to `longest`.
 pub(super) fn interval(rhythm: &Rhythm, polled: Timestamp, weight: f64, price: f64, longest: Duration) -> Duration {
     let rate = rhythm.per_day() / 24.0;
     let (hours, days) = rhythm.profile();
     let longest = longest.as_secs_f64() / 3600.0;
     let first = hour_of(polled);
-    // Hours passed, items expected meanwhile, and what waiting for them is still missing, per subscriber.
+    // Hours passed, items expected in that time, and the waiting per subscriber that is still missing.
     let mut passed = 0.0;
     let mut pending = 0.0;
     let mut missing = price / weight;
@@ -43,8 +44,8 @@ pub(super) fn interval(rhythm: &Rhythm, polled: Timestamp, weight: f64, price: f
     as_duration(passed + time_to_wait(missing, pending, rate))
 }
 
-/// When `pending` items, and more at `rate`, will have waited for `missing`: the root of rate/2 t^2 + pending t = missing,
-/// in the form that loses no digits.
+/// Returns when `pending` items, plus new ones at `rate`, will have waited for `missing`: the root of
+/// rate/2 t^2 + pending t = missing, in the form that avoids cancellation.
 fn time_to_wait(missing: f64, pending: f64, rate: f64) -> f64 {
     2.0 * missing / (pending + (pending * pending + 2.0 * rate * missing).sqrt())
 }

@@ -1,4 +1,4 @@
-//! Due times that no report brings about: a feed's first one (rule 8), and the one after a change of who reads it.
+//! Due times that do not follow from a report: a feed's first one (rule 8), and the one after a change of its audience.
 
 use std::time::Duration;
 
@@ -10,14 +10,16 @@ use crate::config::PolicyConfig;
 use crate::policy::Status;
 use crate::time::Timestamp;
 
-/// When an added feed is polled first: at once if it was added by hand (`spread` is `None`), at its place in the spread if
-/// it came with many others. `spread` is a number in [0, 1), drawn at the edge for each feed of an import.
+/// Returns when an added feed is first polled: immediately if it was added by hand (`spread` is `None`), at its
+/// position in the spread if it was imported. `spread` is a random number in [0, 1), drawn by the caller for each feed
+/// of an import.
 pub fn first_due(now: Timestamp, spread: Option<f64>, config: &PolicyConfig) -> Timestamp {
     now.after(scaled(config.import_spread, spread.unwrap_or(0.0).min(1.0)))
 }
 
-/// The later due time of a feed whose host got an interval of its own (category F) since it was planned, with its terms;
-/// `None` when it may be polled now. `subject` is the feed by today's rules. A feed that was never polled keeps its due time.
+/// Returns the later due time, with its terms, of a feed whose host has been given an interval (category F) since the
+/// feed was planned; `None` when it may be polled now. `subject` follows today's rules. A feed that was never polled
+/// keeps its due time.
 pub fn postponed(subject: &Subject<'_>, now: Timestamp, draw: Draw, policy: &Policy<'_>) -> Option<(Timestamp, Terms)> {
     let interval = subject.host_interval?;
     let polled = subject.state.last_polled.filter(|polled| polled.after(interval) > now)?;
@@ -27,11 +29,12 @@ pub fn postponed(subject: &Subject<'_>, now: Timestamp, draw: Draw, policy: &Pol
     Some((plan.due, plan.terms))
 }
 
-/// The earlier due time that a change of audience, credentials or host rule earns a feed, with its terms; `None` when the
-/// promised one stands. `subject` is the feed after the change, `next_due` what it was promised before.
+/// Returns the earlier due time, with its terms, that results from a change of audience, credentials or host rule;
+/// `None` when the planned one still applies. `subject` is the feed after the change, `next_due` the due time planned
+/// before it.
 ///
-/// Never later than promised, never before now, a hold, or any floor. A feed that fails, was never polled or is not polled
-/// at present keeps its due time. So does one that would gain no more than another draw of its salt.
+/// The result is never later than planned, and never before now, a hold, or any floor. A feed that fails, was never
+/// polled or is not polled at present keeps its due time. So does one that would gain no more than a new salt could.
 pub fn replan(
     subject: &Subject<'_>,
     next_due: Timestamp,

@@ -1,7 +1,7 @@
-//! Who reads a feed, and what follows from it: its category, its weight, and the base interval (rule 1).
+//! A feed's audience and what follows from it: its category, its weight, and the base interval (rule 1).
 //!
-//! The categories are NewsGator's, A to D and F; its E, the penalty box, is a state on top of the category (see `penalty`).
-//! Calm delivery stands in place of the base interval where nobody else reads.
+//! The categories are NewsGator's, A to D and F; its E, the penalty box, is a state in addition to the category (see
+//! `penalty`). For a feed that only has calm subscribers, calm delivery replaces the base interval.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use crate::config::{PolicyConfig, PolicyMode};
 use crate::policy::{Audience, Category};
 use crate::time::Timestamp;
 
-/// What a subscriber who does not read at present counts.
+/// The weight of a subscriber who is not currently active.
 const IDLE_WEIGHT: f64 = 0.1;
-/// A feed under an SLA counts like this many feeds of its subscribers, an important one like that many.
+/// Factors on the weight of a feed under an SLA and of an important feed.
 const SLA_WEIGHT: f64 = 10.0;
 const IMPORTANT_WEIGHT: f64 = 3.0;
-/// In a crowd that waits for one host, a doubling of a feed's weight is worth so much waiting.
+/// Among feeds that wait for the same host, doubling a feed's weight is worth this much waiting.
 const RANK_BONUS: Duration = Duration::from_secs(600);
 
-/// The category that a feed's audience puts it in.
+/// Returns the category that a feed's audience puts it in.
 pub fn category(subject: &Subject<'_>) -> Category {
     match subject.audience.sla {
         true => Category::A,
@@ -29,7 +29,7 @@ pub fn category(subject: &Subject<'_>) -> Category {
     }
 }
 
-/// The category without SLA and host rule.
+/// Returns the category, leaving the SLA and the host rule out of account.
 fn natural(subject: &Subject<'_>) -> Category {
     let Audience { subscribers, important, .. } = subject.audience;
     if important || subscribers > 20 {
@@ -41,8 +41,8 @@ fn natural(subject: &Subject<'_>) -> Category {
     }
 }
 
-/// How much a feed's delay counts, in subscribers: active ones full, idle ones a tenth, an SLA or importance many times.
-/// Never zero.
+/// Returns how much a feed's delay counts, in subscribers: an active one counts as 1, an idle one as a tenth, and an
+/// SLA or importance multiplies the sum. Never zero.
 pub fn weight(audience: &Audience) -> f64 {
     let active = audience.active_subscribers.min(audience.subscribers);
     let idle = audience.subscribers - active;
@@ -55,20 +55,21 @@ pub fn weight(audience: &Audience) -> f64 {
     heads * standing
 }
 
-/// The order of feeds that wait for one host, lowest first, in milliseconds: the due time less ten minutes for each
-/// doubling of the weight, so that a well-read feed goes first and an old one is not forgotten.
+/// Returns the rank of a feed among those that wait for one host, lowest first, in milliseconds: the due time less ten
+/// minutes for each doubling of the weight, so that a popular feed goes first and an old one is not starved.
 pub fn rank(due: Timestamp, weight: f64) -> i64 {
     let bonus = scaled(RANK_BONUS, (1.0 + weight.max(0.0)).log2());
     due.millis().saturating_sub(i64::try_from(bonus.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// The feed has an SLA, and with this due time it cannot be kept: a publisher's floor, a hold or a failure wins over it.
+/// Returns true if the feed has an SLA that this due time breaks: a publisher's floor, a hold or a failure overrides
+/// it.
 pub fn sla_unmet(audience: &Audience, last_polled: Timestamp, next_due: Timestamp, config: &PolicyConfig) -> bool {
     let a = &config.category.a;
     audience.sla && next_due.since(last_polled).saturating_add(a.fetch_allowance) > a.promise
 }
 
-/// Rule 1: the interval before anybody else has a say, and our own floors under it.
+/// Applies rule 1: the interval before any other rule, and our own floors under it.
 pub(super) fn base(subject: &Subject<'_>, category: Category, polled: Timestamp, policy: &Policy<'_>) -> Plan {
     let config = policy.config;
     let calm = only_calm(subject).then(|| next_window(subject.calm, polled)).flatten();
@@ -89,7 +90,7 @@ pub(super) fn base(subject: &Subject<'_>, category: Category, polled: Timestamp,
     plan
 }
 
-/// Nobody waits for it but at midnight, and no person asked for an interval.
+/// Returns true if the feed has calm subscribers only, and nobody set an interval for it.
 fn only_calm(subject: &Subject<'_>) -> bool {
     let Audience { subscribers, sla, important, interval, .. } = subject.audience;
     subscribers == 0 && !sla && !important && interval.is_none()
@@ -112,7 +113,7 @@ fn own_interval(subject: &Subject<'_>, category: Category, polled: Timestamp, po
     }
 }
 
-/// NewsGator's intervals.
+/// Returns the interval of NewsGator's classes.
 fn class_interval(subject: &Subject<'_>, load: f64, config: &PolicyConfig) -> Duration {
     let categories = &config.category;
     let by_load = |idle: Duration, loaded: Duration| {
@@ -128,7 +129,7 @@ fn class_interval(subject: &Subject<'_>, load: f64, config: &PolicyConfig) -> Du
     }
 }
 
-/// The interval after which the waiting is worth a poll, inside the category's bounds.
+/// Returns the interval after which the expected waiting is worth a poll, within the category's bounds.
 fn adaptive_interval(subject: &Subject<'_>, polled: Timestamp, policy: &Policy<'_>) -> Duration {
     let categories = &policy.config.category;
     let (b, c, d) = (&categories.b, &categories.c, &categories.d);

@@ -1,25 +1,26 @@
-//! Feeds that are dear to ask (rule 3), and servers that complained before (section "throttled" of `docs/policy.md`).
+//! Feeds that are expensive to poll (rule 3), and servers that throttled us before (section "throttled" of
+//! `docs/policy.md`).
 //!
-//! A server that can answer 304 costs both sides a few hundred bytes a poll; one that cannot sends the whole document each
-//! time. Such feeds are polled more rarely. Category A is not: its promise is worth the bytes.
+//! A server that answers 304 costs both sides a few hundred bytes a poll; one that does not sends the whole document
+//! each time. Such feeds are polled less often. Category A is exempt: its promise is worth the bytes.
 
 use super::Rule;
 use super::plan::{Plan, scaled};
 use crate::config::PolicyConfig;
 use crate::policy::{Category, PollState};
 
-/// Conditional requests in a row that brought the same bytes in full before a server counts as one that never answers 304.
-/// Once is a restart, twice two servers behind one name.
+/// Conditional requests in a row that returned the same bytes in full before a server counts as one that never answers
+/// 304. One can be a restart, two can be two servers behind one name.
 const IGNORED_CONDITIONS: u32 = 3;
-/// Each further download of the same bytes adds a tenth: the interval then stays near a tenth of the time since the last
-/// change, the fraction that RFC 9111 (section 4.2.2) gives for caches that have to guess.
+/// Each further download of the same bytes adds a tenth. The interval then stays near a tenth of the time since the
+/// last change, the fraction that RFC 9111 (section 4.2.2) suggests for heuristic freshness.
 const EQUAL_DOWNLOAD_GROWTH: f64 = 1.1;
-/// Growth is reckoned over so many downloads at most; the ceiling is reached long before.
+/// The maximum number of downloads that growth is calculated for; the ceiling is reached long before.
 const EQUAL_DOWNLOADS_COUNTED: u32 = 100;
 
 /// Stretches the interval, up to the ceiling or what it was already.
 pub(super) fn apply(plan: &mut Plan, state: &PollState, category: Category, config: &PolicyConfig) {
-    // Once a day is little enough, and midnight does not wait.
+    // Once a day is rare enough, and a calm delivery must not miss midnight.
     if plan.midnight.is_some() {
         return;
     }

@@ -13,10 +13,11 @@ use crate::policy::{Category, PollState, Status};
 use crate::report::{FetchReport, Outcome};
 use crate::time::Timestamp;
 
-/// What follows from a report. Rules apply in the order of `docs/policy.md`; each that moves the due time leaves a term.
+/// Decides what follows from a report. Rules apply in the order of `docs/policy.md`; each rule that moves the due time
+/// adds a term.
 ///
-/// Intervals count from the start of the fetch. `draw` is used for salt and hot minutes alone: the same arguments give the
-/// same decision. Deferred reports have nothing to decide; one that comes here anyway changes nothing.
+/// Intervals count from the start of the fetch. `draw` is used for salt and hot minutes only: the same arguments
+/// produce the same decision. A deferred report requires no decision and changes nothing.
 pub fn decide(
     subject: &Subject<'_>,
     report: &FetchReport,
@@ -65,7 +66,7 @@ pub fn decide(
             penalty::keep(&mut plan, &mut state);
             hold.apply(&mut plan);
         }
-        // A feed whose pushes proved reliable will be polled more rarely from here on.
+        // Future work: poll feeds less often whose pushes have proved reliable.
         (None, None) => {}
     }
     finish(&mut plan, &state, category, now, draw, policy.config); // rules 6 and 7; 5 is in each rule that has a ceiling
@@ -82,7 +83,7 @@ pub fn decide(
     }
 }
 
-/// Rules 1 to 3: when the feed would be polled if all is well, and nobody else wants to be polled at the same time.
+/// Applies rules 1 to 3: when the feed would be polled if nothing fails and the load is spread evenly.
 pub(super) fn normal_plan(
     subject: &Subject<'_>,
     category: Category,
@@ -96,7 +97,7 @@ pub(super) fn normal_plan(
     plan
 }
 
-/// Holds that stand, the present, and rules 6 and 7.
+/// Applies holds, the lower bound `now`, and rules 6 and 7.
 pub(super) fn finish(
     plan: &mut Plan,
     state: &PollState,
@@ -113,7 +114,7 @@ pub(super) fn finish(
     hot_minute::apply(plan, config.hot_minutes && category != Category::A, config.salt, draw.minute);
 }
 
-/// Is this the failure that ends polling?
+/// Returns the status if this failure ends polling.
 fn given_up(
     state: &PollState,
     failure: FailureKind,
@@ -130,8 +131,8 @@ fn given_up(
     }
 }
 
-/// The status after an answer of a feed that was asked with this one; `None` when it is not polled on. Only a good answer
-/// brings a feed back that we gave up, and nothing brings back one that a publisher or a person ended.
+/// Returns the feed's status after an answer to a poll made in `status`; `None` when it stays unpolled. Only a good
+/// answer brings back a feed that we gave up on, and nothing brings back one that a publisher or a person ended.
 fn standing(status: Status, good: bool) -> Option<Status> {
     match status {
         Status::Active | Status::Paused => Some(status),
@@ -148,7 +149,7 @@ fn notice(before: &PollState, after: &PollState, came_back: bool) -> Option<Noti
     }
 }
 
-/// Not polled any more. A notice is due only when that is news.
+/// Returns the decision to stop polling. `notice` is set only when this is a change.
 fn retired(state: PollState, status: Status, notice: Option<Notice>) -> Decision {
     Decision { state, status, next_due: None, terms: Terms::default(), host_hold: None, notice }
 }

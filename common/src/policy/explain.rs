@@ -1,4 +1,4 @@
-//! A due time in words, for `feed explain` and the API.
+//! Due times explained in words, for `feed explain` and the API.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use super::{Rule, Term};
 use crate::policy::Category;
 use crate::time::Timestamp;
 
-/// One term with its words.
+/// One term, with its explanation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExplainedTerm {
-    /// Which rule.
+    /// The rule.
     pub rule: Rule,
-    /// The due time that it left behind.
+    /// The due time after the rule was applied.
     pub due: Timestamp,
-    /// By how many seconds it moved the due time; negative for earlier. The first term counts from `base`.
+    /// How many seconds the rule moved the due time; negative for earlier. The first term counts from `base`.
     pub by: f64,
-    /// The term in words, such as "max-age raised it to 2 h".
+    /// The explanation, such as "max-age raised it to 2 h".
     pub text: String,
 }
 
-/// Terms in words. `base` is the poll that they followed ([`crate::policy::PollState::last_polled`]), or the time at which
-/// the feed was added if it was never polled.
+/// Explains terms in words. `base` is the poll that they followed ([`crate::policy::PollState::last_polled`]), or the
+/// time at which the feed was added if it was never polled.
 pub fn explain(category: Category, base: Timestamp, terms: &[Term]) -> Vec<ExplainedTerm> {
     let mut before = base;
     let explained = terms.iter().map(|term| {
@@ -67,7 +67,7 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
     }
 }
 
-/// A duration in its two largest units, rounded: "1 h 40 m", "3 d", "250 ms".
+/// Formats a duration in its two largest units, rounded: "1 h 40 m", "3 d", "250 ms".
 fn spoken(duration: Duration) -> String {
     const UNITS: [(u128, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")];
     let millis = duration.as_millis();

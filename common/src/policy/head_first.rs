@@ -1,51 +1,52 @@
-//! HEAD before GET (P44): when asking a feed's server so saves bytes.
+//! HEAD before GET (P44): when a poll that starts with HEAD saves bytes.
 //!
-//! A server that ignores conditions sends a large document again and again. If it sends validators all the same, the answer
-//! to a HEAD tells that nothing is new, for a few hundred bytes. It costs as much for nothing when something is, and two requests
-//! in place of one. So it is tried where several large downloads in a row were in vain, or where a host rule says so, and goes on
-//! while an account of the bytes that it saved and spent is not used up. Reasons: `docs/decisions/0019-head-before-get.md`.
+//! A server that ignores conditional requests sends a large document again and again. If it sends validators all the
+//! same, the answer to a HEAD shows, for a few hundred bytes, that nothing is new. When something is new, those bytes
+//! are wasted and the poll takes two requests instead of one. So HEAD is tried after several large downloads in a row
+//! without new content, or where a host rule says so, and continues until it has wasted more bytes than its credit.
+//! Reasons: `docs/decisions/0019-head-before-get.md`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::report::{FetchReport, Outcome, Probe};
 
-/// Downloads in a row that HEAD would have spared, until it is tried; twice as many for each time that it was given up.
+/// Downloads in a row that HEAD would have saved before it is tried; doubled each time that it was given up.
 const IN_VAIN: u16 = 3;
-/// Less is not worth a second request.
+/// The smallest document that is worth a second request.
 const LARGE: u64 = 32 * 1024;
-/// Bytes that HEAD may waste from its last success on: about five requests.
+/// Bytes that HEAD may waste since its last success: about five requests.
 const CREDIT: u32 = 4096;
-/// After so many HEADs in a row that were enough the next poll is a GET, whose body tells whether the validators can be
+/// After this many successful HEADs in a row the next poll is a GET, whose body shows whether the validators can be
 /// trusted.
 const LONGEST_RUN: u16 = 50;
-/// The most that counts of having been given up: after that, it takes some hundred downloads until HEAD is tried again.
+/// The maximum of `given_up`: from then on, HEAD is tried again only after some hundred downloads.
 const MOST_GIVEN_UP: u8 = 8;
-/// Validators stayed the same over new entries: HEAD would hide these, and is never tried again.
+/// The validators stayed the same while there were new entries. HEAD would hide these, so it is never tried again.
 const NEVER: u8 = u8::MAX;
 
-/// What is known of asking a feed's server with HEAD first.
+/// What is known about starting polls of a feed's server with HEAD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HeadFirst {
-    /// Large downloads in a row that brought nothing new under the validators that the request carried.
+    /// Large downloads in a row without new content although the request carried the current validators.
     in_vain: u16,
-    /// Bytes of body on the wire of the last such download, or of one that had to follow a HEAD.
+    /// Bytes of body on the wire of the last such download, or of the last one that followed a HEAD.
     full_bytes: u64,
-    /// Bytes that it may still waste; 0: it is off.
+    /// Bytes that HEAD may still waste; 0: HEAD is off.
     credit: u32,
-    /// HEADs in a row that were enough.
+    /// Successful HEADs in a row.
     run: u16,
-    /// How often it was given up.
+    /// How often HEAD was given up.
     given_up: u8,
 }
 
 impl HeadFirst {
-    /// Is there nothing to remember?
+    /// Returns true if there is nothing to store.
     pub fn is_unknown(&self) -> bool {
         *self == HeadFirst::default()
     }
 
-    /// Should the next poll begin with HEAD? `None`: that is for the host's rule to say.
+    /// Returns whether the next poll starts with HEAD; `None` leaves that to the host rule.
     pub fn advice(&self) -> Option<bool> {
         match self {
             HeadFirst { run: LONGEST_RUN.., .. } => Some(false),
@@ -55,7 +56,7 @@ impl HeadFirst {
         }
     }
 
-    /// After this report.
+    /// Returns the state after this report.
     pub(super) fn after(self, report: &FetchReport) -> Self {
         match (report.probe, &report.outcome) {
             (Some(Probe::Enough { spent, length }), _) => self.enough(spent, length, report.http_status == Some(304)),
@@ -69,22 +70,23 @@ impl HeadFirst {
                 HeadFirst { given_up: NEVER, ..HeadFirst::default() }
             }
             (Some(Probe::Known), outcome) if is_good(outcome) => self.in_vain(report.wire_bytes),
-            // It answers 304: nothing that HEAD could spare.
+            // The server answers 304: HEAD cannot save anything.
             _ if report.http_status == Some(304) => HeadFirst { in_vain: 0, run: 0, credit: 0, ..self },
-            // Something was new, or its validators were.
+            // There was new content, or new validators.
             (_, outcome) if is_good(outcome) => HeadFirst { in_vain: 0, run: 0, ..self },
             _ => self,
         }
     }
 
-    /// A HEAD told that nothing is new. A 304 would have been the answer to a GET as well.
+    /// Accounts for a HEAD that showed nothing new. It saved nothing if a GET would have been answered with 304 as
+    /// well.
     fn enough(self, spent: u32, length: Option<u64>, would_be_304: bool) -> Self {
         let known = Some(self.full_bytes).filter(|bytes| *bytes > 0);
         let spared = known.or(length).filter(|_| !would_be_304).unwrap_or(0);
         HeadFirst { run: self.run.saturating_add(1), ..self.booked(spared, spent) }
     }
 
-    /// What was saved fills the account up, what was spent empties it, and an empty one ends it.
+    /// Adds saved bytes to the credit, subtracts spent ones, and gives HEAD up when the credit is used up.
     fn booked(self, saved: u64, spent: u32) -> Self {
         if self.credit == 0 && self.given_up > 0 {
             return self;
@@ -100,7 +102,7 @@ impl HeadFirst {
         HeadFirst { given_up, in_vain: 0, credit: 0, run: 0, ..self }
     }
 
-    /// A download that HEAD would have spared.
+    /// Accounts for a download that HEAD would have saved.
     fn in_vain(self, wire_bytes: u64) -> Self {
         let full_bytes = if self.credit > 0 { wire_bytes } else { self.full_bytes };
         let after = HeadFirst { run: 0, full_bytes, ..self };

@@ -1,7 +1,6 @@
 //! What the publisher asks for (rule 2): `ttl`, `sy:updatePeriod`, `max-age` and `Expires`, `skipHours` and `skipDays`.
 //!
-//! They are floors: polls may be rarer, never more frequent, whoever asks for more. Reading them from headers and documents
-//! is the worker's part.
+//! Hints are floors: they make polls rarer, never more frequent. The worker parses them from headers and documents.
 
 use std::time::Duration;
 
@@ -11,8 +10,8 @@ use super::skip::Skip;
 use crate::config::PolicyConfig;
 use crate::document::FeedHints;
 
-/// Raises the plan to what the publisher asks for, up to the ceiling, and out of skipped time. `fresh_for` counts from the
-/// plan's base.
+/// Raises the plan to what the publisher asks for, up to the ceiling, and moves it out of skipped time. `fresh_for`
+/// counts from the plan's base.
 pub(super) fn apply(plan: &mut Plan, hints: &FeedHints, fresh_for: Option<Duration>, config: &PolicyConfig) {
     let own_interval = plan.interval;
     for (rule, asked) in

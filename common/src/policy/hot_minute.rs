@@ -1,12 +1,12 @@
-//! Minutes in which everybody else polls (rule 7): the first four of an hour and the first of each five. Cron jobs and
-//! careless readers start there; we keep away.
+//! Hot minutes (rule 7): the first four of an hour and the first of every five. Cron jobs and naive readers poll in
+//! these, so we avoid them.
 //!
-//! A due time in such a minute moves to a moment of the open minutes among the next fifteen. Drawn evenly, these moves
-//! would make new rushes: a feed that is polled each 15 minutes drifts through the hour by a minute a poll, enters an open
-//! stretch anywhere and leaves it at its end, so that the ends fill up (twice their share, with many such feeds). So a minute
-//! weighs the more, the more of the polls that would come to it in the ordinary way (an interval and some salt after an
-//! earlier one) are missing because that earlier time is hot. Feeds with long intervals reach all minutes alike; for them
-//! a minute weighs the less, the more hot minutes it is shared by.
+//! A due time in a hot minute moves to a moment in the open minutes among the next fifteen. Drawn uniformly, these
+//! moments would create new peaks: a feed that is polled every 15 minutes drifts through the hour by a minute a poll,
+//! enters an open stretch anywhere and leaves it at its end, so that the ends fill up (to twice their share, with many
+//! such feeds). So the weight of a minute grows with the share of polls that it misses because they would normally
+//! follow (an interval and some salt later) a time that is hot. Feeds with long intervals reach all minutes equally;
+//! for them a minute's weight falls with the number of hot minutes that share it.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -17,18 +17,19 @@ use crate::time::Timestamp;
 
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
-/// How far a due time is moved at most.
+/// The farthest that a due time is moved.
 const REACH: Duration = Duration::from_secs(15 * 60);
-/// What an open minute weighs that misses nothing, where one that nobody comes to weighs 1 more: enough that it gets some
-/// (nothing is exact here), little enough that the others get most. Found by trying it on feeds of one interval each.
+/// The weight of an open minute that misses nothing; one that misses all its polls weighs 1 more. It is large enough
+/// that such a minute gets some polls, and small enough that the others get most. Found by experiment on feeds with one
+/// interval each.
 const LEAST_WEIGHT: f64 = 0.2;
-/// A move out of a hot minute may end in skipped time, whose end is the start of an hour: a second move then stays in the
-/// hour. One more than that can ever take.
+/// A move out of a hot minute may end in skipped time, whose end is the start of an hour; a second move then stays
+/// within the hour. One more round than can ever be needed.
 const ROUNDS: usize = 4;
 const EVENING_ROUNDS: usize = 20;
 
-/// Moves the plan until it is neither in skipped time nor, if `avoid`, in a hot minute. `salt` is the share of the interval
-/// that salt adds at most.
+/// Moves the plan until it is neither in skipped time nor, if `avoid`, in a hot minute. `salt` is the maximum share of
+/// the interval that salt adds.
 pub(super) fn apply(plan: &mut Plan, avoid: bool, salt: f64, draw: f64) {
     let mut draw = draw.clamp(0.0, 1.0);
     plan.leave_skipped();
@@ -42,14 +43,14 @@ pub(super) fn apply(plan: &mut Plan, avoid: bool, salt: f64, draw: f64) {
     }
 }
 
-/// Is this in a minute that we keep away from?
+/// Returns true if `at` is in a hot minute.
 pub(super) fn is_hot(at: Timestamp) -> bool {
     let minute = at.millis() / MINUTE % 60;
     minute < 4 || minute % 5 == 0
 }
 
-/// A moment of the open minutes of the next fifteen. A feed that is polled more often than that moves by its own interval
-/// at most, or into the first open minute.
+/// Returns a moment in the open minutes of the next fifteen. A feed that is polled more often than that moves by at
+/// most its own interval, or into the first open minute.
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "at most a minute of milliseconds")]
 fn moved(due: Timestamp, interval: Duration, salt: Duration, draw: f64) -> Timestamp {
     let start = due.millis();
@@ -58,7 +59,7 @@ fn moved(due: Timestamp, interval: Duration, salt: Duration, draw: f64) -> Times
         (1..=15).map(|ahead| own_minute + ahead * MINUTE).filter(|minute| !is_hot(Timestamp::from_millis(*minute)));
     let first = open.clone().next().unwrap_or(own_minute);
     let end = (start + millis(interval.min(REACH))).max(first + MINUTE);
-    // The part of each open minute before the end, and its weight.
+    // The part of each open minute before `end`, and its weight.
     let evenness = (interval.as_secs_f64() / 3600.0).min(1.0);
     let parts = open.filter(|minute| *minute < end).map(|minute| {
         let length = (end - minute).min(MINUTE) as f64;
@@ -78,15 +79,15 @@ fn moved(due: Timestamp, interval: Duration, salt: Duration, draw: f64) -> Times
     Timestamp::from_millis(moved)
 }
 
-/// What a minute of the hour weighs besides, so that feeds that become due at any time fill the open minutes evenly: after
-/// the full hour many hot minutes share the same open ones, half an hour later few do.
+/// Returns a further weight of a minute of the hour, so that feeds that become due at any time fill the open minutes
+/// evenly: after the full hour many hot minutes share the same open ones, half an hour later few do.
 fn evening(minute: i64) -> f64 {
     static WEIGHTS: LazyLock<[f64; 60]> = LazyLock::new(evening_weights);
     usize::try_from(minute / MINUTE % 60).map_or(1.0, |minute| WEIGHTS[minute])
 }
 
-/// Sinkhorn's iteration: what gets more than its share weighs less in the next round. More rounds would be evener by a
-/// hundredth, and leave next to nothing to the minutes just after the full hour.
+/// Runs Sinkhorn's iteration: a minute that gets more than its share weighs less in the next round. More rounds would
+/// be more even by one percent, and leave almost nothing to the minutes just after the full hour.
 fn evening_weights() -> [f64; 60] {
     let hot = |minute: usize| is_hot(Timestamp::from_millis(minute as i64 * MINUTE));
     let mut weights = [1.0; 60];
@@ -102,16 +103,16 @@ fn evening_weights() -> [f64; 60] {
     weights
 }
 
-/// The part, 0 to 1, of the ordinary ways into a minute that begin in a hot minute: an interval and up to `salt` earlier.
+/// Returns the part, 0 to 1, of the usual predecessors of a minute (an interval and up to `salt` earlier) that are hot.
 #[expect(clippy::cast_precision_loss, reason = "at most an hour of milliseconds")]
 fn missing(minute: i64, interval: Duration, salt: Duration) -> f64 {
     let latest = minute + MINUTE / 2 - millis(interval);
-    // All hours look the same, and a minute is the finest grain here.
+    // The pattern repeats every hour, and its resolution is a minute.
     let reach = millis(salt).clamp(MINUTE, HOUR);
     (hot_until(latest) - hot_until(latest - reach)) as f64 / reach as f64
 }
 
-/// Hot milliseconds since the epoch.
+/// Returns the number of hot milliseconds since the epoch.
 fn hot_until(millis: i64) -> i64 {
     let (hour, rest) = (millis.div_euclid(HOUR), millis.rem_euclid(HOUR));
     let marks = (1..12).map(|mark| (rest - mark * 5 * MINUTE).clamp(0, MINUTE));
@@ -122,7 +123,7 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
 }
 
-/// A further draw, determined by the last: the finaliser of SplitMix64, whose outputs pass for independent.
+/// Derives a further draw from the last one with the finaliser of SplitMix64, whose outputs count as independent.
 #[expect(clippy::cast_precision_loss, reason = "53 bits are what a number between 0 and 1 holds")]
 fn next_draw(draw: f64) -> f64 {
     let mut bits = draw.to_bits().wrapping_add(0x9e37_79b9_7f4a_7c15);

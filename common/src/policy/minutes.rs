@@ -1,23 +1,23 @@
-//! How full the coming minutes are. A due time is drawn twice, and the draw that falls into the emptier minute counts: the
-//! known power of two choices, by which the fullest of many places is hardly fuller than the others (Mitzenmacher, "The Power of
-//! Two Choices in Randomized Load Balancing", 2001).
+//! How full the coming minutes are. A due time is drawn twice, and the draw in the emptier minute wins: the power of
+//! two choices, which keeps the fullest minute close to the others (Mitzenmacher, "The Power of Two Choices in
+//! Randomized Load Balancing", 2001).
 //!
-//! Each scheduler counts what it decided itself. Several of them share all feeds by chance, so that each evens out its own
-//! part, and the whole is the sum of even parts.
+//! Each scheduler counts its own decisions. Feeds are distributed randomly over schedulers, so each of them evens out
+//! its own part, and the sum of even parts is even.
 
 use super::{Decision, Draw, Policy, Subject, decide};
 use crate::report::FetchReport;
 use crate::time::Timestamp;
 
 const MINUTE: i64 = 60_000;
-/// Minutes that are counted: longer than the longest interval with its salt, but for what a publisher asks or a failure costs.
+/// Number of minutes counted: more than the longest interval with its salt, publishers' hints and failures aside.
 const SPAN: usize = 2048;
 
-/// Due times by minute, from the present on.
+/// Due times by minute, starting now.
 #[derive(Clone, Debug)]
 pub struct Minutes {
     due: Box<[u32]>,
-    /// Minutes before this one are counted no more.
+    /// The first minute that is still counted.
     present: i64,
 }
 
@@ -28,7 +28,8 @@ impl Default for Minutes {
 }
 
 impl Minutes {
-    /// [`decide()`] with both draws; the decision whose due time is in the emptier minute, which it fills by one.
+    /// Runs [`decide()`] with both draws, returns the decision whose due time is in the emptier minute, and counts it
+    /// there.
     pub fn decide(
         &mut self,
         subject: &Subject<'_>,
@@ -48,7 +49,7 @@ impl Minutes {
         decision
     }
 
-    /// Forgets what is past.
+    /// Drops the minutes that have passed.
     fn advance(&mut self, present: i64) {
         let past = usize::try_from(present - self.present).unwrap_or(0).min(SPAN);
         for minute in (present - past as i64)..present {
@@ -109,7 +110,7 @@ mod tests {
         let later = start().after(Duration::from_secs(60 * SPAN as u64));
         let shifted = due(&mut minutes, [0.0, 1.0], later);
         assert_eq!(shifted.since(first), later.since(start()), "the same place, a whole round later");
-        // A clock that went back a little fills no place twice.
+        // A clock that went back a little counts no due time twice.
         due(&mut minutes, [0.0, 1.0], later.before(Duration::from_secs(90)));
         assert!(minutes.due.iter().sum::<u32>() <= 2);
     }

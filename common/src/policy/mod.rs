@@ -1,14 +1,16 @@
-//! When to poll. [`decide()`] is the one function that knows; everything in here is pure: no clock, no randomness, no I/O,
-//! and no allocation on the way of a decision.
+//! When to poll. [`decide()`] is the entry point; everything in this module is pure: no clock, no randomness, no I/O,
+//! and no allocation during a decision.
 //!
-//! `docs/policy.md` has the numbers and their reasons. Files, in the order in which a due time is made: [`category()`],
-//! `adaptive` and `rhythm` (the base interval), `hints` (what the publisher asks for), `cost` (feeds that are dear to ask), `penalty`
-//! and `throttle` (trouble), `salt` and `hot_minute` (even load). `moves` tells when a permanent redirect is believed,
-//! `head_first` when a poll begins with HEAD. `plan` holds the due time on its way through them.
+//! `docs/policy.md` lists the numbers and their reasons. The files, in the order in which a due time is computed:
+//! [`category()`], `adaptive` and `rhythm` (the base interval), `hints` (what the publisher asks for), `cost` (feeds
+//! that are expensive to poll), `penalty` and `throttle` (failures), `salt` and `hot_minute` (even load). `moves`
+//! decides when a permanent redirect is followed for good, `head_first` when a poll starts with HEAD. `plan` holds the
+//! due time in progress.
 //!
-//! Deliberately not in here: who may start how much (the scheduler's bands and the host gate), wakes (the store keeps
-//! them beside the due time), and whose fault a whole fleet's failures are (the scheduler asks [`spare`] where it is ours). The price of a poll is
-//! given: [`price`] reckons the next one. Not built yet: polling less where pushes are reliable (`decide`, after the penalty).
+//! Deliberately not here: limits on concurrent polls (the scheduler's bands and the host gate), wakes (the store keeps
+//! them next to the due time), and detection of failures of our own network (the scheduler calls [`spare`] for those).
+//! The price of a poll is an argument; [`price`] computes the next one. Not built yet: polling less where pushes are
+//! reliable (`decide`, after the penalty).
 
 mod adaptive;
 mod added;
@@ -60,27 +62,27 @@ use crate::config::PolicyConfig;
 use crate::host::HostRule;
 use crate::time::Timestamp;
 
-/// What the policy needs to know of a feed.
+/// What the policy needs to know about a feed.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// Is it polled?
+    /// Whether it is polled.
     pub status: Status,
-    /// Who reads it.
+    /// Its audience.
     pub audience: Audience,
-    /// Who wants it once a day, beside those.
+    /// Calm subscribers, who want it once a day, in addition to the audience.
     pub calm: &'a [CalmGroup],
-    /// It is fetched with credentials.
+    /// Whether it is fetched with credentials.
     pub credentials: bool,
-    /// Its host's own interval (category F).
+    /// The interval set for its host (category F).
     pub host_interval: Option<Duration>,
-    /// HTTP statuses that are passing trouble on its host, such as 404.
+    /// HTTP statuses that count as transient on its host, such as 404.
     pub soft_statuses: &'a [u16],
-    /// What was remembered.
+    /// What is remembered from earlier polls.
     pub state: PollState,
 }
 
 impl<'a> Subject<'a> {
-    /// A feed without credentials that was never polled, on a host with this rule.
+    /// Creates a feed without credentials that was never polled, on a host with this rule.
     pub fn new(audience: Audience, rule: Option<&'a HostRule>) -> Self {
         Subject {
             status: Status::Active,
@@ -94,56 +96,56 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The policy in force: configuration and the fleet's condition.
+/// The policy in force: configuration and the fleet's current condition.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy<'a> {
     /// The numbers.
     pub config: &'a PolicyConfig,
-    /// How loaded the fleet is, 0 to 1: moves the classes' intervals through their ranges.
+    /// How loaded the fleet is, 0 to 1: moves the classes' intervals within their ranges.
     pub load: f64,
-    /// What a poll costs now, in subscriber-hours: moves the adaptive intervals.
+    /// The price of a poll, in subscriber-hours: determines the adaptive intervals.
     pub price: f64,
 }
 
-/// Random numbers in [0, 1), drawn at the edge.
+/// Random numbers in [0, 1), drawn by the caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Draw {
     /// For the salt.
     pub salt: f64,
-    /// For the way out of a hot minute.
+    /// For the move out of a hot minute.
     pub minute: f64,
 }
 
-/// What [`decide()`] says about one report.
+/// What [`decide()`] concludes from one report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
-    /// What to remember in place of the old state.
+    /// The state to store in place of the old one.
     pub state: PollState,
     /// The feed's status from now on.
     pub status: Status,
-    /// When to poll next; `None` when it is not polled any more.
+    /// When to poll next; `None` when the feed is no longer polled.
     pub next_due: Option<Timestamp>,
-    /// The terms that made `next_due`, in the order in which they were applied, beginning with an interval from
-    /// [`PollState::last_polled`] on.
+    /// The terms that led to `next_due`, in the order in which they were applied, starting with an interval from
+    /// [`PollState::last_polled`].
     pub terms: Terms,
-    /// The whole host is asked to rest until then; the store shortens it while only one feed of the host was throttled.
+    /// Until when the whole host is held; the store shortens it while only one feed of the host was throttled.
     pub host_hold: Option<Timestamp>,
-    /// What consumers of events are told, if anything.
+    /// The event to publish to consumers, if any.
     pub notice: Option<Notice>,
 }
 
-/// A change of a feed's standing that consumers are told of.
+/// A change of a feed's status that is published to consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {
-    /// 410: unsubscribe.
+    /// 410: consumers should unsubscribe.
     Gone,
     /// Entered the penalty box.
     Penalised,
-    /// A good answer after failures in the box.
+    /// A good answer while in the penalty box.
     Recovered,
     /// Failed for too long: no longer polled.
     Blacklisted,
-    /// Killed its workers: no longer polled.
+    /// Crashed its workers: no longer polled.
     Quarantined,
 }

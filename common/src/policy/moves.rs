@@ -1,8 +1,8 @@
-//! Permanent redirects of a feed that is well (P37): when the stored URL follows them.
+//! Permanent redirects of healthy feeds (P37): when the stored URL follows them.
 //!
-//! A server's "for ever" is often an accident of an afternoon. So a feed moves only after good answers came through the same
-//! permanent redirect several times, over at least a day; one good answer without it, or with another target, begins
-//! the count anew. A failure says nothing either way. A target that an operator declined does not count at all.
+//! A server's "permanent" redirect is often a short-lived mistake. So a feed moves only after several good answers came
+//! through the same permanent redirect, over at least a day; one good answer without it, or with another target,
+//! restarts the count. Failures do not count either way. A target that an operator declined does not count at all.
 
 use crate::config::PolicyConfig;
 use crate::policy::{PollState, Sighting};
@@ -10,12 +10,12 @@ use crate::report::FetchReport;
 use crate::time::Timestamp;
 use crate::url::FeedUrl;
 
-/// The name under which a target is remembered.
+/// Returns the hash under which a target is remembered.
 pub fn move_target(url: &FeedUrl) -> u64 {
     xxhash_rust::xxh3::xxh3_64(url.as_str().as_bytes())
 }
 
-/// What a good answer leaves: it came through a permanent redirect, or it did not.
+/// Records whether a good answer came through a permanent redirect.
 pub(super) fn sighted(state: &mut PollState, report: &FetchReport, polled: Timestamp) {
     let target = report.moved_to.as_ref().map(move_target).filter(|target| state.declined != Some(*target));
     state.sighting = target.map(|target| {
@@ -25,7 +25,7 @@ pub(super) fn sighted(state: &mut PollState, report: &FetchReport, polled: Times
     });
 }
 
-/// Was the same target seen often and long enough, the last time by the poll that left this state?
+/// Returns true if the same target was seen often and long enough, including in the last poll.
 pub fn move_is_settled(state: &PollState, config: &PolicyConfig) -> bool {
     state.sighting.zip(state.last_polled).is_some_and(|(seen, polled)| {
         seen.times >= config.move_sightings && polled.since(seen.first) >= config.move_after

@@ -1,7 +1,7 @@
-//! A failure that is our own network's: nothing is held against the feed.
+//! Failures of our own network, which do not count against the feed.
 //!
-//! One report cannot show whose fault it is; the scheduler, which sees those of many hosts, can, and then asks here instead of
-//! [`super::decide()`].
+//! One report cannot show whose fault a failure is. The scheduler sees those of many hosts and can; it then calls
+//! [`spare`] instead of [`super::decide()`].
 
 use super::category::category;
 use super::decide::normal_plan;
@@ -11,13 +11,14 @@ use crate::outcome::FailureKind;
 use crate::policy::PollState;
 use crate::time::Timestamp;
 
-/// Can this kind of failure come from our own side: our resolver, our way out, something in between?
+/// Returns true if this kind of failure can be caused on our side: our resolver, our uplink, something in between.
 pub fn may_be_ours(failure: FailureKind) -> bool {
     matches!(failure, FailureKind::Dns | FailureKind::Connect | FailureKind::Timeout | FailureKind::Tls)
 }
 
-/// What follows from a failure that is not the feed's: it is asked again soon, but not sooner than it would be if all were
-/// well, spread by the draw over as much time again. Whatever was remembered stays, an earlier run of failures too.
+/// Decides what follows from a failure that is not the feed's: the feed is retried soon, but no sooner than without the
+/// failure, spread by the draw over the same time again. The remembered state stays, including an earlier run of
+/// failures.
 pub fn spare(subject: &Subject<'_>, now: Timestamp, draw: Draw, policy: &Policy<'_>) -> Decision {
     let before = subject.state;
     let state = PollState { hold_until: before.hold_until.filter(|until| *until > now), ..before };

@@ -1,8 +1,7 @@
-//! What a failure costs (rule 4): a transient one an early second try, any other the penalty box.
+//! What a failure costs (rule 4): an early retry for a transient one, the penalty box for any other.
 //!
-//! The delays of one run of failures never shrink, whatever the kinds: trouble of any sort must not make us ask faster.
-//! One good answer ends the run.
-//! Failures that are our own network's never come here (`our_fault`).
+//! The delays of one run of failures never shrink, whatever the kinds: no failure makes us poll faster. One good answer
+//! ends the run. Failures of our own network never get here (`our_fault`).
 
 use std::time::Duration;
 
@@ -15,22 +14,22 @@ use crate::policy::{Penalty, PollState};
 /// How a failure is treated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Treatment {
-    /// Probably over soon: a second try before the normal interval, the box only when it lasts.
+    /// Probably short-lived: retried before the normal interval; the penalty box only if it persists.
     Transient,
-    /// The box at once, for so long at first.
+    /// The penalty box at once, for this time at first.
     Boxed(Duration),
-    /// The box at once, for the normal interval or this, whichever is longer.
+    /// The penalty box at once, for the normal interval or this time, whichever is longer.
     BadFeed(Duration),
 }
 
-/// A failure as the table needs it.
+/// A failure, with what decides its treatment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trouble<'a> {
     /// The failure.
     pub(super) kind: FailureKind,
-    /// The answer's status, if one came.
+    /// The response's status code, if there was a response.
     pub(super) status: Option<u16>,
-    /// Statuses that are passing trouble on this host.
+    /// Statuses that count as transient on this host.
     pub(super) soft_statuses: &'a [u16],
 }
 
@@ -43,7 +42,7 @@ impl Trouble<'_> {
             Kind::TooLarge | Kind::NotAFeed | Kind::Malformed | Kind::Redirects | Kind::RefusedAddress => {
                 Treatment::BadFeed(config.bad_feed)
             }
-            // Quarantined before this is asked.
+            // `decide` quarantines these before it gets here.
             Kind::Crashed => Treatment::Boxed(config.ceiling),
         }
     }
@@ -55,14 +54,14 @@ impl Trouble<'_> {
             Some(500..) => Treatment::Boxed(config.server_error),
             Some(404) => Treatment::Boxed(config.not_found),
             Some(400..) => Treatment::Boxed(config.client_error),
-            // A 304 that nobody asked for, a 204, a 206: an answer that makes no sense.
+            // A 304 to an unconditional request, a 204, a 206: a response that makes no sense.
             Some(..400) | None => Treatment::BadFeed(config.bad_feed),
         }
     }
 }
 
-/// Applies a failure to the plan and to the state, in which it is counted already. `state.penalty.until` is set by the
-/// caller, when the due time is complete.
+/// Applies a failure to the plan and to the state, which has already counted it. The caller sets `state.penalty.until`
+/// once the due time is final.
 pub(super) fn apply(plan: &mut Plan, state: &mut PollState, trouble: Trouble<'_>, config: &PenaltyConfig) {
     let normal = plan.interval;
     let was_boxed = state.penalty.is_some();
@@ -82,22 +81,22 @@ pub(super) fn apply(plan: &mut Plan, state: &mut PollState, trouble: Trouble<'_>
     wait(plan, state, delay);
 }
 
-/// The failures of a run that a throttling interrupts still hold the feed back.
+/// Keeps the delay of a run of failures that a throttled response interrupts.
 pub(super) fn keep(plan: &mut Plan, state: &mut PollState) {
     if state.consecutive_failures > 0 {
         wait(plan, state, plan.interval);
     }
 }
 
-/// Waits so long, and at least as long as after the last failure of this run.
+/// Waits for `delay`, and at least as long as after the last failure of this run.
 fn wait(plan: &mut Plan, state: &mut PollState, delay: Duration) {
     let rule = if state.penalty.is_some() { Rule::PenaltyBox } else { Rule::Backoff };
     plan.set(rule, delay.max(plan.floor).max(state.failure_delay));
-    // To the millisecond, as it is stored: a restart must not change a decision.
+    // Rounded to the millisecond, as it is stored: a restart must not change a decision.
     state.failure_delay = plan.base.after(plan.interval).since(plan.base);
 }
 
-/// The first delay, doubled with each failure of the run.
+/// Returns the first delay, doubled with each failure of the run.
 fn transient_delay(failures: u32, config: &PenaltyConfig) -> Duration {
     let doublings = failures.saturating_sub(1).min(31);
     config.transient_first.saturating_mul(1 << doublings)

@@ -1,4 +1,4 @@
-//! When pings have a feed polled: once for those that come together, after the last of them
+//! When a feed is polled because of pings: once for all pings that arrive together, after the last of them
 //! (`docs/decisions/0021-pings-are-gathered.md`).
 
 use std::time::Duration;
@@ -7,36 +7,36 @@ use super::plan::scaled;
 use crate::config::PolicyConfig;
 use crate::time::Timestamp;
 
-/// A feed whose pings never pause is polled after so many times `ping_quiet`, or after `ping_spread` if that is longer.
+/// A feed whose pings never pause is polled after `ping_quiet` times this, or after `ping_spread` if that is longer.
 const LONGEST: u32 = 30;
 
-/// The time in which one poll answers all pings of a feed. Both ends count from the first of them.
+/// The time in which one poll answers all pings of a feed. Both fields count from the first ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PingWindow {
-    /// The poll comes no sooner.
+    /// The earliest time of the poll.
     pub place: Duration,
-    /// It comes now, though pings go on.
+    /// The latest time of the poll, even if pings continue.
     pub end: Duration,
 }
 
 impl PingWindow {
-    /// For a feed whose first ping came `now`. `spread`, a number in [0, 1), gives its place in `ping_spread`; what is left of
-    /// that after its last poll passes before it is polled again.
+    /// Opens the window of a feed whose first ping arrived `now`. `spread`, a number in [0, 1), chooses its position in
+    /// `ping_spread`; the feed is not polled again until `ping_spread` has passed since its last poll.
     pub fn open(now: Timestamp, last_polled: Option<Timestamp>, spread: f64, config: &PolicyConfig) -> Self {
-        // The quiet time is what the poll itself may take, so that all is over within the spread.
+        // The poll itself may take up to the quiet time, so that everything ends within the spread.
         let latest = config.ping_spread.saturating_sub(config.ping_quiet);
         let end = latest.max(config.ping_quiet.saturating_mul(LONGEST));
         let place = scaled(latest, spread.min(1.0)).max(rest_after_poll(now, last_polled, config)).min(end);
         PingWindow { place, end }
     }
 
-    /// When the feed is polled if no ping follows the one that came `last` after the first.
+    /// Returns when the feed is polled if no ping follows the one that arrived `last` after the first.
     pub fn due(self, last: Duration, config: &PolicyConfig) -> Duration {
         self.place.max(last.saturating_add(config.ping_quiet)).min(self.end)
     }
 }
 
-/// How long a feed is not yet polled because of a ping: `ping_spread` from its last poll on.
+/// Returns how long pings cannot cause a poll of the feed: until `ping_spread` after its last poll.
 pub fn rest_after_poll(now: Timestamp, last_polled: Option<Timestamp>, config: &PolicyConfig) -> Duration {
     last_polled.map_or(Duration::ZERO, |polled| polled.after(config.ping_spread).since(now))
 }

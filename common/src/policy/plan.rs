@@ -1,7 +1,7 @@
-//! A due time in the making: every rule moves it through here, so that no move goes unrecorded.
+//! A due time in progress: every rule moves it through this type, so that every move is recorded.
 //!
-//! Rules 1 to 5 speak of intervals from the last poll on; holds, salt and hot minutes speak of points in time and come
-//! after them. Skipped hours and days are looked at after every step once they are known.
+//! Rules 1 to 5 work with intervals from the last poll; holds, salt and hot minutes work with points in time and follow
+//! them. Once skipped hours and days are known, every step takes them into account.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use super::skip::Skip;
 use super::terms::{Rule, Terms};
 use crate::time::Timestamp;
 
-/// The due time so far, and how it came about.
+/// The due time so far, and the terms that led to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     /// The start of the last poll: intervals count from here.
     pub(super) base: Timestamp,
-    /// The interval without skipped time, holds, salt and hot minutes.
+    /// The interval before skipped time, holds, salt and hot minutes.
     pub(super) interval: Duration,
-    /// The longest floor so far: no later rule goes below it.
+    /// The longest floor so far; later rules do not go below it.
     pub(super) floor: Duration,
     /// The due time.
     pub(super) due: Timestamp,
-    /// What moved it.
+    /// The rules that moved it.
     pub(super) terms: Terms,
-    /// The midnight of calm delivery that it should not pass.
+    /// The midnight of calm delivery by which the poll should happen.
     pub(super) midnight: Option<Timestamp>,
     skip: Skip,
 }
 
 impl Plan {
-    /// A plan that begins with `interval`.
+    /// Creates a plan that starts with `interval`.
     pub(super) fn new(base: Timestamp, rule: Rule, interval: Duration) -> Self {
         let due = base.after(interval);
         let mut terms = Terms::default();
@@ -36,7 +36,7 @@ impl Plan {
         Plan { base, interval, floor: Duration::ZERO, due, terms, midnight: None, skip: Skip::default() }
     }
 
-    /// Another interval, longer or shorter.
+    /// Sets another interval, longer or shorter.
     pub(super) fn set(&mut self, rule: Rule, interval: Duration) {
         self.interval = interval;
         let asked = self.base.after(interval);
@@ -46,7 +46,7 @@ impl Plan {
         }
     }
 
-    /// An interval that is at least this long, whatever comes after.
+    /// Raises the interval to at least `floor`, for this and all later rules.
     pub(super) fn at_least(&mut self, rule: Rule, floor: Duration) {
         self.floor = self.floor.max(floor);
         if floor > self.interval {
@@ -54,20 +54,20 @@ impl Plan {
         }
     }
 
-    /// An interval that is at most this long.
+    /// Limits the interval to `ceiling`.
     pub(super) fn at_most(&mut self, ceiling: Duration) {
         if self.interval > ceiling {
             self.set(Rule::Ceiling, ceiling);
         }
     }
 
-    /// From here on skipped hours and days count.
+    /// Sets the skipped hours and days, which count from here on.
     pub(super) fn skip(&mut self, skip: Skip) {
         self.skip = skip;
         self.leave_skipped();
     }
 
-    /// Not due before `at`.
+    /// Moves the due time to `at` if it is earlier.
     pub(super) fn not_before(&mut self, rule: Rule, at: Timestamp) {
         if at > self.due {
             self.move_to(rule, at);
@@ -75,7 +75,7 @@ impl Plan {
         }
     }
 
-    /// Due at this very time.
+    /// Sets the due time.
     pub(super) fn move_to(&mut self, rule: Rule, due: Timestamp) {
         if due != self.due {
             self.due = due;
@@ -83,13 +83,13 @@ impl Plan {
         }
     }
 
-    /// Moves out of skipped time.
+    /// Moves the due time out of skipped time.
     pub(super) fn leave_skipped(&mut self) {
         self.move_to(Rule::Skip, self.skip.end(self.due));
     }
 }
 
-/// `interval` times `factor`; what no duration can hold saturates.
+/// Returns `interval` times `factor`, saturating at [`Duration::MAX`].
 pub(super) fn scaled(interval: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(interval.as_secs_f64() * factor.max(0.0)).unwrap_or(Duration::MAX)
 }

@@ -1,4 +1,4 @@
-//! What a report leaves in a feed's state before anything is planned: counts, freshness, hints, the posting rate.
+//! What a report changes in a feed's state before the next poll is planned: counts, freshness, hints, the posting rate.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::policy::PollState;
 use crate::report::{FetchReport, Outcome, Probe};
 use crate::time::Timestamp;
 
-/// What every answer leaves. A hold that still stands is kept, whatever the answer.
+/// Returns the state after any response. A hold that has not expired is kept, whatever the response.
 pub(super) fn answer(before: &PollState, report: &FetchReport, polled: Timestamp, now: Timestamp) -> PollState {
     PollState {
         last_polled: Some(polled),
@@ -20,7 +20,8 @@ pub(super) fn answer(before: &PollState, report: &FetchReport, polled: Timestamp
     }
 }
 
-/// How long the answer is fresh: what this report says, or what is left of an earlier answer when this one failed.
+/// Returns how long the response is fresh: as this report says, or what is left of an earlier response when this poll
+/// failed.
 pub(super) fn freshness(state: &PollState, report: &FetchReport, polled: Timestamp) -> Option<Duration> {
     match report.outcome {
         Outcome::Failed { .. } => state.fresh_until.map(|until| until.since(polled)),
@@ -28,20 +29,20 @@ pub(super) fn freshness(state: &PollState, report: &FetchReport, polled: Timesta
     }
 }
 
-/// A good answer with new bytes.
+/// Records a good response with new bytes.
 pub(super) fn modified(state: &mut PollState, conditional: bool, document: &Document, polled: Timestamp) {
     state.rhythm = state.rhythm.observed(document, polled);
     state.last_changed = Some(polled);
     state.hints = document.hints;
-    // A full answer with something new is right whatever was asked. Other bytes without anything new (a clock in the feed)
-    // cost as much as a server that ignores conditions.
+    // A full response with new content is right in any case. Other bytes without new content (a clock in the feed) cost
+    // as much as a server that ignores conditional requests.
     let in_vain = conditional && document.entries.is_empty() && document.new_entries == 0;
     state.ignored_conditions = state.ignored_conditions.saturating_add(u32::from(in_vain));
     state.equal_downloads = 0;
     good(state, &document.validators, polled);
 }
 
-/// 304, a HEAD that told as much, or the same bytes in full. The hints of the last document stand.
+/// Records a 304, a HEAD that showed as much, or the same bytes in full. The hints of the last document still apply.
 pub(super) fn not_modified(state: &mut PollState, report: &FetchReport, validators: &Validators, polled: Timestamp) {
     state.rhythm = state.rhythm.watched(polled);
     let was_cheap = report.http_status == Some(304) || matches!(report.probe, Some(Probe::Enough { .. }));
@@ -64,8 +65,8 @@ fn good(state: &mut PollState, validators: &Validators, polled: Timestamp) {
     throttle::forgive(state);
 }
 
-/// A failure. Time in which we did not ask at all (a paused fleet, a laptop in a drawer) is nobody's failure: the start of
-/// the run moves later by it, or else the first failure after a long pause would blacklist a feed.
+/// Records a failure. Time in which we did not poll at all (a paused fleet, a sleeping laptop) does not count: the
+/// start of the run moves later by it, so that the first failure after a long pause does not blacklist a feed.
 pub(super) fn failed(state: &mut PollState, before: &PollState, polled: Timestamp) {
     let expected = before.failure_delay.saturating_mul(2);
     let unasked = before.last_polled.map_or(Duration::ZERO, |last| polled.since(last).saturating_sub(expected));

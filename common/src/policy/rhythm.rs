@@ -1,27 +1,28 @@
-//! What is remembered of when a feed posts: how much, at which hours of the day, on which days of the week. 56 bytes.
+//! What is remembered about a feed's posting: how much, at which hours of the day, on which days of the week. 56 bytes.
 //!
-//! The rate is a Gamma estimate over a decaying window: items seen, over time watched, both fading with a time constant of
-//! 30 days. Hours and weekdays (UTC) are counts beside it, drawn towards evenness by a few items of prior, so that a feed
-//! has a profile only once it earned one. Constant space follows a feed whose habits change.
+//! The rate is a Gamma estimate over a decaying window: items seen, over time watched, both decaying with a time
+//! constant of 30 days. Hours and weekdays (UTC) are counts, shrunk towards a uniform distribution by a prior of a few
+//! items, so that a feed has a profile only after enough posts. Constant space is enough to follow a feed whose habits
+//! change.
 
 use crate::document::Document;
 use crate::entry::Entry;
 use crate::time::Timestamp;
 
-/// Items and watching fade with this time constant, in days: long enough for a monthly feed, short enough to notice that
-/// a feed went quiet.
+/// Items and watched time decay with this time constant, in days: long enough for a monthly feed, short enough to
+/// notice that a feed has gone quiet.
 const MEMORY_DAYS: f64 = 30.0;
-/// What is assumed of a feed before anything was seen: half an item in ten days, an item in twenty days.
+/// The prior: half an item in ten days, an item in twenty days.
 const PRIOR_ITEMS: f64 = 0.5;
 const PRIOR_DAYS: f64 = 10.0;
-/// Items that are assumed to be spread evenly over the day, and over the week.
+/// The prior of the profiles: items that are assumed to be spread evenly over the day, and over the week.
 const EVEN_ITEMS: f32 = 8.0;
-/// An item counts in its hour and, less, in both hours beside it: cron keeps to the minute, people do not.
+/// An item counts in its hour and, less, in both adjacent hours: cron jobs are punctual, people are not.
 const OWN_HOUR: u8 = 3;
 const HOUR_BESIDE: u8 = 1;
-/// What one item adds to the hours in all.
+/// What one item adds to the hours in total.
 const HOURS_PER_ITEM: f32 = (OWN_HOUR + 2 * HOUR_BESIDE) as f32;
-/// An item without a usable date came between two polls. If these are further apart, its hour is unknown.
+/// An item without a usable date appeared between two polls. If these are further apart, its hour is unknown.
 const KNOWN_HOUR: i64 = 3 * HOUR;
 
 const HOUR: i64 = 3_600_000;
@@ -31,14 +32,14 @@ const DAYS: usize = 7;
 const EPOCH_WEEKDAY: i64 = 3;
 const MILLIS_PER_DAY: f64 = 86_400_000.0;
 
-/// When a feed posts, as far as its reports tell.
+/// When a feed posts, according to its reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rhythm {
     /// Items seen, decayed.
     items: f32,
-    /// Days watched, decayed alike.
+    /// Days watched, decayed in the same way.
     days: f32,
-    /// When both were last brought up to date; `None`: nothing is known.
+    /// When both were last updated; `None`: nothing is known.
     at: Option<Timestamp>,
     /// Items by hour of the day, in units of a fifth; scaled down together when one is full.
     hours: [u8; HOURS],
@@ -47,31 +48,31 @@ pub struct Rhythm {
 }
 
 impl Rhythm {
-    /// Bytes of [`Self::to_bytes`].
+    /// The length of [`Self::to_bytes`].
     pub const SIZE: usize = 56;
 
-    /// A feed that was watched for so many days and brought so many items, at any hour.
+    /// Creates the rhythm of a feed that was watched for `days` and posted `items`, at any hour.
     pub fn steady(items: f32, days: f32, at: Timestamp) -> Self {
         Rhythm { items, days, at: Some(at), ..Rhythm::default() }
     }
 
-    /// Items seen, those of long ago counting less.
+    /// Returns the number of items seen, decayed.
     pub fn items(&self) -> f32 {
         self.items
     }
 
-    /// The expected number of items a day, all hours and days together. Never zero.
+    /// Returns the expected number of items a day, over all hours and days. Never zero.
     pub fn per_day(&self) -> f64 {
         let (items, days) = (f64::from(self.items), f64::from(self.days));
         (items.max(0.0) + PRIOR_ITEMS) / (days.max(0.0) + PRIOR_DAYS)
     }
 
-    /// By how much each hour of the day, and each day of the week (from Monday), is above or below the mean.
+    /// Returns by how much each hour of the day, and each day of the week (from Monday), is above or below the mean.
     pub(super) fn profile(&self) -> ([f32; HOURS], [f32; DAYS]) {
         (shares(&self.hours, HOURS_PER_ITEM), shares(&self.weekdays, 1.0))
     }
 
-    /// After a good answer at `at` that brought nothing new.
+    /// Returns the rhythm after a good answer at `at` without anything new.
     #[must_use]
     pub(super) fn watched(self, at: Timestamp) -> Self {
         let Some(before) = self.at else { return Rhythm { at: Some(at), ..self } };
@@ -85,14 +86,15 @@ impl Rhythm {
         }
     }
 
-    /// After a document at `at`. The first one's dated entries are the history that we did not watch; of later ones only
-    /// what is new since the last look counts, at its date if that lies between the two.
+    /// Returns the rhythm after a document at `at`. The dated entries of the first document are history from before we
+    /// watched; of later documents only entries that are new since the last poll count, at their date if that lies
+    /// between the two polls.
     #[must_use]
     pub(super) fn observed(self, document: &Document, at: Timestamp) -> Self {
         let Some(before) = self.at else { return Rhythm::from_history(&document.entries, at) };
         let mut after = self.watched(at);
         after.items = narrow(f64::from(after.items) + f64::from(document.new_entries));
-        // Changed entries come with the new ones, but with older dates. The newest entries stand last.
+        // Changed entries come with the new ones, but have older dates. The newest entries are last.
         let dates = document.entries.iter().rev().filter_map(date).filter(|date| (before..=at).contains(date));
         let new_entries = usize::try_from(document.new_entries).unwrap_or(usize::MAX);
         let mut dated = 0;
@@ -108,7 +110,8 @@ impl Rhythm {
         after
     }
 
-    /// Dates that lie ahead count for nothing, and without dates nothing is known.
+    /// Creates a rhythm from the first document's entries. Dates in the future are ignored, and without dates nothing
+    /// is known.
     fn from_history(entries: &[Entry], at: Timestamp) -> Self {
         let mut rhythm = Rhythm { at: Some(at), ..Rhythm::default() };
         let (mut items, mut oldest) = (0.0, 0.0_f64);
@@ -133,7 +136,7 @@ impl Rhythm {
         self.weekdays[weekday] += 1;
     }
 
-    /// For the store, which looks at none of it.
+    /// Packs the rhythm into bytes for the store, which treats them as opaque.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         let parts: [&[u8]; 5] = [
@@ -152,7 +155,7 @@ impl Rhythm {
         bytes
     }
 
-    /// From the store; bytes of another length are a rhythm of which nothing is known.
+    /// Unpacks bytes from the store; bytes of another length result in an unknown rhythm.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let Ok(bytes) = <[u8; Self::SIZE]>::try_from(bytes) else { return Rhythm::default() };
         let part = |from: usize| std::array::from_fn(|place| bytes[from + place]);
@@ -167,12 +170,12 @@ impl Rhythm {
     }
 }
 
-/// Hours since 1970.
+/// Returns the number of hours since 1970.
 pub(super) fn hour_of(at: Timestamp) -> i64 {
     at.millis() / HOUR
 }
 
-/// The hour of the day, and the day of the week from Monday, of an hour since 1970.
+/// Returns the hour of the day, and the day of the week from Monday, of an hour since 1970.
 #[expect(clippy::cast_sign_loss, reason = "remainders of a positive number")]
 pub(super) fn place(hour: i64) -> (usize, usize) {
     ((hour % 24) as usize, ((hour / 24 + EPOCH_WEEKDAY) % 7) as usize)
@@ -190,7 +193,7 @@ fn date(entry: &Entry) -> Option<Timestamp> {
     entry.published.or(entry.updated)
 }
 
-/// Takes a quarter off all counts if one could not take `more`.
+/// Takes a quarter off all counts if one of them has no room for `more`.
 fn make_room(counts: &mut [u8], more: u8) {
     if counts.iter().any(|count| count.checked_add(more).is_none()) {
         for count in counts {

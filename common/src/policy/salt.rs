@@ -1,6 +1,6 @@
-//! A random share of the interval on top of it (rule 6), so that feeds that were polled together drift apart.
+//! Salt: a random share of the interval, added to it (rule 6), so that feeds that were polled together drift apart.
 //!
-//! Only ever later: what a publisher was promised is a floor. The number is drawn at the edge, anew for each decision.
+//! Salt only ever delays: what the publisher asked for is a floor. The caller draws a new number for each decision.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::plan::{Plan, scaled};
 use crate::config::PolicyConfig;
 use crate::policy::Category;
 
-/// Calm deliveries are spread over the hour before midnight but its last quarter, which is for ways out of hot minutes and for
-/// waiting.
+/// Calm deliveries are spread over the hour before midnight except its last quarter, which is reserved for moves out of
+/// hot minutes and for waiting.
 const MIDNIGHT_MARGIN: Duration = Duration::from_secs(15 * 60);
 
-/// Moves the plan later by `draw` (0 to 1) of the salt that the interval bears.
+/// Moves the plan later by `draw` (0 to 1) of the maximum salt of the interval.
 pub(super) fn apply(plan: &mut Plan, category: Category, draw: f64, config: &PolicyConfig) {
     let mut span = match plan.midnight {
         Some(midnight) => midnight.before(MIDNIGHT_MARGIN).since(plan.due),
@@ -21,7 +21,7 @@ pub(super) fn apply(plan: &mut Plan, category: Category, draw: f64, config: &Pol
     };
     let a = &config.category.a;
     let room = a.promise.checked_sub(plan.interval.saturating_add(a.fetch_allowance));
-    // An SLA that cannot be kept anyway is no reason to let feeds fall into step.
+    // Even if the SLA cannot be kept, the feeds must not become synchronised.
     if let (Category::A, Some(room)) = (category, room) {
         span = span.min(room);
     }

@@ -10,7 +10,7 @@ const EPOCH_WEEKDAY: i64 = 3;
 const ALL_HOURS: u32 = (1 << 24) - 1;
 const ALL_DAYS: u8 = (1 << 7) - 1;
 
-/// Hours and days (GMT) in which a publisher does not want to be asked.
+/// Hours and days (GMT) in which a publisher does not want to be polled.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Skip {
     hours: u32,
@@ -18,13 +18,13 @@ pub(super) struct Skip {
 }
 
 impl Skip {
-    /// A hint that leaves no hour of the day, or no day of the week, is nonsense and counts as not given.
+    /// Reads the hints. A hint that leaves no hour of the day, or no day of the week, is ignored.
     pub(super) fn new(hints: &FeedHints) -> Self {
         let (hours, days) = (hints.skip_hours & ALL_HOURS, hints.skip_days & ALL_DAYS);
         Skip { hours: if hours == ALL_HOURS { 0 } else { hours }, days: if days == ALL_DAYS { 0 } else { days } }
     }
 
-    /// `at`, or the end of the skipped time that it lies in.
+    /// Returns `at`, or the end of the skipped time that contains it.
     pub(super) fn end(self, at: Timestamp) -> Timestamp {
         let mut millis = at.millis();
         // Each round leaves a whole skipped day or hour: at most seven days and a day's hours.

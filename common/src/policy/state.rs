@@ -1,4 +1,4 @@
-//! What decides about a feed's polls beside its reports: its status, its audience, and what is remembered between two polls.
+//! What determines a feed's polls besides its reports: its status, its audience, and the state between two polls.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,8 @@ use crate::document::FeedHints;
 use crate::outcome::{FailureKind, OutcomeKind};
 use crate::time::Timestamp;
 
-/// NewsGator's categories, kept by name. The penalty box (E) is a state on top: see [`Penalty`].
+/// NewsGator's categories, with their names. The penalty box (E) is a state in addition to the category: see
+/// [`Penalty`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Category {
     /// Under an SLA.
@@ -23,15 +24,15 @@ pub enum Category {
     C,
     /// One subscriber, or none.
     D,
-    /// On a host with an interval of its own.
+    /// On a host with its own interval.
     F,
 }
 
 impl Category {
-    /// All of them, in order.
+    /// All categories, in order.
     pub const ALL: [Category; 5] = [Category::A, Category::B, Category::C, Category::D, Category::F];
 
-    /// The letter.
+    /// Returns the letter.
     pub fn as_str(self) -> &'static str {
         match self {
             Category::A => "A",
@@ -49,7 +50,7 @@ impl fmt::Display for Category {
     }
 }
 
-/// Is a feed polled, and if not, why not.
+/// Whether a feed is polled, and if not, why not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -60,18 +61,18 @@ pub enum Status {
     Paused,
     /// The server answered 410: never polled again.
     Gone,
-    /// Failed for a long time: leaves only by a ping and a good fetch, or by an operator.
+    /// Failed for a long time: returns only after a ping and a good fetch, or by an operator.
     Blacklisted,
-    /// Killed its workers: not polled until an operator or a new program version lets it out.
+    /// Crashed its workers: not polled until an operator or a new program version releases it.
     Quarantined,
-    /// Taken out by a person.
+    /// Removed by a person.
     Removed,
-    /// Moved onto another feed, whose alias it is now.
+    /// Merged into another feed, of which it is now an alias.
     Merged,
 }
 
 impl Status {
-    /// All of them.
+    /// All statuses.
     pub const ALL: [Status; 7] = [
         Status::Active,
         Status::Paused,
@@ -82,7 +83,7 @@ impl Status {
         Status::Merged,
     ];
 
-    /// The name as in JSON.
+    /// Returns the name as in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Active => "active",
@@ -105,19 +106,19 @@ impl FromStr for Status {
     }
 }
 
-/// Who reads a feed, as the people who subscribe it say. Reports never change it.
+/// A feed's audience, as set by the people who subscribe it. Reports never change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Audience {
-    /// Subscribers in all.
+    /// All subscribers.
     pub subscribers: u32,
-    /// Of these, the ones that read at present.
+    /// The subscribers who are currently active.
     pub active_subscribers: u32,
     /// Content must arrive within two minutes (category A).
     pub sla: bool,
     /// Polled like a feed with many subscribers (category B).
     pub important: bool,
-    /// An interval that a person asked for, in place of the category's.
+    /// An interval set by a person, which replaces the category's.
     #[serde(with = "crate::duration::optional_seconds")]
     pub interval: Option<Duration>,
 }
@@ -134,70 +135,71 @@ impl Default for Audience {
 pub struct Penalty {
     /// The failure that put it there.
     pub kind: FailureKind,
-    /// When it is tried again.
+    /// When the feed is retried.
     pub until: Timestamp,
 }
 
-/// A permanent redirect that good answers came through.
+/// A permanent redirect through which good answers came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sighting {
-    /// Where it leads: see [`super::move_target`].
+    /// The hash of its target: see [`super::move_target`].
     pub target: u64,
     /// The first poll in a row that saw it.
     pub first: Timestamp,
-    /// How many in a row.
+    /// The number of polls in a row that saw it.
     pub times: u32,
 }
 
-/// What the policy remembers of a feed between two polls. Written by `apply` alone, with the report that it came from.
+/// What the policy remembers about a feed between two polls. Only `apply` writes it, together with the report that
+/// caused it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PollState {
-    /// Start of the last fetch that was answered by a report (never a Deferred).
+    /// Start of the last fetch that produced a report (Deferred does not count).
     pub last_polled: Option<Timestamp>,
-    /// The last poll that ended well: Modified or NotModified.
+    /// The last successful poll: Modified or NotModified.
     pub last_success: Option<Timestamp>,
-    /// The last poll that brought something new.
+    /// The last poll with new content.
     pub last_changed: Option<Timestamp>,
-    /// The last HTTP status, if an answer came.
+    /// The last HTTP status, if there was a response.
     pub last_status: Option<u16>,
     /// How the last poll ended.
     pub last_outcome: Option<OutcomeKind>,
-    /// Failures since the last success; being throttled is none.
+    /// Failures since the last success; throttled polls do not count.
     pub consecutive_failures: u32,
-    /// The first failure of this run; later by the time in which the feed was not asked at all.
+    /// The first failure of this run; moved later by the time in which the feed was not polled at all.
     pub failing_since: Option<Timestamp>,
-    /// The last delay of this run of failures, which the next one never undercuts. JSON: milliseconds.
+    /// The last delay of this run of failures, a lower bound for the next one. JSON: milliseconds.
     #[serde(with = "crate::duration::millis")]
     pub failure_delay: Duration,
     /// Set while in the penalty box.
     pub penalty: Option<Penalty>,
-    /// Not to be asked before, not even by a person: the server throttled us.
+    /// Until when the feed is not polled, not even on a person's request: the server throttled us.
     pub hold_until: Option<Timestamp>,
     /// Times throttled in a row.
     pub throttles: u32,
-    /// Factor on the interval, grown by throttling; 1 or less is none.
+    /// Factor on the interval, grown by throttling; 1 or less has no effect.
     pub stretch: f32,
-    /// The server's freshness (`max-age`, `Expires`) of the last answer ends here; a person's refresh may come sooner.
+    /// The end of the freshness (`max-age`, `Expires`) of the last answer; a manual refresh may come sooner.
     pub fresh_until: Option<Timestamp>,
-    /// What the feed itself says.
+    /// The feed's own hints.
     pub hints: FeedHints,
-    /// The last good answer brought no validators: the next request cannot be conditional.
+    /// The last good answer had no validators: the next request cannot be conditional.
     pub no_validators: bool,
-    /// Conditional requests that were answered in full without anything new, since the last 304.
+    /// Conditional requests that returned a full body without anything new, since the last 304.
     pub ignored_conditions: u32,
-    /// Full downloads in a row that brought the same bytes.
+    /// Full downloads in a row with the same bytes.
     pub equal_downloads: u32,
-    /// What asking its server with HEAD first saved, or would.
+    /// What polls that start with HEAD saved, or would save.
     #[serde(skip_serializing_if = "HeadFirst::is_unknown")]
     pub head_first: HeadFirst,
-    /// The permanent redirect that good answers come through, until it is believed.
+    /// The permanent redirect through which good answers come, until it is followed for good.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sighting: Option<Sighting>,
-    /// Where an operator does not want it to move: see [`super::move_target`].
+    /// The target that an operator declined: see [`super::move_target`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declined: Option<u64>,
-    /// When it posts. Packed, and so not part of the JSON: a store keeps [`Rhythm::to_bytes`] in a column of its own.
+    /// When the feed posts. Packed, and so not part of the JSON: a store keeps [`Rhythm::to_bytes`] in its own column.
     #[serde(skip)]
     pub rhythm: Rhythm,
 }

@@ -1,4 +1,4 @@
-//! Why a due time is what it is: the rules that moved it, in order, in constant space.
+//! Why a feed is due when it is: the rules that moved the due time, in order, in constant space.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,9 +7,9 @@ use crate::time::Timestamp;
 /// One term of a due time: the rule, and the due time after it was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {
-    /// Which rule.
+    /// The rule.
     pub rule: Rule,
-    /// The due time that it left behind.
+    /// The due time after the rule was applied.
     pub due: Timestamp,
 }
 
@@ -19,15 +19,15 @@ pub struct Term {
 pub enum Rule {
     /// The category's interval.
     Category,
-    /// The interval that the posting rate asks for, inside the category's bounds.
+    /// The interval that follows from the posting rate, within the category's bounds.
     Adaptive,
-    /// An interval that a person asked for.
+    /// An interval set by a person.
     Person,
-    /// Nobody subscribes.
+    /// The feed has no subscribers.
     NoSubscribers,
     /// The host rule's interval (category F).
     HostInterval,
-    /// The floor of all scheduled polls.
+    /// The minimum interval of scheduled polls.
     MinInterval,
     /// RSS `ttl`.
     Ttl,
@@ -37,13 +37,13 @@ pub enum Rule {
     Freshness,
     /// `skipHours` or `skipDays`.
     Skip,
-    /// No validators, or conditions that the server ignores.
+    /// No validators, or a server that ignores conditional requests.
     NoValidators,
-    /// The same bytes downloaded again and again.
+    /// The same bytes downloaded repeatedly.
     EqualDownloads,
-    /// Grown by earlier throttling.
+    /// The interval was stretched by earlier throttling.
     Stretch,
-    /// A transient failure's back-off.
+    /// The backoff of a transient failure.
     Backoff,
     /// The penalty box.
     PenaltyBox,
@@ -53,22 +53,22 @@ pub enum Rule {
     Throttled,
     /// A ceiling was reached.
     Ceiling,
-    /// A random share of the interval on top.
+    /// A random share of the interval, added to it.
     Salt,
-    /// Moved off a hot minute.
+    /// Moved out of a hot minute.
     HotMinute,
-    /// Added: due at once, or at its place in the import's spread.
+    /// Added: due immediately, or at its position in the import's spread.
     Added,
-    /// The report came so late that its due time had passed: due now.
+    /// The report arrived after the due time that it leads to: due now.
     Late,
     /// Only calm subscribers: the hour before their midnight.
     Calm,
-    /// Our own network failed: tried again soon, and nothing is held against the feed.
+    /// Our own network failed: retried soon, and not counted as a failure of the feed.
     OurFault,
 }
 
 impl Rule {
-    /// All of them, in the order of their stored numbers: append only.
+    /// All rules, in the order of their stored numbers: append only.
     pub const ALL: [Rule; 24] = [
         Rule::Category,
         Rule::Adaptive,
@@ -96,7 +96,7 @@ impl Rule {
         Rule::OurFault,
     ];
 
-    /// The position in [`Self::ALL`].
+    /// Returns the position in [`Self::ALL`].
     pub fn number(self) -> u8 {
         self as u8
     }
@@ -110,11 +110,11 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// More than a decision has, unless a publisher's skipped hours catch it at every single step.
+    /// More terms than a decision has, unless a publisher's skipped hours apply at every single step.
     pub const CAPACITY: usize = 16;
 
-    /// Adds a term. When there are [`Self::CAPACITY`] already it replaces the last, so that the last term's due time is
-    /// always the decision's.
+    /// Adds a term. When there are already [`Self::CAPACITY`] terms it replaces the last, so that the last term's due
+    /// time is always the decision's.
     pub fn push(&mut self, rule: Rule, due: Timestamp) {
         self.len = (self.len + 1).min(Self::CAPACITY);
         self.list[self.len - 1] = Term { rule, due };

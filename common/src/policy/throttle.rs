@@ -1,7 +1,7 @@
 //! Servers that ask us to slow down: 429, and 503 with Retry-After.
 //!
-//! Being throttled is no failure: it is answered by waiting, for the feed and for its host, and by a longer interval when
-//! the server did not say how long to wait.
+//! Being throttled does not count as a failure. The feed and its host wait, and the interval grows when the server did
+//! not say how long to wait.
 
 use std::time::Duration;
 
@@ -15,21 +15,22 @@ use crate::url::FeedId;
 /// The longest hold that one throttled feed puts on its whole host.
 pub(super) const SINGLE_FEED_HOLD: Duration = Duration::from_secs(3600);
 
-/// Until when a host is held before anybody has decided about it, because an answer at `now` asked for it: what the answer
-/// said, or the first wait for an answer that did not say; up to what a single feed can ask for.
+/// Returns until when a host is held as soon as a response at `now` asks for it, before the scheduler has decided: what
+/// the response says, or the first delay if it says nothing; at most what a single feed can cause.
 pub fn first_hold(retry_after: Option<Timestamp>, now: Timestamp, config: &PolicyConfig) -> Timestamp {
     let latest = now.after(SINGLE_FEED_HOLD);
     retry_after.unwrap_or_else(|| now.after(config.penalty.throttled)).min(latest)
 }
 
-/// What a throttling without Retry-After does to the feed's interval, each time.
+/// The factor on the feed's interval for each throttled response without Retry-After.
 const STRETCH_GROWTH: f32 = 1.5;
-/// What a good answer leaves of it: eight good answers take back one throttling.
+/// The factor after each good answer: eight good answers undo one throttled response.
 const STRETCH_RECOVERY: f32 = 0.95;
-/// It grows no further than this; the interval has its own ceiling.
+/// The maximum stretch; the interval has its own ceiling.
 const STRETCH_MAX: f32 = 16.0;
 
-/// A throttled answer in the state: counts it, stretches the interval if we have to guess, and says until when to wait.
+/// Records a throttled response: counts it, stretches the interval if the server gave no time, and returns until when
+/// to wait.
 pub(super) fn remember(
     state: &mut PollState,
     retry_after: Option<Timestamp>,
@@ -52,7 +53,7 @@ pub(super) fn remember(
     hold
 }
 
-/// A good answer in the state.
+/// Records a good answer.
 pub(super) fn forgive(state: &mut PollState) {
     state.throttles = 0;
     state.stretch = (state.stretch * STRETCH_RECOVERY).max(1.0);
@@ -62,14 +63,14 @@ pub(super) fn forgive(state: &mut PollState) {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hold {
     rule: Rule,
-    /// What the server asked for.
+    /// The time that the server asked for.
     asked: Timestamp,
-    /// The same under the ceiling.
+    /// The same, limited by the ceiling.
     pub(super) until: Timestamp,
 }
 
 impl Hold {
-    /// Moves the plan behind the hold, and shows a ceiling where it cut.
+    /// Moves the plan past the hold, and records the ceiling if it applied.
     pub(super) fn apply(self, plan: &mut Plan) {
         let before = plan.due;
         plan.not_before(self.rule, self.asked);
@@ -83,17 +84,18 @@ impl Hold {
 /// A hold of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostHold {
-    /// The host is left alone until then.
+    /// Until when the host is not polled.
     pub until: Timestamp,
-    /// Until when the feed that caused it was asked to wait: later, if it held its host alone.
+    /// Until when the feed that caused it must wait: later than `until` if this feed alone was throttled.
     pub asked: Timestamp,
     /// That feed.
     pub cause: FeedId,
 }
 
-/// How long a host is held after feed `feed` of it was asked to wait until `asked`: one feed alone holds its host for at most
-/// an hour, so that one blog cannot freeze a platform; a second one that is throttled before the first one's full time is
-/// over makes it the full time of both. As nobody asks a held host, that is mostly after the first one's hour.
+/// Returns until when a host is held after its feed `feed` was asked to wait until `asked`. One feed alone holds its
+/// host for at most an hour, so that one blog cannot freeze a platform. If a second feed is throttled before the first
+/// one's full time ends, the host is held for the full time of both. As a held host is not polled, this mostly happens
+/// after the first one's hour.
 ///
 /// `previous` is the host's last hold.
 pub fn host_hold(previous: Option<&HostHold>, feed: FeedId, asked: Timestamp, now: Timestamp) -> Timestamp {

@@ -1,4 +1,4 @@
-//! Calm delivery: feeds that are read at midnight alone.
+//! Calm delivery: feeds that are only read at midnight.
 
 use super::*;
 use crate::calm::CalmGroup;
@@ -7,7 +7,7 @@ fn group(zone: &str) -> CalmGroup {
     CalmGroup { zone: zone.parse().unwrap(), subscribers: 5 }
 }
 
-/// When a feed that only these groups read is polled, one poll after the other.
+/// Returns the times at which a feed with only these groups is polled.
 fn polls(groups: &[CalmGroup], config: &PolicyConfig, draws: &[f64]) -> Vec<String> {
     let mut subject = Subject { calm: groups, ..readers(0) };
     let mut started = at("2026-10-23T12:00:00Z");

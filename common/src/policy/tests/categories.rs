@@ -1,4 +1,4 @@
-//! Section 1: who is polled how often.
+//! Section 1: which feeds are polled how often.
 
 use super::*;
 use crate::host::HostRule;
@@ -53,9 +53,9 @@ fn classes_mode_polls_each_category_at_newsgators_interval() {
     assert_eq!(interval(&idle, 7.0, &config), 8 * HOUR);
 }
 
-/// A feed that was watched for long and posts so often.
+/// Returns a feed that was watched for a long time and posts `per_day` items a day.
 fn posting(subject: Subject<'static>, per_day: f32) -> Subject<'static> {
-    // At rest the window holds 30 days of watching; the prior adds ten with half an item.
+    // In equilibrium the window holds 30 days of watching; the prior adds ten with half an item.
     let rhythm = Rhythm::steady(per_day * 40.0 - 0.5, 30.0, noon());
     Subject { state: PollState { rhythm, ..PollState::default() }, ..subject }
 }

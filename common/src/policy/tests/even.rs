@@ -1,11 +1,11 @@
-//! Load over many feeds: salt fills its interval, hot minutes empty, open minutes even. Seeds are fixed.
+//! Load over many feeds: salt fills its interval, hot minutes stay empty, open minutes fill evenly. Seeds are fixed.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-/// Pearson's statistic of counts that should all be equal.
+/// Returns Pearson's chi-squared statistic of counts that should all be equal.
 fn chi_square(counts: &[u32]) -> f64 {
     let expected = f64::from(counts.iter().sum::<u32>()) / f64::from(u32::try_from(counts.len()).unwrap());
     counts.iter().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum()
@@ -26,7 +26,7 @@ fn salt_fills_its_interval_evenly() {
         let salt = delay(&decision) - HOUR;
         bins[usize::try_from(salt.as_millis() * 20 / (6 * MINUTE).as_millis()).unwrap()] += 1;
     }
-    // 43.8: what even draws exceed once in a thousand times, at 19 degrees of freedom.
+    // 43.8: the value that uniform draws exceed once in a thousand times, at 19 degrees of freedom.
     assert!(chi_square(&bins) < 43.8, "{bins:?}");
 }
 
@@ -52,7 +52,7 @@ fn a_move_off_a_hot_minute_reaches_every_open_minute_of_the_next_fifteen_and_no_
         assert_eq!(reached, [21, 22, 23, 24, 26, 27, 28, 29, 31, 32, 33, 34]);
         let fewest = f64::from(*by_minute.values().min().unwrap()) / 2000.0;
         assert!(fewest > 0.2, "{minutes}: {by_minute:?}");
-        // 98.3: what even draws exceed once in a thousand times, at 59 degrees of freedom.
+        // 98.3: the value that uniform draws exceed once in a thousand times, at 59 degrees of freedom.
         assert!(chi_square(&by_second) < 98.3, "{by_second:?}");
     }
 }
@@ -62,7 +62,7 @@ fn a_second_move_is_as_wide_as_the_first() {
     let mut random = StdRng::seed_from_u64(7);
     let config = PolicyConfig { hot_minutes: true, salt: 0.0, ..plain() };
     let policy = Policy { config: &config, load: 0.0, price: config.price };
-    // Due at 13:55, beside a skipped hour: what moves into the hour moves again after it.
+    // Due at 13:55, next to a skipped hour: what moves into the hour moves again to its end.
     let report = FetchReport {
         started: at("2026-10-07T12:55:00Z"),
         ..hinted(1, FeedHints { skip_hours: 1 << 14, ..FeedHints::default() })
@@ -73,7 +73,7 @@ fn a_second_move_is_as_wide_as_the_first() {
     assert_eq!(minutes.into_iter().collect::<Vec<_>>(), [4, 6, 7, 8, 9, 11, 12, 13, 14]);
 }
 
-/// Polls of so many feeds in each minute of the hour, over a day, after half a day of settling in.
+/// Returns the polls of `feeds` feeds in each minute of the hour, over a day, after half a day to settle.
 fn polls_by_minute(feeds: u32, config: &PolicyConfig, mut interval: impl FnMut(&mut StdRng) -> Duration) -> [u32; 60] {
     let mut random = StdRng::seed_from_u64(11);
     let policy = Policy { config, load: 0.0, price: config.price };
@@ -98,7 +98,7 @@ fn polls_by_minute(feeds: u32, config: &PolicyConfig, mut interval: impl FnMut(&
     polls
 }
 
-/// The busiest open minute over the mean of the open ones; the hot ones must be empty.
+/// Returns the count of the busiest open minute over the mean of the open ones; the hot ones must be empty.
 fn peak(polls: &[u32; 60]) -> f64 {
     let (hot, open): (Vec<_>, Vec<_>) = (0..60_u32).zip(polls).partition(|(minute, _)| *minute < 4 || minute % 5 == 0);
     // Feeds start anywhere in their first interval, hot minutes included; half a day later all have been moved.

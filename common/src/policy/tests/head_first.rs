@@ -1,4 +1,4 @@
-//! P44: when a poll begins with HEAD.
+//! P44: when a poll starts with HEAD.
 
 use super::*;
 use crate::report::Probe;
@@ -6,12 +6,12 @@ use crate::report::Probe;
 const LARGE: u64 = 100_000;
 const SPENT: u32 = 800;
 
-/// A poll with this probe; the body had so many bytes.
+/// Returns a poll with this probe and a body of `wire_bytes` bytes.
 fn probed(report: FetchReport, probe: Probe, wire_bytes: u64) -> FetchReport {
     FetchReport { probe: Some(probe), wire_bytes, ..report }
 }
 
-/// A download in vain.
+/// Returns a full download without new content.
 fn in_vain(wire_bytes: u64) -> FetchReport {
     probed(same_bytes(validators()), Probe::Known, wire_bytes)
 }
@@ -24,13 +24,13 @@ fn not_enough() -> FetchReport {
     probed(news(1), Probe::NotEnough { spent: SPENT }, LARGE)
 }
 
-/// What these reports leave, one after the other.
+/// Returns the state after these reports.
 fn after_all(before: HeadFirst, reports: impl IntoIterator<Item = FetchReport>) -> HeadFirst {
     let subject = Subject { state: PollState { head_first: before, ..PollState::default() }, ..reader() };
     live(&subject, reports, &plain()).last().map_or(before, |decision| decision.state.head_first)
 }
 
-/// What they lead to.
+/// Returns the advice after these reports.
 fn advice(reports: impl IntoIterator<Item = FetchReport>) -> Option<bool> {
     after_all(HeadFirst::default(), reports).advice()
 }

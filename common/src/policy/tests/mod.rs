@@ -1,5 +1,5 @@
-//! What [`decide`] promises: by example in `categories`, `rhythm`, `table`, `order`, `moves` and `state`; for all inputs in `properties`; over
-//! many feeds in `even`.
+//! What [`decide`] guarantees: by example in `categories`, `rhythm`, `table`, `order`, `moves` and `state`; for all
+//! inputs in `properties`; over many feeds in `even`.
 
 mod calm;
 mod categories;
@@ -41,12 +41,12 @@ fn at(text: &str) -> Timestamp {
     serde_json::from_str(&format!("\"{text}\"")).unwrap()
 }
 
-/// The defaults in classes mode, without hot minutes: what a test computes in its head.
+/// The defaults in classes mode, without hot minutes, so that expected values are simple numbers.
 fn plain() -> PolicyConfig {
     PolicyConfig { mode: PolicyMode::Classes, hot_minutes: false, ..crate::config::defaults().policy }
 }
 
-/// A feed with one reader, never polled.
+/// Returns a feed with one subscriber that was never polled.
 fn reader() -> Subject<'static> {
     Subject::new(Audience::default(), None)
 }
@@ -68,17 +68,17 @@ fn validators() -> Validators {
     Validators { etag: Some("\"1\"".into()), ..Validators::default() }
 }
 
-/// 304.
+/// Returns a 304.
 fn unchanged() -> FetchReport {
     report(Outcome::NotModified { validators: validators() }, Some(304))
 }
 
-/// 200 with the bytes that are known already.
+/// Returns a 200 with the bytes that are already known.
 fn same_bytes(validators: Validators) -> FetchReport {
     report(Outcome::NotModified { validators }, Some(200))
 }
 
-/// 200 with `new_entries` new entries.
+/// Returns a 200 with `new_entries` new entries.
 fn news(new_entries: u32) -> FetchReport {
     hinted(new_entries, FeedHints::default())
 }
@@ -100,12 +100,12 @@ fn throttled(retry_after: Option<Timestamp>) -> FetchReport {
     report(Outcome::Throttled { retry_after }, Some(429))
 }
 
-/// Decides on a report that comes in at once, without salt.
+/// Decides on a report that arrives immediately, without salt.
 fn ask(subject: &Subject<'_>, report: &FetchReport, config: &PolicyConfig) -> Decision {
     decide(subject, report, report.started, NO_SALT, &Policy { config, load: 0.0, price: config.price })
 }
 
-/// From the poll to the next one.
+/// Returns the time from the poll to the next one.
 fn delay(decision: &Decision) -> Duration {
     decision.next_due.unwrap().since(decision.state.last_polled.unwrap())
 }
@@ -114,12 +114,12 @@ fn rules(decision: &Decision) -> Vec<Rule> {
     decision.terms.iter().map(|term| term.rule).collect()
 }
 
-/// The feed as it is after the decision.
+/// Returns the feed after the decision.
 fn after<'a>(subject: &Subject<'a>, decision: &Decision) -> Subject<'a> {
     Subject { state: decision.state, status: decision.status, ..*subject }
 }
 
-/// The feed's life: each report comes in when the feed is due, the first at noon. Gives each decision.
+/// Runs a feed through these reports: each arrives when the feed is due, the first at noon. Returns all decisions.
 fn live(subject: &Subject<'_>, reports: impl IntoIterator<Item = FetchReport>, config: &PolicyConfig) -> Vec<Decision> {
     let (mut subject, mut due) = (*subject, noon());
     let decided = reports.into_iter().map(|report| {

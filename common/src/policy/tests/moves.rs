@@ -1,9 +1,9 @@
-//! Permanent redirects of feeds that are well.
+//! Permanent redirects of healthy feeds.
 
 use super::*;
 use crate::policy::PollState;
 
-/// What follows from these polls, in order: hours since noon, where they were redirected to, and whether they were well.
+/// Returns the state after these polls: hours since noon, redirect target, and whether the answer was good.
 fn polled(polls: &[(u32, Option<&str>, bool)], before: PollState) -> PollState {
     polls.iter().fold(before, |state, (hours, to, well)| {
         let answer = if *well { unchanged() } else { failed(FailureKind::Timeout) };

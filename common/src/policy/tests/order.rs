@@ -110,7 +110,7 @@ fn salt_and_hot_minutes_do_not_lead_into_skipped_time() {
         assert!(due >= at("2026-10-07T15:00:00Z") && due < at("2026-10-07T15:15:00Z"), "{due}");
         assert_eq!(hot_minutes, rules(&decision).last() == Some(&Rule::HotMinute));
     }
-    // Before the skipped hour, in a hot minute whose way out leads into it.
+    // Before the skipped hour, in a hot minute from which the move leads into that hour.
     let config = PolicyConfig { hot_minutes: true, ..plain() };
     let subject = Subject { audience: Audience { interval: Some(108 * MINUTE), ..Audience::default() }, ..reader() };
     let draw = Draw { salt: 0.0, minute: 0.99 };
@@ -298,7 +298,7 @@ fn a_feed_added_by_hand_is_due_at_once_and_an_import_is_spread() {
     assert!(first_due(noon(), Some(0.999), &config) < noon().after(HOUR));
 }
 
-/// A feed of one reader that was polled at noon, with its promised due time.
+/// Returns a feed with one subscriber that was polled at noon, and its planned due time.
 fn polled(report: &FetchReport, config: &PolicyConfig) -> (Subject<'static>, Timestamp) {
     let decision = ask(&reader(), report, config);
     (after(&reader(), &decision), decision.next_due.unwrap())

@@ -1,4 +1,4 @@
-//! The price controller: alone, and over a fleet in virtual time.
+//! The price controller: on its own, and over a fleet in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -45,7 +45,7 @@ fn lengthening_is_a_mean_that_alternation_does_not_move() {
     assert!((demand.per_second(Some(2.0)) - 3.2).abs() < 1e-9, "a part of two a second is kept for the backlog");
 }
 
-/// What a fleet did, minute by minute.
+/// What a fleet did in one minute.
 #[derive(Clone, Copy, Debug)]
 struct Minute {
     started: u32,
@@ -55,7 +55,8 @@ struct Minute {
     oldest: Duration,
 }
 
-/// Feeds of many rates and readers under a cap a minute, for so many hours, over `decide` and the controller.
+/// Runs feeds with many rates and audiences for `hours`, with a cap on polls a minute, through `decide` and the
+/// controller.
 fn run(feeds: usize, hours: u32, cap: impl Fn(u32) -> u32) -> Vec<Minute> {
     let mut random = StdRng::seed_from_u64(5);
     let config = PolicyConfig { mode: PolicyMode::Adaptive, ..plain() };
@@ -97,7 +98,7 @@ fn run(feeds: usize, hours: u32, cap: impl Fn(u32) -> u32) -> Vec<Minute> {
             ahead.push(Reverse((decision.next_due.unwrap(), feed)));
         }
         let affordable = f64::from(cap(minute)) / 60.0;
-        // As a scheduler measures it: what was started, and by how much more waits.
+        // As a scheduler measures it: the polls started, plus the growth of the backlog.
         let measured = f64::from(started) + waiting.len() as f64 - last_backlog as f64;
         last_backlog = waiting.len();
         let demand = Demand { newly_due: measured / 60.0, backlog: waiting.len() as f64, planned };
@@ -115,7 +116,7 @@ fn posting(subject: Subject<'static>, per_day: f32, at: Timestamp) -> Subject<'s
     Subject { state: PollState { rhythm, ..PollState::default() }, ..subject }
 }
 
-/// Feeds that became due, a minute, over an hour.
+/// Returns the mean number of feeds that became due per minute.
 fn demanded(minutes: &[Minute]) -> f64 {
     f64::from(minutes.iter().map(|minute| minute.newly_due).sum::<u32>()) / minutes.len() as f64
 }
@@ -132,7 +133,7 @@ fn half_the_capacity_is_met_within_an_interval_and_without_swinging() {
     let minutes = run(FEEDS, 48, |minute| if minute < HALVED { 10_000 } else { half });
     let after = &minutes[HALVED as usize..];
     assert!(after.iter().all(|minute| minute.started <= half), "the cap binds at once");
-    // Before, a feed was polled every 47 minutes in the mean.
+    // Before, a feed was polled every 47 minutes on average.
     let shares: Vec<f64> = (0..36).map(|hour| demanded(&after[hour * 60..][..60]) / f64::from(half)).collect();
     println!("demand by hour: {shares:.2?}");
     assert!(shares[1..].iter().all(|share| (0.9..=1.1).contains(share)), "{shares:?}");

@@ -1,7 +1,7 @@
-//! What holds for every feed, every answer and every draw.
+//! Invariants for every feed, every answer and every draw.
 //!
-//! Each case is the life of one feed: any audience and host rule, any sequence of answers, asked when due, earlier by a
-//! person or later by a backlog. Every decision of that life is judged.
+//! Each case is the life of one feed: any audience and host rule, any sequence of answers, polled when due, earlier by
+//! a person or later because of a backlog. Every decision of that life is checked.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,8 @@ use crate::policy::Category;
 #[derive(Clone, Debug)]
 struct Step {
     report: FetchReport,
-    /// When it is asked, as a part of the time until it is due: below 1 a person asks, above 1 there is a backlog.
+    /// When it is polled, as a fraction of the time until it is due: below 1 a person refreshes, above 1 there is a
+    /// backlog.
     asked: f64,
     /// From the fetch to the decision.
     decided: Duration,
@@ -96,7 +97,7 @@ fn any_life(answer: impl Strategy<Value = FetchReport>, polls: usize) -> impl St
     )
 }
 
-/// One poll, judged: the feed before it, what came, and what was decided.
+/// One poll to check: the feed before it, the report, and the decision.
 struct Judged<'a> {
     before: Subject<'static>,
     report: FetchReport,
@@ -120,7 +121,7 @@ impl Judged<'_> {
         matches!(self.report.outcome, Outcome::Failed { .. })
     }
 
-    /// The earliest due time that any floor allows, skipped time aside, reckoned anew.
+    /// Returns the earliest due time that any floor allows, ignoring skipped time, calculated independently.
     fn floor(&self) -> Timestamp {
         let config = self.config();
         let capped = |asked: Option<Duration>| asked.unwrap_or_default().min(config.hint_ceiling);
@@ -135,7 +136,7 @@ impl Judged<'_> {
         [Some(interval), Some(self.now), still_fresh, hold].into_iter().flatten().max().unwrap()
     }
 
-    /// The latest due time that any ceiling allows, before salt, hot minutes and skipped time.
+    /// Returns the latest due time that any ceiling allows, before salt, hot minutes and skipped time.
     fn ceiling(&self) -> Timestamp {
         let config = self.config();
         let audience = &self.before.audience;
@@ -156,7 +157,7 @@ impl Judged<'_> {
     }
 }
 
-/// Lives a life and judges each decision that leaves the feed polled.
+/// Runs a life and checks each decision after which the feed is still polled.
 fn judge(life: &Life, mut verdict: impl FnMut(&Judged<'_>) -> Result<(), TestCaseError>) -> Result<(), TestCaseError> {
     let (mut subject, mut last, mut due) = (life.subject, noon(), noon());
     for step in &life.steps {
@@ -242,7 +243,7 @@ proptest! {
 
     #[test]
     fn a_feed_that_has_failed_more_often_waits_at_least_as_long(life in any_life(any_failure(), 20)) {
-        // The same last failure, after a longer and after a shorter run of the same beginning.
+        // The same last failure, after a longer and after a shorter run with the same start.
         let mut shorter = life.clone();
         let Some(last) = shorter.steps.pop() else { return Ok(()) };
         let last_delay = |life: &Life| {

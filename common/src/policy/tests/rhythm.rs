@@ -1,4 +1,4 @@
-//! When a feed posts: what is learned of it, and what that does to its interval.
+//! When a feed posts: what is learned about it, and how that affects its interval.
 
 use super::*;
 use crate::entry::Entry;
@@ -13,19 +13,19 @@ fn aged(ages: impl IntoIterator<Item = Duration>) -> Document {
     dated(ages.into_iter().map(|age| noon().before(age)))
 }
 
-/// What a feed's first document tells, read at noon.
+/// Returns what a feed's first document shows, read at noon.
 fn first(document: &Document) -> Rhythm {
     Rhythm::default().observed(document, noon())
 }
 
-/// A feed that posts each day at this hour, watched for a hundred days.
+/// Returns a feed that posts each day at this hour, watched for a hundred days.
 fn daily(hour: u32) -> Rhythm {
     let midnight = at("2026-06-29T00:00:00Z");
     let posts = (0..100).map(|day| midnight.after(day * DAY + hour * HOUR + HOUR / 2));
     posts.fold(Rhythm::default().watched(midnight), |rhythm, post| rhythm.observed(&dated([post]), post.after(HOUR)))
 }
 
-/// The interval of one subscriber's feed after a poll at this time, at the default price.
+/// Returns the interval in hours for one subscriber after a poll at this time, at the default price.
 fn interval(rhythm: &Rhythm, polled: &str) -> f64 {
     adaptive::interval(rhythm, at(polled), 1.0, 0.1, DAY).as_secs_f64() / 3600.0
 }

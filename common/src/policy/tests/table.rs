@@ -12,7 +12,7 @@ const BAD_FEED: [FailureKind; 5] = [
     FailureKind::RefusedAddress,
 ];
 
-/// Without our own floor, so that the first delays show.
+/// Without our own floor, so that the first delays are visible.
 fn unfloored() -> PolicyConfig {
     PolicyConfig { min_interval: SECOND, ..plain() }
 }

@@ -1,4 +1,4 @@
-//! The terms in words.
+//! Terms explained in words.
 
 use super::*;
 use crate::policy::Category;
