@@ -1,7 +1,7 @@
 //! The bundled internet: a few hundred feeds on loopback listeners of this process, each with a script, and outages.
 //!
-//! It runs on a thread of its own, so that what the fleet does never delays what the servers write down: their log is
-//! what the fleet's manners are judged by. Nothing in here is random: each run tells the same story.
+//! It runs on its own thread, so that the fleet cannot delay the servers' log, from which the fleet's behaviour is
+//! judged. Nothing here is random: each run is the same.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,14 +15,14 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::names;
 
-/// Hosts that carry many feeds each.
+/// Hosts with many feeds each.
 const PLATFORMS: usize = 4;
 const FEEDS_ON_PLATFORMS: usize = 64;
-/// Hosts that carry a few.
+/// Hosts with a few feeds each.
 const SITES: usize = 52;
-/// The longest a demo runs: scripts have that much to tell, and the log of every request that the judge needs stays small.
+/// The maximum duration of a demo. It bounds the scripts and the log of all requests that the judge reads.
 pub(super) const LONGEST: Duration = Duration::from_secs(600);
-/// A platform goes down at this time, again at each further multiple of the period, for so long.
+/// A platform goes down at this second, and again after each period; an outage lasts `OUTAGE_LASTS` seconds.
 const OUTAGE_AT: u64 = 15;
 const OUTAGE_PERIOD: u64 = 40;
 const OUTAGE_LASTS: u64 = 6;
@@ -31,7 +31,7 @@ const OUTAGE_LASTS: u64 = 6;
 pub(super) struct Internet {
     /// The servers, and their log.
     pub(super) origin: Arc<Origin>,
-    /// Watches for stalls on both sides, which the judge must not hold against the fleet.
+    /// Records stalls of the fleet and of the servers, which the judge must not count against the fleet.
     pub(super) stalls: StallWatch,
     /// All feeds.
     pub(super) sites: Vec<Site>,
@@ -42,11 +42,11 @@ pub(super) struct Internet {
 
 /// One feed.
 pub(super) struct Site {
-    /// What it is called here.
+    /// The name shown in the demo.
     pub(super) name: String,
-    /// Where it is polled.
+    /// The URL that the fleet polls.
     pub(super) url: String,
-    /// Who reads it.
+    /// Its audience.
     pub(super) audience: Audience,
 }
 
@@ -59,7 +59,7 @@ struct Draft {
 }
 
 impl Internet {
-    /// Starts it.
+    /// Starts the listeners.
     pub(super) async fn open() -> anyhow::Result<Self> {
         let drafts = drafts()?;
         let hosts = drafts.iter().map(|draft| draft.host + 1).max().unwrap_or(1);
@@ -95,18 +95,18 @@ impl Internet {
         Ok(internet)
     }
 
-    /// Which feed a path belongs to.
+    /// Returns the index of the feed at a path.
     pub(super) fn at_path(&self, path: &str) -> Option<usize> {
         self.by_path.get(path).copied()
     }
 
-    /// The name of the host at an address such as `127.0.0.1:4711`.
+    /// Returns the name of the host at an address such as `127.0.0.1:4711`.
     pub(super) fn host_name(&self, address: &str) -> String {
         let known = address.parse().ok().and_then(|address: SocketAddr| self.host_names.get(&address));
         known.cloned().unwrap_or_else(|| address.to_owned())
     }
 
-    /// How many hosts there are.
+    /// Returns the number of hosts.
     pub(super) fn hosts(&self) -> usize {
         self.host_names.len()
     }
@@ -115,13 +115,13 @@ impl Internet {
 impl Drop for Internet {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Not awaited: a runtime must not block another one's thread.
+            // Does not wait: a runtime must not block another one's thread.
             runtime.shutdown_background();
         }
     }
 }
 
-/// The host that is down at this time since the start.
+/// Returns the host that is down at this time since the start.
 pub(super) fn down_at(elapsed: Duration) -> Option<String> {
     let since_first = elapsed.as_secs().checked_sub(OUTAGE_AT)?;
     (since_first % OUTAGE_PERIOD < OUTAGE_LASTS).then(|| names::host(platform(since_first / OUTAGE_PERIOD)))
@@ -156,7 +156,7 @@ fn drafts() -> anyhow::Result<Vec<Draft>> {
     Ok(drafts)
 }
 
-/// The n-th ordinary feed: where it is and what it does.
+/// Returns the n-th ordinary feed: its location and its script.
 fn draft(number: usize) -> Draft {
     let host = match number.checked_sub(FEEDS_ON_PLATFORMS) {
         None => number % PLATFORMS,
@@ -165,7 +165,7 @@ fn draft(number: usize) -> Draft {
     let path = format!("/feeds/{number}");
     let good = good(number);
     let seconds = |seconds: usize| Duration::from_secs(seconds as u64);
-    // 37 and 100 have no factor in common: the shares hold in every hundred, and neighbours differ.
+    // 37 and 100 are coprime: the shares hold in every hundred feeds, and neighbours differ.
     let script = match number * 37 % 100 {
         0..=71 => good,
         72..=78 => spells(&good, 6 + number % 20, 35, |from| {
@@ -192,14 +192,14 @@ fn draft(number: usize) -> Draft {
     Draft { name: names::feed(number), host, path, scripts }
 }
 
-/// Good, with a spell of something else now and then.
+/// Returns the script `good`, interrupted at intervals by another one.
 fn spells(good: &Script, first: usize, period: usize, spell: impl Fn(usize) -> Script) -> Script {
     let starts = (first..).step_by(period).take_while(|start| Duration::from_secs(*start as u64) < LONGEST);
     let steps = starts.flat_map(|start| [good.clone().until(Duration::from_secs(start as u64)), spell(start)]);
     Script::sequence(steps.chain([good.clone()]))
 }
 
-/// Validators, conditions, codings and freshness as the web has them.
+/// Returns a healthy feed, with validators, conditional requests, codings and freshness as on the web.
 fn good(number: usize) -> Script {
     let (tag, stamp, conditions) = match number % 20 {
         0..=11 => (Tag::Strong, Stamp::Date, Conditions::Exact),
@@ -210,7 +210,7 @@ fn good(number: usize) -> Script {
         17..=18 => (Tag::None, Stamp::Date, Conditions::Exact),
         _ => (Tag::None, Stamp::None, Conditions::Ignored),
     };
-    // From an item in ten seconds (six a day out there) to one in twenty minutes.
+    // From one item every ten seconds (six a day in real time) to one every twenty minutes.
     let mean = Duration::from_secs_f64(10.0 * 120_f64.powf((number * 61 % 97) as f64 / 97.0));
     let feed = Feed::new([Format::Rss, Format::Rss, Format::Atom, Format::Json][number % 4])
         .title(names::feed(number))
@@ -233,9 +233,9 @@ fn good(number: usize) -> Script {
     }
 }
 
-/// Those that try to hurt, by what they try.
+/// Returns the hostile feeds, by attack.
 fn hostile() -> anyhow::Result<Vec<(&'static str, Script)>> {
-    // Bodies, not feeds: what a client makes of their headers is its own business, and not judged.
+    // These are bodies, not feeds: whether a client heeds their headers is up to it, and not judged.
     let rss = || Script::body("application/rss+xml", "<rss><channel><title>Slow</title></channel></rss>");
     let driving = ["\\u001b[2J\\u001b[31mwipes your screen\\u0007", "\\u202egnp.sgnirts\\u202c runs backwards"];
     let escapes = Feed::json().title("Control characters").headlines(driving.map(str::to_owned));
@@ -253,7 +253,7 @@ fn hostile() -> anyhow::Result<Vec<(&'static str, Script)>> {
     ])
 }
 
-/// Most feeds have one reader; some have many, four are under an SLA.
+/// Returns a feed's audience: most have one subscriber, some have many, four are under an SLA.
 fn audience(number: usize) -> Audience {
     let subscribers: u32 = match number * 41 % 100 {
         0..=4 => 25 + u32::try_from(number).unwrap_or(0),

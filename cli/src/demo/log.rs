@@ -1,4 +1,4 @@
-//! The demo as lines: what came and what happened, a line of numbers every other second, and the summary at the end.
+//! The demo as plain lines: new entries and events, a line of numbers every other second, and the summary at the end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +21,7 @@ pub(super) struct Log {
     numbers_next: Duration,
 }
 
-/// The first line.
+/// Returns the first line.
 pub(super) fn greeting(picture: &Picture) -> String {
     let feeds = picture.cells.len();
     format!(
@@ -34,7 +34,7 @@ pub(super) fn greeting(picture: &Picture) -> String {
 }
 
 impl Log {
-    /// Writes what is new, and the numbers when it is time.
+    /// Writes what is new, and the numbers when they are due.
     pub(super) fn write(&mut self, news: &News, picture: &Picture) -> io::Result<()> {
         for line in entries(&news.entries) {
             output::line(&line)?;
@@ -50,7 +50,7 @@ impl Log {
     }
 }
 
-/// A line a feed: the newest of its entries, and how many there are.
+/// Returns one line per feed: its newest entry, and the number of entries.
 fn entries(entries: &[Came]) -> Vec<String> {
     let mut by_feed: BTreeMap<&str, (usize, &Came)> = BTreeMap::new();
     for came in entries {
@@ -81,7 +81,7 @@ fn numbers(picture: &Picture) -> String {
     )
 }
 
-/// What it all came to.
+/// Returns the summary.
 pub(super) fn summary(picture: &Picture, card: &ScoreCard) -> String {
     let Picture { requests, .. } = picture;
     let delay = picture.delay.map_or(String::new(), |delay| {

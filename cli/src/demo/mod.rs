@@ -1,8 +1,8 @@
-//! `feedfleet demo`: the embedded fleet at work on a bundled internet, where a day passes in a minute.
+//! `feedfleet demo`: runs the embedded fleet on a bundled internet where a day passes in a minute.
 //!
-//! The fleet is the one of `run`, with the defaults hastened ([`pace`]); the internet ([`internet`]) is made of
-//! listeners of this process, and writes down every request. The [`watch`] looks at both; [`view`] draws what it sees,
-//! or [`log`] writes it line by line. Nothing is kept on disk, and nothing leaves the machine.
+//! The fleet is the one of `run` with accelerated defaults ([`pace`]). The internet ([`internet`]) consists of
+//! listeners in this process, and logs every request. [`watch`] observes both; [`view`] draws what it sees, or [`log`]
+//! writes it line by line. Nothing is stored on disk, and no packet leaves the machine.
 
 mod internet;
 mod log;
@@ -31,11 +31,11 @@ use crate::{descriptors, logs, output};
 use internet::Internet;
 use watch::Watch;
 
-/// Where operator commands look for a fleet.
+/// The port at which operator commands look for a fleet.
 const USUAL_PORT: u16 = 7878;
-/// How often the picture is renewed.
+/// How often the picture is updated.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long fetches under way may go on at the end; only those of servers that never answer need more.
+/// How long fetches in flight may continue at the end; only those from servers that never respond need longer.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Shows the fleet at work on a bundled internet, a day in a minute; needs no network, keeps nothing
@@ -73,7 +73,7 @@ fn limit(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Runs it.
+/// Runs the demo.
 pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let listener = listener(args.listen).await?;
     let address = listener.local_addr()?;
@@ -102,7 +102,8 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The API's listener: at the address that was asked for, else where operator commands look first, else anywhere.
+/// Binds the API's listener: to the requested address, else to the port that operator commands use, else to any free
+/// port.
 async fn listener(asked: Option<SocketAddr>) -> anyhow::Result<TcpListener> {
     if let Some(address) = asked {
         return all_in_one::bind(address).await;
@@ -113,7 +114,7 @@ async fn listener(asked: Option<SocketAddr>) -> anyhow::Result<TcpListener> {
     }
 }
 
-/// Adds all feeds as an import does: spread over the time that the configuration gives it.
+/// Adds all feeds as an import does, spread over the configured time.
 async fn subscribe(ops: &Ops, internet: &Internet) -> anyhow::Result<Vec<FeedId>> {
     let mut feeds = Vec::with_capacity(internet.sites.len());
     for site in &internet.sites {
@@ -125,13 +126,13 @@ async fn subscribe(ops: &Ops, internet: &Internet) -> anyhow::Result<Vec<FeedId>
             login: None,
         });
     }
-    // Multiples of the golden ratio are spread as evenly as can be, and alike in each run.
+    // Multiples of the golden ratio are spread as evenly as possible, and identical in each run.
     let places: Vec<f64> = (0..feeds.len()).map(|number| (number as f64 * 0.618_034).fract()).collect();
     let added = ops.add(&feeds, Some(&places)).await?;
     Ok(added.into_iter().map(|added| added.id).collect())
 }
 
-/// Shows what happens until the time is over.
+/// Shows the fleet until the time limit.
 async fn show(watch: &mut Watch, live: bool, limit: Duration) -> anyhow::Result<()> {
     let screen = if live { Some(Screen::enter()?) } else { None };
     let mut log = log::Log::default();

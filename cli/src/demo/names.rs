@@ -1,4 +1,4 @@
-//! Names and headlines for invented feeds: the same ones in every run, none of anybody real.
+//! Names and headlines for invented feeds: the same in every run, and of nobody real.
 
 const OWNERS: [&str; 26] = [
     "Walrus", "Lantern", "Copper", "Moth", "Harbour", "Thistle", "Gravel", "Pepper", "Tin", "Marble", "Orchard",
@@ -50,17 +50,17 @@ const WHEN: [&str; 9] = [
 ];
 const PLATFORMS: [&str; 4] = ["bigblogs", "podhaus", "quillhub", "newsbarn"];
 
-/// So many feeds have different names.
+/// The number of feeds that can have distinct names.
 pub(super) const MOST: usize = OWNERS.len() * PAPERS.len();
 
-/// The name of the n-th feed.
+/// Returns the name of the n-th feed.
 pub(super) fn feed(number: usize) -> String {
-    // 26 and 12 share the factor two: one further after each round of 156 keeps all 312 pairs apart.
+    // 26 and 12 share the factor two: shifting by one after each round of 156 keeps all 312 pairs distinct.
     let (owner, paper) = (number % OWNERS.len(), (number + number / 156) % PAPERS.len());
     format!("{} {}", OWNERS[owner], PAPERS[paper])
 }
 
-/// The name of the n-th host; the first ones are platforms.
+/// Returns the name of the n-th host; the first ones are platforms.
 pub(super) fn host(number: usize) -> String {
     match PLATFORMS.get(number) {
         Some(platform) => format!("{platform}.example"),
@@ -68,7 +68,7 @@ pub(super) fn host(number: usize) -> String {
     }
 }
 
-/// Headlines for one feed, in its own order.
+/// Returns headlines for one feed, in an order of its own.
 pub(super) fn headlines(feed: usize) -> impl Iterator<Item = String> {
     (0..60).map(move |turn| {
         let (who, does, when) = (feed + turn * 3, feed / 2 + turn * 7 + turn / 10, feed / 3 + turn * 5 + turn / 9);

@@ -1,4 +1,4 @@
-//! The demo's configuration: the defaults, with a day pressed into a minute.
+//! The demo's configuration: the defaults, with a day compressed into a minute.
 //!
 //! What the policy counts in hours is divided by [`FASTER`]. What a server or a wire sets the pace of is not: HTTP counts
 //! in whole seconds, and a connection is as fast as it is. Nothing else is changed, so that what is seen is what `run` does.
@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use common::config::{Config, PenaltyConfig, PolicyConfig, defaults};
 
-/// How much faster time passes here: a minute is a day.
+/// The acceleration: a minute is a day.
 pub(super) const FASTER: u32 = 24 * 60;
-/// Between two requests to a host. A second of FASTER would be less than a millisecond, which no judge can see.
+/// The gap between two requests to a host. A second divided by `FASTER` would be less than a millisecond, too short to
+/// measure.
 pub(super) const GAP: Duration = Duration::from_millis(200);
-/// What the judge forgives: on a busy machine a request arrives so much later than it was sent.
+/// The judge's tolerance: how much later than it was sent a request may arrive on a busy machine.
 pub(super) const SLACK: Duration = Duration::from_millis(80);
-/// The longest fetch; also what Ctrl-C has to wait for at most.
+/// The fetch timeout; also the longest that Ctrl-C waits.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The configuration of the demo's fleet.
+/// Returns the configuration of the demo's fleet.
 pub(super) fn config(listen: SocketAddr) -> Config {
     let mut config = defaults();
     hasten(&mut config.policy);
@@ -28,7 +29,7 @@ pub(super) fn config(listen: SocketAddr) -> Config {
     fetch.connect_timeout = TIMEOUT / 3;
     fetch.idle_timeout = TIMEOUT * 2 / 3;
     fetch.timeout = TIMEOUT;
-    // Endless bodies come over loopback at a gigabyte a second: enough is seen with less.
+    // Endless bodies arrive over loopback at a gigabyte a second; a small limit shows enough.
     fetch.max_wire_bytes = 2_000_000;
     fetch.allow_networks = "127.0.0.0/8".parse().into_iter().collect();
     fetch.allow_ports = vec!["1-65535".to_owned()];
@@ -65,11 +66,11 @@ fn hasten(policy: &mut PolicyConfig) {
         *time /= FASTER;
     }
     hasten_penalties(&mut policy.penalty);
-    // An interval grows with the root of the price.
+    // An interval grows with the square root of the price.
     policy.price /= f64::from(FASTER).powi(2);
-    // The promise of two minutes is about wires and queues, which are no faster here.
+    // The promise of two minutes covers network and queues, which are not accelerated.
     c.a.interval = Duration::from_secs(1);
-    // The minutes of the wall clock mean nothing to hastened feeds.
+    // Wall-clock minutes have no meaning for accelerated feeds.
     policy.hot_minutes = false;
 }
 

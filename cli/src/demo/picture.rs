@@ -1,25 +1,25 @@
-//! What there is to see at one moment: plain data, gathered by the watch, drawn by view and log.
+//! Everything that is visible at one moment: plain data, collected by `watch`, rendered by `view` and `log`.
 
 use std::time::Duration;
 
 /// One moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Picture {
-    /// Since the start.
+    /// Time since the start.
     pub(super) elapsed: Duration,
-    /// When it ends.
+    /// When the demo ends.
     pub(super) limit: Duration,
-    /// Where the API is.
+    /// The API's address.
     pub(super) address: String,
-    /// How many hosts there are.
+    /// The number of hosts.
     pub(super) hosts: usize,
     /// Each feed's state.
     pub(super) cells: Vec<Cell>,
     /// What the servers saw.
     pub(super) requests: Requests,
-    /// Finished requests in each whole second so far, oldest first; the last minutes.
+    /// Requests that finished in each whole second, oldest first; the last minutes.
     pub(super) pace: Vec<u32>,
-    /// How late feeds were claimed lately, waiting for a busy host included; on average.
+    /// How late feeds were recently claimed, on average, including waits for a busy host.
     pub(super) lag: Option<Duration>,
     /// Feeds that wait for a busy or held host.
     pub(super) parked: usize,
@@ -27,92 +27,92 @@ pub(super) struct Picture {
     pub(super) entries: u64,
     /// Of these, published since the start.
     pub(super) fresh: u64,
-    /// From their publication to the store, on average.
+    /// Average time from publication to storage.
     pub(super) delay: Option<Duration>,
-    /// The judge's last word.
+    /// The judge's latest verdict.
     pub(super) verdict: Option<Verdict>,
-    /// What is being asked, the longest waiting first.
+    /// Requests in flight, the oldest first.
     pub(super) asking: Vec<Asking>,
-    /// What was asked lately, newest first.
+    /// Finished requests, newest first.
     pub(super) asked: Vec<Asked>,
-    /// Entries that came lately, newest first.
+    /// New entries, newest first.
     pub(super) came: Vec<Came>,
-    /// The penalty box, by turns of the reasons, the first to be tried again first.
+    /// The penalty box: reasons alternate, and within a reason the earliest retry comes first.
     pub(super) boxed: Vec<Boxed>,
-    /// Hosts that asked for a pause, the shortest first.
+    /// Held hosts, the shortest hold first.
     pub(super) held: Vec<Held>,
-    /// What else happened, newest first.
+    /// Other events, newest first.
     pub(super) story: Vec<Happening>,
 }
 
-/// The servers' log in numbers.
+/// Totals of the servers' log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Requests {
-    /// Finished ones.
+    /// Finished requests.
     pub(super) count: u64,
-    /// Answered with 304.
+    /// Responses with 304.
     pub(super) not_modified: u64,
-    /// Answered with a feed.
+    /// Responses with a feed.
     pub(super) full: u64,
-    /// Bytes of these feeds.
+    /// Body bytes of these feeds.
     pub(super) sent: u64,
-    /// Bytes of feeds that 304s made unnecessary.
+    /// Body bytes that 304s saved.
     pub(super) saved: u64,
 }
 
 /// The state of a feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Cell {
-    /// Never asked.
+    /// Never polled.
     #[default]
     Unasked,
-    /// All is well.
+    /// Healthy.
     Quiet,
-    /// Being asked, or just asked.
+    /// In flight, or just finished.
     Asked,
-    /// An entry has just come.
+    /// Has just published an entry.
     News,
-    /// Its server asked us to wait, or it failed and is tried again soon.
+    /// Throttled by its server, or failed and due for a retry soon.
     Waiting,
     /// In the penalty box.
     Boxed,
-    /// Not polled any more.
+    /// No longer polled.
     Gone,
 }
 
-/// The manners by the servers' own log.
+/// The politeness verdict, based on the servers' own log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Verdict {
-    /// How many requests were judged.
+    /// The number of requests judged.
     pub(super) requests: usize,
-    /// How many rules there are.
+    /// The number of rules.
     pub(super) rules: usize,
-    /// Rules that were broken, and how often.
+    /// The rules that were broken, with the number of breaches.
     pub(super) broken: Vec<(&'static str, usize)>,
 }
 
 impl Verdict {
-    /// All breaches.
+    /// Returns the number of all breaches.
     pub(super) fn breaches(&self) -> usize {
         self.broken.iter().map(|(_, count)| count).sum()
     }
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Asking {
-    /// Of which feed.
+    /// The feed.
     pub(super) feed: String,
-    /// For how long.
+    /// How long it has been in flight.
     pub(super) since: Duration,
 }
 
 /// A finished request.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
-    /// Of which feed.
+    /// The feed.
     pub(super) feed: String,
-    /// Its status; `None` when the exchange was cut.
+    /// Its status code; `None` when the connection was cut.
     pub(super) status: Option<u16>,
     /// How long it took.
     pub(super) took: Duration,
@@ -123,41 +123,41 @@ pub(super) struct Asked {
 /// An entry.
 #[derive(Clone, Debug)]
 pub(super) struct Came {
-    /// Since the start.
+    /// Time since the start.
     pub(super) at: Duration,
-    /// Of which feed.
+    /// The feed.
     pub(super) feed: String,
-    /// A stranger's words.
+    /// The title: untrusted text.
     pub(super) title: String,
 }
 
 /// A feed in the penalty box.
 #[derive(Clone, Debug)]
 pub(super) struct Boxed {
-    /// Which.
+    /// The feed.
     pub(super) feed: String,
-    /// What put it there.
+    /// The reason.
     pub(super) why: String,
-    /// When it is tried again.
+    /// Time until the retry.
     pub(super) again: Duration,
 }
 
 /// A held host.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    /// Which.
+    /// The host.
     pub(super) host: String,
-    /// For how long.
+    /// Time until the hold expires.
     pub(super) left: Duration,
 }
 
-/// Something that happened to a feed or a host.
+/// An event about a feed or a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Happening {
-    /// Since the start.
+    /// Time since the start.
     pub(super) at: Duration,
-    /// Good news?
+    /// Whether it is good news.
     pub(super) good: bool,
-    /// In words.
+    /// The event in words.
     pub(super) text: String,
 }

@@ -1,4 +1,4 @@
-//! Reads the servers' log as it grows: what has ended since the last look, what is under way, and sums.
+//! Follows the servers' log: the requests that ended since the last read, those in flight, and totals.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use load_tests::{Origin, Record};
 
 use super::picture::Requests;
 
-/// Whole seconds that the pace is remembered for.
+/// How many whole seconds of throughput are kept.
 const PACE_SECONDS: usize = 120;
 
 /// What was read so far.
 #[derive(Default)]
 pub(super) struct Reader {
     next: usize,
-    /// Requests under way, by number.
+    /// Requests in flight, by number.
     pub(super) open: BTreeMap<usize, Record>,
-    /// The sums.
+    /// The totals.
     pub(super) sums: Requests,
-    /// Body bytes of each path's last whole feed: what a 304 saves.
+    /// Body bytes of each path's last full response: what a 304 saves.
     last_full: HashMap<Arc<str>, u64>,
     ended_in: BTreeMap<u64, u32>,
 }
 
 impl Reader {
-    /// The requests that ended since the last look.
+    /// Returns the requests that ended since the last read.
     pub(super) fn read(&mut self, origin: &Origin) -> Vec<Record> {
         let from = self.open.keys().next().map_or(self.next, |oldest| self.next.min(*oldest));
         let mut ended = Vec::new();
@@ -63,7 +63,7 @@ impl Reader {
         }
     }
 
-    /// Ended requests in each whole second before `now`, oldest first.
+    /// Returns the number of requests that ended in each whole second before `now`, oldest first.
     pub(super) fn pace(&self, now: Duration) -> Vec<u32> {
         let first = self.ended_in.keys().next().copied().unwrap_or_default();
         (first..now.as_secs()).map(|second| self.ended_in.get(&second).copied().unwrap_or(0)).collect()

@@ -1,7 +1,7 @@
-//! The live view: a picture as the lines of a terminal. Pure; knows no terminal.
+//! The live view: renders a picture as lines for a terminal. Pure; does no terminal I/O.
 //!
-//! From top to bottom: who and how long; the map, a character a feed; the numbers; what happened; and in two columns what
-//! is asked and what came, who is in the penalty box and which hosts are held. On a larger terminal the lists are longer.
+//! From top to bottom: title and time; the map, one character per feed; the numbers; recent events; and in two columns
+//! the requests, the new entries, the penalty box and the held hosts. The lists are longer on a larger terminal.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::picture::{Asked, Cell, Picture};
 use crate::output::bytes;
 use crate::terminal::{Canvas, Ink, Line, columns, rows, sparkline, thousands};
 
-/// Lines that are not lists: title, legend, three of numbers, two headings, the last one.
+/// Lines outside the lists: title, legend, three lines of numbers, two headings, the last line.
 const FIXED: usize = 8;
 
-/// The frame: exactly `height` lines, none wider than `width`.
+/// Renders the frame: exactly `height` lines, none wider than `width`.
 pub(super) fn frame(picture: &Picture, canvas: Canvas) -> Vec<String> {
     let map = map(picture, canvas);
     let free = canvas.height.saturating_sub(FIXED + map.len());
@@ -47,7 +47,7 @@ fn title(picture: &Picture, canvas: Canvas) -> Line {
         .right(Ink::Bold, &format!("{} of {}", clock(picture.elapsed), clock(picture.limit)))
 }
 
-/// A character a feed.
+/// Renders the map, one character per feed.
 fn map(picture: &Picture, canvas: Canvas) -> Vec<Line> {
     let rows = picture.cells.chunks(canvas.width.max(1));
     rows.map(|row| {
@@ -149,7 +149,7 @@ fn upper_note(picture: &Picture) -> String {
     format!("{} in flight", picture.asking.len())
 }
 
-/// What is under way, then what ended.
+/// Renders requests in flight, then finished ones.
 fn asking(picture: &Picture, canvas: Canvas, rows: usize) -> Vec<Line> {
     let under_way = picture.asking.iter().take(rows / 2).map(|asking| {
         let line = canvas.line().cell(Ink::Dim, "...", 5);
@@ -179,7 +179,7 @@ fn status(asked: &Asked) -> (Ink, String) {
 fn came(picture: &Picture, canvas: Canvas) -> Vec<Line> {
     let line = |came: &super::picture::Came| {
         let line = canvas.line().put(Ink::News, &came.title);
-        // A name of which only the beginning fits is clutter.
+        // A name of which only the start fits is clutter.
         if line.room() > 8 { line.put(Ink::Dim, &format!("  {}", came.feed)) } else { line }
     };
     picture.came.iter().map(line).collect()
@@ -221,18 +221,18 @@ fn last(picture: &Picture, canvas: Canvas) -> Line {
     canvas.line().put(Ink::Plain, &picture.address).put(Ink::Dim, "  Ctrl-C stops").right(Ink::Warn, &down)
 }
 
-/// The mean of the last five seconds.
+/// Returns the mean of the last five seconds.
 pub(super) fn latest_rate(pace: &[u32]) -> u32 {
     let last = &pace[pace.len().saturating_sub(5)..];
     last.iter().sum::<u32>() / u32::try_from(last.len().max(1)).unwrap_or(1)
 }
 
-/// Minutes and seconds.
+/// Formats minutes and seconds.
 pub(super) fn clock(time: Duration) -> String {
     format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
 }
 
-/// Milliseconds below a second, else seconds with a digit after the point.
+/// Formats milliseconds below a second, else seconds with one decimal.
 pub(super) fn seconds(time: Duration) -> String {
     match time.as_millis() {
         millis @ 0..1000 => format!("{millis} ms"),

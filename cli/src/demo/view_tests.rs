@@ -1,4 +1,4 @@
-//! The view from fixed data, as it was looked at last.
+//! Renders the view from fixed data.
 
 use super::*;
 use crate::demo::picture::{Asking, Boxed, Came, Happening, Held, Requests, Verdict};
@@ -7,7 +7,7 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A busy moment.
+/// Returns a picture of a busy moment.
 fn picture() -> Picture {
     let cells = (0..312).map(|number| match number % 26 {
         3 => Cell::Asked,

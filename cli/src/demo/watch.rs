@@ -1,6 +1,6 @@
-//! Looks at the fleet and at the servers' log again and again, and keeps the picture of what there is to see.
+//! Polls the fleet and the servers' log, and keeps the picture up to date.
 //!
-//! It only reads: the store, the schedule, the metrics, the log. What the fleet does is the fleet's.
+//! It only reads: the store, the schedule, the metrics, the log. It does not influence the fleet.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,20 +22,21 @@ use super::picture::{Asked, Asking, Boxed, Came, Cell, Happening, Held, Picture,
 use super::requests::Reader;
 use crate::output::plain;
 
-/// Of each list so many lines are kept: more than the tallest terminal shows.
+/// The maximum length of each list: more than the tallest terminal shows.
 const KEPT: usize = 200;
-/// Events read at once.
+/// Events read in one query.
 const PAGE: u32 = 500;
-/// How long a feed shows that it was asked, and that something new came.
+/// How long a feed is shown as requested, and as having a new entry.
 const ASKED_FOR: Duration = Duration::from_millis(400);
 const NEWS_FOR: Duration = Duration::from_millis(1500);
-/// The lag is that of the last looks, about five seconds.
+/// The number of looks over which the lag is averaged, about five seconds.
 const LAG_LOOKS: usize = 20;
-/// The log is judged at most so often, and less often as it grows: judging takes at most a twentieth of a core.
+/// The shortest time between two judgements of the log; it grows with the log, so that judging uses at most a twentieth
+/// of a core.
 const JUDGE_EVERY: Duration = Duration::from_secs(2);
 const JUDGE_SHARE: u32 = 20;
 
-/// What is known so far.
+/// The state of the watch.
 pub(super) struct Watch {
     internet: Arc<Internet>,
     ops: Arc<Ops>,
@@ -49,11 +50,11 @@ pub(super) struct Watch {
     down: Option<String>,
     judging: Option<JoinHandle<(ScoreCard, Duration)>>,
     judge_next: Instant,
-    /// The picture of the last look.
+    /// The picture at the last look.
     pub(super) picture: Picture,
 }
 
-/// What came since the look before, oldest first: for a log.
+/// What happened since the previous look, oldest first: for a log.
 #[derive(Default)]
 pub(super) struct News {
     /// Entries.
@@ -63,7 +64,7 @@ pub(super) struct News {
 }
 
 impl Watch {
-    /// A watch over the feeds that were added under these numbers, in the internet's order.
+    /// Creates a watch over the feeds that were added with these ids, in the internet's order.
     pub(super) fn new(
         internet: Arc<Internet>,
         ops: Arc<Ops>,
@@ -96,7 +97,7 @@ impl Watch {
         }
     }
 
-    /// Looks at everything once.
+    /// Updates everything once.
     pub(super) async fn look(&mut self) -> anyhow::Result<News> {
         let elapsed = self.internet.origin.elapsed();
         self.picture.elapsed = elapsed;
@@ -172,7 +173,7 @@ impl Watch {
         }
     }
 
-    /// A feed's event in words, and whether it is good news.
+    /// Describes a feed's event in words, and says whether it is good news.
     fn told(&self, kind: &str, feed: &str) -> Option<(bool, String)> {
         Some(match kind {
             "feed.gone" => (false, format!("{feed} is gone (410): it is never asked again")),
@@ -188,10 +189,10 @@ impl Watch {
         })
     }
 
-    /// Counts an entry that was published while we watched.
+    /// Counts an entry that was published during the demo.
     fn note_fresh(&mut self, feed: FeedId, published: Option<Timestamp>, stored: Timestamp, at: Duration) {
         let Some(published) = published.filter(|published| *published > self.internet.origin.started()) else { return };
-        // Feeds write whole seconds: on average half a second has been cut off.
+        // Feeds write whole seconds: on average half a second was truncated.
         let delay = stored.since(published).saturating_sub(Duration::from_millis(500));
         self.delays = (self.delays.0 + 1, self.delays.1 + delay);
         self.picture.fresh = self.delays.0;
@@ -265,7 +266,7 @@ impl Watch {
         up.into_iter().chain(down).collect()
     }
 
-    /// Takes the judge's word when there is one, and has the log judged again when it is time.
+    /// Stores the judge's verdict when there is one, and starts a new judgement when it is due.
     async fn look_at_verdict(&mut self) {
         if let Some(judging) = self.judging.take_if(|judging| judging.is_finished())
             && let Ok((card, took)) = judging.await
@@ -280,7 +281,7 @@ impl Watch {
     }
 }
 
-/// Judges the whole log; and how long that took.
+/// Judges the whole log, and measures how long that took.
 pub(super) fn judged(internet: &Internet) -> (ScoreCard, Duration) {
     let started = Instant::now();
     let rules = Rules { gap: pace::GAP, slack: pace::SLACK, stalls: internet.stalls.seen(), ..Rules::default() };
@@ -311,7 +312,8 @@ fn cell(feed: &Feed, asked: bool, news: bool, now: Timestamp) -> Cell {
     }
 }
 
-/// Each reason's first feed, then each reason's second, and so on: a short list still shows every reason.
+/// Reorders feeds so that reasons alternate (each reason's first feed, then each reason's second, ...): a short list
+/// still shows every reason.
 fn by_turns(boxed: Vec<Boxed>) -> Vec<Boxed> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let turn = |boxed: Boxed| {
@@ -324,7 +326,7 @@ fn by_turns(boxed: Vec<Boxed>) -> Vec<Boxed> {
     turns.into_iter().map(|(_, boxed)| boxed).collect()
 }
 
-/// What put a feed into the box.
+/// Returns the reason why a feed is in the penalty box.
 fn reason(kind: FailureKind, status: Option<u16>) -> String {
     match (kind, status) {
         (FailureKind::Status, Some(404)) => "404 not found".to_owned(),
@@ -337,7 +339,7 @@ fn reason(kind: FailureKind, status: Option<u16>) -> String {
     }
 }
 
-/// Puts what came in front, newest first, and lets the oldest go.
+/// Inserts new items at the front, newest first, and drops the oldest.
 fn prepend<T: Clone>(list: &mut Vec<T>, oldest_first: &[T]) {
     list.splice(0..0, oldest_first.iter().rev().take(KEPT).cloned());
     list.truncate(KEPT);

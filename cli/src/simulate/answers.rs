@@ -1,4 +1,4 @@
-//! What the feeds of a virtual fleet answer: posts of histories, all moved by whole weeks onto one calendar.
+//! The responses of a virtual fleet's feeds: posts from histories, all moved by whole weeks onto one calendar.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use common::entry::Entry;
 use common::time::Timestamp;
 use load_tests::simulate::{ITEMS_SHOWN, Random, SampledFeed};
 
-/// Big platforms have this share of all feeds ...
+/// The share of all feeds that is on big platforms.
 const ON_PLATFORMS: f64 = 0.2;
-/// ... and are so many.
+/// The number of big platforms.
 const PLATFORMS: usize = 5;
 const WEEK: f64 = 7.0 * 86_400.0;
 
 /// All feeds, and which hosts are up.
 pub(super) struct Answers {
     pub(super) feeds: Vec<SampledFeed>,
-    /// The host of each feed, and how many of its posts were seen; `None` before its first answer.
+    /// The host of each feed, and how many of its posts were seen; `None` before its first response.
     places: Vec<(usize, Option<usize>)>,
     hosts: usize,
-    /// The share of the hosts that take no connections.
+    /// The share of the hosts that refuse connections.
     pub(super) down: f64,
 }
 
-/// Moves feeds by whole weeks so that each begins in the week before `start`: hours and weekdays stay what they are.
+/// Moves feeds by whole weeks so that each starts in the week before `start`; hours and weekdays do not change.
 pub(super) fn on_one_calendar(feeds: &mut [SampledFeed], start: Timestamp) {
     let start = start.millis() as f64 / 1000.0;
     for feed in feeds {
@@ -50,10 +50,10 @@ impl Answers {
         format!("http://host{}.example/feed/{number}", self.places[number].0)
     }
 
-    /// The posts that are new since the last answer, the newest of them; `None`: the host is down.
+    /// Returns the posts since the last response, limited to the newest; `None` if the host is down.
     pub(super) fn ask(&mut self, number: usize, now: Timestamp) -> Option<Vec<f64>> {
         let (host, seen) = &mut self.places[number];
-        // The last hosts are down, so that platforms are the last to go.
+        // The last hosts are down, so that platforms go down last.
         if *host as f64 >= self.hosts as f64 * (1.0 - self.down) {
             return None;
         }
@@ -69,7 +69,7 @@ impl Answers {
     }
 }
 
-/// A document with these posts as its news.
+/// Returns a document in which these posts are new.
 pub(super) fn document(posts: &[f64]) -> Document {
     let entry = |(number, post): (usize, &f64)| Entry {
         id: format!("{post} {number}"),

@@ -1,4 +1,4 @@
-//! Very many feeds on one clock: how even their polls are, and how fast they are decided.
+//! A very large number of feeds on one clock: how even their polls are, and how fast they are decided.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::output;
 use crate::progress::Progress;
 
-/// What became of a crowd.
+/// The result of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct Outcome {
     feeds: usize,
@@ -18,19 +18,20 @@ pub(super) struct Outcome {
     polls_per_feed_day: f64,
     weighted_mean_minutes: f64,
     hot_share: f64,
-    /// Of each day after the first: the busiest open minute over the mean of the day's open ones.
+    /// For each day after the first: the busiest open minute over the mean of the day's open minutes.
     busiest_open_minute: Vec<f64>,
     /// The same by minute of the hour, summed over the day.
     busiest_minute_of_the_hour: Vec<f64>,
     polls_under_floor: u64,
-    /// Of each day after the second: how much its minutes resemble those of the day before, each hour's level taken out.
+    /// For each day after the second: the correlation of its minutes with those of the day before, without each hour's
+    /// mean.
     resemblance: Vec<f64>,
     bytes_per_feed: usize,
     seconds: f64,
     nanoseconds_per_poll: f64,
 }
 
-/// Runs the feeds at a price, or the configured one; `None`: no history is long enough.
+/// Runs the feeds at `price`, or at the configured one; returns `None` if no history is long enough.
 pub(super) fn run(histories: &[Series], recipe: &Recipe, price: Option<f64>) -> Option<Outcome> {
     let config = common::config::defaults().policy;
     let mut crowd = Crowd::new(histories, recipe, &config, price.unwrap_or(config.price))?;
@@ -64,7 +65,7 @@ pub(super) fn run(histories: &[Series], recipe: &Recipe, price: Option<f64>) -> 
 }
 
 impl Outcome {
-    /// For people.
+    /// Formats the result as text.
     pub(super) fn text(&self) -> String {
         let list = |values: &[f64]| values.iter().map(|value| format!("{value:.2}")).collect::<Vec<_>>().join(" ");
         output::fields(&[

@@ -1,4 +1,4 @@
-//! Faults put to a virtual fleet: a day of settling in, the fault, and what became of it.
+//! Fault injection on a virtual fleet: a day to settle, the fault, and the recovery.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,57 +15,57 @@ use crate::progress::Progress;
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Fault {
-    // Nothing, for comparison.
+    // No fault, for comparison.
     None,
-    // Everything of ours is down for six hours.
+    // The whole fleet is down for six hours.
     Outage,
-    // From now on half as many polls are possible.
+    // From now on only half as many polls are possible.
     Capacity,
-    // A fifth of the hosts take no connections for six hours.
+    // A fifth of the hosts refuse connections for six hours.
     Hosts,
 }
 
-/// An hour of a run.
+/// One hour of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Hour {
-    /// Since the fault; negative before it.
+    /// Hours since the fault; negative before it.
     pub(super) hour: i64,
-    /// Polls that the fleet could make a minute.
+    /// Polls per minute that the fleet could make.
     pub(super) capacity_per_minute: f64,
-    /// Polls a minute.
+    /// Polls per minute.
     pub(super) polls_per_minute: f64,
     /// Polls in the busiest minute.
     pub(super) busiest_minute: usize,
-    /// Feeds that became due a minute.
+    /// Feeds that became due per minute.
     pub(super) demand_per_minute: f64,
-    /// The price of a poll at its end, in subscriber-hours.
+    /// The price of a poll at the end of the hour, in subscriber-hours.
     pub(super) price: f64,
-    /// Feeds that are due and wait, at its end.
+    /// Feeds that are due and waiting at the end of the hour.
     pub(super) backlog: usize,
-    /// How long the oldest of them has waited, at its end.
+    /// How long the oldest of them has waited by then.
     pub(super) oldest_seconds: f64,
 }
 
-/// A run and what it shows.
+/// A run and its results.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Course {
     /// Hour by hour.
     pub(super) hours: Vec<Hour>,
     /// The median time between two polls of a feed before the fault, in hours.
     pub(super) median_interval_hours: f64,
-    /// From the fault's end (with `capacity`: its beginning) until nothing waits for longer than a minute, in minutes.
+    /// Minutes from the fault's end (with `capacity`: its start) until nothing waits longer than a minute.
     pub(super) caught_up_after_minutes: Option<usize>,
-    /// Mean wait after an outage until the first poll, in minutes, of feeds that were due meanwhile and have more than 20, 2 to
-    /// 20, and 1 subscriber.
+    /// The mean wait after an outage until the first poll, in minutes, of feeds that became due during it, with more
+    /// than 20, 2 to 20, and 1 subscriber.
     pub(super) first_poll_after_minutes: [f64; 3],
     /// The shortest time between the starts of two requests to one host.
     pub(super) shortest_gap_seconds: f64,
-    /// Polls of a feed sooner after another than the shortest interval allows.
+    /// Polls that followed another poll of the same feed sooner than the minimum interval allows.
     pub(super) polls_under_floor: usize,
 }
 
 impl Course {
-    /// For people.
+    /// Formats the run as text.
     pub(super) fn text(&self) -> String {
         let row = |hour: &Hour| {
             vec![
@@ -96,26 +96,26 @@ impl Course {
     }
 }
 
-/// Hours before the fault, and of a fault that ends.
+/// Hours before the fault, and hours that a temporary fault lasts.
 pub(super) const BEFORE: usize = 24;
 pub(super) const DURING: usize = 6;
-/// Polls a feed and day that the fleet can make: NewsGator's.
+/// Polls per feed and day that the fleet can make: NewsGator's figure.
 const POLLS_PER_FEED_DAY: f64 = 15.3;
-/// A host for so many feeds.
+/// Feeds per host.
 const FEEDS_PER_HOST: usize = 3;
 
-/// What a run is made of.
+/// The parameters of a run.
 pub(super) struct Setting {
     pub(super) fault: Fault,
     /// Hours before it.
     pub(super) before: usize,
-    /// Hours after the fault's beginning.
+    /// Hours after the start of the fault.
     pub(super) hours: usize,
     pub(super) seed: u64,
     pub(super) start: Timestamp,
 }
 
-/// Runs it.
+/// Runs the simulation.
 pub(super) async fn run(
     mut sample: Vec<SampledFeed>,
     setting: &Setting,
@@ -158,7 +158,7 @@ pub(super) async fn run(
     })
 }
 
-/// What changes at the start of an hour; gives the capacity.
+/// Applies what changes at the start of an hour; returns the capacity.
 fn strike(fleet: &mut VirtualFleet, fault: Fault, since: Option<usize>, capacity: f64) -> f64 {
     match (fault, since) {
         (Fault::Capacity, Some(0)) => {
@@ -188,7 +188,7 @@ fn summary(hour: i64, minutes: &[Minute], capacity: f64, price: f64) -> Hour {
     }
 }
 
-/// Over the feeds, the median of the mean time between polls in the last half of these minutes.
+/// Returns the median over the feeds of the mean time between polls in the second half of these minutes.
 fn median_interval(minutes: &[Minute], feeds: usize) -> f64 {
     let half = &minutes[minutes.len() / 2..];
     let mut polls = vec![0_u32; feeds];

@@ -1,7 +1,7 @@
-//! A whole fleet in virtual time: the scheduler's own dispatcher and results over the embedded backends, a clock that is
-//! moved by hand, and feeds that answer from posting histories. Seeded: the same arguments give the same run.
+//! A whole fleet in virtual time: the scheduler's own dispatcher and results over the embedded backends, a manual
+//! clock, and feeds that respond from posting histories. Seeded: the same arguments produce the same run.
 //!
-//! Not simulated: the time that a fetch takes, and what crosses the wire.
+//! Not simulated: the duration of a fetch, and the network.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,11 +38,11 @@ use store::{Feeds, Polls};
 /// How often the dispatcher looks for due feeds.
 pub(super) const TICK: Duration = Duration::from_millis(500);
 const MINUTE: Duration = Duration::from_secs(60);
-/// The configured price: so low that the capacity decides. The controller never goes below it.
+/// The configured price, low enough that the capacity decides. The controller never goes below it.
 const LEAST_PRICE: f64 = 0.001;
-/// Reports that are settled together.
+/// The number of reports settled together.
 const BATCH: usize = 500;
-/// Room for messages; they are taken out at once.
+/// Queue capacity; messages are taken out immediately.
 const QUEUE_BYTES: usize = 64 << 20;
 
 /// A fleet and its feeds.
@@ -59,7 +59,7 @@ pub(super) struct VirtualFleet {
     /// The shortest time between the starts of two requests to one host.
     pub(super) shortest_gap: Duration,
     last_poll: HashMap<usize, Timestamp>,
-    /// Polls sooner after another of the same feed than the shortest interval allows.
+    /// Polls that followed another poll of the same feed sooner than the minimum interval allows.
     pub(super) polls_under_floor: usize,
     minute: Minute,
     backlog: usize,
@@ -72,14 +72,14 @@ pub(super) struct Minute {
     pub(super) polled: Vec<usize>,
     /// Feeds that became due.
     pub(super) became_due: f64,
-    /// Feeds that are due and wait, at its end.
+    /// Feeds that are due and waiting at the end of the minute.
     pub(super) backlog: usize,
     /// How long the oldest of them has waited.
     pub(super) oldest: Duration,
 }
 
 impl VirtualFleet {
-    /// A fleet of these feeds, first polled over an hour; `polls_per_second` is what it can do.
+    /// Creates a fleet of these feeds, first polled over an hour, with a capacity of `polls_per_second`.
     pub(super) async fn new(
         sample: Vec<SampledFeed>,
         hosts: usize,
@@ -154,13 +154,13 @@ impl VirtualFleet {
         Ok(())
     }
 
-    /// Another capacity from now on.
+    /// Changes the capacity.
     pub(super) fn set_capacity(&mut self, polls_per_second: f64) {
         self.change(|config| config.policy.polls_per_second = polls_per_second);
         self.pace = Pace::new(&self.dispatcher.config, self.now);
     }
 
-    /// What a poll costs now, in subscriber-hours.
+    /// Returns the current price of a poll, in subscriber-hours.
     pub(super) fn price(&self) -> f64 {
         self.price.get()
     }
@@ -173,12 +173,12 @@ impl VirtualFleet {
         self.results.config = config;
     }
 
-    /// From now on these hosts, a share of all, take no connections.
+    /// Makes a share of all hosts refuse connections.
     pub(super) fn set_hosts_down(&mut self, share: f64) {
         self.answers.down = share;
     }
 
-    /// A minute of work; with `working` false everything of ours is down.
+    /// Runs one minute; if `working` is false, the whole fleet is down.
     pub(super) async fn minute(&mut self, working: bool) -> anyhow::Result<Minute> {
         let end = self.now.after(MINUTE);
         while self.now < end {
@@ -230,7 +230,7 @@ impl VirtualFleet {
         Ok(jobs)
     }
 
-    /// What a worker does with a job, but for the fetch.
+    /// Does what a worker does with a job, except the fetch.
     async fn work(&mut self, job: &FetchJob) -> anyhow::Result<Option<FetchReport>> {
         let gate = Arc::clone(&self.dispatcher.gate);
         let limits = self.dispatcher.rules.get().limits_of(&job.host);
@@ -285,7 +285,7 @@ impl VirtualFleet {
         }
     }
 
-    /// Feeds that are due by now.
+    /// Returns the feeds that are due.
     pub(super) async fn due(&self) -> anyhow::Result<HashSet<usize>> {
         let ids: Vec<FeedId> = self.numbers.keys().copied().collect();
         let rows = self.store.jobs_for(&ids).await?;
@@ -293,12 +293,12 @@ impl VirtualFleet {
         Ok(due.filter_map(|row| self.numbers.get(&row.id).copied()).collect())
     }
 
-    /// How many read a feed.
+    /// Returns the number of subscribers of a feed.
     pub(super) fn subscribers(&self, number: usize) -> u32 {
         self.answers.feeds[number].subscribers
     }
 
-    /// Feeds in all.
+    /// Returns the number of feeds.
     pub(super) fn feeds(&self) -> usize {
         self.answers.feeds.len()
     }
@@ -308,7 +308,7 @@ fn validators() -> Validators {
     Validators { etag: Some("\"1\"".into()), ..Validators::default() }
 }
 
-/// The scheduler's halves that this drives itself.
+/// Creates the scheduler's parts that the simulation drives itself.
 fn loops(
     config: &Arc<Config>,
     store: &Arc<SqliteStore>,

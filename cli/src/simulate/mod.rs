@@ -1,4 +1,4 @@
-//! `feedfleet simulate`: policies on posting histories in virtual time, side by side at the same number of polls.
+//! `feedfleet simulate`: compares policies on posting histories in virtual time, at the same number of polls.
 
 mod answers;
 mod crowd;
@@ -91,7 +91,7 @@ fn budget(text: &str) -> Result<f64, String> {
     fraction.ok_or_else(|| "a budget is a fraction of newsgator's polls, such as 1 or 0.25".into())
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let histories = histories_of(args.histories.as_deref())?;
     let seed = args.seed.0.first().copied().unwrap_or(1);
@@ -129,7 +129,7 @@ const START: i64 = 1_772_409_600_000;
 async fn run_fault(fault: Fault, histories: &[Series], args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let seed = args.seed.0.first().copied().unwrap_or(1);
     let hours = fault::BEFORE + args.hours;
-    // A week more: each feed begins somewhere in the week before.
+    // One week more: each feed starts somewhere in the week before.
     let days = u32::try_from(hours / 24 + 8).unwrap_or(u32::MAX);
     let recipe = Recipe { seed, feeds: args.feeds, days, max_subscribers: args.max_subscribers };
     let sample = sample(histories, &recipe).ok_or_else(|| too_short(days))?;
@@ -146,7 +146,7 @@ async fn run_fault(fault: Fault, histories: &[Series], args: &SimulateArgs) -> a
     Ok(ExitCode::SUCCESS)
 }
 
-/// Series of each kind in a made-up population.
+/// Series of each kind in a generated population.
 const MADE_UP: usize = 25;
 
 fn histories_of(file: Option<&Path>) -> Result<Vec<Series>, Usage> {

@@ -1,26 +1,26 @@
-//! Coloured text of a fixed width: lines that never spill over the terminal's edge, whatever is put into them.
+//! Coloured text of a fixed width: lines that never exceed the terminal's width, whatever they contain.
 
-/// How text looks.
+/// The style of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
-    /// As the terminal writes.
+    /// The terminal's default.
     Plain,
-    /// Stands back.
+    /// Less prominent.
     Dim,
-    /// Stands out.
+    /// More prominent.
     Bold,
-    /// All is well.
+    /// Healthy.
     Good,
     /// New.
     News,
-    /// Patience.
+    /// Waiting.
     Warn,
-    /// Trouble.
+    /// Failing.
     Bad,
 }
 
 impl Ink {
-    /// The SGR parameters (ECMA-48, section 8.3.117).
+    /// Returns the SGR parameters (ECMA-48, section 8.3.117).
     fn code(self) -> Option<&'static str> {
         match self {
             Ink::Plain => None,
@@ -34,7 +34,7 @@ impl Ink {
     }
 }
 
-/// A line in the making.
+/// A line being built.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     text: String,
@@ -44,35 +44,35 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// An empty line of at most `width` columns, coloured or not.
+    /// Creates an empty line of at most `width` columns, coloured or not.
     pub(crate) fn new(width: usize, colour: bool) -> Self {
         Line { text: String::new(), used: 0, width, colour }
     }
 
-    /// Columns that are left.
+    /// Returns the number of free columns.
     pub(crate) fn room(&self) -> usize {
         self.width - self.used
     }
 
-    /// More text; what does not fit is cut, and control characters are left out.
+    /// Appends text; cuts what does not fit, and drops control characters.
     pub(crate) fn put(self, ink: Ink, text: &str) -> Self {
         let room = self.room();
         self.put_within(ink, text, room)
     }
 
-    /// More text in exactly so many columns.
+    /// Appends text in exactly `columns` columns.
     pub(crate) fn cell(self, ink: Ink, text: &str, columns: usize) -> Self {
         let end = self.used + columns.min(self.room());
         self.put_within(ink, text, columns).pad_to(end)
     }
 
-    /// Text that ends at the line's right edge, if it fits; what is there already stays.
+    /// Appends text aligned to the right edge if it fits; existing text stays.
     pub(crate) fn right(self, ink: Ink, text: &str) -> Self {
         let start = self.width.saturating_sub(text.chars().count()).max(self.used);
         self.pad_to(start).put(ink, text)
     }
 
-    /// Spaces up to this column.
+    /// Appends spaces up to this column.
     pub(crate) fn pad_to(mut self, column: usize) -> Self {
         let spaces = column.min(self.width).saturating_sub(self.used);
         self.text.extend(std::iter::repeat_n(' ', spaces));
@@ -80,7 +80,7 @@ impl Line {
         self
     }
 
-    /// Appends another line as it is; it must fit.
+    /// Appends another line unchanged; it must fit.
     pub(crate) fn join(mut self, other: &Line) -> Self {
         self.used = (self.used + other.used).min(self.width);
         self.text.push_str(&other.text);
@@ -112,7 +112,7 @@ impl Line {
         self
     }
 
-    /// The text with its colours.
+    /// Returns the text with its colour codes.
     pub(crate) fn into_text(self) -> String {
         self.text
     }

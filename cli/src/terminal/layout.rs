@@ -1,10 +1,10 @@
-//! Lists side by side, small bars, and numbers that are easy to read.
+//! Lists side by side, sparklines, and readable numbers.
 
 use super::{Canvas, Ink, Line};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Two lists side by side under their headings.
+/// Renders two lists side by side under their headings.
 pub(crate) fn columns(
     left: (&str, &str),
     right: (&str, &str),
@@ -27,21 +27,21 @@ pub(crate) fn columns(
     std::iter::once(beside(heading(left), "─┬─", heading(right))).chain(lines).collect()
 }
 
-/// Exactly so many lines.
+/// Returns exactly `count` lines.
 pub(crate) fn rows(mut lines: Vec<Line>, count: usize, canvas: Canvas) -> Vec<Line> {
     lines.resize_with(count.max(lines.len()), || canvas.line());
     lines.truncate(count);
     lines
 }
 
-/// The last `bars` seconds, the highest one full.
+/// Renders the last `bars` seconds; the highest one is a full bar.
 pub(crate) fn sparkline(pace: &[u32], bars: usize) -> String {
     let shown = &pace[pace.len().saturating_sub(bars)..];
     let highest = shown.iter().copied().max().unwrap_or(0).max(1);
     shown.iter().map(|count| BARS[(*count as usize * (BARS.len() - 1)).div_ceil(highest as usize)]).collect()
 }
 
-/// A number with commas.
+/// Formats a number with thousands separators.
 pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let first = (digits.len() + 2) % 3 + 1;

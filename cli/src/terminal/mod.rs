@@ -1,4 +1,4 @@
-//! The terminal: a screen that is given back as it was, lines that never spill over its edge, its keys and its size.
+//! The terminal: a screen that is restored at the end, lines that never exceed its width, its keys and its size.
 
 mod ink;
 mod keys;
@@ -19,29 +19,30 @@ pub(crate) struct Canvas {
     pub(crate) width: usize,
     /// Lines.
     pub(crate) height: usize,
-    /// With colours?
+    /// Whether to use colours.
     pub(crate) colour: bool,
 }
 
 impl Canvas {
-    /// An empty line as wide as the canvas.
+    /// Returns an empty line as wide as the canvas.
     pub(crate) fn line(self) -> Line {
         Line::new(self.width, self.colour)
     }
 
-    /// One of two columns, with room for a rule between them.
+    /// Returns one of two columns, with room for a separator between them.
     pub(crate) fn half(self) -> Canvas {
         Canvas { width: self.width.saturating_sub(3) / 2, ..self }
     }
 }
 
-/// Columns and lines of the terminal that standard output is, if it is one that says them.
+/// Returns the columns and lines of the terminal at standard output, if it reports a size.
 pub(crate) fn size() -> Option<(usize, usize)> {
     let size = terminal_size::terminal_size().map(|(width, height)| (width.0.into(), height.0.into()));
     size.filter(|(width, height)| *width > 0 && *height > 0)
 }
 
-/// Columns of standard output, if it is a terminal: tables are cut to it. What is read by a program is never cut.
+/// Returns the width of the terminal at standard output; `None` if it is not a terminal. Tables for people are cut to
+/// it, output for programs never is.
 pub(crate) fn width() -> Option<usize> {
     if !std::io::stdout().is_terminal() {
         return None;

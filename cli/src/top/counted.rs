@@ -1,4 +1,4 @@
-//! What a fleet counts, out of its metrics in Prometheus' text.
+//! A fleet's counters, read from its metrics in Prometheus' text format.
 
 /// Counters since the scheduler's start.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -7,12 +7,12 @@ pub(super) struct Counted {
     pub(super) polls: Vec<(String, u64)>,
     /// Bytes on the wire.
     pub(super) wire: u64,
-    /// Claims that were at most so many seconds late, of all categories; infinity stands for all.
+    /// Claims by lag: the number that were at most this many seconds late, over all categories; infinity counts all.
     pub(super) lag: Vec<(f64, u64)>,
 }
 
 impl Counted {
-    /// Reads what it needs; what is missing is zero.
+    /// Parses the metrics; missing ones are zero.
     pub(super) fn read(text: &str) -> Self {
         let mut counted = Counted::default();
         for (name, labels, value) in text.lines().filter_map(series) {
@@ -38,17 +38,17 @@ impl Counted {
         counted
     }
 
-    /// All polls.
+    /// Returns the number of all polls.
     pub(super) fn all(&self) -> u64 {
         self.polls.iter().map(|(_, count)| count).sum()
     }
 
-    /// Polls that ended so.
+    /// Returns the number of polls with this outcome.
     pub(super) fn ended(&self, outcome: &str) -> u64 {
         self.polls.iter().find(|(name, _)| name == outcome).map_or(0, |(_, count)| *count)
     }
 
-    /// The bound, in seconds, that 99 of 100 claims since `before` did not exceed; `None` when nothing was claimed.
+    /// Returns the p99 of the lag since `before`, as a bucket bound in seconds; `None` when nothing was claimed.
     pub(super) fn lag_since(&self, before: &Counted) -> Option<f64> {
         let earlier = |bound: f64| before.lag.iter().find(|(other, _)| *other == bound).map_or(0, |(_, count)| *count);
         let since = |(bound, count): &(f64, u64)| (*bound, count.saturating_sub(earlier(*bound)));
@@ -58,11 +58,11 @@ impl Counted {
     }
 }
 
-/// A line's name, labels and value.
+/// Splits a line into name, labels and value.
 fn series(line: &str) -> Option<(&str, &str, u64)> {
     let (series, value) = line.rsplit_once(' ')?;
     let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
-    // Counters are whole, but written as any number is.
+    // Counters are integers, but may be written as floats.
     let digits = value.split('.').next().unwrap_or_default();
     Some((name, labels.trim_end_matches('}'), digits.parse().ok()?))
 }

@@ -1,4 +1,4 @@
-//! `feedfleet top`: the fleet on a screen that is renewed, by what its API and its metrics say.
+//! `feedfleet top`: shows the fleet on a refreshing screen, from its API and its metrics.
 
 mod counted;
 mod view;
@@ -18,11 +18,11 @@ use crate::terminal::{Canvas, Keys, Screen, is_capable, size};
 use counted::Counted;
 use view::{Look, frame};
 
-/// Looks that the sparkline remembers.
+/// The number of samples in the sparkline.
 const REMEMBERED: usize = 300;
-/// Feeds of a list; a screen shows as many of them as fit.
+/// The length of a list; a screen shows as many rows as fit.
 const ROWS: &str = "40";
-/// The frame of what is no terminal.
+/// The frame when standard output is not a terminal.
 const PLAIN: Canvas = Canvas { width: 100, height: 30, colour: false };
 
 /// Shows the fleet at work on a screen; q ends it
@@ -44,7 +44,7 @@ fn every(text: &str) -> Result<Duration, String> {
     if time < least { Err("must be at least 250ms: each look asks the fleet four things".to_owned()) } else { Ok(time) }
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) async fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.client)?;
     let mut look = Look::default();
@@ -71,7 +71,8 @@ async fn watch(client: &Client, look: &mut Look, every: Duration) -> anyhow::Res
         loop {
             screen.draw(&frame(look, screen.canvas()))?;
             looks.tick().await;
-            // What passes is shown above the last numbers; what does not, such as a token that was taken back, ends it.
+            // A transient error is shown above the last numbers; a permanent one, such as a revoked token, ends the
+            // command.
             look.trouble = match renew(client, look).await {
                 Ok(()) => None,
                 Err(error) if passes(&error) => Some(format!("{error:#}")),
@@ -86,7 +87,7 @@ async fn watch(client: &Client, look: &mut Look, every: Duration) -> anyhow::Res
     }
 }
 
-/// Asks for everything that is shown.
+/// Requests everything that is shown.
 async fn renew(client: &Client, look: &mut Look) -> anyhow::Result<()> {
     look.stats = client.get("/stats", &[]).await?;
     let (_, metrics) = client.ask("/metrics").await?;
@@ -97,7 +98,7 @@ async fn renew(client: &Client, look: &mut Look) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Feeds of each kind of failure in the penalty box, in turn.
+/// Returns feeds in the penalty box, alternating between the kinds of failure.
 async fn failing(client: &Client, stats: &StatsView) -> anyhow::Result<Vec<FeedView>> {
     let mut all: Vec<(usize, FeedView)> = Vec::new();
     for (kind, _) in stats.penalised.iter().filter(|(_, feeds)| **feeds > 0) {

@@ -1,4 +1,4 @@
-//! The screen of `top` as the lines of a terminal. Pure; knows no terminal.
+//! The screen of `top` as lines for a terminal. Pure; does no terminal I/O.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,17 +19,17 @@ pub(super) struct Look {
     pub(super) next: Vec<FeedView>,
     pub(super) failing: Vec<FeedView>,
     pub(super) now: Timestamp,
-    /// Why the last look failed: the numbers are those of the one before.
+    /// Why the last update failed; the numbers are those of the one before.
     pub(super) trouble: Option<String>,
     pub(super) counted: Counted,
-    /// Polls a second between looks, in tenths.
+    /// Polls per second between updates, in tenths.
     pub(super) pace: VecDeque<u32>,
     pub(super) lag: Option<f64>,
     counted_at: Option<Timestamp>,
 }
 
 impl Look {
-    /// Takes in what is counted now.
+    /// Adds the current counters.
     pub(super) fn count(&mut self, counted: Counted, now: Timestamp, remembered: usize) {
         if let Some(before) = self.counted_at {
             let millis = u64::try_from(now.since(before).as_millis()).unwrap_or(u64::MAX).max(1);
@@ -43,7 +43,7 @@ impl Look {
     }
 }
 
-/// The frame: exactly `height` lines, none wider than `width`.
+/// Renders the frame: exactly `height` lines, none wider than `width`.
 pub(super) fn frame(look: &Look, canvas: Canvas) -> Vec<String> {
     let mut lines = vec![title(look, canvas), polls(look, canvas), outcomes(look, canvas), due(look, canvas)];
     lines.push(categories(look, canvas));
