@@ -1,7 +1,73 @@
 //! What a scheduler shows over HTTP: the API for programs and the pages for people. Holds no loop and decides nothing about
-//! polling.
+//! polling. The API and the pages know nothing of each other; both stand on the modules beside them.
 
-pub mod api;
+mod api;
+mod error;
+mod explain;
+mod hardened;
+mod listing;
 mod pages;
+mod request;
+mod serve;
+mod state;
+mod streams;
+#[cfg(test)]
+mod testing;
+mod visitors;
 
-pub use api::{router, serve};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{StatusCode, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use scheduler::ops::Ops;
+
+use api::guard::{self, Guard};
+use error::ApiError;
+use pages::Live;
+use state::Api;
+
+pub use serve::serve;
+
+/// No response takes longer: a database that hangs must not collect callers.
+const MAX_DURATION: Duration = Duration::from_secs(30);
+
+/// Returns every path that is served.
+pub fn router(ops: Arc<Ops>) -> Router {
+    composed(ops, Arc::default())
+}
+
+fn composed(ops: Arc<Ops>, live: Arc<Live>) -> Router {
+    let guard = Guard { tokens: ops.config.api.tokens.clone().into(), is_page: pages::is_for_operators };
+    let api = Api::new(ops);
+    api::routes()
+        .with_state(api.clone())
+        .merge(pages::routes(api, live))
+        .fallback(nowhere)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(request::MAX_BODY_BYTES))
+        .layer(middleware::from_fn(in_time))
+        // Around the limit of time: what took too long is recorded as such.
+        .layer(middleware::from_fn_with_state(guard, guard::admit))
+        .layer(middleware::from_fn(hardened::hardened))
+}
+
+/// Refuses every path that is not served.
+async fn nowhere(uri: Uri) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, format!("nothing is served at {}", uri.path()))
+}
+
+async fn wrong_method(request: Request) -> ApiError {
+    let message = format!("{} does not take {}", request.uri().path(), request.method());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message)
+}
+
+async fn in_time(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(MAX_DURATION, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "this took too long; try again").into_response(),
+    }
+}

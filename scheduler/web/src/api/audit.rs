@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::error::ApiError;
+use crate::error::ApiError;
 
 /// Who calls: a token's name, or whoever is on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub(super) mod tests {
     use tracing::{Event, Metadata, Subscriber};
 
     use crate::api::openapi::tests::{described, document, target};
-    use crate::api::tests::Fleet;
+    use crate::testing::Fleet;
 
     /// The lines that this thread writes to the target `audit`, each as an object.
     pub(in crate::api) struct Lines {

@@ -12,10 +12,11 @@ use common::feed::Feed;
 use common::url::FeedId;
 use rand::RngExt;
 
-use super::error::ApiError;
 use super::feeds::FeedBody;
-use super::request::{body_bytes, fields, media_type, object};
-use super::{Api, to_the_end};
+use super::to_the_end;
+use crate::error::ApiError;
+use crate::request::{body_bytes, fields, media_type, object};
+use crate::state::Api;
 use scheduler::ops::{AddFeed, EditFeed, Ops, OpsError};
 use scheduler::wire::BulkView;
 use store::Added;
@@ -171,7 +172,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::tests::{Answer, Fleet};
+    use crate::testing::{Answer, Fleet};
     use store::FeedRef;
 
     async fn send(fleet: &Fleet, body: String) -> (u16, Vec<Value>) {

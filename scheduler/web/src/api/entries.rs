@@ -10,10 +10,10 @@ use common::calm::Zone;
 use common::url::FeedId;
 use serde::Deserialize;
 
-use super::Api;
-use super::error::ApiError;
-use super::request::{Params, PathId, explained, limit, parsed};
 use super::sanitised::sanitised;
+use crate::error::ApiError;
+use crate::request::{Params, PathId, explained, limit, parsed};
+use crate::state::Api;
 use scheduler::wire::{EntryList, EntryView};
 use store::StoredEntry;
 

@@ -14,10 +14,10 @@ use futures_util::stream;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Api;
-use super::error::ApiError;
-use super::request::{Params, limit, parsed};
-use super::streams::{HEARTBEAT, heartbeat};
+use crate::error::ApiError;
+use crate::request::{Params, limit, parsed};
+use crate::state::Api;
+use crate::streams::{HEARTBEAT, heartbeat};
 use scheduler::events::follow::Follower;
 use scheduler::wire::{EventList, EventView};
 use store::{Event, EventPage};

@@ -1,26 +1,27 @@
 //! Feeds: add, list, show, change, erase, pause, resume, refresh, and what one feed did and will do.
 
 use axum::extract::State;
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::{Extension, Json};
 use common::calm::CalmGroup;
 use common::feed::Feed;
-use common::host::HostKey;
 use common::input;
-use common::outcome::FailureKind;
-use common::policy::{Audience, Category, Status};
+use common::policy::{Audience, Status};
 use common::secrets::Login;
-use common::url::{FeedId, FeedUrl};
+use common::url::FeedId;
 use serde::{Deserialize, Deserializer};
 
 use super::audit::Subject;
-use super::error::ApiError;
-use super::request::{Accepts, Body, Params, PathId, limit};
-use super::{Api, to_the_end};
+use super::to_the_end;
+use crate::error::ApiError;
+use crate::explain;
+use crate::listing::ListParams;
+use crate::request::{Accepts, Body, Params, PathId};
+use crate::state::Api;
 use scheduler::ops::{AddFeed, EditFeed};
 use scheduler::poll::moves::TakenBack;
-use scheduler::wire::{AddedView, FeedView, List};
-use store::{FeedQuery, FeedRef, FeedSort, HistoryEntry};
+use scheduler::wire::{AddedView, ExplainView, FeedView, List};
+use store::{FeedRef, HistoryEntry};
 
 /// A feed in a request. Everything may be left out but the `url` of a new one.
 #[derive(Default, Deserialize)]
@@ -101,7 +102,7 @@ impl FeedBody {
     /// The feed that these fields add.
     pub(super) fn new_feed(&self, api: &Api) -> Result<AddFeed, ApiError> {
         let url = self.url.as_deref().ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
-        let (url, of_url) = input::feed(url, &api.ops.config.fetch.at_service).map_err(not_a_url)?;
+        let (url, of_url) = input::feed(url, &api.ops.config.fetch.at_service).map_err(ApiError::not_a_url)?;
         let of_fields = self.login()?.flatten();
         if of_url.is_some() && of_fields.is_some() {
             return Err(ApiError::bad("username and password are in the url already; give them once"));
@@ -110,14 +111,6 @@ impl FeedBody {
         let audience = self.audience(Audience::default())?;
         Ok(AddFeed { url, login: of_fields.or(of_url), audience, calm, private })
     }
-}
-
-pub(crate) fn feed_url(api: &Api, text: &str) -> Result<FeedUrl, ApiError> {
-    input::feed_url(text, &api.ops.config.fetch.at_service).map_err(not_a_url)
-}
-
-fn not_a_url(error: impl std::fmt::Display) -> ApiError {
-    ApiError::bad(format!("url: {error}"))
 }
 
 /// `POST /feeds`: 201 when it is new, 200 when it was known.
@@ -136,35 +129,6 @@ pub(super) async fn add(
     Ok((status, subject, Json(AddedView { new: added.new, revived: added.revived, feed: api.view(feed) })))
 }
 
-/// The parameters of `GET /feeds`.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct ListParams {
-    pub(crate) q: Option<String>,
-    pub(crate) host: Option<String>,
-    pub(crate) category: Option<String>,
-    pub(crate) status: Option<String>,
-    pub(crate) failure: Option<String>,
-    pub(crate) sort: Option<String>,
-    pub(crate) after: Option<String>,
-    pub(crate) limit: Option<String>,
-}
-
-impl ListParams {
-    /// What to ask the store for; so many feeds when no `limit` is given.
-    pub(crate) fn query(self, usual: u32) -> Result<FeedQuery, ApiError> {
-        Ok(FeedQuery {
-            host: self.host.as_deref().map(host_key).transpose()?,
-            category: named("category", self.category.as_deref(), &Category::ALL, Category::as_str)?,
-            status: named("status", self.status.as_deref(), &Status::ALL, Status::as_str)?,
-            failure: named("failure", self.failure.as_deref(), FailureKind::ALL, FailureKind::as_str)?,
-            sort: named("sort", self.sort.as_deref(), &SORTS, sort_name)?.unwrap_or_default(),
-            limit: limit(self.limit.as_deref(), usual, 1000)?,
-            after: self.after,
-            text: self.q.filter(|text| !text.is_empty()),
-        })
-    }
-}
-
 /// `GET /feeds`
 pub(super) async fn list(
     State(api): State<Api>,
@@ -174,37 +138,6 @@ pub(super) async fn list(
     let page = api.ops.feeds(&query).await?;
     let items = page.items.into_iter().map(|feed| api.view(feed)).collect();
     Ok(Json(List { items, next: page.next }))
-}
-
-const SORTS: [FeedSort; 3] = [FeedSort::Id, FeedSort::Subscribers, FeedSort::NextDue];
-
-fn sort_name(sort: FeedSort) -> &'static str {
-    match sort {
-        FeedSort::Id => "id",
-        FeedSort::Subscribers => "subscribers",
-        FeedSort::NextDue => "next_due",
-    }
-}
-
-/// One of a few names, in any case.
-pub(super) fn named<T: Copy>(
-    parameter: &str,
-    text: Option<&str>,
-    all: &[T],
-    name: fn(T) -> &'static str,
-) -> Result<Option<T>, ApiError> {
-    let Some(text) = text else { return Ok(None) };
-    let found = all.iter().copied().find(|value| name(*value).eq_ignore_ascii_case(text));
-    let names = || all.iter().copied().map(name).collect::<Vec<_>>().join(", ");
-    found.map(Some).ok_or_else(|| ApiError::bad(format!("{parameter} must be one of {}", names())))
-}
-
-fn host_key(text: &str) -> Result<HostKey, ApiError> {
-    let has_port = text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if has_port || text.starts_with("*.") {
-        return Ok(HostKey::new(text));
-    }
-    Err(ApiError::bad("host must be a name and port, such as example.com:443, or *.example.com for a shared one"))
 }
 
 /// The parameters of `GET /feeds/lookup`.
@@ -219,7 +152,7 @@ pub(super) async fn lookup(
     Params(params): Params<LookupParams>,
 ) -> Result<Json<FeedView>, ApiError> {
     let url = params.url.ok_or_else(|| ApiError::bad("url is missing; it must be a feed's address"))?;
-    let url = feed_url(&api, &url)?;
+    let url = api.feed_url(&url)?;
     let unknown = || {
         let message =
             format!("no feed has the URL {url}, unless with credentials: GET /api/v1/feeds?q= finds those too");
@@ -309,6 +242,12 @@ pub(super) async fn forget(State(api): State<Api>, PathId(id): PathId) -> Result
     Ok(Json(api.view(forgotten.ok_or_else(|| ApiError::no_feed(id))?)))
 }
 
+/// `GET /feeds/{id}/explain`
+pub(super) async fn explain(State(api): State<Api>, PathId(id): PathId) -> Result<Json<ExplainView>, ApiError> {
+    let feed = api.feed(id).await?;
+    Ok(Json(explain::of(&api, &feed).await?))
+}
+
 /// `GET /feeds/{id}/history`: its last polls, newest first, in one part.
 pub(super) async fn history(State(api): State<Api>, PathId(id): PathId) -> Result<Json<List<HistoryEntry>>, ApiError> {
     let items = api.ops.store.history(id).await?.ok_or_else(|| ApiError::no_feed(id))?;
@@ -332,9 +271,4 @@ fn not_polled(feed: &Feed) -> &'static str {
 
 fn conflict(feed: &Feed, what: &str) -> ApiError {
     ApiError::new(StatusCode::CONFLICT, format!("feed {} is {} and {what}", feed.id, feed.status.as_str()))
-}
-
-/// Every path that nobody serves.
-pub(super) async fn nowhere(uri: Uri) -> ApiError {
-    ApiError::new(StatusCode::NOT_FOUND, format!("nothing is served at {}", uri.path()))
 }

@@ -7,8 +7,9 @@ use axum::response::{IntoResponse, Response};
 use common::bot_auth::DIRECTORY_TYPE;
 use serde_json::{Value, json};
 
-use super::error::ApiError;
-use super::{Api, to_the_end};
+use super::to_the_end;
+use crate::error::ApiError;
+use crate::state::Api;
 use scheduler::wire::StatsView;
 
 /// `POST /fleet/pause`

@@ -14,12 +14,22 @@ use common::config::{ApiRole, ApiToken};
 use subtle::ConstantTimeEq;
 
 use super::audit::{self, Who};
-use super::error::ApiError;
+use crate::error::ApiError;
+
+/// What the guard knows.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    /// The tokens that open the API.
+    pub(crate) tokens: Arc<[ApiToken]>,
+    /// Returns whether the path is a page for operators, which a browser's login opens too.
+    pub(crate) is_page: fn(&str) -> bool,
+}
 
 /// Refuses whoever may not call; everything else goes on, and knows who it is. Changes leave a line in the log.
-pub(super) async fn admit(State(tokens): State<Arc<[ApiToken]>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let Guard { tokens, is_page } = guard;
     let path = request.uri().path();
-    let (is_page, is_api) = (crate::pages::is_for_operators(path), path.starts_with("/api/"));
+    let (is_page, is_api) = (is_page(path), path.starts_with("/api/"));
     let is_change = is_api && !request.method().is_safe();
     let (who, admitted) = if tokens.is_empty() {
         ("loopback", from_this_machine(request.method(), request.uri(), request.headers()))

@@ -14,9 +14,10 @@ use common::suggest::field_names;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::error::ApiError;
-use super::request::{Accepts, Body, Params, limit};
-use super::{Api, to_the_end};
+use super::to_the_end;
+use crate::error::ApiError;
+use crate::request::{Accepts, Body, Params, limit};
+use crate::state::Api;
 use scheduler::ops::hosts::RuleChange;
 use scheduler::wire::{HostView, List, RULE_DURATIONS};
 use store::HostOrders;

@@ -6,7 +6,7 @@ use common::time::Clock;
 use common::url::FeedId;
 use serde_json::{Value, json};
 
-use super::tests::Fleet;
+use crate::testing::Fleet;
 
 fn with_key(config: &mut Config) {
     config.secrets.key = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [7; 32]);

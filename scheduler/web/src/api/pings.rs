@@ -9,12 +9,11 @@ use common::url::FeedUrl;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Api;
-use super::error::ApiError;
-use super::feeds::feed_url;
-use super::request::{Accepts, body_bytes, fields, media_type, object};
-use super::visitors::Caller;
 use super::xml_rpc;
+use crate::error::ApiError;
+use crate::request::{Accepts, body_bytes, fields, media_type, object};
+use crate::state::Api;
+use crate::visitors::Caller;
 
 /// Bytes of a ping: a few addresses.
 pub(super) const MAX_BYTES: usize = 16 * 1024;
@@ -46,7 +45,7 @@ pub(super) async fn ping(State(api): State<Api>, caller: Caller, request: Reques
         "application/json" => {
             let body: PingBody = fields(object(&body_bytes(request, &(), MAX_BYTES).await?)?)?;
             let url = body.url.ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
-            let url = feed_url(&api, &url)?;
+            let url = api.feed_url(&url)?;
             let known = heard(&api, "rest", std::slice::from_ref(&url)).await?;
             Ok(Json(json!({ "url": url.as_str(), "known": known, "message": thanks(known) })).into_response())
         }
@@ -138,7 +137,7 @@ mod tests {
     use common::url::FeedId;
 
     use super::*;
-    use crate::api::tests::{Answer, Fleet};
+    use crate::testing::{Answer, Fleet};
     use scheduler::ops::EditFeed;
     use store::FeedRef;
 

@@ -17,10 +17,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::audit::{Subject, Who};
-use super::error::ApiError;
-use super::feeds::named;
-use super::request::{Accepts, Body, explained, fields};
-use super::{Api, to_the_end};
+use super::to_the_end;
+use crate::error::ApiError;
+use crate::listing::named;
+use crate::request::{Accepts, Body, explained, fields};
+use crate::state::Api;
 use scheduler::wire::{List, RequeuedView};
 use store::requeues::MOST_REQUEUES;
 use store::{NewRequeue, Requeue, RequeueFilter};

@@ -5,7 +5,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::Refusal;
-use crate::api::error::ApiError;
+use crate::error::ApiError;
 
 /// A file of the pages.
 pub(super) struct Asset {

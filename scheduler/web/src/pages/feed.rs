@@ -14,8 +14,9 @@ use common::url::FeedId;
 use super::fleet::{EntryLine, entry_line};
 use super::words::{self, Moment};
 use super::{Frame, Refusal, advice, answer};
-use crate::api::error::ApiError;
-use crate::api::{Api, explain};
+use crate::error::ApiError;
+use crate::explain;
+use crate::state::Api;
 use scheduler::wire::{ExplainView, FeedView};
 use store::HistoryEntry;
 

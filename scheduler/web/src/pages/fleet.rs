@@ -1,6 +1,7 @@
 //! `/`: the fleet in numbers, charts and short lists, as it is now.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::State;
@@ -15,7 +16,7 @@ use super::charts::{self, Chart, OUTCOMES, Sample};
 use super::live::Live;
 use super::words::{self, Moment};
 use super::{Frame, Refusal, answer};
-use crate::api::Api;
+use crate::state::Api;
 use scheduler::ops::{Ops, OpsError};
 use scheduler::wire::StatsView;
 use store::{FeedQuery, FeedSort, StoredEntry};
@@ -179,8 +180,8 @@ struct ListsPart<'a> {
 }
 
 /// `GET /`
-pub(crate) async fn page(State(api): State<Api>) -> Result<Response, Refusal> {
-    let shown = Shown::now(&api.ops, &api.live).await?;
+pub(super) async fn page(State(api): State<Api>, State(live): State<Arc<Live>>) -> Result<Response, Refusal> {
+    let shown = Shown::now(&api.ops, &live).await?;
     let (frame, lists) = (frame(shown.now), lists(&api.ops, &shown).await?);
     answer(StatusCode::OK, &FleetPage { frame, shown, lists })
 }

@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use super::charts::{Ring, Sample};
 use super::fleet::Shown;
 use super::{Refusal, fleet, protect};
-use crate::api::Api;
-use crate::api::error::ApiError;
+use crate::error::ApiError;
+use crate::state::Api;
 use scheduler::condition::trouble::Trouble;
 use scheduler::ops::{Ops, OpsError};
 
@@ -110,10 +110,10 @@ pub(crate) async fn watch(live: Arc<Live>, ops: Arc<Ops>, stop: CancellationToke
 }
 
 /// `GET /live`: server-sent events `numbers` and `lists`.
-pub(super) async fn stream(State(api): State<Api>) -> Result<Response, Refusal> {
+pub(super) async fn stream(State(api): State<Api>, State(live): State<Arc<Live>>) -> Result<Response, Refusal> {
     let full = |_| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "enough pages are watched already; reload by hand");
-    let place = api.live.places.clone().try_acquire_owned().map_err(full)?;
-    let mut news = api.live.news.subscribe();
+    let place = live.places.clone().try_acquire_owned().map_err(full)?;
+    let mut news = live.news.subscribe();
     // Whoever comes waits for what is counted next: older news may be of yesterday.
     news.mark_unchanged();
     let events =

@@ -17,27 +17,50 @@ mod status;
 mod tests;
 mod words;
 
+use std::sync::Arc;
+
 use askama::Template;
 use axum::Router;
+use axum::extract::FromRef;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use common::time::Timestamp;
 
-use crate::api::Api;
-use crate::api::error::ApiError;
+use crate::error::ApiError;
+use crate::state::Api;
 
-pub(crate) use fleet::page as fleet;
 pub(crate) use live::{Live, watch};
 
-/// Every page but `/`.
-pub(crate) fn routes() -> Router<Api> {
+/// What the pages' handlers work on.
+#[derive(Clone)]
+pub(crate) struct Pages {
+    api: Api,
+    live: Arc<Live>,
+}
+
+impl FromRef<Pages> for Api {
+    fn from_ref(pages: &Pages) -> Self {
+        pages.api.clone()
+    }
+}
+
+impl FromRef<Pages> for Arc<Live> {
+    fn from_ref(pages: &Pages) -> Self {
+        pages.live.clone()
+    }
+}
+
+/// Returns the routes of all pages.
+pub(crate) fn routes(api: Api, live: Arc<Live>) -> Router {
     Router::new()
+        .route("/", get(fleet::page))
         .route("/feeds", get(search::page))
         .route("/feeds/{id}", get(feed::page))
         .route("/status", get(status::page))
         .route("/live", get(live::stream))
         .route("/assets/{name}", get(assets::asset))
+        .with_state(Pages { api, live })
 }
 
 /// Is it one of the pages that show everything? They are opened as the API is, or by a browser's login.

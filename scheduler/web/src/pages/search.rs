@@ -11,10 +11,10 @@ use common::time::Timestamp;
 
 use super::words::{self, Moment};
 use super::{Frame, Refusal, answer};
-use crate::api::Api;
-use crate::api::error::ApiError;
-use crate::api::feeds::ListParams;
-use crate::api::request::Params;
+use crate::error::ApiError;
+use crate::listing::ListParams;
+use crate::request::Params;
+use crate::state::Api;
 
 /// Feeds on a page when nobody says how many.
 const USUAL: u32 = 50;

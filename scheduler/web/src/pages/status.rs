@@ -13,11 +13,10 @@ use serde::Deserialize;
 use super::feed::{PenaltyLine, PollLine, penalty, poll_line};
 use super::words::{self, Moment};
 use super::{Frame, Refusal, advice, answer};
-use crate::api::Api;
-use crate::api::error::ApiError;
-use crate::api::feeds::feed_url;
-use crate::api::request::Params;
-use crate::api::visitors::Caller;
+use crate::error::ApiError;
+use crate::request::Params;
+use crate::state::Api;
+use crate::visitors::Caller;
 use store::FeedRef;
 
 /// Its name in the navigation.
@@ -81,7 +80,7 @@ pub(super) async fn page(
     if page.asked.is_empty() {
         return answer(StatusCode::OK, &page);
     }
-    match feed_url(&api, &page.asked) {
+    match api.feed_url(&page.asked) {
         Ok(url) => {
             let feed = api.ops.feed(&FeedRef::Url(url)).await?.filter(|feed| !feed.is_private());
             let feed = match feed.as_ref().and_then(|feed| feed.merged_into) {

@@ -9,7 +9,7 @@ use common::entry::Entry;
 use common::known::KnownEntries;
 use serde_json::json;
 
-use crate::api::tests::Fleet;
+use crate::testing::Fleet;
 
 const HOSTILE: &str = "</title><script>alert('x')</script><img src=x onerror=\"x\">";
 

@@ -1,6 +1,7 @@
 //! What consumers are told, as a list and as a stream.
 
 use axum::body::BodyDataStream;
+use axum::http::StatusCode;
 use futures_util::StreamExt;
 
 use super::*;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use common::time::Clock;
 use scheduler::ops::AddFeed;
 
-use super::Fleet;
+use crate::testing::Fleet;
 
 #[tokio::test]
 async fn the_api_and_the_search_page_list_a_fleet_of_any_size_by_due_time() {

@@ -1,11 +1,12 @@
 //! Requeues by request: what is matched, what is refused, what becomes of them.
 
 use common::outcome::FailureKind;
-use common::policy::Status;
+use common::policy::{Decision, Status, Terms};
+use common::report::{FetchReport, Outcome};
 
 use super::*;
 use scheduler::upkeep::requeue::Dripper;
-use store::FeedChange;
+use store::{FeedChange, Verdict};
 
 impl Fleet {
     /// Takes the steps that are allowed by now, as a scheduler does.

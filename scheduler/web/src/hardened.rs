@@ -16,7 +16,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 ];
 
 /// Adds what the answer does not say itself.
-pub(super) async fn hardened(request: Request, next: Next) -> Response {
+pub(crate) async fn hardened(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));

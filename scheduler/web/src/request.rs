@@ -14,11 +14,13 @@ use common::url::FeedId;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::MAX_BODY_BYTES;
-use super::error::ApiError;
+use crate::error::ApiError;
+
+/// The maximum size of a request's body in bytes. A feed's fields are far smaller.
+pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// A body or a query that can say, for each of its fields, what is accepted.
-pub(super) trait Accepts: DeserializeOwned {
+pub(crate) trait Accepts: DeserializeOwned {
     /// What the field must be, to follow "must be".
     fn accepts(field: &str) -> &'static str;
 
@@ -30,7 +32,7 @@ pub(super) trait Accepts: DeserializeOwned {
 
 /// A JSON object, every field of which may be left out as far as serde is concerned.
 #[derive(Debug)]
-pub(super) struct Body<T>(pub(super) T);
+pub(crate) struct Body<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: Accepts> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
@@ -46,13 +48,13 @@ impl<S: Send + Sync, T: Accepts> FromRequest<S> for Body<T> {
 }
 
 /// The `Content-Type` without its parameters, in lower case; empty when there is none.
-pub(super) fn media_type(request: &Request) -> String {
+pub(crate) fn media_type(request: &Request) -> String {
     let given = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     given.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// The whole body, within the limit of its route, `most` bytes.
-pub(super) async fn body_bytes<S: Send + Sync>(request: Request, state: &S, most: usize) -> Result<Bytes, ApiError> {
+pub(crate) async fn body_bytes<S: Send + Sync>(request: Request, state: &S, most: usize) -> Result<Bytes, ApiError> {
     let refused = |rejection: BytesRejection| {
         let message = match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => format!("the body is too large; it must be at most {most} bytes"),
@@ -64,7 +66,7 @@ pub(super) async fn body_bytes<S: Send + Sync>(request: Request, state: &S, most
 }
 
 /// A body as a JSON object whose fields are not read yet.
-pub(super) fn object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
+pub(crate) fn object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
     match serde_json::from_slice(bytes) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(ApiError::bad("the body must be a JSON object")),
@@ -73,7 +75,7 @@ pub(super) fn object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
 }
 
 /// Reads an object's fields strictly.
-pub(super) fn fields<T: Accepts>(object: Map<String, Value>) -> Result<T, ApiError> {
+pub(crate) fn fields<T: Accepts>(object: Map<String, Value>) -> Result<T, ApiError> {
     let known = T::fields();
     for (field, value) in &object {
         refuse_unknown(field, known, "field")?;
@@ -119,13 +121,13 @@ fn refuse_unknown(name: &str, known: &[&str], what: &str) -> Result<(), ApiError
 }
 
 /// A query parameter as its type, or a refusal that says what it must be.
-pub(super) fn parsed<T: FromStr>(name: &str, text: Option<&str>, accepted: &str) -> Result<Option<T>, ApiError> {
+pub(crate) fn parsed<T: FromStr>(name: &str, text: Option<&str>, accepted: &str) -> Result<Option<T>, ApiError> {
     let parse = |text: &str| text.parse().map_err(|_| ApiError::bad(format!("{name} must be {accepted}")));
     text.map(parse).transpose()
 }
 
 /// A number of items from 1 to `most`.
-pub(super) fn limit(text: Option<&str>, default: u32, most: u32) -> Result<u32, ApiError> {
+pub(crate) fn limit(text: Option<&str>, default: u32, most: u32) -> Result<u32, ApiError> {
     let accepted = format!("a whole number from 1 to {most}");
     let limit = parsed("limit", text, &accepted)?.unwrap_or(default);
     if (1..=most).contains(&limit) { Ok(limit) } else { Err(ApiError::bad(format!("limit must be {accepted}"))) }
@@ -133,7 +135,7 @@ pub(super) fn limit(text: Option<&str>, default: u32, most: u32) -> Result<u32, 
 
 /// The `{id}` of the path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PathId(pub(super) FeedId);
+pub(crate) struct PathId(pub(crate) FeedId);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathId {
     type Rejection = ApiError;
@@ -146,7 +148,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathId {
 }
 
 /// A value that its own error explains.
-pub(super) fn explained<T: FromStr<Err: Display>>(name: &str, text: &str) -> Result<T, ApiError> {
+pub(crate) fn explained<T: FromStr<Err: Display>>(name: &str, text: &str) -> Result<T, ApiError> {
     text.parse().map_err(|error| ApiError::bad(format!("{name}: {error}")))
 }
 

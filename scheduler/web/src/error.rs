@@ -24,12 +24,17 @@ impl ApiError {
     }
 
     /// 400: the request says something that cannot be.
-    pub(super) fn bad(message: impl Into<String>) -> Self {
+    pub(crate) fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
+    /// 400: the text is not the URL of a feed.
+    pub(crate) fn not_a_url(error: impl std::fmt::Display) -> Self {
+        Self::bad(format!("url: {error}"))
+    }
+
     /// 404: no feed has this id.
-    pub(super) fn no_feed(id: common::url::FeedId) -> Self {
+    pub(crate) fn no_feed(id: common::url::FeedId) -> Self {
         Self::new(StatusCode::NOT_FOUND, format!("there is no feed {id}; GET /api/v1/feeds lists them"))
     }
 
@@ -39,7 +44,7 @@ impl ApiError {
     }
 
     /// The same refusal with a further field.
-    pub(super) fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.more.insert(field.to_owned(), value.into());
         self
     }

@@ -14,20 +14,20 @@ use futures_util::{Stream, StreamExt};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::error::ApiError;
+use crate::error::ApiError;
 
 /// Streams at once: each holds a connection and about a page of what it tells.
 const PLACES: usize = 500;
 
 /// Something is to be said this often, if only a comment: who hears nothing for twice as long is cut off, and a client that
 /// is gone is noticed.
-pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// How long a client waits before it comes back.
 const COME_BACK: Duration = Duration::from_secs(1);
 
 /// The places for streams. Reusable: [`Streams::answer`] takes any stream of events.
-pub(super) struct Streams {
+pub(crate) struct Streams {
     places: Arc<Semaphore>,
     /// The fleet is stopping.
     quiet: CancellationToken,
@@ -35,13 +35,13 @@ pub(super) struct Streams {
 
 impl Streams {
     /// Streams that end at `quiet`.
-    pub(super) fn new(quiet: CancellationToken) -> Self {
+    pub(crate) fn new(quiet: CancellationToken) -> Self {
         Streams { places: Arc::new(Semaphore::new(PLACES)), quiet }
     }
 
     /// Tells these events, each when the client has taken those before. 503 when all places are taken. Whoever makes the
     /// stream sends a [`heartbeat`] when there is nothing else for as long as [`HEARTBEAT`].
-    pub(super) fn answer(&self, events: impl Stream<Item = Event> + Send + 'static) -> Result<Response, ApiError> {
+    pub(crate) fn answer(&self, events: impl Stream<Item = Event> + Send + 'static) -> Result<Response, ApiError> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let message = format!("{PLACES} streams are open already, and no more are kept; try again");
             return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message));
@@ -60,6 +60,6 @@ impl Streams {
 }
 
 /// A comment, which clients ignore.
-pub(super) fn heartbeat() -> Event {
+pub(crate) fn heartbeat() -> Event {
     Event::default().comment("")
 }

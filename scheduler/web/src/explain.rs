@@ -1,26 +1,17 @@
-//! `GET /feeds/{id}/explain`: why a feed is due when it is, term by term, and what else keeps it waiting.
+//! Explains why a feed is due when it is, term by term, and what else keeps it waiting.
 
-use axum::Json;
-use axum::extract::State;
 use common::config::PolicyConfig;
 use common::feed::Feed;
 use common::policy::{Category, Status, category, explain as explain_terms, sla_unmet};
 use common::secrets::SecretError;
 use common::time::Timestamp;
 
-use super::Api;
-use super::error::ApiError;
-use super::request::PathId;
+use crate::error::ApiError;
+use crate::state::Api;
 use scheduler::poll::subject::subject;
 use scheduler::wire::ExplainView;
 
-/// The handler.
-pub(super) async fn explain(State(api): State<Api>, PathId(id): PathId) -> Result<Json<ExplainView>, ApiError> {
-    let feed = api.feed(id).await?;
-    Ok(Json(of(&api, &feed).await?))
-}
-
-/// Why this feed is due when it is.
+/// Explains when this feed is due and why.
 pub(crate) async fn of(api: &Api, feed: &Feed) -> Result<ExplainView, ApiError> {
     let now = api.ops.clock.now();
     let fleet_paused = api.ops.store.paused().await?;

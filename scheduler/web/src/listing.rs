@@ -1,0 +1,70 @@
+//! The parameters of a list of feeds, which the API and the search page share.
+
+use common::host::HostKey;
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
+use serde::Deserialize;
+
+use crate::error::ApiError;
+use crate::request::limit;
+use store::{FeedQuery, FeedSort};
+
+/// The parameters of `GET /feeds`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct ListParams {
+    pub(crate) q: Option<String>,
+    pub(crate) host: Option<String>,
+    pub(crate) category: Option<String>,
+    pub(crate) status: Option<String>,
+    pub(crate) failure: Option<String>,
+    pub(crate) sort: Option<String>,
+    pub(crate) after: Option<String>,
+    pub(crate) limit: Option<String>,
+}
+
+impl ListParams {
+    /// What to ask the store for; so many feeds when no `limit` is given.
+    pub(crate) fn query(self, usual: u32) -> Result<FeedQuery, ApiError> {
+        Ok(FeedQuery {
+            host: self.host.as_deref().map(host_key).transpose()?,
+            category: named("category", self.category.as_deref(), &Category::ALL, Category::as_str)?,
+            status: named("status", self.status.as_deref(), &Status::ALL, Status::as_str)?,
+            failure: named("failure", self.failure.as_deref(), FailureKind::ALL, FailureKind::as_str)?,
+            sort: named("sort", self.sort.as_deref(), &SORTS, sort_name)?.unwrap_or_default(),
+            limit: limit(self.limit.as_deref(), usual, 1000)?,
+            after: self.after,
+            text: self.q.filter(|text| !text.is_empty()),
+        })
+    }
+}
+
+const SORTS: [FeedSort; 3] = [FeedSort::Id, FeedSort::Subscribers, FeedSort::NextDue];
+
+fn sort_name(sort: FeedSort) -> &'static str {
+    match sort {
+        FeedSort::Id => "id",
+        FeedSort::Subscribers => "subscribers",
+        FeedSort::NextDue => "next_due",
+    }
+}
+
+/// One of a few names, in any case.
+pub(crate) fn named<T: Copy>(
+    parameter: &str,
+    text: Option<&str>,
+    all: &[T],
+    name: fn(T) -> &'static str,
+) -> Result<Option<T>, ApiError> {
+    let Some(text) = text else { return Ok(None) };
+    let found = all.iter().copied().find(|value| name(*value).eq_ignore_ascii_case(text));
+    let names = || all.iter().copied().map(name).collect::<Vec<_>>().join(", ");
+    found.map(Some).ok_or_else(|| ApiError::bad(format!("{parameter} must be one of {}", names())))
+}
+
+fn host_key(text: &str) -> Result<HostKey, ApiError> {
+    let has_port = text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if has_port || text.starts_with("*.") {
+        return Ok(HostKey::new(text));
+    }
+    Err(ApiError::bad("host must be a name and port, such as example.com:443, or *.example.com for a shared one"))
+}

@@ -1,0 +1,66 @@
+//! What every handler works on.
+
+use std::sync::Arc;
+
+use common::feed::Feed;
+use common::input;
+use common::url::{FeedId, FeedUrl};
+use scheduler::events::follow::Tail;
+use scheduler::ops::Ops;
+use scheduler::ops::pings::Pings;
+use scheduler::wire::FeedView;
+use store::FeedRef;
+use tokio::sync::Semaphore;
+
+use crate::error::ApiError;
+use crate::streams::Streams;
+use crate::visitors::Visitors;
+
+/// The state that all handlers share.
+#[derive(Clone)]
+pub(crate) struct Api {
+    /// The operations.
+    pub(crate) ops: Arc<Ops>,
+    /// Counts the visitors of the publisher's page.
+    pub(crate) publishers: Arc<Visitors>,
+    /// Counts the senders of pings.
+    pub(crate) visitors: Arc<Visitors>,
+    /// Gathers pings.
+    pub(crate) pings: Pings,
+    /// The end of the event log.
+    pub(crate) tail: Arc<Tail>,
+    /// The open event streams.
+    pub(crate) streams: Arc<Streams>,
+    /// Limits the pages of entries that are being sanitised to the number of cores, so that other requests are answered.
+    pub(crate) sanitisers: Arc<Semaphore>,
+}
+
+impl Api {
+    /// Returns the state over these operations.
+    pub(crate) fn new(ops: Arc<Ops>) -> Self {
+        Api {
+            publishers: Arc::default(),
+            visitors: Arc::default(),
+            pings: Pings::new(ops.clone()),
+            tail: Arc::new(Tail::of(ops.store.clone())),
+            streams: Arc::new(Streams::new(ops.quiet.clone())),
+            sanitisers: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from))),
+            ops,
+        }
+    }
+
+    /// Returns the feed, or 404.
+    pub(crate) async fn feed(&self, id: FeedId) -> Result<Feed, ApiError> {
+        self.ops.feed(&FeedRef::Id(id)).await?.ok_or_else(|| ApiError::no_feed(id))
+    }
+
+    /// Returns the feed as the API shows it.
+    pub(crate) fn view(&self, feed: Feed) -> FeedView {
+        FeedView::of(feed, &self.ops.rules.get())
+    }
+
+    /// Parses the URL of a feed as a caller wrote it, or returns 400.
+    pub(crate) fn feed_url(&self, text: &str) -> Result<FeedUrl, ApiError> {
+        input::feed_url(text, &self.ops.config.fetch.at_service).map_err(ApiError::not_a_url)
+    }
+}

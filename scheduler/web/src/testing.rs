@@ -1,0 +1,149 @@
+//! A fleet for the tests of the API and the pages: the embedded backends, asked without a network.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, header};
+use axum::response::Response;
+use common::config::{ApiToken, Config};
+use common::document::Document;
+use common::entry::Entry;
+use common::host_gate::memory::MemoryGate;
+use common::known::KnownEntries;
+use common::metrics::Metrics;
+use common::policy::{Decision, Rule, Terms};
+use common::queue::memory::MemoryQueue;
+use common::report::{FetchReport, Outcome};
+use common::time::{Clock, ManualClock, Timestamp};
+use common::url::FeedId;
+use scheduler::ops::Ops;
+use scheduler::schedule::memory::MemorySchedule;
+use scheduler::{Backends, Scheduler};
+use serde_json::{Value, json};
+use store::sqlite::SqliteStore;
+use store::{FeedRef, Move, Verdict};
+use tower_service::Service;
+
+use crate::router;
+
+/// A fleet without loops: what the API reads and writes.
+pub(crate) struct Fleet {
+    pub(crate) ops: Arc<Ops>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) router: Router,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+}
+
+impl Fleet {
+    pub(crate) async fn with_tokens(tokens: Vec<ApiToken>) -> Self {
+        Self::with(|config| config.api.tokens = tokens).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = common::config::defaults();
+        change(&mut config);
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let backends = Backends {
+            store: Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()),
+            schedule: Arc::new(MemorySchedule::default()),
+            gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
+            jobs: Arc::new(MemoryQueue::new(1 << 20)),
+            reports: Arc::new(MemoryQueue::new(1 << 20)),
+        };
+        let shared_clock: Arc<dyn Clock> = clock.clone();
+        let ops = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &shared_clock).ops;
+        Fleet { router: router(ops.clone()), ops, clock }
+    }
+
+    pub(crate) async fn new() -> Self {
+        Self::with_tokens(Vec::new()).await
+    }
+
+    /// The answer with its headers, before its body was read.
+    pub(crate) async fn respond(&self, path: &str) -> Response {
+        let request = Request::get(path).header(header::HOST, "127.0.0.1:7878").body(Body::empty()).unwrap();
+        self.router.clone().call(request).await.unwrap()
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().call(request).await.unwrap();
+        let status = response.status().as_u16();
+        let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
+        Answer { status, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) }
+    }
+
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+        let request = Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:7878");
+        let request = request.header(header::ACCEPT, "application/json");
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        self.send(request.header(header::CONTENT_TYPE, "application/json").body(body).unwrap()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.ask("POST", path, Some(body)).await
+    }
+
+    /// Adds a feed and gives its id.
+    pub(crate) async fn feed(&self, url: &str) -> i64 {
+        let added = self.post("/api/v1/feeds", json!({ "url": url })).await;
+        assert_eq!(added.status, 201, "{}", added.body);
+        added.body["id"].as_i64().unwrap()
+    }
+
+    /// Stores a good poll of the feed that brought these entries.
+    pub(crate) async fn polled(&self, id: i64, entries: &[&str]) {
+        let entries = entries.iter().map(|id| Entry { id: (*id).to_owned(), ..Entry::default() }).collect();
+        self.polled_with(id, entries).await;
+    }
+
+    /// Moves the feed to another URL, as permanent redirects do.
+    pub(crate) async fn moved(&self, id: i64, url: &str) {
+        let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();
+        let url: common::url::FeedUrl = url.parse().unwrap();
+        let host = self.ops.rules.get().for_url(url.as_url()).key;
+        let to = Move { url, host, category: common::policy::Category::D, same: true };
+        self.ops.store.move_feed(feed.id, feed.version, &to, self.clock.now()).await.unwrap();
+    }
+
+    pub(crate) async fn polled_with(&self, id: i64, entries: Vec<Entry>) {
+        let mut document = Document::default();
+        document.keep_news(entries, &KnownEntries::default());
+        self.read(id, document).await;
+    }
+
+    /// Stores a good poll of the feed that brought this document.
+    pub(crate) async fn read(&self, id: i64, document: Document) {
+        let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();
+        let now = self.clock.now();
+        let validators = common::document::Validators { etag: Some("\"1\"".to_owned()), ..Default::default() };
+        let outcome = Outcome::Modified(Box::new(Document { validators, ..document }));
+        let mut terms = Terms::default();
+        terms.push(Rule::Category, now.after(Duration::from_secs(6000)));
+        let state =
+            common::policy::PollState { last_polled: Some(now), last_outcome: Some(outcome.kind()), ..feed.state };
+        let report = FetchReport {
+            duration: Duration::from_millis(250),
+            http_status: Some(200),
+            wire_bytes: 1000,
+            body_bytes: 3000,
+            ..FetchReport::of(feed.id, feed.version, feed.host.clone(), now, outcome)
+        };
+        let next_due = terms.last().map(|term| term.due);
+        let decision = Decision { state, status: feed.status, next_due, terms, host_hold: None, notice: None };
+        let verdict = Verdict { report, decision, category: common::policy::Category::D };
+        self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
+    }
+}
