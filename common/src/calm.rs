@@ -1,6 +1,7 @@
-//! Calm delivery: subscribers who want what is new once a day, at their own midnight (an idea of the Artemis reader).
+//! Calm delivery: subscribers who want new entries once a day, at their own midnight (an idea of the Artemis reader).
 //!
-//! A midnight is the first instant of a day in a zone: 00:00, or what follows where daylight saving skips that.
+//! A midnight is the first instant of a day in a zone: 00:00, or the end of a gap where daylight saving time skips
+//! that.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,31 +21,31 @@ pub struct Zone(chrono_tz::Tz);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CalmGroup {
-    /// Whose midnight.
+    /// The zone of their midnight.
     pub zone: Zone,
-    /// How many.
+    /// The number of subscribers.
     pub subscribers: u32,
 }
 
-/// Before a midnight a feed is polled within this time.
+/// How long before a midnight the window opens in which a feed is polled.
 pub const BEFORE_MIDNIGHT: Duration = Duration::from_secs(3600);
 
 impl Zone {
-    /// The last midnight that has come by `now`.
+    /// Returns the last midnight at or before `now`.
     pub fn last_midnight(self, now: Timestamp) -> Timestamp {
         self.midnights(now, -1).take_while(|midnight| *midnight <= now).last().unwrap_or(Timestamp::EPOCH)
     }
 
-    /// The first midnight after `time`.
+    /// Returns the first midnight after `time`.
     pub fn next_midnight(self, time: Timestamp) -> Option<Timestamp> {
         self.midnights(time, 0).find(|midnight| *midnight > time)
     }
 
-    /// The midnights of some days from `first` days after the day of `time`, in order.
+    /// Returns the midnights of a few days, in order, from `first` days after the day of `time`.
     fn midnights(self, time: Timestamp, first: i64) -> impl Iterator<Item = Timestamp> {
         let today = time.to_chrono().with_timezone(&self.0).date_naive();
         let start = if first < 0 { today - Days::new(first.unsigned_abs()) } else { today };
-        // A whole day was skipped where a country changed sides of the date line.
+        // Four days, because a country that crossed the date line skipped a whole day.
         (0..4).filter_map(move |day| self.midnight(start.checked_add_days(Days::new(day))?))
     }
 
@@ -57,7 +58,8 @@ impl Zone {
     }
 }
 
-/// The next window before a midnight of one of these groups that begins after `polled`: its start, and the midnight.
+/// Returns the next window before a midnight of one of these groups that starts after `polled`: its start, and the
+/// midnight.
 pub fn next_window(groups: &[CalmGroup], polled: Timestamp) -> Option<(Timestamp, Timestamp)> {
     let wanted = groups.iter().filter(|group| group.subscribers > 0);
     let midnights = wanted.filter_map(|group| group.zone.next_midnight(polled.after(BEFORE_MIDNIGHT)));
@@ -122,7 +124,8 @@ mod tests {
         let cairo = zone("Africa/Cairo");
         assert_eq!(cairo.next_midnight(at("2024-04-25T12:00:00Z")), Some(at("2024-04-25T22:00:00Z")));
         assert_eq!(cairo.last_midnight(at("2024-04-26T12:00:00Z")), at("2024-04-25T22:00:00Z"));
-        // Havana's went back from 01:00 to 00:00 on 2 November 2025: the day begins once, with the first of both midnights.
+        // Havana's went back from 01:00 to 00:00 on 2 November 2025: the day starts once, at the first of both
+        // midnights.
         let havana = zone("America/Havana");
         assert_eq!(havana.next_midnight(at("2025-11-01T12:00:00Z")), Some(at("2025-11-02T04:00:00Z")));
         assert_eq!(havana.next_midnight(at("2025-11-02T04:30:00Z")), Some(at("2025-11-03T05:00:00Z")));

@@ -21,7 +21,7 @@ pub mod text {
     }
 }
 
-/// The same, or nothing.
+/// The same, optional.
 pub mod optional_text {
     use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub mod optional_text {
     }
 }
 
-/// Seconds as a number, fractions included; or nothing.
+/// Seconds as a number, including fractions; optional.
 pub mod optional_seconds {
     use std::time::Duration;
 
@@ -81,7 +81,7 @@ pub mod millis {
     }
 }
 
-/// Whole milliseconds, or nothing.
+/// Whole milliseconds, optional.
 pub mod optional_millis {
     use std::time::Duration;
 

@@ -1,18 +1,18 @@
-//! Entries: what feeds announce, in the one shape that every kind of feed is brought to.
+//! Entries: what feeds publish, in one normalised form for every kind of feed.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// The schemes of links that entries keep, and that sanitised HTML keeps: what they open is shown to a person. `javascript:`
-/// and `data:` run code in a reader's page, others start a program of the reader's machine.
+/// The URL schemes of links that entries and sanitised HTML keep, because they open something for a person.
+/// `javascript:` and `data:` run code in the reader's page, others start a program on the reader's machine.
 pub const LINK_SCHEMES: [&str; 6] = ["http", "https", "mailto", "tel", "magnet", "xmpp"];
 
 /// One entry of a feed, normalised. Text is as the publisher wrote it (HTML is not sanitised here).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Entry {
-    /// Identity inside its feed: guid or id, else the link, else a hash of title and date. Stable over polls.
+    /// Identity inside its feed: guid or id, else the link, else a hash of title and date. Stable across polls.
     pub id: String,
     /// Where the entry can be read, resolved against `xml:base` and the feed's final URL.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -20,10 +20,10 @@ pub struct Entry {
     /// Its title; many posts have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// When it was first published, by the publisher's word.
+    /// When it was first published, according to the publisher.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<Timestamp>,
-    /// When it was last changed, by the publisher's word.
+    /// When it was last changed, according to the publisher.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated: Option<Timestamp>,
     /// The authors' names, joined by ", ".
@@ -41,16 +41,16 @@ pub struct Entry {
     /// Categories and tags.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
-    /// The language that it is written in, as its publisher names it, in lower case: `en`, `pt-br`.
+    /// Its language, as the publisher states it, in lower case: `en`, `pt-br`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
-    /// The web pages that its text links to, absolute, each once; a bounded number.
+    /// The web pages that its text links to: absolute URLs, each once, up to a limit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
-    /// The first words of its text as plain text, where it has no title: see [`Entry::display_title`].
+    /// The first words of its text as plain text, if it has no title: see [`Entry::display_title`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_words: Option<String>,
-    /// Text was cut, or content left out, to stay within the limits of size.
+    /// Text was truncated, or content left out, to stay within the size limits.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
 }
@@ -59,7 +59,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Enclosure {
-    /// Where it can be fetched, resolved like [`Entry::url`].
+    /// Its URL, resolved like [`Entry::url`].
     pub url: String,
     /// Its media type as announced, such as `audio/mpeg`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,21 +69,21 @@ pub struct Enclosure {
     pub length: Option<u64>,
 }
 
-/// Eight bytes that stand for an entry: see [`Entry::fingerprint`].
+/// Eight bytes that identify an entry's state: see [`Entry::fingerprint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub u64);
 
 impl Fingerprint {
-    /// Do both stand for the same identity, whatever the content?
+    /// Returns true if both have the same identity, whatever the content.
     pub fn same_identity(self, other: Fingerprint) -> bool {
         self.0 >> 32 == other.0 >> 32
     }
 }
 
 impl Entry {
-    /// What tells whether the entry is stored already: the upper half is a hash of the identity, the lower half one of
-    /// everything a reader reads; not of categories, which some publishers give in another order each time. Equal
-    /// fingerprints mean that there is nothing to store.
+    /// Returns a fingerprint that shows whether the entry is already stored: the upper half is a hash of the identity,
+    /// the lower half one of everything that readers see; not of categories, which some publishers reorder each time.
+    /// If the fingerprints are equal, there is nothing to store.
     pub fn fingerprint(&self) -> Fingerprint {
         let mut content = xxhash_rust::xxh3::Xxh3::new();
         let mut add = |part: &str| {
@@ -103,12 +103,12 @@ impl Entry {
         Fingerprint(identity & !u64::from(u32::MAX) | content.digest() >> 32)
     }
 
-    /// What to show as its title: the title, or the first words of its text, or its address.
+    /// Returns what to show as the title: the title, or the first words of the text, or the URL.
     pub fn display_title(&self) -> &str {
         [&self.title, &self.first_words, &self.url].into_iter().find_map(|text| text.as_deref()).unwrap_or(&self.id)
     }
 
-    /// Every text that the entry carries, for limits of size.
+    /// Returns all text of the entry, for size limits.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let optional =
             [&self.url, &self.title, &self.author, &self.summary, &self.content, &self.language, &self.first_words];

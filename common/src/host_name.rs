@@ -1,4 +1,4 @@
-//! How people name a host.
+//! Host names as people write them.
 
 use std::str::FromStr;
 
@@ -7,13 +7,13 @@ use crate::host::HostKey;
 /// The host that a person means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostName {
-    /// A name at all of its ports.
+    /// A name, with any port.
     Name(String),
     /// One host: name and port, or a shared domain.
     Key(HostKey),
 }
 
-/// The text names no host.
+/// The text is not the name of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "host must be a name such as example.com, a name and port such as example.com:443, or *.example.com for a shared one"
@@ -41,7 +41,7 @@ impl FromStr for HostName {
 }
 
 impl HostName {
-    /// The name in it, to which rules apply.
+    /// Returns the host name, to which rules apply.
     pub fn name(&self) -> &str {
         match self {
             HostName::Name(name) => name,

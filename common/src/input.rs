@@ -1,24 +1,25 @@
-//! What people write for a feed, where that is not its URL.
+//! Feeds as people name them, where that is not the feed's URL.
 //!
-//! An account of the AT Protocol (Bluesky) has no feed at an address of its own; what its service answers to
-//! `app.bsky.feed.getAuthorFeed` is one. `at://HANDLE`, the same with a permanent number (`did:..`), and the account's page
-//! stand for it. Only what people write is translated, never a stored URL or a redirect's target.
+//! An account of the AT Protocol (Bluesky) has no feed URL of its own, but its service's response to
+//! `app.bsky.feed.getAuthorFeed` is a feed. `at://HANDLE`, the same with a permanent identifier (`did:..`), and the URL
+//! of the account's page are translated to it. Only user input is translated, never a stored URL or a redirect's
+//! target.
 
 use url::Url;
 
 use crate::secrets::{Login, SplitLoginError, split_login};
 use crate::url::{FeedUrl, FeedUrlError};
 
-/// Posts and the author's own threads; answers to others are one half of a conversation.
+/// Posts and the author's own threads; replies to others are half a conversation.
 const FILTER: &str = "posts_and_author_threads";
 
-/// The feed that a text stands for, where credentials are not read. `service` is `fetch.at_service`.
+/// Returns the feed that a text stands for, where credentials are not supported. `service` is `fetch.at_service`.
 pub fn feed_url(text: &str, service: &str) -> Result<FeedUrl, FeedUrlError> {
     let text = text.trim();
     account_feed(text, service).unwrap_or_else(|| text.parse())
 }
 
-/// The same with the credentials that the text holds.
+/// Returns the feed and the credentials that the text contains.
 pub fn feed(text: &str, service: &str) -> Result<(FeedUrl, Option<Login>), SplitLoginError> {
     let text = text.trim();
     account_feed(text, service).map_or_else(|| split_login(text), |url| Ok((url?, None)))
@@ -30,7 +31,7 @@ fn account_feed(text: &str, service: &str) -> Option<Result<FeedUrl, FeedUrlErro
     Some(format!("{service}/xrpc/app.bsky.feed.getAuthorFeed?actor={account}&filter={FILTER}").parse())
 }
 
-/// The account that a text names.
+/// Returns the account that a text names.
 fn account(text: &str) -> Option<String> {
     let name = match text.strip_prefix("at://") {
         Some(name) => name.trim_end_matches('/').to_owned(),
@@ -45,7 +46,7 @@ fn account(text: &str) -> Option<String> {
     ((is_handle || is_number) && name.len() <= 253).then_some(name)
 }
 
-/// `https://bsky.app/profile/HANDLE`, and nothing below it: a post is no feed.
+/// Returns the handle in `https://bsky.app/profile/HANDLE`; longer paths, such as those of posts, are not feeds.
 fn of_page(url: &Url) -> Option<String> {
     if !matches!(url.host_str(), Some("bsky.app" | "www.bsky.app")) {
         return None;

@@ -1,7 +1,7 @@
-//! The entries of a feed that are stored already, as a bounded list of 8-byte fingerprints.
+//! The stored entries of a feed, as a bounded list of 8-byte fingerprints.
 //!
-//! A job carries the list so that its report need only carry what is new or changed. The list is a saving, not the truth:
-//! an entry that it does not know is sent, and the store's uniqueness decides whether it is new.
+//! A job carries the list so that its report need only carry what is new or changed. The list is an optimisation: the
+//! worker sends any entry that is not in it, and a unique constraint of the store decides whether the entry is new.
 
 use crate::entry::Fingerprint;
 use base64::Engine;
@@ -14,21 +14,21 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct KnownEntries(Vec<Fingerprint>);
 
 impl KnownEntries {
-    /// How many fingerprints a feed keeps: 4 KB a feed, more items than nearly every feed carries.
+    /// The number of fingerprints kept per feed: 4 KB, and more entries than almost any feed contains.
     pub const LIMIT: usize = 512;
 
-    /// Is this very entry known, content included?
+    /// Returns true if this entry is known with the same content.
     pub fn contains(&self, fingerprint: Fingerprint) -> bool {
         self.0.contains(&fingerprint)
     }
 
-    /// Is an entry of this identity known, perhaps with other content?
+    /// Returns true if an entry with this identity is known, perhaps with other content.
     pub fn knows_identity(&self, fingerprint: Fingerprint) -> bool {
         self.0.iter().any(|known| known.same_identity(fingerprint))
     }
 
-    /// The list after a document with these entries was read: they come first, earlier ones follow as far as there is
-    /// room, so that a server that swaps between two versions of a feed causes no traffic.
+    /// Returns the list after a document with these entries: they come first, and earlier ones follow up to the limit,
+    /// so that a server that alternates between two versions of a feed causes no traffic.
     pub fn after_document(&self, document: impl IntoIterator<Item = Fingerprint>) -> Self {
         let mut list = Vec::with_capacity(Self::LIMIT.min(self.0.len() + 32));
         let mut seen = std::collections::HashSet::new();
@@ -43,27 +43,27 @@ impl KnownEntries {
         KnownEntries(list)
     }
 
-    /// The list without these.
+    /// Returns the list without these fingerprints.
     pub fn without(&self, gone: &[Fingerprint]) -> Self {
         KnownEntries(self.0.iter().copied().filter(|known| !gone.contains(known)).collect())
     }
 
-    /// The number of fingerprints.
+    /// Returns the number of fingerprints.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Is nothing known?
+    /// Returns true if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The packed form for storage: 8 bytes a fingerprint, little-endian.
+    /// Packs the list for storage: 8 bytes per fingerprint, little-endian.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.0.iter().flat_map(|fingerprint| fingerprint.0.to_le_bytes()).collect()
     }
 
-    /// From the packed form; a remainder of less than 8 bytes is ignored.
+    /// Unpacks the list; a remainder of less than 8 bytes is ignored.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let (whole, _) = bytes.as_chunks::<8>();
         KnownEntries(whole.iter().map(|chunk| Fingerprint(u64::from_le_bytes(*chunk))).collect())

@@ -1,7 +1,7 @@
-//! What a process counts about itself, in Prometheus' text format.
+//! A process' own metrics, in Prometheus' text format.
 //!
-//! One [`Metrics`] per fleet, passed around; its registry is its own, so that two fleets can run in one process. No label
-//! ever names a feed or a host: the number of series is fixed when the process starts.
+//! Each fleet creates one [`Metrics`] and passes it around; it has its own registry, so that two fleets can run in one
+//! process. No label contains a feed or a host: the number of series is fixed when the process starts.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::outcome::{FailureKind, OutcomeKind};
 use crate::policy::{Category, Rule, Status};
 use crate::report::{FetchReport, Outcome};
 
-/// Seconds; a poll ends between a few milliseconds and the fetch deadline.
+/// Seconds; a poll takes between a few milliseconds and the fetch deadline.
 const POLL_SECONDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0];
 
-/// Seconds; dense where category A's promise of two minutes is decided.
+/// Seconds; dense around category A's promise of two minutes.
 const LAG_SECONDS: &[f64] =
     &[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 90.0, 120.0, 300.0, 600.0, 1800.0, 3600.0];
 
-/// Every metric of `feedfleet_*`, by its name without prefix and unit.
+/// All metrics. The fields are named like `feedfleet_*`, without prefix and unit.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -32,21 +32,21 @@ pub struct Metrics {
     pub failures: IntCounterVec,
     /// Seconds from a request's start to its last byte, or to its failure.
     pub poll_duration: Histogram,
-    /// Pings received, by the way they came: `rest`, `form`, `weblog_updates`, `rss_cloud`.
+    /// Pings received, by protocol: `rest`, `form`, `weblog_updates`, `rss_cloud`.
     pub pushes: IntCounterVec,
     /// Requests sent without validators.
     pub unconditional: IntCounter,
-    /// Feeds that were broken and read after a repair.
+    /// Feeds that were malformed and could be read after a repair.
     pub repaired: IntCounter,
     /// Bodies whose parsing took longer than 2 s.
     pub slow_parses: IntCounter,
     /// Body bytes: `wire` as received, `body` after decoding.
     pub bytes: IntCounterVec,
-    /// Jobs that came back unasked, because the host could not be asked at that time.
+    /// Jobs returned without a request because the host could not be polled at that time.
     pub deferred: IntCounter,
-    /// Jobs that came back unasked, because this worker has not the key of the feed's credentials.
+    /// Jobs returned without a request because this worker does not have the key of the feed's credentials.
     pub unreadable_credentials: IntCounter,
-    /// Requests under way in this process.
+    /// Requests in flight in this process.
     pub in_flight: IntGauge,
     /// Seconds from a feed's stored due time to its claim, by [`Category`].
     pub lag: HistogramVec,
@@ -58,37 +58,39 @@ pub struct Metrics {
     pub due_feeds: IntGauge,
     /// Feeds that wait for a busy host.
     pub parked_feeds: IntGauge,
-    /// Due feeds that had to wait for a busy host: `first` when they became due, `again` when their turn had come in vain.
+    /// Due feeds that had to wait for a busy host: `first` when they became due, `again` when the host was still busy
+    /// at their turn.
     pub parks: IntCounterVec,
     /// Waiting feeds whose turn came.
     pub unparks: IntCounter,
-    /// Seconds since the oldest passed due time, by band of the schedule; 0 when none has passed.
+    /// Seconds since the oldest due time that has passed, by band of the schedule; 0 when none has passed.
     pub oldest_due: GaugeVec,
-    /// Items waiting in or unacknowledged by a queue, by queue: `jobs`, `reports`.
+    /// Messages waiting in a queue or unacknowledged, by queue: `jobs`, `reports`.
     pub queue_depth: IntGaugeVec,
-    /// Messages put aside for good, by queue.
+    /// Dead-lettered messages, by queue.
     pub dead_letters: IntCounterVec,
-    /// Decisions, by the [`Rule`]s that moved the due time; one decision counts under each of its rules.
+    /// Decisions, by the [`Rule`]s that moved the due time; one decision counts once for each of its rules.
     pub decisions: IntCounterVec,
-    /// Reports of another version of their feed, which changed nothing.
+    /// Reports for another version of their feed, which changed nothing.
     pub stale_reports: IntCounter,
     /// Feeds claimed again because an earlier lease ended without a report.
     pub leases_expired: IntCounter,
-    /// Entries stored that were not stored before.
+    /// Entries stored for the first time.
     pub entries: IntCounter,
-    /// Hosts that asked to be left alone for a time and are.
+    /// Hosts that asked us to pause and are held.
     pub hosts_held: IntGauge,
-    /// Seconds since the oldest event was stored that the exchange does not have; 0 in a process that passes none on.
+    /// Seconds since the oldest event was stored that is not yet published to the exchange; 0 in a process that does
+    /// not publish events.
     pub relay_lag: Gauge,
-    /// Feeds under an SLA that cannot be kept: a publisher's floor, a hold or a failure wins over it.
+    /// Feeds whose SLA cannot be kept: a publisher's floor, a hold or a failure overrides it.
     pub sla_unmet: IntGauge,
-    /// What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.
+    /// The price of a poll in adaptive mode, in subscriber-hours of expected waiting.
     pub poll_price: Gauge,
-    /// Polls a second that the feeds want at that price.
+    /// Polls per second that the feeds want at that price.
     pub demand: Gauge,
     /// 1 while most hosts fail because of our own network.
     pub our_fault: IntGauge,
-    /// 1 while all polling is paused by a person.
+    /// 1 while all polling is paused by an operator.
     pub paused: IntGauge,
 }
 
@@ -99,7 +101,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All metrics at zero, every label value that exists included, so that a rate over a rare event is 0 and not absent.
+    /// Creates all metrics at zero, with every possible label value, so that the rate of a rare event is 0 and not
+    /// absent.
     pub fn new() -> Self {
         let metrics = Self::register(&Makes(Registry::new()));
         metrics.touch_labels();
@@ -200,7 +203,7 @@ impl Metrics {
         }
     }
 
-    /// Counts what a worker reports: outcome, failure, duration, bytes, and whether validators were sent.
+    /// Counts a worker's report: outcome, failure, duration, bytes, and whether validators were sent.
     pub fn record_report(&self, report: &FetchReport) {
         let kind = report.outcome.kind();
         if kind == OutcomeKind::Deferred {
@@ -220,20 +223,20 @@ impl Metrics {
         self.bytes.with_label_values(&["body"]).inc_by(report.body_bytes);
     }
 
-    /// Counts a decision under each rule that moved its due time.
+    /// Counts a decision once for each rule that moved its due time.
     pub fn record_decision(&self, rules: impl IntoIterator<Item = Rule>) {
         for rule in rules {
             self.decisions.with_label_values(&[&rule_name(rule)]).inc();
         }
     }
 
-    /// Notes how late a feed of this category was claimed.
+    /// Records how late a feed of this category was claimed.
     pub fn record_lag(&self, category: Category, lag: Duration) {
         self.lag.with_label_values(&[category.as_str()]).observe(lag.as_secs_f64());
     }
 
-    /// How late feeds were claimed since the start, whatever their category: upper bounds in seconds, and how many claims
-    /// were no later than that. Behind the last bound stands infinity, with all of them.
+    /// Returns the lag of all claims since the start, over all categories: bucket bounds in seconds, each with the
+    /// number of claims up to it. The last bound is infinity.
     pub fn lag_counts(&self) -> Vec<(f64, u64)> {
         let mut counts: Vec<(f64, u64)> = LAG_SECONDS.iter().map(|bound| (*bound, 0)).collect();
         let mut all = 0;
@@ -250,16 +253,16 @@ impl Metrics {
         counts
     }
 
-    /// Everything in Prometheus' text format, the process' own figures (memory, CPU, file descriptors) included.
+    /// Renders all metrics in Prometheus' text format, including the process' own (memory, CPU, file descriptors).
     pub fn render(&self) -> String {
         let mut families = self.registry.gather();
         families.extend(prometheus::process_collector::ProcessCollector::for_self().collect());
-        // A text encoder fails only for a family without a name or without samples, and the registry gives neither.
+        // The encoder only fails for a family without a name or without samples, which the registry never returns.
         TextEncoder::new().encode_to_string(&families).unwrap_or_default()
     }
 }
 
-/// A rule's name as in JSON.
+/// Returns a rule's name as in JSON.
 fn rule_name(rule: Rule) -> String {
     match serde_json::to_value(rule) {
         Ok(serde_json::Value::String(name)) => name,
@@ -267,7 +270,7 @@ fn rule_name(rule: Rule) -> String {
     }
 }
 
-/// Makes metrics with our prefix and registers them.
+/// Creates metrics with our prefix and registers them.
 struct Makes(Registry);
 
 impl Makes {
@@ -275,7 +278,8 @@ impl Makes {
         Opts::new(format!("feedfleet_{name}"), help)
     }
 
-    /// Both can fail only for a name that is taken or malformed, and names and labels are literals of this file.
+    /// Registers a metric. Both steps can only fail if a name is taken or malformed, and names and labels are literals
+    /// in this file.
     fn add<C: Collector + Clone + 'static>(&self, made: prometheus::Result<C>) -> C {
         let metric = made.expect("names and labels are literals that Prometheus accepts");
         self.0.register(Box::new(metric.clone())).expect("each literal name is used once");

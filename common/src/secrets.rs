@@ -1,8 +1,8 @@
-//! User names and passwords of feeds: sealed where they are stored and sent, opened only where a request is made.
+//! User names and passwords of feeds: encrypted where they are stored and sent, decrypted only where a request is made.
 //!
-//! A login is sealed (AES-256-GCM) under the first key of a [`Keyring`] for one origin: scheme, host and port. Whoever can
-//! write to the store or the queue cannot have it sent anywhere else, and a feed may move inside of its origin without being
-//! sealed anew. Older keys open what they sealed. Nothing in here is ever shown: the types print no secret.
+//! A login is sealed (AES-256-GCM) with the first key of a [`Keyring`] for one origin: scheme, host and port. A party
+//! that can write to the store or the queue cannot redirect it to another origin, and a feed may move within its origin
+//! without being sealed again. Older keys open what they sealed. The types never print a secret.
 
 use std::fmt;
 
@@ -19,11 +19,11 @@ use crate::url::{FeedUrl, FeedUrlError, read_web_url};
 /// A user name and a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
-    /// `user:password`, as in RFC 7617; a user name holds no colon.
+    /// `user:password`, as in RFC 7617; a user name cannot contain a colon.
     pair: String,
 }
 
-/// Why something is no login. Repeats nothing of it.
+/// Why something is not a login. Contains no part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     /// RFC 7617, section 2.
@@ -32,7 +32,7 @@ pub enum LoginError {
     /// RFC 7617, section 2.
     #[error("user name and password must not hold control characters")]
     Control,
-    /// Nobody could be meant.
+    /// Both are empty.
     #[error("user name and password must not both be empty")]
     Empty,
     /// Longer than [`Login::MAX_LENGTH`].
@@ -41,10 +41,10 @@ pub enum LoginError {
 }
 
 impl Login {
-    /// Bytes that user name and password may have together.
+    /// The maximum length of user name and password together, in bytes.
     pub const MAX_LENGTH: usize = 2048;
 
-    /// A login, if it can be sent.
+    /// Creates a login, if it can be sent.
     pub fn new(username: &str, password: &str) -> Result<Self, LoginError> {
         if username.contains(':') {
             return Err(LoginError::Colon);
@@ -61,7 +61,7 @@ impl Login {
         Ok(Login { pair: format!("{username}:{password}") })
     }
 
-    /// The value of an `Authorization` field (RFC 7617).
+    /// Returns the value of an `Authorization` field (RFC 7617).
     pub fn authorization(&self) -> String {
         format!("Basic {}", STANDARD.encode(&self.pair))
     }
@@ -87,7 +87,7 @@ pub enum SplitLoginError {
     Encoding(String),
 }
 
-/// Reads a URL like [`FeedUrl::from_str`](std::str::FromStr::from_str), and takes user name and password out of it.
+/// Parses a URL like [`FeedUrl::from_str`](std::str::FromStr::from_str), and splits user name and password from it.
 pub fn split_login(text: &str) -> Result<(FeedUrl, Option<Login>), SplitLoginError> {
     let url = read_web_url(text)?;
     let login = login_of(&url)?;
@@ -104,7 +104,7 @@ fn login_of(url: &Url) -> Result<Option<Login>, SplitLoginError> {
     Login::new(&username, &password).map(Some).map_err(|error| SplitLoginError::Login(host(), error))
 }
 
-/// An encrypted login: the layout's number, the key's number, nonce, ciphertext and tag. In JSON base64.
+/// An encrypted login: layout number, key number, nonce, ciphertext and tag. In JSON base64.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Sealed(Vec<u8>);
@@ -116,17 +116,17 @@ const HEAD_BYTES: usize = 1 + KEY_ID_BYTES;
 const NONCE_BYTES: usize = 12;
 
 impl Sealed {
-    /// As it was stored; whether it can be opened is the keyring's business.
+    /// Creates it from stored bytes; only a keyring can check whether it can be opened.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         Sealed(bytes)
     }
 
-    /// To be stored.
+    /// Returns the bytes to store.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The number of the key that it is sealed with, as hexadecimal digits; empty for a layout of the future.
+    /// Returns the number of the key that sealed it, as hexadecimal digits; empty for an unknown layout.
     pub fn key_id(&self) -> String {
         self.key().map_or_else(String::new, |id| id.iter().map(|byte| format!("{byte:02x}")).collect())
     }
@@ -157,7 +157,7 @@ impl TryFrom<String> for Sealed {
     }
 }
 
-/// Which login a feed has, as far as two can be told apart: a keyed hash. Part of a feed's identity beside its URL.
+/// A keyed hash that tells two logins apart. Together with the URL it identifies a feed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LoginId(pub [u8; 32]);
 
@@ -167,7 +167,7 @@ impl fmt::Debug for LoginId {
     }
 }
 
-/// A login as a store keeps it.
+/// A login as the store keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Credentials {
     /// Under the key in force.
@@ -178,7 +178,7 @@ pub struct Credentials {
     pub sealed: Sealed,
 }
 
-/// Why a login cannot be sealed or opened. Repeats nothing of it.
+/// Why a login cannot be sealed or opened. Contains no part of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// `secrets.key` is empty.
@@ -187,13 +187,13 @@ pub enum SecretError {
          FEEDFLEET_SECRETS__KEY) of every scheduler and worker to what `openssl rand -base64 32` prints"
     )]
     NoKey,
-    /// It was sealed with a key that is not here.
+    /// It was sealed with a key that this process does not have.
     #[error("the credentials are sealed with key {0}, which is neither secrets.key nor one of secrets.old_keys")]
     OtherKey(String),
-    /// It was sealed for another origin, or changed since.
+    /// It was sealed for another origin, or modified since.
     #[error("the credentials were not sealed for this feed's server")]
     Refused,
-    /// The library failed.
+    /// The cryptography library failed.
     #[error("the credentials could not be sealed")]
     Failed,
 }
@@ -225,7 +225,7 @@ impl fmt::Debug for SecretsConfig {
     }
 }
 
-/// The keys of `[secrets]`: the first seals, all open.
+/// The keys of `[secrets]`: the first one seals, all open.
 #[derive(Default)]
 pub struct Keyring(Vec<Key>);
 
@@ -241,22 +241,22 @@ impl fmt::Debug for Keyring {
     }
 }
 
-/// Bytes that a key has.
+/// The length of a key in bytes.
 const KEY_BYTES: usize = 32;
 
-/// A key as the configuration writes it: base64 of 32 bytes, with or without padding.
+/// Decodes a key from the configuration: base64 of 32 bytes, with or without padding.
 pub(crate) fn key_bytes(text: &str) -> Option<[u8; KEY_BYTES]> {
     STANDARD_NO_PAD.decode(text.trim().trim_end_matches('=')).ok()?.try_into().ok()
 }
 
 impl Keyring {
-    /// The keys of the configuration, which was checked; none when it names none.
+    /// Creates a keyring from a validated configuration; empty if that contains no key.
     pub fn new(config: &SecretsConfig) -> Self {
         let texts = [&config.key].into_iter().chain(&config.old_keys);
         Keyring(texts.filter_map(|text| Key::new(&key_bytes(text)?)).collect())
     }
 
-    /// A ring of one key that nobody else has, for logins that leave no process.
+    /// Creates a keyring with one random key, for logins that never leave the process.
     pub fn fresh() -> Self {
         let mut bytes = [0; KEY_BYTES];
         let drawn = aws_lc_rs::rand::fill(&mut bytes);
@@ -286,7 +286,7 @@ impl Keyring {
         Ok(Login { pair })
     }
 
-    /// What every [`Sealed`] of the key in force begins with; `None` without a key.
+    /// Returns the bytes with which every [`Sealed`] of the current key starts; `None` without a key.
     pub fn current(&self) -> Option<[u8; HEAD_BYTES]> {
         let [a, b, c, d] = self.0.first()?.id;
         Some([LAYOUT, a, b, c, d])
@@ -294,7 +294,7 @@ impl Keyring {
 }
 
 impl Key {
-    /// Keys for different uses are derived, so that no use tells anything about another.
+    /// Derives a separate key for each use, so that no use reveals anything about another.
     fn new(bytes: &[u8; KEY_BYTES]) -> Option<Self> {
         let root = hmac::Key::new(hmac::HMAC_SHA256, bytes);
         let derived = |label: &str| hmac::sign(&root, label.as_bytes());
@@ -312,7 +312,7 @@ impl Key {
     }
 }
 
-/// What a login is sealed for.
+/// Returns the origin that a login is bound to.
 fn aad(url: &FeedUrl) -> Aad<Vec<u8>> {
     Aad::from(url.as_url().origin().ascii_serialization().into_bytes())
 }

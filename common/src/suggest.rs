@@ -1,15 +1,15 @@
-//! "Did you mean": the nearest known name to one that nobody knows, and the names that a type's fields have.
+//! "Did you mean": finds the known name that is nearest to an unknown one, and the names of a type's fields.
 //!
 //! Used wherever people type names: configuration keys, environment variables, JSON fields.
 
 use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
-/// How alike two names must be, 0 to 1, to be worth suggesting.
+/// How similar two names must be, 0 to 1, to be suggested.
 const ALIKE: f64 = 0.6;
 
-/// The candidate most like `name`, if any is alike enough. Of dotted candidates the last part alone may match too:
-/// `salt` finds `policy.salt`.
+/// Returns the candidate most similar to `name`, if one is similar enough. For dotted candidates the last part alone
+/// may match too: `salt` finds `policy.salt`.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |candidate: &str| {
         let whole = strsim::normalized_damerau_levenshtein(name, candidate);
@@ -22,7 +22,7 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     (best.0 >= ALIKE).then_some(best.1)
 }
 
-/// The field names that `T` reads, as serde knows them; empty when `T` is no struct.
+/// Returns the field names that `T` deserialises, as serde knows them; empty if `T` is not a struct.
 pub fn field_names<T: DeserializeOwned>() -> &'static [&'static str] {
     match T::deserialize(FieldNames) {
         Err(Asked(names)) => names,
@@ -30,7 +30,7 @@ pub fn field_names<T: DeserializeOwned>() -> &'static [&'static str] {
     }
 }
 
-/// Answers every question with what was asked.
+/// A deserialiser that fails with the fields that it is asked for.
 struct FieldNames;
 
 /// The fields that a struct asked for.

@@ -1,6 +1,6 @@
-//! Points in time, and the clock that the edges read them from.
+//! Points in time, and the clock that the outer layers read them from.
 //!
-//! Everything between the edges takes `now` as an argument, so that a test or a simulation can choose it.
+//! All inner code takes `now` as an argument, so that tests and simulations can choose it.
 
 use std::fmt;
 use std::future::Future;
@@ -15,55 +15,55 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// 1970-01-01T00:00:00Z, for "never" where an order is wanted.
+    /// 1970-01-01T00:00:00Z, used for "never" where an order is needed.
     pub const EPOCH: Timestamp = Timestamp(0);
     /// The latest time that RFC 3339 can write: 9999-12-31T23:59:59.999Z.
     pub const MAX: Timestamp = Timestamp(253_402_300_799_999);
 
-    /// From milliseconds since 1970; values outside of [`Self::EPOCH`]..=[`Self::MAX`] saturate.
+    /// Creates a timestamp from milliseconds since 1970; values outside of [`Self::EPOCH`]..=[`Self::MAX`] saturate.
     pub fn from_millis(millis: i64) -> Self {
         Timestamp(millis.clamp(Self::EPOCH.0, Self::MAX.0))
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the milliseconds since 1970.
     pub fn millis(self) -> i64 {
         self.0
     }
 
-    /// Whole seconds since 1970, rounded down.
+    /// Returns the whole seconds since 1970, rounded down.
     pub fn unix_seconds(self) -> i64 {
         self.0.div_euclid(1000)
     }
 
-    /// This time moved later; saturates at [`Self::MAX`].
+    /// Returns this time moved later; saturates at [`Self::MAX`].
     pub fn after(self, by: Duration) -> Self {
         let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
         Self::from_millis(self.0.saturating_add(millis))
     }
 
-    /// This time moved earlier; saturates at [`Self::EPOCH`].
+    /// Returns this time moved earlier; saturates at [`Self::EPOCH`].
     pub fn before(self, by: Duration) -> Self {
         let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
         Self::from_millis(self.0.saturating_sub(millis))
     }
 
-    /// How long ago `earlier` was; zero when it lies ahead.
+    /// Returns how long ago `earlier` was; zero if it is in the future.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(u64::try_from(self.0 - earlier.0).unwrap_or(0))
     }
 
-    /// Whether it is time again for what is done once in `every` and was done at `last`. After a clock was set back it is at
-    /// once: `last` would lie ahead for as long as the clock was ahead.
+    /// Returns true if something that is done once in `every` and was last done at `last` is due. After a clock was set
+    /// back it is due at once; otherwise it would wait until the clock reaches `last` again.
     pub fn is_time_again(self, last: Timestamp, every: Duration) -> bool {
         self < last || self.since(last) >= every
     }
 
-    /// The same instant as chrono's type, for calendars and feeds' dates.
+    /// Converts to chrono's type, for calendars and feeds' dates.
     pub fn to_chrono(self) -> DateTime<Utc> {
         DateTime::from_timestamp_millis(self.0).unwrap_or_default()
     }
 
-    /// From chrono's type; saturates like [`Self::from_millis`].
+    /// Converts from chrono's type; saturates like [`Self::from_millis`].
     pub fn from_chrono(at: DateTime<Utc>) -> Self {
         Self::from_millis(at.timestamp_millis())
     }
@@ -89,45 +89,46 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// Where the edges read the time. Production has [`SystemClock`]; tests and simulations have their own.
+/// The source of the current time: [`SystemClock`] in production, others in tests and simulations.
 pub trait Clock: Send + Sync + 'static {
-    /// The time now.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
-/// A server's clock and ours differ so much that due times and holds would mean different things to both.
+/// A server's clock and ours differ so much that due times and holds would not mean the same to both.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("its clock is {0:?} off ours; synchronise both machines' clocks")]
 pub struct ClocksDiffer(pub Duration);
 
-/// How far a server's clock may be off.
+/// The maximum difference to a server's clock.
 const CLOCK_OFFSET: Duration = Duration::from_secs(1);
 
-/// Whether a server's clock agrees with ours, to within a second.
+/// Checks that a server's clock agrees with ours, to within a second.
 pub fn clocks_agree(ours: Timestamp, theirs: Timestamp) -> Result<(), ClocksDiffer> {
     let off = ours.since(theirs).max(theirs.since(ours));
     if off > CLOCK_OFFSET { Err(ClocksDiffer(off)) } else { Ok(()) }
 }
 
-/// Whether the machine's clock can be relied on: it agreed with a server's within the last second, and was not set since.
+/// Tracks whether the machine's clock is reliable: it agreed with a server's within the last second, and was not set
+/// since.
 #[derive(Debug, Default)]
 pub struct ClockWatch {
     agreed: Mutex<Option<(Timestamp, Instant)>>,
-    /// One asks for all.
+    /// Serialises checks: one caller checks on behalf of all.
     asking: tokio::sync::Mutex<()>,
 }
 
 impl ClockWatch {
-    /// How long an agreement is relied on.
+    /// How long an agreement is valid.
     const LASTS: Duration = Duration::from_secs(1);
-    /// A clock that went so much faster or slower than time was set.
+    /// A wall clock that deviates from the monotonic clock by this much was set.
     const SET: Duration = Duration::from_millis(500);
 
-    /// Has `check` compare `now` with a server's clock, unless that was done just before.
+    /// Runs `check`, which compares `now` with a server's clock, unless that was done just before.
     ///
     /// # Errors
     ///
-    /// What `check` says; then the next call asks again.
+    /// Returns the error of `check`; the next call then checks again.
     pub async fn agree<E>(&self, now: Timestamp, check: impl Future<Output = Result<(), E>>) -> Result<(), E> {
         if self.is_known(now, Instant::now()) {
             return Ok(());
@@ -161,12 +162,12 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved; for tests.
+/// A clock that only moves when a test moves it.
 #[derive(Debug)]
 pub struct ManualClock(std::sync::atomic::AtomicI64);
 
 impl ManualClock {
-    /// A clock that shows `at`.
+    /// Creates a clock that shows `at`.
     pub fn new(at: Timestamp) -> Self {
         ManualClock(at.millis().into())
     }
