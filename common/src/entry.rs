@@ -120,7 +120,7 @@ impl Entry {
             .chain(enclosures)
     }
 
-    /// Bytes of text that the entry carries, for limits of size.
+    /// Returns the number of bytes of text, for size limits.
     pub fn text_bytes(&self) -> usize {
         self.texts().map(str::len).sum()
     }

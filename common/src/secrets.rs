@@ -76,13 +76,13 @@ impl fmt::Debug for Login {
 /// Why a text is not the URL of a feed, with or without a user name and password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitLoginError {
-    /// It is not the URL of a feed.
+    /// The text is not the URL of a feed.
     #[error(transparent)]
     Url(#[from] FeedUrlError),
-    /// Holds a user name or password that cannot be sent.
+    /// The URL contains a user name or password that cannot be sent.
     #[error("the credentials in the URL of {0} cannot be used: {1}")]
     Login(String, #[source] LoginError),
-    /// Holds a user name or password that stands for no text.
+    /// The URL contains a user name or password that does not decode to UTF-8.
     #[error("the credentials in the URL of {0} cannot be used: they are no UTF-8, percent-encoded")]
     Encoding(String),
 }
@@ -170,11 +170,11 @@ impl fmt::Debug for LoginId {
 /// A login as the store keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Credentials {
-    /// Under the key in force.
+    /// Computed with the current key.
     pub id: LoginId,
-    /// What the same login is called where a feed was stored under an older key.
+    /// The ids of the same login under older keys, where a feed may have been stored.
     pub older: Vec<LoginId>,
-    /// Under the key in force.
+    /// Sealed with the current key.
     pub sealed: Sealed,
 }
 

@@ -1,4 +1,4 @@
-//! What every [`Schedule`] must do, run against each implementation by [`schedule_conformance!`].
+//! The guarantees of every [`Schedule`], tested against each implementation by [`schedule_conformance!`].
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use common::url::FeedId;
 
 use super::{Band, Claim, Parking, Schedule, Slot};
 
-/// Stamps the suite for one implementation: `$make` is a closure that gives a future of an empty schedule.
+/// Generates the suite for one implementation: `$make` is a closure that returns a future of an empty schedule.
 #[macro_export]
 macro_rules! schedule_conformance {
     ($make:expr) => {
@@ -266,7 +266,7 @@ cases! {
     }
 
     what_waits_is_listed_in_order_from_any_place(schedule) {
-        // Many of each millisecond, and numbers that are not in order as texts.
+        // Many feeds in each millisecond, with ids whose numeric and text orders differ.
         let slots: Vec<Slot> = (1..120)
             .map(|n| Slot { band: Band::ALL[usize::try_from(n % 4).unwrap()], ..slot(n * n, n % 7 * 10) })
             .collect();

@@ -1,5 +1,5 @@
-//! The schedule in the simplest terms: a map that is looked through each time. Tests hold it beside the real ones, and the
-//! model of the claim protocol has it in their place.
+//! The simplest possible schedule: a map that is scanned for each operation. Tests compare the real ones with it, and
+//! the model of the claim protocol uses it in their place.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use common::url::FeedId;
 
 use super::{Band, Claim, Depth};
 
-/// Where the mirror has a feed; times are in milliseconds.
+/// The state of a feed; times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     Waiting { due: i64, band: Band },
@@ -17,12 +17,12 @@ pub(crate) enum At {
     Parked { host: u8, rank: i64, band: Band },
 }
 
-/// Feeds by number, and the heads of hosts with parked feeds.
+/// Feeds by id, and the heads of hosts with parked feeds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mirror {
     pub(crate) feeds: BTreeMap<i64, At>,
     pub(crate) heads: BTreeMap<u8, (i64, Band)>,
-    /// Of feeds with the same rank at a host the more urgent one comes first.
+    /// Whether, of feeds with the same rank at a host, the more urgent one comes first.
     pub(crate) ties_by_band: bool,
 }
 
@@ -97,7 +97,7 @@ impl Mirror {
         self.heads.retain(|host, _| feeds.values().any(|at| matches!(at, At::Parked { host: h, .. } if h == host)));
     }
 
-    /// The rank, number and band of the feed that is next at a host.
+    /// Returns the rank, id and band of the next feed at a host.
     pub(crate) fn top(&self, host: u8) -> Option<(i64, i64, Band)> {
         let parked = self.feeds.iter().filter_map(|(feed, at)| match at {
             At::Parked { host: h, rank, band } if *h == host => Some((*rank, *feed, *band)),
@@ -115,7 +115,7 @@ impl Mirror {
         feeds.chain(self.heads.values().filter(|head| head.1 == of).map(|head| head.0)).min()
     }
 
-    /// Checks that these claims are what a claim must give; among equally old entries any may come first.
+    /// Checks that these claims are correct; among entries of the same age any may come first.
     pub(crate) fn claimed(&mut self, claims: &[Claim], limit: usize, lease: i64, now: i64) {
         let shares = Band::shares(limit, Timestamp::from_millis(now));
         let mut rest = claims.to_vec();
@@ -132,7 +132,7 @@ impl Mirror {
         assert_eq!(rest, [], "claimed too much");
     }
 
-    /// Where the entry stands from which this claim came: a feed, or the head of its host.
+    /// Returns the entry from which this claim came: a feed, or the head of its host.
     fn stands(&self, claim: &Claim) -> Option<(i64, Band)> {
         match self.feeds.get(&claim.feed.0)? {
             At::Waiting { due: at, band } | At::Leased { until: at, band, .. } => Some((*at, *band)),
@@ -162,7 +162,7 @@ impl Mirror {
         }
     }
 
-    /// What waits, by due time and number.
+    /// Returns the waiting feeds, by due time and id.
     pub(crate) fn waiting(&self) -> Vec<(Timestamp, FeedId)> {
         let waiting = self.feeds.iter().filter_map(|(feed, at)| match at {
             At::Waiting { due, .. } => Some((Timestamp::from_millis(*due), FeedId(*feed))),
@@ -192,7 +192,7 @@ impl Mirror {
     }
 }
 
-/// The key of a host that the mirror has by number.
+/// Returns the key of a host that the mirror has by number.
 pub(crate) fn name(host: u8) -> HostKey {
     HostKey::new(&format!("host{host}:80"))
 }

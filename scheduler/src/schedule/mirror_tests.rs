@@ -1,4 +1,4 @@
-//! The schedule beside its mirror, which looks through everything each time: after random lives both show the same.
+//! Compares the schedule with its mirror, which scans everything each time: after random operations both must agree.
 
 use std::time::Duration;
 
@@ -31,9 +31,9 @@ const SLACK: i64 = 7_000;
 const START: i64 = 1_790_000_000_000;
 const DAY: i64 = 24 * 60 * 60 * 1000;
 
-/// Steps of feeds whose numbers have as many digits, so that text has the same order.
+/// Generates operations on feeds whose ids have the same number of digits, so that text has the same order.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // Three pages of the table, and few enough feeds that each has a life.
+    // Three pages of the table, and so few feeds that each gets many operations.
     let feed = || prop_oneof![102_400..102_408_i64, 102_655..102_659_i64, 170_000..170_003_i64];
     let band = || prop::sample::select(&Band::ALL[..]);
     let ahead = || prop_oneof![8 => -3_000..30_000_i64, 1 => 20 * DAY..35 * DAY];
@@ -53,7 +53,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..250)
 }
 
-/// A real schedule beside its mirror.
+/// A real schedule and its mirror.
 struct Beside<S> {
     real: S,
     mirror: Mirror,
@@ -126,7 +126,8 @@ impl<S: Schedule> Beside<S> {
         assert!(waiting.iter().all(|(_, feed)| !taken.contains(feed)), "after {step:?}");
     }
 
-    /// A life, after a feed in each page that is never touched: so the table is in the order of the feeds' numbers, as ties are.
+    /// Runs the operations, after adding a feed in each page that is never touched: so the table is in the order of the
+    /// feeds' ids, like ties.
     fn live(mut self, steps: &[Step]) {
         for feed in [102_500, 102_700, 170_100] {
             self.take(&Step::Put { feed, band: Band::Steady, ahead: 38 * DAY });

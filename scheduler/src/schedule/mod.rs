@@ -1,15 +1,15 @@
 //! The schedule: when each live feed is due, and which feeds wait for a busy host.
 //!
-//! It is an index over the store's due times and can be deleted at any time. It knows no URLs and decides nothing.
+//! It is an index over the store's due times and can be deleted at any time. It knows no URLs and makes no decisions.
 //!
 //! Each implementation guarantees:
-//! - a claim re-scores an entry to the end of its lease and never removes it;
-//! - each band gets a fifth of every claim, so that a backlog in one never keeps another from being claimed, and what is
-//!   left goes to the most urgent: after an outage the feeds with the most readers come first;
-//! - a lower under a live lease keeps the lease and is remembered: the next `put` makes the feed due;
-//! - a host with parked feeds always has one timed head in the schedule (in each shard of it), whatever dies; claiming it
-//!   claims the top parked feed and re-arms the head at the lease's end while others stay parked;
-//! - a schedule that lost its memory says so until it was rebuilt.
+//! - a claim sets an entry's score to the end of its lease and never removes it;
+//! - each band gets a fifth of every claim, so that a backlog in one band never starves another, and the rest goes to
+//!   the most urgent one: after an outage the feeds with the most readers come first;
+//! - a lower during a live lease keeps the lease and is remembered: the next `put` makes the feed due;
+//! - a host with parked feeds always has one timed head in the schedule (in each shard), whatever process dies;
+//!   claiming it claims the top parked feed and sets the head to the lease's end while others stay parked;
+//! - a schedule that lost its memory reports that until it is rebuilt.
 
 #[cfg(test)]
 pub mod conformance;
@@ -28,7 +28,7 @@ use common::policy::Category;
 use common::time::Timestamp;
 use common::url::FeedId;
 
-/// Sets of the schedule, each with a guaranteed share of every claim.
+/// A set of the schedule, with a guaranteed share of every claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Band {
     /// Category A and wakes.
@@ -42,10 +42,10 @@ pub enum Band {
 }
 
 impl Band {
-    /// All of them, most urgent first.
+    /// All bands, most urgent first.
     pub const ALL: [Band; 4] = [Band::Urgent, Band::Prompt, Band::Steady, Band::Patient];
 
-    /// The band of a feed of this category that waits for its due time (`wake` false) or was woken.
+    /// Returns the band of a feed of this category that waits for its due time (`wake` is false) or was woken.
     pub fn of(category: Category, wake: bool) -> Band {
         match category {
             _ if wake => Band::Urgent,
@@ -56,9 +56,10 @@ impl Band {
         }
     }
 
-    /// What is kept of a claim for each band: a fifth, and nothing for the most urgent, which has the first choice of the rest.
-    /// The fractions of small claims are rounded up or down by the time of the call, never alike for long (a multiple of the
-    /// golden ratio), so that over a while they add up to a fifth as well.
+    /// Returns what is reserved of a claim for each band: a fifth, and nothing for the most urgent, which has the first
+    /// choice of the rest. The fractions of small claims are rounded up or down depending on the time of the call, in a
+    /// sequence that never repeats for long (multiples of the golden ratio), so that over time they also add up to a
+    /// fifth.
     pub(crate) fn shares(limit: usize, now: Timestamp) -> [usize; 4] {
         let turn = now.millis() as f64 * GOLDEN_RATIO;
         Band::ALL.map(|band| {
@@ -69,7 +70,7 @@ impl Band {
         })
     }
 
-    /// The name in metrics.
+    /// Returns the name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Band::Urgent => "urgent",
@@ -80,50 +81,50 @@ impl Band {
     }
 }
 
-/// The fractional part of its multiples is never alike for long.
+/// The fractional parts of its multiples are evenly distributed.
 const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
 
 /// A feed and when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Which feed.
+    /// The feed.
     pub feed: FeedId,
-    /// When.
+    /// When it is due.
     pub due_at: Timestamp,
-    /// In which set.
+    /// Its band.
     pub band: Band,
 }
 
-/// A feed that somebody may now work on until the lease ends.
+/// A feed that the claimant may work on until the lease ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Which feed.
+    /// The feed.
     pub feed: FeedId,
-    /// It came out of this host's parked set.
+    /// The host in whose parked set it was.
     pub parked_at: Option<HostKey>,
-    /// An earlier claim of it ended without a put: whoever held it died or was too slow.
+    /// An earlier claim of it ended without a put: its owner died or was too slow.
     pub lease_expired: bool,
 }
 
 /// A feed that has to wait for its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parking {
-    /// Which feed.
+    /// The feed.
     pub feed: FeedId,
     /// The busy host.
     pub host: HostKey,
-    /// The host may be asked again then, as far as is known.
+    /// When the host can be polled again, as far as is known.
     pub until: Timestamp,
-    /// The feed's set.
+    /// The feed's band.
     pub band: Band,
-    /// Order among the host's parked feeds, lowest first: due time less a bonus for weight.
+    /// Order among the host's parked feeds, lowest first: due time minus a bonus for weight.
     pub rank: i64,
 }
 
-/// What is in the schedule.
+/// The contents of the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Feeds in all.
+    /// All feeds.
     pub feeds: usize,
     /// Of these, due now.
     pub due: usize,
@@ -131,20 +132,20 @@ pub struct Depth {
     pub parked: usize,
     /// Claimed, under a lease.
     pub leased: usize,
-    /// When something is to be claimed next: a due time, a host's head, or a lease's end; may have passed.
+    /// The time of the next claim: a due time, a host's head, or a lease's end; may have passed.
     pub next: Option<Timestamp>,
     /// The oldest due time of each band, if it has passed.
     pub oldest: [Option<Timestamp>; 4],
 }
 
-/// Proof that a walk over the store began after the schedule's last loss of memory.
+/// Proof that a scan of the store started after the schedule's last loss of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RebuildMark(pub(crate) Vec<String>);
 
-/// The schedule's own trouble.
+/// An error of the schedule.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleError {
-    /// The backend did not do it.
+    /// The backend failed.
     #[error("the schedule could not {action}")]
     Backend {
         /// What was being attempted.
@@ -155,58 +156,60 @@ pub enum ScheduleError {
     },
 }
 
-/// See the module's page for what an implementation guarantees.
+/// See the module documentation for the guarantees of an implementation.
 #[async_trait]
 pub trait Schedule: Send + Sync {
-    /// Sets feeds' due times and ends their leases and parking. A wake remembered under the lease makes a feed due now.
+    /// Sets feeds' due times and ends their leases and parking. A wake remembered during the lease makes a feed due
+    /// now.
     async fn put(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
 
-    /// Brings feeds forward, never back. Under a live lease the score stays and the wish is remembered; a parked feed
+    /// Brings feeds forward, never back. During a live lease the score stays and the wake is remembered; a parked feed
     /// goes to the front of its host's set.
     async fn lower(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
 
-    /// Adds feeds that are absent, and brings those that stand later than `slot.due_at + slack` forward to `due_at`;
-    /// parked feeds stay, their host has a head, and so do leases that end by `now + slack`. Gives how many were wrong. For
-    /// reconcile.
+    /// Adds feeds that are missing, and brings those that are later than `slot.due_at + slack` forward to `due_at`.
+    /// Parked feeds stay, as their host has a head, and so do leases that end by `now + slack`. Returns how many were
+    /// wrong. Used by reconcile.
     async fn correct(&self, slots: &[Slot], slack: Duration, now: Timestamp) -> Result<usize, ScheduleError>;
 
-    /// Takes feeds out.
+    /// Removes feeds.
     async fn remove(&self, feeds: &[FeedId]) -> Result<(), ScheduleError>;
 
-    /// Claims at most `limit` due feeds until `now + lease`.
+    /// Claims up to `limit` due feeds until `now + lease`.
     async fn claim_due(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError>;
 
-    /// Lets the leases of claimed feeds end at `until` where they would end earlier. Feeds that are under no lease any more are
-    /// left alone.
+    /// Extends the leases of claimed feeds to `until` where they would end earlier. Does not change feeds whose lease
+    /// has ended.
     async fn extend(&self, feeds: &[FeedId], until: Timestamp) -> Result<(), ScheduleError>;
 
-    /// Parks claimed feeds at their hosts and sees to the hosts' timed heads.
+    /// Parks claimed feeds at their hosts and makes sure that the hosts have timed heads.
     async fn park(&self, parkings: &[Parking]) -> Result<(), ScheduleError>;
 
-    /// Hosts can be asked again at these times: brings their heads forward. Nothing depends on it.
+    /// Brings the heads of hosts forward to the time at which they can be polled again. An optimisation only.
     async fn unpark(&self, hosts: &[(HostKey, Timestamp)]) -> Result<(), ScheduleError>;
 
-    /// `Some` while the schedule has lost its memory (emptied, restored from an old dump, never filled) and every feed of the
-    /// store must be shown to [`Self::correct`].
+    /// Returns `Some` while the schedule has lost its memory (emptied, restored from an old dump, never filled) and
+    /// [`Self::correct`] must be called for every feed of the store.
     async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError>;
 
-    /// Every feed was shown to [`Self::correct`] since the mark was given. False if the schedule lost its memory again since.
+    /// Marks the schedule as complete: [`Self::correct`] was called for every feed since the mark was returned. Returns
+    /// false if the schedule has lost its memory again since then.
     async fn finish_rebuild(&self, mark: &RebuildMark) -> Result<bool, ScheduleError>;
 
-    /// The schedule can be reached, and its clock agrees with `now`: readiness depends on it.
+    /// Checks that the schedule is reachable, and that its clock agrees with `now`. Part of readiness.
     async fn check(&self, now: Timestamp) -> Result<(), ScheduleError>;
 
-    /// What waits behind a place, or from the beginning: `limit` feeds, at least one, by due time and number. A time is as the
-    /// schedule has it, which may be a while ahead of the store's.
+    /// Returns up to `limit` feeds that wait after a position, or from the start, by due time and id. The times are the
+    /// schedule's, which may be ahead of the store's for a while.
     async fn waiting(
         &self,
         after: Option<(Timestamp, FeedId)>,
         limit: usize,
     ) -> Result<Vec<(Timestamp, FeedId)>, ScheduleError>;
 
-    /// Feeds that do not wait for their time: those that are claimed, and those that are parked; `limit` at most, any of them.
+    /// Returns up to `limit` feeds that are claimed or parked, in any order.
     async fn taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError>;
 
-    /// What is in it.
+    /// Returns what the schedule contains.
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError>;
 }

@@ -1,22 +1,24 @@
-//! A heap that says where each of its entries moves, so that an entry can be found, moved and taken out again.
+//! A heap that reports where each of its entries moves, so that an entry can be found, moved and removed.
 //!
-//! Four children a node: half the levels of a binary heap, and the four lie next to each other. It knows nothing of feeds.
+//! Four children per node: half the levels of a binary heap, and the four are adjacent in memory. It knows nothing
+//! about feeds.
 
-/// What stands in a heap: the lowest key first, among equals the lowest item.
+/// An entry: the lowest key comes first, among equal keys the lowest item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry<K> {
     pub(super) key: K,
     pub(super) item: u32,
 }
 
-/// Entries, lowest first. Every method that moves entries tells `moved(item, place)` where each of them went.
+/// A heap, lowest entry first. Every method that moves entries calls `moved(item, place)` with the new position of
+/// each.
 #[derive(Debug)]
 pub(super) struct Heap<K> {
     entries: Vec<Entry<K>>,
 }
 
 const CHILDREN: usize = 4;
-/// Below so many entries spare room is not given back.
+/// The minimum number of entries above which spare capacity is released.
 const SMALL: usize = 1024;
 
 impl<K> Default for Heap<K> {
@@ -55,26 +57,26 @@ impl<K: Copy + Ord> Heap<K> {
         Some(removed)
     }
 
-    /// Gives the entry at `place` another key.
+    /// Changes the key of the entry at `place`.
     pub(super) fn rekey(&mut self, place: u32, key: K, moved: &mut impl FnMut(u32, u32)) {
         if let Some(entry) = self.at(place) {
             self.settle(place as usize, Entry { key, ..entry }, moved);
         }
     }
 
-    /// Changes all keys at once, by a function that never turns their order round.
+    /// Changes all keys at once, by a monotonic function.
     pub(super) fn rekey_all(&mut self, key: impl Fn(K) -> K) {
         for entry in &mut self.entries {
             entry.key = key(entry.key);
         }
     }
 
-    /// All entries, in no order.
+    /// Returns all entries, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry<K>> {
         self.entries.iter()
     }
 
-    /// Shows every entry up to `last`, in no order, and looks at few others.
+    /// Visits every entry up to `last`, in no particular order, and looks at few others.
     pub(super) fn visit(&self, last: K, seen: &mut impl FnMut(Entry<K>)) {
         self.visit_below(0, last, seen);
     }
@@ -121,7 +123,7 @@ impl<K: Copy + Ord> Heap<K> {
 
     fn write(&mut self, place: usize, entry: Entry<K>, moved: &mut impl FnMut(u32, u32)) {
         self.entries[place] = entry;
-        // Places fit: what fills a heap is counted by `Places`, which takes no more feeds than that.
+        // Positions fit: `Places` limits the number of feeds in a heap.
         moved(entry.item, u32::try_from(place).unwrap_or(u32::MAX));
     }
 }

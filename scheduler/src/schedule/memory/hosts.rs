@@ -1,4 +1,4 @@
-//! The hosts with parked feeds: who waits, in which order, and where the host's head stands.
+//! Hosts with parked feeds: which feeds wait, in which order, and the position of the host's head.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use crate::schedule::Band;
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) key: HostKey,
-    /// Who waits, by rank.
+    /// The waiting feeds, by rank.
     feeds: Heap<i64>,
-    /// The head's band and its place in that band's heap.
+    /// The head's band and its position in that band's heap.
     pub(super) head: (Band, u32),
 }
 
-/// A parked feed: its host, and its place in that host's heap.
+/// A parked feed: its host, and its position in that host's heap.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spot {
     host: u32,
@@ -35,7 +35,7 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Feeds parked at all hosts.
+    /// Returns the number of feeds parked at all hosts.
     pub(super) fn parked(&self) -> usize {
         self.parked
     }
@@ -54,7 +54,7 @@ impl Hosts {
         }
     }
 
-    /// A host's number; a host that had none is taken in, its head yet to be placed in `band`.
+    /// Returns a host's number; adds the host if it is new, before its head is placed in `band`.
     pub(super) fn add(&mut self, key: &HostKey, band: Band) -> u32 {
         if let Some(known) = self.number(key) {
             return known;
@@ -64,7 +64,7 @@ impl Hosts {
         number
     }
 
-    /// Takes out a host at which nobody waits any more.
+    /// Removes a host without waiting feeds.
     pub(super) fn remove(&mut self, host: u32) {
         if let Some(Some(gone)) = self.hosts.items.get_mut(host as usize).map(Option::take) {
             self.numbers.remove(&gone.key);
@@ -83,7 +83,7 @@ impl Hosts {
         }
     }
 
-    /// Takes the feed that stands at a spot out of its host's heap; gives the host.
+    /// Removes the feed of a spot from its host's heap; returns the host.
     pub(super) fn unpark(&mut self, spot: u32, places: &Places) -> u32 {
         let Spot { host, at } = self.spots.items[spot as usize];
         let Hosts { hosts, spots, .. } = self;
@@ -95,7 +95,7 @@ impl Hosts {
         host
     }
 
-    /// Gives the feed at a spot another rank; gives the host.
+    /// Changes the rank of the feed at a spot; returns the host.
     pub(super) fn rank(&mut self, spot: u32, rank: i64, places: &Places) -> u32 {
         let Spot { host, at } = self.spots.items[spot as usize];
         let Hosts { hosts, spots, .. } = self;
@@ -105,13 +105,13 @@ impl Hosts {
         host
     }
 
-    /// The slot of the feed that is next at a host.
+    /// Returns the slot of the next feed at a host.
     pub(super) fn first(&self, host: u32) -> Option<u32> {
         Some(self.get(host)?.feeds.first()?.item)
     }
 }
 
-/// A parked feed moved within its host's heap.
+/// Records the new position of a parked feed in its host's heap.
 fn note(spots: &mut Slots<Spot>, places: &Places, slot: u32, at: u32) {
     if let Some(place) = places.get(slot)
         && let Some(spot) = spots.items.get_mut(place.at as usize)
@@ -120,7 +120,7 @@ fn note(spots: &mut Slots<Spot>, places: &Places, slot: u32, at: u32) {
     }
 }
 
-/// Items with numbers that are used again.
+/// A slab: items with numbers that are reused.
 #[derive(Debug)]
 struct Slots<T> {
     items: Vec<T>,
@@ -140,7 +140,7 @@ impl<T> Slots<T> {
             return free;
         }
         self.items.push(item);
-        // There are no more of them than feeds, and those are counted by `Places`.
+        // There are no more of them than feeds, whose number `Places` limits.
         u32::try_from(self.items.len() - 1).unwrap_or(u32::MAX)
     }
 }

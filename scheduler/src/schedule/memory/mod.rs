@@ -1,8 +1,8 @@
-//! The schedule inside one process: a heap per band and a table of where each feed stands, twelve bytes a feed, behind a
-//! mutex that is never held across an await.
+//! The schedule inside one process: a heap per band and a table with the place of each feed, twelve bytes per feed,
+//! behind a mutex that is never held across an await.
 //!
-//! A heap's entry is a time and an item, four bytes each; the item is a feed's slot in the table, or a host whose head it
-//! is. The table says where in which heap a feed stands, so that every change is one move in a heap.
+//! A heap entry is a time and an item, four bytes each; the item is a feed's slot in the table, or the number of a host
+//! whose head it is. The table contains each feed's position in its heap, so that every change is one move in a heap.
 
 mod heap;
 mod hosts;
@@ -34,12 +34,12 @@ pub struct MemorySchedule {
 struct State {
     places: Places,
     hosts: Hosts,
-    /// What becomes due when, by band.
+    /// Due times, by band.
     bands: [Heap<u32>; 4],
-    /// What the bands' times are relative to.
+    /// The window that the bands' times are relative to.
     window: Window,
     leased: usize,
-    /// Every feed of the store was shown to it.
+    /// Whether every feed of the store was added.
     whole: bool,
 }
 
@@ -49,7 +49,7 @@ const HEAD: u32 = 1 << 31;
 const FRONT: i64 = i64::MIN;
 
 impl State {
-    /// Moves the window when now has left its middle.
+    /// Moves the window if `now` has drifted from its middle.
     fn follow(&mut self, now: Timestamp) {
         let (old, new) = (self.window, Window::around(now));
         if self.bands.iter().all(Heap::is_empty) {
@@ -60,7 +60,7 @@ impl State {
         }
     }
 
-    /// One band's heap, and who is told of moves in it.
+    /// Returns one band's heap, and the callback for moves in it.
     fn band(&mut self, band: Band) -> (&mut Heap<u32>, impl FnMut(u32, u32)) {
         let State { places, hosts, bands, .. } = self;
         let moved = move |item: u32, at| match item & HEAD {
@@ -81,7 +81,7 @@ impl State {
         heap.remove(place, &mut moved);
     }
 
-    /// Moves what stands in a band's heap to another time, and to another band if that differs.
+    /// Moves an entry of a band's heap to another time, and to another band if that differs.
     fn shift(&mut self, item: u32, (from, place): (Band, u32), to: Band, at: Timestamp) {
         if from == to {
             let key = self.window.key(at);
@@ -93,12 +93,12 @@ impl State {
         }
     }
 
-    /// When what stands in a band's heap becomes due.
+    /// Returns when an entry of a band's heap becomes due.
     fn time(&self, band: Band, place: u32) -> Timestamp {
         self.bands[band as usize].at(place).map_or(Timestamp::EPOCH, |entry| self.window.time(entry.key))
     }
 
-    /// Makes a feed wait, wherever it was.
+    /// Makes a feed wait for its due time, whatever its state was.
     fn wait(&mut self, feed: FeedId, due_at: Timestamp, band: Band) -> Result<(), TooMany> {
         match self.places.find(feed) {
             None => {
@@ -110,7 +110,7 @@ impl State {
         Ok(())
     }
 
-    /// Moves a feed from its place to one in a band's heap.
+    /// Moves a feed from its place into a band's heap.
     fn stand(&mut self, slot: u32, from: Place, standing: Standing, band: Band, at: Timestamp) {
         self.leased -= usize::from(from.is_leased());
         self.places.set(slot, Place { standing, band, ..from });
@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// Takes a parked feed out of its host's heap, and the host's head with the last one.
+    /// Removes a parked feed from its host's heap, and the host's head with the last feed.
     fn leave_host(&mut self, spot: u32) {
         let number = self.hosts.unpark(spot, &self.places);
         if self.hosts.first(number).is_none()
@@ -176,7 +176,7 @@ impl State {
         Ok(())
     }
 
-    /// Brings a host's head forward: to `at` and to `band`, unless it stands earlier or in a more urgent band already.
+    /// Brings a host's head forward to `at` and to `band`, unless it is already earlier or in a more urgent band.
     fn bring_head(&mut self, host: u32, at: Timestamp, band: Band) {
         let Some((old_band, place)) = self.hosts.get(host).map(|host| host.head) else { return };
         let at = at.min(self.time(old_band, place));
@@ -184,11 +184,11 @@ impl State {
     }
 
     fn correct(&mut self, slot: Slot, slack: Duration, now: Timestamp) -> Result<bool, TooMany> {
-        // As the schedule can have it: a time outside of the window stands at its edge.
+        // Clamped to the window, like the stored times.
         let latest = self.window.time(self.window.key(slot.due_at)).after(slack);
         if let Some((_, place)) = self.places.find(slot.feed) {
             let right = match place.standing {
-                // A parked feed waits for its host, whose head is always there.
+                // A parked feed waits for its host, which always has a head.
                 Standing::Parked => true,
                 Standing::Waiting => self.time(place.band, place.at) <= latest,
                 // A feed that was claimed late has a lease that ends late.
@@ -203,7 +203,8 @@ impl State {
     }
 
     fn park(&mut self, parking: &Parking) {
-        // Only a claimed feed can be parked: one that was removed or re-scored meanwhile is somebody else's.
+        // Only a claimed feed can be parked: if it was removed or re-scored in the meantime, this claim no longer owns
+        // it.
         let Some((slot, place)) = self.places.find(parking.feed).filter(|(_, place)| place.is_leased()) else { return };
         let (band, rank) = match place.standing {
             Standing::Woken => (Band::Urgent, FRONT),
@@ -231,7 +232,8 @@ impl State {
         Some(Claim { feed: self.places.feed(first.item), parked_at: None, lease_expired: place.is_leased() })
     }
 
-    /// Claims the top parked feed of a host whose head is due, and re-arms the head while others stay parked.
+    /// Claims the top parked feed of a host whose head is due, and sets the head to the lease's end while others stay
+    /// parked.
     fn claim_parked(&mut self, number: u32, until: Timestamp) -> Option<Claim> {
         let slot = self.hosts.first(number)?;
         let place = self.places.get(slot)?;
@@ -245,7 +247,7 @@ impl State {
         Some(Claim { feed: self.places.feed(slot), parked_at: Some(key), lease_expired: false })
     }
 
-    /// Claims from every band: its guaranteed share, and what the others left, most urgent first.
+    /// Claims from every band: its guaranteed share, then what the others left, most urgent first.
     fn claim_due(&mut self, now: Timestamp, limit: usize, lease: Duration) -> Vec<Claim> {
         let until = now.after(lease);
         let mut claims = [const { Vec::new() }; 4];
@@ -260,7 +262,7 @@ impl State {
         claims.concat()
     }
 
-    /// Lets a lease end later, if there is one.
+    /// Extends a lease, if there is one.
     fn extend(&mut self, feed: FeedId, until: Timestamp) {
         if let Some((slot, place)) = self.places.find(feed).filter(|(_, place)| place.is_leased())
             && self.time(place.band, place.at) < until
@@ -303,7 +305,7 @@ impl MemorySchedule {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, its window around now.
+    /// Locks the state, with its window around `now`.
     fn at(&self, now: Timestamp) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.follow(now);

@@ -1,7 +1,7 @@
-//! Where each feed stands, in four bytes a feed.
+//! The state of each feed, in four bytes a feed.
 //!
-//! Feeds' numbers are handed out in a row, so a table in pages costs less than any map: a page exists while one of its
-//! feeds does. It does not know what is due.
+//! Feed ids are consecutive, so a paged table needs less memory than any map: a page exists while one of its feeds
+//! does. The table does not contain due times.
 
 use std::collections::HashMap;
 
@@ -9,25 +9,25 @@ use common::url::FeedId;
 
 use crate::schedule::Band;
 
-/// What a feed does where it stands.
+/// The state of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// In a band's heap, at its due time.
     Waiting,
     /// In a band's heap, at the end of its lease.
     Leased,
-    /// The same, and a wake is remembered for the next put.
+    /// The same, with a wake remembered for the next put.
     Woken,
     /// In its host's heap.
     Parked,
 }
 
-/// Where a feed stands.
+/// The state and position of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) standing: Standing,
     pub(super) band: Band,
-    /// Its place in the heap of the band; of a parked feed the number of its spot.
+    /// The position in the band's heap; for a parked feed the number of its spot.
     pub(super) at: u32,
 }
 
@@ -40,9 +40,9 @@ struct Packed(u32);
 pub(super) struct Places {
     packed: Vec<Packed>,
     pages: HashMap<i64, Page>,
-    /// The first feed of each page, by the page's place in the table.
+    /// The first feed of each page, by the page's position in the table.
     firsts: Vec<i64>,
-    /// Pages of the table that nobody uses.
+    /// Unused pages of the table.
     free: Vec<u32>,
     feeds: usize,
 }
@@ -53,17 +53,17 @@ struct Page {
     feeds: u32,
 }
 
-/// More feeds than the schedule of one process can number.
+/// There are more feeds than the schedule of one process can address.
 #[derive(Debug, thiserror::Error)]
 #[error("one process can schedule {MAX_FEEDS} feeds at most")]
 pub(super) struct TooMany;
 
 const PAGE: u32 = 256;
-/// Half of what 28 bits number: in a heap there may be a host's head for each feed.
+/// Half of the range of 28 bits, because a heap may contain a host's head for each feed.
 const MAX_FEEDS: u32 = 1 << 27;
 
 impl Packed {
-    /// No feed has the last of 28 bits' places.
+    /// The highest 28-bit position is never used by a feed.
     const ABSENT: Packed = Packed(u32::MAX);
     const AT: u32 = (1 << 28) - 1;
 
@@ -84,31 +84,31 @@ impl Packed {
 }
 
 impl Places {
-    /// Feeds in the table.
+    /// Returns the number of feeds.
     pub(super) fn len(&self) -> usize {
         self.feeds
     }
 
-    /// Pages that were ever used at once.
+    /// Returns the maximum number of pages that were in use at once.
     #[cfg(test)]
     pub(super) fn pages(&self) -> usize {
         self.firsts.len()
     }
 
-    /// A feed's slot in the table, if it is there.
+    /// Returns a feed's slot in the table, if it is there.
     pub(super) fn find(&self, feed: FeedId) -> Option<(u32, Place)> {
         let page = self.pages.get(&feed.0.div_euclid(i64::from(PAGE)))?;
         let slot = page.index * PAGE + offset(feed);
         Some((slot, self.get(slot)?))
     }
 
-    /// The feed of a slot.
+    /// Returns the feed of a slot.
     pub(super) fn feed(&self, slot: u32) -> FeedId {
         let first = self.firsts.get((slot / PAGE) as usize).copied().unwrap_or_default();
         FeedId(first + i64::from(slot % PAGE))
     }
 
-    /// Every feed, by its place in the table.
+    /// Returns every feed, in the order of the table.
     pub(super) fn iter(&self) -> impl Iterator<Item = (FeedId, Place)> {
         let places = (0..).zip(&self.packed).filter_map(|(slot, packed)| Some((slot, packed.open()?)));
         places.map(|(slot, place)| (self.feed(slot), place))
@@ -118,7 +118,7 @@ impl Places {
         self.packed.get(slot as usize)?.open()
     }
 
-    /// Puts a feed that is not there into the table and gives its slot.
+    /// Adds a feed that is not yet in the table and returns its slot.
     pub(super) fn add(&mut self, feed: FeedId, place: Place) -> Result<u32, TooMany> {
         let number = feed.0.div_euclid(i64::from(PAGE));
         if !self.pages.contains_key(&number) {
@@ -133,7 +133,7 @@ impl Places {
         Ok(slot)
     }
 
-    /// A page for the feeds from `first` on.
+    /// Returns a page for the feeds from `first` on.
     fn page(&mut self, first: i64) -> Result<u32, TooMany> {
         if let Some(index) = self.free.pop() {
             self.firsts[index as usize] = first;
@@ -145,18 +145,18 @@ impl Places {
         Ok(index)
     }
 
-    /// Changes where the feed of a slot stands.
+    /// Changes the place of the feed in a slot.
     pub(super) fn set(&mut self, slot: u32, place: Place) {
         self.packed[slot as usize] = Packed::of(place);
     }
 
-    /// The feed of a slot went to another place in its heap.
+    /// Records the new heap position of the feed in a slot.
     pub(super) fn moved(&mut self, slot: u32, at: u32) {
         let packed = &mut self.packed[slot as usize];
         *packed = Packed(packed.0 & !Packed::AT | at & Packed::AT);
     }
 
-    /// Takes the feed of a slot out.
+    /// Removes the feed in a slot.
     pub(super) fn remove(&mut self, slot: u32) {
         let number = self.feed(slot).0.div_euclid(i64::from(PAGE));
         self.packed[slot as usize] = Packed::ABSENT;
@@ -172,6 +172,6 @@ impl Places {
 }
 
 fn offset(feed: FeedId) -> u32 {
-    // A remainder of 256 fits.
+    // A remainder modulo 256 fits.
     u32::try_from(feed.0.rem_euclid(i64::from(PAGE))).unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! What waits, in order. Nothing is kept in that order: everything is looked through once, a few milliseconds for a million feeds.
+//! Lists waiting feeds in order. No such order is maintained: each call scans everything, a few milliseconds for a
+//! million feeds.
 
 use std::collections::BinaryHeap;
 
@@ -10,9 +11,9 @@ use super::places::Standing;
 use super::{HEAD, State};
 
 impl State {
-    /// The first feeds that wait behind a place, in order.
+    /// Returns the first feeds that wait after a position, in order.
     pub(super) fn waiting(&self, after: Option<(Timestamp, FeedId)>, limit: usize) -> Vec<(Timestamp, FeedId)> {
-        // As the schedule can have it, like all that it is compared with.
+        // Clamped to the window, like the times that it is compared with.
         let after = after.map(|(at, feed)| (self.window.key(at), feed));
         let mut first: BinaryHeap<(u32, FeedId)> = BinaryHeap::with_capacity(limit + 1);
         for entry in self.bands.iter().flat_map(Heap::iter) {
@@ -32,11 +33,11 @@ impl State {
         first.into_sorted_vec().into_iter().map(|(key, feed)| (self.window.time(key), feed)).collect()
     }
 
-    /// Some of the feeds that are claimed or parked.
+    /// Returns some of the feeds that are claimed or parked.
     pub(super) fn taken(&self, limit: usize) -> Vec<FeedId> {
         let all = (self.leased + self.hosts.parked()).min(limit);
         let taken = self.places.iter().filter(|(_, place)| place.standing != Standing::Waiting);
-        // None is left behind these: the rest of the table need not be looked through.
+        // There are no more than `all`, so the rest of the table need not be scanned.
         taken.take(all).map(|(feed, _)| feed).collect()
     }
 }

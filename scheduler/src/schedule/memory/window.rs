@@ -1,31 +1,31 @@
-//! Times in four bytes: milliseconds in a window of 49 days around now, which moves along.
+//! Times in four bytes: milliseconds in a sliding window of 49 days around now.
 //!
-//! A time outside of the window is kept as the window's edge. Of the past that costs nothing but the order among feeds that
-//! are more than ten days overdue. A feed due more than 38 days ahead may be claimed early: the dispatcher then finds the
-//! stored time ahead and puts the feed back, unpolled.
+//! A time outside of the window is clamped to its edge. In the past that only loses the order among feeds that are more
+//! than ten days overdue. A feed due more than 38 days ahead may be claimed early: the dispatcher then sees that the
+//! stored time is in the future and puts the feed back without polling it.
 
 use common::time::Timestamp;
 
-/// What times are relative to.
+/// The window that times are relative to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Window {
     start: i64,
 }
 
-/// How much of the past is told apart. The rest of the window, 39 days, lies ahead: no policy waits longer than 30 days and
-/// its salt.
+/// How much of the past the window covers. The rest, 39 days, is in the future: no policy waits longer than 30 days
+/// plus salt.
 const PAST: i64 = 10 * DAY;
-/// How far now may drift before the window moves after it.
+/// How far `now` may drift before the window moves.
 const DRIFT: i64 = DAY;
 const DAY: i64 = 24 * 60 * 60 * 1000;
 
 impl Window {
-    /// The window around a time.
+    /// Creates the window around a time.
     pub(super) fn around(now: Timestamp) -> Self {
         Window { start: now.millis() - PAST }
     }
 
-    /// Whether now has drifted too far from where it was in the window.
+    /// Returns true if `now` has drifted too far.
     pub(super) fn is_off(self, now: Timestamp) -> bool {
         (now.millis() - PAST - self.start).abs() > DRIFT
     }
@@ -38,7 +38,7 @@ impl Window {
         Timestamp::from_millis(self.start + i64::from(key))
     }
 
-    /// A key of this window as one of another. What was overdue by more than can be told stays so.
+    /// Converts a key of this window to one of another. A key at the lower edge stays there.
     pub(super) fn rekey(self, key: u32, other: Window) -> u32 {
         if key == 0 { 0 } else { other.key(self.time(key)) }
     }
@@ -68,7 +68,7 @@ mod tests {
         assert!(old.is_off(at(2)) && !old.is_off(at(1)) && old.is_off(at(-2)));
         assert_eq!(new.time(old.rekey(old.key(at(30)), new)), at(30));
         assert_eq!(old.rekey(old.key(at(-11)), new), 0);
-        // A clock set back makes nothing wait that was due.
+        // Setting the clock back does not delay anything that was due.
         assert_eq!(new.rekey(new.key(at(-11)), old), 0);
     }
 }

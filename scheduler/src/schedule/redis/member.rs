@@ -1,5 +1,5 @@
-//! A feed's name in the sorted sets: its number to the base 36. Six characters and Redis' own two bytes fill the smallest block
-//! of memory that it gives out, so that two billion feeds are named for eight bytes each.
+//! A feed's name in the sorted sets: its id in base 36. Six characters plus Redis' two bytes of overhead fill the
+//! smallest memory block, so that two billion feeds cost eight bytes each.
 
 use common::url::FeedId;
 use redis::{FromRedisValue, ParsingError, RedisWrite, ToRedisArgs, Value};
@@ -9,11 +9,11 @@ use redis::{FromRedisValue, ParsingError, RedisWrite, ToRedisArgs, Value};
 pub(super) struct Member(pub(super) FeedId);
 
 const BASE: u8 = 36;
-/// 64 bits to the base 36, and a sign.
+/// The length of 64 bits in base 36, with a sign.
 const LONGEST: usize = 14;
 
 impl Member {
-    /// Writes the name at the end of the buffer and gives where it begins.
+    /// Writes the name at the end of the buffer and returns where it starts.
     fn print(self, buffer: &mut [u8; LONGEST]) -> usize {
         let mut rest = self.0.0.unsigned_abs();
         let mut at = buffer.len();

@@ -1,12 +1,13 @@
-//! The schedule of a cluster, in Redis: each operation on a shard is one Lua script, and so one step for all processes.
+//! A cluster's schedule in Redis: each operation on a shard is one Lua script, and therefore atomic.
 //!
-//! A feed is one member of one sorted set, and its score tells its state (`schedule.lua` says how), so that nothing else is kept of
-//! a feed that is not parked. Feeds are spread over `shards` by their ids; a shard's keys carry one hash tag, so that the nodes of a
-//! Redis cluster can share them out. With several shards a host has a head, and a set of parked feeds, in each.
+//! A feed is one member of one sorted set, and its score encodes its state (see `schedule.lua`), so a feed that is not
+//! parked needs no other key. Feeds are distributed over `shards` by their ids; a shard's keys share a hash tag, so
+//! that the nodes of a Redis cluster can divide the shards among them. With several shards, a host has a head and a set
+//! of parked feeds in each.
 //!
-//! The number of shards is part of every key: a fleet that is started with another number finds its schedule empty, deletes the
-//! old one, and fills its own from the store as after any loss. A scheduler that still runs with the old number then has
-//! nothing to claim, and says why.
+//! The number of shards is part of every key. A fleet that is started with another number finds its schedule empty,
+//! deletes the old one, and fills its own from the store as after any loss. A scheduler that still runs with the old
+//! number then has nothing to claim, and reports why.
 
 mod member;
 #[cfg(test)]
@@ -33,14 +34,14 @@ use super::{Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, Slot};
 pub struct RedisSchedule {
     server: RedisServer,
     shards: Vec<Shard>,
-    /// Where the number of shards is noted.
+    /// The key that stores the number of shards.
     layout: String,
-    /// That number was ours: if it is another one later, somebody else changed it.
+    /// Whether that number was ours: if it differs later, another scheduler changed it.
     noted: AtomicBool,
     scripts: Scripts,
 }
 
-/// Two schedulers with different settings.
+/// Two schedulers have different settings.
 #[derive(Debug, thiserror::Error)]
 #[error("another scheduler was started with schedule.shards = {theirs}; this one has {ours} and must be restarted")]
 struct OtherShards {
@@ -50,15 +51,16 @@ struct OtherShards {
 
 /// The keys of a shard.
 struct Shard {
-    /// Bands, heads and where feeds are parked: in the order that the scripts expect.
+    /// Bands, heads and the host of each parked feed, in the order that the scripts expect.
     keys: [String; 9],
-    /// Says that nothing was lost; says that a loss is being repaired.
+    /// The mark of a shard that lost nothing, and the mark of a rebuild in progress.
     marks: [String; 2],
-    /// Begins the names of calls that are remembered for a moment.
+    /// The prefix of the names of calls that are remembered for a short time.
     calls: String,
 }
 
-/// What a shard gave to a claim: feeds that were waiting, feeds whose lease had run out, feeds that were parked at a host.
+/// The result of a claim on a shard: feeds that were waiting, feeds whose lease had expired, feeds that were parked at
+/// a host.
 type Claimed = (Vec<Vec<Member>>, Vec<Vec<Member>>, Vec<(Member, String)>);
 
 struct Scripts {
@@ -79,12 +81,12 @@ struct Scripts {
     drop: Script,
 }
 
-/// Feeds or hosts in one call: short enough that nobody else waits long for a script to end.
+/// The maximum number of feeds or hosts per call, so that no script blocks the server for long.
 const AT_ONCE: usize = 500;
-/// Ranks beyond this are cut off; the scripts keep what is below for woken feeds, and the fraction for the band.
+/// The maximum absolute rank. The scripts reserve lower ones for woken feeds, and use the fraction for the band.
 const RANK_LIMIT: i64 = (1 << 49) - 1;
 
-/// A script after the functions that it uses.
+/// Creates a script, preceded by the functions that it uses.
 macro_rules! script {
     ($($file:literal),+) => {
         Script::new(concat!($(include_str!($file)),+))
@@ -92,7 +94,7 @@ macro_rules! script {
 }
 
 impl Shard {
-    /// All shards of a schedule.
+    /// Returns all shards of a schedule.
     fn all(namespace: &str, count: usize) -> Vec<Self> {
         (0..count).map(|number| Shard::new(namespace, number, count)).collect()
     }
@@ -117,14 +119,14 @@ impl Shard {
         }
     }
 
-    /// A name for a call that may be sent twice and must be done once.
+    /// Returns a unique name for a call that may be sent twice but must be executed once.
     fn call(&self) -> String {
         format!("{}{:016x}", self.calls, rand::rng().random::<u64>())
     }
 }
 
 impl RedisSchedule {
-    /// A schedule on this server, spread over `shards` (at least one); nothing is asked of it yet.
+    /// Creates a schedule on this server with `shards` shards (at least one), without connecting to it.
     pub fn new(server: RedisServer, shards: u16) -> Self {
         RedisSchedule {
             shards: Shard::all(server.namespace(), usize::from(shards.max(1))),
@@ -166,7 +168,7 @@ impl RedisSchedule {
         answer.await.map_err(|error| failed(action, error))
     }
 
-    /// Splits items by the shards of their feeds, into calls; of several items of one feed the last one counts.
+    /// Groups items by the shards of their feeds, into calls; of several items of one feed the last one wins.
     fn calls<T: Copy>(&self, items: impl Iterator<Item = (FeedId, T)>) -> Vec<(&Shard, Vec<T>)> {
         let mut shards: Vec<BTreeMap<FeedId, T>> = self.shards.iter().map(|_| BTreeMap::new()).collect();
         for (feed, item) in items {
@@ -229,7 +231,8 @@ impl RedisSchedule {
         Ok(())
     }
 
-    /// Notes the number of shards, and deletes the shards of another number that was noted before we came.
+    /// Stores the number of shards, and deletes the shards of a different number that was stored before this process
+    /// started.
     async fn follow_layout(&self) -> Result<(), ScheduleError> {
         let ours = self.shards.len();
         let noted = self.note_layout(false).await?;
@@ -290,7 +293,7 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A time that a script gave; below zero there is none.
+/// Converts a script's time; a negative one means none.
 fn time(millis: i64) -> Option<Timestamp> {
     (millis >= 0).then(|| Timestamp::from_millis(millis))
 }
@@ -319,7 +322,7 @@ impl Schedule for RedisSchedule {
     }
 
     async fn claim_due(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError> {
-        // Each shard gives its part; what some leave the others give, whoever's turn it is first.
+        // Each shard claims its part; what some leave goes to the others, starting at a random shard.
         let (count, start) = (self.shards.len(), rand::rng().random_range(0..self.shards.len()));
         let turn: Vec<&Shard> = self.shards.iter().cycle().skip(start).take(count).collect();
         let part = limit.div_ceil(count);

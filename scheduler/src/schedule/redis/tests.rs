@@ -1,4 +1,4 @@
-//! The conformance suite over a real server, and what only shows over several processes or shards.
+//! Runs the conformance suite on a real server, and tests what needs several processes or shards.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ async fn feeds_that_many_move_about_stay_in_one_place_each() {
     assert_eq!(open().depth(at(200)).await.unwrap().feeds, 200);
     let schedule = open();
     let mut seen: HashMap<i64, u32> = HashMap::new();
-    // Claiming goes on until each host's head has let all of its feeds out.
+    // Claims until each host's head has released all of its feeds.
     for now in (1000..90_000).step_by(130) {
         let claimed = claim(&schedule, now, 500).await;
         schedule.remove(&claimed.iter().map(|feed| FeedId(*feed)).collect::<Vec<_>>()).await.unwrap();
@@ -170,7 +170,7 @@ async fn emptied_or_restored_from_an_old_dump_it_says_that_it_must_be_filled() {
     fill(&other).await;
     assert_eq!(schedule.begin_rebuild().await.unwrap(), None);
 
-    // The dump has feed 1 later than the store will, and feed 2 not at all.
+    // The dump has a later due time for feed 1 than the store, and lacks feed 2.
     schedule.put(&[slot(1, 5000, Band::Steady), slot(3, 10, Band::Prompt)], at(0)).await.unwrap();
     private.dump();
     let truth = [slot(1, 50, Band::Steady), slot(2, 60, Band::Urgent), slot(3, 10, Band::Prompt)];

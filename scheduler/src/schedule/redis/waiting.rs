@@ -1,4 +1,4 @@
-//! What waits, in order: each band of each shard gives its first, and they are merged.
+//! Lists waiting feeds in order: each band of each shard returns its first ones, and they are merged.
 
 use common::time::Timestamp;
 use common::url::FeedId;
@@ -7,11 +7,11 @@ use futures_util::future::try_join_all;
 use super::member::Member;
 use super::{RedisSchedule, ScheduleError};
 
-/// What a band gave: feeds, and when each is due.
+/// A band's feeds, and when each is due.
 type Band = (Vec<Member>, Vec<i64>);
 
 impl RedisSchedule {
-    /// The first `limit` feeds that wait behind a place.
+    /// Returns the first `limit` feeds that wait after a position.
     pub(super) async fn first_waiting(
         &self,
         after: Option<(Timestamp, FeedId)>,
@@ -24,7 +24,7 @@ impl RedisSchedule {
             let is_known = |(at, _): &(Timestamp, FeedId)| complete_to.is_none_or(|last| at.millis() <= last);
             found.extend(some.into_iter().filter(|place| is_known(place) && after.is_none_or(|after| *place > after)));
             match complete_to {
-                // All of them were before the place, at its very time.
+                // All of them were before the position, with the same due time.
                 Some(last) => from = last.saturating_add(1),
                 None => break,
             }
@@ -34,7 +34,8 @@ impl RedisSchedule {
         Ok(found)
     }
 
-    /// The first of each band from a time on; and up to when nothing is left out, if anything is.
+    /// Returns the first feeds of each band from a time on, and the time up to which the result is complete; `None` if
+    /// it is complete.
     async fn waiting_from(
         &self,
         from: i64,
@@ -58,7 +59,7 @@ impl RedisSchedule {
         Ok((found, complete_to))
     }
 
-    /// Some of the feeds that are claimed or parked.
+    /// Returns some of the feeds that are claimed or parked.
     pub(super) async fn some_taken(&self, limit: usize) -> Result<Vec<FeedId>, ScheduleError> {
         let shards: Vec<Vec<Member>> = try_join_all(self.shards.iter().map(async |shard| {
             self.eval("say what is taken", shard, &self.scripts.taken, |call| {
