@@ -1,4 +1,4 @@
-//! How large a world the model explores, what may go wrong in it, and which protection is taken out.
+//! How large a world the model explores, which faults occur in it, and which protection is removed.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,49 +10,50 @@ use super::Sight;
 
 /// Milliseconds, all of them multiples of a second, so that few points in time differ.
 pub(super) const START: i64 = 1_000_000_000;
-/// Later than anything that comes.
+/// Later than any event.
 pub(super) const FAR: i64 = 200_000_000_000_000;
-/// A feed's next due time while it lies ahead: it comes by a step of its own, whenever nothing of the feed is under way.
+/// A feed's next due time while it is in the future: a separate step reaches it, whenever nothing of the feed is in
+/// flight.
 pub(super) const AHEAD: i64 = FAR / 2;
 pub(super) const GAP: i64 = 1_000;
-/// How long a fetch takes at most: life of a token.
+/// The maximum duration of a fetch, and the lifetime of a token.
 pub(super) const DEADLINE: i64 = 2_000;
 pub(super) const QUEUE_LEASE: i64 = 1_000;
 pub(super) const LEASE: i64 = QUEUE_LEASE + 3_000;
-/// Until a job is in the queue.
+/// The lease until a job is in the queue.
 pub(super) const CLAIM_LEASE: i64 = 1_000;
 /// How long a version counts as reported, as in the worker.
 pub(super) const REMEMBERED: i64 = 2 * LEASE;
 pub(super) const RETRY_AFTER: i64 = 6_000;
-/// How far clocks may be apart: `scheduler.clock_skew`.
+/// The maximum difference between clocks: `scheduler.clock_skew`.
 pub(super) const SKEW: i64 = 1_000;
 
-/// What keeps the protocol whole. Each can be taken out, to see that the model notices.
+/// The protections of the protocol. Each can be removed, to check that the model notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protection {
     /// Parking keeps a timed head of the host in the schedule.
     ParkedHead,
     /// A release frees only what its own acquire took.
     OwnRelease,
-    /// A lower under a lease is remembered for the next put.
+    /// A lower during a lease is remembered for the next put.
     RememberedWake,
-    /// Reconcile looks at `wake_at`.
+    /// Reconcile considers `wake_at`.
     ReconciledWake,
     /// Holds are loaded only while no report is queued.
     DrainedReports,
     /// An acquire checks the hold again.
     HoldAtAcquire,
-    /// A gate that was lost again meanwhile is not opened.
+    /// A gate that was lost again during loading is not opened.
     LoadFence,
-    /// A claim re-scores, and does not remove.
+    /// A claim re-scores the feed instead of removing it.
     Lease,
-    /// Reconcile at all.
+    /// Reconcile runs at all.
     Reconcile,
-    /// Reports of another version are stale.
+    /// Reports for another version are stale.
     VersionCheck,
-    /// One live token a feed.
+    /// A feed has at most one live token.
     Token,
-    /// Reported versions are remembered.
+    /// Workers remember reported versions.
     ReportedMemory,
     /// A Deferred does not count as reported.
     DeferredIsNoReport,
@@ -60,36 +61,36 @@ pub(super) enum Protection {
     YoungerWakes,
     /// A further wake moves a past one up to now.
     WakeMovesUp,
-    /// Tickets and requests that nobody gives back end.
+    /// Tickets and requests that are never released expire.
     TicketLife,
     /// A ticket lives as long as its job.
     LongTicket,
-    /// An acquire takes only tickets that the gate knows.
+    /// An acquire accepts only tickets that the gate knows.
     TicketCheck,
-    /// A gate without its memory is closed.
+    /// A gate that has lost its memory is closed.
     BirthMark,
-    /// It stays closed for a fetch's time.
+    /// It stays closed for the duration of a fetch.
     FetchDeadline,
-    /// A worker puts a hold on the gate before it gives its place back.
+    /// A worker sets a hold on the gate before it releases its slot.
     HoldFirst,
-    /// A job is acked after its report.
+    /// A job is acknowledged after its report.
     LateAck,
-    /// A feed that killed its workers is not asked again.
+    /// A feed that crashed its workers is not polled again.
     CrashCount,
-    /// A start charges the host's gap.
+    /// Starting a request charges the host's gap.
     GapCharge,
-    /// A host is not asked within its gap of the gate's loss.
+    /// A host is not polled within its gap after the gate's loss.
     GapAfterLoss,
 }
 
-/// What may go wrong.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A worker is killed.
     Worker,
     /// A worker's delivery goes to another one while it works.
     Redeliver,
-    /// A worker sleeps past its deadline.
+    /// A worker stalls past its deadline.
     Pause,
     /// Everything of a feed in flight takes longer than its lease.
     Late,
@@ -101,11 +102,11 @@ pub(super) enum Kind {
     Refuse,
     /// The schedule is emptied.
     Schedule,
-    /// The schedule comes back from an old dump, in which feeds are due much too late.
+    /// The schedule is restored from an old dump, in which feeds are due much too late.
     Restore,
     /// The gate is emptied.
     Gate,
-    /// Both.
+    /// Schedule and gate are both emptied.
     Redis,
 }
 
@@ -124,7 +125,7 @@ impl Kind {
         Kind::Redis,
     ];
 
-    /// All but a late one, which makes the worlds of every other kind many more.
+    /// Returns all kinds but `Late`, which multiplies the worlds of every other kind.
     pub(super) fn prompt() -> Vec<Kind> {
         Self::ALL.into_iter().filter(|kind| *kind != Kind::Late).collect()
     }
@@ -135,27 +136,27 @@ impl Kind {
 pub(super) struct Fleet {
     pub(super) feeds: i64,
     pub(super) parallel: u32,
-    /// Jobs that fit into the queue.
+    /// The capacity of the job queue.
     pub(super) queue: usize,
-    /// How long a job may wait.
+    /// How long a job may wait in the queue.
     pub(super) queue_lease: i64,
-    /// What schedulers can do at once.
+    /// The number of concurrent tasks of schedulers.
     pub(super) tasks: usize,
     pub(super) wakes: u8,
-    /// How often the server answers 429.
+    /// How often the server may respond with 429.
     pub(super) throttles: u8,
-    /// The first feed may answer 410.
+    /// Whether the first feed may respond with 410.
     pub(super) gone: bool,
-    /// Some clocks are ahead by this.
+    /// By how much some clocks are ahead.
     pub(super) skew: i64,
     pub(super) kinds: Vec<Kind>,
     pub(super) faults: u8,
     pub(super) removed: Vec<Protection>,
-    /// What must be seen on the way.
+    /// Sights that must occur during exploration.
     pub(super) sights: Vec<Sight>,
     pub(super) url: FeedUrl,
     pub(super) host: HostKey,
-    /// How long a calm fleet needs from a world to a goal.
+    /// How long a calm fleet takes from a world to a goal.
     pub(super) known: Mutex<HashMap<(i64, u64), i64>>,
 }
 

@@ -1,7 +1,7 @@
-//! What becomes of a fleet in which nothing more goes wrong and everybody does what there is to do.
+//! Calm runs: the behaviour of a fleet in which no more faults occur and every part does its work.
 //!
-//! From every world that is explored such a calm run is followed, in one fixed order, until the feed in question is polled or
-//! its wake is answered. A run that joins one that was followed before ends there, so the whole costs about a step a world.
+//! From every explored world such a run is followed, in one fixed order, until the feed in question is polled or its
+//! wake is answered. A run that joins an earlier one ends there, so the cost is about one step per world.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,48 +10,48 @@ use super::world::{Answer, Phase, World, index};
 use super::{Model, Step};
 use crate::schedule::mirror::At;
 
-/// What a calm run is followed for.
+/// What a calm run is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
     /// The feed is polled, or turns out to be gone.
     Polled,
-    /// The same, or a report that was under way makes it due later.
+    /// The same, or a report in flight makes it due later.
     Served,
     /// Its wake is answered.
     Answered,
 }
 
-/// What a calm run may count on beside those who work on jobs and reports.
+/// What a calm run may rely on besides the processing of jobs and reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Help {
     None,
     Reconcile,
-    /// Also that feeds come due in their ordinary course.
+    /// Also due times of feeds.
     All,
 }
 
-/// Longer than any calm run that gets there takes.
+/// Longer than any successful calm run takes.
 const NEVER: i64 = 30 * LEASE;
 
 impl Fleet {
-    /// From here on every live feed is polled again.
+    /// Checks that every live feed is eventually polled again.
     pub(super) fn nothing_is_lost(&self, world: &World) -> bool {
         world.feeds().all(|feed| self.time_to(world, feed, Goal::Polled, Help::All) < NEVER)
     }
 
-    /// A parked, due feed is polled soon, with no help by another feed's due time or the reconciler.
+    /// Checks that a parked, due feed is polled soon, without help from another feed's due time or the reconciler.
     pub(super) fn nothing_is_stranded(&self, world: &World) -> bool {
         let parked = |feed| matches!(world.schedule.feeds.get(&feed), Some(At::Parked { .. }));
         let mut in_question = world.feeds().filter(|feed| parked(*feed) && due(world, *feed));
         self.feeds == 1 || in_question.all(|feed| self.time_to(world, feed, Goal::Served, Help::None) < NEVER)
     }
 
-    /// A wake is answered before the feed's ordinary due time.
+    /// Checks that a wake is answered before the feed's ordinary due time.
     pub(super) fn no_wake_is_swallowed(&self, world: &World) -> bool {
         self.wakes_are_answered(world, Help::Reconcile)
     }
 
-    /// The same without the reconciler, when nothing failed.
+    /// Checks the same without the reconciler, if no fault occurred.
     pub(super) fn no_wake_is_late(&self, world: &World) -> bool {
         world.faults > 0 || self.wakes_are_answered(world, Help::None)
     }
@@ -62,7 +62,7 @@ impl Fleet {
         owed.all(|feed| self.time_to(world, feed, Goal::Answered, help) < NEVER)
     }
 
-    /// How long a calm run takes to the goal.
+    /// Returns how long a calm run takes to the goal.
     fn time_to(&self, world: &World, feed: i64, goal: Goal, help: Help) -> i64 {
         let asked = feed * 16 + goal as i64 * 4 + help as i64;
         let mut way: Vec<(u64, i64)> = Vec::new();
@@ -90,7 +90,7 @@ impl Fleet {
         (end - began + rest).min(NEVER)
     }
 
-    /// The next step of a calm run: what there is to do comes before what there is to wait for.
+    /// Returns the next step of a calm run: work first, then waiting.
     fn calm(&self, world: &World, asked: i64, help: Help) -> Option<World> {
         let good = |work| Step::Work { work, answer: Answer::Good };
         let steps = [Step::Lower, Step::Open, Step::Load].into_iter();

@@ -1,4 +1,4 @@
-//! What schedulers do: claim, reserve, park, publish; receive, store, reschedule; wake, reconcile, open the gate.
+//! The steps of schedulers: claim, reserve, park, publish; receive, store, reschedule; wake, reconcile, open the gate.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::schedule::{Claim, Slot};
 use store::{JobRow, Verdict};
 use store::{row_after, wake_after};
 
-/// The one host, as the schedule's mirror has it.
+/// The only host, as the schedule's mirror has it.
 const HOST: u8 = 0;
 
 pub(super) fn at(millis: i64) -> Timestamp {
@@ -27,7 +27,8 @@ pub(super) fn at(millis: i64) -> Timestamp {
 }
 
 impl Fleet {
-    /// A scheduler whose clock is `ahead` claims a feed that is due, or parked at a host whose head is, and reads its row.
+    /// A scheduler whose clock is `ahead` claims a feed that is due, or parked at a host whose head is due, and reads
+    /// its row.
     pub(super) fn claim(&self, world: &mut World, feed: i64, ahead: i64) -> Option<()> {
         let now = world.now + ahead;
         let (parked, expired, earliest, band) = match world.schedule.feeds.get(&feed)? {
@@ -35,7 +36,7 @@ impl Fleet {
             At::Leased { until, band, .. } => (false, true, *until, *band),
             At::Parked { rank, band, .. } => {
                 let (head, head_band) = *world.schedule.heads.get(&HOST)?;
-                // Which of the feeds that wait for a host is the first is none of the model's business, unless one was woken.
+                // The order of the feeds that wait for a host is not modelled, except that a woken one comes first.
                 if *rank != i64::MIN && world.schedule.top(HOST)?.0 == i64::MIN {
                     return None;
                 }
@@ -61,14 +62,14 @@ impl Fleet {
         Some(())
     }
 
-    /// Takes the head of the host out of time's reach.
+    /// Moves the host's head to a time that never comes.
     fn never_head(&self, world: &mut World) {
         if let Some(head) = world.schedule.heads.get_mut(&HOST) {
             head.0 = FAR;
         }
     }
 
-    /// The next step of a scheduler's task.
+    /// Executes the next step of a scheduler's task.
     pub(super) fn go(&self, world: &mut World, task: usize) -> Option<()> {
         match world.tasks.remove(task) {
             Task::Claimed { feed, row, now, parked } => self.correct_or_reserve(world, feed, row, now, parked),
@@ -114,12 +115,12 @@ impl Fleet {
         Some(())
     }
 
-    /// A due time that was read while it lay ahead, and may have come since.
+    /// Returns a due time that was read while it was in the future, and may have come since.
     fn still_ahead(&self, world: &World, feed: i64, due: i64) -> i64 {
         if due == AHEAD { world.row(feed).next_due.unwrap_or(AHEAD) } else { due }
     }
 
-    /// What is done with a report at last, whatever became of it.
+    /// Acknowledges a report, whatever its outcome was.
     fn acked(&self, world: &mut World, report: &Report) {
         world.schedule.unpark(HOST, report.started + super::bounds::GAP);
         let mine = world.reports.iter().position(|queued| queued.taken && same_message(queued, report));
@@ -183,13 +184,13 @@ impl Fleet {
         }
     }
 
-    /// When a closed gate is worth asking again.
+    /// Returns when to try a closed gate again.
     pub(super) fn closed_until(&self, world: &World, now: i64) -> i64 {
         let opens = world.marks.loading.map_or(0, |(_, _, opens)| opens);
         at(now).after(UNOPENED_RETRY).millis().max(opens)
     }
 
-    /// A scheduler takes a report.
+    /// A scheduler receives a report.
     pub(super) fn receive(&self, world: &mut World, report: usize, ahead: i64) -> Option<()> {
         let queued = &mut world.reports[report];
         if queued.taken || world.tasks.len() >= self.tasks {
@@ -269,7 +270,7 @@ impl Fleet {
         Verdict { report: fetched, decision, category: Category::C }
     }
 
-    /// A wake is stored.
+    /// Stores a wake.
     pub(super) fn wake(&self, world: &mut World, feed: i64, ahead: i64) -> Option<()> {
         if world.wakes == 0 || world.waking.is_some() || !world.row(feed).live {
             return None;
@@ -291,7 +292,7 @@ impl Fleet {
         Some(())
     }
 
-    /// The wake reaches the schedule.
+    /// Forwards the stored wake to the schedule.
     pub(super) fn lower(&self, world: &mut World) -> Option<()> {
         let (feed, due) = world.waking.take()?;
         let leased = matches!(world.schedule.feeds.get(&feed), Some(At::Leased { until, .. }) if *until > world.now);
@@ -301,7 +302,7 @@ impl Fleet {
         Some(())
     }
 
-    /// Reconcile comes to a feed; `None`: it is right.
+    /// Reconciles a feed; `None`: it is correct.
     pub(super) fn correct(&self, world: &mut World, feed: i64) -> Option<()> {
         let row = *world.row(feed);
         if !row.live || !self.has(Protection::Reconcile) {
@@ -313,8 +314,8 @@ impl Fleet {
         (wrong > 0).then_some(())
     }
 
-    /// A scheduler finds the gate closed. It notes the loss; once the requests from before it are over it loads the holds,
-    /// if no report is queued.
+    /// A scheduler finds the gate closed. It records the loss; once the requests from before the loss have ended it
+    /// loads the holds, if no report is queued.
     pub(super) fn load(&self, world: &mut World) -> Option<()> {
         if world.marks.open.is_some() || world.loader.is_some() {
             return None;
@@ -353,7 +354,7 @@ impl Fleet {
     }
 }
 
-/// The same message, whatever was learned about it since.
+/// Returns true if both are the same message, whatever was learned about it since.
 pub(super) fn same_message(one: &Report, other: &Report) -> bool {
     (one.feed, one.version, one.started, one.answer) == (other.feed, other.version, other.started, other.answer)
 }

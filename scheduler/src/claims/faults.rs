@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! The faults.
 
 use common::host_gate::state::GateState;
 use common::time::Timestamp;
@@ -9,7 +9,7 @@ use super::dispatching::same_message;
 use super::world::{Answer, Marks, Phase, Task, World, band, index};
 use crate::schedule::mirror::Mirror;
 
-/// One thing that goes wrong.
+/// One fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fault {
     KillWorker { work: usize },
@@ -88,7 +88,7 @@ impl Fleet {
                     let same = world.reports.iter_mut().find(|queued| queued.taken && same_message(queued, report))?;
                     same.taken = false;
                 }
-                // Its short lease ends under the job that is in the queue.
+                // Its short lease ends while the job is still in the queue.
                 if let Task::Published { feed, .. } = task {
                     world.late[index(feed)] = true;
                 }
@@ -152,7 +152,7 @@ impl Fleet {
     }
 }
 
-/// Somebody beside the gate knows what the server asked for: the store, a report, or a worker.
+/// Returns true if something other than the gate knows the server's request to pause: the store, a report, or a worker.
 fn hold_known(world: &World) -> bool {
     let throttled = |answer: &Answer| matches!(answer, Answer::Throttled { .. });
     world.stored_hold > world.now

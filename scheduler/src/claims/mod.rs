@@ -1,16 +1,18 @@
-//! The claim protocol, explored: every order in which two schedulers, two workers, time and faults can meet.
+//! A model checker for the claim protocol: it explores every order in which two schedulers, two workers, time and
+//! faults can interact.
 //!
-//! The state is a small fleet with one host. What decides is the fleet's own code: the gate's [`GateState`], what dispatch
-//! makes of a claim ([`crate::poll::dispatch::sort`], [`crate::poll::dispatch::job`]), what a verdict makes of a row
-//! ([`store::row_after`]). Two seams have mirrors here, which tests hold beside the real ones: the schedule
-//! (`schedule/mirror.rs`, beside memory and Redis) and a wake in the database ([`store::wake_after`], in the store's conformance
-//! suite). Written down from the code, and compared with nothing: the order of a worker's steps (`worker/src/poll.rs`), and the
-//! marks of a lost gate (`begin_loading.lua`, `open.lua`).
+//! The state is a small fleet with one host. The decisions are made by production code: the gate's [`GateState`], what
+//! dispatch does with a claim ([`crate::poll::dispatch::sort`], [`crate::poll::dispatch::job`]), and what a verdict
+//! does to a row ([`store::row_after`]). Two interfaces are replaced by mirrors, which tests compare with the real
+//! ones: the schedule (`schedule/mirror.rs`, compared with memory and Redis) and a wake in the database
+//! ([`store::wake_after`], in the store's conformance suite). Two things were transcribed from the code and are not
+//! compared with it: the order of a worker's steps (`worker/src/poll.rs`), and the marks of a lost gate
+//! (`begin_loading.lua`, `open.lua`).
 //!
-//! Time jumps from one thing that ends to the next. It cannot pass the end of a token, a job or a lease under live work unless
-//! that is the fault that is being looked at. A feed's next due
-//! time comes whenever nothing of the feed is under way. In fleets with `skew` each step may see a clock that is ahead by it.
-//! Not modelled: batches, redirects, bands beyond the wake's.
+//! Time jumps from one expiry to the next. It cannot pass the end of a token, a job or a lease that covers live work,
+//! unless that is the fault under test. A feed's next due time comes whenever nothing of the feed is in flight. In
+//! fleets with `skew` each step may see a clock that is ahead by it. Not modelled: batches, redirects, bands other than
+//! the wake's.
 
 mod bounds;
 mod calm;
@@ -32,7 +34,7 @@ use self::faults::Fault;
 use self::world::{Answer, Broken, Marks, Phase, Row, Task, Truth, World};
 use crate::schedule::mirror::{At, Mirror};
 
-/// One step of anybody.
+/// One step of any part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     Claim { feed: i64, ahead: i64 },
@@ -59,7 +61,7 @@ impl Model for Fleet {
     }
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
-        // What broke once needs no further look.
+        // There is no need to continue after a violation.
         if world.broken.is_none() {
             self.calm_steps(world, steps);
             self.fault_steps(world, steps);
@@ -129,7 +131,7 @@ impl Fleet {
         }
     }
 
-    /// What can happen without anything going wrong.
+    /// Adds the steps that are possible without a fault.
     fn calm_steps(&self, world: &World, steps: &mut Vec<Step>) {
         let clocks = if self.skew > 0 { vec![0, self.skew] } else { vec![0] };
         for ahead in clocks {
@@ -171,8 +173,8 @@ impl Fleet {
         }
     }
 
-    /// What nobody could tell apart from being done at once is done at once: a job is published and its lease extended as soon as it has its place,
-    /// unless the scheduler may die in between.
+    /// Executes at once what is indistinguishable from being executed at once: a job is published and its lease
+    /// extended as soon as it has its slot, unless the scheduler may die in between.
     fn hurry_task(&self, world: &mut World) {
         let last = world.tasks.len().saturating_sub(1);
         let reserved = matches!(world.tasks.last(), Some(Task::Reserved { .. }));
@@ -182,7 +184,7 @@ impl Fleet {
         }
     }
 
-    /// The same for the ack after the release.
+    /// Does the same for the acknowledgement after the release.
     fn hurry_work(&self, world: &mut World) {
         let last = world.works.len().saturating_sub(1);
         let released = world.works.last().is_some_and(|work| work.phase == Phase::Released);
@@ -192,7 +194,7 @@ impl Fleet {
         }
     }
 
-    /// While nothing went wrong, a feed is hidden by a lease only while something of it is under way.
+    /// Checks that without a fault a lease hides a feed only while something of it is in flight.
     fn nobody_idles(&self, world: &World) -> bool {
         let hidden =
             |feed| matches!(world.schedule.feeds.get(&feed), Some(At::Leased { until, .. }) if *until > world.now);
@@ -201,7 +203,7 @@ impl Fleet {
 }
 
 impl World {
-    /// Which of two schedulers, workers or messages is called the first does not matter.
+    /// Sorts interchangeable schedulers, workers and messages, which reduces the number of states.
     fn order(&mut self) {
         self.jobs.sort_by_key(|queued| (queued.job.feed, queued.job.version, queued.job.expires, queued.job.ticket.0));
         self.reports.sort_by_key(|report| (report.feed, report.version, report.started, report.answer, report.taken));
@@ -210,7 +212,7 @@ impl World {
     }
 }
 
-/// A situation that an exploration must have come to, or it shows nothing.
+/// A situation that an exploration must reach; otherwise it proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sight {
     TwoSchedulersAtOnce,
@@ -230,7 +232,7 @@ enum Sight {
 }
 
 impl Sight {
-    /// Its name, and whether a world shows it.
+    /// Returns its name, and whether a world shows it.
     fn property(self) -> Property<Fleet> {
         macro_rules! seen {
             ($name:literal, $world:ident, $shows:expr) => {

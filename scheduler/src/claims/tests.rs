@@ -1,4 +1,4 @@
-//! What holds in every order of events, and what breaks without each protection.
+//! Checks the properties in every order of events, and that each protection is necessary.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::Sight::*;
 use super::bounds::Protection::*;
 use super::bounds::{Fleet, Kind, Protection, SKEW};
 
-/// Explores a fleet to its end, or for so long: nothing breaks, and everything that is to be seen was seen.
+/// Explores a fleet completely, or up to `limit`: no property breaks, and every expected sight occurs.
 fn holds(name: &str, fleet: Fleet, limit: Option<Duration>) {
     let sights: BTreeSet<&str> = fleet.sights.iter().map(|sight| sight.property().name).collect();
     let began = Instant::now();
@@ -32,13 +32,13 @@ fn holds(name: &str, fleet: Fleet, limit: Option<Duration>) {
     assert_eq!(found, sights, "{name}");
 }
 
-/// For how long a large fleet is explored.
+/// How long a large fleet is explored.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// What breaks shows long before so many worlds.
+/// The maximum number of worlds to explore; what breaks is found long before.
 const MANY: usize = 200_000;
 
-/// Without these protections, all of these properties break.
+/// Checks that without these protections all of these properties break.
 fn breaks(name: &str, fleet: Fleet, expected: &[&'static str]) {
     let expected: BTreeSet<&'static str> = expected.iter().copied().collect();
     let began = Instant::now();
@@ -62,34 +62,34 @@ fn one() -> Fleet {
     Fleet::new(1)
 }
 
-/// One feed and a wake.
+/// Returns one feed with a wake.
 fn waking() -> Fleet {
     Fleet { wakes: 1, ..one() }
 }
 
-/// Two feeds and one scheduler.
+/// Returns two feeds and one scheduler.
 fn two() -> Fleet {
     Fleet { tasks: 1, ..Fleet::new(2) }
 }
 
-/// Two feeds, and a server that asks to be left alone once.
+/// Returns two feeds, and a server that throttles once.
 fn held() -> Fleet {
     Fleet { throttles: 1, ..two() }
 }
 
-/// One feed, and a server that asks to be left alone once.
+/// Returns one feed, and a server that throttles once.
 fn held_alone() -> Fleet {
     Fleet { throttles: 1, tasks: 1, ..one() }
 }
 
-/// Two feeds whose jobs may wait for longer than the host's gap.
+/// Returns two feeds whose jobs may wait longer than the host's gap.
 fn patient() -> Fleet {
     Fleet { queue_lease: 2_000, ..two() }
 }
 
 type Case = (&'static str, fn() -> Fleet);
 
-/// Short enough for every day, together about all that is listed in [`Sight`].
+/// Small enough for every test run; together they show almost everything listed in [`Sight`].
 const SHORT: &[Case] = &[
     ("one feed, a wake", || seeing(waking(), &[WakeInMidFetch, WakeUnderLease, TwoWorkersAtOnce])),
     ("one feed, each fault but a late one", || {
@@ -106,7 +106,7 @@ const SHORT: &[Case] = &[
     ("a hold, gate lost", || seeing(held_alone().faults(1, &[Kind::Gate]), &[HoldKnownOnlyToReport])),
 ];
 
-/// Larger fleets, whose worlds are too many to be seen all: explored for two minutes each.
+/// Larger fleets, with too many worlds to explore completely: explored for two minutes each.
 const LONG: &[Case] = &[
     ("one feed, a wake, clocks apart", || Fleet { skew: SKEW, tasks: 1, ..waking() }),
     ("one feed, clocks apart, 1 fault", || {
@@ -174,7 +174,7 @@ fn the_protocol_holds() {
     for (name, fleet) in SHORT {
         holds(name, fleet(), None);
     }
-    // The long form, `dev/soak model`.
+    // The long variant, `dev/soak model`.
     if std::env::var_os("SOAK").is_some() {
         for (name, fleet) in LONG {
             holds(name, fleet(), Some(LONGEST));

@@ -1,11 +1,11 @@
-//! Time: it jumps to the next thing that ends, and waits for whoever has to be done before.
+//! Time: it jumps to the next expiry, and waits for parts that must act first.
 
 use super::bounds::{AHEAD, Fleet};
 use super::world::{Phase, Task, World, expires, index};
 use crate::schedule::mirror::At;
 
 impl Fleet {
-    /// Time passes to the next point at which anything can differ; `None`: somebody has to act before.
+    /// Advances to the next point in time that can make a difference; `None` if some part has to act first.
     pub(super) fn pass(&self, world: &mut World) -> Option<()> {
         let next = self.points(world).into_iter().filter(|at| *at > world.now).min()?;
         if self.somebody_must_act(world, next) {
@@ -15,7 +15,7 @@ impl Fleet {
         Some(())
     }
 
-    /// A feed's next due time comes; by then everything about its last poll is over.
+    /// Reaches a feed's next due time, once nothing of its last poll is left.
     pub(super) fn due(&self, world: &mut World, feed: i64) -> Option<()> {
         if world.row(feed).next_due != Some(AHEAD) || world.busy(feed) {
             return None;
@@ -60,9 +60,8 @@ impl Fleet {
         points
     }
 
-    /// Without a fault nobody sleeps through a deadline: a request is over before its token, a job is taken before it expires
-    /// (with its ticket),
-    /// and a lease outlives what it is for.
+    /// Returns true if some part must act before `at`. Without a fault nothing misses a deadline: a request ends before
+    /// its token, a job is taken before it (and its ticket) expires, and a lease outlives the work that it covers.
     fn somebody_must_act(&self, world: &World, at: i64) -> bool {
         let late = |feed: i64| world.late[index(feed)];
         let fetching = world.works.iter().any(|work| {

@@ -1,4 +1,4 @@
-//! What workers do, step by step as in `worker/src/poll.rs` and `run.rs`: take a job, acquire, fetch, hold, publish, release,
+//! The steps of workers, as in `worker/src/poll.rs` and `run.rs`: take a job, acquire, fetch, hold, publish, release,
 //! ack.
 
 use common::host_gate::{AcquireRequest, Acquired, Permit, Release};
@@ -9,7 +9,7 @@ use super::bounds::{DEADLINE, Fleet, GAP, Protection, REMEMBERED, RETRY_AFTER};
 use super::dispatching::at;
 use super::world::{Answer, Broken, Phase, Report, Work, World, index};
 
-/// Workers, each with one job at a time.
+/// The number of workers, each with one job at a time.
 pub(super) const WORKERS: usize = 2;
 
 impl Fleet {
@@ -47,7 +47,7 @@ impl Fleet {
         Some(())
     }
 
-    /// The real gate, with what was taken out worked around.
+    /// Calls the real gate, and compensates for a removed protection.
     fn acquire(&self, world: &mut World, job: &FetchJob, started: i64) -> Acquired {
         let now = at(started);
         let deadline = if self.has(Protection::TicketLife) { at(started + DEADLINE) } else { Timestamp::MAX };
@@ -101,7 +101,7 @@ impl Fleet {
         world.works.push(work);
     }
 
-    /// Whether this request may start, as who sees everything would say. Two clocks may disagree by the skew.
+    /// Checks, with complete knowledge, whether this request may start. Two clocks may differ by the skew.
     fn judge(&self, world: &mut World, job: &FetchJob, started: i64) {
         let (feed, version, skew) = (job.feed.0, job.version.0, self.skew);
         let flying: Vec<&Work> = world.works.iter().filter(|work| work.flies(world.now + skew)).collect();
@@ -130,7 +130,7 @@ impl Fleet {
         world.truth.starts[index(feed)] = (version, starts + 1);
     }
 
-    /// The next step of a worker; while it fetches, what the server answers.
+    /// Executes the next step of a worker; while it fetches, `answer` is the server's response.
     pub(super) fn work(&self, world: &mut World, work: usize, answer: Answer) -> Option<()> {
         let mut work = world.works.remove(work);
         match work.phase {
@@ -184,7 +184,7 @@ impl Fleet {
         }
         let remember_until = (!deferred && self.has(Protection::ReportedMemory)).then(|| at(until));
         if !self.has(Protection::OwnRelease) {
-            // By feed and by ticket, whoever it was that took them.
+            // By feed and by ticket, whichever worker took them.
             world.gate.cancel(&self.host, work.job.ticket);
             if let Some((nonce, _)) = world.gate.feeds.get(&feed).and_then(|guard| guard.token) {
                 let permit = Permit { host: self.host.clone(), feed: Some(feed), version: work.job.version, nonce };

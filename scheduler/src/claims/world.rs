@@ -1,4 +1,4 @@
-//! The state that the model explores: everything that the parts of a fleet share, and what each part is in the middle of.
+//! The state that the model explores: everything that the parts of a fleet share, and what each part is doing.
 
 use common::host_gate::Permit;
 use common::host_gate::state::GateState;
@@ -7,14 +7,14 @@ use common::job::FetchJob;
 use crate::schedule::Band;
 use crate::schedule::mirror::Mirror;
 
-/// What the store has of a feed; times are in milliseconds, as everywhere in the model.
+/// A feed's row in the store; times are in milliseconds, as everywhere in the model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) version: i64,
-    /// `None`: gone.
+    /// `None`: the feed is gone.
     pub(super) next_due: Option<i64>,
     pub(super) wake: Option<i64>,
-    /// How the feed came to be not polled any more, if it is that.
+    /// Whether the feed is still polled.
     pub(super) live: bool,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Row {
 #[derive(Clone, Debug)]
 pub(super) struct QueuedJob {
     pub(super) job: FetchJob,
-    /// With a worker, unacked.
+    /// Delivered to a worker, and unacknowledged.
     pub(super) taken: bool,
 }
 
@@ -45,66 +45,66 @@ pub(super) struct Report {
     pub(super) started: i64,
     pub(super) answer: Answer,
     pub(super) answers_wake: Option<i64>,
-    /// No wake came since the fetch began: what the protocol has to find out from clocks.
+    /// Whether no wake came since the fetch started; the protocol has to infer this from clocks.
     pub(super) fresh: bool,
-    /// With a scheduler, unacked.
+    /// Delivered to a scheduler, and unacknowledged.
     pub(super) taken: bool,
 }
 
-/// What a scheduler is in the middle of.
+/// The state of a scheduler's task.
 #[derive(Clone, Debug)]
 pub(super) enum Task {
-    /// It claimed a feed and read its row.
+    /// Has claimed a feed and read its row.
     Claimed { feed: i64, row: Row, now: i64, parked: bool },
-    /// It has a place at the host for this job.
+    /// Has reserved a slot at the host for this job.
     Reserved { job: Box<FetchJob> },
-    /// It was refused a place.
+    /// Was refused a slot.
     Refused { feed: i64, until: i64, woken: bool },
-    /// Its job is in the queue; its lease may end at `until`.
+    /// Has published the job; its lease may end at `until`.
     Published { feed: i64, until: i64 },
-    /// It received a report and has not put its hold on the gate yet.
+    /// Has received a report, before setting its hold on the gate.
     Received { report: Report, give_up: i64, ahead: i64 },
-    /// It has not decided on it yet.
+    /// Before deciding on the report.
     Held { report: Report, give_up: i64 },
-    /// It stored the verdict (or there is none, for a Deferred); the schedule does not know. `due`: none, take it out.
+    /// Has stored the verdict (none for a Deferred), before updating the schedule. `due`: `None` removes the feed.
     Stored { report: Report, due: Option<i64>, woken: bool, give_up: i64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
-    /// The request is out.
+    /// The request is in flight.
     Fetching,
-    /// The hold that the server asked for is on the gate.
+    /// The hold that the server asked for is set on the gate.
     Holding,
-    /// The report is confirmed.
+    /// The broker has confirmed the report.
     Published,
-    /// The place is given back; the job is not acked.
+    /// The slot is released; the job is not yet acknowledged.
     Released,
 }
 
-/// What a worker is in the middle of.
+/// The state of a worker's job.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     pub(super) phase: Phase,
     pub(super) job: FetchJob,
     /// By its own clock.
     pub(super) started: i64,
-    /// Its request is over by then, in truth.
+    /// The real time by which its request ends.
     pub(super) deadline: i64,
     pub(super) permit: Option<Permit>,
     pub(super) answer: Answer,
-    /// No wake came since it began.
+    /// Whether no wake came since it started.
     pub(super) fresh: bool,
-    /// It sleeps past its deadline.
+    /// Whether it stalls past its deadline.
     pub(super) stalled: bool,
-    /// The delivery is still its own.
+    /// Whether the delivery still belongs to it.
     pub(super) mine: bool,
 }
 
-/// A gate's marks: which loss of memory is being repaired. What Redis keeps beside [`GateState`].
+/// A gate's marks: which loss of memory is being repaired. Redis stores them next to [`GateState`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Marks {
-    /// The loading that opened it.
+    /// The nonce of the loading that opened it.
     pub(super) open: Option<u64>,
     /// A loading, and when the gate may open.
     pub(super) loading: Option<(u64, i64, i64)>,
@@ -117,22 +117,22 @@ pub(super) struct Loader {
     pub(super) begun: i64,
 }
 
-/// What must never happen.
+/// The violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Broken {
-    /// Two requests for one feed, both within the life of their tokens.
+    /// Two requests for one feed, both while their tokens are valid.
     Double,
-    /// More requests to the host than allowed, counted alike.
+    /// More requests to the host than allowed.
     Parallel,
-    /// A report accepted whose version was answered already.
+    /// A report was accepted for a version that was already answered.
     AcceptedTwice,
-    /// A request before the end of a hold that somebody alive knows of.
+    /// A request before the end of a hold that some live part knows about.
     HeldAsked,
-    /// A version fetched again although its report was published and its place released.
+    /// A version was fetched again after its report was published and its slot released.
     Refetched,
-    /// Two starts at the host closer than its gap.
+    /// Two requests to the host started with less than its gap between them.
     Gap,
-    /// A feed that killed its workers as often as allowed, asked again.
+    /// A feed that had crashed its workers the maximum number of times was requested again.
     Deadly,
 }
 
@@ -141,7 +141,7 @@ pub(super) enum Broken {
 pub(super) struct World {
     pub(super) now: i64,
     pub(super) rows: Vec<Row>,
-    /// The host's hold, as stored.
+    /// The host's hold in the store.
     pub(super) stored_hold: i64,
     pub(super) schedule: Mirror,
     pub(super) gate: GateState,
@@ -151,10 +151,10 @@ pub(super) struct World {
     pub(super) reports: Vec<Report>,
     pub(super) tasks: Vec<Task>,
     pub(super) works: Vec<Work>,
-    /// A wake that is stored and not yet lowered: feed and time.
+    /// A wake that is stored but has not reached the schedule: feed and time.
     pub(super) waking: Option<(i64, i64)>,
     pub(super) loader: Option<Loader>,
-    /// Feeds whose parts in flight are slower than a lease.
+    /// Feeds whose parts in flight take longer than a lease.
     pub(super) late: Vec<bool>,
     pub(super) faults: u8,
     pub(super) wakes: u8,
@@ -163,22 +163,22 @@ pub(super) struct World {
     pub(super) broken: Option<Broken>,
 }
 
-/// What an observer outside of the fleet knows.
+/// What an outside observer knows.
 #[derive(Clone, Debug)]
 pub(super) struct Truth {
-    /// The server wants to be left alone until then.
+    /// Until when the server wants no requests.
     pub(super) asked: i64,
     pub(super) last_start: i64,
-    /// Wakes that no accepted fetch answered.
+    /// Wakes that no accepted fetch has answered.
     pub(super) owed: Vec<bool>,
-    /// Versions whose report was published and released, and until when they must not be fetched again.
+    /// Versions whose report was published and slot released, and until when they must not be fetched again.
     pub(super) reported: Vec<(i64, i64)>,
-    /// Starts of a version that brought no report.
+    /// Requests for a version that did not lead to a report.
     pub(super) starts: Vec<(i64, u8)>,
 }
 
 impl Task {
-    /// How far it is, for an order among tasks.
+    /// Returns the progress, to order tasks.
     pub(super) fn rank(&self) -> (u8, i64) {
         match self {
             Task::Claimed { now, .. } => (0, *now),
@@ -215,7 +215,7 @@ impl Task {
 }
 
 impl Work {
-    /// Its request is out and within the life of its token.
+    /// Returns true if its request is in flight and its token valid.
     pub(super) fn flies(&self, now: i64) -> bool {
         matches!(self.phase, Phase::Fetching | Phase::Holding) && self.deadline > now
     }
@@ -234,7 +234,7 @@ impl World {
         0..self.rows.len() as i64
     }
 
-    /// Somebody works on the feed, or something of it is on its way.
+    /// Returns true if some part works on the feed, or a message about it is in flight.
     pub(super) fn busy(&self, feed: i64) -> bool {
         self.tasks.iter().any(|task| task.feed() == feed)
             || self.jobs.iter().any(|queued| queued.job.feed.0 == feed && (queued.taken || self.now <= expires(queued)))
@@ -251,7 +251,7 @@ pub(super) fn expires(queued: &QueuedJob) -> i64 {
     queued.job.expires.millis()
 }
 
-/// The band of a feed of the model.
+/// Returns the band of a feed of the model.
 pub(super) fn band(woken: bool) -> Band {
     Band::of(common::policy::Category::C, woken)
 }

@@ -1,6 +1,6 @@
--- Says whether the shard holds what it should: KEYS[1] is its mark, KEYS[2] that of a filling under way; both name the run ARGV[1] of
--- this server's process, so that no dump brings one along. ARGV[2] is a nonce. Returns the filling's nonce, or false if nothing
--- was lost.
+-- Checks whether the shard is complete. KEYS[1] is its mark, KEYS[2] that of a rebuild in progress; both contain the
+-- run id ARGV[1] of this server's process, so that a mark restored from a dump is not valid. ARGV[2] is a nonce.
+-- Returns the rebuild's nonce, or false if nothing was lost.
 local function nonce_of(key)
   local text = redis.call('GET', key)
   if text and string.sub(text, 1, #ARGV[1] + 1) == ARGV[1] .. ' ' then return string.sub(text, #ARGV[1] + 2) end

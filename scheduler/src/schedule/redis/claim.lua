@@ -1,13 +1,13 @@
--- Claims what is due: at most ARGV[3] feeds until ARGV[2]. Each band has a guaranteed share, and what is left the others take, most
--- urgent first; within a band the oldest come first. Returns three things: lists of feeds that were waiting, lists of feeds
--- whose lease had run out, and feed and host of each that was parked. KEYS[10] keeps the answer for a moment, so that a second run of
--- the same call gives it again.
+-- Claims what is due: at most ARGV[3] feeds until ARGV[2]. Each band has a guaranteed share, and the others take what
+-- is left, most urgent first; within a band the oldest come first. Returns three things: lists of feeds that were
+-- waiting, lists of feeds whose lease had expired, and feed and host of each that was parked. KEYS[10] keeps the result
+-- for a short time, so that a repetition of the same call returns it again.
 local till, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local before = redis.call('GET', KEYS[10])
 if before then return cmsgpack.unpack(before) end
 
--- Where a band's due entries are: key, lowest and highest score, and what to take off a score to have a time.
+-- The sources of a band's due entries: key, lowest and highest score, and the offset between score and time.
 local function sources(band)
   return {
     { bands[band], 0, now, 0 },
@@ -17,7 +17,7 @@ local function sources(band)
   }
 end
 
--- How many of a band's entries are due, by source.
+-- The number of due entries of a band, by source.
 local function due(band)
   local counts = { total = 0 }
   for i, source in ipairs(sources(band)) do
@@ -29,11 +29,11 @@ end
 
 local GOLDEN_RATIO = 0.6180339887498949
 
--- How many to take from each band.
+-- The number of entries to take from each band.
 local function allot(dues)
   local rooms, left = { 0 }, limit
   for band = 2, #bands do
-    -- A fifth, rounded up or down by the time: never alike for long.
+    -- A fifth, rounded up or down depending on the time.
     local share = math.floor(limit / 5 + (now * GOLDEN_RATIO + (band - 1) / 5) % 1)
     rooms[band] = math.min(share, dues[band].total, left)
     left = left - rooms[band]
@@ -47,10 +47,10 @@ local function allot(dues)
 end
 
 local waited, expired, from_parked = {}, {}, {}
--- As text: else each feed's would be printed anew.
+-- As text, so that it is not formatted again for each feed.
 local lease = string.format('%.0f', LEASED + till)
 
--- Claims the top parked feed of a host whose head is due, and arms the head again if others stay.
+-- Claims the top parked feed of a host whose head is due, and sets the head again if others stay.
 local function claim_parked(host, band)
   local room = waiting_room(host)
   local top = redis.call('ZPOPMIN', room)
@@ -81,7 +81,7 @@ local function claim(band, source, entries)
   answered[#answered + 1] = entries
 end
 
--- The oldest `room` entries of a band, by source.
+-- Returns the oldest `room` entries of a band, by source.
 local function oldest(from, counts, room)
   local all = {}
   for i, source in ipairs(from) do

@@ -1,5 +1,6 @@
--- Compares with the truth: ARGV[2] is the slack, ARGV[3..] are feed, due time and band, again and again. Adds what is absent, lowers
--- what is later than due time and slack, and sees that a parked feed's host has a head. Returns how many were wrong.
+-- Compares the shard with the store: ARGV[2] is the slack, ARGV[3..] are repeated triples of feed, due time and band.
+-- Adds missing feeds, brings forward those that are later than due time plus slack, and makes sure that a parked feed's
+-- host has a head. Returns the number of corrections.
 local slack = tonumber(ARGV[2])
 local feeds = every(3, 3)
 local where = find(feeds)
@@ -11,7 +12,7 @@ local function too_late(score, due)
   return lease_end(score) > math.max(due, now) + slack
 end
 
--- Whether a parked feed stands where it should; its host gets a head if it has none.
+-- Returns whether a parked feed is correct; its host gets a head if it has none.
 local function stays_parked(feed, host, band)
   if not redis.call('ZSCORE', waiting_room(host), feed) then
     redis.call('HDEL', parked, feed)

@@ -1,10 +1,10 @@
--- What is in the shard: feeds, due, parked, leased; when something is next to be claimed; the oldest due time that has passed, by
--- band. Times that there are not are -1.
+-- Returns the contents of the shard: feeds, due, parked, leased; the time of the next claim; the oldest due time that
+-- has passed, by band. -1 stands for no time.
 local waiting_parked = redis.call('HLEN', parked)
 local feeds, due, leased, soonest = waiting_parked, waiting_parked, 0, -1
 local oldest = { -1, -1, -1, -1 }
 
--- The lowest score of a set from `low` to `high`, or -1.
+-- Returns the lowest score of a set from `low` to `high`, or -1.
 local function lowest(key, low, high)
   local found = redis.call('ZRANGEBYSCORE', key, low, high, 'WITHSCORES', 'LIMIT', 0, 1)
   return found[2] and tonumber(found[2]) or -1

@@ -1,4 +1,4 @@
--- Lets leases end later: ARGV[2] is when, ARGV[3..] are feeds. A feed that is under no lease any more is left alone.
+-- Extends leases: ARGV[2] is the new end, ARGV[3..] are feeds. Does not change feeds whose lease has ended.
 local till = tonumber(ARGV[2])
 local feeds = every(3, 1)
 local where = find(feeds)

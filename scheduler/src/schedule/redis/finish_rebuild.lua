@@ -1,4 +1,5 @@
--- Marks the shard as whole. KEYS and ARGV as when the filling began. Returns 0 if the shard lost its memory since then.
+-- Marks the shard as complete. KEYS and ARGV are those of begin_rebuild.lua. Returns 0 if the shard has lost its memory
+-- since then.
 local own = ARGV[1] .. ' ' .. ARGV[2]
 if redis.call('GET', KEYS[1]) == own then return 1 end
 if redis.call('GET', KEYS[2]) ~= own then return 0 end

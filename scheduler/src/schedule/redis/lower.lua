@@ -1,4 +1,4 @@
--- Brings feeds forward: ARGV[2..] are feed, due time and band, again and again.
+-- Brings feeds forward: ARGV[2..] are repeated triples of feed, due time and band.
 local feeds = every(2, 3)
 local where = find(feeds)
 

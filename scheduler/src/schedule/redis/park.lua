@@ -1,5 +1,5 @@
--- Parks claimed feeds: ARGV[2..] are feed, host, time, band and rank, again and again. A feed that is not under a lease was removed or
--- re-scored meanwhile and is somebody else's.
+-- Parks claimed feeds: ARGV[2..] are repeated tuples of feed, host, time, band and rank. A feed that is not under a
+-- lease was removed or re-scored in the meantime; this claim no longer owns it.
 local feeds = every(2, 5)
 local where = find(feeds)
 local hosts, entries = {}, {}

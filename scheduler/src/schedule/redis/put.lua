@@ -1,5 +1,6 @@
--- Sets due times: ARGV[2..] are feed, due time and band, again and again. A wake that was remembered under a lease makes a feed due
--- now. That wish is gone afterwards, so a second run of the same call must do nothing: KEYS[10] remembers the call.
+-- Sets due times: ARGV[2..] are repeated triples of feed, due time and band. A wake that was remembered during a lease
+-- makes a feed due now. The wake is then forgotten, so a repetition of the same call must do nothing: KEYS[10]
+-- remembers the call.
 if not redis.call('SET', KEYS[10], 1, 'NX', 'PX', REMEMBERED) then return 0 end
 local feeds = every(2, 3)
 local where = find(feeds)

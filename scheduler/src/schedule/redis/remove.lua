@@ -1,4 +1,4 @@
--- Takes the feeds ARGV[2..] out.
+-- Removes the feeds ARGV[2..].
 local feeds = every(2, 1)
 local where = find(feeds)
 for i, feed in ipairs(feeds) do

@@ -1,15 +1,15 @@
--- Shared by the schedule's scripts: where feeds and heads stand in one shard.
+-- Shared by the schedule's scripts: the state of feeds and heads in one shard.
 --
--- KEYS[1..4] are the sets of the bands, most urgent first: feeds by score. KEYS[5..8] are the heads of hosts with parked feeds,
--- by band and time. KEYS[9] says at which host a feed is parked; `KEYS[9]:HOST` holds that host's parked feeds by rank. All keys of
--- a shard carry one hash tag. ARGV[1] is the caller's now; times are milliseconds since 1970.
+-- KEYS[1..4] are the sets of the bands, most urgent first: feeds by score. KEYS[5..8] are the heads of hosts with
+-- parked feeds, by band and time. KEYS[9] maps parked feeds to hosts; `KEYS[9]:HOST` contains that host's parked feeds
+-- by rank. All keys of a shard share one hash tag. ARGV[1] is the caller's now; times are milliseconds since 1970.
 --
--- A feed's score says all that is known of it, so that it needs no second entry. It waits at its due time; LEASED higher it is
--- under a lease until then; WOKEN higher it was woken under that lease.
+-- A feed's score encodes its whole state, so that it needs no second entry. A waiting feed's score is its due time, a
+-- leased feed's is LEASED plus the end of its lease, and that of a feed woken during a lease is WOKEN plus that end.
 
 local LEASED = 281474976710656
 local WOKEN = 2 * LEASED
--- The rank of a woken feed: before all others of its host. Ranks have the band as their fraction, in quarters.
+-- The rank of a woken feed: before all others of its host. The fraction of a rank is the band, in quarters.
 local FRONT = -562949953421312
 
 local bands = { KEYS[1], KEYS[2], KEYS[3], KEYS[4] }
@@ -17,9 +17,9 @@ local heads = { KEYS[5], KEYS[6], KEYS[7], KEYS[8] }
 local parked = KEYS[9]
 local now = tonumber(ARGV[1])
 
--- A call is remembered for this long, for its second run after a lost answer.
+-- How long a call is remembered, in case it is repeated after a lost response.
 local REMEMBERED = 3000
--- Lua can hand over a few thousand values at once.
+-- The number of values that Lua can pass in one call is limited to a few thousand.
 local AT_ONCE = 2000
 
 local function many(command, key, values)
@@ -28,14 +28,15 @@ local function many(command, key, values)
   end
 end
 
--- The arguments from `first` on, `step` apart.
+-- Returns the arguments from `first` on, `step` apart.
 local function every(first, step)
   local values = {}
   for i = first, #ARGV, step do values[#values + 1] = ARGV[i] end
   return values
 end
 
--- Where feeds are: a function from a feed's place in the list to its band and score, and to its host if it is parked.
+-- Looks feeds up: returns a function from a feed's position in the list to its band and score, and to its host if it is
+-- parked.
 local function find(feeds)
   local scores = {}
   for band = 1, #bands do scores[band] = redis.call('ZMSCORE', bands[band], unpack(feeds)) end
@@ -48,7 +49,7 @@ local function find(feeds)
   end
 end
 
--- Changes to the bands, made together at the end.
+-- Changes to the bands, applied together at the end.
 local adds, removals = { {}, {}, {}, {} }, { {}, {}, {}, {} }
 
 local function drop(feed, band)
@@ -70,7 +71,7 @@ local function write()
   end
 end
 
--- The end of a lease, from its score.
+-- Returns the end of a lease, from its score.
 local function lease_end(score)
   return score >= WOKEN and score - WOKEN or score - LEASED
 end
@@ -87,7 +88,7 @@ local function band_of_rank(score)
   return (score - math.floor(score)) * 4 + 1
 end
 
--- The band and time of a host's head, if it has one.
+-- Returns the band and time of a host's head, if it has one.
 local function head(host)
   for band = 1, #bands do
     local at = redis.call('ZSCORE', heads[band], host)
@@ -100,7 +101,7 @@ local function set_head(host, old_band, band, at)
   redis.call('ZADD', heads[band], at, host)
 end
 
--- Takes a feed out of its host's parked set, and the head away with the last one.
+-- Removes a feed from its host's parked set, and the head with the last feed.
 local function leave(host, feed)
   local room = waiting_room(host)
   redis.call('HDEL', parked, feed)

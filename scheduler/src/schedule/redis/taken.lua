@@ -1,4 +1,4 @@
--- Some of the feeds that are claimed or parked, ARGV[2] at most; one may come twice.
+-- Returns at most ARGV[2] of the feeds that are claimed or parked; one may occur twice.
 local limit = tonumber(ARGV[2])
 local feeds = {}
 

@@ -1,4 +1,4 @@
--- Brings heads forward: ARGV[2..] are host and time, again and again.
+-- Brings heads forward: ARGV[2..] are repeated pairs of host and time.
 if redis.call('EXISTS', unpack(heads)) == 0 then return 0 end
 local hosts = every(2, 2)
 for band = 1, #bands do

@@ -1,5 +1,6 @@
--- What waits from ARGV[2] on, the first ARGV[3] of each band: for each band feeds and their times. Those that are due in the same
--- millisecond as the last one come along, so that whoever asks on from the next one misses none.
+-- Returns what waits from ARGV[2] on: for each band the first ARGV[3] feeds and their times. Further feeds that are due
+-- in the same millisecond as the last one are included, so that a caller that continues with the next millisecond
+-- misses none.
 local from, limit = ARGV[2], tonumber(ARGV[3])
 local below = string.format('(%.0f', LEASED)
 local answer = {}

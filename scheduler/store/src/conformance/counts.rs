@@ -1,9 +1,9 @@
-//! Counters and searched texts, beside a recount of everything.
+//! Counters and search texts, compared with a full recount.
 
 use super::*;
 use crate::{Move, Unmove};
 
-/// Numbers from a fixed seed: a failing run can be repeated.
+/// Random numbers from a fixed seed, so that a failing run can be reproduced.
 struct Draw(u64);
 
 impl Draw {
@@ -56,7 +56,7 @@ async fn is_right(backend: &dyn Backend, step: u64) {
     assert_eq!(kept, right, "after step {step}");
 }
 
-/// A batch of verdicts that move feeds between kinds.
+/// Applies a batch of verdicts that change feeds' counted properties.
 async fn poll_some(store: &dyn Store, draw: &mut Draw, ids: &[FeedId], step: u64) {
     let mut verdicts = Vec::new();
     for _ in 0..1 + draw.below(8) {

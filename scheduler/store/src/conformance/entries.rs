@@ -1,4 +1,4 @@
-//! Entries and events: unique, numbered in commit order, never new twice.
+//! Entries and events: unique, numbered in commit order, reported as new only once.
 
 use super::*;
 
@@ -111,7 +111,7 @@ pub(crate) async fn what_is_only_shown_of_an_entry_is_no_update_by_itself(backen
         ..entry("1", title)
     };
     poll(&*store, id, 10, modified(vec![tagged("one", "fog")])).await;
-    // These polls know nothing, as after an upgrade of the parser: each brings the entry again.
+    // These polls have no fingerprints, as after an upgrade of the parser: each report contains the entry again.
     assert_eq!(new_entries(&poll(&*store, id, 20, modified(vec![tagged("one", "rain")])).await), (0, 0));
     assert_eq!(new_entries(&poll(&*store, id, 30, modified(vec![entry("1", "one")])).await), (0, 0));
     assert_eq!((titles(&*store, None).await, told(&*store).await.len()), (vec![(1, "one".into())], 1));

@@ -1,4 +1,4 @@
-//! What people do to feeds.
+//! Changes to feeds by people.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn status(status: Status) -> FeedChange {
     FeedChange { status: Some(status), ..FeedChange::default() }
 }
 
-/// A feed that `decide` retired, with a memory.
+/// Returns a feed that `decide` retired, with a poll history.
 async fn retired(store: &dyn Store, url: &str, to: Status) -> FeedId {
     let id = add(store, url).await;
     let mut last = verdict(store, id, 10, failed(FailureKind::Status)).await;
@@ -49,7 +49,7 @@ pub(crate) async fn the_same_url_twice_in_one_batch_is_one_feed(backend: &dyn Ba
 
 pub(crate) async fn urls_as_long_as_they_may_be_are_told_apart(backend: &dyn Backend) {
     let store = backend.open().await;
-    // Digits in no order: nothing makes them shorter in an index.
+    // Pseudo-random digits, which do not compress in an index.
     let digits: String =
         (1_u64..).map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_string()).take(500).collect();
     let long = format!("https://a.org/{}", &digits[..common::url::FeedUrl::MAX_LENGTH - 15]);

@@ -1,4 +1,4 @@
-//! What operators say about hosts, and lists of hosts.
+//! Operators' settings for hosts, and lists of hosts.
 
 use common::host::HostRule;
 

@@ -1,4 +1,4 @@
-//! One feed's life, and what survives the end of a process.
+//! One feed's life, and what survives a restart.
 
 use super::*;
 

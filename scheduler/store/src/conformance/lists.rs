@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// All pages of a query; `between` runs before each further page.
+/// Returns all pages of a query; `between` runs before each further page.
 async fn pages(store: &dyn Store, query: &FeedQuery, between: impl AsyncFn()) -> Vec<FeedId> {
     let mut query = query.clone();
     let mut found = Vec::new();

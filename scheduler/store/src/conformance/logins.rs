@@ -1,4 +1,4 @@
-//! Feeds with credentials: who they are, what they were sealed as, where they may go.
+//! Feeds with credentials: their identity, the key that sealed them, where they may move.
 
 use common::secrets::{Keyring, Login, SecretsConfig};
 
@@ -144,7 +144,7 @@ pub(crate) async fn logins_of_an_old_key_are_found_and_sealed_anew(backend: &dyn
 pub(crate) async fn a_login_that_two_feeds_have_is_sealed_anew_in_both(backend: &dyn Backend) {
     let store = backend.open().await;
     let one = added(&*store, with_login(URL, "ann", &ring(1, &[]))).await;
-    // by a scheduler that was not told the old key
+    // added by a scheduler without the old key
     let two = added(&*store, with_login(URL, "ann", &ring(2, &[]))).await;
     assert!(one.new && two.new);
     let new = ring(2, &[1]);

@@ -1,6 +1,6 @@
-//! What every store must do, as tests over `dyn Store`. [`stamp!`] makes a module of them for a backend.
+//! The requirements on every store, as tests over `dyn Store`. [`stamp!`] generates a module of them for a backend.
 //!
-//! What only one backend has (files, locks, schema versions) is tested beside that backend.
+//! Properties of a single backend (files, locks, schema versions) are tested next to that backend.
 
 pub(crate) mod apply;
 pub(crate) mod counts;
@@ -36,32 +36,32 @@ use super::{
     StoredEntry, Verdict,
 };
 
-/// A backend under test, and the data that it keeps.
+/// A backend under test, with its data.
 #[async_trait]
 pub(crate) trait Backend: Send + Sync {
-    /// Opens the store, with what earlier handles stored.
+    /// Opens the store, with the data stored through earlier handles.
     async fn open(&self) -> Box<dyn Store>;
 
-    /// A backend of the same kind with data of its own.
+    /// Returns a backend of the same kind with separate data.
     fn another(&self) -> Box<dyn Backend>;
 
-    /// Makes the data as the program of this schema version would have left it, with `upgrades::rows_of_the_first_program`.
-    /// False when there is no such version.
+    /// Creates the data as the program of this schema version would have left it, with
+    /// `upgrades::rows_of_the_first_program`. Returns false if there is no such version.
     async fn is_left_by(&self, version: i64) -> bool;
 
-    /// What it keeps beside its feeds, by its own statements.
+    /// Returns the derived data, read with independent statements.
     async fn audit(&self) -> Audit;
 }
 
-/// Counters and searched texts, a line each.
+/// Counters and search texts, one per line.
 pub(crate) struct Audit {
-    /// As they are.
+    /// As stored.
     pub(crate) kept: Vec<String>,
-    /// As they follow from the feeds.
+    /// As recomputed from the feeds.
     pub(crate) right: Vec<String>,
 }
 
-/// Makes the suite's tests for the backend that the expression gives; each test gets its own.
+/// Generates the suite's tests for the backend that the expression returns; each test gets its own.
 macro_rules! stamp {
     ($backend:expr) => {
         crate::conformance::stamp! { $backend =>
@@ -195,10 +195,10 @@ macro_rules! stamp {
 }
 pub(crate) use stamp;
 
-/// The allowed difference of two clocks in these tests.
+/// The allowed clock difference in these tests.
 pub(crate) const SKEW: Duration = Duration::from_secs(1);
 
-/// When these tests play: `seconds` after some time.
+/// Returns the time `seconds` after the start of the tests' time line.
 pub(crate) fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(1_790_000_000_000).after(Duration::from_secs(seconds))
 }
@@ -229,7 +229,7 @@ pub(crate) fn entry(id: &str, title: &str) -> Entry {
     Entry { id: id.into(), title: Some(title.into()), ..Entry::default() }
 }
 
-/// What a worker that knows nothing yet makes of a document with these entries.
+/// Returns the document that a worker without fingerprints reports for these entries.
 fn document(entries: Vec<Entry>) -> Document {
     let mut document = Document {
         title: Some("a title".into()),
@@ -249,7 +249,8 @@ pub(crate) fn modified(entries: Vec<Entry>) -> Outcome {
     Outcome::Modified(Box::new(document(entries)))
 }
 
-/// A verdict on a fetch of this feed as it is now, that began at `at(started)`; due again an hour later.
+/// Returns a verdict on a fetch of this feed in its current state that started at `at(started)`; due again an hour
+/// later.
 pub(crate) async fn verdict(store: &dyn Store, id: FeedId, started: u64, outcome: Outcome) -> Verdict {
     let feed = feed(store, id).await;
     verdict_on(&feed, started, outcome)
@@ -279,17 +280,18 @@ pub(crate) fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict
     }
 }
 
-/// So many subscribers who want a feed at midnight in Paris.
+/// Returns a group of subscribers who want a feed at midnight in Paris.
 fn midnight(subscribers: u32) -> Vec<CalmGroup> {
     vec![CalmGroup { zone: "Europe/Paris".parse().unwrap(), subscribers }]
 }
 
-/// Applies at `at(now)`.
+/// Applies verdicts at `at(now)`.
 pub(crate) async fn apply(store: &dyn Store, verdicts: &[Verdict], now: u64) -> Vec<Applied> {
     store.apply(verdicts, SKEW, at(now)).await.unwrap()
 }
 
-/// Applies one verdict on the feed as it is, on a fetch that began at `at(started)` and is stored at once.
+/// Applies one verdict on the feed in its current state, for a fetch that started at `at(started)` and is stored at
+/// once.
 pub(crate) async fn poll(store: &dyn Store, id: FeedId, started: u64, outcome: Outcome) -> Applied {
     let verdict = verdict(store, id, started, outcome).await;
     apply(store, &[verdict], started).await.remove(0)
@@ -303,7 +305,7 @@ fn failed(failure: FailureKind) -> Outcome {
     Outcome::Failed { failure, detail: "why".into() }
 }
 
-/// A 304 that confirms what [`document`] brought.
+/// Returns a 304 that confirms the validators of [`document`].
 pub(crate) fn unchanged() -> Outcome {
     not_modified(document(vec![]).validators)
 }
@@ -315,7 +317,7 @@ pub(crate) fn new_entries(applied: &Applied) -> (u32, u32) {
     }
 }
 
-/// Every event, as kind and title of its entry.
+/// Returns every event, as kind and title of its entry.
 pub(crate) async fn told(store: &dyn Store) -> Vec<(String, Option<String>)> {
     let events = store.events(0, 1000).await.unwrap().items;
     events.into_iter().map(|event| (event.kind, event.entry.and_then(|entry| entry.entry.title))).collect()

@@ -1,4 +1,4 @@
-//! Feeds that turn out to be somewhere else.
+//! Feeds whose URL changes.
 
 use super::*;
 use crate::{Move, Moved, Unmove, Unmoved};

@@ -1,4 +1,4 @@
-//! How lists are read in a fleet in which every filter leaves more feeds than a call looks at: along which index.
+//! Query plans of lists, in a fleet where every filter matches more feeds than a call scans: each must use its index.
 
 use crate::counts::Counts;
 use crate::listing::{self, Dialect, Source, Statement};
@@ -10,7 +10,7 @@ use common::host::HostKey;
 use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 
-/// Filters, order, and the index that is to be followed; empty: the table's own order.
+/// Filters, order, and the expected index; empty: the table's own order.
 const LISTS: [(&str, FeedSort, &str); 13] = [
     ("", FeedSort::Id, ""),
     ("", FeedSort::Subscribers, "feeds_by_readers"),
@@ -27,12 +27,12 @@ const LISTS: [(&str, FeedSort, &str); 13] = [
     ("category failure host q status", FeedSort::Subscribers, "feeds_by_failure_readers"),
 ];
 
-/// A database that also says how it would run each statement.
+/// A database that can also explain a statement's plan.
 pub(crate) trait Explains: Source {
     fn explain(&mut self, statement: Statement) -> impl Future<Output = String> + Send;
 }
 
-/// Notes the plans of what it asks.
+/// Records the plans of its statements.
 struct Noting<'a, S>(&'a mut S, Vec<(String, String)>);
 
 impl<S: Explains> Noting<'_, S> {
@@ -42,7 +42,7 @@ impl<S: Explains> Noting<'_, S> {
     }
 }
 
-/// Reads each list twice, its first page and one further on; `table` is how a plan names the table's own order.
+/// Reads two pages of each list, the first and a later one; `table` is how a plan names the table's own order.
 pub(crate) async fn every_list_follows_its_index(source: &mut impl Explains, table: &str) {
     for (filters, sort, index) in LISTS {
         let has = |filter: &str| filters.split(' ').any(|word| word == filter);
@@ -97,7 +97,7 @@ impl<S: Explains> Source for Noting<'_, S> {
     }
 
     fn trigrams(&self, _: &str) -> Option<Trigrams> {
-        // The walk alone.
+        // Only the scan matters here.
         None
     }
 

@@ -1,4 +1,4 @@
-//! Requeues: each feed is woken once, at the rate, whoever takes the steps.
+//! Requeues: each feed is woken once, at the rate, whichever process takes the steps.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ async fn some_feeds(store: &dyn Store, count: usize) -> Vec<FeedId> {
     store.add_feeds(&new, at(0)).await.unwrap().iter().map(|added| added.id).collect()
 }
 
-/// Takes a step a second from `from` on until the requeue ends; gives who was woken in each.
+/// Takes one step per second, starting at `from`, until the requeue ends; returns the feeds woken by each.
 async fn taken_to_its_end(store: &dyn Store, id: i64, from: u64) -> Vec<Vec<FeedId>> {
     let mut steps = Vec::new();
     for second in from.. {

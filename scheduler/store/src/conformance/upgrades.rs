@@ -1,4 +1,4 @@
-//! A new program on a store of before, and a program of before beside it.
+//! A new program on an earlier program's store, and an earlier program next to a new one.
 
 use common::url::Version;
 
@@ -8,8 +8,9 @@ use crate::row::entry_identity;
 
 const URL: &str = "https://a.org/feed";
 
-/// What the program of the first schema would have written, in that schema's columns: a feed that was polled once, and its
-/// entry. `blob` is how the server's dialect begins a byte string in hex, `more` a further column of feeds and its value.
+/// Returns the statements with which the program of the first schema would have stored a feed that was polled once, and
+/// its entry. `blob` is the prefix of a byte string in hex in the server's dialect, `more` a further column of feeds
+/// and its value.
 pub(crate) fn rows_of_the_first_program(blob: &str, more: [&str; 2]) -> String {
     let known = entry("1", "one");
     let (now, due) = (at(10).millis(), at(20).millis());
@@ -29,7 +30,7 @@ pub(crate) fn rows_of_the_first_program(blob: &str, more: [&str; 2]) -> String {
     )
 }
 
-/// By the last of them the rows are written into the schema of now: so it is when the program of before still runs.
+/// The last iteration inserts the rows into the current schema, as when an earlier program is still running.
 pub(crate) async fn what_any_earlier_program_left_is_brought_up_to_date_and_goes_on(backend: &dyn Backend) {
     let mut version = 0;
     loop {

@@ -1,4 +1,4 @@
-//! Wakes: none is lost, none is answered by a fetch that began before it.
+//! Wakes: none is lost, and none is answered by a fetch that started before it.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn due(applied: &Applied) -> (Option<Timestamp>, bool) {
     }
 }
 
-/// A feed that is due at `at(3610)`.
+/// Returns a feed that is due at `at(3610)`.
 async fn polled_feed(store: &dyn Store) -> FeedId {
     let id = add(store, "https://a.org/feed").await;
     poll(store, id, 10, modified(vec![])).await;
@@ -122,7 +122,7 @@ pub(crate) async fn only_live_feeds_are_woken(backend: &dyn Backend) {
     assert_eq!(feed(&*store, paused).await.wake_at, None);
 }
 
-/// The model of the claim protocol has this function in the database's place.
+/// Compares the database with `wake_after`, which the model of the claim protocol uses in its place.
 pub(crate) async fn a_row_of_wakes_leaves_what_the_model_says(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = polled_feed(&*store).await;
