@@ -2,6 +2,7 @@
 //! crash table that does not need a real process to die.
 
 mod crowd;
+mod logs;
 mod requeue;
 mod rules;
 

@@ -31,6 +31,7 @@ use crate::condition::storing::Storing;
 use crate::condition::trouble::Trouble;
 use crate::condition::worst::WorstHosts;
 use crate::error::BackendError;
+use crate::poll::log;
 use crate::poll::moves::may_move;
 use crate::poll::subject::subject;
 use crate::schedule::{Band, Schedule, ScheduleError, Slot};
@@ -257,6 +258,7 @@ impl Results {
             match report.outcome {
                 Outcome::Deferred { until } => {
                     self.metrics.record_report(&report);
+                    log::deferred(&report, until);
                     slots.push(Slot { feed: feed.id, due_at: until, band: self.band(feed) });
                 }
                 _ => {
@@ -316,6 +318,7 @@ impl Results {
             }
             match self.store.apply(&batch, self.config.scheduler.clock_skew, now).await {
                 Ok(applied) => {
+                    log::polls(&batch, &applied, feeds);
                     self.reschedule(&batch, &applied, now).await?;
                     self.follow_moves(&batch, &applied, feeds, now).await?;
                 }
