@@ -25,7 +25,7 @@ use scheduler::{Backends, Scheduler};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use worker::run::Worker;
+use worker::run::{Worker, WorkerDied};
 
 use crate::backends::{self, Links};
 use crate::{Usage, descriptors, follow, subscriptions};
@@ -54,11 +54,12 @@ pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyho
         bail!("polling is paused, so nothing was polled; `feedfleet fleet resume` on a running fleet starts it again");
     }
     let started = ops.clock.now();
-    let work = fleet.start(listener);
+    let mut work = fleet.start(listener);
     let printer = tokio::spawn(follow::print_new_entries(Arc::clone(&ops.store), seen, work.stop.clone()));
     tokio::select! {
         signal = stop_signal() => signal?,
         done = polled_once(&fleet.backends, started, &*ops.clock), if once => done?,
+        failure = work.failure() => return Err(failure),
     }
     if !once {
         eprintln!("stopping: fetches under way may end within {} s; once more stops at once", GRACE.as_secs());
@@ -95,7 +96,7 @@ pub(crate) struct Work {
     stop: CancellationToken,
     reports: Arc<dyn Queue<FetchReport>>,
     loops: JoinHandle<()>,
-    fetching: JoinHandle<()>,
+    fetching: JoinHandle<Result<(), WorkerDied>>,
     api: JoinHandle<std::io::Result<()>>,
 }
 
@@ -149,6 +150,23 @@ impl Fleet {
 }
 
 impl Work {
+    /// Returns why a task ended before it was told to. A process that can do no more work must not look alive.
+    pub(crate) async fn failure(&mut self) -> anyhow::Error {
+        let (part, died) = tokio::select! {
+            ended = &mut self.loops => ("scheduler", ended.err().map(anyhow::Error::from)),
+            ended = &mut self.fetching => ("worker", match ended {
+                Ok(ended) => ended.err().map(anyhow::Error::from),
+                Err(died) => Some(died.into()),
+            }),
+            ended = &mut self.api => ("API", match ended {
+                Ok(ended) => ended.err().map(anyhow::Error::from),
+                Err(died) => Some(died.into()),
+            }),
+        };
+        let ended = format!("the {part} ended before it was told to");
+        died.map_or_else(|| anyhow::anyhow!(ended.clone()), |died| died.context(ended.clone()))
+    }
+
     /// Ends the tasks: nothing more is dispatched, fetches under way may end within `grace`, their reports are stored. A
     /// signal skips the waiting.
     pub(crate) async fn end(self, grace: Duration) -> anyhow::Result<()> {
@@ -271,7 +289,11 @@ async fn polled_once(backends: &Backends, started: Timestamp, clock: &dyn Clock)
 }
 
 /// Waits within the grace for the worker to finish and for its reports to be stored; gives how many were not.
-async fn drain(fetching: JoinHandle<()>, reports: &dyn Queue<FetchReport>, grace: Duration) -> usize {
+async fn drain(
+    fetching: JoinHandle<Result<(), WorkerDied>>,
+    reports: &dyn Queue<FetchReport>,
+    grace: Duration,
+) -> usize {
     let deadline = tokio::time::Instant::now() + grace;
     let abort = fetching.abort_handle();
     if tokio::time::timeout_at(deadline, fetching).await.is_err() {

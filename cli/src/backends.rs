@@ -93,8 +93,8 @@ impl Links {
     }
 
     /// Why these cannot be used now, if they cannot.
-    pub(crate) async fn check(&self, now: Timestamp) -> Result<(), String> {
-        self.gate.check(now).await.map_err(|error| format!("the host gate is not usable: {error}"))?;
+    pub(crate) async fn check(&self, clock: &dyn Clock) -> Result<(), String> {
+        self.gate.check(clock).await.map_err(|error| format!("the host gate is not usable: {error}"))?;
         self.jobs.check().await.map_err(|error| format!("the queue of jobs is not usable: {error}"))?;
         self.reports.check().await.map_err(|error| format!("the queue of reports is not usable: {error}"))
     }

@@ -117,7 +117,7 @@ async fn schedule(
 
 /// Returns when all servers answer.
 async fn connected(links: &Links, clock: &dyn Clock) {
-    while links.check(clock.now()).await.is_err() {
+    while links.check(clock).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -137,11 +137,11 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
     let ready = {
         let (links, quiet, clock) = (links.clone(), quiet.clone(), Arc::clone(&clock));
         move || {
-            let (links, quiet, now) = (links.clone(), quiet.clone(), clock.now());
-            async move { if quiet.is_cancelled() { Err("it is stopping".to_owned()) } else { links.check(now).await } }
+            let (links, quiet, clock) = (links.clone(), quiet.clone(), Arc::clone(&clock));
+            async move { if quiet.is_cancelled() { Err("it is stopping".to_owned()) } else { links.check(&*clock).await } }
         }
     };
-    let serving = tokio::spawn(health::serve(listener, Arc::clone(&metrics), ready, stop.clone()));
+    let mut serving = tokio::spawn(health::serve(listener, Arc::clone(&metrics), ready, stop.clone()));
     let worker = Worker {
         poller: Arc::new(backends::poller(&config, &metrics, &clock, &links.gate)?),
         jobs: Arc::clone(&links.jobs),
@@ -152,13 +152,24 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
         tokio::spawn(async move { worker.run(&quiet).await })
     };
 
-    stop_signal().await?;
+    tokio::select! {
+        signal = stop_signal() => signal?,
+        // A role that can do no more work must not look alive.
+        ended = &mut fetching => match ended.context("the worker died")? {
+            Ok(()) => bail!("the worker ended before it was told to"),
+            Err(died) => return Err(died.into()),
+        },
+        served = &mut serving => {
+            served.context("the health service died")??;
+            bail!("the health service ended before it was told to");
+        }
+    }
     let grace = config.fetch.timeout + LAST_REPORT;
     tracing::info!(grace = ?grace, "stopping: fetches under way end and are reported");
     quiet.cancel();
     tokio::select! {
         ended = tokio::time::timeout(grace, &mut fetching) => match ended {
-            Ok(ended) => ended.context("the worker died")?,
+            Ok(ended) => ended.context("the worker died")??,
             Err(_) => tracing::warn!("the grace is over; what is still under way comes again"),
         },
         signal = stop_signal() => signal?,

@@ -9,6 +9,8 @@ pub mod config;
 pub mod document;
 pub mod duration;
 pub mod entry;
+#[cfg(any(test, feature = "conformance"))]
+pub mod faults;
 pub mod feed;
 pub mod host;
 pub mod host_gate;

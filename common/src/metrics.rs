@@ -69,7 +69,9 @@ pub struct Metrics {
     pub queue_depth: IntGaugeVec,
     /// Dead-lettered messages, by queue.
     pub dead_letters: IntCounterVec,
-    /// Decisions, by the [`Rule`]s that moved the due time; one decision counts once for each of its rules.
+    /// Messages of a newer program that went back to the queue, by queue.
+    pub too_new: IntCounterVec,
+    /// Decisions, by the [`Rule`]s that moved the due time; one decision counts under each of its rules.
     pub decisions: IntCounterVec,
     /// Reports for another version of their feed, which changed nothing.
     pub stale_reports: IntCounter,
@@ -140,6 +142,11 @@ impl Metrics {
             oldest_due: makes.oldest_due(),
             queue_depth: makes.gauges("queue_depth", "Items waiting in or unacknowledged by a queue.", &["queue"]),
             dead_letters: makes.counters("dead_letters_total", "Messages put aside for good.", &["queue"]),
+            too_new: makes.counters(
+                "too_new_messages_total",
+                "Messages of a newer version that were returned to the queue.",
+                &["queue"],
+            ),
             decisions: makes.counters(
                 "decisions_total",
                 "Decisions by the rules that moved the due time; one counts under each of its rules.",
@@ -200,6 +207,7 @@ impl Metrics {
         for queue in ["jobs", "reports"] {
             self.queue_depth.with_label_values(&[queue]);
             self.dead_letters.with_label_values(&[queue]);
+            self.too_new.with_label_values(&[queue]);
         }
     }
 

@@ -10,6 +10,7 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,12 +23,14 @@ use ::redis::{
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::time::{ClocksDiffer, Timestamp, clocks_agree};
+use crate::time::{Clock, ClocksDiffer, Timestamp, clocks_agree};
 
 /// After a failed attempt to connect, calls fail at once for this long, doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest such pause: a server that is back is noticed within it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Clocks that are synchronised differ by less. Nothing depends on it: gaps, holds and leases are judged by the server's clock.
+const SKEW_WARNING: Duration = Duration::from_millis(100);
 /// The kernel ends a connection on which the server acknowledged nothing for this long, sent data and probes alike.
 const TCP_SILENCE: Duration = Duration::from_secs(5);
 /// How long an idle connection stays unprobed, and the pause between two probes.
@@ -62,6 +65,8 @@ struct Shared {
     check: Script,
     /// The connection, if there is one.
     link: std::sync::Mutex<Option<Link>>,
+    /// A difference between the clocks was logged, and still exists.
+    skewed: AtomicBool,
     /// Held by whoever connects; the others wait, each until its own deadline.
     attempts: Mutex<Attempts>,
 }
@@ -122,6 +127,7 @@ impl RedisServer {
             namespace: namespace.to_owned(),
             check: Script::new(include_str!("redis/check.lua")),
             link: std::sync::Mutex::default(),
+            skewed: AtomicBool::new(false),
             attempts: Mutex::default(),
         };
         Ok(RedisServer { shared: Arc::new(shared) })
@@ -171,14 +177,37 @@ impl RedisServer {
         }
     }
 
-    /// The server answers, its clock agrees with `now`, and it keeps what it is given.
-    pub async fn check(&self, now: Timestamp) -> Result<(), ServerError> {
-        let asked = Instant::now();
-        let (seconds, micros, policy): (i64, i64, String) = self.eval(&self.shared.check, |_, _| {}).await?;
+    /// How long a call may take.
+    pub fn patience(&self) -> Duration {
+        self.shared.limits.call
+    }
+
+    /// Checks that the server answers, that its clock agrees with ours, and that it keeps what it is given. Returns the value
+    /// of `key`.
+    pub async fn check_reading(&self, key: &str, clock: &dyn Clock) -> Result<Option<String>, ServerError> {
+        let (before, asked) = (clock.now(), Instant::now());
+        let answer = self.eval(&self.shared.check, |call, _| {
+            call.key(key);
+        });
+        let (seconds, micros, policy, value): (i64, i64, String, Option<String>) = answer.await?;
         let theirs = Timestamp::from_millis(seconds * 1000 + micros / 1000);
         // It read its clock somewhere between our question and its answer.
-        clocks_agree(theirs.clamp(now, now.after(asked.elapsed())), theirs)?;
-        if policy == "noeviction" { Ok(()) } else { Err(ServerError::Evicts(policy)) }
+        let ours = theirs.clamp(before, before.after(asked.elapsed()));
+        clocks_agree(ours, theirs)?;
+        self.warn_of_skew(ours.since(theirs).max(theirs.since(ours)));
+        if policy == "noeviction" { Ok(value) } else { Err(ServerError::Evicts(policy)) }
+    }
+
+    /// Logs when the clocks have drifted apart further than they do where they are synchronised.
+    fn warn_of_skew(&self, skew: Duration) {
+        if skew > SKEW_WARNING && !self.shared.skewed.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                ?skew,
+                "this machine's clock and Redis's differ; synchronise both before they stop the fleet"
+            );
+        } else if skew < SKEW_WARNING / 2 {
+            self.shared.skewed.store(false, Ordering::Relaxed);
+        }
     }
 
     /// The connection, made now if there is none. Attempts are spaced: between two of them everybody fails at once.

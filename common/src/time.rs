@@ -124,23 +124,33 @@ impl ClockWatch {
     /// A wall clock that deviates from the monotonic clock by this much was set.
     const SET: Duration = Duration::from_millis(500);
 
-    /// Runs `check`, which compares `now` with a server's clock, unless that was done just before.
+    /// Returns the time, once `check` has compared the clock with a server's, unless that was done just before.
     ///
     /// # Errors
     ///
-    /// Returns the error of `check`; the next call then checks again.
-    pub async fn agree<E>(&self, now: Timestamp, check: impl Future<Output = Result<(), E>>) -> Result<(), E> {
-        if self.is_known(now, Instant::now()) {
-            return Ok(());
+    /// What `check` says; then the next call asks again.
+    pub async fn agree<E>(
+        &self,
+        clock: &dyn Clock,
+        check: impl Future<Output = Result<(), E>>,
+    ) -> Result<Timestamp, E> {
+        if let Some(now) = self.known(clock) {
+            return Ok(now);
         }
         let _turn = self.asking.lock().await;
-        if self.is_known(now, Instant::now()) {
-            return Ok(());
+        if let Some(now) = self.known(clock) {
+            return Ok(now);
         }
-        let asked = Instant::now();
         check.await?;
-        *self.agreed.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, asked));
-        Ok(())
+        let now = clock.now();
+        *self.agreed.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Instant::now()));
+        Ok(now)
+    }
+
+    /// The time, if the clock went as it should since it agreed.
+    fn known(&self, clock: &dyn Clock) -> Option<Timestamp> {
+        let now = clock.now();
+        self.is_known(now, Instant::now()).then_some(now)
     }
 
     fn is_known(&self, now: Timestamp, at: Instant) -> bool {
@@ -202,7 +212,7 @@ mod tests {
                 asked.fetch_add(1, Ordering::Relaxed);
                 Ok::<(), Infallible>(())
             };
-            watch.agree(at, check).await.unwrap();
+            assert_eq!(watch.agree(&ManualClock::new(at), check).await, Ok(at));
             asked.load(Ordering::Relaxed)
         };
         assert_eq!(look(now).await, 1);
@@ -210,7 +220,8 @@ mod tests {
         let hour = Duration::from_secs(3600);
         assert_eq!(look(now.after(hour)).await, 2);
         assert_eq!(look(now).await, 3);
-        assert_eq!(watch.agree(now.before(hour), async { Err("off") }).await, Err("off"));
+        let off = ManualClock::new(now.before(hour));
+        assert_eq!(watch.agree(&off, async { Err("off") }).await, Err("off"));
         assert_eq!(look(now.before(hour)).await, 4, "it did not agree");
     }
 

@@ -10,7 +10,7 @@ use anyhow::Context;
 use common::config::Config;
 use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{HostGate, LoadMark, Reservation, ReserveRequest, Ticket};
+use common::host_gate::{HostGate, Isolation, LoadMark, Reservation, ReserveRequest, Ticket};
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
@@ -100,7 +100,9 @@ async fn poll(poller: &Poller, job: &mut FetchJob) -> anyhow::Result<()> {
     let answers = poller.gate.reserve(&[request], now).await?;
     let Some(Reservation::Ticket(ticket)) = answers.first() else { anyhow::bail!("a host is busy that nobody asks") };
     job.ticket = *ticket;
-    let Polled::Report(report, held) = poller.poll(job).await? else { anyhow::bail!("a job came to nothing") };
+    let Polled::Report(report, held) = poller.poll(job, Isolation::None).await? else {
+        anyhow::bail!("a job came to nothing")
+    };
     job.version = Version(job.version.0 + 1);
     match report.outcome {
         Outcome::Modified(document) => {

@@ -1,13 +1,15 @@
 //! One job's life in a worker: steps 3 (its last part), 4 and 5.
 //!
-//! Every received job ends in exactly one [`Polled`]: a report to be published, or nothing because it expired or was
-//! reported before. What the server did is [`crate::fetch`]'s business.
+//! Every received job ends in exactly one [`Polled`]: a report to be published, nothing because it was reported before, or a
+//! wish for isolation. A fetch that was made always ends in a report, whatever the gate says meanwhile. What the server did
+//! is [`crate::fetch`]'s business.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::Config;
-use common::host_gate::{AcquireRequest, Acquired, GateError, HostGate, Permit, Release};
+use common::host::HostKey;
+use common::host_gate::{AcquireRequest, Acquired, GateError, HostGate, Isolation, Permit, Release, fresh_nonce};
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
@@ -42,34 +44,67 @@ pub struct Poller {
 /// When a job is tried again whose login cannot be opened here: the fault is ours, and another worker may have the key.
 const KEY_RETRY: Duration = Duration::from_secs(60);
 
-/// What a job came to.
+/// What a job resulted in.
 #[derive(Debug)]
 pub enum Polled {
     /// To be published; what the gate gave, if anything, is released after that.
     Report(Box<FetchReport>, Option<Held>),
-    /// Expired, or reported by an earlier delivery: ack and forget.
+    /// Reported by an earlier delivery, or so late that its lease has ended: acknowledge and forget.
     Nothing,
+    /// An earlier start brought no report: poll it again in this isolation.
+    Suspect(Isolation),
 }
 
-/// What is given back after the report is safe.
-#[derive(Debug)]
+/// What the gate must still be told: released after the report is safe.
+#[derive(Clone, Debug)]
 pub struct Held {
     permit: Permit,
     release: Release,
+    /// A hold that the gate did not take yet. The place at the host is released after it.
+    hold: Option<(HostKey, Timestamp)>,
+}
+
+/// The gate did not answer before the fetch; nothing was sent.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing was fetched")]
+pub struct Unasked {
+    source: GateError,
+    /// What the gate may have given without our knowing: to be released when it answers again.
+    pub owed: Option<Box<Held>>,
+}
+
+impl From<GateError> for Unasked {
+    fn from(source: GateError) -> Self {
+        Unasked { source, owed: None }
+    }
+}
+
+/// Counts a fetch for as long as it lives, a panic included.
+struct InFlight<'a>(&'a Metrics);
+
+impl<'a> InFlight<'a> {
+    fn count(metrics: &'a Metrics) -> Self {
+        metrics.in_flight.inc();
+        InFlight(metrics)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.dec();
+    }
 }
 
 impl Poller {
-    /// Works one job.
-    pub async fn poll(&self, job: &FetchJob) -> Result<Polled, GateError> {
-        let started = self.clock.now();
-        self.watch.agree(started, self.gate.check(started)).await?;
+    /// Works one job, beside what `isolation` allows.
+    pub async fn poll(&self, job: &FetchJob, isolation: Isolation) -> Result<Polled, Unasked> {
+        let started = self.watch.agree(&*self.clock, self.gate.check(&*self.clock)).await?;
         if started > job.expires {
-            self.gate.cancel(&job.host, job.ticket, started).await?;
-            return Ok(Polled::Nothing);
+            return Ok(self.expired(job, started).await);
         }
         let login = match job.credentials.as_ref().map(|sealed| self.secrets.open(sealed, &job.url)).transpose() {
             Ok(login) => login,
-            Err(error) => return self.locked_out(job, &error, started).await,
+            Err(error) => return Ok(self.locked_out(job, &error, started).await),
         };
         let deadline = started.after(self.config.fetch.deadline());
         let request = AcquireRequest {
@@ -79,33 +114,58 @@ impl Poller {
             feed: job.feed,
             version: job.version,
             deadline,
+            nonce: fresh_nonce(),
+            isolation,
         };
         let report = |outcome, permit: Option<Permit>| {
             let held = permit.map(|permit| self.held(permit, false, None));
             Ok(Polled::Report(Box::new(report(job, started, Fetched::unasked(outcome))), held))
         };
-        match self.gate.acquire(&request, started).await? {
+        let acquired = self.gate.acquire(&request, started).await.map_err(|source| {
+            // It may have been granted: a start that never was must not count against the feed.
+            let owed = Held { permit: request.permit(), release: Release::default(), hold: None };
+            Unasked { source, owed: Some(Box::new(owed)) }
+        });
+        match acquired? {
             // Only now does the fetch begin: the way to the gate may have been long.
-            Acquired::Granted(permit) => self.fetch(job, login.as_ref(), permit, self.clock.now(), deadline).await,
+            Acquired::Granted(permit) => Ok(self.fetch(job, login.as_ref(), permit, self.clock.now(), deadline).await),
             Acquired::Reported => Ok(Polled::Nothing),
+            Acquired::Suspect(needed) => Ok(Polled::Suspect(needed)),
             Acquired::NotNow { until } => report(Outcome::Deferred { until }, None),
             Acquired::Crashed(permit) => {
-                let detail = "workers died while they read this feed".to_owned();
+                let detail = "workers died while they read this feed, and nothing else".to_owned();
                 report(Outcome::Failed { failure: FailureKind::Crashed, detail }, Some(permit))
             }
         }
     }
 
+    /// A job that waited too long. Its feed is due now; only once its lease has ended as well may another job be on its way.
+    async fn expired(&self, job: &FetchJob, now: Timestamp) -> Polled {
+        self.give_up_ticket(job, now).await;
+        if now >= job.expires.after(self.config.scheduler.fetch_lease) {
+            return Polled::Nothing;
+        }
+        let deferred = Fetched::unasked(Outcome::Deferred { until: now });
+        Polled::Report(Box::new(report(job, now, deferred)), None)
+    }
+
+    /// Frees the place at the host now; when the gate does not answer, it is free when the job's time is over.
+    async fn give_up_ticket(&self, job: &FetchJob, now: Timestamp) {
+        if let Err(error) = self.gate.cancel(&job.host, job.ticket, now).await {
+            tracing::debug!(feed = %job.feed, error = &error as &dyn std::error::Error, "a ticket ends by itself");
+        }
+    }
+
     /// Nothing is asked, and nothing is held against the feed.
-    async fn locked_out(&self, job: &FetchJob, error: &SecretError, now: Timestamp) -> Result<Polled, GateError> {
+    async fn locked_out(&self, job: &FetchJob, error: &SecretError, now: Timestamp) -> Polled {
         let unreadable = &self.metrics.unreadable_credentials;
         if unreadable.get() == 0 {
             tracing::error!(feed = %job.feed, %error, "feeds with credentials cannot be asked from here; told once, counted further");
         }
         unreadable.inc();
-        self.gate.cancel(&job.host, job.ticket, now).await?;
+        self.give_up_ticket(job, now).await;
         let deferred = Fetched::unasked(Outcome::Deferred { until: now.after(KEY_RETRY) });
-        Ok(Polled::Report(Box::new(report(job, now, deferred)), None))
+        Polled::Report(Box::new(report(job, now, deferred)), None)
     }
 
     async fn fetch(
@@ -115,28 +175,33 @@ impl Poller {
         permit: Permit,
         started: Timestamp,
         deadline: Timestamp,
-    ) -> Result<Polled, GateError> {
+    ) -> Polled {
         // One snapshot for the whole fetch.
         let rules = self.rules.get();
         let limits = rules.limits_of(&job.host);
         let (gate, clock) = (&*self.gate, &*self.clock);
         let hops = Hops { gate, rules: &rules, clock, permit: &permit, deadline, login };
-        self.metrics.in_flight.inc();
+        let in_flight = InFlight::count(&self.metrics);
         let fetched = self.fetcher.fetch(job, &hops).await;
-        self.metrics.in_flight.dec();
+        drop(in_flight);
         self.metrics.slow_parses.inc_by(fetched.slow_parses);
         // Before the place at the host is given back: the next request must find the hold.
+        let mut hold = None;
         if let Outcome::Throttled { retry_after } = &fetched.outcome {
-            // As the report tells it, whatever happens to the clock meanwhile.
+            // As the report says it, whatever happens to the clock meanwhile.
             let now = started.after(fetched.duration);
             let host = fetched.last_host.as_ref().unwrap_or(&job.host);
-            self.gate.hold(host, first_hold(*retry_after, now, &self.config.policy), now).await?;
+            let asked = (host.clone(), first_hold(*retry_after, now, &self.config.policy));
+            if let Err(error) = gate.hold(std::slice::from_ref(&asked), now).await {
+                tracing::warn!(feed = %job.feed, error = &error as &dyn std::error::Error, "a hold waits for the host gate");
+                hold = Some(asked);
+            }
         }
         let deferred = matches!(fetched.outcome, Outcome::Deferred { .. });
         let own_host = fetched.last_host.as_ref().is_some_and(|host| *host == job.host);
         let next_start = fetched.last_sent.filter(|_| own_host).map(|sent| sent.after(limits.gap));
-        let held = self.held(permit, deferred, next_start);
-        Ok(Polled::Report(Box::new(report(job, started, fetched)), Some(held)))
+        let held = Held { hold, ..self.held(permit, deferred, next_start) };
+        Polled::Report(Box::new(report(job, started, fetched)), Some(held))
     }
 
     /// The version is remembered, unless it was deferred, for two leases: while reports cannot be stored, the lease of a
@@ -144,14 +209,17 @@ impl Poller {
     fn held(&self, permit: Permit, deferred: bool, next_start: Option<Timestamp>) -> Held {
         let scheduler = &self.config.scheduler;
         let remember_until = self.clock.now().after((scheduler.queue_lease + scheduler.fetch_lease) * 2);
-        Held { permit, release: Release { remember_until: (!deferred).then_some(remember_until), next_start } }
+        let release = Release { remember_until: (!deferred).then_some(remember_until), next_start };
+        Held { permit, release, hold: None }
     }
 
-    /// Gives back what the gate gave, after the report is safe. While our clock is off it ends by itself: the gate would take
-    /// the host's other places, and its hold, for past.
+    /// Releases what the gate gave, after the report is safe, and after any hold that it still has to learn of. While our
+    /// clock is off it ends by itself: the gate would take the host's other places, and its hold, for past.
     pub async fn release(&self, held: &Held) -> Result<(), GateError> {
-        let now = self.clock.now();
-        self.watch.agree(now, self.gate.check(now)).await?;
+        let now = self.watch.agree(&*self.clock, self.gate.check(&*self.clock)).await?;
+        if let Some(hold) = &held.hold {
+            self.gate.hold(std::slice::from_ref(hold), now).await?;
+        }
         self.gate.release(&held.permit, held.release, now).await
     }
 }

@@ -1,22 +1,24 @@
-//! The worker's loop: takes as many jobs as it has free places, works them side by side, publishes their reports in
-//! batches, and acks a message once every report of it is safe.
+//! The worker's loop: takes as many jobs as it has free places, works them side by side, has their reports published in
+//! batches (`reporting`), and acknowledges a message once every report of it is safe.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::config::WorkerConfig;
+use common::host_gate::Isolation;
 use common::job::FetchJob;
-use common::queue::{Delivery, Queue, QueueError, Receipt};
+use common::queue::{Delivery, Queue, Receipt};
 use common::report::{FetchReport, Outcome};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::poll::{Polled, Poller};
+use crate::fetch::Fetched;
+use crate::isolation::{Room, Ward};
+use crate::owed::Owed;
+use crate::poll::{Held, Polled, Poller, Unasked, report};
+use crate::reporting::{Outgoing, publish_reports};
 use crate::rules::Follower;
 
 /// Works jobs until stopped.
@@ -31,28 +33,38 @@ pub struct Worker {
 
 /// How long to wait before a queue that failed is asked again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Bytes of text in one message of reports, about: keeps messages far below what brokers refuse.
-const MESSAGE_BYTES: usize = 8 << 20;
 
-/// Messages of reports on their way at once.
-const UNCONFIRMED: usize = 16;
-
-/// A report on its way, and whom to tell when it is safe.
-type Outgoing = (FetchReport, oneshot::Sender<()>);
+/// A part of the worker ended before it was told to: the process can do no more work and must end.
+#[derive(Debug, thiserror::Error)]
+#[error("the worker's {0} ended unexpectedly; unfinished jobs will be delivered again")]
+pub struct WorkerDied(&'static str);
 
 impl Worker {
-    /// Takes jobs until `stop`; then waits for the ones under way and their reports. What was received and not begun goes
-    /// back to the queue.
-    pub async fn run(&self, stop: &CancellationToken) {
+    /// Takes jobs until `stop`; then waits for the fetches in progress and their reports. What was received and not begun
+    /// goes back to the queue.
+    ///
+    /// # Errors
+    ///
+    /// When a part of the worker panicked: nothing would be reported any more.
+    pub async fn run(&self, stop: &CancellationToken) -> Result<(), WorkerDied> {
         let mut follower = Follower::default();
         follower.begin(&self.poller, stop).await;
-        tokio::join!(follower.run(&self.poller, stop), self.work(stop));
+        let owed = Arc::new(Owed::default());
+        // The last releases are owed when the last fetch has ended.
+        let worked = CancellationToken::new();
+        let work = async {
+            let ended = self.work(stop, &owed).await;
+            worked.cancel();
+            ended
+        };
+        let watch = follower.run(&self.poller, &worked);
+        tokio::join!(work, watch, owed.run(&self.poller, &worked)).0
     }
 
-    async fn work(&self, stop: &CancellationToken) {
+    async fn work(&self, stop: &CancellationToken, owed: &Arc<Owed>) -> Result<(), WorkerDied> {
         let config = &self.poller.config.worker;
         let (outbox, outgoing) = mpsc::channel(config.concurrency);
-        let reporter = tokio::spawn(publish_reports(Arc::clone(&self.reports), config.clone(), outgoing));
+        let mut reporter = tokio::spawn(publish_reports(Arc::clone(&self.reports), config.clone(), outgoing));
         let places = if config.gentle { GENTLE_CONCURRENCY } else { config.concurrency };
         let crew = Crew {
             poller: Arc::clone(&self.poller),
@@ -60,16 +72,22 @@ impl Worker {
             outbox,
             stop: stop.clone(),
             gate_lost: Arc::default(),
+            ward: Ward::default(),
+            owed: Arc::clone(owed),
         };
         let messages = TaskTracker::new();
-        self.receive(&crew, &messages).await;
-        messages.close();
-        messages.wait().await;
-        drop(crew);
-        // The reporter ends when the last report is out; it panics only if a queue does.
-        if reporter.await.is_err() {
-            tracing::error!("the reporter died; its reports come again with their jobs");
+        let working = async {
+            self.receive(&crew, &messages).await;
+            messages.close();
+            messages.wait().await;
+        };
+        // While there are senders it ends by a panic only.
+        tokio::select! {
+            () = working => {}
+            _ = &mut reporter => return Err(WorkerDied("reporter")),
         }
+        drop(crew);
+        reporter.await.map_err(|_| WorkerDied("reporter"))
     }
 
     /// Receives messages while there is a free place and the gate can be relied on. Says once when either fails.
@@ -106,7 +124,7 @@ impl Worker {
             }
         }
         if crew.gate_lost.swap(false, Ordering::Relaxed) {
-            tracing::info!("the host gate is back");
+            tracing::info!("the host gate answers again");
         }
     }
 }
@@ -120,18 +138,15 @@ struct Crew {
     stop: CancellationToken,
     /// The gate failed, or our clock is off: nothing more is received before it answers.
     gate_lost: Arc<AtomicBool>,
+    ward: Ward,
+    owed: Arc<Owed>,
 }
 
 impl Crew {
-    /// Starts the jobs of a message. Those of a new one run side by side, each in a place of its own, and this returns
-    /// when the last has its place.
+    /// Starts the jobs of a message side by side, each in a place of its own, and returns when the last has its place. A
+    /// feed that killed its worker before is kept apart by the gate's count, whichever message it comes in.
     async fn start(&self, delivery: Delivery<FetchJob>, place: OwnedSemaphorePermit, messages: &TaskTracker) {
-        let redelivered = delivery.redelivered;
         let (jobs, receipt) = delivery.into_parts();
-        if redelivered {
-            messages.spawn(self.clone().one_by_one(jobs, receipt, place));
-            return;
-        }
         let mut place = Some(place);
         let mut started = Vec::with_capacity(jobs.len());
         let mut whole = true;
@@ -149,24 +164,6 @@ impl Crew {
         messages.spawn(finish(started, receipt, whole));
     }
 
-    /// A message that came before: one job after the other, so that a feed that kills its worker does not take its
-    /// neighbours along again.
-    async fn one_by_one(self, jobs: Vec<FetchJob>, receipt: Box<dyn Receipt>, place: OwnedSemaphorePermit) {
-        let mut place = Some(place);
-        for job in jobs {
-            let next = match place.take() {
-                Some(place) => Some(place),
-                None => self.place().await,
-            };
-            let Some(place) = next else { return };
-            // A task of its own, so that a panic is this job's alone.
-            if !tokio::spawn(self.clone().work(job, place)).await.unwrap_or(false) {
-                return;
-            }
-        }
-        ack(receipt).await;
-    }
-
     /// A place for one fetch; `None` once nothing more is begun.
     async fn place(&self) -> Option<OwnedSemaphorePermit> {
         until(&self.stop, Arc::clone(&self.places).acquire_owned()).await?.ok()
@@ -174,24 +171,79 @@ impl Crew {
 
     /// Works one job to its end; false when it must come again.
     async fn work(self, job: FetchJob, place: OwnedSemaphorePermit) -> bool {
-        let worked = work(&self.poller, &job, &self.outbox).await;
+        let worked = self.report(&job).await;
         drop(place);
-        if let Err(WorkError::Gate(error)) = &worked
-            && !self.gate_lost.swap(true, Ordering::Relaxed)
-        {
-            tracing::error!(
-                error = error as &dyn std::error::Error,
-                "the host gate is lost; other workers get the jobs"
-            );
+        match worked {
+            Ok(()) => true,
+            Err(WorkError::Gate(unasked)) => {
+                self.lose_gate(&unasked);
+                if let Some(owed) = unasked.owed {
+                    self.owed.add(*owed);
+                }
+                false
+            }
+            Err(WorkError::Unpublished) => false,
         }
-        worked.is_ok()
+    }
+
+    /// Polls a job, has its report published, waits for the confirmation, and releases what the gate gave.
+    async fn report(&self, job: &FetchJob) -> Result<(), WorkError> {
+        let (report, held, room) = {
+            let mut isolation = Isolation::None;
+            loop {
+                let Some(room) = self.room(job, isolation).await else {
+                    break (self.out_of_time(job), None, None);
+                };
+                match self.poller.poll(job, isolation).await? {
+                    Polled::Report(report, held) => break (report, held, Some(room)),
+                    Polled::Nothing => return Ok(()),
+                    Polled::Suspect(needed) => isolation = needed,
+                }
+            }
+        };
+        let (confirm, confirmed) = oneshot::channel();
+        self.outbox.send((*report, confirm)).await.map_err(|_| WorkError::Unpublished)?;
+        confirmed.await.map_err(|_| WorkError::Unpublished)?;
+        drop(room);
+        if let Some(held) = held {
+            self.release(held).await;
+        }
+        Ok(())
+    }
+
+    /// Waits for what the isolation asks for, at most as long as the job may wait to start.
+    async fn room(&self, job: &FetchJob, isolation: Isolation) -> Option<Room> {
+        let patience = job.expires.since(self.poller.clock.now()).max(LEAST_PATIENCE);
+        tokio::time::timeout(patience, self.ward.room(isolation)).await.ok()
+    }
+
+    /// The job could not be isolated in time: it comes again at once, here or elsewhere.
+    fn out_of_time(&self, job: &FetchJob) -> Box<FetchReport> {
+        let now = self.poller.clock.now();
+        Box::new(report(job, now, Fetched::unasked(Outcome::Deferred { until: now })))
+    }
+
+    /// The report is safe, so the job is done: what the gate cannot be told now is told later.
+    async fn release(&self, held: Held) {
+        if let Err(error) = self.poller.release(&held).await {
+            self.lose_gate(&error);
+            self.owed.add(held);
+        }
+    }
+
+    fn lose_gate(&self, error: &(dyn std::error::Error + 'static)) {
+        if !self.gate_lost.swap(true, Ordering::Relaxed) {
+            tracing::error!(error, "cannot use the host gate; other workers get the jobs");
+        }
     }
 
     async fn gate_answers(&self) -> bool {
-        self.poller.gate.check(self.poller.clock.now()).await.is_ok()
+        self.poller.gate.check(&*self.poller.clock).await.is_ok()
     }
 }
 
+/// A job that has expired while it waited for its place is still looked at.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 /// `worker.gentle`: the Windows RSS Platform's.
 const GENTLE_CONCURRENCY: usize = 4;
 
@@ -225,93 +277,7 @@ async fn ack(receipt: Box<dyn Receipt>) {
 #[derive(Debug, thiserror::Error)]
 enum WorkError {
     #[error(transparent)]
-    Gate(#[from] common::host_gate::GateError),
+    Gate(#[from] Unasked),
     #[error("the report could not be published")]
     Unpublished,
-}
-
-/// Works one job to its end: report, confirmation, release.
-async fn work(poller: &Poller, job: &FetchJob, outbox: &mpsc::Sender<Outgoing>) -> Result<(), WorkError> {
-    let Polled::Report(report, held) = poller.poll(job).await? else { return Ok(()) };
-    let (confirm, confirmed) = oneshot::channel();
-    outbox.send((*report, confirm)).await.map_err(|_| WorkError::Unpublished)?;
-    confirmed.await.map_err(|_| WorkError::Unpublished)?;
-    if let Some(held) = held {
-        poller.release(&held).await?;
-    }
-    Ok(())
-}
-
-/// Publishes what is finished, in batches, several at once, until every sender is gone. A report that cannot be published
-/// is tried again: its place stays taken meanwhile, so that nothing piles up.
-async fn publish_reports(
-    reports: Arc<dyn Queue<FetchReport>>,
-    config: WorkerConfig,
-    mut outgoing: mpsc::Receiver<Outgoing>,
-) {
-    let failing = AtomicBool::new(false);
-    let mut publishing = FuturesUnordered::new();
-    loop {
-        tokio::select! {
-            Some(()) = publishing.next() => {}
-            first = outgoing.recv(), if publishing.len() < UNCONFIRMED => match first {
-                // While others are on their way, nobody is kept waiting by what is gathered here.
-                Some(first) => {
-                    let (batch, confirms) = gather(first, &mut outgoing, &config).await;
-                    publishing.push(publish(&*reports, batch, confirms, &failing));
-                }
-                None => break,
-            },
-        }
-    }
-    while publishing.next().await.is_some() {}
-}
-
-/// Publishes one batch, however long it takes.
-async fn publish(
-    reports: &dyn Queue<FetchReport>,
-    batch: Vec<FetchReport>,
-    confirms: Vec<oneshot::Sender<()>>,
-    failing: &AtomicBool,
-) {
-    while let Err(error) = reports.publish(&batch).await {
-        if !failing.swap(true, Ordering::Relaxed) {
-            tracing::error!(error = &error as &dyn std::error::Error, "reports cannot be published; trying again");
-        }
-        if matches!(error, QueueError::Closed) {
-            return;
-        }
-        tokio::time::sleep(RETRY).await;
-    }
-    if failing.swap(false, Ordering::Relaxed) {
-        tracing::info!("reports are published again");
-    }
-    for confirm in confirms {
-        // Nobody waits any more when the job's task was dropped: its lease repairs that.
-        let _ = confirm.send(());
-    }
-}
-
-async fn gather(
-    first: Outgoing,
-    outgoing: &mut mpsc::Receiver<Outgoing>,
-    config: &WorkerConfig,
-) -> (Vec<FetchReport>, Vec<oneshot::Sender<()>>) {
-    let deadline = tokio::time::Instant::now() + config.report_delay;
-    let mut bytes = text_bytes(&first.0);
-    let (mut batch, mut confirms) = (vec![first.0], vec![first.1]);
-    while batch.len() < config.report_batch && bytes < MESSAGE_BYTES {
-        let Ok(Some((report, confirm))) = tokio::time::timeout_at(deadline, outgoing.recv()).await else { break };
-        bytes += text_bytes(&report);
-        batch.push(report);
-        confirms.push(confirm);
-    }
-    (batch, confirms)
-}
-
-fn text_bytes(report: &FetchReport) -> usize {
-    match &report.outcome {
-        Outcome::Modified(document) => document.entries.iter().map(common::entry::Entry::text_bytes).sum(),
-        _ => 0,
-    }
 }

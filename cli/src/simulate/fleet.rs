@@ -12,7 +12,7 @@ use common::config::Config;
 use common::document::{ContentHash, Document, Validators};
 use common::host::HostKey;
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{AcquireRequest, Acquired, HostGate, Release};
+use common::host_gate::{AcquireRequest, Acquired, HostGate, Isolation, Release, fresh_nonce};
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
@@ -242,12 +242,16 @@ impl VirtualFleet {
             feed: job.feed,
             version: job.version,
             deadline,
+            nonce: fresh_nonce(),
+            isolation: Isolation::None,
         };
         let permit = match gate.acquire(&request, self.now).await? {
             Acquired::Granted(permit) => permit,
             Acquired::NotNow { until } => return Ok(Some(self.report(job, Outcome::Deferred { until }, None))),
             Acquired::Reported => return Ok(None),
-            Acquired::Crashed(_) => bail!("a feed counts as one that kills workers, and none died"),
+            Acquired::Suspect(_) | Acquired::Crashed(_) => {
+                bail!("a feed counts as one that kills workers, and none died")
+            }
         };
         let Some(number) = self.numbers.get(&job.feed).copied() else { bail!("a job of an unknown feed") };
         if let Some(before) = self.last_start.insert(job.host.clone(), self.now) {

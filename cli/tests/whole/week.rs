@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::config::Config;
+use common::host_gate::Isolation;
 use common::host_gate::memory::MemoryGate;
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
@@ -264,7 +265,7 @@ impl Fleet {
             receipt.ack().await.unwrap();
             for job in jobs {
                 let poller = Arc::clone(&self.poller);
-                polls.spawn(async move { poller.poll(&job).await.unwrap() });
+                polls.spawn(async move { poller.poll(&job, Isolation::None).await.unwrap() });
             }
         }
         let mut reports = Vec::new();

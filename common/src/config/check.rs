@@ -11,6 +11,9 @@ use crate::secrets::{SecretsConfig, key_bytes};
 /// Shortest API token, in characters: what a random one needs so that nobody guesses it.
 const MIN_TOKEN_LENGTH: usize = 16;
 
+/// Most requests in flight at one host: the gate reads all of a host's places for each request.
+const MOST_PARALLEL: u32 = 1_000;
+
 /// Why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -33,6 +36,10 @@ impl Refusals {
 
     fn positive(&mut self, key: &str, value: Duration) {
         self.require(!value.is_zero(), key, || "must be longer than nothing".to_owned());
+    }
+
+    fn parallel(&mut self, key: &str, value: u32) {
+        self.require(value <= MOST_PARALLEL, key, || format!("must be at most {MOST_PARALLEL}"));
     }
 
     fn at_least(&mut self, key: &str, value: usize, least: usize) {
@@ -86,6 +93,7 @@ impl Config {
     fn check_hosts(&self, refusals: &mut Refusals) {
         refusals.at_least("host.burst", self.host.burst as usize, 1);
         refusals.at_least("host.parallel", self.host.parallel as usize, 1);
+        refusals.parallel("host.parallel", self.host.parallel);
         for rule in &self.host_rule {
             let key = host_rule_key(&rule.domain());
             let of_rule = check_host_rule(rule).into_iter();
@@ -176,6 +184,7 @@ fn check_penalty(penalty: &PenaltyConfig, refusals: &mut Refusals) {
         ("policy.penalty.not_found", penalty.not_found),
         ("policy.penalty.client_error", penalty.client_error),
         ("policy.penalty.bad_feed", penalty.bad_feed),
+        ("policy.penalty.crashed", penalty.crashed),
         ("policy.penalty.throttled", penalty.throttled),
     ] {
         refusals.positive(key, delay);
@@ -248,6 +257,7 @@ pub fn check_host_rule(rule: &HostRule) -> Vec<Refusal> {
     refusals.require(is_domain && domain.len() <= 253, "match", || "must be a domain, such as example.com".into());
     refusals.require(rule.burst != Some(0), "burst", || "must be at least 1".into());
     refusals.require(rule.parallel != Some(0), "parallel", || "must be at least 1".into());
+    refusals.parallel("parallel", rule.parallel.unwrap_or(1));
     refusals.require(rule.interval != Some(Duration::ZERO), "interval", || "must be longer than nothing".into());
     for (field, value) in [("gap", rule.gap), ("interval", rule.interval)] {
         refusals.require(value <= Some(LONGEST_RULE), field, || "must not be longer than 365 days".into());

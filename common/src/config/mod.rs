@@ -221,6 +221,8 @@ pub struct PenaltyConfig {
     #[serde(with = "text")]
     pub bad_feed: Duration,
     #[serde(with = "text")]
+    pub crashed: Duration,
+    #[serde(with = "text")]
     pub throttled: Duration,
     #[serde(with = "text")]
     pub ceiling: Duration,

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use super::{AcquireRequest, Acquired, ExtraRequest, HostGate, Permit, Release, Reservation, ReserveRequest, Ticket};
+use super::{
+    AcquireRequest, Acquired, ExtraRequest, HostGate, Isolation, Permit, Release, Reservation, ReserveRequest, Ticket,
+    fresh_nonce,
+};
 use crate::host::{HostKey, HostLimits};
 use crate::time::Timestamp;
 use crate::url::{FeedId, Version};
@@ -28,6 +31,8 @@ macro_rules! host_gate_conformance {
         $crate::host_gate_conformance!($make; one_feed_has_one_live_permit);
         $crate::host_gate_conformance!($make; release_frees_only_what_its_own_acquire_took);
         $crate::host_gate_conformance!($make; a_version_that_started_three_times_without_a_report_is_crashed);
+        $crate::host_gate_conformance!($make; a_suspect_starts_only_in_isolation_and_loses_nothing_by_asking);
+        $crate::host_gate_conformance!($make; an_acquire_whose_answer_was_lost_is_released_by_its_name);
         $crate::host_gate_conformance!($make; a_redirect_hop_is_charged_to_the_host_it_goes_to);
         $crate::host_gate_conformance!($make; a_hop_on_the_own_host_waits_for_the_gap_but_not_for_itself);
         $crate::host_gate_conformance!($make; a_cancelled_ticket_frees_its_place);
@@ -79,15 +84,21 @@ async fn acquire_at(
     version: i64,
     now: i64,
 ) -> Acquired {
-    let request = AcquireRequest {
+    let request = AcquireRequest { limits, ..request(ticket, feed, version, now, Isolation::Alone) };
+    gate.acquire(&request, at(now)).await.unwrap()
+}
+
+fn request(ticket: Ticket, feed: i64, version: i64, now: i64, isolation: Isolation) -> AcquireRequest {
+    AcquireRequest {
         host: host(),
-        limits,
+        limits: LIMITS,
         ticket,
         feed: FeedId(feed),
         version: Version(version),
         deadline: at(now).after(FETCH),
-    };
-    gate.acquire(&request, at(now)).await.unwrap()
+        nonce: fresh_nonce(),
+        isolation,
+    }
 }
 
 fn granted(acquired: Acquired) -> Permit {
@@ -115,7 +126,7 @@ macro_rules! cases {
 cases! {
     an_unopened_gate_refuses_everything(gate) {
         assert!(reserve(gate, LIMITS, 0).await.is_err());
-        gate.hold(&host(), at(50_000), at(0)).await.unwrap();
+        gate.hold(&[(host(), at(50_000))], at(0)).await.unwrap();
         opened(gate).await;
         assert_eq!(reserve(gate, LIMITS, 0).await, Err(at(50_000)));
     }
@@ -190,8 +201,8 @@ cases! {
     a_hold_stops_reservations_and_reserved_jobs_and_never_shrinks(gate) {
         opened(gate).await;
         let ticket = reserve(gate, LIMITS, 0).await.unwrap();
-        gate.hold(&host(), at(100_000), at(1)).await.unwrap();
-        gate.hold(&host(), at(20_000), at(2)).await.unwrap();
+        gate.hold(&[(host(), at(100_000))], at(1)).await.unwrap();
+        gate.hold(&[(HostKey::new("other:80"), at(1)), (host(), at(20_000))], at(2)).await.unwrap();
         assert_eq!(acquire(gate, ticket, 1, 0, 3).await, Acquired::NotNow { until: at(100_000) });
         assert_eq!(reserve(gate, LIMITS, 4).await, Err(at(100_000)));
         assert_eq!(gate.held(at(5)).await.unwrap(), 1);
@@ -207,7 +218,7 @@ cases! {
         let request = ExtraRequest { host: &own, limits: LIMITS, during: None, deadline: at(30_000) };
         assert_eq!(gate.acquire_extra(&request, at(2_000)).await.unwrap(), Err(at(100_000)));
         assert_eq!(reserve(gate, LIMITS, 2_000).await, Err(at(100_000)));
-        gate.hold(&host(), at(20_000), at(3)).await.unwrap();
+        gate.hold(&[(host(), at(20_000))], at(3)).await.unwrap();
         assert_eq!((reserve(gate, LIMITS, 4).await, gate.held(at(5)).await.unwrap()), (Err(at(100_000)), 1));
         gate.block(&host(), Some(at(50_000)), at(6)).await.unwrap();
         assert_eq!(reserve(gate, LIMITS, 7).await, Err(at(50_000)), "the last word counts");
@@ -297,6 +308,39 @@ cases! {
         reported(gate, &permit, 120_001).await;
         let ticket = reserve(gate, LIMITS, 130_000).await.unwrap();
         granted(acquire(gate, ticket, 1, 1, 130_000).await);
+    }
+
+    a_suspect_starts_only_in_isolation_and_loses_nothing_by_asking(gate) {
+        opened(gate).await;
+        for (round, needed) in [(0, Isolation::None), (1, Isolation::OnlySuspect), (2, Isolation::Alone)] {
+            let now = round * 40_000;
+            let ticket = reserve(gate, LIMITS, now).await.unwrap();
+            for too_little in [Isolation::None, Isolation::OnlySuspect].into_iter().filter(|have| *have < needed) {
+                let asked = gate.acquire(&request(ticket, 1, 0, now, too_little), at(now)).await.unwrap();
+                assert_eq!(asked, Acquired::Suspect(needed), "round {round}");
+            }
+            // The ticket is still good, and no start was counted.
+            granted(gate.acquire(&request(ticket, 1, 0, now, needed), at(now)).await.unwrap());
+        }
+        let ticket = reserve(gate, LIMITS, 120_000).await.unwrap();
+        let known = gate.acquire(&request(ticket, 1, 0, 120_000, Isolation::None), at(120_000)).await.unwrap();
+        assert!(matches!(known, Acquired::Crashed(_)), "a feed that is known to kill workers needs no isolation");
+        // Another version is no suspect.
+        let ticket = reserve(gate, LIMITS, 160_000).await.unwrap();
+        granted(gate.acquire(&request(ticket, 1, 1, 160_000, Isolation::None), at(160_000)).await.unwrap());
+    }
+
+    an_acquire_whose_answer_was_lost_is_released_by_its_name(gate) {
+        opened(gate).await;
+        for round in 0..5 {
+            let now = round * 2_000;
+            let ticket = reserve(gate, LIMITS, now).await.unwrap();
+            let lost = request(ticket, 1, 0, now, Isolation::None);
+            granted(gate.acquire(&lost, at(now)).await.unwrap());
+            // The caller does not know whether it was granted, and may release it more than once.
+            gate.release(&lost.permit(), Release::default(), at(now + 1_000)).await.unwrap();
+            gate.release(&lost.permit(), Release::default(), at(now + 1_000)).await.unwrap();
+        }
     }
 
     a_redirect_hop_is_charged_to_the_host_it_goes_to(gate) {

@@ -18,7 +18,7 @@ use super::{
     ReserveRequest, Ticket,
 };
 use crate::host::HostKey;
-use crate::time::Timestamp;
+use crate::time::{Clock, Timestamp};
 use crate::url::FeedId;
 
 /// A gate for the hosts that this process alone asks.
@@ -113,8 +113,9 @@ impl HostGate for MemoryGate {
         Ok(())
     }
 
-    async fn hold(&self, host: &HostKey, until: Timestamp, now: Timestamp) -> Result<(), GateError> {
-        self.lock().state.hold(host, until, now);
+    async fn hold(&self, holds: &[(HostKey, Timestamp)], now: Timestamp) -> Result<(), GateError> {
+        let state = &mut self.lock().state;
+        holds.iter().for_each(|(host, until)| state.hold(host, *until, now));
         Ok(())
     }
 
@@ -150,7 +151,7 @@ impl HostGate for MemoryGate {
         Ok(())
     }
 
-    async fn check(&self, _: Timestamp) -> Result<(), GateError> {
+    async fn check(&self, _: &dyn Clock) -> Result<(), GateError> {
         Ok(())
     }
 
@@ -165,6 +166,7 @@ mod tests {
 
     use super::*;
     use crate::host::HostLimits;
+    use crate::host_gate::{Isolation, fresh_nonce};
     use crate::url::Version;
 
     crate::host_gate_conformance!(|| async { MemoryGate::new(Timestamp::EPOCH) });
@@ -195,7 +197,8 @@ mod tests {
         let reserved = gate.reserve(&[ReserveRequest { host: host.clone(), limits, expires }], now).await.unwrap();
         let Reservation::Ticket(ticket) = reserved[0] else { panic!("no ticket") };
         let (feed, version) = (FeedId(7), Version(3));
-        let request = AcquireRequest { host, limits, ticket, feed, version, deadline: expires };
+        let (nonce, isolation) = (fresh_nonce(), Isolation::Alone);
+        let request = AcquireRequest { host, limits, ticket, feed, version, deadline: expires, nonce, isolation };
         let acquired = gate.acquire(&request, now).await.unwrap();
         if let (true, Acquired::Granted(permit)) = (reports, &acquired) {
             gate.release(permit, Release { remember_until: Some(expires), next_start: None }, now).await.unwrap();

@@ -9,6 +9,7 @@
 //! - no start before a hold or an operator's block has passed, of which neither touches the other;
 //! - one live permit a feed; a version whose report was released as reported is not granted again;
 //! - `release` frees only what its own `acquire` took;
+//! - a version that was started without a report is started again only in [`Isolation`];
 //! - operators' rules are kept as text and shown to whoever shares the gate; they mean nothing to the gate itself;
 //! - a gate that lost its memory refuses everything until [`HostGate::open`] was called with a mark that is still valid,
 //!   and each host for at least its gap after that loss.
@@ -23,10 +24,11 @@ pub mod state;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
 use crate::host::{HostKey, HostLimits};
-use crate::time::Timestamp;
+use crate::time::{Clock, Timestamp};
 use crate::url::{FeedId, Version};
 
 /// A place at a host, reserved for one job. Opaque; unique over all gates' lifetimes.
@@ -72,6 +74,49 @@ pub struct AcquireRequest {
     pub version: Version,
     /// The request is over by then: life of the permit.
     pub deadline: Timestamp,
+    /// Names the permit. A caller that gets no answer releases it by this name: the grant may have taken effect.
+    pub nonce: u64,
+    /// What else runs in the caller's process.
+    pub isolation: Isolation,
+}
+
+impl AcquireRequest {
+    /// Returns the permit that a grant of this request gives.
+    pub fn permit(&self) -> Permit {
+        Permit { host: self.host.clone(), feed: Some(self.feed), version: self.version, nonce: self.nonce }
+    }
+}
+
+/// Returns a name for an acquire that no other one has.
+pub fn fresh_nonce() -> u64 {
+    rand::rng().random()
+}
+
+/// What runs beside a fetch in the same process, and so may be the reason when that process dies.
+///
+/// A feed whose earlier start brought no report is a suspect: it may have killed its worker, or have been there when
+/// another feed did. Isolation finds out which, so that only a feed that kills its worker while nothing else runs is
+/// quarantined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isolation {
+    /// Anything.
+    #[default]
+    None,
+    /// Fetches of feeds that are not suspects.
+    OnlySuspect,
+    /// Nothing.
+    Alone,
+}
+
+impl Isolation {
+    /// Returns what a version needs that was started this many times without a report.
+    pub fn needed_after(starts: u32) -> Self {
+        match starts {
+            0 => Isolation::None,
+            1 => Isolation::OnlySuspect,
+            _ => Isolation::Alone,
+        }
+    }
 }
 
 /// Asks to start a request that has no ticket.
@@ -94,6 +139,8 @@ pub enum Acquired {
     Granted(Permit),
     /// This version was reported: ack the job, fetch nothing.
     Reported,
+    /// Started before without a report. Nothing is taken or counted: acquire again with this isolation.
+    Suspect(Isolation),
     /// Started several times and never reported: report `crashed`, fetch nothing. Carries the permit to release.
     Crashed(Permit),
     /// Not before this time.
@@ -169,8 +216,8 @@ pub trait HostGate: Send + Sync {
     /// Gives back a ticket that will not be redeemed (its job was never published, or expired).
     async fn cancel(&self, host: &HostKey, ticket: Ticket, now: Timestamp) -> Result<(), GateError>;
 
-    /// Nothing starts at the host before `until`; a later hold stays.
-    async fn hold(&self, host: &HostKey, until: Timestamp, now: Timestamp) -> Result<(), GateError>;
+    /// Lets nothing start at each host before its time; a later hold stays.
+    async fn hold(&self, holds: &[(HostKey, Timestamp)], now: Timestamp) -> Result<(), GateError>;
 
     /// Nothing starts at the host before `until` by an operator's word; `None` takes that word back. The last word counts. A
     /// server's hold is no business of it.
@@ -193,14 +240,16 @@ pub trait HostGate: Send + Sync {
     /// Opens the gate of a fleet that never asked anybody: there is no gap to wait for and no hold to load.
     async fn open_new(&self, now: Timestamp) -> Result<(), GateError>;
 
-    /// The gate can be reached, and its clock agrees with `now`: readiness depends on it.
-    async fn check(&self, now: Timestamp) -> Result<(), GateError>;
+    /// Checks that the gate can be used and that its clock agrees with ours: readiness depends on it. The clock is read
+    /// around the question, so that a stall of ours is not mistaken for a wrong clock.
+    async fn check(&self, clock: &dyn Clock) -> Result<(), GateError>;
 
     /// Hosts that are held or blocked now.
     async fn held(&self, now: Timestamp) -> Result<usize, GateError>;
 }
 
-/// How often a version may start without a report before the feed counts as one that kills workers.
+/// How often a version may start without a report before the feed counts as one that kills workers. The last of these starts
+/// was alone in its process.
 pub const STARTS_WITHOUT_REPORT: u32 = 3;
 
 /// When asking again makes sense while the gate has not been opened.

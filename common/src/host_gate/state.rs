@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::{
-    AcquireRequest, Acquired, ExtraRequest, Permit, Release, Reservation, ReserveRequest, STARTS_WITHOUT_REPORT,
-    Ticket, UNOPENED_RETRY,
+    AcquireRequest, Acquired, ExtraRequest, Isolation, Permit, Release, Reservation, ReserveRequest,
+    STARTS_WITHOUT_REPORT, Ticket, UNOPENED_RETRY,
 };
 use crate::host::{HostKey, HostLimits};
 use crate::time::Timestamp;
@@ -161,39 +161,43 @@ impl GateState {
     pub fn acquire(&mut self, request: &AcquireRequest, now: Timestamp) -> Acquired {
         let (born, open, limits) = (self.born, self.open, request.limits);
         let host = self.host(&request.host, now);
-        let tickets = host.tickets.len();
-        host.tickets.retain(|(ticket, _)| *ticket != request.ticket);
-        let known_ticket = host.tickets.len() < tickets;
+        let known_ticket = host.tickets.iter().any(|(ticket, _)| *ticket == request.ticket);
         let refused_until = host.start_refused_until(limits, born, now);
 
         let guard = self.feeds.entry(request.feed).or_default();
-        if guard.reported.is_some_and(|(version, until)| version >= request.version && until > now) {
-            return Acquired::Reported;
-        }
+        let reported = guard.reported.is_some_and(|(version, until)| version >= request.version && until > now);
         let fetched_until = guard.token.map(|(_, end)| end).filter(|end| *end > now);
         let retry = now.after(limits.gap.max(Duration::from_millis(1)));
-        match (open, fetched_until, refused_until) {
-            (false, ..) => return Acquired::NotNow { until: now.after(UNOPENED_RETRY) },
-            (_, Some(until), _) | (_, _, Some(until)) => return Acquired::NotNow { until },
-            _ if !known_ticket => return Acquired::NotNow { until: retry },
-            _ => {}
-        }
-
-        let nonce = self.next_number();
-        let guard = self.feeds.entry(request.feed).or_default();
-        if guard.starts.0 != request.version {
+        let refusal = match (open, fetched_until, refused_until) {
+            _ if reported => Some(Acquired::Reported),
+            (false, ..) => Some(Acquired::NotNow { until: now.after(UNOPENED_RETRY) }),
+            (_, Some(until), _) | (_, _, Some(until)) => Some(Acquired::NotNow { until }),
+            _ if !known_ticket => Some(Acquired::NotNow { until: retry }),
+            _ => None,
+        };
+        if guard.starts.0 != request.version && refusal.is_none() {
             guard.starts = (request.version, 0);
         }
-        guard.token = Some((nonce, request.deadline));
-        let permit = Permit { host: request.host.clone(), feed: Some(request.feed), version: request.version, nonce };
-        if guard.starts.1 >= STARTS_WITHOUT_REPORT {
-            return Acquired::Crashed(permit);
+        let starts = guard.starts.1;
+        let needed = Isolation::needed_after(starts);
+        if refusal.is_none() && starts < STARTS_WITHOUT_REPORT && request.isolation < needed {
+            return Acquired::Suspect(needed);
+        }
+        self.cancel(&request.host, request.ticket);
+        if let Some(refusal) = refusal {
+            return refusal;
+        }
+
+        let guard = self.feeds.entry(request.feed).or_default();
+        guard.token = Some((request.nonce, request.deadline));
+        if starts >= STARTS_WITHOUT_REPORT {
+            return Acquired::Crashed(request.permit());
         }
         guard.starts.1 += 1;
         let host = self.host(&request.host, now);
         host.charge_start(limits, now);
-        host.flights.push((nonce, request.deadline));
-        Acquired::Granted(permit)
+        host.flights.push((request.nonce, request.deadline));
+        Acquired::Granted(request.permit())
     }
 
     /// See [`super::HostGate::acquire_extra`].
@@ -228,7 +232,8 @@ impl GateState {
         }
         let Some(feed) = permit.feed else { return };
         let guard = self.feeds.entry(feed).or_default();
-        if guard.token.is_some_and(|(nonce, _)| nonce == permit.nonce) {
+        let own = guard.token.is_some_and(|(nonce, _)| nonce == permit.nonce);
+        if own {
             guard.token = None;
         }
         match release.remember_until {
@@ -238,8 +243,8 @@ impl GateState {
                     guard.reported = Some((permit.version, until));
                 }
             }
-            // It came back alive, so it killed nobody.
-            None if guard.starts.0 == permit.version => guard.starts.1 = guard.starts.1.saturating_sub(1),
+            // It came back alive, so it killed nobody. A second release finds no token and does not count down again.
+            None if own && guard.starts.0 == permit.version => guard.starts.1 = guard.starts.1.saturating_sub(1),
             None => {}
         }
     }

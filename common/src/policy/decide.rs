@@ -47,7 +47,7 @@ pub fn decide(
         }
         Outcome::Failed { failure, .. } => {
             remember::failed(&mut state, before, polled);
-            if let Some((status, notice)) = given_up(&state, *failure, polled, policy.config) {
+            if let Some((status, notice)) = given_up(&state, polled, policy.config) {
                 return retired(state, status, Some(notice));
             }
             let soft_statuses = subject.soft_statuses;
@@ -115,20 +115,9 @@ pub(super) fn finish(
 }
 
 /// Returns the status if this failure ends polling.
-fn given_up(
-    state: &PollState,
-    failure: FailureKind,
-    polled: Timestamp,
-    config: &PolicyConfig,
-) -> Option<(Status, Notice)> {
+fn given_up(state: &PollState, polled: Timestamp, config: &PolicyConfig) -> Option<(Status, Notice)> {
     let failing_for = state.failing_since.map_or(Duration::ZERO, |since| polled.since(since));
-    if failure == FailureKind::Crashed {
-        Some((Status::Quarantined, Notice::Quarantined))
-    } else if failing_for >= config.blacklist_after {
-        Some((Status::Blacklisted, Notice::Blacklisted))
-    } else {
-        None
-    }
+    (failing_for >= config.blacklist_after).then_some((Status::Blacklisted, Notice::Blacklisted))
 }
 
 /// Returns the feed's status after an answer to a poll made in `status`; `None` when it stays unpolled. Only a good
@@ -143,6 +132,9 @@ fn standing(status: Status, good: bool) -> Option<Status> {
 
 fn notice(before: &PollState, after: &PollState, came_back: bool) -> Option<Notice> {
     match (before.penalty, after.penalty) {
+        (before, Some(after)) if after.kind == FailureKind::Crashed => {
+            before.is_none_or(|before| before.kind != FailureKind::Crashed).then_some(Notice::Quarantined)
+        }
         (None, Some(_)) => Some(Notice::Penalised),
         (Some(_), None) => Some(Notice::Recovered),
         _ => came_back.then_some(Notice::Recovered),

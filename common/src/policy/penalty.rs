@@ -11,6 +11,9 @@ use crate::config::PenaltyConfig;
 use crate::outcome::FailureKind;
 use crate::policy::{Penalty, PollState};
 
+/// A quarantine is so many times as long as the one before: an hour, a day.
+const QUARANTINE_GROWTH: u32 = 24;
+
 /// How a failure is treated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Treatment {
@@ -20,6 +23,8 @@ enum Treatment {
     Boxed(Duration),
     /// The penalty box at once, for the normal interval or this time, whichever is longer.
     BadFeed(Duration),
+    /// The penalty box at once, for this time at first, and far longer each time after.
+    Quarantined(Duration),
 }
 
 /// A failure, with what decides its treatment.
@@ -42,8 +47,7 @@ impl Trouble<'_> {
             Kind::TooLarge | Kind::NotAFeed | Kind::Malformed | Kind::Redirects | Kind::RefusedAddress => {
                 Treatment::BadFeed(config.bad_feed)
             }
-            // `decide` quarantines these before it gets here.
-            Kind::Crashed => Treatment::Boxed(config.ceiling),
+            Kind::Crashed => Treatment::Quarantined(config.crashed),
         }
     }
 
@@ -74,6 +78,11 @@ pub(super) fn apply(plan: &mut Plan, state: &mut PollState, trouble: Trouble<'_>
         Treatment::Transient => (doubled(config.first_box).min(ceiling).max(normal), true),
         Treatment::Boxed(first) => (doubled(first).min(ceiling).max(normal), true),
         Treatment::BadFeed(first) => (doubled(first.max(normal)).min(ceiling), true),
+        Treatment::Quarantined(first) => {
+            let again = state.penalty.is_some_and(|before| before.kind == FailureKind::Crashed);
+            let longer = if again { state.failure_delay.saturating_mul(QUARANTINE_GROWTH) } else { Duration::ZERO };
+            (first.max(longer).min(ceiling).max(normal), true)
+        }
     };
     if boxed {
         state.penalty = Some(Penalty { kind: trouble.kind, until: plan.due });

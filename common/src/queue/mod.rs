@@ -91,6 +91,12 @@ pub enum QueueError {
         /// Its version.
         found: u32,
     },
+    /// The message is larger than the queue takes; nothing was taken. Fewer items may fit.
+    #[error("a message of {bytes} bytes is too large for the queue")]
+    TooLarge {
+        /// Its encoded size.
+        bytes: usize,
+    },
     /// There is no room; nothing was taken.
     #[error("the queue is full")]
     Full,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::watch;
 
 use super::{Limits, RedisServer};
 use crate::testing::Port;
@@ -144,6 +145,8 @@ struct ProxyFaults {
     /// Each answer is delivered this many milliseconds late.
     delay: AtomicU64,
     connections: AtomicU64,
+    /// Where new connections go; older ones are closed when it changes.
+    server: watch::Sender<u16>,
 }
 
 impl CuttingProxy {
@@ -151,13 +154,13 @@ impl CuttingProxy {
     pub async fn before(server: u16) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let faults = Arc::new(ProxyFaults::default());
+        let faults = Arc::new(ProxyFaults { server: watch::Sender::new(server), ..ProxyFaults::default() });
         let task = {
             let faults = Arc::clone(&faults);
             tokio::spawn(async move {
                 while let Ok((client, _)) = listener.accept().await {
                     let number = faults.connections.fetch_add(1, Ordering::SeqCst);
-                    tokio::spawn(carry(client, server, number, Arc::clone(&faults)));
+                    tokio::spawn(carry(client, number, Arc::clone(&faults)));
                 }
             })
         };
@@ -189,6 +192,11 @@ impl CuttingProxy {
         self.faults.silent_below.store(self.faults.connections.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
+    /// Closes all connections and leads new ones to another server of this machine, as a failover does.
+    pub fn lead_to(&self, server: u16) {
+        self.faults.server.send_replace(server);
+    }
+
     /// Delivers each answer this much later, until set to zero.
     pub fn delay_answers(&self, by: Duration) {
         self.faults.delay.store(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
@@ -201,30 +209,36 @@ impl Drop for CuttingProxy {
     }
 }
 
-async fn carry(client: tokio::net::TcpStream, server: u16, number: u64, faults: Arc<ProxyFaults>) {
+async fn carry(client: tokio::net::TcpStream, number: u64, faults: Arc<ProxyFaults>) {
+    let mut target = faults.server.subscribe();
+    let server = *target.borrow_and_update();
     let Ok(server) = tokio::net::TcpStream::connect(("127.0.0.1", server)).await else { return };
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    let silence = Arc::clone(&faults);
-    let is_silent = move || silence.silent_below.load(Ordering::SeqCst) > number;
-    let mute = is_silent.clone();
-    let asking = tokio::spawn(async move {
+    let is_silent = || faults.silent_below.load(Ordering::SeqCst) > number;
+    let asking = async {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(count @ 1..) = from_client.read(&mut buffer).await {
-            if !mute() && to_server.write_all(&buffer[..count]).await.is_err() {
+            if !is_silent() && to_server.write_all(&buffer[..count]).await.is_err() {
                 break;
             }
         }
-    });
-    let mut buffer = vec![0; 64 << 10];
-    while let Ok(count @ 1..) = from_server.read(&mut buffer).await {
-        tokio::time::sleep(Duration::from_millis(faults.delay.load(Ordering::SeqCst))).await;
-        if is_silent() {
-            continue;
+    };
+    let answering = async {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(count @ 1..) = from_server.read(&mut buffer).await {
+            tokio::time::sleep(Duration::from_millis(faults.delay.load(Ordering::SeqCst))).await;
+            if is_silent() {
+                continue;
+            }
+            if faults.cut.swap(false, Ordering::SeqCst) || to_client.write_all(&buffer[..count]).await.is_err() {
+                break;
+            }
         }
-        if faults.cut.swap(false, Ordering::SeqCst) || to_client.write_all(&buffer[..count]).await.is_err() {
-            break;
-        }
+    };
+    tokio::select! {
+        () = asking => {}
+        () = answering => {}
+        _ = target.changed() => {}
     }
-    asking.abort();
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 use super::testing::{CuttingProxy, PrivateServer, patient, shared};
 use super::*;
 use crate::testing::Stalls;
+use crate::time::{ManualClock, SystemClock};
 
 fn ping() -> Script {
     Script::new("return 'pong'")
@@ -115,16 +116,11 @@ async fn scripts_that_the_server_forgot_are_sent_again() {
 
 #[tokio::test]
 async fn a_server_is_used_only_if_its_clock_agrees_and_it_forgets_nothing() {
-    let now = || crate::time::Clock::now(&crate::time::SystemClock);
-    // A stall between our look at the clock and the question is as good as another clock.
-    let judged = async |server: &RedisServer| loop {
-        match server.check(now()).await {
-            Err(ServerError::Clock(_)) => {}
-            judged => return judged,
-        }
-    };
-    judged(&shared()).await.unwrap();
-    let early = shared().check(now().before(Duration::from_secs(5))).await;
+    let judged = async |server: &RedisServer| server.check_reading("key", &SystemClock).await;
+    let common = shared();
+    assert_eq!(judged(&common).await.unwrap(), None);
+    let late = ManualClock::new(SystemClock.now().before(Duration::from_secs(5)));
+    let early = common.check_reading("key", &late).await;
     assert!(matches!(early, Err(ServerError::Clock(_))), "{early:?}");
 
     let private = PrivateServer::started(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use common::host::{HostKey, HostLimits};
 use common::host_gate::redis::RedisGate;
-use common::host_gate::{AcquireRequest, Acquired, HostGate, Release, Reservation, ReserveRequest, Ticket};
+use common::host_gate::{
+    AcquireRequest, Acquired, HostGate, Isolation, Release, Reservation, ReserveRequest, Ticket, fresh_nonce,
+};
 use common::redis::RedisServer;
 use common::time::{Clock, SystemClock};
 use common::url::{FeedId, Version};
@@ -55,7 +57,8 @@ pub(crate) async fn measure(server: &RedisServer, mut connection: MultiplexedCon
 async fn poll(gate: &RedisGate, feed: FeedId, host: &HostKey, ticket: Ticket) -> anyhow::Result<()> {
     let now = SystemClock.now();
     let (host, deadline, version) = (host.clone(), now.after(LIFE), Version(1));
-    let request = AcquireRequest { host, limits: LIMITS, ticket, feed, version, deadline };
+    let (nonce, isolation) = (fresh_nonce(), Isolation::None);
+    let request = AcquireRequest { host, limits: LIMITS, ticket, feed, version, deadline, nonce, isolation };
     let Acquired::Granted(permit) = gate.acquire(&request, now).await? else { bail!("a ticket was refused") };
     gate.release(&permit, Release { remember_until: Some(deadline), next_start: None }, now).await?;
     Ok(())

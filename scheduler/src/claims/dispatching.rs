@@ -45,11 +45,11 @@ impl Fleet {
                 (true, false, head, head_band)
             }
         };
-        if earliest > now || world.tasks.len() >= self.tasks {
+        if earliest > world.now || world.tasks.len() >= self.tasks {
             return None;
         }
         let claim = Claim { feed: FeedId(feed), parked_at: parked.then(|| name(HOST)), lease_expired: expired };
-        world.schedule.claim(&claim, band, earliest, CLAIM_LEASE, now);
+        world.schedule.claim(&claim, band, earliest, CLAIM_LEASE, world.now);
         if !self.has(Protection::ParkedHead) {
             self.never_head(world);
         }
@@ -89,9 +89,9 @@ impl Fleet {
                     self.never_head(world);
                 }
             }
-            Task::Received { report, give_up, ahead } => {
+            Task::Received { report, give_up, .. } => {
                 if let Answer::Throttled { until } = report.answer {
-                    world.gate.hold(&self.host, at(until), at(world.now + ahead));
+                    world.gate.hold(&self.host, at(until), at(world.now));
                 }
                 world.tasks.push(Task::Held { report, give_up });
             }
@@ -177,9 +177,10 @@ impl Fleet {
         if let (Some(host), false) = (world.gate.hosts.get_mut(&self.host), self.has(Protection::GapCharge)) {
             (host.started, host.reserved) = (Timestamp::EPOCH, Timestamp::EPOCH);
         }
-        match world.gate.reserve(&request, at(now)) {
+        // By the gate's clock, whatever the scheduler's says.
+        match world.gate.reserve(&request, at(world.now)) {
             Reservation::Ticket(ticket) => Ok((ReserveRequest { expires, ..request }, ticket)),
-            Reservation::Refused { .. } if !world.gate.open => Err(self.closed_until(world, now)),
+            Reservation::Refused { .. } if !world.gate.open => Err(self.closed_until(world, world.now)),
             Reservation::Refused { until } => Err(until.millis()),
         }
     }
@@ -249,7 +250,7 @@ impl Fleet {
             Answer::Gone => (Outcome::Gone, Status::Gone, None),
             Answer::Crashed => {
                 let outcome = Outcome::Failed { failure: FailureKind::Crashed, detail: String::new() };
-                (outcome, Status::Quarantined, None)
+                (outcome, Status::Active, Some(AHEAD))
             }
             Answer::Throttled { until } => {
                 (Outcome::Throttled { retry_after: Some(at(until)) }, Status::Active, Some(AHEAD))

@@ -1,11 +1,11 @@
 //! The steps of workers, as in `worker/src/poll.rs` and `run.rs`: take a job, acquire, fetch, hold, publish, release,
 //! ack.
 
-use common::host_gate::{AcquireRequest, Acquired, Permit, Release};
+use common::host_gate::{AcquireRequest, Acquired, Isolation, Permit, Release};
 use common::job::FetchJob;
 use common::time::Timestamp;
 
-use super::bounds::{DEADLINE, Fleet, GAP, Protection, REMEMBERED, RETRY_AFTER};
+use super::bounds::{DEADLINE, Fleet, GAP, LEASE, Protection, QUEUE_LEASE, REMEMBERED, RETRY_AFTER};
 use super::dispatching::at;
 use super::world::{Answer, Broken, Phase, Report, Work, World, index};
 
@@ -23,7 +23,12 @@ impl Fleet {
         let started = world.now + ahead;
         if started > taken.expires.millis() {
             world.gate.cancel(&self.host, taken.ticket);
-            world.jobs.remove(job);
+            if started >= taken.expires.millis() + LEASE - QUEUE_LEASE {
+                world.jobs.remove(job);
+            } else {
+                queued.taken = true;
+                self.begin(world, taken, started, Answer::Deferred { until: started }, None);
+            }
             return Some(());
         }
         queued.taken = true;
@@ -32,9 +37,10 @@ impl Fleet {
                 world.jobs.remove(job);
             }
             Acquired::NotNow { until } => {
-                let until = if world.gate.open { until.millis() } else { self.closed_until(world, started) };
+                let until = if world.gate.open { until.millis() } else { self.closed_until(world, world.now) };
                 self.begin(world, taken, started, Answer::Deferred { until }, None);
             }
+            Acquired::Suspect(_) => unreachable!("a worker of the model works one job at a time"),
             Acquired::Crashed(permit) => self.begin(world, taken, started, Answer::Crashed, Some(permit)),
             Acquired::Granted(permit) => {
                 self.judge(world, &taken, started);
@@ -49,7 +55,8 @@ impl Fleet {
 
     /// Calls the real gate, and compensates for a removed protection.
     fn acquire(&self, world: &mut World, job: &FetchJob, started: i64) -> Acquired {
-        let now = at(started);
+        // By the gate's clock, whatever the worker's says.
+        let now = at(world.now);
         let deadline = if self.has(Protection::TicketLife) { at(started + DEADLINE) } else { Timestamp::MAX };
         let held_until = world.gate.hosts.get(&self.host).map_or(Timestamp::EPOCH, |host| host.held_until);
         if let Some(guard) = world.gate.feeds.get_mut(&job.feed) {
@@ -71,6 +78,8 @@ impl Fleet {
                 (host.started, host.reserved) = (Timestamp::EPOCH, Timestamp::EPOCH);
             }
         }
+        world.gate.last_number += 1;
+        let nonce = world.gate.last_number;
         let request = AcquireRequest {
             host: self.host.clone(),
             limits: self.limits(),
@@ -78,6 +87,8 @@ impl Fleet {
             feed: job.feed,
             version: job.version,
             deadline,
+            nonce,
+            isolation: Isolation::Alone,
         };
         let acquired = world.gate.acquire(&request, now);
         if let Some(host) = world.gate.hosts.get_mut(&self.host) {
@@ -101,7 +112,8 @@ impl Fleet {
         world.works.push(work);
     }
 
-    /// Checks, with complete knowledge, whether this request may start. Two clocks may differ by the skew.
+    /// Whether this request may start, as an observer who sees everything would say. Clocks may disagree by the skew, which
+    /// moves the ends of permits; gaps and holds are by the gate's clock.
     fn judge(&self, world: &mut World, job: &FetchJob, started: i64) {
         let (feed, version, skew) = (job.feed.0, job.version.0, self.skew);
         let flying: Vec<&Work> = world.works.iter().filter(|work| work.flies(world.now + skew)).collect();
@@ -114,11 +126,11 @@ impl Fleet {
             Some(Broken::Double)
         } else if flying.len() >= self.parallel as usize {
             Some(Broken::Parallel)
-        } else if world.truth.asked > world.now + skew {
+        } else if world.truth.asked > world.now {
             Some(Broken::HeldAsked)
         } else if reported >= version && remembered > started {
             Some(Broken::Refetched)
-        } else if world.now - world.truth.last_start < GAP - skew {
+        } else if world.now - world.truth.last_start < GAP {
             Some(Broken::Gap)
         } else if u32::from(starts) >= common::host_gate::STARTS_WITHOUT_REPORT {
             Some(Broken::Deadly)

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use common::document::Validators;
 use common::host::HostKey;
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{AcquireRequest, Acquired, Release};
+use common::host_gate::{AcquireRequest, Acquired, Isolation, Release, fresh_nonce};
 use common::job::FetchJob;
 use common::metrics::Metrics;
 use common::policy::Audience;
@@ -82,8 +82,8 @@ impl Schedule for Counted {
         self.schedule.taken(limit).await
     }
 
-    async fn check(&self, now: Timestamp) -> Result<(), ScheduleError> {
-        self.schedule.check(now).await
+    async fn check(&self, clock: &dyn Clock) -> Result<(), ScheduleError> {
+        self.schedule.check(clock).await
     }
 
     async fn begin_rebuild(&self) -> Result<Option<RebuildMark>, ScheduleError> {
@@ -183,6 +183,8 @@ async fn fetch(scheduler: &Scheduler, job: &FetchJob, now: Timestamp) -> FetchRe
         feed: job.feed,
         version: job.version,
         deadline: now.after(Duration::from_secs(30)),
+        nonce: fresh_nonce(),
+        isolation: Isolation::None,
     };
     let Acquired::Granted(permit) = gate.acquire(&request, now).await.unwrap() else { panic!("not granted") };
     let remember_until = Some(now.after(Duration::from_secs(240)));

@@ -2,6 +2,7 @@
 //! crash table that does not need a real process to die.
 
 mod crowd;
+mod faults;
 mod logs;
 mod requeue;
 mod rules;
@@ -118,7 +119,7 @@ impl Fleet {
 
     /// Redeems a job's ticket as a worker does, and reports.
     async fn work(&self, job: &FetchJob, outcome: Outcome) -> FetchReport {
-        use common::host_gate::{AcquireRequest, Acquired, Release};
+        use common::host_gate::{AcquireRequest, Acquired, Isolation, Release, fresh_nonce};
         let now = self.clock.now();
         let request = AcquireRequest {
             host: job.host.clone(),
@@ -127,6 +128,8 @@ impl Fleet {
             feed: job.feed,
             version: job.version,
             deadline: now.after(Duration::from_secs(30)),
+            nonce: fresh_nonce(),
+            isolation: Isolation::None,
         };
         let Acquired::Granted(permit) = self.ops.gate.acquire(&request, now).await.unwrap() else {
             panic!("not granted")

@@ -16,7 +16,7 @@ impl Fleet {
 
     async fn drip(&self) {
         let (store, schedule) = (self.ops.store.clone(), self.ops.schedule.clone());
-        Dripper { store, schedule, storing: self.ops.storing.clone() }.round(self.clock.now()).await.unwrap();
+        Dripper { store, schedule, storing: self.ops.storing.clone() }.round(&*self.clock).await.unwrap();
     }
 
     async fn answered(&self, jobs: &[FetchJob], outcome: impl Fn(&FetchJob) -> Outcome) {
@@ -79,7 +79,7 @@ async fn a_held_host_is_asked_when_its_hold_ends_and_not_before() {
     let jobs = fleet.dispatched().await;
     assert_eq!(jobs.iter().map(|job| job.feed).collect::<Vec<_>>(), [one]);
     fleet.answered(&jobs, |_| Outcome::Throttled { retry_after: Some(until) }).await;
-    fleet.ops.gate.hold(&jobs[0].host, until, fleet.clock.now()).await.unwrap();
+    fleet.ops.gate.hold(&[(jobs[0].host.clone(), until)], fleet.clock.now()).await.unwrap();
     fleet.requeue_all(100.0).await;
     for _ in 0..11 {
         fleet.clock.advance(Duration::from_secs(50));

@@ -105,7 +105,7 @@ impl Dispatcher {
                 paused_checked = now;
             }
             let room = if paused { 0 } else { self.our_fault.room(pace.room(now, schedulers), now) };
-            let wait = match dispatching.note(self.round_on_time(now, room).await) {
+            let wait = match dispatching.note(self.round_on_time(clock, room).await) {
                 Some(round) => {
                     pace.spend(round.published);
                     self.our_fault.spend(round.published);
@@ -136,8 +136,8 @@ impl Dispatcher {
         Ok(self.reports.depth().await?.consumers.unwrap_or(1))
     }
 
-    async fn round_on_time(&self, now: Timestamp, room: usize) -> Result<Round, BackendError> {
-        self.watch.agree(now, self.schedule.check(now)).await?;
+    async fn round_on_time(&self, clock: &dyn Clock, room: usize) -> Result<Round, BackendError> {
+        let now = self.watch.agree(clock, self.schedule.check(clock)).await?;
         self.round(now, room).await
     }
 
@@ -217,10 +217,10 @@ impl Dispatcher {
         }
         self.schedule.park(&parkings).await?;
         self.schedule.unpark(&wide).await?;
-        self.publish(&jobs, now).await?;
-        let published: Vec<FeedId> = jobs.iter().map(|job| job.feed).collect();
+        let (published, failure) = self.publish(&jobs, now).await;
+        // Those that are in the queue are hidden for as long as they need, whatever became of the others.
         self.schedule.extend(&published, now.after(self.lease())).await?;
-        Ok(published.len())
+        failure.map_or(Ok(published.len()), Err)
     }
 
     /// Reserves in the order in which feeds wait for a host: woken ones first, then by rank, so that a feed that became due just
@@ -239,21 +239,28 @@ impl Dispatcher {
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
-    /// Publishes jobs in messages, all at once: awaiting each confirm before the next would cost a round trip each.
-    async fn publish(&self, jobs: &[FetchJob], now: Timestamp) -> Result<(), BackendError> {
+    /// Publishes jobs in messages, all at once: awaiting each confirm before the next would cost a round trip each. Returns
+    /// the feeds whose jobs were confirmed, and why others were not.
+    async fn publish(&self, jobs: &[FetchJob], now: Timestamp) -> (Vec<FeedId>, Option<BackendError>) {
         let messages: Vec<&[FetchJob]> = jobs.chunks(self.config.worker.job_batch).collect();
         let confirms = join_all(messages.iter().map(|batch| self.jobs.publish(batch))).await;
-        let mut failure = Ok(());
+        let (mut published, mut failure) = (Vec::with_capacity(jobs.len()), None);
         for (batch, confirmed) in messages.into_iter().zip(confirms) {
-            let Err(error) = confirmed else { continue };
+            let Err(error) = confirmed else {
+                published.extend(batch.iter().map(|job| job.feed));
+                continue;
+            };
+            failure = Some(BackendError::from(error));
             // Perhaps lost, perhaps not. The leases bring the feeds back; their places at the hosts are given back now, and
-            // a worker that gets such a job after all is told "not now".
+            // a worker that gets such a job after all is told "not now". A ticket that cannot be given back ends by itself.
             for job in batch {
-                self.gate.cancel(&job.host, job.ticket, now).await?;
+                if let Err(error) = self.gate.cancel(&job.host, job.ticket, now).await {
+                    failure = Some(error.into());
+                    break;
+                }
             }
-            failure = Err(error.into());
         }
-        failure
+        (published, failure)
     }
 
     /// How long a feed is hidden for its job and its fetch.

@@ -137,8 +137,7 @@ impl Results {
 
     /// The time, once the schedule answers and its clock agrees with ours.
     async fn time(&self, clock: &dyn Clock) -> Result<Timestamp, ScheduleError> {
-        let now = clock.now();
-        self.watch.agree(now, self.schedule.check(now)).await.map(|()| now)
+        self.watch.agree(clock, self.schedule.check(clock)).await
     }
 
     /// Waits until the schedule answers and its clock agrees with ours. Meanwhile other schedulers get the reports.
@@ -227,13 +226,12 @@ impl Results {
 
     /// What servers asked for holds from here on, also when the gate lost it since the worker put it there.
     async fn hold_hosts(&self, reports: &[FetchReport], now: Timestamp) -> Result<(), BackendError> {
-        for report in reports {
-            if let Outcome::Throttled { retry_after } = report.outcome {
-                let until = first_hold(retry_after, report.started.after(report.duration), &self.config.policy);
-                self.gate.hold(report.answering_host(), until, now).await?;
-            }
-        }
-        Ok(())
+        let throttled = reports.iter().filter_map(|report| {
+            let Outcome::Throttled { retry_after } = report.outcome else { return None };
+            let until = first_hold(retry_after, report.started.after(report.duration), &self.config.policy);
+            Some((report.answering_host().clone(), until))
+        });
+        Ok(self.gate.hold(&throttled.collect::<Vec<_>>(), now).await?)
     }
 
     /// Decides, stores and reschedules. Safe to repeat with the same reports.
@@ -357,7 +355,7 @@ impl Results {
 
     /// Moves the feeds in the schedule, holds and frees the hosts.
     async fn reschedule(&self, verdicts: &[Verdict], applied: &[Applied], now: Timestamp) -> Result<(), BackendError> {
-        let (mut slots, mut dead) = (Vec::new(), Vec::new());
+        let (mut slots, mut dead, mut holds) = (Vec::new(), Vec::new(), Vec::new());
         for (verdict, applied) in verdicts.iter().zip(applied) {
             let report = &verdict.report;
             match applied {
@@ -375,12 +373,11 @@ impl Results {
                         }),
                         None => dead.push(report.feed),
                     }
-                    if let Some(until) = host_hold {
-                        self.gate.hold(report.answering_host(), *until, now).await?;
-                    }
+                    holds.extend(host_hold.map(|until| (report.answering_host().clone(), until)));
                 }
             }
         }
+        self.gate.hold(&holds, now).await?;
         self.schedule.put(&slots, now).await?;
         self.schedule.remove(&dead).await?;
         Ok(())

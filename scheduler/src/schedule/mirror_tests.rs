@@ -150,6 +150,6 @@ proptest! {
 
     #[test]
     fn after_any_life_the_schedule_in_redis_shows_what_its_mirror_shows(steps in steps()) {
-        Beside::new(RedisSchedule::new(shared(), 1), true).live(&steps);
+        Beside::new(RedisSchedule::new(shared(), 1).on_callers_time(), true).live(&steps);
     }
 }

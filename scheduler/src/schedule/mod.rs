@@ -25,7 +25,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use common::host::HostKey;
 use common::policy::Category;
-use common::time::Timestamp;
+use common::time::{Clock, Timestamp};
 use common::url::FeedId;
 
 /// A set of the schedule, with a guaranteed share of every claim.
@@ -196,8 +196,9 @@ pub trait Schedule: Send + Sync {
     /// false if the schedule has lost its memory again since then.
     async fn finish_rebuild(&self, mark: &RebuildMark) -> Result<bool, ScheduleError>;
 
-    /// Checks that the schedule is reachable, and that its clock agrees with `now`. Part of readiness.
-    async fn check(&self, now: Timestamp) -> Result<(), ScheduleError>;
+    /// Checks that the schedule can be used and that its clock agrees with ours: readiness depends on it. The clock is read
+    /// around the question, so that a stall of ours is not mistaken for a wrong clock.
+    async fn check(&self, clock: &dyn Clock) -> Result<(), ScheduleError>;
 
     /// Returns up to `limit` feeds that wait after a position, or from the start, by due time and id. The times are the
     /// schedule's, which may be ahead of the store's for a while.

@@ -78,7 +78,7 @@ impl Maintainer {
         let mut pruning = Trouble::with("deleting what is older than its retention");
         while !stop.is_cancelled() {
             let now = clock.now();
-            measuring.note(self.depths(now).await);
+            measuring.note(self.depths(clock).await);
             folding.note(self.store.fold_counts().await.map_err(BackendError::from));
             if now.is_time_again(counted, COUNTS_EVERY) {
                 counted = now;
@@ -86,7 +86,7 @@ impl Maintainer {
             }
             if now.is_time_again(priced, PRICE_EVERY) {
                 priced = now;
-                pricing.note(self.correct_price(clock.now()).await);
+                pricing.note(self.correct_price(clock).await);
             }
             if now.is_time_again(resealed, RESEAL_EVERY) {
                 resealed = now;
@@ -94,7 +94,7 @@ impl Maintainer {
             }
             if now.is_time_again(pruned, prune_every) {
                 pruned = now;
-                pruning.note(self.prune(clock.now()).await);
+                pruning.note(self.prune(clock).await);
             }
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -103,9 +103,10 @@ impl Maintainer {
         }
     }
 
-    async fn depths(&self, now: Timestamp) -> Outcome {
+    async fn depths(&self, clock: &dyn Clock) -> Outcome {
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
-        self.schedule.check(now).await?;
+        self.schedule.check(clock).await?;
+        let now = clock.now();
         let depth = self.schedule.depth(now).await?;
         self.metrics.due_feeds.set(gauge(depth.due));
         self.metrics.parked_feeds.set(gauge(depth.parked));
@@ -144,8 +145,9 @@ impl Maintainer {
         Ok(())
     }
 
-    async fn correct_price(&self, now: Timestamp) -> Outcome {
-        self.schedule.check(now).await?;
+    async fn correct_price(&self, clock: &dyn Clock) -> Outcome {
+        self.schedule.check(clock).await?;
+        let now = clock.now();
         let depth = self.schedule.depth(now).await?;
         let backlog = depth.due.saturating_sub(depth.parked);
         self.price.correct(&*self.store, backlog, now, &self.config).await?;
@@ -154,9 +156,10 @@ impl Maintainer {
         Ok(())
     }
 
-    async fn prune(&self, now: Timestamp) -> Outcome {
+    async fn prune(&self, clock: &dyn Clock) -> Outcome {
         // What is old by a clock that is off may be of today.
-        self.schedule.check(now).await?;
+        self.schedule.check(clock).await?;
+        let now = clock.now();
         let retention = &self.config.retention;
         let entries = (!retention.entries.is_zero()).then(|| now.before(retention.entries));
         let mut gone = 0;

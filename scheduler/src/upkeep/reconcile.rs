@@ -38,6 +38,8 @@ pub struct Reconciler {
 
 /// Feeds read from the store at once.
 const PAGE: u32 = 10_000;
+/// How often the stored holds are put on the gate, whatever it may have forgotten.
+const REFRESH_HOLDS: Duration = Duration::from_secs(60);
 /// How often a loss of memory is looked for.
 const LOSS_CHECK: Duration = Duration::from_secs(1);
 
@@ -51,9 +53,21 @@ impl Reconciler {
 
     async fn keep_gate_open(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut opening = Trouble::with("asking whether the host gate is open");
+        let mut refreshing = Trouble::with("loading the stored holds into the host gate");
+        let mut refreshed = clock.now();
         while pause(stop).await {
-            opening.note(self.open_gate_on_time(clock).await);
+            let open = opening.note(self.open_gate_on_time(clock).await);
+            if open == Some(true) && clock.now().is_time_again(refreshed, REFRESH_HOLDS) {
+                refreshed = clock.now();
+                refreshing.note(self.load_holds(refreshed).await);
+            }
         }
+    }
+
+    /// Puts the stored holds on the gate. What the gate forgot without our noticing is known there again.
+    async fn load_holds(&self, now: Timestamp) -> Result<(), BackendError> {
+        let holds = self.store.holds(now).await?;
+        Ok(self.gate.hold(&holds, now).await?)
     }
 
     async fn keep_schedule_whole(&self, clock: &dyn Clock, stop: &CancellationToken) {
@@ -88,8 +102,8 @@ impl Reconciler {
 
     /// The time; an error while our clock is off, when leases and holds would be taken for past.
     async fn time(&self, clock: &dyn Clock) -> Result<Timestamp, BackendError> {
-        let now = clock.now();
-        Ok(self.schedule.check(now).await.map(|()| now)?)
+        self.schedule.check(clock).await?;
+        Ok(clock.now())
     }
 
     /// Fills a schedule that lost its memory. `None` when it had not, or when it lost it again meanwhile.
@@ -127,10 +141,7 @@ impl Reconciler {
         if self.reports.depth().await?.items > 0 {
             return Ok(false);
         }
-        let holds = self.store.holds(now).await?;
-        for (host, until) in &holds {
-            self.gate.hold(host, *until, now).await?;
-        }
+        self.load_holds(now).await?;
         Ok(self.gate.open(&mark, now).await?)
     }
 

@@ -37,7 +37,7 @@ impl Dripper {
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut stepping = Trouble::with("going on with requeues");
         while !stop.is_cancelled() {
-            let runs = stepping.note(self.round(clock.now()).await).unwrap_or(false);
+            let runs = stepping.note(self.round(clock).await).unwrap_or(false);
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(if runs { STEP_EVERY } else { LOOK_EVERY }) => {}
@@ -47,12 +47,13 @@ impl Dripper {
 
     /// A step of each that runs; tells whether any does. While nothing is polled nobody is woken: else all would be due in
     /// one moment after it.
-    pub async fn round(&self, now: Timestamp) -> Result<bool, BackendError> {
+    pub async fn round(&self, clock: &dyn Clock) -> Result<bool, BackendError> {
         let running = self.store.requeues(true).await?;
         if running.is_empty() {
             return Ok(false);
         }
-        self.schedule.check(now).await?;
+        self.schedule.check(clock).await?;
+        let now = clock.now();
         if self.storing.works() && !self.store.paused().await? {
             for requeue in &running {
                 self.go_on(requeue.id, now).await?;

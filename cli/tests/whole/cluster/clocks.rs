@@ -171,7 +171,7 @@ async fn jobs_of_a_worker_whose_clock_is_off_are_worked_by_others() {
     })
     .await;
     stop.cancel();
-    within("the worker stops", working).await.unwrap();
+    within("the worker stops", working).await.unwrap().unwrap();
     jobs.end().await;
 }
 

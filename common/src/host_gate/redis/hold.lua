@@ -1,7 +1,11 @@
--- Nothing starts at the host KEYS[3], named ARGV[4], before ARGV[3]. KEYS[4] lists the hosts that are held, for counting.
-local till, name = tonumber(ARGV[3]), ARGV[4]
-local host = read_host(KEYS[3])
-host.held = math.max(host.held, till)
-write_host(KEYS[3], host)
-list_held(KEYS[4], name, host)
+-- Nothing starts at the hosts KEYS[4..] before a time of each. KEYS[3] lists the hosts that are held, for counting. ARGV[4..],
+-- two a host: the time, and the host's name.
+for i = 4, #KEYS do
+  local at = 4 + (i - 4) * 2
+  local host = read_host(KEYS[i])
+  host.held = math.max(host.held, tonumber(ARGV[at]))
+  write_host(KEYS[i], host)
+  redis.call('ZADD', KEYS[3], held_until(host), ARGV[at + 1])
+end
+trim_held(KEYS[3])
 return 0

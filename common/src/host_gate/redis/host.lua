@@ -1,38 +1,52 @@
 -- Shared by the gate's scripts: what is kept of the gate, of a host and of a feed.
 --
 -- All keys carry one hash tag, so that a script may touch several. KEYS[1] is the mark of an open gate, KEYS[2] that of a
--- gate whose holds are being loaded; ARGV[1] is the run of this server's process, ARGV[2] the caller's now. All times are
--- milliseconds since 1970.
+-- gate whose holds are being loaded; ARGV[1] is the run of this server's process, ARGV[2] a time for tests, ARGV[3] the newest
+-- generation of the gate that the caller has seen. All times are milliseconds since 1970 by this server's clock: callers'
+-- clocks differ, and a gap must not.
 
-local run, now = ARGV[1], tonumber(ARGV[2])
+local run, now, seen = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+if not now then
+  local time = redis.call('TIME')
+  now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
 
--- How much longer than needed a key lives: callers' clocks and ours differ by less.
+-- How much longer than needed a key lives.
 local SLACK = 2000
+-- No host has more places, whatever a rule says: each script reads all of a host's places.
+local MOST_PLACES = 1000
 -- A closed gate is asked again after this.
 local UNOPENED_RETRY = 1000
 -- A busy host is asked again after its gap, but no sooner than this.
 local SHORTEST_RETRY = 10
 
--- The words of a mark of this very run: `RUN NONCE TIME [TIME]`. A mark that came along with an old dump is of another run.
+-- The words of a mark of this very run, RUN NONCE LOST and then, in an open gate's, GENERATION CLOCK, in a loading's,
+-- OPENS GENERATION. A mark that came along with an old dump is of another run.
 local function mark(key)
   local text = redis.call('GET', key)
   if not text then return nil end
   local words = {}
   for word in string.gmatch(text, '%S+') do words[#words + 1] = word end
   if words[1] ~= run then return nil end
-  return { nonce = words[2], lost = tonumber(words[3]), opens = tonumber(words[4]) }
+  return { nonce = words[2], lost = tonumber(words[3]), fourth = tonumber(words[4]) or 0, fifth = tonumber(words[5]) or 0 }
 end
 
--- When the gate lost its memory for the last time, or nil while it is closed.
+-- When the gate lost its memory for the last time, or nil while it is closed. A mark older than one that the caller has seen is
+-- of a server that was away while another one was the gate: what the other one learned is missing here.
 local function opened()
   local open = mark(KEYS[1])
-  return open and open.lost
+  if not open or open.fourth < seen then return nil end
+  return open.lost
+end
+
+local function write_open_mark(nonce, lost, generation)
+  redis.call('SET', KEYS[1], string.format('%s %s %.0f %.0f %.0f', run, nonce, lost, generation, now))
 end
 
 -- When it makes sense to ask a closed gate again.
 local function closed_until()
   local loading = mark(KEYS[2])
-  return math.max(now + UNOPENED_RETRY, loading and loading.opens or 0)
+  return math.max(now + UNOPENED_RETRY, loading and loading.fourth or 0)
 end
 
 -- A block by an operator stands among the places, under a name that no place has: a script of the version before takes it for
@@ -83,9 +97,8 @@ local function held_until(host)
   return math.max(host.held, host.blocked)
 end
 
--- Notes in the list of held hosts until when this one is held.
-local function list_held(list, name, host)
-  redis.call('ZADD', list, held_until(host), name)
+-- Drops from the list of held hosts those whose holds have ended.
+local function trim_held(list)
   redis.call('ZREMRANGEBYSCORE', list, '-inf', now)
   local last = redis.call('ZRANGE', list, -1, -1, 'WITHSCORES')
   if last[2] then redis.call('PEXPIRE', list, tonumber(last[2]) - now + SLACK) end
@@ -125,7 +138,9 @@ end
 
 -- When a host whose places are all taken is worth asking again. Ends are the worst case: most requests are over long before.
 local function full_until(host, gap)
-  local first = now
-  if #host.ends > 0 then first = math.min(unpack(host.ends)) end
-  return math.min(first, now + math.max(gap, SHORTEST_RETRY))
+  local first = now + math.max(gap, SHORTEST_RETRY)
+  for i = 1, #host.ends do
+    if host.ends[i] < first then first = host.ends[i] end
+  end
+  return first
 end

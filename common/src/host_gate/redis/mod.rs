@@ -2,25 +2,26 @@
 //!
 //! What is kept: a packed record a host (arrival times, hold, outstanding places) and a feed (token, reported version, starts
 //! without a report), each with an expiry, so that memory follows the hosts and feeds that are active; the mark of an open
-//! gate, which names the run of the server's process, so that no dump and no restart brings one along. All keys begin with
+//! gate, which names the run of the server's process, so that no dump and no restart brings one along, and the gate's
+//! generation, so that a server that was away while another one was the gate is found out. All keys begin with
 //! `{NAMESPACE}:gate:`: a worker's user needs no other, and the braces keep them in one slot of a Redis cluster.
 
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use ::redis::{FromRedisValue, Script, ScriptInvocation, Value};
 use async_trait::async_trait;
-use rand::RngExt;
 
 use super::{
-    AcquireRequest, Acquired, ExtraRequest, GateError, HostGate, LoadMark, Permit, Release, Reservation,
-    ReserveRequest, STARTS_WITHOUT_REPORT, Ticket,
+    AcquireRequest, Acquired, ExtraRequest, GateError, HostGate, Isolation, LoadMark, Permit, Release, Reservation,
+    ReserveRequest, STARTS_WITHOUT_REPORT, Ticket, fresh_nonce,
 };
 use crate::host::HostKey;
 use crate::redis::{RedisServer, ServerError};
-use crate::time::Timestamp;
+use crate::time::{Clock, Timestamp};
 use crate::url::{FeedId, Version};
 
 /// A gate for all processes that use the same server and namespace.
@@ -28,6 +29,10 @@ pub struct RedisGate {
     server: RedisServer,
     /// The requests that were out when the gate lost its memory are over after this.
     fetch_deadline: Duration,
+    /// The time in scripts is the caller's, for tests, and not the server's.
+    callers_time: bool,
+    /// The newest generation of the gate that this process has seen.
+    generation: AtomicI64,
     prefix: String,
     mark: String,
     loading: String,
@@ -66,6 +71,8 @@ impl RedisGate {
         RedisGate {
             server,
             fetch_deadline,
+            callers_time: false,
+            generation: AtomicI64::new(0),
             mark: format!("{prefix}open"),
             loading: format!("{prefix}loading"),
             holds: format!("{prefix}holds"),
@@ -89,6 +96,24 @@ impl RedisGate {
         }
     }
 
+    /// The same, with the time that each call is given in place of the server's own.
+    #[cfg(any(test, feature = "conformance"))]
+    #[must_use]
+    pub fn on_callers_time(mut self) -> Self {
+        self.callers_time = true;
+        self
+    }
+
+    /// Remembers a generation of the gate that was seen: an older one counts as lost from here on.
+    fn note_generation(&self, seen: i64) {
+        self.generation.fetch_max(seen, Ordering::Relaxed);
+    }
+
+    /// When a call that begins now is given up.
+    fn gives_up(&self, now: Timestamp) -> i64 {
+        now.after(self.server.patience()).millis()
+    }
+
     fn host(&self, host: &HostKey) -> String {
         format!("{}host:{host}", self.prefix)
     }
@@ -106,7 +131,13 @@ impl RedisGate {
         fill: impl Fn(&mut ScriptInvocation<'_>) + Send + Sync,
     ) -> Result<T, GateError> {
         let answer = self.server.eval(script, |call, run| {
-            call.key(&self.mark).key(&self.loading).arg(run).arg(now.millis());
+            call.key(&self.mark).key(&self.loading).arg(run);
+            if self.callers_time {
+                call.arg(now.millis())
+            } else {
+                call.arg("")
+            };
+            call.arg(self.generation.load(Ordering::Relaxed));
             fill(call);
         });
         answer.await.map_err(|error| failed(action, error))
@@ -121,10 +152,8 @@ fn hash(rules: &str) -> String {
     format!("{:032x}", xxhash_rust::xxh3::xxh3_128(rules.as_bytes()))
 }
 
-/// A name that no other ticket or permit has.
-fn fresh() -> u64 {
-    rand::rng().random()
-}
+/// Hosts that one script holds.
+const HOLDS_AT_ONCE: usize = 500;
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
@@ -136,7 +165,7 @@ impl HostGate for RedisGate {
         if requests.is_empty() {
             return Ok(Vec::new());
         }
-        let tickets: Vec<Ticket> = requests.iter().map(|_| Ticket(fresh())).collect();
+        let tickets: Vec<Ticket> = requests.iter().map(|_| Ticket(fresh_nonce())).collect();
         let answers: Vec<i64> = self
             .eval("reserve places", &self.scripts.reserve, now, |call| {
                 for (request, ticket) in requests.iter().zip(&tickets) {
@@ -154,21 +183,21 @@ impl HostGate for RedisGate {
     }
 
     async fn acquire(&self, request: &AcquireRequest, now: Timestamp) -> Result<Acquired, GateError> {
-        let nonce = fresh();
         let answer: Value = self
             .eval("start a request", &self.scripts.acquire, now, |call| {
                 call.key(self.host(&request.host)).key(self.feed(request.feed));
                 call.arg(millis(request.limits.gap)).arg(request.limits.burst);
                 call.arg(&request.ticket.0.to_be_bytes()[..]).arg(request.version.0);
-                call.arg(request.deadline.millis()).arg(&nonce.to_be_bytes()[..]).arg(STARTS_WITHOUT_REPORT);
+                call.arg(request.deadline.millis()).arg(&request.nonce.to_be_bytes()[..]).arg(STARTS_WITHOUT_REPORT);
+                call.arg(request.isolation as u8).arg(self.gives_up(now));
             })
             .await?;
-        let permit =
-            || Permit { host: request.host.clone(), feed: Some(request.feed), version: request.version, nonce };
         Ok(match &answer {
             Value::Int(until) => Acquired::NotNow { until: Timestamp::from_millis(*until) },
-            Value::BulkString(word) if word == b"granted" => Acquired::Granted(permit()),
-            Value::BulkString(word) if word == b"crashed" => Acquired::Crashed(permit()),
+            Value::BulkString(word) if word == b"granted" => Acquired::Granted(request.permit()),
+            Value::BulkString(word) if word == b"crashed" => Acquired::Crashed(request.permit()),
+            Value::BulkString(word) if word == b"suspect" => Acquired::Suspect(Isolation::OnlySuspect),
+            Value::BulkString(word) if word == b"alone" => Acquired::Suspect(Isolation::Alone),
             _ => Acquired::Reported,
         })
     }
@@ -178,13 +207,14 @@ impl HostGate for RedisGate {
         request: &ExtraRequest<'_>,
         now: Timestamp,
     ) -> Result<Result<Permit, Timestamp>, GateError> {
-        let nonce = fresh();
+        let nonce = fresh_nonce();
         let own_place = request.during.is_some_and(|permit| permit.host == *request.host);
         let until: i64 = self
             .eval("start a request", &self.scripts.acquire_extra, now, |call| {
                 call.key(self.host(request.host));
                 call.arg(millis(request.limits.gap)).arg(request.limits.burst).arg(request.limits.parallel);
                 call.arg(request.deadline.millis()).arg(&nonce.to_be_bytes()[..]).arg(own_place);
+                call.arg(self.gives_up(now));
             })
             .await?;
         Ok(match until {
@@ -212,11 +242,18 @@ impl HostGate for RedisGate {
         .await
     }
 
-    async fn hold(&self, host: &HostKey, until: Timestamp, now: Timestamp) -> Result<(), GateError> {
-        self.eval("hold a host", &self.scripts.hold, now, |call| {
-            call.key(self.host(host)).key(&self.holds).arg(until.millis()).arg(host.as_str());
-        })
-        .await
+    async fn hold(&self, holds: &[(HostKey, Timestamp)], now: Timestamp) -> Result<(), GateError> {
+        for some in holds.chunks(HOLDS_AT_ONCE) {
+            let () = self
+                .eval("hold hosts", &self.scripts.hold, now, |call| {
+                    call.key(&self.holds);
+                    for (host, until) in some {
+                        call.key(self.host(host)).arg(until.millis()).arg(host.as_str());
+                    }
+                })
+                .await?;
+        }
+        Ok(())
     }
 
     async fn block(&self, host: &HostKey, until: Option<Timestamp>, now: Timestamp) -> Result<(), GateError> {
@@ -241,33 +278,51 @@ impl HostGate for RedisGate {
     }
 
     async fn begin_loading(&self, now: Timestamp) -> Result<Option<LoadMark>, GateError> {
-        let nonce = format!("{:016x}", fresh());
-        let begun: Option<String> = self
+        let nonce = format!("{:016x}", fresh_nonce());
+        let begun: (String, i64, i64) = self
             .eval("say whether it is open", &self.scripts.begin_loading, now, |call| {
                 call.arg(&nonce).arg(millis(self.fetch_deadline));
             })
             .await?;
-        Ok(begun.map(|nonce| LoadMark(format!("{nonce} {}", now.millis()))))
+        let (nonce, generation, begun) = begun;
+        if nonce.is_empty() {
+            self.note_generation(generation);
+            return Ok(None);
+        }
+        Ok(Some(LoadMark(format!("{nonce} {begun} {generation}"))))
     }
 
     async fn open(&self, mark: &LoadMark, now: Timestamp) -> Result<bool, GateError> {
-        let (nonce, begun) = mark.0.split_once(' ').unwrap_or_default();
-        self.eval("open", &self.scripts.open, now, |call| {
-            call.arg(nonce).arg(begun);
-        })
-        .await
+        let mut words = mark.0.split(' ');
+        let [nonce, begun, generation] = [(); 3].map(|()| words.next().unwrap_or_default());
+        let opened = self
+            .eval("open", &self.scripts.open, now, |call| {
+                call.arg(nonce).arg(begun);
+            })
+            .await?;
+        if opened {
+            self.note_generation(generation.parse().unwrap_or_default());
+        }
+        Ok(opened)
     }
 
     async fn open_new(&self, now: Timestamp) -> Result<(), GateError> {
-        let nonce = format!("{:016x}", fresh());
-        self.eval("open", &self.scripts.open_new, now, |call| {
-            call.arg(&nonce);
-        })
-        .await
+        let nonce = format!("{:016x}", fresh_nonce());
+        let generation = self
+            .eval("open", &self.scripts.open_new, now, |call| {
+                call.arg(&nonce);
+            })
+            .await?;
+        self.note_generation(generation);
+        Ok(())
     }
 
-    async fn check(&self, now: Timestamp) -> Result<(), GateError> {
-        self.server.check(now).await.map_err(|error| failed("be used", error))
+    async fn check(&self, clock: &dyn Clock) -> Result<(), GateError> {
+        let mark = self.server.check_reading(&self.mark, clock).await.map_err(|error| failed("be used", error))?;
+        // The fourth word; one of a program that knows no generations has none.
+        let generation = mark.as_deref().and_then(|mark| mark.split(' ').nth(3)).and_then(|word| word.parse().ok());
+        self.note_generation(generation.unwrap_or_default());
+        Ok(())
     }
 
     async fn held(&self, now: Timestamp) -> Result<usize, GateError> {

@@ -1,3 +1,5 @@
--- Opens the gate of a fleet that never asked anybody, unless it is open. ARGV[3] is a nonce.
-if not opened() then redis.call('SET', KEYS[1], string.format('%s %s 0', run, ARGV[3])) end
-return 0
+-- Opens the gate of a fleet that never asked anybody, unless it is open. ARGV[4] is a nonce. Returns its generation.
+local open = mark(KEYS[1])
+if open and open.fourth >= seen then return open.fourth end
+write_open_mark(ARGV[4], 0, seen + 1)
+return seen + 1

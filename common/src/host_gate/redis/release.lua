@@ -1,6 +1,6 @@
--- Gives back what an acquire took at the host KEYS[3] and, if there is one, of the feed KEYS[4]. ARGV[3..]: nonce, the host's
+-- Gives back what an acquire took at the host KEYS[3] and, if there is one, of the feed KEYS[4]. ARGV[4..]: nonce, the host's
 -- next start or 0; for a feed also version, and until when it counts as reported or 0.
-local nonce, next_start = ARGV[3], tonumber(ARGV[4])
+local nonce, next_start = ARGV[4], tonumber(ARGV[5])
 
 local host = read_host(KEYS[3])
 take_place(host, nonce)
@@ -9,7 +9,7 @@ host.reserved = math.max(host.reserved, host.started)
 write_host(KEYS[3], host)
 
 if KEYS[4] then
-  local version, reported_until = tonumber(ARGV[5]), tonumber(ARGV[6])
+  local version, reported_until = tonumber(ARGV[6]), tonumber(ARGV[7])
   local feed = read_feed(KEYS[4])
   local own = feed.token == nonce
   if own then feed.token, feed.token_end = NO_ID, 0 end

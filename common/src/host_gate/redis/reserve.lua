@@ -1,22 +1,38 @@
--- Reserves a place at each host KEYS[3..]. ARGV[3..], five a host: gap, burst, parallel, end of the ticket, ticket.
+-- Reserves a place at each host KEYS[3..]. ARGV[4..], five a host: gap, burst, parallel, end of the ticket, ticket.
 -- Returns for each host 0 (the ticket holds) or when to ask again. A ticket that holds already is given again.
 local lost = opened()
-local answers = {}
+-- A host that occurs often is read and written once: its record grows with its places.
+local hosts, changed, answers = {}, {}, {}
+
+local function known_host(key)
+  local host = hosts[key]
+  if not host then
+    host = read_host(key)
+    host.known = {}
+    for i = 1, #host.ids do host.known[host.ids[i]] = true end
+    hosts[key] = host
+  end
+  return host
+end
 
 local function reserve(key, gap, burst, parallel, last, ticket)
-  local host = read_host(key)
-  if place(host, ticket) then return 0 end
+  local host = known_host(key)
+  if host.known[ticket] then return 0 end
   local earliest = math.max(held_until(host), allowed_from(host.reserved, gap, burst, lost))
   if earliest > now then return earliest end
-  if #host.ids >= parallel then return full_until(host, gap) end
+  if #host.ids >= math.min(parallel, MOST_PLACES) then
+    host.full_until = host.full_until or full_until(host, gap)
+    return host.full_until
+  end
   host.reserved = math.max(host.reserved, now) + gap
   add_place(host, ticket, last)
-  write_host(key, host)
+  host.known[ticket] = true
+  changed[key] = host
   return 0
 end
 
 for i = 3, #KEYS do
-  local at = 3 + (i - 3) * 5
+  local at = 4 + (i - 3) * 5
   if lost then
     answers[i - 2] = reserve(KEYS[i], tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]),
       tonumber(ARGV[at + 3]), ARGV[at + 4])
@@ -24,4 +40,5 @@ for i = 3, #KEYS do
     answers[i - 2] = closed_until()
   end
 end
+for key, host in pairs(changed) do write_host(key, host) end
 return answers

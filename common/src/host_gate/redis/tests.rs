@@ -9,7 +9,7 @@ use crate::host::HostLimits;
 use crate::redis::testing::{CuttingProxy, PrivateServer, shared};
 use crate::time::{Clock, SystemClock};
 
-crate::host_gate_conformance!(|| async { RedisGate::new(shared(), Duration::ZERO) });
+crate::host_gate_conformance!(|| async { RedisGate::new(shared(), Duration::ZERO).on_callers_time() });
 
 /// Far beyond what a loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -25,8 +25,12 @@ fn host() -> HostKey {
 }
 
 async fn reserve(gate: &RedisGate, limits: HostLimits) -> Result<Ticket, Timestamp> {
-    let request = ReserveRequest { host: host(), limits, expires: now().after(PATIENCE) };
-    match gate.reserve(&[request], now()).await.unwrap()[0] {
+    reserve_at(gate, limits, now()).await
+}
+
+async fn reserve_at(gate: &RedisGate, limits: HostLimits, now: Timestamp) -> Result<Ticket, Timestamp> {
+    let request = ReserveRequest { host: host(), limits, expires: now.after(PATIENCE) };
+    match gate.reserve(&[request], now).await.unwrap()[0] {
         Reservation::Ticket(ticket) => Ok(ticket),
         Reservation::Refused { until } => Err(until),
     }
@@ -40,6 +44,8 @@ async fn acquire(gate: &RedisGate, ticket: Ticket, feed: i64, started: Timestamp
         feed: FeedId(feed),
         version: Version(1),
         deadline: started.after(fetch),
+        nonce: fresh_nonce(),
+        isolation: Isolation::Alone,
     };
     gate.acquire(&request, started).await.unwrap()
 }
@@ -60,7 +66,8 @@ async fn opened(gate: &RedisGate) {
 struct Seen {
     /// The longest that a request may take.
     fetch: Duration,
-    starts: std::sync::Mutex<Vec<Timestamp>>,
+    /// Between which two times each was granted: by the server's clock, at some moment in between.
+    starts: std::sync::Mutex<Vec<(Timestamp, Timestamp)>>,
     /// The starts of those under way.
     flying: std::sync::Mutex<Vec<Timestamp>>,
     most: AtomicUsize,
@@ -74,8 +81,8 @@ impl Seen {
         Arc::new(Seen { fetch, starts, flying, most: AtomicUsize::new(0), over: AtomicBool::new(false) })
     }
 
-    fn start(&self, at: Timestamp) {
-        self.starts.lock().unwrap().push(at);
+    fn start(&self, asked: Timestamp, at: Timestamp) {
+        self.starts.lock().unwrap().push((asked, at));
         let mut flying = self.flying.lock().unwrap();
         flying.push(at);
         // One that a stall kept beyond its deadline has lost its place.
@@ -103,34 +110,38 @@ impl Seen {
         let mut starts = self.starts.lock().unwrap().clone();
         starts.sort_unstable();
         for pair in starts.windows(2) {
-            assert!(pair[1].since(pair[0]) >= LIMITS.gap, "{} and {}", pair[0], pair[1]);
+            let [(asked, at), (next_asked, next_at)] = [pair[0], pair[1]];
+            let apart = next_at.since(asked).max(at.since(next_asked));
+            assert!(apart >= LIMITS.gap, "{asked} to {at}, and {next_asked} to {next_at}");
         }
         assert!(self.most.load(Ordering::SeqCst) <= LIMITS.parallel as usize);
         starts.len()
     }
 }
 
-/// One of many workers at one host, until enough was seen.
-async fn work(gate: Arc<RedisGate>, seen: Arc<Seen>, feed: i64) {
+/// One of many workers at one host, until enough was seen. Its clock is `ahead`, or behind, by milliseconds.
+async fn work(gate: Arc<RedisGate>, seen: Arc<Seen>, feed: i64, ahead: i64) {
+    let own_now = || Timestamp::from_millis(now().millis() + ahead);
     while !seen.over.load(Ordering::SeqCst) {
-        let Ok(ticket) = reserve(&gate, LIMITS).await else {
+        let Ok(ticket) = reserve_at(&gate, LIMITS, own_now()).await else {
             tokio::time::sleep(Duration::from_millis(3)).await;
             continue;
         };
-        let started = now();
-        if let Acquired::Granted(permit) = acquire(&gate, ticket, feed, started, seen.fetch).await {
-            seen.start(started);
+        let asked = now();
+        if let Acquired::Granted(permit) = acquire(&gate, ticket, feed, own_now(), seen.fetch).await {
+            let started = now();
+            seen.start(asked, started);
             tokio::time::sleep(Duration::from_millis(30)).await;
             seen.end(started);
-            gate.release(&permit, Release::default(), now()).await.unwrap();
+            gate.release(&permit, Release::default(), own_now()).await.unwrap();
         } else {
-            gate.cancel(&host(), ticket, now()).await.unwrap();
+            gate.cancel(&host(), ticket, own_now()).await.unwrap();
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn however_many_processes_ask_a_host_keeps_its_gap_and_its_parallelism() {
+async fn however_many_processes_ask_and_whatever_their_clocks_say_a_host_keeps_its_gap_and_its_parallelism() {
     let private = PrivateServer::started(&[]);
     let seen = Seen::new(PATIENCE);
     let mut workers = Vec::new();
@@ -138,7 +149,7 @@ async fn however_many_processes_ask_a_host_keeps_its_gap_and_its_parallelism() {
         let gate = Arc::new(RedisGate::new(private.client("hammer"), Duration::ZERO));
         opened(&gate).await;
         for task in 0..6 {
-            workers.push(tokio::spawn(work(gate.clone(), seen.clone(), process * 10 + task)));
+            workers.push(tokio::spawn(work(gate.clone(), seen.clone(), process * 10 + task, (process - 2) * 450)));
         }
     }
     // Two seconds' worth, if nothing else runs on this machine.
@@ -166,7 +177,7 @@ async fn emptied_under_load_the_gate_refuses_until_all_requests_are_over_and_no_
         let gate = Arc::new(RedisGate::new(private.client("wiped"), FETCH));
         opened(&gate).await;
         for task in 0..4 {
-            workers.push(tokio::spawn(work(gate.clone(), seen.clone(), process * 10 + task)));
+            workers.push(tokio::spawn(work(gate.clone(), seen.clone(), process * 10 + task, 0)));
         }
     }
     let loader = RedisGate::new(private.client("wiped"), FETCH);
@@ -180,8 +191,8 @@ async fn emptied_under_load_the_gate_refuses_until_all_requests_are_over_and_no_
         assert!(opened_after >= FETCH, "opened after {opened_after:?}");
         // Since it is open, others may have started.
         let mut meanwhile = seen.starts.lock().unwrap()[before..].to_vec();
-        meanwhile.retain(|start| start.since(wiped) < FETCH);
-        assert!(meanwhile.iter().all(|start| start.since(wiped) < LIMITS.gap), "{meanwhile:?} after {wiped}");
+        meanwhile.retain(|(asked, _)| asked.since(wiped) < FETCH);
+        assert!(meanwhile.iter().all(|(asked, _)| asked.since(wiped) < LIMITS.gap), "{meanwhile:?} after {wiped}");
     }
     let starts = seen.starts.lock().unwrap().len();
     seen.wait_for(starts + 5).await;
@@ -213,7 +224,7 @@ async fn a_restart_brings_no_open_gate_along_even_with_its_dump() {
     let gate = RedisGate::new(private.client("restart"), Duration::ZERO);
     opened(&gate).await;
     let hold = now().after(Duration::from_secs(3600));
-    gate.hold(&host(), hold, now()).await.unwrap();
+    gate.hold(&[(host(), hold)], now()).await.unwrap();
     private.dump();
     private.kill();
     assert!(gate.begin_loading(now()).await.is_err());
@@ -274,12 +285,12 @@ async fn a_user_who_may_touch_gate_keys_only_can_do_all_that_a_worker_does() {
     let other = HostKey::new("other:80");
     let hop = ExtraRequest { host: &other, limits: LIMITS, during: Some(&permit), deadline: now().after(PATIENCE) };
     let hop = gate.acquire_extra(&hop, now()).await.unwrap().unwrap();
-    gate.hold(&host(), now().after(Duration::from_secs(9)), now()).await.unwrap();
+    gate.hold(&[(host(), now().after(Duration::from_secs(9)))], now()).await.unwrap();
     gate.release(&hop, Release::default(), now()).await.unwrap();
     gate.release(&permit, Release { remember_until: Some(now().after(PATIENCE)), next_start: None }, now())
         .await
         .unwrap();
-    gate.check(now()).await.unwrap();
+    gate.check(&SystemClock).await.unwrap();
     assert_eq!(gate.held(now()).await.unwrap(), 1);
 
     let elsewhere = RedisGate::new(RedisServer::connect(&url, "not-acl").unwrap(), Duration::ZERO);
@@ -288,4 +299,78 @@ async fn a_user_who_may_touch_gate_keys_only_can_do_all_that_a_worker_does() {
     let mut connection = ::redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
     let denied: Result<(), _> = ::redis::cmd("GET").arg("{acl:0/1}:schedule:steady").query_async(&mut connection).await;
     assert!(denied.is_err());
+}
+
+#[tokio::test]
+async fn a_server_that_was_the_gate_before_another_one_is_not_open_when_it_comes_back() {
+    let (first, second) = (PrivateServer::started(&[]), PrivateServer::started(&[]));
+    let proxy = CuttingProxy::before(first.port).await;
+    let [scheduler, worker] = [(); 2].map(|()| RedisGate::new(proxy.client("aba"), Duration::ZERO));
+    opened(&scheduler).await;
+    worker.check(&SystemClock).await.unwrap();
+
+    proxy.lead_to(second.port);
+    opened(&scheduler).await;
+    worker.check(&SystemClock).await.unwrap();
+    let hold = now().after(Duration::from_secs(240));
+    worker.hold(&[(host(), hold)], now()).await.unwrap();
+    assert_eq!(reserve(&scheduler, LIMITS).await, Err(hold));
+
+    // The first server ran all the time, and knows nothing of the hold.
+    proxy.lead_to(first.port);
+    assert!(reserve(&scheduler, LIMITS).await.is_err());
+    assert!(matches!(acquire(&worker, Ticket(1), 1, now(), FETCH).await, Acquired::NotNow { .. }));
+    let mark = scheduler.begin_loading(now()).await.unwrap().expect("an older gate counts as lost");
+    scheduler.hold(&[(host(), hold)], now()).await.unwrap();
+    assert!(scheduler.open(&mark, now()).await.unwrap());
+    assert_eq!(reserve(&scheduler, LIMITS).await, Err(hold));
+    assert_eq!(scheduler.begin_loading(now()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_and_was_put_back_counts_as_a_loss() {
+    let gate = RedisGate::new(shared(), Duration::ZERO).on_callers_time();
+    let right = now();
+    let mark = gate.begin_loading(right).await.unwrap().unwrap();
+    assert!(gate.open(&mark, right).await.unwrap());
+    assert_eq!(gate.begin_loading(right.after(Duration::from_secs(1))).await.unwrap(), None);
+    assert_eq!(gate.begin_loading(right.after(Duration::from_millis(800))).await.unwrap(), None, "a clock is adjusted");
+    assert_eq!(gate.begin_loading(right.after(Duration::from_secs(600))).await.unwrap(), None);
+    // Records that were to last for less than ten minutes have expired.
+    let later = right.after(Duration::from_secs(3));
+    let mark = gate.begin_loading(later).await.unwrap().expect("a step back counts as a loss");
+    assert!(gate.open(&mark, later).await.unwrap());
+    assert_eq!(gate.begin_loading(later.after(Duration::from_secs(1))).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_acquire_that_runs_after_its_caller_gave_up_grants_nothing() {
+    let private = PrivateServer::started(&[]);
+    let gate = RedisGate::new(RedisServer::connect(&private.url(), "late").unwrap(), Duration::ZERO);
+    opened(&gate).await;
+    tokio::time::sleep(LIMITS.gap).await;
+    let ticket = reserve(&gate, LIMITS).await.unwrap();
+    let asked = now().before(gate.server.patience() + Duration::from_millis(1));
+    assert!(matches!(acquire(&gate, ticket, 1, asked, PATIENCE).await, Acquired::NotNow { .. }));
+    assert!(
+        matches!(acquire(&gate, ticket, 1, now(), PATIENCE).await, Acquired::Granted(_)),
+        "the ticket is still good"
+    );
+}
+
+#[tokio::test]
+async fn a_host_has_a_bounded_number_of_places_whatever_its_rule_says() {
+    let gate = RedisGate::new(shared(), Duration::ZERO);
+    opened(&gate).await;
+    let limits = HostLimits { gap: Duration::ZERO, burst: 1, parallel: 100_000 };
+    let request = ReserveRequest { host: host(), limits, expires: now().after(PATIENCE) };
+    let requests = vec![request; 600];
+    let mut places = 0;
+    for _ in 0..3 {
+        let begun = Instant::now();
+        let answers = gate.reserve(&requests, now()).await.unwrap();
+        println!("600 reservations at a host with {places} places: {:?}", begun.elapsed());
+        places += answers.iter().filter(|answer| matches!(answer, Reservation::Ticket(_))).count();
+    }
+    assert_eq!(places, 1000);
 }

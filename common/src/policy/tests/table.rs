@@ -145,10 +145,20 @@ fn gone_is_gone_at_once() {
 }
 
 #[test]
-fn a_feed_that_kills_workers_is_quarantined() {
-    let decision = ask(&reader(), &failed(FailureKind::Crashed), &plain());
-    assert_eq!((decision.status, decision.next_due), (Status::Quarantined, None));
-    assert_eq!(decision.notice, Some(Notice::Quarantined));
+fn a_feed_that_kills_workers_is_quarantined_for_an_hour_then_for_a_day_and_polled_again() {
+    let decisions = live(&reader(), again(&failed(FailureKind::Crashed), 3), &plain());
+    let hour = Duration::from_secs(3600);
+    let mut before = noon();
+    for (decision, longest) in decisions.iter().zip([hour * 2, hour * 25, hour * 25]) {
+        let due = decision.next_due.expect("it is polled again");
+        assert_eq!(decision.status, Status::Active);
+        assert_eq!(decision.state.penalty.unwrap().kind, FailureKind::Crashed);
+        let waits = due.since(before);
+        assert!(waits >= longest / 2 && waits <= longest, "{waits:?}");
+        before = due;
+    }
+    let told: Vec<_> = decisions.iter().map(|decision| decision.notice).collect();
+    assert_eq!(told, [Some(Notice::Quarantined), None, None]);
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub(super) enum Trouble {
     ReceiptGone,
     #[error(transparent)]
     Client(#[from] lapin::Error),
+    #[error("the message of {0} bytes is larger than RabbitMQ takes (max_message_size)")]
+    TooLarge(usize),
     #[error("closed")]
     Closed,
 }
@@ -37,6 +39,7 @@ impl Trouble {
     pub(super) fn while_doing(self, action: &'static str) -> QueueError {
         match self {
             Trouble::Closed => QueueError::Closed,
+            Trouble::TooLarge(bytes) => QueueError::TooLarge { bytes },
             trouble => QueueError::backend(action, trouble),
         }
     }

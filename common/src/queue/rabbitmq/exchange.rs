@@ -1,12 +1,14 @@
 //! A durable topic exchange: messages for whoever bound a queue to it, and nobody if nobody did.
 
+use std::sync::Arc;
+
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions};
 use lapin::types::{FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation, ExchangeKind, PublisherConfirm};
 
 use super::super::QueueError;
 use super::error::Trouble;
-use super::link::View;
+use super::link::Link;
 use super::publisher::PERSISTENT;
 
 /// A message to an exchange.
@@ -33,14 +35,14 @@ pub struct Published {
 
 /// A topic exchange of a broker. Publishing over it is for one at a time: order is kept on one channel only.
 pub struct Exchange {
-    view: View,
+    link: Arc<Link>,
     name: ShortString,
     channel: Option<Channel>,
 }
 
 impl Exchange {
-    pub(super) fn new(view: View, name: &str) -> Self {
-        Exchange { view, name: name.into(), channel: None }
+    pub(super) fn new(link: Arc<Link>, name: &str) -> Self {
+        Exchange { link, name: name.into(), channel: None }
     }
 
     /// Publishes in order and waits for the confirmations, and for a broker that is away. After trouble, or when the future
@@ -84,7 +86,7 @@ impl Exchange {
     }
 
     async fn open(&self) -> Result<Channel, Trouble> {
-        let live = self.view.up().await?;
+        let live = self.link.view().up().await?;
         live.unblocked().await?;
         let channel = live.connection.create_channel().await?;
         let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };

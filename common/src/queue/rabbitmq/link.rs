@@ -16,8 +16,9 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 use super::error::Trouble;
 
-/// Silence of twice this time ends a connection, on both sides: a stopped broker or a half-open connection is noticed.
-const HEARTBEAT_SECONDS: u16 = 10;
+/// Silence of twice this time ends a connection, on both sides: a stopped broker or a half-open connection is noticed within
+/// 8 s, and polling goes on within 10.
+const HEARTBEAT_SECONDS: u16 = 3;
 /// How long one attempt to connect may take, handshakes included.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection that lived this long starts a new row of attempts.
@@ -111,6 +112,11 @@ impl View {
 }
 
 impl Live {
+    #[cfg(test)]
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Why the broker takes no messages on this connection, if so.
     pub(super) fn blocked(&self) -> Result<(), Trouble> {
         self.blocked.borrow().clone().map_or(Ok(()), |reason| Err(Trouble::Blocked(reason)))
@@ -185,6 +191,7 @@ impl Supervisor {
         let (blocked, view) = watch::channel(None);
         self.state.send_replace(State::Up(Live { connection: Arc::clone(&connection), number, blocked: view }));
         self.herald.up(self.member);
+        let mut last_error = None;
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
@@ -196,7 +203,8 @@ impl Supervisor {
                 }
             };
             match event {
-                Some(Event::Error(error)) => return Some(error.to_string()),
+                // A channel's error is an event too, and no reason to end the connection of all the others.
+                Some(Event::Error(error)) => last_error = Some(error.to_string()),
                 Some(Event::ConnectionBlocked(reason)) => {
                     tracing::warn!(reason, "RabbitMQ takes no messages");
                     blocked.send_replace(Some(reason));
@@ -205,16 +213,21 @@ impl Supervisor {
                     tracing::info!("RabbitMQ takes messages again");
                     blocked.send_replace(None);
                 }
-                _ if !connection.status().connected() => return Some("the broker closed the connection".into()),
                 _ => {}
+            }
+            if !connection.status().connected() {
+                return last_error.or_else(|| Some("the broker closed the connection".into()));
             }
         }
     }
 }
 
-/// Says once that the broker is lost and once that it is back, however many links there are and attempts they make.
-#[derive(Default)]
-pub(super) struct Herald(Mutex<Heard>);
+/// Logs once that the broker is lost and once that it is back, however many links there are and attempts they make.
+pub(super) struct Herald {
+    /// What the links are for.
+    purpose: &'static str,
+    heard: Mutex<Heard>,
+}
 
 #[derive(Default)]
 struct Heard {
@@ -224,27 +237,31 @@ struct Heard {
 }
 
 impl Herald {
+    pub(super) fn of(purpose: &'static str) -> Arc<Self> {
+        Arc::new(Herald { purpose, heard: Mutex::default() })
+    }
+
     fn enter(&self) -> usize {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.up.push(false);
         heard.up.len() - 1
     }
 
     fn up(&self, member: usize) {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.up[member] = true;
         if heard.up.iter().all(|up| *up) && heard.said_up != Some(true) {
             heard.said_up = Some(true);
-            tracing::info!("connected to RabbitMQ");
+            tracing::info!(purpose = self.purpose, "connected to RabbitMQ");
         }
     }
 
     fn down(&self, member: usize, reason: &str) {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.up[member] = false;
         if heard.said_up != Some(false) {
             heard.said_up = Some(false);
-            tracing::warn!(reason, "RabbitMQ cannot be reached; trying again until it can");
+            tracing::warn!(purpose = self.purpose, reason, "cannot reach RabbitMQ; retrying until it answers");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The queue of a cluster: RabbitMQ quorum queues, 3.10 or newer.
 //!
-//! Each process has two connections, so that a broker that takes no messages still takes acks. Each is kept up by a
+//! Each process has two connections, so that a broker that takes no messages still takes acks, and one more where events are
+//! relayed, whose trouble is none of the queues'. Each is kept up by a
 //! supervisor of ours (`link`); a queue is declared by whoever opens a channel (`topology`); publishers wait each
 //! for its own confirmation (`publisher`); what arrived is acked in rows (`tags`).
 //!
@@ -21,11 +22,12 @@ mod tests;
 mod topology;
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use lapin::uri::AMQPUri;
 use prometheus::IntCounterVec;
 
@@ -43,6 +45,10 @@ use crate::metrics::Metrics;
 
 /// What a message is taken to hold until a larger one was seen.
 const USUAL_BATCH: usize = 16;
+/// Largest message that is sent: brokers refuse more than 16 MiB by default, and close the channel over it.
+const LARGEST_MESSAGE: usize = 15 << 20;
+/// How long a message of a newer program is kept from coming back: long enough for others to take it, in an upgrade.
+const TOO_NEW_PAUSE: Duration = Duration::from_secs(5);
 /// How long the last acks and confirmations may take at the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -63,10 +69,14 @@ impl Default for Limits {
 
 /// The way to RabbitMQ: where queues are made, and closed.
 pub struct Broker {
+    uri: AMQPUri,
     links: Arc<Links>,
+    /// The connections of exchanges.
+    events: Mutex<Vec<Arc<Link>>>,
     limits: Limits,
     namespace: String,
     dead_letters: IntCounterVec,
+    too_new: IntCounterVec,
     queues: Mutex<Vec<Arc<Halves>>>,
 }
 
@@ -81,14 +91,17 @@ impl Broker {
     pub fn connect(url: &str, namespace: &str, metrics: &Metrics) -> Result<Self, QueueError> {
         let uri: AMQPUri =
             url.parse().map_err(|reason: String| QueueError::backend("understand the URL of RabbitMQ", reason))?;
-        let herald = Arc::new(Herald::default());
+        let herald = Herald::of("queues");
         let link = |what| Link::start(uri.clone(), format!("{namespace} {what}"), Arc::clone(&herald));
         let links = Links { publishing: link("publishing"), consuming: link("consuming") };
         Ok(Broker {
+            uri,
             links: Arc::new(links),
+            events: Mutex::default(),
             limits: Limits::default(),
             namespace: namespace.to_owned(),
             dead_letters: metrics.dead_letters.clone(),
+            too_new: metrics.too_new.clone(),
             queues: Mutex::default(),
         })
     }
@@ -107,12 +120,16 @@ impl Broker {
             _links: Arc::clone(&self.links),
         });
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&halves));
-        RabbitQueue { halves, dead_letters: self.dead_letters.clone(), items: PhantomData }
+        let (dead_letters, too_new) = (self.dead_letters.clone(), self.too_new.clone());
+        RabbitQueue { halves, dead_letters, too_new, too_new_logged: AtomicBool::new(false), items: PhantomData }
     }
 
-    /// The exchange for whoever wants to listen: `NAMESPACE.events`.
+    /// The exchange for whoever wants to listen, `NAMESPACE.events`, on a connection of its own.
     pub fn events(&self) -> Exchange {
-        Exchange::new(self.links.publishing.view(), &format!("{}.events", self.namespace))
+        let name = format!("{} events", self.namespace);
+        let link = Arc::new(Link::start(self.uri.clone(), name, Herald::of("events")));
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&link));
+        Exchange::new(link, &format!("{}.events", self.namespace))
     }
 
     /// Ends in order: no queue receives any more, what nobody took is returned, acks are sent, confirmations are waited
@@ -127,7 +144,9 @@ impl Broker {
         };
         // A broker that does not answer gives everything to somebody else later.
         let _ = tokio::time::timeout(FAREWELL, quiet).await;
-        tokio::join!(self.links.publishing.close(), self.links.consuming.close());
+        let events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
+        let events = join_all(events.iter().map(|link| link.close()));
+        tokio::join!(self.links.publishing.close(), self.links.consuming.close(), events);
     }
 }
 
@@ -135,6 +154,8 @@ impl Broker {
 pub struct RabbitQueue<T> {
     halves: Arc<Halves>,
     dead_letters: IntCounterVec,
+    too_new: IntCounterVec,
+    too_new_logged: AtomicBool,
     items: PhantomData<fn() -> T>,
 }
 
@@ -158,6 +179,20 @@ impl<T: Message> RabbitQueue<T> {
         self.halves.receiving.quiet().await;
     }
 
+    /// Returns a message of a newer program to the queue, after a while: in an upgrade it is for the processes that were
+    /// upgraded, and none of them may be there yet.
+    fn leave_to_newer(&self, slip: Slip, error: &QueueError) {
+        self.too_new.with_label_values(&[T::QUEUE]).inc();
+        if !self.too_new_logged.swap(true, Ordering::Relaxed) {
+            tracing::error!(queue = T::QUEUE, %error, "messages of a newer version go back to the queue; upgrade this process");
+        }
+        tokio::spawn(async move {
+            tokio::time::sleep(TOO_NEW_PAUSE).await;
+            // If the channel is gone it has come back by itself.
+            let _ = slip.settle(Settling::Unseen);
+        });
+    }
+
     /// Messages that lie in the dead letters.
     pub async fn dead_letters(&self) -> Result<usize, QueueError> {
         let looked = self.halves.control.look().await;
@@ -169,6 +204,9 @@ impl<T: Message> RabbitQueue<T> {
 impl<T: Message> Queue<T> for RabbitQueue<T> {
     async fn publish(&self, items: &[T]) -> Result<(), QueueError> {
         let bytes = encode(items)?;
+        if bytes.len() > LARGEST_MESSAGE {
+            return Err(QueueError::TooLarge { bytes: bytes.len() });
+        }
         self.halves.largest.fetch_max(items.len(), Ordering::Relaxed);
         self.halves.publisher.publish(bytes).await.map_err(|trouble| trouble.while_doing("publish a message"))
     }
@@ -184,6 +222,7 @@ impl<T: Message> Queue<T> for RabbitQueue<T> {
                     let receipt = RabbitReceipt { slip: arrived.slip, _held: held };
                     return Ok(Delivery::new(items, arrived.redelivered, Box::new(receipt)));
                 }
+                Err(error @ QueueError::TooNew { .. }) => self.leave_to_newer(arrived.slip, &error),
                 Err(error) => {
                     let reason = error.to_string();
                     tracing::error!(queue = T::QUEUE, reason, "message moved to the dead letters");

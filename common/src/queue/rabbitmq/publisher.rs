@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::ShortString;
 use lapin::{BasicProperties, Channel, Confirmation};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -142,8 +143,9 @@ async fn send(
     let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
     let properties =
         BasicProperties::default().with_delivery_mode(PERSISTENT).with_content_type("application/json".into());
-    let confirm = channel.basic_publish("".into(), queue.clone(), options, &bytes, properties).await?;
-    match confirm.await? {
+    let refused = |error| too_large(&error, bytes.len()).unwrap_or(Trouble::Client(error));
+    let published = channel.basic_publish("".into(), queue.clone(), options, &bytes, properties).await;
+    match published.map_err(refused)?.await.map_err(refused)? {
         Confirmation::Ack(None) => Ok(()),
         // A return of a message in the window may be told with its neighbour's confirmation. Both had to do with a
         // queue that was being deleted, and what was in that is lost whatever we say.
@@ -155,4 +157,15 @@ async fn send(
         }
         Confirmation::Nack(None) | Confirmation::NotRequested => Err(Trouble::Refused),
     }
+}
+
+/// Whether the broker closed the channel because of this very message's size. Others that were on their way over the channel fail
+/// with the same error and are not too large.
+fn too_large(error: &lapin::Error, bytes: usize) -> Option<Trouble> {
+    let lapin::ErrorKind::ProtocolError(refusal) = error.kind() else { return None };
+    let precondition = *refusal.kind() == AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED);
+    let text = refusal.get_message().as_str();
+    let mut words = text.split(|character: char| !character.is_ascii_digit());
+    let named = text.contains("message size") && words.any(|word| word == bytes.to_string());
+    (precondition && named).then_some(Trouble::TooLarge(bytes))
 }

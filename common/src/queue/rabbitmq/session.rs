@@ -53,8 +53,14 @@ impl Session {
         };
         let session = Arc::new(session);
         tokio::spawn(tell(Arc::clone(&session), live.clone(), view.clone()));
-        let consumer = session.consume(topology).await?;
-        Ok((session, consumer))
+        match session.consume(topology).await {
+            Ok(consumer) => Ok((session, consumer)),
+            Err(trouble) => {
+                // Otherwise its task would wait for the end of the connection.
+                session.end();
+                Err(trouble)
+            }
+        }
     }
 
     /// The broker sends as many messages as it may.

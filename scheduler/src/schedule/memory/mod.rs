@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use common::host::HostKey;
-use common::time::Timestamp;
+use common::time::{Clock, Timestamp};
 use common::url::FeedId;
 
 use self::heap::{Entry, Heap};
@@ -375,7 +375,7 @@ impl Schedule for MemorySchedule {
         Ok(true)
     }
 
-    async fn check(&self, _: Timestamp) -> Result<(), ScheduleError> {
+    async fn check(&self, _: &dyn Clock) -> Result<(), ScheduleError> {
         Ok(())
     }
 

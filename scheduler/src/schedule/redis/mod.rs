@@ -21,7 +21,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use common::host::HostKey;
 use common::redis::{RedisServer, ServerError};
-use common::time::Timestamp;
+use common::time::{Clock, Timestamp};
 use common::url::FeedId;
 use futures_util::future::try_join_all;
 use rand::RngExt;
@@ -36,7 +36,9 @@ pub struct RedisSchedule {
     shards: Vec<Shard>,
     /// The key that stores the number of shards.
     layout: String,
-    /// Whether that number was ours: if it differs later, another scheduler changed it.
+    /// The time in scripts is the caller's, for tests, and not the server's.
+    callers_time: bool,
+    /// That number was ours: if it is another one later, somebody else changed it.
     noted: AtomicBool,
     scripts: Scripts,
 }
@@ -131,6 +133,7 @@ impl RedisSchedule {
         RedisSchedule {
             shards: Shard::all(server.namespace(), usize::from(shards.max(1))),
             layout: format!("{{{}}}:schedule:shards", server.namespace()),
+            callers_time: false,
             noted: AtomicBool::new(false),
             server,
             scripts: Scripts {
@@ -151,6 +154,19 @@ impl RedisSchedule {
                 drop: script!("drop.lua"),
             },
         }
+    }
+
+    /// The same, with the time that each call is given in place of the server's own.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn on_callers_time(mut self) -> Self {
+        self.callers_time = true;
+        self
+    }
+
+    /// The time as scripts take it; what is below zero leaves it to the server. Callers' clocks differ, and what is due must not.
+    fn time(&self, now: Timestamp) -> i64 {
+        if self.callers_time { now.millis() } else { -1 }
     }
 
     /// Runs a script on a shard, with its keys.
@@ -270,7 +286,7 @@ impl RedisSchedule {
         let (until, name) = (now.after(lease), shard.call());
         let (waited, expired, parked): Claimed = self
             .eval("claim feeds", shard, &self.scripts.claim, |call| {
-                call.key(&name).arg(now.millis()).arg(until.millis()).arg(limit);
+                call.key(&name).arg(self.time(now)).arg(until.millis()).arg(limit);
             })
             .await?;
         let claim = |lease_expired| move |Member(feed)| Claim { feed, parked_at: None, lease_expired };
@@ -301,17 +317,17 @@ fn time(millis: i64) -> Option<Timestamp> {
 #[async_trait]
 impl Schedule for RedisSchedule {
     async fn put(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
-        self.eval_slots::<()>("put feeds", &self.scripts.put, slots, &[now.millis()]).await?;
+        self.eval_slots::<()>("put feeds", &self.scripts.put, slots, &[self.time(now)]).await?;
         Ok(())
     }
 
     async fn lower(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError> {
-        self.eval_slots::<()>("bring feeds forward", &self.scripts.lower, slots, &[now.millis()]).await?;
+        self.eval_slots::<()>("bring feeds forward", &self.scripts.lower, slots, &[self.time(now)]).await?;
         Ok(())
     }
 
     async fn correct(&self, slots: &[Slot], slack: Duration, now: Timestamp) -> Result<usize, ScheduleError> {
-        let leading = [now.millis(), millis(slack)];
+        let leading = [self.time(now), millis(slack)];
         let wrong =
             self.eval_slots::<usize>("be compared with the store", &self.scripts.correct, slots, &leading).await?;
         Ok(wrong.into_iter().sum())
@@ -403,8 +419,9 @@ impl Schedule for RedisSchedule {
         Ok(finished.into_iter().all(|finished| finished))
     }
 
-    async fn check(&self, now: Timestamp) -> Result<(), ScheduleError> {
-        self.server.check(now).await.map_err(|error| failed("be used", error))
+    async fn check(&self, clock: &dyn Clock) -> Result<(), ScheduleError> {
+        let read = self.server.check_reading(&self.layout, clock).await;
+        read.map(|_| ()).map_err(|error| failed("be used", error))
     }
 
     async fn waiting(
@@ -422,7 +439,7 @@ impl Schedule for RedisSchedule {
     async fn depth(&self, now: Timestamp) -> Result<Depth, ScheduleError> {
         let shards: Vec<[i64; 9]> = try_join_all(self.shards.iter().map(async |shard| {
             self.eval("be counted", shard, &self.scripts.depth, |call| {
-                call.arg(now.millis());
+                call.arg(self.time(now));
             })
             .await
         }))

@@ -1,8 +1,9 @@
 -- Shared by the schedule's scripts: the state of feeds and heads in one shard.
 --
--- KEYS[1..4] are the sets of the bands, most urgent first: feeds by score. KEYS[5..8] are the heads of hosts with
--- parked feeds, by band and time. KEYS[9] maps parked feeds to hosts; `KEYS[9]:HOST` contains that host's parked feeds
--- by rank. All keys of a shard share one hash tag. ARGV[1] is the caller's now; times are milliseconds since 1970.
+-- KEYS[1..4] are the sets of the bands, most urgent first: feeds by score. KEYS[5..8] are the heads of hosts with parked feeds,
+-- by band and time. KEYS[9] says at which host a feed is parked; `KEYS[9]:HOST` holds that host's parked feeds by rank. All keys of
+-- a shard carry one hash tag. ARGV[1] is a time for tests; below zero this server's clock is read. Times are milliseconds since
+-- 1970.
 --
 -- A feed's score encodes its whole state, so that it needs no second entry. A waiting feed's score is its due time, a
 -- leased feed's is LEASED plus the end of its lease, and that of a feed woken during a lease is WOKEN plus that end.
@@ -16,6 +17,10 @@ local bands = { KEYS[1], KEYS[2], KEYS[3], KEYS[4] }
 local heads = { KEYS[5], KEYS[6], KEYS[7], KEYS[8] }
 local parked = KEYS[9]
 local now = tonumber(ARGV[1])
+if now < 0 then
+  local time = redis.call('TIME')
+  now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
 
 -- How long a call is remembered, in case it is repeated after a lost response.
 local REMEMBERED = 3000

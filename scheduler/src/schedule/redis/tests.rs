@@ -8,20 +8,20 @@ use common::redis::testing::{CuttingProxy, PrivateServer, shared};
 use super::*;
 use crate::schedule::Band;
 
-crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 1) });
+crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 1).on_callers_time() });
 
 mod in_four_shards {
     use super::*;
 
-    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; a_claim_hides_a_feed_until_its_lease_ends);
-    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; a_lower_under_a_lease_is_remembered_for_the_next_put);
-    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; what_one_band_leaves_the_others_take);
-    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; a_removed_feed_is_never_claimed);
-    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; removing_the_last_parked_feed_removes_the_head);
-    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; depth_tells_feeds_due_parked_and_the_oldest);
-    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; what_waits_is_listed_in_order_from_any_place);
-    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; a_schedule_wants_to_be_filled_until_it_was);
-    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4) }; nothing_is_lost_or_doubled_in_a_random_life);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4).on_callers_time() }; a_claim_hides_a_feed_until_its_lease_ends);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4).on_callers_time() }; a_lower_under_a_lease_is_remembered_for_the_next_put);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4).on_callers_time() }; what_one_band_leaves_the_others_take);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4).on_callers_time() }; a_removed_feed_is_never_claimed);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4).on_callers_time() }; removing_the_last_parked_feed_removes_the_head);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4).on_callers_time() }; depth_tells_feeds_due_parked_and_the_oldest);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4).on_callers_time() }; what_waits_is_listed_in_order_from_any_place);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4).on_callers_time() }; a_schedule_wants_to_be_filled_until_it_was);
+    crate::schedule_conformance!(|| async { RedisSchedule::new(shared(), 4).on_callers_time() }; nothing_is_lost_or_doubled_in_a_random_life);
 }
 
 const LEASE: Duration = Duration::from_secs(120);
@@ -52,7 +52,7 @@ async fn however_many_claim_each_feed_is_claimed_once_a_lease() {
     const FEEDS: i64 = 20_000;
     let private = PrivateServer::started(&[]);
     for shards in [1, 3] {
-        let open = || Arc::new(RedisSchedule::new(private.client("hammer"), shards));
+        let open = || Arc::new(RedisSchedule::new(private.client("hammer"), shards).on_callers_time());
         let slots: Vec<Slot> = (0..FEEDS).map(|feed| slot(feed, -feed % 90, band(feed))).collect();
         open().put(&slots, at(0)).await.unwrap();
         for round in 0..2 {
@@ -86,7 +86,7 @@ async fn however_many_claim_each_feed_is_claimed_once_a_lease() {
 #[tokio::test(flavor = "multi_thread")]
 async fn feeds_that_many_move_about_stay_in_one_place_each() {
     let private = PrivateServer::started(&[]);
-    let open = || Arc::new(RedisSchedule::new(private.client("moves"), 2));
+    let open = || Arc::new(RedisSchedule::new(private.client("moves"), 2).on_callers_time());
     let all: Vec<Slot> = (0..200).map(|feed| slot(feed, 0, Band::Steady)).collect();
     open().put(&all, at(0)).await.unwrap();
     let movers: Vec<_> = (0..6_i64)
@@ -139,7 +139,7 @@ async fn a_call_whose_answer_was_lost_is_sent_again_and_done_once() {
     let private = PrivateServer::started(&[]);
     let proxy = CuttingProxy::before(private.port).await;
     let server = proxy.client("lost");
-    let schedule = RedisSchedule::new(server, 1);
+    let schedule = RedisSchedule::new(server, 1).on_callers_time();
     let slots: Vec<Slot> = (0..100).map(|feed| slot(feed, 0, Band::Steady)).collect();
     schedule.put(&slots, at(0)).await.unwrap();
 
@@ -158,8 +158,8 @@ async fn a_call_whose_answer_was_lost_is_sent_again_and_done_once() {
 #[tokio::test]
 async fn emptied_or_restored_from_an_old_dump_it_says_that_it_must_be_filled() {
     let mut private = PrivateServer::started(&[]);
-    let schedule = RedisSchedule::new(private.client("loss"), 2);
-    let other = RedisSchedule::new(private.client("loss"), 2);
+    let schedule = RedisSchedule::new(private.client("loss"), 2).on_callers_time();
+    let other = RedisSchedule::new(private.client("loss"), 2).on_callers_time();
     fill(&schedule).await;
     assert_eq!(other.begin_rebuild().await.unwrap(), None);
 
@@ -194,7 +194,7 @@ async fn emptied_or_restored_from_an_old_dump_it_says_that_it_must_be_filled() {
 #[tokio::test]
 async fn with_another_number_of_shards_the_old_ones_are_deleted_and_whoever_still_has_them_is_told() {
     let private = PrivateServer::started(&[]);
-    let old = RedisSchedule::new(private.client("layout"), 3);
+    let old = RedisSchedule::new(private.client("layout"), 3).on_callers_time();
     fill(&old).await;
     let slots: Vec<Slot> = (0..30).map(|feed| slot(feed, 0, Band::Steady)).collect();
     old.put(&slots, at(0)).await.unwrap();
@@ -202,7 +202,7 @@ async fn with_another_number_of_shards_the_old_ones_are_deleted_and_whoever_stil
     let claims = old.claim_due(at(0), 10, LEASE).await.unwrap();
     old.park(&claims.iter().map(|claim| parking(claim.feed)).collect::<Vec<_>>()).await.unwrap();
 
-    let new = RedisSchedule::new(private.client("layout"), 1);
+    let new = RedisSchedule::new(private.client("layout"), 1).on_callers_time();
     fill(&new).await;
     assert_eq!(new.correct(&slots, LEASE, at(0)).await.unwrap(), 30);
     assert_eq!(private.cli(&["KEYS", "*/3}*:schedule:[^c]*"]), "");
@@ -210,4 +210,16 @@ async fn with_another_number_of_shards_the_old_ones_are_deleted_and_whoever_stil
     let told = std::error::Error::source(&told).unwrap().to_string();
     assert!(told.contains("schedule.shards = 1") && told.contains("this one has 3"), "{told}");
     assert_eq!(new.begin_rebuild().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_is_due_is_decided_by_the_servers_clock_whatever_callers_say() {
+    use common::time::{Clock, SystemClock};
+    let schedule = RedisSchedule::new(shared(), 1);
+    let (now, hour) = (SystemClock.now(), Duration::from_secs(3600));
+    let due = |feed, due_at| Slot { feed: FeedId(feed), due_at, band: Band::Steady };
+    schedule.put(&[due(1, now.before(Duration::from_secs(1))), due(2, now.after(hour))], now).await.unwrap();
+    let early = schedule.claim_due(now.after(hour * 2), 10, LEASE).await.unwrap();
+    assert_eq!(early.iter().map(|claim| claim.feed.0).collect::<Vec<_>>(), [1]);
+    assert_eq!(schedule.depth(now.before(hour)).await.unwrap().feeds, 2);
 }

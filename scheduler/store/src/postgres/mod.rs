@@ -8,7 +8,8 @@
 //!   a reader who sees a number has seen, or can never see, all smaller ones;
 //! - `apply` looks at rows without locking them and writes those that are still as they were; if one is not, it begins
 //!   again and locks them first. A report of another version therefore changes nothing, whoever else applies it;
-//! - a call ends within half a minute (`Limits`), whatever the server does.
+//! - a call ends within half a minute (`Limits`), whatever the server does, and within seconds when its connection was
+//!   lost (`silence`).
 //!
 //! No statement asks for `*`: PostgreSQL refuses to go on with a prepared one after a migration added a column.
 
@@ -23,16 +24,19 @@ mod open;
 mod requeues;
 mod search;
 mod session;
+mod silence;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::url::FeedId;
 use sqlx::PgPool;
 
+use self::silence::Connections;
 use super::StoreError;
 
 /// How often a transaction is tried that the server ended in favour of another one.
@@ -43,6 +47,7 @@ const TRIES: u32 = 5;
 pub struct PostgresStore {
     pool: PgPool,
     limits: Limits,
+    connections: Arc<Connections>,
 }
 
 /// How long things may take.
@@ -69,7 +74,7 @@ impl PostgresStore {
     where
         Tried: Future<Output = Result<T, StoreError>>,
     {
-        bounded(action, self.limits.call, async {
+        let calls = async {
             for _ in 1..TRIES {
                 match call().await {
                     Err(error) if error.lost_to_another() => {}
@@ -77,8 +82,13 @@ impl PostgresStore {
                 }
             }
             call().await
-        })
-        .await
+        };
+        let begun = tokio::time::Instant::now();
+        let heard = async {
+            let lost = || Err(StoreError::Late { action, limit: begun.elapsed() });
+            self.connections.heard(calls).await.unwrap_or_else(lost)
+        };
+        bounded(action, self.limits.call, heard).await
     }
 }
 

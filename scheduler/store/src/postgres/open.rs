@@ -1,11 +1,14 @@
 //! Opening: the connections' settings, the schema, its migrations.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rand::RngExt;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
+use super::silence::Connections;
 use super::{Limits, PostgresStore, bounded, search};
 use crate::StoreError;
 
@@ -54,8 +57,11 @@ impl PostgresStore {
         const ACTION: &str = "be opened";
         let options = PgConnectOptions::from_str(url).map_err(StoreError::on("read the URL of its database"))?;
         let schema = format!("\"{}\"", namespace.replace('"', "\"\""));
+        // Ours among those of other processes; a name is cut after 63 bytes.
+        let name = format!("feedfleet {:08x} {namespace}", rand::rng().random::<u32>());
+        let name = name.get(..63).unwrap_or(&name).to_owned();
         let options = options
-            .application_name(&format!("feedfleet {namespace}"))
+            .application_name(&name)
             .options([("search_path", schema.as_str())])
             .options(SETTINGS)
             .options(ends(limits))
@@ -66,22 +72,20 @@ impl PostgresStore {
             migrate(connection, namespace, &schema).await
         })
         .await?;
+        let connections = Connections::new(name, options.clone());
+        let known = Arc::clone(&connections);
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS)
             .acquire_timeout(limits.acquire)
             // Never: what takes too long ends as an error, and is logged once, where it is handled.
             .acquire_slow_threshold(limits.acquire * 2)
             .test_before_acquire(false)
-            .before_acquire(|connection, meta| {
-                Box::pin(async move {
-                    if meta.idle_for > TRUSTED_IDLE {
-                        connection.ping().await?;
-                    }
-                    Ok(true)
-                })
+            .before_acquire(move |connection, meta| {
+                let known = Arc::clone(&known);
+                Box::pin(async move { Ok(known.may_use(connection, meta.idle_for, TRUSTED_IDLE).await) })
             })
             .connect_lazy_with(options);
-        Ok(PostgresStore { pool, limits })
+        Ok(PostgresStore { pool, limits, connections })
     }
 }
 

@@ -11,12 +11,16 @@ use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres};
 
 use super::PostgresStore;
+use super::silence::InUse;
 use crate::StoreError;
 
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 
 /// A connection until it is [kept](Session::keep), or closed by being dropped.
-pub(super) struct Session(PoolConnection<Postgres>);
+pub(super) struct Session {
+    connection: PoolConnection<Postgres>,
+    _in_use: InUse,
+}
 
 /// All statements see one snapshot: retention must not delete something between the rows and the answer to what is kept.
 pub(super) const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -26,7 +30,7 @@ impl PostgresStore {
     pub(super) async fn session(&self, action: &'static str) -> Result<Session, StoreError> {
         let mut connection = self.pool.acquire().await.map_err(StoreError::on(action))?;
         connection.close_on_drop();
-        Ok(Session(connection))
+        Ok(Session { connection, _in_use: self.connections.in_use() })
     }
 }
 
@@ -69,7 +73,7 @@ pub(super) use {in_transaction, on_connection};
 impl Session {
     /// Gives the connection back: all that was asked of it is done.
     pub(super) fn keep(mut self) {
-        let returned = self.0.return_to_pool();
+        let returned = self.connection.return_to_pool();
         tokio::spawn(async move {
             // Too late: it is closed.
             let _ = tokio::time::timeout(RETURN_LIMIT, returned).await;
@@ -81,12 +85,12 @@ impl Deref for Session {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        &self.0
+        &self.connection
     }
 }
 
 impl DerefMut for Session {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        &mut self.0
+        &mut self.connection
     }
 }

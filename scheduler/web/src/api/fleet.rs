@@ -47,10 +47,10 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiErr
     let not_ready = |what: &str, error: &dyn std::fmt::Display| {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, format!("{what}: {error}"))
     };
-    let now = api.ops.clock.now();
-    api.ops.store.check(now).await.map_err(|error| not_ready("the store is not usable", &error))?;
-    api.ops.schedule.check(now).await.map_err(|error| not_ready("the schedule is not usable", &error))?;
-    api.ops.gate.check(now).await.map_err(|error| not_ready("the host gate is not usable", &error))?;
+    let clock = &*api.ops.clock;
+    api.ops.store.check(clock.now()).await.map_err(|error| not_ready("the store is not usable", &error))?;
+    api.ops.schedule.check(clock).await.map_err(|error| not_ready("the schedule is not usable", &error))?;
+    api.ops.gate.check(clock).await.map_err(|error| not_ready("the host gate is not usable", &error))?;
     api.ops.jobs.check().await.map_err(|error| not_ready("the queue is not usable", &error))?;
     if api.ops.quiet.is_cancelled() {
         return Err(not_ready("this scheduler", &"it is stopping"));

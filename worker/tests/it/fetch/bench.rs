@@ -7,7 +7,9 @@ use common::config::{Config, FetchConfig};
 use common::document::Document;
 use common::host::{HostConfig, HostRule, HostRules};
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{AcquireRequest, Acquired, HostGate, LoadMark, Permit, Release, Reservation, ReserveRequest};
+use common::host_gate::{
+    AcquireRequest, Acquired, HostGate, Isolation, LoadMark, Permit, Release, Reservation, ReserveRequest, fresh_nonce,
+};
 use common::job::FetchJob;
 use common::known::KnownEntries;
 use common::outcome::FailureKind;
@@ -129,7 +131,8 @@ impl Bench {
                 }
             };
             let host = job.host.clone();
-            let request = AcquireRequest { host, limits, ticket, feed: job.feed, version: job.version, deadline };
+            let (feed, version, nonce, isolation) = (job.feed, job.version, fresh_nonce(), Isolation::Alone);
+            let request = AcquireRequest { host, limits, ticket, feed, version, deadline, nonce, isolation };
             match self.gate.acquire(&request, SystemClock.now()).await.unwrap() {
                 Acquired::Granted(permit) => return permit,
                 Acquired::NotNow { until } => tokio::time::sleep(until.since(now)).await,

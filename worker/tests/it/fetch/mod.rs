@@ -8,6 +8,7 @@ mod bodies;
 mod conditional;
 mod credentials;
 mod discovery;
+mod faults;
 mod head_first;
 mod manners;
 mod names;

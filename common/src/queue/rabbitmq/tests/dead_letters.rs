@@ -34,11 +34,11 @@ async fn dead<T: Message>(queue: &TestQueue<T>, count: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_undecodable_and_a_newer_message_are_buried_counted_and_block_nothing() {
+async fn an_undecodable_message_is_buried_counted_and_blocks_nothing() {
     let queue = TestQueue::<FetchReport>::make().await;
     queue.check().await.unwrap();
     put(&queue, "not json").await;
-    put(&queue, r#"{"v":2,"items":[]}"#).await;
+    put(&queue, "[]").await;
     queue.publish(&[report(1)]).await.unwrap();
     let delivery = queue.receive().await.unwrap();
     assert_eq!((delivery.items.as_slice(), delivery.redelivered), ([report(1)].as_slice(), false));
@@ -46,6 +46,34 @@ async fn an_undecodable_and_a_newer_message_are_buried_counted_and_block_nothing
     assert_eq!(dead(&queue, 2).await, b"not json");
     assert!(queue.metrics.render().contains("feedfleet_dead_letters_total{queue=\"reports\"} 2\n"));
     assert_eq!(queue.depth().await.unwrap().items, 0);
+    queue.end().await;
+}
+
+#[tokio::test]
+async fn a_newer_message_goes_back_to_the_queue_and_blocks_nothing() {
+    let queue = TestQueue::<FetchReport>::make().await;
+    queue.check().await.unwrap();
+    let newer = r#"{"v":2,"items":[]}"#;
+    put(&queue, newer).await;
+    queue.publish(&[report(1)]).await.unwrap();
+    let delivery = queue.receive().await.unwrap();
+    assert_eq!(delivery.items, [report(1)]);
+    delivery.ack().await.unwrap();
+    assert!(queue.metrics.render().contains("feedfleet_too_new_messages_total{queue=\"reports\"} 1\n"));
+    // The process that was upgraded gets it.
+    queue.quiet().await;
+    let (_connection, channel) = bare().await;
+    let name = format!("{}.reports", queue.namespace);
+    let patience = tokio::time::Instant::now() + Duration::from_secs(120);
+    let found = loop {
+        assert!(tokio::time::Instant::now() < patience, "it did not come back");
+        if let Some(found) = channel.basic_get(name.as_str().into(), BasicGetOptions { no_ack: true }).await.unwrap() {
+            break found;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(found.delivery.data, newer.as_bytes());
+    assert_eq!(queue.dead_letters().await.unwrap(), 0);
     queue.end().await;
 }
 

@@ -229,3 +229,41 @@ async fn a_deleted_queue_is_declared_again() {
     assert_eq!(queue.receive().await.unwrap().items, [report(2)]);
     queue.end().await;
 }
+
+#[tokio::test]
+async fn a_consumer_that_is_refused_leaves_nothing_behind() {
+    let queue = TestQueue::<FetchReport>::make().await;
+    queue.check().await.unwrap();
+    let (_connection, channel) = bare().await;
+    let name = format!("{}.reports", queue.namespace);
+    let only = lapin::options::BasicConsumeOptions { exclusive: true, ..Default::default() };
+    let consumer = channel.basic_consume(name.as_str().into(), "".into(), only, FieldTable::default()).await.unwrap();
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let waited = |time| tokio::time::timeout(time, queue.receive());
+    assert!(waited(Duration::from_secs(1)).await.is_err());
+    let before = tasks();
+    assert!(waited(Duration::from_secs(10)).await.is_err());
+    assert!(tasks() <= before + 1, "{} tasks, {before} before", tasks());
+    channel.basic_cancel(consumer.tag(), Default::default()).await.unwrap();
+    queue.publish(&[report(1)]).await.unwrap();
+    queue.receive().await.unwrap().ack().await.unwrap();
+    queue.end().await;
+}
+
+/// A report of about so many bytes, each of which JSON doubles.
+fn large_report(n: i64, bytes: usize) -> FetchReport {
+    let detail = "\"".repeat(bytes);
+    let outcome = crate::report::Outcome::Failed { failure: crate::outcome::FailureKind::Malformed, detail };
+    FetchReport { outcome, ..report(n) }
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_once_encoded_is_refused_before_it_is_sent() {
+    let queue = TestQueue::<FetchReport>::make().await;
+    let batch: Vec<FetchReport> = (0..8).map(|n| large_report(n, 1 << 20)).collect();
+    let refused = queue.publish(&batch).await.unwrap_err();
+    assert!(matches!(refused, QueueError::TooLarge { bytes } if bytes > 16 << 20), "{refused:?}");
+    queue.publish(&batch[..4]).await.unwrap();
+    assert_eq!(queue.receive().await.unwrap().items.len(), 4);
+    queue.end().await;
+}

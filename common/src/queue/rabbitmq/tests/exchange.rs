@@ -5,7 +5,10 @@ use lapin::options::{
 };
 use lapin::types::{AMQPValue, FieldTable};
 
+use super::own_broker::Lines;
 use super::*;
+use crate::queue::conformance::report;
+use crate::report::FetchReport;
 
 fn messages(keys: &[&str]) -> Vec<Announcement> {
     let message = |(number, key): (usize, &&str)| Announcement {
@@ -110,4 +113,33 @@ async fn what_a_queue_refuses_is_not_confirmed() {
     assert!(!bound.arrived().await.is_empty());
     assert_eq!(bound.exchange.publish(&messages(&["entry.new.1"; 2])).await.confirmed, 2);
     bound.end().await;
+}
+
+#[tokio::test]
+async fn an_exchange_that_somebody_declared_otherwise_disturbs_no_queue() {
+    let queue = TestQueue::<FetchReport>::make().await;
+    let (_connection, channel) = bare().await;
+    let name = format!("{}.events", queue.namespace);
+    let declared = channel.exchange_declare(
+        name.as_str().into(),
+        lapin::ExchangeKind::Fanout,
+        Default::default(),
+        FieldTable::default(),
+    );
+    declared.await.unwrap();
+    let lines = Lines::heard();
+    let before = queue.broker.links.publishing.view().live().unwrap().number();
+    let mut exchange = queue.broker.events();
+    for n in 0..20 {
+        let published = exchange.publish(&messages(&["entry.new.1"])).await;
+        assert!(published.confirmed == 0 && published.trouble.is_some());
+        queue.publish(&[report(n)]).await.unwrap();
+    }
+    assert_eq!(queue.broker.links.publishing.view().live().unwrap().number(), before);
+    assert!(!lines.levels().contains(&tracing::Level::WARN), "{:?}", lines.levels());
+    channel.exchange_delete(name.as_str().into(), ExchangeDeleteOptions::default()).await.unwrap();
+    // What was wrong with the exchange was its channel's trouble, not its connection's.
+    assert_eq!(exchange.publish(&messages(&["entry.new.1"])).await.confirmed, 1);
+    channel.exchange_delete(name.as_str().into(), ExchangeDeleteOptions::default()).await.unwrap();
+    queue.end().await;
 }

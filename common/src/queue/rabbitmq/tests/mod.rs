@@ -41,7 +41,16 @@ impl<T: Message> TestQueue<T> {
     }
 
     pub(super) async fn with_prefetch(prefetch: Prefetch) -> Self {
-        let (namespace, metrics) = (namespace(), Metrics::new());
+        Self::of(namespace(), prefetch).await
+    }
+
+    /// A further process with the queue of this namespace.
+    pub(super) async fn over(namespace: String) -> Self {
+        Self::of(namespace, Prefetch::Unacked(50)).await
+    }
+
+    async fn of(namespace: String, prefetch: Prefetch) -> Self {
+        let metrics = Metrics::new();
         let broker = connected(&namespace, &metrics).await;
         let queue = broker.queue(prefetch);
         TestQueue { broker, namespace, metrics, queue }

@@ -178,3 +178,67 @@ async fn a_queue_may_be_there_before_its_broker_and_says_why_nothing_is_taken() 
     patient_broker.close().await;
     broker.close().await;
 }
+
+#[tokio::test]
+async fn a_message_that_the_broker_finds_too_large_is_told_from_its_neighbours() {
+    let own = OwnBroker::start().await;
+    own.control(&["eval", "application:set_env(rabbit, max_message_size, 100000)."]).await;
+    let broker = patient(&own.url(), &namespace(), &Metrics::new());
+    let queue = broker.queue::<FetchReport>(Prefetch::Unacked(50));
+    let detail = "x".repeat(200_000);
+    let outcome = crate::report::Outcome::Failed { failure: crate::outcome::FailureKind::Malformed, detail };
+    let large = FetchReport { outcome, ..report(0) };
+    for round in 0..5 {
+        let small = async {
+            // Its channel may have been closed over its neighbour: then it is published again.
+            while let Err(error) = queue.publish(&[report(round + 1)]).await {
+                assert!(!matches!(error, QueueError::TooLarge { .. }), "{error:?}");
+            }
+        };
+        let (refused, ()) = tokio::join!(queue.publish(std::slice::from_ref(&large)), small);
+        assert!(matches!(refused, Err(QueueError::TooLarge { bytes }) if bytes > 200_000), "{refused:?}");
+    }
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn connections_that_went_silent_are_replaced_within_ten_seconds() {
+    let server: AMQPUri = url().parse().unwrap();
+    let proxy = crate::redis::testing::CuttingProxy::before(server.authority.port).await;
+    let through = url().replace(&format!(":{}", server.authority.port), &format!(":{}", proxy.port));
+    let namespace = namespace();
+    let broker = Broker::connect(&through, &namespace, &Metrics::new()).unwrap();
+    let queue = broker.queue::<FetchReport>(Prefetch::Unacked(20));
+    let stalls = crate::testing::Stalls::watched();
+    let round = async |first: i64| {
+        let publishing = async {
+            let mut n = first;
+            while queue.publish(&[report(n)]).await.is_err() {
+                n += 1;
+            }
+        };
+        let receiving = async {
+            loop {
+                let delivery = queue.receive().await.unwrap();
+                let new = delivery.items[0].feed.0 >= first;
+                // It may be of a connection that is gone: then it comes again.
+                let _ = delivery.ack().await;
+                if new {
+                    return;
+                }
+            }
+        };
+        tokio::join!(publishing, receiving);
+    };
+    round(1).await;
+    let before = stalls.so_far();
+    proxy.silence_connections();
+    let begun = Instant::now();
+    tokio::time::timeout(PATIENCE, round(1_000)).await.expect("the queue works again");
+    let took = begun.elapsed();
+    println!("connections that went silent: an item went round after {took:?}");
+    assert!(took.saturating_sub(stalls.so_far() - before) < Duration::from_secs(10), "{took:?}");
+    broker.close().await;
+    let queue = TestQueue::<FetchReport>::over(namespace).await;
+    queue.end().await;
+}

@@ -1,7 +1,7 @@
 //! A server that ends connections, or stops answering.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sqlx::Acquire;
@@ -51,8 +51,8 @@ async fn connections_that_were_killed_while_idle_are_replaced() {
     let schema = Schema::default();
     let store = schema.store().await;
     store.paused().await.unwrap();
-    let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1";
-    let killed = sqlx::query_scalar(sql).bind(format!("feedfleet {}", schema.0));
+    let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE $1";
+    let killed = sqlx::query_scalar(sql).bind(format!("feedfleet % {}", schema.0));
     let killed: i64 = killed.fetch_one(&mut schema.connection().await).await.unwrap();
     assert!(killed > 0);
     // At most one call a dead connection pays for it.
@@ -105,10 +105,44 @@ async fn in_time<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
     }
 }
 
-/// Forwards to the server; while stalled it accepts, and forwards nothing.
+#[tokio::test]
+async fn connections_that_went_silent_are_replaced_within_seconds_and_slow_statements_are_left_alone() {
+    let schema = Schema::default();
+    let proxy = Proxy::start().await;
+    let open = async || PostgresStore::open_within(Limits::default(), &proxy.url, &schema.0).await.ok();
+    let store = in_time("it opens", open).await;
+    let id = add(&store, "https://a.org/feed").await;
+    let fetched = verdict(&store, id, 10, modified(vec![entry("1", "one")])).await;
+
+    // A statement that waits for a lock is no lost one.
+    let mut other = schema.connection().await;
+    let mut numbering = other.begin().await.unwrap();
+    sqlx::query("UPDATE store SET seq = seq").execute(&mut *numbering).await.unwrap();
+    let batch = std::slice::from_ref(&fetched);
+    let (applied, ()) = tokio::join!(store.apply(batch, SKEW, at(12)), async {
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        numbering.rollback().await.unwrap();
+    });
+    applied.unwrap();
+
+    // Some connections are in use when it happens, and some are idle.
+    let busy = futures_util::future::join_all((0..6).map(|_| store.paused()));
+    assert!(busy.await.iter().all(Result::is_ok));
+    proxy.silence();
+    let begun = Instant::now();
+    in_time("it answers again", async || store.paused().await.ok()).await;
+    let took = begun.elapsed();
+    println!("connections that went silent: used again after {took:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+/// Forwards to the server; while stalled it accepts, and forwards nothing. Connections that were silenced stay open and carry
+/// nothing any more.
 struct Proxy {
     url: String,
     stalled: Arc<AtomicBool>,
+    /// The number of connections, and up to which of them all are silent.
+    numbers: Arc<(AtomicUsize, AtomicUsize)>,
 }
 
 impl Proxy {
@@ -119,16 +153,28 @@ impl Proxy {
         let url = url().replace(&format!(":{}/", to.1), &format!(":{}/", listener.local_addr().unwrap().port()));
         let stalled = Arc::new(AtomicBool::new(false));
         let seen = stalled.clone();
+        let numbers = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+        let counted = numbers.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                let number = counted.0.fetch_add(1, Ordering::SeqCst);
+                let is_silent = {
+                    let counted = counted.clone();
+                    move || counted.1.load(Ordering::SeqCst) > number
+                };
                 let Ok(server) = TcpStream::connect(to.clone()).await else { continue };
                 let (client_read, client_write) = client.into_split();
                 let (server_read, server_write) = server.into_split();
-                tokio::spawn(forward(client_read, server_write, seen.clone()));
-                tokio::spawn(forward(server_read, client_write, seen.clone()));
+                tokio::spawn(forward(client_read, server_write, seen.clone(), is_silent.clone()));
+                tokio::spawn(forward(server_read, client_write, seen.clone(), is_silent));
             }
         });
-        Proxy { url, stalled }
+        Proxy { url, stalled, numbers }
+    }
+
+    /// Lets the present connections carry nothing any more. New ones work.
+    fn silence(&self) {
+        self.numbers.1.store(self.numbers.0.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 }
 
@@ -136,6 +182,7 @@ async fn forward(
     mut from: impl AsyncReadExt + Unpin,
     mut to: impl AsyncWriteExt + Unpin,
     stalled: Arc<AtomicBool>,
+    is_silent: impl Fn() -> bool,
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -146,6 +193,8 @@ async fn forward(
         while stalled.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        to.write_all(&buffer[..read]).await?;
+        if !is_silent() {
+            to.write_all(&buffer[..read]).await?;
+        }
     }
 }

@@ -15,10 +15,10 @@ use crate::testing::Schema;
 impl Schema {
     /// Waits until one of the store's statements waits for a lock; returns the process that runs it.
     async fn waiting(&self) -> i32 {
-        let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'";
+        let sql = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE $1 AND wait_event_type = 'Lock'";
         let mut observer = self.connection().await;
         loop {
-            let waiting = sqlx::query_scalar(sql).bind(format!("feedfleet {}", self.0));
+            let waiting = sqlx::query_scalar(sql).bind(format!("feedfleet % {}", self.0));
             if let Some(process) = waiting.fetch_optional(&mut observer).await.unwrap() {
                 return process;
             }

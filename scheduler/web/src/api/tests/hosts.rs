@@ -122,7 +122,7 @@ async fn a_block_holds_every_port_and_lifting_it_leaves_what_the_server_asked() 
     }
     assert_eq!(fleet.refused_until("www.example.com:443").await, None);
     let held = now.after(Duration::from_secs(60));
-    fleet.ops.gate.hold(&HostKey::new("example.com:80"), held, now).await.unwrap();
+    fleet.ops.gate.hold(&[(HostKey::new("example.com:80"), held)], now).await.unwrap();
     let lifted = fleet.ask("POST", &format!("{path}/unblock"), None).await;
     assert_eq!((lifted.status, &lifted.body["blocked_until"]), (200, &Value::Null));
     assert_eq!(fleet.refused_until("example.com:443").await, None);

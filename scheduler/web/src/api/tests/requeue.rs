@@ -16,7 +16,7 @@ impl Fleet {
             schedule: self.ops.schedule.clone(),
             storing: self.ops.storing.clone(),
         };
-        dripper.round(self.clock.now()).await.unwrap();
+        dripper.round(&*self.clock).await.unwrap();
     }
 
     /// Stores an answer that wants the feed's host left alone until then.

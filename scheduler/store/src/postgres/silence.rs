@@ -1,0 +1,157 @@
+//! Connections that went silent: the network, or something in it, no longer carries them, and nobody closes them.
+//!
+//! A statement that waits for a lock and one whose question or answer was lost look alike from here. So when calls take long, the
+//! server is asked over a new connection how many of ours it works for. Fewer than we wait for, twice in a row, means that some
+//! are lost: the calls end, their connections are closed, and no connection that was idle at that time is used again.
+//! The driver does not let us set TCP's own limit on our side of the connection.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, PgConnection};
+use tokio::time::{Instant, timeout};
+
+/// A call that takes longer is looked at.
+const SLOW: Duration = Duration::from_secs(2);
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a look may take, connecting included; beyond it nothing is known.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an idle connection may take to prove that it still carries.
+const PING: Duration = Duration::from_secs(1);
+
+/// What is known of a process's connections.
+pub(super) struct Connections {
+    /// The name under which the server lists them, and no other process's.
+    name: String,
+    options: PgConnectOptions,
+    state: Mutex<State>,
+    /// One looks for all.
+    looking: tokio::sync::Mutex<Option<Look>>,
+}
+
+#[derive(Default)]
+struct State {
+    last: u64,
+    /// Connections in use, and since when.
+    used: HashMap<u64, Instant>,
+    /// Connections that were idle then are not trusted.
+    lost: Option<Instant>,
+}
+
+/// What the last look found.
+struct Look {
+    at: Instant,
+    fewer: bool,
+    lost: bool,
+}
+
+/// A connection in use, until dropped.
+pub(super) struct InUse {
+    connections: Arc<Connections>,
+    number: u64,
+}
+
+impl Connections {
+    pub(super) fn new(name: String, options: PgConnectOptions) -> Arc<Self> {
+        Arc::new(Connections { name, options, state: Mutex::default(), looking: tokio::sync::Mutex::default() })
+    }
+
+    pub(super) fn in_use(self: &Arc<Self>) -> InUse {
+        let mut state = self.lock();
+        state.last += 1;
+        let number = state.last;
+        state.used.insert(number, Instant::now());
+        InUse { connections: Arc::clone(self), number }
+    }
+
+    /// Whether a connection that was idle for so long may be used: it answers a ping, or was used a moment ago.
+    pub(super) async fn may_use(&self, connection: &mut PgConnection, idle: Duration, trusted: Duration) -> bool {
+        let idle_since = Instant::now().checked_sub(idle);
+        if self.lock().lost.is_some_and(|lost| idle_since.is_none_or(|since| since <= lost)) {
+            return false;
+        }
+        if idle <= trusted {
+            return true;
+        }
+        match timeout(PING, connection.ping()).await {
+            Ok(answered) => answered.is_ok(),
+            Err(_) => {
+                self.note_loss();
+                false
+            }
+        }
+    }
+
+    /// The call's result; `None` when its connection was lost.
+    pub(super) async fn heard<T>(&self, call: impl Future<Output = T>) -> Option<T> {
+        let mut call = std::pin::pin!(call);
+        if let Ok(ended) = timeout(SLOW, &mut call).await {
+            return Some(ended);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut call => return Some(ended),
+                lost = self.look() => if lost {
+                    return None;
+                },
+            }
+            if let Ok(ended) = timeout(LOOK_EVERY, &mut call).await {
+                return Some(ended);
+            }
+        }
+    }
+
+    /// Whether some connections are lost.
+    async fn look(&self) -> bool {
+        let mut last = self.looking.lock().await;
+        if let Some(look) = last.as_ref().filter(|look| look.at.elapsed() < LOOK_EVERY) {
+            return look.lost;
+        }
+        let waiting = self.lock().used.values().filter(|since| since.elapsed() > SLOW).count();
+        let working = timeout(PATIENCE, self.working()).await;
+        let fewer = matches!(working, Ok(Ok(working)) if working < waiting);
+        let lost = fewer && last.as_ref().is_some_and(|before| before.fewer && before.at.elapsed() < 4 * LOOK_EVERY);
+        if lost {
+            tracing::warn!(waiting, "connections to PostgreSQL went silent; they are replaced");
+            self.note_loss();
+        }
+        *last = Some(Look { at: Instant::now(), fewer, lost });
+        lost
+    }
+
+    /// For how many of our connections the server works, or did a moment ago.
+    async fn working(&self) -> Result<usize, sqlx::Error> {
+        let mut on = self.options.connect().await?;
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND pid <> pg_backend_pid() \
+                   AND (state = 'active' OR clock_timestamp() - state_change < interval '1 second')";
+        let working: i64 = sqlx::query_scalar(sql).bind(&self.name).fetch_one(&mut on).await?;
+        // Closed, or forgotten: it has said what it was asked for.
+        let _ = on.close().await;
+        Ok(usize::try_from(working).unwrap_or(usize::MAX))
+    }
+
+    fn note_loss(&self) {
+        self.lock().lost = Some(Instant::now());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.connections.lock().used.remove(&self.number);
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,62 @@
+//! What the gate could not be told at its time: releases, and holds before them. Told when it answers again.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::poll::{Held, Poller};
+
+/// Beyond this the oldest is dropped: its permit has ended by itself, and its hold is in a report.
+const MOST: usize = 10_000;
+/// How often the gate is tried.
+const RETRY: Duration = Duration::from_secs(1);
+/// How long something stays owed at least. An acquire that is still on its way to the server must not arrive after its
+/// release: by then the gate refuses it as too late, if the clocks agree to within this.
+const REST: Duration = Duration::from_secs(2);
+
+/// A bounded queue of what is owed to the gate.
+#[derive(Debug, Default)]
+pub(crate) struct Owed(Mutex<VecDeque<(Instant, Held)>>);
+
+impl Owed {
+    pub(crate) fn add(&self, held: Held) {
+        let mut owed = self.lock();
+        if owed.len() >= MOST {
+            owed.pop_front();
+        }
+        owed.push_back((Instant::now(), held));
+    }
+
+    /// Settles what is owed until stopped, and tries once more then.
+    pub(crate) async fn run(&self, poller: &Poller, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(RETRY) => {}
+            }
+            self.settle(poller, if stop.is_cancelled() { Duration::ZERO } else { REST }).await;
+        }
+    }
+
+    /// Tells the gate in order what has been owed for so long, until it does not answer.
+    async fn settle(&self, poller: &Poller, rest: Duration) {
+        while let Some((since, held)) = self.next(rest) {
+            if let Err(error) = poller.release(&held).await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "a release waits for the host gate");
+                return self.lock().push_front((since, held));
+            }
+        }
+    }
+
+    fn next(&self, rest: Duration) -> Option<(Instant, Held)> {
+        let mut owed = self.lock();
+        if owed.front().is_some_and(|(since, _)| since.elapsed() >= rest) { owed.pop_front() } else { None }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, Held)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
