@@ -1,7 +1,7 @@
 //! `feedfleet run`: scheduler and worker in one process, over the embedded backends. Nothing to install.
 //!
 //! Stops in three steps: no more jobs are dispatched; fetches end, or are given up after a grace, and their reports are
-//! stored; everything closes. A second signal skips the waiting; nothing is lost by that either.
+//! stored; everything closes. A second signal skips whatever is left of that; nothing is lost by that either.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,9 +19,9 @@ use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedUrl, without_login};
 use rand::RngExt;
-use scheduler::events::relay;
+use scheduler::events::relay::{self, Relay};
 use scheduler::ops::{AddFeed, Ops};
-use scheduler::{Backends, Scheduler};
+use scheduler::{Backends, LoopEnded, Scheduler};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -62,22 +62,36 @@ pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyho
         failure = work.failure() => return Err(failure),
     }
     if !once {
-        eprintln!("stopping: fetches under way may end within {} s; once more stops at once", GRACE.as_secs());
+        eprintln!(
+            "shutting down: waiting up to {} s for running fetches; press Ctrl-C again to stop now",
+            GRACE.as_secs()
+        );
     }
-    work.end(GRACE).await?;
+    let shutdown = async {
+        work.end(GRACE).await?;
+        printer.await.context("the printer died")?;
+        if once {
+            let left = fleet.backends.store.overdue(started).await?;
+            if left > 0 {
+                eprintln!("{left} feeds that are due were not polled: their hosts may not be asked yet");
+            }
+        }
+        fleet.close().await;
+        Ok(())
+    };
+    unless_signalled_again(shutdown).await
+}
+
+/// Shuts down, or skips what is left of it at the next signal: every step may be cut short, as by a power failure.
+pub(crate) async fn unless_signalled_again(shutdown: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     tokio::select! {
-        printed = printer => printed.context("the printer died")?,
-        // Whoever reads our output does not.
-        signal = stop_signal() => signal?,
-    }
-    if once {
-        let left = fleet.backends.store.overdue(started).await?;
-        if left > 0 {
-            eprintln!("{left} feeds that are due were not polled: their hosts may not be asked yet");
+        ended = shutdown => ended,
+        signal = stop_signal() => {
+            signal?;
+            eprintln!("stopped without waiting; unfinished fetches will be repeated");
+            Ok(())
         }
     }
-    fleet.close().await;
-    Ok(())
 }
 
 /// Scheduler, worker and backends in this process.
@@ -95,7 +109,7 @@ pub(crate) struct Work {
     drained: CancellationToken,
     stop: CancellationToken,
     reports: Arc<dyn Queue<FetchReport>>,
-    loops: JoinHandle<()>,
+    loops: JoinHandle<Result<(), LoopEnded>>,
     fetching: JoinHandle<Result<(), WorkerDied>>,
     api: JoinHandle<std::io::Result<()>>,
 }
@@ -133,7 +147,7 @@ impl Fleet {
         let loops = {
             let (scheduler, drained, ops) = (Arc::clone(&self.scheduler), drained.clone(), self.ops());
             let relay = self.links.relay(&ops.store, &ops.clock, &ops.metrics);
-            tokio::spawn(async move { tokio::join!(scheduler.run(&drained), relay::run(relay, &drained)).0 })
+            tokio::spawn(async move { run_loops(scheduler, relay, &drained).await })
         };
         let fetching = {
             let (worker, quiet) = (Arc::clone(&self.worker), quiet.clone());
@@ -153,7 +167,10 @@ impl Work {
     /// Returns why a task ended before it was told to. A process that can do no more work must not look alive.
     pub(crate) async fn failure(&mut self) -> anyhow::Error {
         let (part, died) = tokio::select! {
-            ended = &mut self.loops => ("scheduler", ended.err().map(anyhow::Error::from)),
+            ended = &mut self.loops => ("scheduler", match ended {
+                Ok(ended) => ended.err().map(anyhow::Error::from),
+                Err(died) => Some(died.into()),
+            }),
             ended = &mut self.fetching => ("worker", match ended {
                 Ok(ended) => ended.err().map(anyhow::Error::from),
                 Err(died) => Some(died.into()),
@@ -167,21 +184,32 @@ impl Work {
         died.map_or_else(|| anyhow::anyhow!(ended.clone()), |died| died.context(ended.clone()))
     }
 
-    /// Ends the tasks: nothing more is dispatched, fetches under way may end within `grace`, their reports are stored. A
-    /// signal skips the waiting.
+    /// Ends the tasks: nothing more is dispatched, running fetches may end within `grace`, their reports are stored.
     pub(crate) async fn end(self, grace: Duration) -> anyhow::Result<()> {
         self.quiet.cancel();
-        tokio::select! {
-            given_up = drain(self.fetching, &*self.reports, grace) => if given_up > 0 {
-                eprintln!("{given_up} reports could not be stored; their feeds are asked again, conditionally");
-            },
-            signal = stop_signal() => signal?,
+        let given_up = drain(self.fetching, &*self.reports, grace).await;
+        if given_up > 0 {
+            eprintln!("{given_up} reports could not be stored; their feeds are polled again, conditionally");
         }
         self.drained.cancel();
         self.stop.cancel();
-        self.loops.await.context("the scheduler died")?;
+        self.loops.await.context("the scheduler died")??;
         Ok(self.api.await.context("the API died")??)
     }
+}
+
+/// Runs a scheduler's loops and its relay until stopped, or until one of them ends before that.
+pub(crate) async fn run_loops(
+    scheduler: Arc<Scheduler>,
+    relay: Option<Relay>,
+    stop: &CancellationToken,
+) -> Result<(), LoopEnded> {
+    // In one task: a relay that panics ends the task as well.
+    tokio::try_join!(scheduler.run(stop), async {
+        relay::run(relay, stop).await;
+        Ok(())
+    })?;
+    Ok(())
 }
 
 /// The API's listener.

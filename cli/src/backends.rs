@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use common::bot_auth::BotKey;
+use common::causes::causes;
 use common::config::Config;
 use common::host::HostRules;
 use common::host_gate::HostGate;
@@ -94,9 +95,9 @@ impl Links {
 
     /// Why these cannot be used now, if they cannot.
     pub(crate) async fn check(&self, clock: &dyn Clock) -> Result<(), String> {
-        self.gate.check(clock).await.map_err(|error| format!("the host gate is not usable: {error}"))?;
-        self.jobs.check().await.map_err(|error| format!("the queue of jobs is not usable: {error}"))?;
-        self.reports.check().await.map_err(|error| format!("the queue of reports is not usable: {error}"))
+        self.gate.check(clock).await.map_err(|error| format!("the host gate is not usable: {}", causes(&error)))?;
+        self.jobs.check().await.map_err(|error| format!("the queue of jobs is not usable: {}", causes(&error)))?;
+        self.reports.check().await.map_err(|error| format!("the queue of reports is not usable: {}", causes(&error)))
     }
 
     /// What passes events on to the exchange, where there is a broker.

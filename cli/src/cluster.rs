@@ -1,8 +1,8 @@
 //! `feedfleet scheduler` and `feedfleet worker`: the roles of a cluster, any number of each, over shared servers.
 //!
 //! Both start also while their servers are away: they are alive (`/healthz`), not ready (`/readyz`), and connect by
-//! themselves. Both stop in three steps: running; quiet, when nothing new is begun and what is under way ends, within a
-//! grace; stopped. A second signal skips the grace: what was under way comes again, conditionally.
+//! themselves. Both stop in three steps: running; quiet, when nothing new is begun and what is in flight ends, within a
+//! grace; stopped. A second signal skips whatever is left of that: unfinished fetches are repeated, conditionally.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -15,7 +15,6 @@ use common::bot_auth::BotKey;
 use common::config::Config;
 use common::metrics::Metrics;
 use common::time::{Clock, SystemClock};
-use scheduler::events::relay;
 use scheduler::{Backends, Scheduler};
 use store::Store;
 use tokio::net::TcpListener;
@@ -23,10 +22,11 @@ use tokio_util::sync::CancellationToken;
 use toml::Value;
 use worker::run::Worker;
 
-use crate::all_in_one::{bind, stop_signal};
+use crate::all_in_one::{bind, run_loops, stop_signal, unless_signalled_again};
 use crate::backends::{self, Links};
+use crate::health::{self, Role};
 use crate::settings::SettingsArgs;
-use crate::{Usage, descriptors, health, logs, values};
+use crate::{Usage, descriptors, logs, values};
 
 /// A scheduler of a cluster: sends due feeds to workers, stores what comes back, serves the API
 #[derive(Debug, Args)]
@@ -55,6 +55,8 @@ pub(crate) struct WorkerArgs {
 const STORE_RETRY: Duration = Duration::from_secs(5);
 /// Time for servers that are there to be connected to before a scheduler begins.
 const FIRST_CONNECTIONS: Duration = Duration::from_secs(2);
+/// How often a worker checks its servers.
+const LINKS_CHECK: Duration = Duration::from_secs(2);
 /// Time for the report of the last fetch, on top of the fetch's own.
 const LAST_REPORT: Duration = Duration::from_secs(10);
 
@@ -94,25 +96,37 @@ async fn schedule(
         let _ = scheduler.reconciler.open_gate(clock.now()).await;
     }
     let stop = CancellationToken::new();
-    let api = tokio::spawn(web::serve(listener, Arc::clone(&scheduler.ops), stop.clone()));
+    let mut api = tokio::spawn(web::serve(listener, Arc::clone(&scheduler.ops), stop.clone()));
     let quiet = scheduler.ops.quiet.clone();
     let mut loops = {
         let quiet = quiet.clone();
         let relay = links.relay(&store, &clock, metrics);
-        tokio::spawn(async move { tokio::join!(scheduler.run(&quiet), relay::run(relay, &quiet)).0 })
+        tokio::spawn(async move { run_loops(scheduler, relay, &quiet).await })
     };
-    stop_signal().await?;
-    tracing::info!("stopping: what was claimed is published, what was received is stored");
-    quiet.cancel();
     tokio::select! {
-        ended = &mut loops => ended.context("the scheduler died")?,
         signal = stop_signal() => signal?,
+        // A role that can do no more work must not look alive.
+        ended = &mut loops => {
+            ended.context("the scheduler died")??;
+            bail!("the scheduler ended before it was told to");
+        }
+        served = &mut api => {
+            served.context("the API died")??;
+            bail!("the API ended before it was told to");
+        }
     }
-    stop.cancel();
-    api.await.context("the API died")??;
-    links.close().await;
-    store.close().await;
-    Ok(())
+    tracing::info!("shutting down: claimed feeds are published, received reports are stored");
+    quiet.cancel();
+    unless_signalled_again(async {
+        loops.await.context("the scheduler died")??;
+        stop.cancel();
+        api.await.context("the API died")??;
+        links.close().await;
+        store.close().await;
+        tracing::info!("the scheduler has stopped");
+        Ok(())
+    })
+    .await
 }
 
 /// Returns when all servers answer.
@@ -141,12 +155,13 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
             async move { if quiet.is_cancelled() { Err("it is stopping".to_owned()) } else { links.check(&*clock).await } }
         }
     };
-    let mut serving = tokio::spawn(health::serve(listener, Arc::clone(&metrics), ready, stop.clone()));
+    let mut serving = tokio::spawn(health::serve(listener, Role::Worker, Arc::clone(&metrics), ready, stop.clone()));
     let worker = Worker {
         poller: Arc::new(backends::poller(&config, &metrics, &clock, &links.gate)?),
         jobs: Arc::clone(&links.jobs),
         reports: Arc::clone(&links.reports),
     };
+    tokio::spawn(watch_links(links.clone(), Arc::clone(&clock), quiet.clone()));
     let mut fetching = {
         let quiet = quiet.clone();
         tokio::spawn(async move { worker.run(&quiet).await })
@@ -165,20 +180,39 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let grace = config.fetch.timeout + LAST_REPORT;
-    tracing::info!(grace = ?grace, "stopping: fetches under way end and are reported");
+    tracing::info!(grace = ?grace, "shutting down: running fetches end and are reported");
     quiet.cancel();
-    tokio::select! {
-        ended = tokio::time::timeout(grace, &mut fetching) => match ended {
+    unless_signalled_again(async {
+        match tokio::time::timeout(grace, &mut fetching).await {
             Ok(ended) => ended.context("the worker died")??,
-            Err(_) => tracing::warn!("the grace is over; what is still under way comes again"),
-        },
-        signal = stop_signal() => signal?,
-    }
-    fetching.abort();
-    stop.cancel();
-    serving.await.context("the health service died")??;
-    links.close().await;
+            Err(_) => tracing::warn!("shutdown grace period exceeded; unfinished fetches will be retried"),
+        }
+        fetching.abort();
+        stop.cancel();
+        serving.await.context("the health service died")??;
+        links.close().await;
+        tracing::info!("the worker has stopped");
+        Ok(())
+    })
+    .await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Logs why a worker cannot use its servers, once when that begins or changes, and once when it ends: a worker that is not
+/// ready gets no jobs, so nothing else in it would fail and be logged.
+async fn watch_links(links: Links, clock: Arc<dyn Clock>, stop: CancellationToken) {
+    let mut known: Option<String> = None;
+    while stop.run_until_cancelled(tokio::time::sleep(LINKS_CHECK)).await.is_some() {
+        let now = links.check(&*clock).await.err();
+        if now == known {
+            continue;
+        }
+        match &now {
+            Some(why) => tracing::error!(why, "this worker is not ready; it tries again until it is"),
+            None => tracing::info!("this worker is ready again"),
+        }
+        known = now;
+    }
 }
 
 fn configuration(
@@ -225,7 +259,13 @@ async fn wait_for_store(
     let _served = stop.clone().drop_guard();
     let told = Arc::clone(&trouble);
     let not_ready = move || std::future::ready(Err(told.lock().unwrap_or_else(PoisonError::into_inner).clone()));
-    tokio::spawn(health::serve(TcpListener::from_std(listener)?, Arc::clone(metrics), not_ready, stop));
+    tokio::spawn(health::serve(
+        TcpListener::from_std(listener)?,
+        Role::StartingScheduler,
+        Arc::clone(metrics),
+        not_ready,
+        stop,
+    ));
     let mut wait = Duration::from_millis(100);
     loop {
         match backends::store(config).await {

@@ -1,20 +1,34 @@
-//! What a process without an API still answers: whether it lives, whether it can do its work, and its numbers.
+//! What a process without an API still answers: whether it is alive, whether it can do its work, and its metrics.
 
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
 use common::metrics::Metrics;
 use futures_util::future::BoxFuture;
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// Says why the process cannot do its work now, if it cannot.
 type Readiness = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
+/// Who answers, and so what its other paths mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Has no API: nothing else is served.
+    Worker,
+    /// Will have an API as soon as its store is open.
+    StartingScheduler,
+}
+
+/// Seconds after which a client of a starting scheduler may ask again.
+const RETRY_AFTER: &str = "5";
 
 #[derive(Clone)]
 struct Health {
@@ -25,6 +39,7 @@ struct Health {
 /// Answers `/healthz` (never depends on anything), `/readyz` (asks `ready`) and `/metrics` until `stop`.
 pub(crate) async fn serve<F>(
     listener: TcpListener,
+    role: Role,
     metrics: Arc<Metrics>,
     ready: impl Fn() -> F + Send + Sync + 'static,
     stop: CancellationToken,
@@ -36,8 +51,12 @@ where
     let paths = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(render))
-        .with_state(Health { ready, metrics });
+        .route("/metrics", get(render));
+    let paths = match role {
+        Role::Worker => paths,
+        Role::StartingScheduler => paths.fallback(starting),
+    };
+    let paths = paths.with_state(Health { ready, metrics });
     let stopped = async move { stop.cancelled().await };
     axum::serve(listener, paths).with_graceful_shutdown(stopped).await
 }
@@ -47,6 +66,13 @@ async fn readyz(State(health): State<Health>) -> Result<&'static str, (StatusCod
         Ok(()) => Ok("ready\n"),
         Err(why) => Err((StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))),
     }
+}
+
+/// What the API answers before there is one: 503 with the reason, and when to ask again.
+async fn starting(State(health): State<Health>) -> Response {
+    let why = (health.ready)().await.err().unwrap_or_else(|| "its store is being opened".to_owned());
+    let body = Json(json!({ "error": format!("this scheduler is starting: {why}; try again") }));
+    (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, RETRY_AFTER)], body).into_response()
 }
 
 async fn render(State(health): State<Health>) -> ([(header::HeaderName, &'static str); 1], String) {

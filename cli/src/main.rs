@@ -47,8 +47,10 @@ mod values;
 
 use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use tokio::runtime::Runtime;
 
 use client::Refused;
 use common::config::ConfigError;
@@ -105,6 +107,9 @@ enum Command {
     Man(man::ManArgs),
 }
 
+/// How long threads that still run when a command has ended are waited for.
+const LEFT_BEHIND: Duration = Duration::from_millis(100);
+
 /// The command line asks for something that cannot be.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -115,8 +120,15 @@ fn main() -> ExitCode {
     // Fails only when a provider is installed already, and this is the first thing that happens.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let done = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let done = done.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(execute(cli.command)));
+    let done = done.map_err(anyhow::Error::from).and_then(|runtime| run_to_end(runtime, cli.command));
     done.unwrap_or_else(|error| failed(&error))
+}
+
+/// Runs the command. What it leaves behind, such as a name that is still being looked up, is not waited for.
+fn run_to_end(runtime: Runtime, command: Command) -> anyhow::Result<ExitCode> {
+    let done = runtime.block_on(execute(command));
+    runtime.shutdown_timeout(LEFT_BEHIND);
+    done
 }
 
 async fn execute(command: Command) -> anyhow::Result<ExitCode> {

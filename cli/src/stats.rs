@@ -35,6 +35,7 @@ fn summary(stats: &StatsView) -> String {
     fields(&[
         ("polling", Some(if stats.paused { "paused" } else { "running" }.to_owned())),
         ("our own network", stats.our_fault_since.map(|since| format!("fails since {since}: polls are probes"))),
+        ("host gate", stats.gate_closed.clone()),
         ("feeds", Some(stats.feeds.to_string())),
         ("by category", listed(&stats.by_category)),
         ("by status", listed(&stats.by_status)),

@@ -5,6 +5,7 @@
 
 pub mod bot_auth;
 pub mod calm;
+pub mod causes;
 pub mod config;
 pub mod document;
 pub mod duration;

@@ -94,6 +94,10 @@ pub struct Metrics {
     pub our_fault: IntGauge,
     /// 1 while all polling is paused by an operator.
     pub paused: IntGauge,
+    /// 1 while the host gate lets requests start.
+    pub gate_open: IntGauge,
+    /// 1 while feeds are due and nothing is polled, for no reason that is known.
+    pub watchdog: IntGauge,
 }
 
 impl Default for Metrics {
@@ -171,6 +175,11 @@ impl Metrics {
             our_fault: makes
                 .gauge("our_fault", "1 while most hosts fail because of our own network: nobody is penalised."),
             paused: makes.gauge("paused", "1 while all polling is paused by a person."),
+            gate_open: makes.gauge("gate_open", "1 while the host gate lets requests start, as a scheduler sees it."),
+            watchdog: makes.gauge(
+                "watchdog",
+                "1 while feeds have been due for several leases and no poll has ended, for no known reason; /healthz fails.",
+            ),
             registry: makes.0.clone(),
         }
     }

@@ -1,12 +1,13 @@
-//! What can go wrong in a scheduler's loops: its own backends. What a remote server does is never an error.
+//! What can go wrong in a scheduler's loops and operations: its own backends. What a remote server does is never an error.
 
 use common::host_gate::GateError;
 use common::queue::QueueError;
+use common::secrets::SecretError;
 
 use crate::schedule::ScheduleError;
 use store::StoreError;
 
-/// A backend did not do what it was asked; the loop tries again.
+/// A backend did not do what it was asked. A loop retries; an operation returns it.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
     /// The store.
@@ -18,6 +19,9 @@ pub enum BackendError {
     /// The host gate.
     #[error(transparent)]
     Gate(#[from] GateError),
+    /// A login that cannot be sealed; nothing was stored.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// It took longer than anybody may wait.
     #[error("nothing was stored within {}", humantime::format_duration(*.0))]
     TooSlow(std::time::Duration),

@@ -16,4 +16,4 @@ pub mod schedule;
 pub mod upkeep;
 pub mod wire;
 
-pub use run::{Backends, Scheduler};
+pub use run::{Backends, LoopEnded, Scheduler};

@@ -1,5 +1,6 @@
 //! A scheduler as a whole: its loops over one set of backends, started and stopped together.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use common::bot_auth::BotKey;
@@ -12,16 +13,15 @@ use common::queue::Queue;
 use common::report::FetchReport;
 use common::secrets::Keyring;
 use common::time::{Clock, ClockWatch};
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::condition::load::Load;
-use crate::condition::our_fault::OurFault;
-use crate::condition::price::Price;
-use crate::condition::storing::Storing;
-use crate::condition::worst::WorstHosts;
+use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::ops::Ops;
 use crate::poll::dispatch::Dispatcher;
+use crate::poll::intake::Intake;
+use crate::poll::moves::Moves;
 use crate::poll::results::Results;
 use crate::poll::subject::draw;
 use crate::schedule::Schedule;
@@ -29,6 +29,7 @@ use crate::upkeep::maintain::Maintainer;
 use crate::upkeep::orders::Orders;
 use crate::upkeep::reconcile::Reconciler;
 use crate::upkeep::requeue::Dripper;
+use crate::upkeep::watch::Watch;
 use store::Store;
 
 /// What a fleet runs on: one implementation of each seam.
@@ -52,13 +53,28 @@ pub struct Scheduler {
     pub ops: Arc<Ops>,
     /// From due to job.
     pub dispatcher: Dispatcher,
+    /// Receives reports.
+    pub intake: Intake,
     /// From report to stored state.
-    pub results: Results,
+    pub results: Arc<Results>,
     /// Schedule and gate in line with the store.
     pub reconciler: Reconciler,
     maintainer: Maintainer,
     dripper: Dripper,
+    pub(crate) watch: Watch,
     clock: Arc<dyn Clock>,
+}
+
+/// A loop ended although nobody stopped it. The process must end too: without that loop nothing is polled, and another process
+/// can take over.
+#[derive(Debug, thiserror::Error)]
+#[error("the scheduler's {name} loop ended before shutdown")]
+pub struct LoopEnded {
+    /// Which loop.
+    name: &'static str,
+    /// How, if it panicked.
+    #[source]
+    panic: Option<JoinError>,
 }
 
 impl Scheduler {
@@ -69,13 +85,21 @@ impl Scheduler {
         let orders = Orders::new(store.clone(), gate.clone(), schedule.clone(), rules.clone());
         let orders = Arc::new(orders);
         let (config, metrics, clock) = (Arc::clone(config), Arc::clone(metrics), Arc::clone(clock));
-        let load = Arc::new(Load::default());
-        let price = Arc::new(Price::new(&config));
-        let storing = Arc::new(Storing::default());
-        let dripped = storing.clone();
+        let condition = Arc::new(Condition::new(&config));
         let secrets = Arc::new(Keyring::new(&config.secrets));
-        let our_fault = Arc::new(OurFault::default());
-        let worst = Arc::new(WorstHosts::default());
+        let results = Arc::new(Results {
+            store: store.clone(),
+            schedule: schedule.clone(),
+            gate: gate.clone(),
+            reports: reports.clone(),
+            rules: rules.clone(),
+            config: config.clone(),
+            metrics: metrics.clone(),
+            condition: condition.clone(),
+            moves: Moves { store: store.clone(), schedule: schedule.clone(), rules: rules.clone() },
+            draw: Box::new(draw),
+            minutes: Mutex::default(),
+        });
         Scheduler {
             ops: Arc::new(Ops {
                 store: store.clone(),
@@ -87,14 +111,10 @@ impl Scheduler {
                 rules: rules.clone(),
                 orders: orders.clone(),
                 metrics: metrics.clone(),
-                load: load.clone(),
-                price: price.clone(),
-                storing: storing.clone(),
+                condition: condition.clone(),
                 quiet: CancellationToken::new(),
                 secrets: secrets.clone(),
-                our_fault: our_fault.clone(),
-                worst: worst.clone(),
-                // whoever starts a fleet looks at the key first, and refuses one that cannot be used
+                // Whoever starts a fleet looks at the key first, and refuses one that cannot be used.
                 bot_key: BotKey::of(&config).ok().flatten(),
             }),
             dispatcher: Dispatcher {
@@ -103,65 +123,99 @@ impl Scheduler {
                 gate: gate.clone(),
                 jobs: jobs.clone(),
                 reports: reports.clone(),
-                rules: rules.clone(),
-                config: config.clone(),
-                metrics: metrics.clone(),
-                storing: storing.clone(),
-                price: price.clone(),
-                our_fault: our_fault.clone(),
-                watch: ClockWatch::default(),
-            },
-            results: Results {
-                store: store.clone(),
-                schedule: schedule.clone(),
-                gate: gate.clone(),
-                reports: reports.clone(),
                 rules,
                 config: config.clone(),
                 metrics: metrics.clone(),
-                load: load.clone(),
-                draw: Box::new(draw),
-                minutes: Mutex::default(),
-                price: price.clone(),
-                our_fault,
-                worst,
-                storing,
+                condition: condition.clone(),
                 watch: ClockWatch::default(),
             },
+            intake: Intake { results: results.clone(), watch: ClockWatch::default() },
+            results,
             reconciler: Reconciler {
                 store: store.clone(),
                 schedule: schedule.clone(),
                 gate: gate.clone(),
                 reports: reports.clone(),
                 orders,
+                condition: condition.clone(),
+                metrics: metrics.clone(),
                 config: config.clone(),
             },
-            dripper: Dripper { store: store.clone(), schedule: schedule.clone(), storing: dripped },
-            maintainer: Maintainer { store, schedule, gate, jobs, reports, config, metrics, load, price, secrets },
+            dripper: Dripper { store: store.clone(), schedule: schedule.clone(), condition: condition.clone() },
+            watch: Watch {
+                store: store.clone(),
+                schedule: schedule.clone(),
+                jobs: jobs.clone(),
+                condition: condition.clone(),
+                config: config.clone(),
+                metrics: metrics.clone(),
+            },
+            maintainer: Maintainer { store, schedule, gate, jobs, reports, config, metrics, condition, secrets },
             clock,
         }
     }
 
     /// Fills the schedule from the store and tries to open the gate; the loops go on with both.
     pub async fn boot(&self) -> Result<(), BackendError> {
-        self.maintainer.price.load(&*self.maintainer.store, &self.maintainer.config).await?;
+        self.maintainer.condition.price.load(&*self.maintainer.store, &self.maintainer.config).await?;
         self.ops.orders.look(self.clock.now()).await?;
         self.reconciler.rebuild(&*self.clock).await?;
         self.reconciler.open_gate(self.clock.now()).await?;
         Ok(())
     }
 
-    /// Runs the loops. After [`Ops::quiet`] no more jobs are dispatched; after `stop` reports are no longer taken either.
-    pub async fn run(&self, stop: &CancellationToken) {
-        let quiet = &self.ops.quiet;
+    /// Runs the loops, each as a task. After [`Ops::quiet`] no more jobs are dispatched; after `stop` reports are no longer
+    /// taken either.
+    ///
+    /// # Errors
+    ///
+    /// A loop ended before that, or panicked at any time; the others are aborted then.
+    pub async fn run(self: Arc<Self>, stop: &CancellationToken) -> Result<(), LoopEnded> {
+        let quiet = &self.ops.quiet.clone();
         self.ops.orders.known(&*self.clock, quiet).await;
-        tokio::join!(
-            self.ops.orders.run(&*self.clock, quiet),
-            self.dispatcher.run(&*self.clock, quiet),
-            self.reconciler.run(&*self.clock, quiet),
-            self.maintainer.run(&*self.clock, quiet),
-            self.dripper.run(&*self.clock, quiet),
-            self.results.run(&*self.clock, stop),
-        );
+        let mut loops = Loops::default();
+        loops.spawn("orders", quiet, &self, |it, stop| async move { it.ops.orders.run(&*it.clock, &stop).await });
+        loops.spawn("dispatch", quiet, &self, |it, stop| async move { it.dispatcher.run(&*it.clock, &stop).await });
+        loops.spawn("reconcile", quiet, &self, |it, stop| async move { it.reconciler.run(&*it.clock, &stop).await });
+        loops.spawn("maintenance", quiet, &self, |it, stop| async move { it.maintainer.run(&*it.clock, &stop).await });
+        loops.spawn("requeue", quiet, &self, |it, stop| async move { it.dripper.run(&*it.clock, &stop).await });
+        loops.spawn("watchdog", quiet, &self, |it, stop| async move { it.watch.run(&*it.clock, &stop).await });
+        loops.spawn("results", stop, &self, |it, stop| async move { it.intake.run(&*it.clock, &stop).await });
+        loops.ended().await
+    }
+}
+
+/// Tasks that run until each is stopped.
+#[derive(Default)]
+struct Loops {
+    tasks: JoinSet<()>,
+    names: HashMap<Id, (&'static str, CancellationToken)>,
+}
+
+impl Loops {
+    fn spawn<T: Send + Sync + 'static, F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        name: &'static str,
+        stop: &CancellationToken,
+        of: &Arc<T>,
+        run: impl FnOnce(Arc<T>, CancellationToken) -> F,
+    ) {
+        let task = self.tasks.spawn(run(Arc::clone(of), stop.clone()));
+        self.names.insert(task.id(), (name, stop.clone()));
+    }
+
+    /// Waits until all were stopped, or one ended without.
+    async fn ended(mut self) -> Result<(), LoopEnded> {
+        while let Some(ended) = self.tasks.join_next_with_id().await {
+            let (id, panic) = match ended {
+                Ok((id, ())) => (id, None),
+                Err(error) => (error.id(), Some(error)),
+            };
+            let Some((name, stop)) = self.names.remove(&id) else { continue };
+            if panic.is_some() || !stop.is_cancelled() {
+                return Err(LoopEnded { name, panic });
+            }
+        }
+        Ok(())
     }
 }

@@ -317,6 +317,9 @@ pub struct StatsView {
     /// Since when most hosts fail because of our own network, as this scheduler sees it; absent while all is well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub our_fault_since: Option<Timestamp>,
+    /// Why no request starts: the host gate is closed; absent while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_closed: Option<String>,
 }
 
 impl StatsView {

@@ -25,7 +25,7 @@ use scheduler::ops::{AddFeed, Ops};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-use crate::all_in_one::{self, Fleet, stop_signal};
+use crate::all_in_one::{self, Fleet, stop_signal, unless_signalled_again};
 use crate::terminal::{Screen, is_capable};
 use crate::{descriptors, logs, output};
 use internet::Internet;
@@ -88,12 +88,13 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let address = format!("http://{address}");
     let mut watch = Watch::new(Arc::clone(&internet), Arc::clone(fleet.ops()), &ids, address, args.limit);
 
-    let work = fleet.start(listener);
+    let mut work = fleet.start(listener);
     let shown = tokio::select! {
         shown = show(&mut watch, live, args.limit) => shown,
         signal = stop_signal() => signal,
+        failure = work.failure() => return Err(failure),
     };
-    work.end(GRACE).await?;
+    unless_signalled_again(work.end(GRACE)).await?;
     shown?;
     watch.look().await?;
     let (card, _) = watch::judged(&internet);

@@ -23,9 +23,10 @@ use common::report::{FetchReport, Outcome};
 use common::time::{ClockWatch, Timestamp};
 use common::url::FeedId;
 use load_tests::simulate::{Random, SampledFeed};
+use scheduler::condition::Condition;
 use scheduler::condition::pace::Pace;
-use scheduler::condition::price::Price;
 use scheduler::poll::dispatch::Dispatcher;
+use scheduler::poll::moves::Moves;
 use scheduler::poll::results::Results;
 use scheduler::schedule::memory::MemorySchedule;
 use scheduler::schedule::{Band, Schedule, Slot};
@@ -52,7 +53,7 @@ pub(super) struct VirtualFleet {
     results: Results,
     store: Arc<SqliteStore>,
     pace: Pace,
-    price: Arc<Price>,
+    condition: Arc<Condition>,
     answers: Answers,
     numbers: HashMap<FeedId, usize>,
     last_start: HashMap<HostKey, Timestamp>,
@@ -100,12 +101,12 @@ impl VirtualFleet {
         if let Some(mark) = schedule.begin_rebuild().await? {
             schedule.finish_rebuild(&mark).await?;
         }
-        let price = Arc::new(Price::new(&config));
-        let (dispatcher, results) = loops(&config, &store, &gate, &schedule, &price, seed);
+        let condition = Arc::new(Condition::new(&config));
+        let (dispatcher, results) = loops(&config, &store, &gate, &schedule, &condition, seed);
         let mut fleet = VirtualFleet {
             now: start,
             pace: Pace::new(&config, start),
-            price,
+            condition,
             dispatcher,
             results,
             store,
@@ -162,7 +163,7 @@ impl VirtualFleet {
 
     /// Returns the current price of a poll, in subscriber-hours.
     pub(super) fn price(&self) -> f64 {
-        self.price.get()
+        self.condition.price.get()
     }
 
     fn change(&mut self, change: impl FnOnce(&mut Config)) {
@@ -196,7 +197,7 @@ impl VirtualFleet {
         self.backlog = depth.due;
         if working {
             let backlog = depth.due.saturating_sub(depth.parked);
-            self.price.correct(&*self.store, backlog, self.now, &self.dispatcher.config).await?;
+            self.condition.price.correct(&*self.store, backlog, self.now, &self.dispatcher.config).await?;
         }
         Ok(minute)
     }
@@ -318,11 +319,12 @@ fn loops(
     store: &Arc<SqliteStore>,
     gate: &Arc<MemoryGate>,
     schedule: &Arc<MemorySchedule>,
-    price: &Arc<Price>,
+    condition: &Arc<Condition>,
     seed: u64,
 ) -> (Dispatcher, Results) {
     let rules = Arc::new(LiveRules::new(config));
-    let (metrics, storing) = (Arc::new(Metrics::new()), Arc::default());
+    let metrics = Arc::new(Metrics::new());
+    let moves = Moves { store: store.clone(), schedule: schedule.clone(), rules: rules.clone() };
     let random = Mutex::new(Random::new(seed));
     let draw = move || {
         let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
@@ -338,9 +340,7 @@ fn loops(
         rules: rules.clone(),
         config: config.clone(),
         metrics: metrics.clone(),
-        storing: Arc::clone(&storing),
-        price: price.clone(),
-        our_fault: Arc::default(),
+        condition: condition.clone(),
         watch: ClockWatch::default(),
     };
     let results = Results {
@@ -351,12 +351,8 @@ fn loops(
         rules,
         config: config.clone(),
         metrics,
-        storing,
-        watch: ClockWatch::default(),
-        load: Arc::default(),
-        price: price.clone(),
-        our_fault: Arc::default(),
-        worst: Arc::default(),
+        condition: condition.clone(),
+        moves,
         draw: Box::new(draw),
         minutes: Mutex::default(),
     };

@@ -21,6 +21,7 @@ pub mod rabbitmq;
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 /// What may travel: jobs and reports.
 pub trait Message: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
@@ -148,13 +149,21 @@ pub struct Delivery<T> {
     pub items: Vec<T>,
     /// It was delivered before, perhaps to a process that died over it.
     pub redelivered: bool,
+    /// When it came to this process. Since then it is hidden from others.
+    pub arrived: Instant,
     receipt: Box<dyn Receipt>,
 }
 
 impl<T> Delivery<T> {
     /// A delivery whose receipt does the acking.
     pub fn new(items: Vec<T>, redelivered: bool, receipt: Box<dyn Receipt>) -> Self {
-        Delivery { items, redelivered, receipt }
+        Delivery { items, redelivered, arrived: Instant::now(), receipt }
+    }
+
+    /// The same, when it came to this process earlier and waited for a receiver.
+    #[must_use]
+    pub fn arrived_at(self, arrived: Instant) -> Self {
+        Delivery { arrived, ..self }
     }
 
     /// The message is dealt with, for good.

@@ -8,10 +8,12 @@ use common::config::Config;
 use common::host::HostKey;
 use common::host_gate::redis::RedisGate;
 use common::live_rules::LiveRules;
+use common::metrics::Metrics;
 use common::policy::{Audience, Category};
 use common::queue::memory::MemoryQueue;
 use common::redis::RedisServer;
 use common::time::{Clock, SystemClock, Timestamp};
+use scheduler::condition::Condition;
 use scheduler::schedule::Schedule;
 use scheduler::schedule::redis::RedisSchedule;
 use scheduler::upkeep::orders::Orders;
@@ -41,6 +43,8 @@ pub(crate) async fn measure(server: &RedisServer, postgres: &str) -> anyhow::Res
     let gate = Arc::new(RedisGate::new(server.clone(), Duration::ZERO));
     let rules = Arc::new(LiveRules::new(&config));
     let reconciler = Reconciler {
+        condition: Arc::new(Condition::new(&config)),
+        metrics: Arc::new(Metrics::new()),
         orders: Arc::new(Orders::new(store.clone(), gate.clone(), schedule.clone(), rules)),
         store,
         schedule: schedule.clone(),

@@ -1,9 +1,55 @@
 //! The condition of the fleet: what its loops measure and take into account, beside the feeds themselves.
 
+pub mod gate;
 pub mod load;
 pub mod our_fault;
 pub mod pace;
 pub mod price;
 pub mod storing;
 pub mod trouble;
+pub mod watchdog;
 pub mod worst;
+
+use common::config::Config;
+
+use gate::GateState;
+use load::Load;
+use our_fault::OurFault;
+use price::Price;
+use storing::Storing;
+use watchdog::Watchdog;
+use worst::WorstHosts;
+
+/// One scheduler's view of the fleet's condition, shared by the loops that measure it and those that decide by it.
+#[derive(Debug)]
+pub struct Condition {
+    /// What a poll costs.
+    pub price: Price,
+    /// How loaded the fleet is.
+    pub load: Load,
+    /// Whether reports can be stored.
+    pub storing: Storing,
+    /// Whether failures are those of our own network.
+    pub our_fault: OurFault,
+    /// Which hosts fail and throttle most.
+    pub worst: WorstHosts,
+    /// Whether the host gate lets requests start.
+    pub gate: GateState,
+    /// Whether polling makes progress.
+    pub watchdog: Watchdog,
+}
+
+impl Condition {
+    /// The condition of a fleet that has done nothing yet.
+    pub fn new(config: &Config) -> Self {
+        Condition {
+            price: Price::new(config),
+            load: Load::default(),
+            storing: Storing::default(),
+            our_fault: OurFault::default(),
+            worst: WorstHosts::default(),
+            gate: GateState::default(),
+            watchdog: Watchdog::default(),
+        }
+    }
+}

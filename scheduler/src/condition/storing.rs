@@ -1,34 +1,49 @@
 //! Whether reports can be stored. While they cannot (the disk is full, the database is away), nothing more is claimed:
-//! fetched answers would pile up, and feeds whose reports wait would be asked again when their leases end.
+//! fetched answers would pile up, and feeds whose reports wait would be polled again when their leases end.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-/// Shared by those who store, those who claim, and those who say whether the fleet can do its work.
+use tokio::time::Instant;
+
+/// Shared by the loop that stores, the loop that claims, and the API, which reports it.
 #[derive(Debug, Default)]
-pub struct Storing(Mutex<Option<String>>);
+pub struct Storing(Mutex<Option<Latched>>);
+
+#[derive(Debug)]
+struct Latched {
+    why: String,
+    /// When storing failed last.
+    failed: Instant,
+}
 
 impl Storing {
-    /// Why reports cannot be stored; `None` while they can.
+    /// Returns why reports cannot be stored; `None` while they can.
     pub fn trouble(&self) -> Option<String> {
-        self.lock().clone()
+        self.lock().as_ref().map(|latched| latched.why.clone())
     }
 
-    /// May more be claimed?
+    /// Returns whether more may be claimed.
     pub fn works(&self) -> bool {
         self.lock().is_none()
     }
 
-    /// Reports could not be stored.
+    /// Latches: nothing more is claimed until [`Self::recovered`].
     pub fn failed(&self, why: String) {
-        *self.lock() = Some(why);
+        *self.lock() = Some(Latched { why, failed: Instant::now() });
     }
 
-    /// All reports that waited are stored.
+    /// Unlatches: the reports that waited are stored.
     pub fn recovered(&self) {
         *self.lock() = None;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+    /// Returns for how long nothing has failed since the latch fell; `None` while reports can be stored.
+    pub(crate) fn quiet_for(&self) -> Option<Duration> {
+        self.lock().as_ref().map(|latched| latched.failed.elapsed())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Latched>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

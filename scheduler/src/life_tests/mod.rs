@@ -4,6 +4,7 @@
 mod crowd;
 mod faults;
 mod logs;
+mod intake;
 mod requeue;
 mod rules;
 
@@ -26,6 +27,7 @@ use common::url::{FeedId, Version};
 
 use crate::ops::{AddFeed, Ops};
 use crate::poll::dispatch::{Dispatcher, Round};
+use crate::poll::intake::Intake;
 use crate::poll::results::Results;
 use crate::run::{Backends, Scheduler};
 use crate::schedule::memory::MemorySchedule;
@@ -37,9 +39,11 @@ use store::{FeedRef, Store};
 struct Fleet {
     ops: Arc<Ops>,
     dispatcher: Dispatcher,
-    results: Results,
+    results: Arc<Results>,
+    intake: Intake,
     reconciler: Reconciler,
     jobs: Arc<MemoryQueue<FetchJob>>,
+    reports: Arc<dyn Queue<FetchReport>>,
     clock: Arc<ManualClock>,
 }
 
@@ -60,20 +64,32 @@ impl Fleet {
 
     /// A process that finds this store: schedule, gate and queues are empty.
     async fn over(config: Config, store: Arc<dyn Store>, clock: Arc<ManualClock>, born: Timestamp) -> Self {
+        let reports = Arc::new(MemoryQueue::new(1 << 20));
+        Self::with_reports(config, store, clock, born, reports).await
+    }
+
+    /// The same, with this queue of reports.
+    async fn with_reports(
+        config: Config,
+        store: Arc<dyn Store>,
+        clock: Arc<ManualClock>,
+        born: Timestamp,
+        reports: Arc<dyn Queue<FetchReport>>,
+    ) -> Self {
         let jobs = Arc::new(MemoryQueue::new(1 << 20));
         let backends = Backends {
             store,
             schedule: Arc::new(MemorySchedule::default()),
             gate: Arc::new(MemoryGate::new(born)),
             jobs: jobs.clone(),
-            reports: Arc::new(MemoryQueue::new(1 << 20)),
+            reports: reports.clone(),
         };
         let clock_for_all: Arc<dyn Clock> = clock.clone();
         let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &clock_for_all);
-        let Scheduler { ops, dispatcher, results, reconciler, .. } = scheduler;
+        let Scheduler { ops, dispatcher, results, intake, reconciler, .. } = scheduler;
         reconciler.rebuild(&*clock).await.unwrap();
         assert!(reconciler.open_gate(clock.now()).await.unwrap());
-        Fleet { ops, dispatcher, results, reconciler, jobs, clock }
+        Fleet { ops, dispatcher, results, intake, reconciler, jobs, reports, clock }
     }
 
     /// The same store, found by a new process.
@@ -425,9 +441,9 @@ async fn nothing_is_claimed_while_the_job_queue_is_full() {
 async fn nothing_is_claimed_while_reports_cannot_be_stored() {
     let fleet = Fleet::new().await;
     fleet.add("http://a.example/").await;
-    fleet.ops.storing.failed("the disk is full".to_owned());
+    fleet.ops.condition.storing.failed("the disk is full".to_owned());
     assert!(fleet.dispatched().await.is_empty());
-    fleet.ops.storing.recovered();
+    fleet.ops.condition.storing.recovered();
     assert_eq!(fleet.dispatched().await.len(), 1);
 }
 

@@ -16,7 +16,7 @@ impl Fleet {
 
     async fn drip(&self) {
         let (store, schedule) = (self.ops.store.clone(), self.ops.schedule.clone());
-        Dripper { store, schedule, storing: self.ops.storing.clone() }.round(&*self.clock).await.unwrap();
+        Dripper { store, schedule, condition: self.ops.condition.clone() }.round(&*self.clock).await.unwrap();
     }
 
     async fn answered(&self, jobs: &[FetchJob], outcome: impl Fn(&FetchJob) -> Outcome) {

@@ -8,6 +8,7 @@ pub mod hosts;
 #[cfg(test)]
 mod large_tests;
 pub mod pings;
+pub mod unmove;
 pub mod upcoming;
 
 use std::sync::Arc;
@@ -27,15 +28,12 @@ use common::time::{Clock, Timestamp};
 use common::url::{FeedId, FeedUrl};
 use tokio_util::sync::CancellationToken;
 
-use crate::condition::load::Load;
-use crate::condition::our_fault::OurFault;
-use crate::condition::price::Price;
-use crate::condition::storing::Storing;
-use crate::condition::worst::WorstHosts;
+use crate::condition::Condition;
+use crate::error::BackendError;
 use crate::poll::subject::{draw, new_subject, placement_slot, slot, subject};
-use crate::schedule::{Band, Schedule, ScheduleError, Slot};
+use crate::schedule::{Band, Schedule, Slot};
 use crate::upkeep::orders::Orders;
-use store::{Added, FeedChange, FeedQuery, FeedRef, NewFeed, Page, Store, StoreError};
+use store::{Added, FeedChange, FeedQuery, FeedRef, NewFeed, Page, Store};
 
 /// The operations, over whatever the fleet runs on.
 pub struct Ops {
@@ -57,36 +55,14 @@ pub struct Ops {
     pub orders: Arc<Orders>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// Whether reports can be stored.
-    pub storing: Arc<Storing>,
-    /// How loaded the fleet is.
-    pub load: Arc<Load>,
+    /// What the loops measured of the fleet.
+    pub condition: Arc<Condition>,
     /// Cancelled when the scheduler is about to stop: it claims nothing more and is not ready.
     pub quiet: CancellationToken,
-    /// What a poll costs.
-    pub price: Arc<Price>,
     /// Seals logins.
     pub secrets: Arc<Keyring>,
-    /// Whether we reach anybody.
-    pub our_fault: Arc<OurFault>,
-    /// Which hosts are in trouble.
-    pub worst: Arc<WorstHosts>,
     /// Whose public half servers look for.
     pub bot_key: Option<BotKey>,
-}
-
-/// Why an operation failed: our own infrastructure.
-#[derive(Debug, thiserror::Error)]
-pub enum OpsError {
-    /// The store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The schedule. What was stored stays; reconcile brings the schedule in line.
-    #[error(transparent)]
-    Schedule(#[from] ScheduleError),
-    /// A login that cannot be sealed; nothing was stored.
-    #[error(transparent)]
-    Secret(#[from] SecretError),
 }
 
 /// A feed that somebody wants polled.
@@ -126,7 +102,7 @@ impl Ops {
 
     /// Adds feeds, or finds them known; one answer each, in order. `spread` gives for each feed a number in [0, 1): its
     /// place in the spread of an import; `None` polls at once, as for feeds added by hand.
-    pub async fn add(&self, feeds: &[AddFeed], spread: Option<&[f64]>) -> Result<Vec<Added>, OpsError> {
+    pub async fn add(&self, feeds: &[AddFeed], spread: Option<&[f64]>) -> Result<Vec<Added>, BackendError> {
         let now = self.clock.now();
         let rules = self.rules.get();
         let new_feeds = feeds
@@ -161,17 +137,17 @@ impl Ops {
     }
 
     /// One feed.
-    pub async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, OpsError> {
+    pub async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, BackendError> {
         Ok(self.store.feed(which).await?)
     }
 
     /// A page of feeds, in any order.
-    pub async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, OpsError> {
+    pub async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, BackendError> {
         upcoming::feeds(&*self.store, &*self.schedule, query, self.clock.now()).await
     }
 
     /// Changes a feed and moves it in the schedule accordingly. `None`: there is no such feed.
-    pub async fn edit(&self, id: FeedId, edit: &EditFeed) -> Result<Option<Feed>, OpsError> {
+    pub async fn edit(&self, id: FeedId, edit: &EditFeed) -> Result<Option<Feed>, BackendError> {
         let now = self.clock.now();
         let Some(before) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
         let change = self.change(&before, edit, now)?;
@@ -181,7 +157,7 @@ impl Ops {
     }
 
     /// Changes many feeds at once, each given as it was, and once only.
-    pub async fn edit_all(&self, edits: &[(Feed, EditFeed)]) -> Result<(), OpsError> {
+    pub async fn edit_all(&self, edits: &[(Feed, EditFeed)]) -> Result<(), BackendError> {
         let now = self.clock.now();
         let change = |(before, edit): &(Feed, EditFeed)| Ok((before.id, self.change(before, edit, now)?));
         let changes = edits.iter().map(change).collect::<Result<Vec<_>, SecretError>>()?;
@@ -201,7 +177,8 @@ impl Ops {
         let has_login = credentials.as_ref().map_or(before.credentials.is_some(), Option::is_some);
         let calm = edit.calm.as_deref().unwrap_or(&before.calm);
         let subject = Subject { audience, calm, credentials: has_login, ..subject(&rules, before) };
-        let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.price.get() };
+        let policy =
+            Policy { config: &self.config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
         let earlier = before.next_due.and_then(|due| replan(&subject, due, now, draw(), &policy));
         Ok(FeedChange {
             audience: (edit.audience.is_some() || edit.login.is_some()).then(|| (audience, category(&subject))),
@@ -220,7 +197,7 @@ impl Ops {
     }
 
     /// Brings the schedule in line with feeds that a person changed.
-    async fn reschedule(&self, feeds: &[Feed], now: Timestamp) -> Result<(), OpsError> {
+    async fn reschedule(&self, feeds: &[Feed], now: Timestamp) -> Result<(), BackendError> {
         let rules = self.rules.get();
         let due = feeds.iter().filter_map(|feed| Some(slot(&rules, feed, feed.due()?)));
         let retired: Vec<FeedId> = feeds.iter().filter(|feed| feed.due().is_none()).map(|feed| feed.id).collect();
@@ -233,7 +210,7 @@ impl Ops {
 
     /// Drops a feed's validators and content hash: its next poll, which comes when it is due, reads it whole. `None`: there
     /// is no such feed.
-    pub async fn forget(&self, id: FeedId) -> Result<Option<Feed>, OpsError> {
+    pub async fn forget(&self, id: FeedId) -> Result<Option<Feed>, BackendError> {
         if !self.store.forget_validators(id).await? {
             return Ok(None);
         }
@@ -241,19 +218,19 @@ impl Ops {
     }
 
     /// Erases a feed with its entries and history. False when there is none.
-    pub async fn erase(&self, id: FeedId) -> Result<bool, OpsError> {
+    pub async fn erase(&self, id: FeedId) -> Result<bool, BackendError> {
         let erased = self.store.erase_feed(id).await?;
         self.schedule.remove(&[id]).await?;
         Ok(erased)
     }
 
     /// Has live feeds polled as soon as their hosts allow it; gives how many of `ids` are live.
-    pub async fn wake(&self, ids: &[FeedId]) -> Result<usize, OpsError> {
+    pub async fn wake(&self, ids: &[FeedId]) -> Result<usize, BackendError> {
         self.wake_at(ids, self.clock.now()).await
     }
 
     /// The same at a time that is not past.
-    pub(crate) async fn wake_at(&self, ids: &[FeedId], at: Timestamp) -> Result<usize, OpsError> {
+    pub(crate) async fn wake_at(&self, ids: &[FeedId], at: Timestamp) -> Result<usize, BackendError> {
         let now = self.clock.now();
         let woken = self.store.wake(ids, at.max(now), now).await?;
         let slots: Vec<Slot> = woken.iter().map(placement_slot).collect();
@@ -262,7 +239,7 @@ impl Ops {
     }
 
     /// Has a retired feed polled once more; its memory stays, so that one more failure ends it again.
-    pub(crate) async fn try_once(&self, feed: &Feed, at: Timestamp) -> Result<(), OpsError> {
+    pub(crate) async fn try_once(&self, feed: &Feed, at: Timestamp) -> Result<(), BackendError> {
         let now = self.clock.now();
         let change =
             FeedChange { status: Some(Status::Active), next_due: Some(added_again(at)), ..FeedChange::default() };
@@ -271,7 +248,7 @@ impl Ops {
     }
 
     /// Stops or starts all polling; fetches under way end.
-    pub async fn set_paused(&self, paused: bool) -> Result<(), OpsError> {
+    pub async fn set_paused(&self, paused: bool) -> Result<(), BackendError> {
         Ok(self.store.set_paused(paused).await?)
     }
 }

@@ -15,7 +15,7 @@ use common::policy::Status;
 use common::time::Timestamp;
 use common::url::FeedId;
 
-use crate::ops::OpsError;
+use crate::error::BackendError;
 use crate::schedule::Schedule;
 use store::cursor::{self, Place, never};
 use store::{FeedQuery, FeedSort, Page, Store, StoreError};
@@ -33,7 +33,7 @@ pub async fn feeds(
     schedule: &dyn Schedule,
     query: &FeedQuery,
     now: Timestamp,
-) -> Result<Page<Feed>, OpsError> {
+) -> Result<Page<Feed>, BackendError> {
     match store.feeds(query).await {
         Err(StoreError::NotSorted { .. }) => {}
         page => return Ok(page?),
@@ -69,7 +69,7 @@ async fn along(
     schedule: &dyn Schedule,
     query: &FeedQuery,
     after: Option<Due>,
-) -> Result<(Vec<(Due, Feed)>, Option<Due>), OpsError> {
+) -> Result<(Vec<(Due, Feed)>, Option<Due>), BackendError> {
     let wanted = query.limit as usize + 1;
     let (mut found, mut end) = (Vec::new(), after);
     let (mut looked, mut step) = (0, wanted);

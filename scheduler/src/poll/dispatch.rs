@@ -23,12 +23,11 @@ use common::url::FeedId;
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
-use crate::condition::our_fault::OurFault;
+use crate::condition::Condition;
 use crate::condition::pace::Pace;
-use crate::condition::price::Price;
-use crate::condition::storing::Storing;
 use crate::condition::trouble::Trouble;
 use crate::error::BackendError;
+use crate::poll::new_rules;
 use crate::poll::subject::{band, rank};
 use crate::schedule::{Band, Claim, Parking, Schedule, Slot};
 use store::{JobRow, Store};
@@ -51,12 +50,8 @@ pub struct Dispatcher {
     pub config: Arc<Config>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// Whether what is fetched can be stored.
-    pub storing: Arc<Storing>,
-    /// Told what becomes due.
-    pub price: Arc<Price>,
-    /// Whether we reach anybody.
-    pub our_fault: Arc<OurFault>,
+    /// Whether more may be claimed, and how much.
+    pub condition: Arc<Condition>,
     /// Nothing is claimed while our clock is off: feeds would be asked too early, or not at all.
     pub watch: ClockWatch,
 }
@@ -104,11 +99,11 @@ impl Dispatcher {
                 schedulers = self.schedulers().await.unwrap_or(schedulers);
                 paused_checked = now;
             }
-            let room = if paused { 0 } else { self.our_fault.room(pace.room(now, schedulers), now) };
+            let room = if paused { 0 } else { self.condition.our_fault.room(pace.room(now, schedulers), now) };
             let wait = match dispatching.note(self.round_on_time(clock, room).await) {
                 Some(round) => {
                     pace.spend(round.published);
-                    self.our_fault.spend(round.published);
+                    self.condition.our_fault.spend(round.published);
                     self.wait_after(round)
                 }
                 None => RETRY,
@@ -143,7 +138,7 @@ impl Dispatcher {
 
     /// One round over at most `room` feeds; gives what was done: nothing while reports cannot be stored.
     pub async fn round(&self, now: Timestamp, room: usize) -> Result<Round, BackendError> {
-        if room == 0 || !self.storing.works() {
+        if room == 0 || !self.condition.storing.works() {
             return Ok(Round::default());
         }
         let scheduler = &self.config.scheduler;
@@ -169,10 +164,10 @@ impl Dispatcher {
         self.schedule.remove(&dead).await?;
         self.schedule.put(&early, now).await?;
         self.schedule.unpark(&idle).await?;
-        let due = self.heed_new_rules(due, now).await?;
+        let due = new_rules::replanned(self, due, now).await?;
         let first_claims = due.iter().filter(|(_, claim)| claim.parked_at.is_none() && !claim.lease_expired).count();
         let published = self.dispatch(due, now).await?;
-        self.price.dispatched(first_claims, published);
+        self.condition.price.dispatched(first_claims, published);
         Ok(Round { claimed, published, queue_full: claimed == room_in_queue })
     }
 

@@ -2,6 +2,7 @@
 
 pub mod dispatch;
 mod log;
+pub mod intake;
 pub mod moves;
 mod new_rules;
 pub mod results;

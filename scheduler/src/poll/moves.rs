@@ -1,21 +1,22 @@
-//! Feeds that turn out to be somewhere else: pages in place of feeds, permanent redirects of feeds that are well, and moves
-//! that an operator takes back. When a redirect is believed is the policy's business ([`move_is_settled`]).
+//! Follows feeds that turn out to be somewhere else: pages in place of feeds, and permanent redirects of feeds that are well.
+//! When a redirect is believed is the policy's business ([`move_is_settled`]).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use common::config::PolicyConfig;
 use common::feed::Feed;
+use common::live_rules::LiveRules;
 use common::outcome::FailureKind;
-use common::policy::{PollState, Status, Subject, category, move_is_settled, move_target};
+use common::policy::{Status, Subject, category, move_is_settled, move_target};
 use common::report::FetchReport;
 use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl, Version};
 
 use crate::error::BackendError;
-use crate::ops::{Ops, OpsError};
-use crate::poll::results::Results;
 use crate::poll::subject::{new_subject, slot};
-use crate::schedule::{Band, Slot};
-use store::{Applied, FeedChange, FeedRef, Move, Moved, Unmove, Unmoved, Verdict};
+use crate::schedule::{Band, Schedule, Slot};
+use store::{Applied, FeedChange, FeedRef, Move, Moved, Store, Verdict};
 
 /// A feed that was merged into one that was merged, and so on: so far they are followed.
 const MERGES: usize = 5;
@@ -25,34 +26,40 @@ pub(crate) fn may_move(subject: &Subject<'_>, feed: &Feed, to: &FeedUrl) -> bool
     !subject.credentials || feed.url.as_url().origin() == to.as_url().origin()
 }
 
-impl Results {
-    /// Moves the feeds whose reports say that they are elsewhere. If this is not reached, the next poll comes to it.
-    pub(crate) async fn follow_moves(
+/// Follows moves.
+pub struct Moves {
+    /// Gives feeds other URLs.
+    pub store: Arc<dyn Store>,
+    /// Told where they are due then.
+    pub schedule: Arc<dyn Schedule>,
+    /// Which host a URL belongs to.
+    pub rules: Arc<LiveRules>,
+}
+
+impl Moves {
+    /// Moves the feeds whose reports say that they are elsewhere. If this is not reached, the next poll does it.
+    pub(crate) async fn follow(
         &self,
         verdicts: &[Verdict],
         applied: &[Applied],
         feeds: &HashMap<FeedId, Feed>,
+        policy: &PolicyConfig,
         now: Timestamp,
     ) -> Result<(), BackendError> {
         for (verdict, applied) in verdicts.iter().zip(applied) {
             let Some(feed) = feeds.get(&verdict.report.feed).filter(|_| *applied != Applied::Stale) else { continue };
             let (to, same) = match announced_instead(feed, &verdict.report) {
                 Some(page) => (Some(page.clone()), false),
-                None if self.is_settled(verdict) => {
+                None if is_settled(verdict, policy) => {
                     (self.living_at(feed, verdict.report.moved_to.as_ref()).await?, true)
                 }
                 None => (None, false),
             };
             if let Some(to) = to {
-                self.follow(feed, to, same, now).await?;
+                self.move_to(feed, to, same, now).await?;
             }
         }
         Ok(())
-    }
-
-    fn is_settled(&self, verdict: &Verdict) -> bool {
-        let live = verdict.decision.status == Status::Active;
-        live && verdict.report.moved_to.is_some() && move_is_settled(&verdict.decision.state, &self.config.policy)
     }
 
     /// The URL to move to: where the target's own feed is by now, if that was merged into another. `None` when a person paused
@@ -77,7 +84,7 @@ impl Results {
         Ok(None)
     }
 
-    async fn follow(&self, feed: &Feed, url: FeedUrl, same: bool, now: Timestamp) -> Result<(), BackendError> {
+    async fn move_to(&self, feed: &Feed, url: FeedUrl, same: bool, now: Timestamp) -> Result<(), BackendError> {
         let rules = self.rules.get();
         let category = category(&new_subject(&rules, &url, feed.audience, feed.credentials.is_some()));
         let to = Move { host: rules.for_url(url.as_url()).key, url, category, same };
@@ -115,6 +122,11 @@ impl Results {
     }
 }
 
+fn is_settled(verdict: &Verdict, policy: &PolicyConfig) -> bool {
+    let live = verdict.decision.status == Status::Active;
+    live && verdict.report.moved_to.is_some() && move_is_settled(&verdict.decision.state, policy)
+}
+
 /// The feed to take instead of a page that somebody added as one. Only in place of a feed that never brought anything, and
 /// only once: a site that shows a page instead of its feed for a while has not moved, and a page that announces a page is
 /// left to a person, as is one that an operator took back.
@@ -123,60 +135,4 @@ fn announced_instead<'a>(feed: &Feed, report: &'a FetchReport) -> Option<&'a Fee
     let never_was_one = feed.state.last_success.is_none() && feed.moved_from.is_none();
     let declined = |url: &FeedUrl| feed.state.declined == Some(move_target(url));
     report.announced.first().filter(|url| is_page && never_was_one && **url != feed.url && !declined(url))
-}
-
-/// What became of the wish to take a move back.
-#[derive(Clone, Debug)]
-pub enum TakenBack {
-    /// It is where it was before.
-    Done(Box<Feed>),
-    /// It never moved, or was changed by somebody else in this moment.
-    NotMoved,
-    /// This feed has the old URL by now.
-    Taken(FeedId),
-}
-
-/// Looks at a feed whose reports come in between looking and writing.
-const TRIES: usize = 10;
-
-impl Ops {
-    /// Takes a feed back to where it was before it moved or was merged; the same move is not made again. `None`: there is no
-    /// such feed.
-    pub async fn unmove(&self, id: FeedId) -> Result<Option<TakenBack>, OpsError> {
-        let now = self.clock.now();
-        for _ in 0..TRIES {
-            let Some(feed) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
-            let survivor = match feed.merged_into {
-                Some(survivor) => self.store.feed(&FeedRef::Id(survivor)).await?,
-                None => None,
-            };
-            let before = match (&survivor, &feed.moved_from) {
-                (Some(_), _) => feed.url.clone(),
-                (None, Some(from)) => match from.parse() {
-                    Ok(from) => from,
-                    Err(_) => return Ok(Some(TakenBack::NotMoved)),
-                },
-                (None, None) => return Ok(Some(TakenBack::NotMoved)),
-            };
-            let there = survivor.map_or_else(|| feed.url.clone(), |survivor| survivor.url);
-            let rules = self.rules.get();
-            let back = Unmove {
-                host: rules.for_url(before.as_url()).key,
-                category: category(&new_subject(&rules, &before, feed.audience, feed.credentials.is_some())),
-                state: PollState { declined: Some(move_target(&there)), sighting: None, ..feed.state },
-            };
-            match self.store.unmove_feed(id, feed.version, &back, now).await? {
-                // A report was stored meanwhile.
-                Unmoved::Stale => continue,
-                Unmoved::Taken(other) => return Ok(Some(TakenBack::Taken(other))),
-                Unmoved::Back | Unmoved::Apart(_) => {}
-            }
-            let Some(feed) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
-            if let Some(due_at) = feed.due() {
-                self.schedule.put(&[slot(&rules, &feed, due_at)], now).await?;
-            }
-            return Ok(Some(TakenBack::Done(Box::new(feed))));
-        }
-        Ok(Some(TakenBack::NotMoved))
-    }
 }

@@ -1,4 +1,4 @@
-//! Feeds whose host got an interval of its own (category F) since they were planned: each is planned anew when it is claimed,
+//! Feeds whose host got an interval of its own (category F) since they were planned: each is planned again when it is claimed,
 //! instead of being polled once more at the old pace. The store's category tells which they are, so a feed comes here once.
 
 use common::policy::{Category, Policy, category, postponed};
@@ -14,38 +14,37 @@ use store::{FeedChange, JobRow};
 /// What a dispatcher claimed and may poll.
 type Due = Vec<(JobRow, Claim)>;
 
-impl Dispatcher {
-    /// Takes the feeds out of `due` that today's rules put off, and plans them anew. A person's wish is polled all the same.
-    pub(crate) async fn heed_new_rules(&self, due: Due, now: Timestamp) -> Result<Due, BackendError> {
-        let rules = self.rules.get();
-        let outdated = |row: &JobRow| {
-            let woken = row.wake_at.is_some_and(|wake| wake <= now);
-            let planned = matches!(row.category, Category::A | Category::F) || woken;
-            !planned && rules.rule_for(row.url.as_url()).is_some_and(|rule| rule.interval.is_some())
-        };
-        let ids: Vec<FeedId> = due.iter().filter(|(row, _)| outdated(row)).map(|(row, _)| row.id).collect();
-        if ids.is_empty() {
-            return Ok(due);
-        }
-        let policy = Policy { config: &self.config.policy, load: 0.0, price: self.price.get() };
-        let mut put_off = Vec::new();
-        for feed in self.store.states_for(&ids).await? {
-            let subject = subject(&rules, &feed);
-            let Some((due_at, terms)) = postponed(&subject, now, draw(), &policy) else { continue };
-            let category = category(&subject);
-            let change = FeedChange {
-                audience: Some((feed.audience, category)),
-                next_due: Some((due_at, terms)),
-                ..FeedChange::default()
-            };
-            self.store.change_feed(feed.id, &change, now).await?;
-            put_off.push(Slot { feed: feed.id, due_at, band: Band::of(category, false) });
-        }
-        self.schedule.put(&put_off, now).await?;
-        let (gone, due): (Due, Due) =
-            due.into_iter().partition(|(row, _)| put_off.iter().any(|slot| slot.feed == row.id));
-        let idle: Vec<_> = gone.into_iter().filter_map(|(_, claim)| Some((claim.parked_at?, now))).collect();
-        self.schedule.unpark(&idle).await?;
-        Ok(due)
+/// Takes the feeds out of `due` that today's rules put off, and plans them again. A feed that a person woke is polled all the
+/// same.
+pub(crate) async fn replanned(of: &Dispatcher, due: Due, now: Timestamp) -> Result<Due, BackendError> {
+    let rules = of.rules.get();
+    let outdated = |row: &JobRow| {
+        let woken = row.wake_at.is_some_and(|wake| wake <= now);
+        let planned = matches!(row.category, Category::A | Category::F) || woken;
+        !planned && rules.rule_for(row.url.as_url()).is_some_and(|rule| rule.interval.is_some())
+    };
+    let ids: Vec<FeedId> = due.iter().filter(|(row, _)| outdated(row)).map(|(row, _)| row.id).collect();
+    if ids.is_empty() {
+        return Ok(due);
     }
+    let policy = Policy { config: &of.config.policy, load: 0.0, price: of.condition.price.get() };
+    let (mut put_off, mut changes) = (Vec::new(), Vec::new());
+    for feed in of.store.states_for(&ids).await? {
+        let subject = subject(&rules, &feed);
+        let Some((due_at, terms)) = postponed(&subject, now, draw(), &policy) else { continue };
+        let category = category(&subject);
+        let change = FeedChange {
+            audience: Some((feed.audience, category)),
+            next_due: Some((due_at, terms)),
+            ..FeedChange::default()
+        };
+        changes.push((feed.id, change));
+        put_off.push(Slot { feed: feed.id, due_at, band: Band::of(category, false) });
+    }
+    of.store.change_feeds(&changes, now).await?;
+    of.schedule.put(&put_off, now).await?;
+    let (gone, due): (Due, Due) = due.into_iter().partition(|(row, _)| put_off.iter().any(|slot| slot.feed == row.id));
+    let idle: Vec<_> = gone.into_iter().filter_map(|(_, claim)| Some((claim.parked_at?, now))).collect();
+    of.schedule.unpark(&idle).await?;
+    Ok(due)
 }

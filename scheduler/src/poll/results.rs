@@ -1,12 +1,11 @@
 //! From report to stored state: steps 6 to 8 of a feed's life.
 //!
-//! Reports are taken in batches, decided, stored in one transaction, and only then is the schedule changed and the report
-//! acked. Everything is safe to repeat: a report that comes twice is stale the second time. This module decides nothing
-//! itself; [`common::policy::decide()`] does.
+//! Reports come in batches from the [intake](crate::poll::intake), are decided and stored in one transaction, and only then is
+//! the schedule changed and the report acknowledged. Every step is idempotent: a report that comes twice is stale the second
+//! time. This module decides nothing itself; [`common::policy::decide()`] does.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use common::config::Config;
 use common::feed::Feed;
@@ -15,26 +14,18 @@ use common::host_gate::HostGate;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
-use common::policy::{Draw, Minutes, Policy, category, first_hold, may_be_ours, spare};
-use common::queue::{Delivery, Queue};
+use common::policy::{Draw, Minutes, Policy, Status, category, first_hold, may_be_ours, spare};
+use common::queue::Queue;
 use common::report::{FetchReport, Outcome};
-use common::time::{Clock, ClockWatch, Timestamp};
+use common::time::Timestamp;
 use common::url::FeedId;
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
-use tokio_util::sync::CancellationToken;
 
-use crate::condition::load::Load;
-use crate::condition::our_fault::OurFault;
-use crate::condition::price::Price;
-use crate::condition::storing::Storing;
-use crate::condition::trouble::Trouble;
-use crate::condition::worst::WorstHosts;
+use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::poll::log;
-use crate::poll::moves::may_move;
+use crate::poll::moves::{Moves, may_move};
 use crate::poll::subject::subject;
-use crate::schedule::{Band, Schedule, ScheduleError, Slot};
+use crate::schedule::{Band, Schedule, Slot};
 use store::{Applied, Store, StoreError, Verdict};
 
 /// Turns reports into stored states.
@@ -53,180 +44,24 @@ pub struct Results {
     pub config: Arc<Config>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// Told when reports cannot be stored.
-    pub storing: Arc<Storing>,
-    /// How loaded the fleet is.
-    pub load: Arc<Load>,
-    /// What a poll costs.
-    pub price: Arc<Price>,
-    /// Told of every answer; asked whether failures are the feeds'.
-    pub our_fault: Arc<OurFault>,
-    /// Where what hosts in trouble do is noted.
-    pub worst: Arc<WorstHosts>,
+    /// What the fleet's condition is: measured by reports, and decided by.
+    pub condition: Arc<Condition>,
+    /// Follows feeds that moved.
+    pub moves: Moves,
     /// Random numbers for decisions; a simulation has seeded ones.
     pub draw: Box<dyn Fn() -> Draw + Send + Sync>,
     /// How full the coming minutes are.
     pub minutes: Mutex<Minutes>,
-    /// Nothing is settled while our clock is off: due times would be wrong in the store.
-    pub watch: ClockWatch,
-}
-
-/// Reports settled in one transaction, at most.
-const BATCH: usize = 500;
-/// Failures in a row that are no accident any more.
-const LASTING: u32 = 2;
-/// Transactions at once.
-const AT_ONCE: usize = 4;
-/// How long to wait before reports that could not be settled are tried again.
-const RETRY: Duration = Duration::from_secs(1);
-
-/// Deliveries that will be settled together.
-#[derive(Default)]
-struct Gathered {
-    deliveries: Vec<Delivery<FetchReport>>,
-    reports: usize,
-}
-
-impl Gathered {
-    fn take(&mut self, delivery: Delivery<FetchReport>) {
-        self.reports += delivery.items.len();
-        self.deliveries.push(delivery);
-    }
-
-    fn is_full(&self) -> bool {
-        self.reports >= BATCH
-    }
 }
 
 impl Results {
-    /// Settles reports until stopped. A batch is begun when none is under way, or when it is full: then several are settled
-    /// at once, each a row of round trips to the database.
-    pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        let mut settling = FuturesUnordered::new();
-        let mut gathered = Gathered::default();
-        let mut failures = 0;
-        while !stop.is_cancelled() {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                Some(settled) = settling.next() => self.note(settled, &mut failures, stop).await,
-                received = self.reports.receive(), if !gathered.is_full() => match received {
-                    Ok(first) => self.gather(first, &mut gathered),
-                    Err(error) => self.note(Err(error.into()), &mut failures, stop).await,
-                },
-            }
-            let begin = settling.is_empty() || gathered.is_full() && settling.len() < AT_ONCE;
-            if !begin || gathered.deliveries.is_empty() {
-                continue;
-            }
-            let deliveries = std::mem::take(&mut gathered).deliveries;
-            match self.time(clock).await {
-                Ok(now) => settling.push(self.settle_deliveries(deliveries, now)),
-                Err(_) => {
-                    drop(deliveries);
-                    while let Some(settled) = settling.next().await {
-                        self.note(settled, &mut failures, stop).await;
-                    }
-                    self.stand_aside(clock, stop).await;
-                }
-            }
-        }
-        while let Some(settled) = settling.next().await {
-            self.note(settled, &mut failures, stop).await;
-        }
-    }
-
-    /// The time, once the schedule answers and its clock agrees with ours.
-    async fn time(&self, clock: &dyn Clock) -> Result<Timestamp, ScheduleError> {
-        self.watch.agree(clock, self.schedule.check(clock)).await
-    }
-
-    /// Waits until the schedule answers and its clock agrees with ours. Meanwhile other schedulers get the reports.
-    async fn stand_aside(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = self.reports.pause() => {}
-        }
-        let mut keeping_time = Trouble::with("settling reports");
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(RETRY) => {}
-            }
-            if keeping_time.note(self.time(clock).await).is_some() {
-                return;
-            }
-        }
-    }
-
-    /// Remembers whether reports can be stored; waits a little when they cannot.
-    async fn note(&self, settled: Result<(), BackendError>, failures: &mut u32, stop: &CancellationToken) {
-        let Err(error) = settled else {
-            *failures = 0;
-            return self.recover().await;
-        };
-        *failures += 1;
-        // A connection that broke is one failure; its reports are in the queue again.
-        if *failures < LASTING {
-            tracing::debug!(error = &error as &dyn std::error::Error, "reports are tried again");
-            return;
-        }
-        if self.storing.works() {
-            let error = &error as &dyn std::error::Error;
-            tracing::error!(error, "reports cannot be stored; they wait in the queue");
-        }
-        self.storing.failed(error.to_string());
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = tokio::time::sleep(RETRY) => {}
-        }
-    }
-
-    /// More may be claimed once every report that waited is stored: until then leases may have ended of feeds that were
-    /// fetched long ago.
-    async fn recover(&self) {
-        if !self.storing.works() && self.reports.depth().await.is_ok_and(|depth| depth.items == 0) {
-            self.storing.recovered();
-            tracing::info!("reports are stored again");
-        }
-    }
-
-    /// Takes a delivery, and what else has arrived already.
-    fn gather(&self, first: Delivery<FetchReport>, gathered: &mut Gathered) {
-        gathered.take(first);
-        while !gathered.is_full()
-            && let Some(Ok(next)) = self.reports.receive().now_or_never()
-        {
-            gathered.take(next);
-        }
-    }
-
-    /// Settles deliveries together and acks them.
-    async fn settle_deliveries(
+    /// Puts what servers asked for on the gate, which may have lost it since the worker put it there.
+    pub(crate) async fn hold_hosts(
         &self,
-        deliveries: Vec<Delivery<FetchReport>>,
+        reports: impl Iterator<Item = &FetchReport>,
         now: Timestamp,
     ) -> Result<(), BackendError> {
-        let (mut reports, mut receipts) = (Vec::new(), Vec::new());
-        for delivery in deliveries {
-            let (items, receipt) = delivery.into_parts();
-            reports.extend(items);
-            receipts.push(receipt);
-        }
-        self.hold_hosts(&reports, now).await?;
-        // A gate that lost its memory opens after a fetch's time: what was received before the loss is stored, and loaded
-        // from there, or is back in the queue by then.
-        let in_hand = self.config.fetch.deadline();
-        let settled = tokio::time::timeout(in_hand, self.settle(reports, now)).await;
-        settled.map_err(|_| BackendError::TooSlow(in_hand))??;
-        for receipt in receipts {
-            receipt.ack().await?;
-        }
-        Ok(())
-    }
-
-    /// What servers asked for holds from here on, also when the gate lost it since the worker put it there.
-    async fn hold_hosts(&self, reports: &[FetchReport], now: Timestamp) -> Result<(), BackendError> {
-        let throttled = reports.iter().filter_map(|report| {
+        let throttled = reports.filter_map(|report| {
             let Outcome::Throttled { retry_after } = report.outcome else { return None };
             let until = first_hold(retry_after, report.started.after(report.duration), &self.config.policy);
             Some((report.answering_host().clone(), until))
@@ -245,12 +80,14 @@ impl Results {
             let feed = feeds.get(&report.feed)?;
             (feed.version == report.version).then_some((feed, report))
         });
-        self.our_fault.observe(told, now);
-        self.metrics.our_fault.set(i64::from(self.our_fault.since().is_some()));
+        self.condition.our_fault.observe(told, now);
+        self.condition.watchdog.progressed();
+        self.metrics.our_fault.set(i64::from(self.condition.our_fault.since().is_some()));
         for report in reports {
             let Some(feed) = feeds.get(&report.feed) else { continue };
             if report.version != feed.version {
                 self.metrics.stale_reports.inc();
+                slots.extend(self.proven_request(feed, &report));
                 continue;
             }
             match report.outcome {
@@ -277,12 +114,24 @@ impl Results {
         Ok(())
     }
 
+    /// A stale report still proves that its server got a request. When that request came after the one that the feed was planned
+    /// by (two fetches of one version, of which the earlier was settled first), the next one counts from it.
+    fn proven_request(&self, feed: &Feed, report: &FetchReport) -> Option<Slot> {
+        let (planned_by, due) = (feed.state.last_polled?, feed.next_due?);
+        let is_request = !matches!(report.outcome, Outcome::Deferred { .. });
+        let later = is_request && report.started > planned_by && feed.status == Status::Active;
+        let due = report.started.after(due.since(planned_by)).max(due);
+        let due_at = feed.wake_at.map_or(due, |wake| wake.min(due));
+        later.then(|| Slot { feed: feed.id, due_at, band: self.band(feed) })
+    }
+
     fn judge(&self, feed: &Feed, mut report: FetchReport, now: Timestamp) -> Verdict {
         let rules = self.rules.get();
         let subject = subject(&rules, feed);
         report.moved_to = report.moved_to.filter(|to| may_move(&subject, feed, to));
-        let policy = Policy { config: &self.config.policy, load: self.load.get(), price: self.price.get() };
-        if self.our_fault.since().is_some() && report.outcome.failure().is_some_and(may_be_ours) {
+        let policy =
+            Policy { config: &self.config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
+        if self.condition.our_fault.since().is_some() && report.outcome.failure().is_some_and(may_be_ours) {
             let decision = spare(&subject, now, (self.draw)(), &policy);
             return Verdict { report, decision, category: category(&subject) };
         }
@@ -293,7 +142,7 @@ impl Results {
         let planned = feed.next_due.zip(feed.state.last_polled).map(|(due, last)| due.since(last));
         let plans = decision.next_due.map(|due| due.since(report.started));
         if let (Some(planned), Some(plans)) = (planned, plans) {
-            self.price.decided(planned, plans);
+            self.condition.price.decided(planned, plans);
         }
         Verdict { report, decision, category: category(&subject) }
     }
@@ -318,7 +167,7 @@ impl Results {
                 Ok(applied) => {
                     log::polls(&batch, &applied, feeds);
                     self.reschedule(&batch, &applied, now).await?;
-                    self.follow_moves(&batch, &applied, feeds, now).await?;
+                    self.moves.follow(&batch, &applied, feeds, &self.config.policy, now).await?;
                 }
                 Err(error) if error.refuses_data() && batch.len() > 1 => {
                     let rest = batch.split_off(batch.len() / 2);
@@ -353,6 +202,14 @@ impl Results {
         Some(vec![self.judge(feed, FetchReport { outcome, ..report }, now)])
     }
 
+    /// When to poll next after a report that comes after its feed's lease has ended: the feed may have been fetched once more
+    /// meanwhile, and that fetch's report, which may be on its way, is waited for.
+    fn not_twice(&self, report: &FetchReport, due_at: Timestamp, now: Timestamp) -> Timestamp {
+        let scheduler = &self.config.scheduler;
+        let late = report.started.after(scheduler.queue_lease + scheduler.fetch_lease) < now;
+        if late { due_at.max(now.after(self.config.fetch.deadline())) } else { due_at }
+    }
+
     /// Moves the feeds in the schedule, holds and frees the hosts.
     async fn reschedule(&self, verdicts: &[Verdict], applied: &[Applied], now: Timestamp) -> Result<(), BackendError> {
         let (mut slots, mut dead, mut holds) = (Vec::new(), Vec::new(), Vec::new());
@@ -362,13 +219,13 @@ impl Results {
                 Applied::Stale => self.metrics.stale_reports.inc(),
                 Applied::Stored { due, wake, new_entries, host_hold, .. } => {
                     self.metrics.record_report(report);
-                    self.worst.observe(report, now);
+                    self.condition.worst.observe(report, now);
                     self.metrics.record_decision(verdict.decision.terms.iter().map(|term| term.rule));
                     self.metrics.entries.inc_by(u64::from(*new_entries));
                     match due {
                         Some(due_at) => slots.push(Slot {
                             feed: report.feed,
-                            due_at: *due_at,
+                            due_at: if *wake { *due_at } else { self.not_twice(report, *due_at, now) },
                             band: Band::of(verdict.category, *wake),
                         }),
                         None => dead.push(report.feed),

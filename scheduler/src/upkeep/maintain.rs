@@ -15,8 +15,7 @@ use common::secrets::Keyring;
 use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
-use crate::condition::load::Load;
-use crate::condition::price::Price;
+use crate::condition::Condition;
 use crate::condition::trouble::Trouble;
 use crate::error::BackendError;
 use crate::schedule::{Band, Schedule};
@@ -39,10 +38,8 @@ pub(crate) struct Maintainer {
     pub(crate) config: Arc<Config>,
     /// What is set.
     pub(crate) metrics: Arc<Metrics>,
-    /// Observed.
-    pub(crate) load: Arc<Load>,
-    /// Corrected.
-    pub(crate) price: Arc<Price>,
+    /// Measured and corrected.
+    pub(crate) condition: Arc<Condition>,
     /// Under its key in force logins are sealed anew.
     pub(crate) secrets: Arc<Keyring>,
 }
@@ -94,12 +91,9 @@ impl Maintainer {
             }
             if now.is_time_again(pruned, prune_every) {
                 pruned = now;
-                pruning.note(self.prune(clock).await);
+                pruning.note(self.prune(clock, stop).await);
             }
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(DEPTHS_EVERY.min(prune_every)) => {}
-            }
+            stop.run_until_cancelled(tokio::time::sleep(DEPTHS_EVERY.min(prune_every))).await;
         }
     }
 
@@ -116,7 +110,7 @@ impl Maintainer {
         }
         let lag = depth.oldest.into_iter().flatten().min().map_or(Duration::ZERO, |oldest| now.since(oldest));
         let queue_share = self.jobs.depth().await?.items as f64 / self.config.scheduler.max_queued_jobs as f64;
-        self.load.observe(lag, queue_share);
+        self.condition.load.observe(lag, queue_share);
         self.metrics.hosts_held.set(gauge(self.gate.held(now).await?));
         for (queue, depth) in [("jobs", self.jobs.depth().await?), ("reports", self.reports.depth().await?)] {
             self.metrics.queue_depth.with_label_values(&[queue]).set(gauge(depth.items));
@@ -150,13 +144,13 @@ impl Maintainer {
         let now = clock.now();
         let depth = self.schedule.depth(now).await?;
         let backlog = depth.due.saturating_sub(depth.parked);
-        self.price.correct(&*self.store, backlog, now, &self.config).await?;
-        self.metrics.poll_price.set(self.price.get());
-        self.metrics.demand.set(self.price.demand());
+        self.condition.price.correct(&*self.store, backlog, now, &self.config).await?;
+        self.metrics.poll_price.set(self.condition.price.get());
+        self.metrics.demand.set(self.condition.price.demand());
         Ok(())
     }
 
-    async fn prune(&self, clock: &dyn Clock) -> Outcome {
+    async fn prune(&self, clock: &dyn Clock, stop: &CancellationToken) -> Outcome {
         // What is old by a clock that is off may be of today.
         self.schedule.check(clock).await?;
         let now = clock.now();
@@ -164,7 +158,7 @@ impl Maintainer {
         let entries = (!retention.entries.is_zero()).then(|| now.before(retention.entries));
         let mut gone = 0;
         // A call deletes a bounded number, so that others can write in between.
-        loop {
+        while !stop.is_cancelled() {
             match self.store.prune(now.before(retention.events), entries).await? {
                 0 => break,
                 some => gone += some,

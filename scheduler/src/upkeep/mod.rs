@@ -5,3 +5,4 @@ pub mod orders;
 pub mod reconcile;
 pub mod requeue;
 pub mod reseal;
+pub(crate) mod watch;

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use common::config::Config;
 use common::host_gate::HostGate;
+use common::metrics::Metrics;
 use common::queue::Queue;
 use common::report::FetchReport;
 use common::time::{Clock, Timestamp};
 use common::url::FeedId;
 use tokio_util::sync::CancellationToken;
 
+use crate::condition::Condition;
 use crate::condition::trouble::Trouble;
 use crate::error::BackendError;
 use crate::poll::subject::placement_slot;
@@ -32,6 +34,10 @@ pub struct Reconciler {
     pub reports: Arc<dyn Queue<FetchReport>>,
     /// What operators say about hosts.
     pub orders: Arc<Orders>,
+    /// Told whether the gate is open.
+    pub condition: Arc<Condition>,
+    /// Shows the same.
+    pub metrics: Arc<Metrics>,
     /// The numbers.
     pub config: Arc<Config>,
 }
@@ -57,6 +63,7 @@ impl Reconciler {
         let mut refreshed = clock.now();
         while pause(stop).await {
             let open = opening.note(self.open_gate_on_time(clock).await);
+            self.metrics.gate_open.set(i64::from(self.condition.gate.closed().is_none()));
             if open == Some(true) && clock.now().is_time_again(refreshed, REFRESH_HOLDS) {
                 refreshed = clock.now();
                 refreshing.note(self.load_holds(refreshed).await);
@@ -75,7 +82,7 @@ impl Reconciler {
         let mut filling = Trouble::with("asking whether the schedule is whole");
         let mut comparing = Trouble::with("comparing the schedule with the store");
         while pause(stop).await {
-            let Some(filled) = filling.note(self.rebuild_on_time(clock).await) else { continue };
+            let Some(filled) = filling.note(self.rebuild_on_time(clock, stop).await) else { continue };
             if let Some(filled) = filled {
                 compared = clock.now();
                 if filled > 0 {
@@ -84,7 +91,7 @@ impl Reconciler {
             }
             if clock.now().is_time_again(compared, self.config.scheduler.reconcile_interval) {
                 compared = clock.now();
-                if let Some(corrected @ 1..) = comparing.note(self.schedule_once(clock).await) {
+                if let Some(corrected @ 1..) = comparing.note(self.compare(clock, stop).await) {
                     tracing::warn!(corrected, "the schedule differed from the store");
                 }
             }
@@ -95,9 +102,13 @@ impl Reconciler {
         self.open_gate(self.time(clock).await?).await
     }
 
-    async fn rebuild_on_time(&self, clock: &dyn Clock) -> Result<Option<usize>, BackendError> {
+    async fn rebuild_on_time(
+        &self,
+        clock: &dyn Clock,
+        stop: &CancellationToken,
+    ) -> Result<Option<usize>, BackendError> {
         self.time(clock).await?;
-        self.rebuild(clock).await
+        self.fill(clock, stop).await
     }
 
     /// The time; an error while our clock is off, when leases and holds would be taken for past.
@@ -108,41 +119,61 @@ impl Reconciler {
 
     /// Fills a schedule that lost its memory. `None` when it had not, or when it lost it again meanwhile.
     pub async fn rebuild(&self, clock: &dyn Clock) -> Result<Option<usize>, BackendError> {
+        self.fill(clock, &CancellationToken::new()).await
+    }
+
+    async fn fill(&self, clock: &dyn Clock, stop: &CancellationToken) -> Result<Option<usize>, BackendError> {
         let Some(mark) = self.schedule.begin_rebuild().await? else { return Ok(None) };
-        let filled = self.schedule_once(clock).await?;
+        let filled = self.compare(clock, stop).await?;
+        if stop.is_cancelled() {
+            return Ok(None);
+        }
         Ok(self.schedule.finish_rebuild(&mark).await?.then_some(filled))
     }
 
     /// Walks the store and adds to the schedule what is missing, and lowers what stands later than a lease can explain.
     /// Gives how many places were wrong.
     pub async fn schedule_once(&self, clock: &dyn Clock) -> Result<usize, BackendError> {
+        self.compare(clock, &CancellationToken::new()).await
+    }
+
+    /// The same, until stopped: a large store takes minutes.
+    async fn compare(&self, clock: &dyn Clock, stop: &CancellationToken) -> Result<usize, BackendError> {
         let scheduler = &self.config.scheduler;
         // A claim may be made while its page is compared, by a machine whose clock is ahead of ours.
         let slack = scheduler.queue_lease + scheduler.fetch_lease + scheduler.clock_skew;
         let (mut after, mut corrected) = (FeedId(0), 0);
-        loop {
+        while !stop.is_cancelled() {
             let page = self.store.placements(after, PAGE).await?;
-            let Some(last) = page.last() else { return Ok(corrected) };
+            let Some(last) = page.last() else { break };
             after = last.id;
             let slots: Vec<Slot> = page.iter().map(placement_slot).collect();
             corrected += self.schedule.correct(&slots, slack, clock.now()).await?;
         }
+        Ok(corrected)
     }
 
     /// Opens a gate that lost its memory: only once no report is on its way that may carry a hold, and with all stored
     /// holds and operators' blocks loaded. True when the gate is open afterwards.
     pub async fn open_gate(&self, now: Timestamp) -> Result<bool, BackendError> {
-        let Some(mark) = self.gate.begin_loading(now).await? else { return Ok(true) };
+        let closed = self.load_gate(now).await?;
+        Ok(self.condition.gate.note(closed, now))
+    }
+
+    /// Loads and opens a gate that lost its memory. Returns what it waits for, if it stays closed.
+    async fn load_gate(&self, now: Timestamp) -> Result<Option<&'static str>, BackendError> {
+        let Some(mark) = self.gate.begin_loading(now).await? else { return Ok(None) };
         self.orders.load(now).await?;
         if self.never_asked_anybody().await? {
             self.gate.open_new(now).await?;
-            return Ok(true);
+            return Ok(None);
         }
         if self.reports.depth().await?.items > 0 {
-            return Ok(false);
+            return Ok(Some("the gate lost its memory, and reports that may carry holds are still to be stored"));
         }
         self.load_holds(now).await?;
-        Ok(self.gate.open(&mark, now).await?)
+        let open = self.gate.open(&mark, now).await?;
+        Ok((!open).then_some("the gate lost its memory, and requests from before the loss may still be in flight"))
     }
 
     /// Nothing has ever happened in this fleet, and it has no feeds.

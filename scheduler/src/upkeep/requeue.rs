@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
-use crate::condition::storing::Storing;
+use crate::condition::Condition;
 use crate::condition::trouble::Trouble;
 use crate::error::BackendError;
 use crate::poll::subject::placement_slot;
@@ -29,7 +29,7 @@ pub struct Dripper {
     /// Told whom a step woke.
     pub schedule: Arc<dyn Schedule>,
     /// Whether what is fetched can be stored.
-    pub storing: Arc<Storing>,
+    pub condition: Arc<Condition>,
 }
 
 impl Dripper {
@@ -54,7 +54,7 @@ impl Dripper {
         }
         self.schedule.check(clock).await?;
         let now = clock.now();
-        if self.storing.works() && !self.store.paused().await? {
+        if self.condition.storing.works() && !self.store.paused().await? {
             for requeue in &running {
                 self.go_on(requeue.id, now).await?;
             }

@@ -6,7 +6,6 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
 use scheduler::error::BackendError;
-use scheduler::ops::OpsError;
 use store::StoreError;
 
 /// A refusal. In JSON `{"error": "..."}`, sometimes with further fields.
@@ -72,26 +71,16 @@ impl IntoResponse for ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        OpsError::from(error).into()
-    }
-}
-
-impl From<OpsError> for ApiError {
-    /// A login that cannot be stored is the caller's.
-    fn from(error: OpsError) -> Self {
-        match error {
-            OpsError::Store(error) => BackendError::from(error).into(),
-            OpsError::Schedule(error) => BackendError::from(error).into(),
-            OpsError::Secret(error) => Self::bad(error.to_string()),
-        }
+        BackendError::from(error).into()
     }
 }
 
 impl From<BackendError> for ApiError {
-    /// Our own trouble: logged in full, told in general, and worth trying again. A foreign cursor and an identity that is
-    /// taken are the caller's.
+    /// Our own trouble: logged in full, told in general, and worth trying again. A foreign cursor, an identity that is taken
+    /// and a login that cannot be stored are the caller's.
     fn from(error: BackendError) -> Self {
         match &error {
+            BackendError::Secret(error) => return Self::bad(error.to_string()),
             BackendError::Store(StoreError::Cursor(_)) => return Self::bad(format!("after: {error}")),
             BackendError::Store(StoreError::Taken) => return Self::new(StatusCode::CONFLICT, error.to_string()),
             _ => {}

@@ -22,7 +22,8 @@ pub(crate) async fn of(api: &Api, feed: &Feed) -> Result<ExplainView, ApiError> 
     let category = category(&subject(&api.ops.rules.get(), feed));
     let sealed = feed.credentials.as_ref().map(|sealed| api.ops.secrets.open(sealed, &feed.url).err());
     let unreadable = sealed.flatten();
-    let waits = Waits { unreadable, fleet_paused, host_hold, block, policy: &api.ops.config.policy, now };
+    let gate_closed = api.ops.condition.gate.closed().map(|closed| closed.to_string());
+    let waits = Waits { unreadable, fleet_paused, gate_closed, host_hold, block, policy: &api.ops.config.policy, now };
     Ok(view(feed, category, &waits))
 }
 
@@ -31,6 +32,8 @@ struct Waits<'a> {
     /// Why its login cannot be used here.
     unreadable: Option<SecretError>,
     fleet_paused: bool,
+    /// Why no request starts at any host.
+    gate_closed: Option<String>,
     host_hold: Option<Timestamp>,
     /// An operator's, of its host.
     block: Option<Timestamp>,
@@ -85,6 +88,9 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     }
     if waits.fleet_paused {
         notes.push("all polling is paused".to_owned());
+    }
+    if let Some(closed) = &waits.gate_closed {
+        notes.push(format!("the host gate is {closed}"));
     }
     notes
 }

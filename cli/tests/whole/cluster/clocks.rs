@@ -202,7 +202,7 @@ async fn reports_of_a_scheduler_whose_clock_is_off_are_settled_by_others() {
     let stop = CancellationToken::new();
     let settling = tokio::spawn({
         let stop = stop.clone();
-        async move { scheduler.results.run(&*its_clock, &stop).await }
+        async move { scheduler.intake.run(&*its_clock, &stop).await }
     });
     // Of another version than the feed's: when they are settled, they are counted and change nothing.
     let stale = |number| {

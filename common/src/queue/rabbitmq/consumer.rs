@@ -64,6 +64,7 @@ struct Pumping {
 pub(super) struct Arrived {
     pub(super) bytes: Vec<u8>,
     pub(super) redelivered: bool,
+    pub(super) at: Instant,
     pub(super) slip: Slip,
 }
 
@@ -385,5 +386,5 @@ fn arrived(session: &Arc<Session>, delivery: Delivery, window: &Arc<AtomicUsize>
     let tag = delivery.delivery_tag;
     session.arrived(tag);
     let slip = Slip { session: Arc::clone(session), tag, settled: false, _place: InWindow::one_more(window) };
-    Arrived { bytes: delivery.data, redelivered: delivery.redelivered, slip }
+    Arrived { bytes: delivery.data, redelivered: delivery.redelivered, at: Instant::now(), slip }
 }

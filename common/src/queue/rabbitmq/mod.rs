@@ -220,7 +220,7 @@ impl<T: Message> Queue<T> for RabbitQueue<T> {
                     self.halves.unacked.fetch_add(items.len(), Ordering::Relaxed);
                     let held = Held { halves: Arc::clone(&self.halves), items: items.len() };
                     let receipt = RabbitReceipt { slip: arrived.slip, _held: held };
-                    return Ok(Delivery::new(items, arrived.redelivered, Box::new(receipt)));
+                    return Ok(Delivery::new(items, arrived.redelivered, Box::new(receipt)).arrived_at(arrived.at));
                 }
                 Err(error @ QueueError::TooNew { .. }) => self.leave_to_newer(arrived.slip, &error),
                 Err(error) => {

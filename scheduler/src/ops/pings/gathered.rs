@@ -17,7 +17,8 @@ use common::time::Timestamp;
 use common::url::FeedId;
 use tokio::time::Instant;
 
-use crate::ops::{Ops, OpsError};
+use crate::error::BackendError;
+use crate::ops::Ops;
 use store::FeedRef;
 
 /// Feeds whose pings are gathered at once; further ones are polled at their place in the spread, whatever follows.
@@ -44,7 +45,7 @@ impl Gathered {
     }
 
     /// A ping of a live feed, `feed` read after it came. `window` is its window if it is the first.
-    pub(super) async fn add(self: &Arc<Self>, feed: &Feed, window: PingWindow) -> Result<(), OpsError> {
+    pub(super) async fn add(self: &Arc<Self>, feed: &Feed, window: PingWindow) -> Result<(), BackendError> {
         let (came, at) = (Instant::now(), self.ops.clock.now());
         let is_stored = match feed.wake_at {
             None => {
@@ -93,7 +94,7 @@ impl Gathered {
     }
 
     /// Has the feed polled when its pings are over. `first` is when the first of them came.
-    async fn answer(&self, id: FeedId, mut window: PingWindow, first: Instant) -> Result<(), OpsError> {
+    async fn answer(&self, id: FeedId, mut window: PingWindow, first: Instant) -> Result<(), BackendError> {
         while let Some(ping) = self.last_of_all(id, window, first).await {
             let Some(feed) = self.ops.feed(&FeedRef::Id(id)).await?.filter(|feed| feed.status == Status::Active) else {
                 break;

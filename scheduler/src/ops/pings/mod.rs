@@ -13,7 +13,8 @@ use common::policy::{PingWindow, Status};
 use common::url::FeedUrl;
 
 use self::gathered::Gathered;
-use crate::ops::{Ops, OpsError};
+use crate::error::BackendError;
+use crate::ops::Ops;
 use crate::poll::subject::draw;
 use store::FeedRef;
 
@@ -34,7 +35,7 @@ impl Pings {
     }
 
     /// Has the first known feed among `urls` polled soon; false when none of them is known.
-    pub async fn ping(&self, urls: &[FeedUrl]) -> Result<bool, OpsError> {
+    pub async fn ping(&self, urls: &[FeedUrl]) -> Result<bool, BackendError> {
         for url in urls {
             if let Some(feed) = self.public_feed(url).await? {
                 self.announced(&feed).await?;
@@ -45,7 +46,7 @@ impl Pings {
     }
 
     /// The feed that a stranger may know of; of one that is merged the one that it became.
-    async fn public_feed(&self, url: &FeedUrl) -> Result<Option<Feed>, OpsError> {
+    async fn public_feed(&self, url: &FeedUrl) -> Result<Option<Feed>, BackendError> {
         let mut which = FeedRef::Url(url.clone());
         for _ in 0..LONGEST_CHAIN {
             let Some(feed) = self.ops.feed(&which).await? else { return Ok(None) };
@@ -58,7 +59,7 @@ impl Pings {
         Ok(None)
     }
 
-    async fn announced(&self, feed: &Feed) -> Result<(), OpsError> {
+    async fn announced(&self, feed: &Feed) -> Result<(), BackendError> {
         let now = self.ops.clock.now();
         let policy = &self.ops.config.policy;
         let window = PingWindow::open(now, feed.state.last_polled, draw().salt, policy);

@@ -17,7 +17,8 @@ use super::to_the_end;
 use crate::error::ApiError;
 use crate::request::{body_bytes, fields, media_type, object};
 use crate::state::Api;
-use scheduler::ops::{AddFeed, EditFeed, Ops, OpsError};
+use scheduler::error::BackendError;
+use scheduler::ops::{AddFeed, EditFeed, Ops};
 use scheduler::wire::BulkView;
 use store::Added;
 
@@ -102,7 +103,7 @@ fn wish(api: &Api, line: &[u8]) -> Result<Wish, ApiError> {
 }
 
 /// Adds what is to be added, then sets the fields of what was known.
-async fn settle(ops: &Ops, wishes: Vec<Result<Wish, ApiError>>) -> Result<Answers, OpsError> {
+async fn settle(ops: &Ops, wishes: Vec<Result<Wish, ApiError>>) -> Result<Answers, BackendError> {
     let to_add = wishes.iter().flatten().filter_map(|wish| match &wish.target {
         Target::Add(feed) => Some(feed.clone()),
         Target::Known(_) => None,
@@ -125,7 +126,7 @@ async fn settle(ops: &Ops, wishes: Vec<Result<Wish, ApiError>>) -> Result<Answer
     set_fields(ops, found).await
 }
 
-async fn set_fields(ops: &Ops, found: Vec<Result<(Added, FeedBody), ApiError>>) -> Result<Answers, OpsError> {
+async fn set_fields(ops: &Ops, found: Vec<Result<(Added, FeedBody), ApiError>>) -> Result<Answers, BackendError> {
     let known: HashSet<FeedId> =
         found.iter().flatten().filter(|(added, _)| !added.new).map(|(added, _)| added.id).collect();
     let states = ops.store.states_for(&known.into_iter().collect::<Vec<_>>()).await?;

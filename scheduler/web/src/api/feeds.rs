@@ -18,8 +18,8 @@ use crate::explain;
 use crate::listing::ListParams;
 use crate::request::{Accepts, Body, Params, PathId};
 use crate::state::Api;
+use scheduler::ops::unmove::TakenBack;
 use scheduler::ops::{AddFeed, EditFeed};
-use scheduler::poll::moves::TakenBack;
 use scheduler::wire::{AddedView, ExplainView, FeedView, List};
 use store::{FeedRef, HistoryEntry};
 

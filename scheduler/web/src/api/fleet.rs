@@ -1,15 +1,19 @@
 //! The fleet as a whole: pause and resume, numbers, health.
 
+use std::error::Error;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use common::bot_auth::DIRECTORY_TYPE;
+use common::causes::causes;
 use serde_json::{Value, json};
 
 use super::to_the_end;
 use crate::error::ApiError;
 use crate::state::Api;
+use scheduler::error::BackendError;
 use scheduler::wire::StatsView;
 
 /// `POST /fleet/pause`
@@ -31,32 +35,38 @@ async fn set_paused(api: Api, paused: bool) -> Result<Json<Value>, ApiError> {
 pub(super) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, ApiError> {
     let now = api.ops.clock.now();
     let store = api.ops.store.stats(now).await?;
-    let depth = api.ops.schedule.depth(now).await.map_err(scheduler::ops::OpsError::from)?;
+    let depth = api.ops.schedule.depth(now).await.map_err(BackendError::from)?;
     let paused = api.ops.store.paused().await?;
-    let our_fault_since = api.ops.our_fault.since();
-    Ok(Json(StatsView { our_fault_since, ..StatsView::of(&store, &depth, &api.ops.price, paused, now) }))
+    let condition = &api.ops.condition;
+    let our_fault_since = condition.our_fault.since();
+    let gate_closed = condition.gate.closed().map(|closed| closed.to_string());
+    let view = StatsView::of(&store, &depth, &condition.price, paused, now);
+    Ok(Json(StatsView { our_fault_since, gate_closed, ..view }))
 }
 
-/// `GET /healthz`: the process answers. Says nothing of what it depends on.
-pub(super) async fn healthz() -> &'static str {
-    "ok\n"
-}
-
-/// `GET /readyz`: everything that it depends on answers too.
-pub(super) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    let not_ready = |what: &str, error: &dyn std::fmt::Display| {
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, format!("{what}: {error}"))
-    };
-    let clock = &*api.ops.clock;
-    api.ops.store.check(clock.now()).await.map_err(|error| not_ready("the store is not usable", &error))?;
-    api.ops.schedule.check(clock).await.map_err(|error| not_ready("the schedule is not usable", &error))?;
-    api.ops.gate.check(clock).await.map_err(|error| not_ready("the host gate is not usable", &error))?;
-    api.ops.jobs.check().await.map_err(|error| not_ready("the queue is not usable", &error))?;
-    if api.ops.quiet.is_cancelled() {
-        return Err(not_ready("this scheduler", &"it is stopping"));
+/// `GET /healthz`: the process answers, and its watchdog has not found it stuck. Does not depend on any server.
+pub(super) async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiError> {
+    match api.ops.condition.watchdog.alarm() {
+        None => Ok("ok\n"),
+        Some(why) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why)),
     }
-    if let Some(why) = api.ops.storing.trouble() {
-        return Err(not_ready("reports cannot be stored, and nothing more is fetched meanwhile", &why));
+}
+
+/// `GET /readyz`: everything that it depends on answers too. A refusal names the root cause.
+pub(super) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+    let not_ready = |why: String| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why);
+    let unusable = |what: &str, error: &dyn Error| not_ready(format!("{what} is not usable: {}", causes(error)));
+    let ops = &api.ops;
+    // Each server's clock is compared with the time at which it is asked.
+    ops.store.check(ops.clock.now()).await.map_err(|error| unusable("the store", &error))?;
+    ops.schedule.check(&*ops.clock).await.map_err(|error| unusable("the schedule", &error))?;
+    ops.gate.check(&*ops.clock).await.map_err(|error| unusable("the host gate", &error))?;
+    ops.jobs.check().await.map_err(|error| unusable("the queue", &error))?;
+    if ops.quiet.is_cancelled() {
+        return Err(not_ready("this scheduler is shutting down".to_owned()));
+    }
+    if let Some(why) = ops.condition.storing.trouble() {
+        return Err(not_ready(format!("reports cannot be stored, and nothing more is fetched meanwhile: {why}")));
     }
     Ok(Json(json!({ "ready": true })))
 }

@@ -309,11 +309,11 @@ async fn the_fleet_tells_its_numbers_and_its_health() {
     assert_eq!(fleet.get("/api/v1/stats").await.body["paused"], true);
     assert_eq!(fleet.get("/healthz").await.body, "ok\n");
     assert_eq!(fleet.get("/readyz").await.body, json!({ "ready": true }));
-    fleet.ops.storing.failed("the disk is full".to_owned());
+    fleet.ops.condition.storing.failed("the disk is full".to_owned());
     let unready = fleet.get("/readyz").await;
     assert_eq!(unready.status, 503);
     assert!(unready.body["error"].as_str().unwrap().ends_with(": the disk is full"), "{}", unready.body);
-    fleet.ops.storing.recovered();
+    fleet.ops.condition.storing.recovered();
     let metrics = fleet.get("/metrics").await.body;
     assert!(metrics.as_str().unwrap().contains("feedfleet_polls_total{outcome=\"modified\"} 0"));
 }

@@ -17,7 +17,8 @@ use super::live::Live;
 use super::words::{self, Moment};
 use super::{Frame, Refusal, answer};
 use crate::state::Api;
-use scheduler::ops::{Ops, OpsError};
+use scheduler::error::BackendError;
+use scheduler::ops::Ops;
 use scheduler::wire::StatsView;
 use store::{FeedQuery, FeedSort, StoredEntry};
 
@@ -36,11 +37,11 @@ pub(super) struct Shown {
 
 impl Shown {
     /// As it is now.
-    pub(super) async fn now(ops: &Ops, live: &Live) -> Result<Self, OpsError> {
+    pub(super) async fn now(ops: &Ops, live: &Live) -> Result<Self, BackendError> {
         let now = ops.clock.now();
         let (store, depth) = (ops.store.stats(now).await?, ops.schedule.depth(now).await?);
-        let our_fault_since = ops.our_fault.since();
-        let stats = StatsView::of(&store, &depth, &ops.price, ops.store.paused().await?, now);
+        let our_fault_since = ops.condition.our_fault.since();
+        let stats = StatsView::of(&store, &depth, &ops.condition.price, ops.store.paused().await?, now);
         let stats = StatsView { our_fault_since, ..stats };
         let sample = Sample::of(&ops.metrics, now);
         let mut texts = numbers(ops, &stats);
@@ -191,7 +192,7 @@ fn frame(now: Timestamp) -> Frame {
 }
 
 /// The parts of the page that `/live` renews as a whole, by their ids.
-pub(super) async fn fragments(ops: &Ops, shown: &Shown) -> Result<BTreeMap<&'static str, String>, OpsError> {
+pub(super) async fn fragments(ops: &Ops, shown: &Shown) -> Result<BTreeMap<&'static str, String>, BackendError> {
     let (frame, lists) = (frame(shown.now), lists(ops, shown).await?);
     let rendered = |part: Result<String, askama::Error>| {
         // The same templates have rendered the page before.
@@ -203,7 +204,7 @@ pub(super) async fn fragments(ops: &Ops, shown: &Shown) -> Result<BTreeMap<&'sta
     Ok(parts.into_iter().filter_map(|(id, part)| Some((id, part.ok()?))).collect())
 }
 
-async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, OpsError> {
+async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, BackendError> {
     let (stats, now) = (&shown.stats, shown.now);
     let count = |(name, number): (&String, &u64), filter: &str| Count {
         name: words::spaced(name),
@@ -215,7 +216,7 @@ async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, OpsError> {
     };
     Ok(Lists {
         paused: stats.paused,
-        trouble: ops.storing.trouble(),
+        trouble: ops.condition.storing.trouble(),
         our_fault: stats.our_fault_since.map(|since| Moment::of(since, now)),
         categories: categories(stats),
         statuses: nonzero(&stats.by_status, "status"),
@@ -249,7 +250,7 @@ fn categories(stats: &StatsView) -> Vec<Share> {
 }
 
 /// Some feeds of each kind of trouble.
-async fn failing(ops: &Ops, stats: &StatsView, now: Timestamp) -> Result<Vec<FeedLine>, OpsError> {
+async fn failing(ops: &Ops, stats: &StatsView, now: Timestamp) -> Result<Vec<FeedLine>, BackendError> {
     let mut lines = Vec::new();
     for kind in FailureKind::ALL.iter().filter(|kind| stats.penalised.get(kind.as_str()).is_some_and(|n| *n > 0)) {
         let query =
@@ -266,7 +267,7 @@ fn trouble(feed: &Feed, kind: FailureKind, now: Timestamp) -> FeedLine {
     line(feed, format!("{}, {failures} in a row, next {next}", words::spaced(kind.as_str())))
 }
 
-async fn next(ops: &Ops, now: Timestamp) -> Result<Vec<FeedLine>, OpsError> {
+async fn next(ops: &Ops, now: Timestamp) -> Result<Vec<FeedLine>, BackendError> {
     let limit = u32::try_from(ROWS).unwrap_or(u32::MAX);
     let query = FeedQuery { status: Some(Status::Active), sort: FeedSort::NextDue, limit, ..FeedQuery::default() };
     let due = |feed: &Feed| feed.due().map_or_else(String::new, |due| words::due(due, now));
@@ -278,10 +279,10 @@ fn line(feed: &Feed, note: String) -> FeedLine {
 }
 
 /// Hosts in trouble, then others that asked to be left alone.
-async fn worst(ops: &Ops, now: Timestamp) -> Result<Vec<HostLine>, OpsError> {
+async fn worst(ops: &Ops, now: Timestamp) -> Result<Vec<HostLine>, BackendError> {
     let holds = ops.store.holds(now).await?;
     let mut lines: Vec<HostLine> = Vec::new();
-    for (host, tally) in ops.worst.list(ROWS, now) {
+    for (host, tally) in ops.condition.worst.list(ROWS, now) {
         let held = holds.iter().find(|(other, _)| *other == host).map(|(_, until)| Moment::of(*until, now));
         let last = match tally.last {
             Some(kind) => words::spaced(kind.as_str()),
@@ -299,7 +300,7 @@ async fn worst(ops: &Ops, now: Timestamp) -> Result<Vec<HostLine>, OpsError> {
     Ok(lines)
 }
 
-async fn news(ops: &Ops, now: Timestamp) -> Result<Vec<EntryLine>, OpsError> {
+async fn news(ops: &Ops, now: Timestamp) -> Result<Vec<EntryLine>, BackendError> {
     let entries = ops.store.newest_entries(None, u32::try_from(ROWS).unwrap_or(u32::MAX)).await?;
     Ok(entries.into_iter().map(|entry| entry_line(entry, now)).collect())
 }

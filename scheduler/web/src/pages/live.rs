@@ -21,7 +21,8 @@ use super::{Refusal, fleet, protect};
 use crate::error::ApiError;
 use crate::state::Api;
 use scheduler::condition::trouble::Trouble;
-use scheduler::ops::{Ops, OpsError};
+use scheduler::error::BackendError;
+use scheduler::ops::Ops;
 
 /// How often numbers are renewed; the lists, which ask the store more, every fifth time.
 const EVERY: Duration = Duration::from_secs(2);
@@ -80,7 +81,7 @@ impl Live {
     }
 
     /// One look at the fleet; `turn` counts the looks of this audience.
-    pub(super) async fn look(&self, ops: &Ops, turn: u32) -> Result<(), OpsError> {
+    pub(super) async fn look(&self, ops: &Ops, turn: u32) -> Result<(), BackendError> {
         let shown = Shown::now(ops, self).await?;
         let lists = if turn.is_multiple_of(LISTS_EVERY) { Some(fleet::fragments(ops, &shown).await?) } else { None };
         self.tell(&shown, lists);

@@ -36,7 +36,7 @@ async fn page(fleet: &Fleet, path: &str) -> (u16, String) {
 #[tokio::test]
 async fn strangers_words_are_only_words_on_every_page() {
     let fleet = hostile_fleet().await;
-    fleet.ops.storing.failed("the disk is <full>".to_owned());
+    fleet.ops.condition.storing.failed("the disk is <full>".to_owned());
     fleet.ops.set_paused(true).await.unwrap();
     let status = "/status?url=https://example.com/feed.xml?%3Cb%3E%22'";
     for path in

@@ -14,7 +14,7 @@ impl Fleet {
         let dripper = Dripper {
             store: self.ops.store.clone(),
             schedule: self.ops.schedule.clone(),
-            storing: self.ops.storing.clone(),
+            condition: self.ops.condition.clone(),
         };
         dripper.round(&*self.clock).await.unwrap();
     }

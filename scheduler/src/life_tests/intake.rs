@@ -1,0 +1,252 @@
+//! Reports that come late, cannot be stored, or carry holds, and loops that end.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use common::queue::{Delivery, QueueDepth, QueueError};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A queue with something wrong.
+struct Faulty {
+    queue: MemoryQueue<FetchReport>,
+    /// `receive` panics.
+    panics: bool,
+    /// `depth` never answers.
+    silent: AtomicBool,
+    /// The first delivery arrived an hour ago.
+    old: bool,
+    received: AtomicUsize,
+}
+
+impl Faulty {
+    fn new() -> Self {
+        let (silent, received) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Faulty { queue: MemoryQueue::new(1 << 20), panics: false, silent, old: false, received }
+    }
+}
+
+#[async_trait]
+impl Queue<FetchReport> for Faulty {
+    async fn publish(&self, items: &[FetchReport]) -> Result<(), QueueError> {
+        self.queue.publish(items).await
+    }
+
+    async fn receive(&self) -> Result<Delivery<FetchReport>, QueueError> {
+        assert!(!self.panics, "the test wants it");
+        let delivery = self.queue.receive().await?;
+        let first = self.received.fetch_add(1, Ordering::SeqCst) == 0;
+        let hour_ago = Instant::now().checked_sub(Duration::from_secs(3600)).unwrap();
+        Ok(if self.old && first { delivery.arrived_at(hour_ago) } else { delivery })
+    }
+
+    async fn pause(&self) {
+        self.queue.pause().await;
+    }
+
+    async fn depth(&self) -> Result<QueueDepth, QueueError> {
+        if self.silent.load(Ordering::SeqCst) {
+            std::future::pending().await
+        }
+        self.queue.depth().await
+    }
+
+    async fn check(&self) -> Result<(), QueueError> {
+        Ok(())
+    }
+}
+
+/// Settles reports as long as `meanwhile` takes.
+async fn settling<T>(fleet: &Fleet, meanwhile: impl Future<Output = T>) -> T {
+    let stop = CancellationToken::new();
+    let run = fleet.intake.run(&*fleet.clock, &stop);
+    let ended = async {
+        let ended = tokio::time::timeout(PATIENCE, meanwhile).await;
+        stop.cancel();
+        ended.expect("in time")
+    };
+    tokio::join!(run, ended).1
+}
+
+async fn until(mut condition: impl AsyncFnMut() -> bool) {
+    while !condition().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn over(store: Arc<dyn Store>, reports: Arc<Faulty>, config: Config) -> Fleet {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    Fleet::with_reports(config, store, clock, Timestamp::EPOCH, reports).await
+}
+
+async fn memory() -> Arc<SqliteStore> {
+    Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap())
+}
+
+#[tokio::test]
+async fn a_scheduler_that_could_not_store_claims_again_although_no_report_comes() {
+    let fleet = Fleet::new().await;
+    let storing = &fleet.ops.condition.storing;
+    storing.failed("the database was away".to_owned());
+    settling(&fleet, until(async || storing.works())).await;
+}
+
+#[tokio::test]
+async fn reports_in_hand_do_not_count_as_waiting_and_others_do() {
+    let fleet = Fleet::new().await;
+    fleet.add("http://a.example/").await;
+    let report = report(&fleet.dispatched().await[0], fleet.clock.now(), not_modified());
+    fleet.reports.publish(&[report]).await.unwrap();
+    fleet.ops.condition.storing.failed("the database was away".to_owned());
+    fleet.intake.probe(0, &*fleet.clock).await;
+    assert!(!fleet.ops.condition.storing.works(), "one waits");
+    fleet.intake.probe(1, &*fleet.clock).await;
+    assert!(fleet.ops.condition.storing.works(), "it is in hand");
+}
+
+#[tokio::test]
+async fn settlements_go_on_while_the_queue_does_not_tell_its_depth() {
+    let reports = Arc::new(Faulty::new());
+    let fleet = over(memory().await, reports.clone(), config()).await;
+    let ids = [fleet.add("http://a.example/").await, fleet.add("http://b.example/").await];
+    fleet.ops.condition.storing.failed("the database was away".to_owned());
+    reports.silent.store(true, Ordering::SeqCst);
+    settling(&fleet, async {
+        for id in ids {
+            let version = fleet.feed(id).await.version;
+            let host = fleet.feed(id).await.host;
+            let report = FetchReport::of(id, version, host, fleet.clock.now(), not_modified());
+            reports.publish(&[report]).await.unwrap();
+            until(async || fleet.feed(id).await.version > version).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hold_is_on_the_gate_before_its_report_can_be_settled() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("feedfleet.db");
+    let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
+    let fleet = over(store, Arc::new(Faulty::new()), config()).await;
+    let (slow, held) = (fleet.add("http://slow.example/").await, fleet.add("http://held.example/").await);
+    // Whoever wants to write waits.
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    settling(&fleet, async {
+        let now = fleet.clock.now();
+        for (id, outcome) in [(slow, not_modified()), (held, Outcome::Throttled { retry_after: None })] {
+            let feed = fleet.feed(id).await;
+            let report = FetchReport::of(id, feed.version, feed.host, now, outcome);
+            fleet.reports.publish(&[report]).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        until(async || fleet.ops.gate.held(now).await.unwrap() == 1).await;
+        let stored = [fleet.feed(slow).await.version, fleet.feed(held).await.version];
+        assert_eq!(stored, [Version(0), Version(0)], "nothing is settled yet");
+        other.execute_batch("ROLLBACK").unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_report_that_waited_here_for_too_long_is_returned_and_settled_afresh() {
+    let reports = Arc::new(Faulty { old: true, ..Faulty::new() });
+    let fleet = over(memory().await, reports.clone(), config()).await;
+    let id = fleet.add("http://a.example/").await;
+    let report = report(&fleet.dispatched().await[0], fleet.clock.now(), not_modified());
+    reports.publish(&[report]).await.unwrap();
+    settling(&fleet, until(async || fleet.feed(id).await.version > Version(0))).await;
+    assert_eq!(reports.received.load(Ordering::SeqCst), 2, "once too old, once in time");
+}
+
+#[tokio::test]
+async fn a_loop_that_panics_ends_the_scheduler_and_says_which() {
+    let reports = Arc::new(Faulty { panics: true, ..Faulty::new() });
+    let backends = Backends {
+        store: memory().await,
+        schedule: Arc::new(MemorySchedule::default()),
+        gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
+        jobs: Arc::new(MemoryQueue::new(1 << 20)),
+        reports,
+    };
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let scheduler = Arc::new(Scheduler::new(&backends, &Arc::new(config()), &Arc::new(Metrics::new()), &clock));
+    let ended = tokio::time::timeout(PATIENCE, scheduler.run(&CancellationToken::new())).await.expect("it ends");
+    assert_eq!(ended.unwrap_err().to_string(), "the scheduler's results loop ended before shutdown");
+}
+
+#[tokio::test]
+async fn a_stale_report_of_a_later_request_still_keeps_its_server_from_being_asked_too_soon() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/").await;
+    let job = &fleet.dispatched().await[0];
+    let first = fleet.work(job, not_modified()).await;
+    // Its report could not be sent; the lease ended, and another worker fetched the feed.
+    let lease = Duration::from_secs(3600);
+    let later = fleet.clock.advance(lease);
+    let second = report(job, later, not_modified());
+    fleet.settle(first.clone()).await;
+    let due = fleet.feed(id).await.next_due.unwrap();
+    let interval = due.since(first.started);
+    fleet.settle(second).await;
+    fleet.clock.advance((due.since(later)).max(Duration::from_secs(60)));
+    assert!(fleet.dispatched().await.is_empty(), "an interval after the first request");
+    fleet.clock.advance(later.after(interval).since(fleet.clock.now()));
+    assert_eq!(fleet.dispatched_ids().await, [id], "an interval after the second one");
+}
+
+#[tokio::test]
+async fn a_report_that_comes_after_its_lease_has_its_feed_wait_for_the_report_of_a_second_fetch() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/").await;
+    let job = &fleet.dispatched().await[0];
+    let first = fleet.work(job, not_modified()).await;
+    let now = fleet.clock.advance(Duration::from_secs(100 * 86_400));
+    fleet.settle(first).await;
+    assert!(fleet.feed(id).await.next_due.unwrap() < now);
+    assert!(fleet.dispatched().await.is_empty());
+    fleet.clock.advance(fleet.ops.config.fetch.deadline());
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn the_watchdog_barks_when_feeds_are_due_and_nothing_is_polled_and_only_without_a_reason() {
+    let mut config = config();
+    (config.scheduler.queue_lease, config.scheduler.fetch_lease) = (Duration::from_millis(10), Duration::ZERO);
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let backends = Backends {
+        store: memory().await,
+        schedule: Arc::new(MemorySchedule::default()),
+        gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
+        jobs: Arc::new(MemoryQueue::new(1 << 20)),
+        reports: Arc::new(MemoryQueue::new(1 << 20)),
+    };
+    let for_all: Arc<dyn Clock> = clock.clone();
+    let scheduler = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &for_all);
+    scheduler.boot().await.unwrap();
+    let feed = AddFeed {
+        url: "http://a.example/".parse().unwrap(),
+        audience: Audience::default(),
+        calm: Vec::new(),
+        private: false,
+        login: None,
+    };
+    scheduler.ops.add(&[feed], None).await.unwrap();
+    clock.advance(Duration::from_secs(60));
+    let look = async || {
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        scheduler.watch.look(&*clock).await;
+        (scheduler.ops.condition.watchdog.alarm().is_some(), scheduler.ops.metrics.watchdog.get())
+    };
+    scheduler.ops.set_paused(true).await.unwrap();
+    assert_eq!(look().await, (false, 0), "a person paused it");
+    scheduler.ops.set_paused(false).await.unwrap();
+    assert_eq!(look().await, (true, 1), "feeds are due, and nobody dispatches");
+    scheduler.dispatcher.round(clock.now(), usize::MAX).await.unwrap();
+    assert_eq!(look().await, (false, 0), "nothing is due any more");
+}

@@ -1,0 +1,279 @@
+//! Receives reports and has them settled, in batches, each a task of its own.
+//!
+//! A report in hand is hidden from other schedulers, and the hold that it carries may be known nowhere else. So it puts its
+//! hold on the gate as soon as it is received, and is settled or returned within a fetch's time of its arrival: a gate that
+//! lost its memory opens after that time, and by then the hold is stored, or the report is back in the queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::causes::causes;
+use common::queue::Delivery;
+use common::report::FetchReport;
+use common::time::{Clock, ClockWatch, Timestamp};
+use futures_util::FutureExt;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use crate::condition::trouble::Trouble;
+use crate::error::BackendError;
+use crate::poll::results::Results;
+use crate::schedule::ScheduleError;
+
+/// Turns deliveries of reports into settled batches.
+pub struct Intake {
+    /// Settles them.
+    pub results: Arc<Results>,
+    /// Nothing is settled while our clock is off: due times would be wrong in the store.
+    pub watch: ClockWatch,
+}
+
+/// Reports settled in one transaction, at most.
+const BATCH: usize = 500;
+/// Failures in a row that are no accident any more.
+const LASTING: u32 = 2;
+/// Transactions at once.
+const AT_ONCE: usize = 4;
+/// How long to wait before reports that could not be settled are tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often a scheduler that could not store reports asks whether it can again, without waiting for one to come.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// How long such a question may take.
+const PROBE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Deliveries that will be settled together.
+#[derive(Default)]
+struct Gathered {
+    deliveries: Vec<Delivery<FetchReport>>,
+    reports: usize,
+}
+
+impl Gathered {
+    fn take(&mut self, delivery: Delivery<FetchReport>) {
+        self.reports += delivery.items.len();
+        self.deliveries.push(delivery);
+    }
+
+    fn is_full(&self) -> bool {
+        self.reports >= BATCH
+    }
+
+    /// When the oldest of them arrived.
+    fn arrived(&self) -> Option<Instant> {
+        self.deliveries.iter().map(|delivery| delivery.arrived).min()
+    }
+}
+
+/// A batch that a task has dealt with.
+struct Settled {
+    reports: usize,
+    outcome: Result<(), BackendError>,
+}
+
+/// What the loop remembers.
+struct State {
+    settling: JoinSet<Settled>,
+    /// Reports that tasks are settling.
+    settled_soon: usize,
+    gathered: Gathered,
+    failures: u32,
+    /// Nothing is received or begun before.
+    rest_until: Instant,
+}
+
+impl State {
+    /// Reports that were received and are not settled.
+    fn in_hand(&self) -> usize {
+        self.settled_soon + self.gathered.reports
+    }
+
+    fn is_resting(&self) -> bool {
+        Instant::now() < self.rest_until
+    }
+
+    /// A batch is begun when none is being settled, or when it is full: then several are settled at once.
+    fn may_begin(&self) -> bool {
+        let free = self.settling.is_empty() || self.gathered.is_full() && self.settling.len() < AT_ONCE;
+        free && !self.gathered.deliveries.is_empty() && !self.is_resting()
+    }
+}
+
+impl Intake {
+    /// Settles reports until stopped.
+    pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
+        let mut state = State {
+            settling: JoinSet::new(),
+            settled_soon: 0,
+            gathered: Gathered::default(),
+            failures: 0,
+            rest_until: Instant::now(),
+        };
+        let mut probes = tokio::time::interval(PROBE_EVERY);
+        probes.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !stop.is_cancelled() {
+            let resting = state.is_resting();
+            let oldest = state.gathered.arrived();
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(ended) = state.settling.join_next() => self.note_settled(&mut state, ended, clock).await,
+                () = tokio::time::sleep_until(state.rest_until), if resting => {}
+                () = tokio::time::sleep_until(self.expires(oldest)), if oldest.is_some() => {
+                    tracing::debug!(reports = state.gathered.reports, "reports waited too long here; they are returned");
+                    state.gathered = Gathered::default();
+                }
+                _ = probes.tick(), if !self.results.condition.storing.works() => self.probe(state.in_hand(), clock).await,
+                received = self.results.reports.receive(), if !resting && !state.gathered.is_full() => match received {
+                    Ok(first) => self.take(&mut state, first, clock, stop).await,
+                    Err(error) => self.note(&mut state, Err(error.into())),
+                },
+            }
+            if state.may_begin() {
+                self.begin(&mut state, clock, stop).await;
+            }
+        }
+        while let Some(ended) = state.settling.join_next().await {
+            self.note_settled(&mut state, ended, clock).await;
+        }
+    }
+
+    /// When reports must be settled or returned, of which the oldest arrived then.
+    fn expires(&self, arrived: Option<Instant>) -> Instant {
+        arrived.unwrap_or_else(Instant::now) + self.results.config.fetch.deadline()
+    }
+
+    /// The time, once the schedule answers and its clock agrees with ours.
+    async fn time(&self, clock: &dyn Clock) -> Result<Timestamp, ScheduleError> {
+        self.watch.agree(clock, self.results.schedule.check(clock)).await
+    }
+
+    /// Takes a delivery and what else has arrived already, and puts their holds on the gate. What arrived too long ago is
+    /// returned.
+    async fn take(&self, state: &mut State, first: Delivery<FetchReport>, clock: &dyn Clock, stop: &CancellationToken) {
+        let mut room = BATCH.saturating_sub(state.gathered.reports + first.items.len());
+        let mut taken = vec![first];
+        while room > 0
+            && let Some(Ok(next)) = self.results.reports.receive().now_or_never()
+        {
+            room = room.saturating_sub(next.items.len());
+            taken.push(next);
+        }
+        taken.retain(|delivery| self.expires(Some(delivery.arrived)) > Instant::now());
+        let Ok(now) = self.time(clock).await else {
+            drop(taken);
+            return self.stand_aside(state, clock, stop).await;
+        };
+        let reports = taken.iter().flat_map(|delivery| &delivery.items);
+        match self.results.hold_hosts(reports, now).await {
+            Ok(()) => taken.into_iter().for_each(|delivery| state.gathered.take(delivery)),
+            Err(error) => self.note(state, Err(error)),
+        }
+    }
+
+    /// Begins to settle what was gathered.
+    async fn begin(&self, state: &mut State, clock: &dyn Clock, stop: &CancellationToken) {
+        let Ok(now) = self.time(clock).await else { return self.stand_aside(state, clock, stop).await };
+        let Gathered { deliveries, reports } = std::mem::take(&mut state.gathered);
+        let expires = self.expires(deliveries.iter().map(|delivery| delivery.arrived).min());
+        let results = Arc::clone(&self.results);
+        state.settled_soon += reports;
+        state.settling.spawn(async move {
+            Settled { reports, outcome: settle_deliveries(&results, deliveries, expires, now).await }
+        });
+    }
+
+    /// Waits until the schedule answers and its clock agrees with ours. Meanwhile other schedulers get the reports.
+    async fn stand_aside(&self, state: &mut State, clock: &dyn Clock, stop: &CancellationToken) {
+        state.gathered = Gathered::default();
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = self.results.reports.pause() => {}
+        }
+        let mut keeping_time = Trouble::with("settling reports");
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(RETRY) => {}
+            }
+            if keeping_time.note(self.time(clock).await).is_some() {
+                return;
+            }
+        }
+    }
+
+    async fn note_settled(&self, state: &mut State, ended: Result<Settled, JoinError>, clock: &dyn Clock) {
+        let settled = match ended {
+            Ok(settled) => settled,
+            // Nobody aborts a settlement. One that panicked ends the loop, and with it the process.
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => return,
+            },
+        };
+        state.settled_soon -= settled.reports;
+        let worked = settled.outcome.is_ok();
+        self.note(state, settled.outcome);
+        if worked {
+            self.probe(state.in_hand(), clock).await;
+        }
+    }
+
+    /// Remembers whether reports can be stored. After lasting failures the loop rests a little, and nothing is claimed.
+    fn note(&self, state: &mut State, settled: Result<(), BackendError>) {
+        let storing = &self.results.condition.storing;
+        let Err(error) = settled else {
+            state.failures = 0;
+            return;
+        };
+        state.failures += 1;
+        // A connection that broke is one failure; its reports are in the queue again.
+        if state.failures < LASTING {
+            tracing::debug!(error = &error as &dyn std::error::Error, "reports are tried again");
+            return;
+        }
+        if storing.works() {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(error, "reports cannot be stored; they wait in the queue and nothing more is claimed");
+        }
+        storing.failed(causes(&error));
+        state.rest_until = Instant::now() + RETRY;
+    }
+
+    /// Has more claimed once the store works and every report that waited is stored: until then leases may have ended of
+    /// feeds that were fetched long ago. What this scheduler itself has in hand does not count as waiting, and where others
+    /// keep the queue from ever being empty, a lease without a failure is enough.
+    pub(crate) async fn probe(&self, in_hand: usize, clock: &dyn Clock) {
+        let Some(quiet_for) = self.results.condition.storing.quiet_for() else { return };
+        let scheduler = &self.results.config.scheduler;
+        let works = async {
+            self.results.store.check(clock.now()).await.ok()?;
+            let depth = self.results.reports.depth().await.ok()?;
+            Some(depth.items <= in_hand || quiet_for > scheduler.queue_lease + scheduler.fetch_lease)
+        };
+        if let Ok(Some(true)) = tokio::time::timeout(PROBE_PATIENCE, works).await {
+            self.results.condition.storing.recovered();
+            tracing::info!("reports are stored again");
+        }
+    }
+}
+
+/// Settles deliveries together and acks them. A batch that is not settled in time returns to the queue.
+async fn settle_deliveries(
+    results: &Results,
+    deliveries: Vec<Delivery<FetchReport>>,
+    expires: Instant,
+    now: Timestamp,
+) -> Result<(), BackendError> {
+    let (mut reports, mut receipts) = (Vec::new(), Vec::new());
+    for delivery in deliveries {
+        let (items, receipt) = delivery.into_parts();
+        reports.extend(items);
+        receipts.push(receipt);
+    }
+    let settled = tokio::time::timeout_at(expires, results.settle(reports, now)).await;
+    settled.map_err(|_| BackendError::TooSlow(results.config.fetch.deadline()))??;
+    for receipt in receipts {
+        receipt.ack().await?;
+    }
+    Ok(())
+}
