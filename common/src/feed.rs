@@ -25,6 +25,8 @@ pub struct Feed {
     pub status: Status,
     /// Who reads it.
     pub audience: Audience,
+    /// When a person set that last.
+    pub audience_at: Timestamp,
     /// Who wants it once a day, beside those.
     pub calm: Vec<CalmGroup>,
     /// A person wants it unknown to pings and the publisher's page; see [`Feed::is_private`].

@@ -75,6 +75,10 @@ pub struct Metrics {
     pub decisions: IntCounterVec,
     /// Reports for another version of their feed, which changed nothing.
     pub stale_reports: IntCounter,
+    /// Claims of feeds whose rows this program cannot read.
+    pub unreadable_feeds: IntCounter,
+    /// Requests to the API without a valid token.
+    pub rejected_tokens: IntCounter,
     /// Feeds claimed again because an earlier lease ended without a report.
     pub leases_expired: IntCounter,
     /// Entries stored for the first time.
@@ -158,6 +162,12 @@ impl Metrics {
             ),
             stale_reports: makes
                 .counter("stale_reports_total", "Reports of an outdated version, which changed nothing."),
+            unreadable_feeds: makes.counter(
+                "unreadable_feeds_total",
+                "Claims of feeds whose rows in the store this program cannot read; they are not polled.",
+            ),
+            rejected_tokens: makes
+                .counter("rejected_tokens_total", "Requests to API and pages with a missing or wrong token."),
             leases_expired: makes
                 .counter("leases_expired_total", "Feeds claimed again after a lease without a report."),
             entries: makes.counter("entries_total", "Entries stored that were not stored before."),

@@ -111,6 +111,9 @@ pub enum ServerError {
     /// Its settings would lose what is kept there.
     #[error("redis has maxmemory-policy {0}, which forgets keys at will; set it to noeviction")]
     Evicts(String),
+    /// Its memory is full, it is a replica, or its disk is.
+    #[error("redis accepts no writes: {0}; if its memory is full, raise maxmemory or remove what else is in it")]
+    ReadOnly(String),
 }
 
 impl RedisServer {
@@ -187,15 +190,19 @@ impl RedisServer {
     pub async fn check_reading(&self, key: &str, clock: &dyn Clock) -> Result<Option<String>, ServerError> {
         let (before, asked) = (clock.now(), Instant::now());
         let answer = self.eval(&self.shared.check, |call, _| {
-            call.key(key);
+            call.key(key).key(format!("{key}:writable"));
         });
-        let (seconds, micros, policy, value): (i64, i64, String, Option<String>) = answer.await?;
+        let (seconds, micros, policy, refusal, value): (i64, i64, String, String, Option<String>) = answer.await?;
         let theirs = Timestamp::from_millis(seconds * 1000 + micros / 1000);
         // It read its clock somewhere between our question and its answer.
         let ours = theirs.clamp(before, before.after(asked.elapsed()));
         clocks_agree(ours, theirs)?;
         self.warn_of_skew(ours.since(theirs).max(theirs.since(ours)));
-        if policy == "noeviction" { Ok(value) } else { Err(ServerError::Evicts(policy)) }
+        match (policy.as_str(), refusal.is_empty()) {
+            ("noeviction", true) => Ok(value),
+            ("noeviction", false) => Err(ServerError::ReadOnly(refusal)),
+            _ => Err(ServerError::Evicts(policy)),
+        }
     }
 
     /// Logs when the clocks have drifted apart further than they do where they are synchronised.

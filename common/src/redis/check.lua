@@ -1,7 +1,9 @@
--- The server's time, what it does when its memory is full, and the value of KEYS[1].
--- Returns seconds, microseconds, policy, value.
+-- The server's time, what it does when its memory is full, the value of KEYS[1], and whether it takes a write: KEYS[2].
+-- Returns seconds, microseconds, policy, why it takes none ('' if it does), value.
 local time = redis.call('TIME')
 local memory = redis.call('INFO', 'memory')
 local limited = string.match(memory, 'maxmemory:(%d+)') ~= '0'
 local policy = limited and string.match(memory, 'maxmemory_policy:([%w-]+)') or 'noeviction'
-return { tonumber(time[1]), tonumber(time[2]), policy, redis.call('GET', KEYS[1]) }
+local written = redis.pcall('SET', KEYS[2], time[1], 'EX', 60)
+local refusal = written.err or ''
+return { tonumber(time[1]), tonumber(time[2]), policy, refusal, redis.call('GET', KEYS[1]) }

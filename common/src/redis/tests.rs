@@ -129,6 +129,9 @@ async fn a_server_is_used_only_if_its_clock_agrees_and_it_forgets_nothing() {
     assert!(matches!(&refused, Err(ServerError::Evicts(policy)) if policy == "allkeys-lru"), "{refused:?}");
     private.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     judged(&server).await.unwrap();
+    private.cli(&["CONFIG", "SET", "maxmemory", "100kb"]);
+    let refused = judged(&server).await;
+    assert!(matches!(&refused, Err(ServerError::ReadOnly(why)) if why.contains("OOM")), "{refused:?}");
 }
 
 #[tokio::test]

@@ -27,17 +27,18 @@ pub(crate) struct Fleet {
     config: Config,
     states: Vec<PollState>,
     version: i64,
+    added: Timestamp,
 }
 
 impl Fleet {
     pub(crate) fn new(feeds: usize) -> anyhow::Result<Self> {
         let config = common::config::load(None, std::iter::empty(), &[])?.config;
-        Ok(Fleet { config, states: vec![PollState::default(); feeds], version: 1 })
+        Ok(Fleet { config, states: vec![PollState::default(); feeds], version: 1, added: SystemClock.now() })
     }
 
     /// Adds them to an empty store.
     pub(crate) async fn add(&self, store: &dyn Store) -> anyhow::Result<()> {
-        let now = SystemClock.now();
+        let now = self.added;
         let numbers: Vec<usize> = (0..self.states.len()).collect();
         for numbers in numbers.chunks(ADDED_AT_ONCE) {
             let feeds: Vec<NewFeed> = numbers.iter().map(|number| new_feed(*number, now)).collect::<Result<_, _>>()?;
@@ -81,7 +82,7 @@ impl Fleet {
             let subject = Subject { state: self.states[*number], ..Subject::new(Audience::default(), None) };
             let decision = decide(&subject, &report, now, Draw { salt: 0.5, minute: 0.5 }, &policy);
             self.states[*number] = decision.state;
-            Verdict { report, decision, category: Category::D }
+            Verdict { report, decision, category: Category::D, audience_at: self.added }
         });
         verdicts.collect()
     }

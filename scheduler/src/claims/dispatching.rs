@@ -268,7 +268,7 @@ impl Fleet {
             host_hold: None,
             notice: None,
         };
-        Verdict { report: fetched, decision, category: Category::C }
+        Verdict { report: fetched, decision, category: Category::C, audience_at: Timestamp::EPOCH }
     }
 
     /// Stores a wake.

@@ -161,8 +161,7 @@ struct Turn {
 impl Turn {
     /// Takes or keeps it for so long; gives the last event that was passed on.
     async fn take(&self, confirmed: i64, lasts: Duration) -> Result<Option<i64>, BackendError> {
-        let now = self.clock.now();
-        let turn = RelayTurn { holder: &self.holder, confirmed, until: now.after(lasts) };
-        Ok(self.store.relay_turn(&turn, now).await?)
+        let turn = RelayTurn { holder: &self.holder, confirmed, lasts };
+        Ok(self.store.relay_turn(&turn).await?)
     }
 }

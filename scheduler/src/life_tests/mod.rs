@@ -425,6 +425,64 @@ async fn a_gone_or_paused_or_erased_feed_is_never_dispatched() {
 }
 
 #[tokio::test]
+async fn of_two_changes_of_different_fields_at_once_both_survive() {
+    use crate::ops::{AudienceEdit, EditFeed};
+    let fleet = Fleet::new().await;
+    for n in 0..50 {
+        let id = fleet.add(&format!("http://h{n}.example/")).await;
+        let before = Audience::default();
+        let edit = |after| EditFeed { audience: AudienceEdit::between(before, after), ..EditFeed::default() };
+        let important = edit(Audience { important: true, ..before });
+        let read = edit(Audience { subscribers: 5, active_subscribers: 5, ..before });
+        let (one, two) = tokio::join!(fleet.ops.edit(id, &important), fleet.ops.edit(id, &read));
+        assert!(one.unwrap().is_some() && two.unwrap().is_some());
+        let after = fleet.feed(id).await.audience;
+        assert_eq!((after.important, after.subscribers), (true, 5));
+    }
+}
+
+#[tokio::test]
+async fn a_report_that_finds_another_audience_is_decided_again() {
+    use crate::ops::{AudienceEdit, EditFeed};
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/").await;
+    let job = &fleet.dispatched().await[0];
+    let report = fleet.work(job, not_modified()).await;
+    let stale = fleet.feed(id).await;
+    fleet.clock.advance(Duration::from_secs(1));
+    let sla = Audience { sla: true, ..Audience::default() };
+    let edit = EditFeed { audience: AudienceEdit::between(Audience::default(), sla), ..EditFeed::default() };
+    fleet.ops.edit(id, &edit).await.unwrap().unwrap();
+    // Decided on what was read before the change.
+    let verdict = fleet.results.judge(&stale, report.clone(), fleet.clock.now());
+    fleet.results.store_verdicts(vec![verdict], &[(id, stale)].into(), fleet.clock.now()).await.unwrap();
+    let after = fleet.feed(id).await;
+    let promise = fleet.ops.config.policy.category.a.promise;
+    assert_eq!(after.version, Version(1));
+    assert!(after.next_due.unwrap().since(report.started) <= promise, "{:?}", after.next_due);
+}
+
+#[tokio::test]
+async fn a_feed_whose_row_cannot_be_read_stays_in_the_schedule_and_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("feedfleet.db");
+    let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let fleet = Fleet::over(config(), store, clock, Timestamp::EPOCH).await;
+    let id = fleet.add("http://a.example/").await;
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let set = |url: &str| other.execute("UPDATE feeds SET url = ?1", [url]).unwrap();
+    set("no URL");
+    assert!(fleet.dispatched().await.is_empty());
+    let feeds = async || fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap().feeds;
+    assert_eq!((feeds().await, fleet.ops.metrics.unreadable_feeds.get()), (1, 1));
+    // Somebody repairs it.
+    set("http://a.example/");
+    fleet.clock.advance(Duration::from_secs(600));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
 async fn nothing_is_claimed_while_the_job_queue_is_full() {
     let fleet = Fleet::new().await;
     fleet.add("http://a.example/").await;

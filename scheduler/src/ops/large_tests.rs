@@ -71,6 +71,7 @@ fn failed(feed: &Feed, failure: FailureKind) -> Verdict {
         report: FetchReport::of(feed.id, feed.version, feed.host.clone(), at(10), outcome),
         decision: Decision { state, status: feed.status, next_due: Some(due), terms, host_hold: None, notice: None },
         category: Category::B,
+        audience_at: feed.audience_at,
     }
 }
 

@@ -11,7 +11,9 @@ pub mod pings;
 pub mod unmove;
 pub mod upcoming;
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::bot_auth::BotKey;
 use common::calm::CalmGroup;
@@ -33,7 +35,7 @@ use crate::error::BackendError;
 use crate::poll::subject::{draw, new_subject, placement_slot, slot, subject};
 use crate::schedule::{Band, Schedule, Slot};
 use crate::upkeep::orders::Orders;
-use store::{Added, FeedChange, FeedQuery, FeedRef, NewFeed, Page, Store};
+use store::{Added, FeedChange, FeedQuery, FeedRef, NewFeed, Page, Store, StoreError};
 
 /// The operations, over whatever the fleet runs on.
 pub struct Ops {
@@ -84,7 +86,7 @@ pub struct AddFeed {
 #[derive(Clone, Debug, Default)]
 pub struct EditFeed {
     /// Who reads it.
-    pub audience: Option<Audience>,
+    pub audience: Option<AudienceEdit>,
     /// Who wants it at midnight.
     pub calm: Option<Vec<CalmGroup>>,
     /// Unknown to pings and the publisher's page.
@@ -94,6 +96,48 @@ pub struct EditFeed {
     /// Another login, or none: its next poll, which is due at once, asks unconditionally.
     pub login: Option<Option<Login>>,
 }
+
+/// The fields of an audience that a person changes. Each is laid over the feed as it is when the change is stored, so that two
+/// changes of different fields at once both survive.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AudienceEdit {
+    subscribers: Option<u32>,
+    active_subscribers: Option<u32>,
+    sla: Option<bool>,
+    important: Option<bool>,
+    interval: Option<Option<Duration>>,
+}
+
+impl AudienceEdit {
+    /// The fields in which these differ; `None` when they do not.
+    pub fn between(before: Audience, after: Audience) -> Option<Self> {
+        fn changed<T: PartialEq>(before: T, after: T) -> Option<T> {
+            (before != after).then_some(after)
+        }
+        (before != after).then(|| AudienceEdit {
+            subscribers: changed(before.subscribers, after.subscribers),
+            active_subscribers: changed(before.active_subscribers, after.active_subscribers),
+            sla: changed(before.sla, after.sla),
+            important: changed(before.important, after.important),
+            interval: changed(before.interval, after.interval),
+        })
+    }
+
+    /// The audience with these fields changed.
+    pub fn over(self, before: Audience) -> Audience {
+        let subscribers = self.subscribers.unwrap_or(before.subscribers);
+        Audience {
+            subscribers,
+            active_subscribers: self.active_subscribers.unwrap_or(before.active_subscribers).min(subscribers),
+            sla: self.sla.unwrap_or(before.sla),
+            important: self.important.unwrap_or(before.important),
+            interval: self.interval.unwrap_or(before.interval),
+        }
+    }
+}
+
+/// How often a change is made again because somebody else changed the feed at the same time.
+const TRIES: usize = 20;
 
 impl Ops {
     fn sealed(&self, login: Option<&Login>, url: &FeedUrl) -> Result<Option<Credentials>, SecretError> {
@@ -148,28 +192,44 @@ impl Ops {
 
     /// Changes a feed and moves it in the schedule accordingly. `None`: there is no such feed.
     pub async fn edit(&self, id: FeedId, edit: &EditFeed) -> Result<Option<Feed>, BackendError> {
-        let now = self.clock.now();
-        let Some(before) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
-        let change = self.change(&before, edit, now)?;
-        let Some(feed) = self.store.change_feed(id, &change, now).await? else { return Ok(None) };
-        self.reschedule(std::slice::from_ref(&feed), now).await?;
-        Ok(Some(feed))
+        for _ in 0..TRIES {
+            let now = self.clock.now();
+            let Some(before) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
+            let change = self.change(&before, edit, now)?;
+            let changed = match self.store.change_feed(id, &change, now).await {
+                Err(StoreError::Outdated) => continue,
+                changed => changed?,
+            };
+            let Some(feed) = changed else { return Ok(None) };
+            self.reschedule(std::slice::from_ref(&feed), now).await?;
+            return Ok(Some(feed));
+        }
+        Err(StoreError::Outdated.into())
     }
 
-    /// Changes many feeds at once, each given as it was, and once only.
-    pub async fn edit_all(&self, edits: &[(Feed, EditFeed)]) -> Result<(), BackendError> {
-        let now = self.clock.now();
-        let change = |(before, edit): &(Feed, EditFeed)| Ok((before.id, self.change(before, edit, now)?));
-        let changes = edits.iter().map(change).collect::<Result<Vec<_>, SecretError>>()?;
-        let feeds = self.store.change_feeds(&changes, now).await?;
-        self.reschedule(&feeds, now).await
+    /// Changes many feeds at once, each once only.
+    pub async fn edit_all(&self, edits: &[(FeedId, EditFeed)]) -> Result<(), BackendError> {
+        let ids: Vec<FeedId> = edits.iter().map(|(id, _)| *id).collect();
+        for _ in 0..TRIES {
+            let now = self.clock.now();
+            let before = self.store.states_for(&ids).await?;
+            let before: HashMap<FeedId, Feed> = before.into_iter().map(|feed| (feed.id, feed)).collect();
+            let known = edits.iter().filter_map(|(id, edit)| Some((before.get(id)?, edit)));
+            let change = |(before, edit): (&Feed, &EditFeed)| Ok((before.id, self.change(before, edit, now)?));
+            let changes = known.map(change).collect::<Result<Vec<_>, SecretError>>()?;
+            match self.store.change_feeds(&changes, now).await {
+                Err(StoreError::Outdated) => {}
+                changed => return self.reschedule(&changed?, now).await,
+            }
+        }
+        Err(StoreError::Outdated.into())
     }
 
     /// What an edit means for the store.
     fn change(&self, before: &Feed, edit: &EditFeed, now: Timestamp) -> Result<FeedChange, SecretError> {
         let rules = self.rules.get();
         let resumed = edit.status == Some(Status::Active) && before.status != Status::Active;
-        let audience = edit.audience.unwrap_or(before.audience);
+        let audience = edit.audience.map_or(before.audience, |edit| edit.over(before.audience));
         let credentials = match &edit.login {
             Some(login) => Some(self.sealed(login.as_ref(), &before.url)?),
             None => None,
@@ -193,6 +253,7 @@ impl Ops {
                 false => earlier,
             },
             credentials,
+            expects: Some((before.version, before.audience)),
         })
     }
 

@@ -72,6 +72,9 @@ const PAUSE_CHECK: Duration = Duration::from_secs(1);
 /// How long to wait after a round that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How long to wait before a feed is looked at again whose row cannot be read.
+const UNREADABLE_RETRY: Duration = Duration::from_secs(600);
+
 /// What is to be done with the feeds of a round.
 #[derive(Default)]
 pub(crate) struct Sorted {
@@ -160,7 +163,8 @@ impl Dispatcher {
 
         let ids: Vec<FeedId> = claims.iter().map(|claim| claim.feed).collect();
         let rows = self.store.jobs_for(&ids).await?;
-        let Sorted { dead, early, due, idle } = sort(claims, rows, now);
+        let Sorted { mut dead, mut early, due, idle } = sort(claims, rows, now);
+        self.keep_unreadable(&mut dead, &mut early, now).await?;
         self.schedule.remove(&dead).await?;
         self.schedule.put(&early, now).await?;
         self.schedule.unpark(&idle).await?;
@@ -169,6 +173,25 @@ impl Dispatcher {
         let published = self.dispatch(due, now).await?;
         self.condition.price.dispatched(first_claims, published);
         Ok(Round { claimed, published, queue_full: claimed == room_in_queue })
+    }
+
+    /// Takes the feeds out of `dead` that are live all the same, and so have rows that this program cannot read: they stay in the
+    /// schedule, are looked at again later, and are counted until somebody repairs them.
+    async fn keep_unreadable(
+        &self,
+        dead: &mut Vec<FeedId>,
+        early: &mut Vec<Slot>,
+        now: Timestamp,
+    ) -> Result<(), BackendError> {
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let unreadable = self.store.live_among(dead).await?;
+        dead.retain(|feed| !unreadable.contains(feed));
+        self.metrics.unreadable_feeds.inc_by(unreadable.len() as u64);
+        let due_at = now.after(UNREADABLE_RETRY);
+        early.extend(unreadable.into_iter().map(|feed| Slot { feed, due_at, band: Band::Patient }));
+        Ok(())
     }
 
     /// How many jobs more may wait: no more than are soon fetched, because they can be put in order only until they are

@@ -9,7 +9,7 @@ use crate::error::BackendError;
 use crate::poll::dispatch::Dispatcher;
 use crate::poll::subject::{draw, subject};
 use crate::schedule::{Band, Claim, Slot};
-use store::{FeedChange, JobRow};
+use store::{FeedChange, JobRow, StoreError};
 
 /// What a dispatcher claimed and may poll.
 type Due = Vec<(JobRow, Claim)>;
@@ -36,12 +36,17 @@ pub(crate) async fn replanned(of: &Dispatcher, due: Due, now: Timestamp) -> Resu
         let change = FeedChange {
             audience: Some((feed.audience, category)),
             next_due: Some((due_at, terms)),
+            expects: Some((feed.version, feed.audience)),
             ..FeedChange::default()
         };
         changes.push((feed.id, change));
         put_off.push(Slot { feed: feed.id, due_at, band: Band::of(category, false) });
     }
-    of.store.change_feeds(&changes, now).await?;
+    match of.store.change_feeds(&changes, now).await {
+        // A person changed one of them just now. They are polled once more at the old pace.
+        Err(StoreError::Outdated) => return Ok(due),
+        changed => changed?,
+    };
     of.schedule.put(&put_off, now).await?;
     let (gone, due): (Due, Due) = due.into_iter().partition(|(row, _)| put_off.iter().any(|slot| slot.feed == row.id));
     let idle: Vec<_> = gone.into_iter().filter_map(|(_, claim)| Some((claim.parked_at?, now))).collect();

@@ -54,6 +54,9 @@ pub struct Results {
     pub minutes: Mutex<Minutes>,
 }
 
+/// Transactions of one settlement that may find feeds changed by people, each time anew.
+const TRIES: u32 = 5;
+
 impl Results {
     /// Puts what servers asked for on the gate, which may have lost it since the worker put it there.
     pub(crate) async fn hold_hosts(
@@ -125,7 +128,7 @@ impl Results {
         later.then(|| Slot { feed: feed.id, due_at, band: self.band(feed) })
     }
 
-    fn judge(&self, feed: &Feed, mut report: FetchReport, now: Timestamp) -> Verdict {
+    pub(crate) fn judge(&self, feed: &Feed, mut report: FetchReport, now: Timestamp) -> Verdict {
         let rules = self.rules.get();
         let subject = subject(&rules, feed);
         report.moved_to = report.moved_to.filter(|to| may_move(&subject, feed, to));
@@ -133,7 +136,7 @@ impl Results {
             Policy { config: &self.config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
         if self.condition.our_fault.since().is_some() && report.outcome.failure().is_some_and(may_be_ours) {
             let decision = spare(&subject, now, (self.draw)(), &policy);
-            return Verdict { report, decision, category: category(&subject) };
+            return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at };
         }
         let draws = [(self.draw)(), (self.draw)()];
         let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,7 +147,7 @@ impl Results {
         if let (Some(planned), Some(plans)) = (planned, plans) {
             self.condition.price.decided(planned, plans);
         }
-        Verdict { report, decision, category: category(&subject) }
+        Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at }
     }
 
     fn band(&self, feed: &Feed) -> Band {
@@ -152,13 +155,14 @@ impl Results {
     }
 
     /// Stores verdicts; a batch that the database refuses is halved until the row that it refuses stands alone.
-    async fn store_verdicts(
+    pub(crate) async fn store_verdicts(
         &self,
         verdicts: Vec<Verdict>,
         feeds: &HashMap<FeedId, Feed>,
         now: Timestamp,
     ) -> Result<(), BackendError> {
         let mut pending = vec![verdicts];
+        let mut tries = 0;
         while let Some(mut batch) = pending.pop() {
             if batch.is_empty() {
                 continue;
@@ -167,6 +171,7 @@ impl Results {
                 Ok(applied) => {
                     log::polls(&batch, &applied, feeds);
                     self.reschedule(&batch, &applied, now).await?;
+                    pending.extend(self.decided_again(&batch, &applied, &mut tries, now).await?);
                     self.moves.follow(&batch, &applied, feeds, &self.config.policy, now).await?;
                 }
                 Err(error) if error.refuses_data() && batch.len() > 1 => {
@@ -180,6 +185,31 @@ impl Results {
             }
         }
         Ok(())
+    }
+
+    /// Decides again on the feeds whose audience a person changed since they were read.
+    async fn decided_again(
+        &self,
+        verdicts: &[Verdict],
+        applied: &[Applied],
+        tries: &mut u32,
+        now: Timestamp,
+    ) -> Result<Option<Vec<Verdict>>, BackendError> {
+        let outdated = verdicts.iter().zip(applied).filter(|(_, applied)| **applied == Applied::Outdated);
+        let reports: Vec<FetchReport> = outdated.map(|(verdict, _)| verdict.report.clone()).collect();
+        *tries += 1;
+        // Otherwise their leases bring them back.
+        if reports.is_empty() || *tries > TRIES {
+            return Ok(None);
+        }
+        let ids: Vec<FeedId> = reports.iter().map(|report| report.feed).collect();
+        let feeds: HashMap<FeedId, Feed> =
+            self.store.states_for(&ids).await?.into_iter().map(|feed| (feed.id, feed)).collect();
+        let again = reports.into_iter().filter_map(|report| {
+            let feed = feeds.get(&report.feed).filter(|feed| feed.version == report.version)?;
+            Some(self.judge(feed, report, now))
+        });
+        Ok(Some(again.collect()))
     }
 
     /// A report that the database will not take counts as a malformed feed. If that is refused as well, the feed's lease
@@ -217,6 +247,7 @@ impl Results {
             let report = &verdict.report;
             match applied {
                 Applied::Stale => self.metrics.stale_reports.inc(),
+                Applied::Outdated => {}
                 Applied::Stored { due, wake, new_entries, host_hold, .. } => {
                     self.metrics.record_report(report);
                     self.condition.worst.observe(report, now);

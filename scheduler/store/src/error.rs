@@ -90,6 +90,9 @@ pub enum StoreError {
     /// Another feed has the identity that a feed was to get.
     #[error("another feed has this URL with these credentials; remove one of them")]
     Taken,
+    /// The feed is no longer as it was when the change was made; nothing was stored.
+    #[error("the feed was changed by another request at the same time; try again")]
+    Outdated,
     /// A cursor that no page of this list gave.
     #[error("'{0}' is no cursor of this list; take the one that the page before gave")]
     Cursor(String),

@@ -125,6 +125,8 @@ pub struct Verdict {
     pub decision: Decision,
     /// The category that the feed has now.
     pub category: Category,
+    /// [`Feed::audience_at`] of the state that this was decided on.
+    pub audience_at: Timestamp,
 }
 
 /// What became of a [`Verdict`].
@@ -132,6 +134,8 @@ pub struct Verdict {
 pub enum Applied {
     /// Another version: nothing changed.
     Stale,
+    /// A person changed the audience since the decision: nothing changed, and it is to be decided again.
+    Outdated,
     /// Stored.
     Stored {
         /// Where the schedule should hold the feed: the earlier of `next_due` and a wake that is still unanswered;
@@ -178,6 +182,9 @@ pub struct FeedChange {
     pub credentials: Option<Option<Credentials>>,
     /// A new due time, with the terms that made it.
     pub next_due: Option<(Timestamp, Terms)>,
+    /// What the change was made from: where the feed has another version or audience by now, nothing changes
+    /// ([`StoreError::Outdated`]).
+    pub expects: Option<(Version, Audience)>,
 }
 
 /// Where a feed turns out to be.
@@ -359,8 +366,8 @@ pub struct RelayTurn<'a> {
     pub holder: &'a str,
     /// The exchange has all events up to here; zero when the process knows of none.
     pub confirmed: i64,
-    /// When the turn ends, unless it is prolonged before.
-    pub until: Timestamp,
+    /// How long the turn lasts by the database's clock, unless it is prolonged before.
+    pub lasts: std::time::Duration,
 }
 
 /// One poll in a feed's history.

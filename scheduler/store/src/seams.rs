@@ -26,6 +26,9 @@ pub trait Polls: Send + Sync {
     /// The rows of the feeds among `ids` that are live (active), in any order.
     async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError>;
 
+    /// Those among `ids` that are live, readable or not: what of them [`Polls::jobs_for`] leaves out has an unreadable row.
+    async fn live_among(&self, ids: &[FeedId]) -> Result<Vec<FeedId>, StoreError>;
+
     /// Feeds as [`common::policy::decide`] needs them, in any order; those that do not exist are left out.
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError>;
 
@@ -143,7 +146,7 @@ pub trait Events: Send + Sync {
     async fn latest_seq(&self) -> Result<i64, StoreError>;
 
     /// Takes or keeps the turn to pass events on; gives the number of the last event that was. `None`: another process has it.
-    async fn relay_turn(&self, turn: &RelayTurn<'_>, now: Timestamp) -> Result<Option<i64>, StoreError>;
+    async fn relay_turn(&self, turn: &RelayTurn<'_>) -> Result<Option<i64>, StoreError>;
 }
 
 /// Requeues: what they would do, their beginning, steps and end.

@@ -41,19 +41,23 @@ pub(super) struct Before {
     validators_url: Option<String>,
 }
 
-/// The verdicts whose version is the store's. Of two for one feed the second is stale: the first raises the version.
-pub(super) fn fresh(verdicts: &[Verdict], rows: Vec<Before>) -> Vec<Fresh<'_>> {
+/// The verdicts whose version and audience are the store's, and the answers so far: to the others. Of two for one feed the
+/// second is stale: the first raises the version.
+pub(super) fn fresh(verdicts: &[Verdict], rows: Vec<Before>) -> (Vec<Fresh<'_>>, Vec<Applied>) {
     let mut rows: HashMap<i64, Before> = rows.into_iter().map(|row| (row.id, row)).collect();
     let mut fresh = Vec::with_capacity(verdicts.len());
+    let mut answers = vec![Applied::Stale; verdicts.len()];
     for (at, verdict) in verdicts.iter().enumerate() {
         let FetchReport { feed, version, outcome, .. } = &verdict.report;
         debug_assert_ne!(outcome.kind(), OutcomeKind::Deferred, "a Deferred only re-scores: it is never applied");
-        let current = rows.get(&feed.0).is_some_and(|row| row.version == version.0);
-        if current && outcome.kind() != OutcomeKind::Deferred {
+        let Some(row) = rows.get(&feed.0).filter(|row| row.version == version.0) else { continue };
+        if row.audience_at != verdict.audience_at.millis() {
+            answers[at] = Applied::Outdated;
+        } else if outcome.kind() != OutcomeKind::Deferred {
             fresh.extend(rows.remove(&feed.0).map(|row| Fresh { at, verdict, row }));
         }
     }
-    fresh
+    (fresh, answers)
 }
 
 impl<'a> Fresh<'a> {
@@ -75,21 +79,11 @@ impl<'a> Fresh<'a> {
     }
 
     /// Category, status and host as they are to be, if one of them changes: they are indexed.
-    pub(super) fn new_standing(&self, clock_skew: Duration) -> Option<(&str, Status, &str)> {
-        let Verdict { report, decision, .. } = self.verdict;
-        let after = (self.category(clock_skew), decision.status, report.host.as_str());
+    pub(super) fn new_standing(&self) -> Option<(&str, Status, &str)> {
+        let Verdict { report, decision, category, .. } = self.verdict;
+        let after = (category.as_str(), decision.status, report.host.as_str());
         let same = (after.0, after.1.as_str(), after.2) == (&self.row.category, &self.row.status, &self.row.host);
         (!same).then_some(after)
-    }
-
-    /// The category to store: the verdict's, unless people set the audience after the fetch began, which the verdict may not
-    /// have known.
-    fn category(&self, clock_skew: Duration) -> &str {
-        let set = Timestamp::from_millis(self.row.audience_at);
-        match set.after(clock_skew) < self.verdict.report.started {
-            true => self.verdict.category.as_str(),
-            false => &self.row.category,
-        }
     }
 
     /// What it brought, if it is a good answer with other bytes.
@@ -270,15 +264,14 @@ fn asked_hold<'a>(fresh: &Fresh<'a>) -> Option<(&'a HostKey, Timestamp)> {
     Some((report.answering_host(), decision.host_hold?))
 }
 
-/// One answer for each of `verdicts`, in order.
+/// Completes the answers: one for each of the verdicts, in order.
 pub(super) fn answers(
-    verdicts: usize,
+    mut answers: Vec<Applied>,
     fresh: &[Fresh<'_>],
     tallies: &[Tally],
     holds: &HashMap<usize, Timestamp>,
     clock_skew: Duration,
 ) -> Vec<Applied> {
-    let mut answers = vec![Applied::Stale; verdicts];
     for (number, (fresh, tally)) in fresh.iter().zip(tallies).enumerate() {
         let wake = fresh.unanswered_wake(clock_skew);
         answers[fresh.at] = Applied::Stored {
@@ -307,14 +300,14 @@ pub fn row_after(
         category,
         status,
         host: verdict.report.host.as_str().to_owned(),
-        audience_at: 0,
+        audience_at: verdict.audience_at.millis(),
         wake_at,
         etag: None,
         last_modified: None,
         validators_url: None,
     };
     let verdicts = [verdict];
-    let fresh = fresh(&verdicts, vec![before]);
+    let (fresh, _) = fresh(&verdicts, vec![before]);
     let fresh = fresh.first()?;
     let wake = fresh.unanswered_wake(clock_skew);
     Some((fresh.due(wake), wake))

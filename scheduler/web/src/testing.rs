@@ -143,7 +143,8 @@ impl Fleet {
         };
         let next_due = terms.last().map(|term| term.due);
         let decision = Decision { state, status: feed.status, next_due, terms, host_hold: None, notice: None };
-        let verdict = Verdict { report, decision, category: common::policy::Category::D };
+        let (category, audience_at) = (common::policy::Category::D, feed.audience_at);
+        let verdict = Verdict { report, decision, category, audience_at };
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
     }
 }

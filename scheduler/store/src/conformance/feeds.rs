@@ -130,6 +130,7 @@ pub(crate) async fn only_a_change_of_status_raises_the_version(backend: &dyn Bac
         private: Some(true),
         status: Some(Status::Active),
         next_due: Some((at(5), terms)),
+        expects: None,
     };
     let changed = store.change_feed(id, &change, at(2)).await.unwrap().unwrap();
     assert_eq!((changed.audience, changed.private, changed.version), (audience, true, Version(1)));
@@ -204,16 +205,20 @@ pub(crate) async fn forgotten_validators_do_not_come_back_with_a_fetch_under_way
     assert!(!feed(&*store, id).await.validators.is_empty());
 }
 
-pub(crate) async fn an_audience_set_in_mid_fetch_keeps_its_category(backend: &dyn Backend) {
+pub(crate) async fn an_audience_set_in_mid_fetch_has_the_report_decided_again(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = add(&*store, "https://a.org/feed").await;
     let fetched = verdict(&*store, id, 10, modified(vec![])).await;
     let audience = Audience { sla: true, ..Audience::default() };
     let change = FeedChange { audience: Some((audience, Category::A)), ..FeedChange::default() };
-    store.change_feed(id, &change, at(12)).await.unwrap();
-    apply(&*store, &[fetched], 14).await;
+    let change = FeedChange { next_due: Some((at(12), Terms::default())), ..change };
+    let edited = store.change_feed(id, &change, at(12)).await.unwrap().unwrap();
+    assert_eq!(apply(&*store, std::slice::from_ref(&fetched), 14).await, [Applied::Outdated]);
+    assert_eq!(feed(&*store, id).await, edited, "the person's change stands, due time and all");
     let place = store.placements(FeedId(0), 1).await.unwrap().remove(0);
-    assert_eq!((place.category, feed(&*store, id).await.audience), (Category::A, audience));
+    assert_eq!((place.category, edited.audience), (Category::A, audience));
+    let again = Verdict { audience_at: edited.audience_at, category: Category::A, ..fetched };
+    assert!(matches!(apply(&*store, &[again], 14).await[..], [Applied::Stored { .. }]));
     let mut later = verdict(&*store, id, 20, unchanged()).await;
     later.category = Category::F;
     later.report.host = HostKey::new("*.a.org");
@@ -224,6 +229,31 @@ pub(crate) async fn an_audience_set_in_mid_fetch_keeps_its_category(backend: &dy
         (Category::F, "*.a.org"),
         "rules that changed since reach the row"
     );
+}
+
+pub(crate) async fn a_change_that_was_made_from_an_older_state_changes_nothing(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let before = feed(&*store, id).await;
+    let change = |expects, subscribers| FeedChange {
+        audience: Some((Audience { subscribers, ..Audience::default() }, Category::C)),
+        expects: Some(expects),
+        ..FeedChange::default()
+    };
+    let first = change((before.version, before.audience), 7);
+    let changed = store.change_feed(id, &first, at(1)).await.unwrap().unwrap();
+    assert_eq!(changed.audience.subscribers, 7);
+    let late = [first, change((Version(9), changed.audience), 8)];
+    for change in late {
+        let refused = store.change_feed(id, &change, at(2)).await;
+        assert!(matches!(refused, Err(StoreError::Outdated)), "{refused:?}");
+        let refused = store.change_feeds(&[(id, change)], at(2)).await;
+        assert!(matches!(refused, Err(StoreError::Outdated)), "{refused:?}");
+    }
+    assert_eq!(feed(&*store, id).await, changed);
+    let good = change((changed.version, changed.audience), 9);
+    assert_eq!(store.change_feed(id, &good, at(3)).await.unwrap().unwrap().audience.subscribers, 9);
+    assert_eq!(store.change_feed(FeedId(99), &good, at(3)).await.unwrap(), None);
 }
 
 pub(crate) async fn many_feeds_are_changed_at_once_and_unknown_ones_left_out(backend: &dyn Backend) {

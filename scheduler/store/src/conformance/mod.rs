@@ -89,7 +89,8 @@ macro_rules! stamp {
                 a_retired_feed_that_is_resumed_is_due;
                 an_erased_feed_takes_its_entries_along_and_its_number_is_not_given_again;
                 forgotten_validators_do_not_come_back_with_a_fetch_under_way;
-                an_audience_set_in_mid_fetch_keeps_its_category;
+                an_audience_set_in_mid_fetch_has_the_report_decided_again;
+                a_change_that_was_made_from_an_older_state_changes_nothing;
             }
             lists {
                 pages_are_complete_without_duplicates_while_feeds_are_added;
@@ -277,6 +278,7 @@ pub(crate) fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict
         },
         decision: Decision { state, status: feed.status, next_due: Some(due), terms, host_hold: None, notice: None },
         category: Category::D,
+        audience_at: feed.audience_at,
     }
 }
 

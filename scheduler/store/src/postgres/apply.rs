@@ -46,6 +46,14 @@ impl Polls for PostgresStore {
         })
     }
 
+    async fn live_among(&self, ids: &[FeedId]) -> Result<Vec<FeedId>, StoreError> {
+        on_connection!(self, "tell which feeds are live", |on| {
+            let sql = "SELECT id FROM feeds WHERE id = ANY ($1) AND status = 'active'";
+            let live: Vec<i64> = sqlx::query_scalar(sql).bind(numbers(ids.iter().copied())).fetch_all(on).await?;
+            Ok(live.into_iter().map(FeedId).collect())
+        })
+    }
+
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
         const SQL: &str = concat!("SELECT ", feed_columns!(), " FROM feeds WHERE id = ANY ($1)");
         on_connection!(self, "read feeds", |on| {
@@ -114,10 +122,10 @@ async fn apply(
     look: Look,
 ) -> Result<Option<Vec<Applied>>, StoreError> {
     let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
-    let fresh = verdicts::fresh(verdicts, rows_before(&mut tx, verdicts, look).await?);
+    let (fresh, answers) = verdicts::fresh(verdicts, rows_before(&mut tx, verdicts, look).await?);
     if fresh.is_empty() {
         tx.rollback().await.map_err(StoreError::on(ACTION))?;
-        return Ok(Some(vec![Applied::Stale; verdicts.len()]));
+        return Ok(Some(answers));
     }
     if write_polls(&mut tx, &fresh, clock_skew).await? < fresh.len() as u64 {
         tx.rollback().await.map_err(StoreError::on(ACTION))?;
@@ -132,7 +140,7 @@ async fn apply(
     entries::write(&mut tx, &changes, now).await?;
     write_events(&mut tx, &told, now).await?;
     tx.commit().await.map_err(StoreError::on(ACTION))?;
-    Ok(Some(verdicts::answers(verdicts.len(), &fresh, &tallies, &holds, clock_skew)))
+    Ok(Some(verdicts::answers(answers, &fresh, &tallies, &holds, clock_skew)))
 }
 
 async fn rows_before(on: &mut PgConnection, verdicts: &[Verdict], look: Look) -> Result<Vec<Before>, StoreError> {
@@ -149,7 +157,7 @@ async fn rows_before(on: &mut PgConnection, verdicts: &[Verdict], look: Look) ->
 async fn write_polls(on: &mut PgConnection, fresh: &[Fresh<'_>], clock_skew: Duration) -> Result<u64, StoreError> {
     let mut rows: Vec<&Fresh<'_>> = fresh.iter().collect();
     rows.sort_unstable_by_key(|fresh| fresh.row.id);
-    let standings = column(&rows, |fresh| fresh.new_standing(clock_skew));
+    let standings = column(&rows, |fresh| fresh.new_standing());
     let state = |fresh: &&Fresh<'_>| fresh.verdict.decision.state;
     let written = sqlx::query(include_str!("apply_poll.sql"))
         .bind(column(&rows, |fresh| fresh.row.id))

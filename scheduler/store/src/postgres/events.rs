@@ -91,10 +91,11 @@ impl Events for PostgresStore {
         on_connection!(self, "read events", |on| sqlx::query_scalar(sql).fetch_one(on).await)
     }
 
-    async fn relay_turn(&self, turn: &RelayTurn<'_>, now: Timestamp) -> Result<Option<i64>, StoreError> {
+    async fn relay_turn(&self, turn: &RelayTurn<'_>) -> Result<Option<i64>, StoreError> {
+        let lasts = i64::try_from(turn.lasts.as_millis()).unwrap_or(i64::MAX);
         on_connection!(self, "take the turn to pass events on", |on| {
-            let take = sqlx::query_scalar(include_str!("relay_turn.sql")).bind(turn.holder).bind(turn.until.millis());
-            take.bind(now.millis()).bind(turn.confirmed).fetch_optional(on).await
+            let take = sqlx::query_scalar(include_str!("relay_turn.sql")).bind(turn.holder).bind(lasts);
+            take.bind(turn.confirmed).fetch_optional(on).await
         })
     }
 }

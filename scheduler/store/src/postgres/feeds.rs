@@ -22,7 +22,7 @@ use crate::{
 /// The columns of a [`FeedRow`].
 macro_rules! feed_columns {
     () => {
-        "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, calm, private, version, \
+        "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, private, version, \
          next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, entries, moved_from, \
          onward, merged_into, state, rhythm, terms"
     };
@@ -76,7 +76,7 @@ impl Feeds for PostgresStore {
         const ACTION: &str = "change a feed";
         self.call(ACTION, || async {
             let mut on = self.session(ACTION).await?;
-            let row = change_row(&mut on, id, change, now).await.map_err(StoreError::of_identity(ACTION))?;
+            let row = change_row(&mut on, id, change, now).await?;
             on.keep();
             row.map(Feed::try_from).transpose()
         })
@@ -92,7 +92,7 @@ impl Feeds for PostgresStore {
         in_order.sort_by_key(|(id, _)| *id);
         let mut rows = Vec::with_capacity(changes.len());
         for (id, change) in in_order {
-            rows.extend(change_row(&mut tx, *id, change, now).await.map_err(StoreError::of_identity(ACTION))?);
+            rows.extend(change_row(&mut tx, *id, change, now).await?);
         }
         tx.commit().await.map_err(StoreError::on(ACTION))?;
         on.keep();
@@ -150,13 +150,15 @@ async fn change_row(
     id: FeedId,
     change: &FeedChange,
     now: Timestamp,
-) -> Result<Option<FeedRow>, sqlx::Error> {
+) -> Result<Option<FeedRow>, StoreError> {
+    const ACTION: &str = "change a feed";
     const CHANGE: &str = concat!(include_str!("feed_change.sql"), " RETURNING ", feed_columns!());
     let audience = change.audience.map(|(audience, _)| audience);
+    let expected = change.expects.map(|(_, audience)| audience);
     let credentials = change.credentials.as_ref().map(Option::as_ref);
     // A live feed must have a due time: a retired one that comes back without a wish is due now.
     let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
-    sqlx::query_as(CHANGE)
+    let row = sqlx::query_as(CHANGE)
         .bind(id.0)
         .bind(now.millis())
         .bind(audience.map(|audience| i64::from(audience.subscribers)))
@@ -173,8 +175,23 @@ async fn change_row(
         .bind(change.calm.as_deref().and_then(pack_calm))
         .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
         .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
-        .fetch_optional(on)
+        .bind(change.expects.map(|(version, _)| version.0))
+        .bind(expected.map(|audience| i64::from(audience.subscribers)))
+        .bind(expected.map(|audience| i64::from(audience.active_subscribers)))
+        .bind(expected.map(|audience| audience.sla))
+        .bind(expected.map(|audience| audience.important))
+        .bind(expected.and_then(interval_millis))
+        .fetch_optional(&mut *on)
         .await
+        .map_err(StoreError::of_identity(ACTION))?;
+    if row.is_none() && expected.is_some() {
+        let exists = sqlx::query_scalar("SELECT count(*) FROM feeds WHERE id = $1").bind(id.0);
+        let exists: i64 = exists.fetch_one(on).await.map_err(StoreError::on(ACTION))?;
+        if exists > 0 {
+            return Err(StoreError::Outdated);
+        }
+    }
+    Ok(row)
 }
 
 /// The number of the lock under which feeds get URLs, and counters are written.

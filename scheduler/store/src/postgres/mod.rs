@@ -25,6 +25,7 @@ mod requeues;
 mod search;
 mod session;
 mod silence;
+mod timeline;
 #[cfg(test)]
 mod tests;
 mod upkeep;

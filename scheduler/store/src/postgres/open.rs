@@ -9,6 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
 use super::silence::Connections;
+use super::timeline;
 use super::{Limits, PostgresStore, bounded, search};
 use crate::StoreError;
 
@@ -84,6 +85,7 @@ impl PostgresStore {
                 let known = Arc::clone(&known);
                 Box::pin(async move { Ok(known.may_use(connection, meta.idle_for, TRUSTED_IDLE).await) })
             })
+            .after_connect(|connection, _| Box::pin(timeline::bind_epoch(connection)))
             .connect_lazy_with(options);
         Ok(PostgresStore { pool, limits, connections })
     }

@@ -35,6 +35,16 @@ impl Polls for SqliteStore {
         Ok(readable(rows))
     }
 
+    async fn live_among(&self, ids: &[FeedId]) -> Result<Vec<FeedId>, StoreError> {
+        let sql = "SELECT id FROM feeds WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'active'";
+        let live: Vec<i64> = sqlx::query_scalar(sql)
+            .bind(id_list(ids.iter().copied()))
+            .fetch_all(&self.readers)
+            .await
+            .map_err(StoreError::on("tell which feeds are live"))?;
+        Ok(live.into_iter().map(FeedId).collect())
+    }
+
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
         let rows: Vec<FeedRow> = sqlx::query_as(include_str!("states.sql"))
             .bind(id_list(ids.iter().copied()))
@@ -51,9 +61,9 @@ impl Polls for SqliteStore {
         now: Timestamp,
     ) -> Result<Vec<Applied>, StoreError> {
         let mut tx = self.write(ACTION).await?;
-        let fresh = verdicts::fresh(verdicts, rows_before(&mut tx, verdicts).await?);
+        let (fresh, answers) = verdicts::fresh(verdicts, rows_before(&mut tx, verdicts).await?);
         if fresh.is_empty() {
-            return Ok(vec![Applied::Stale; verdicts.len()]);
+            return Ok(answers);
         }
         let mut changes = entries::changes(&mut tx, &fresh).await?;
         let told = number(&mut tx, &fresh, &mut changes).await?;
@@ -63,7 +73,7 @@ impl Polls for SqliteStore {
         let holds = write_holds(&mut tx, &fresh, now).await?;
         write_events(&mut tx, &told, &tallies, now).await?;
         tx.commit().await.map_err(StoreError::on(ACTION))?;
-        Ok(verdicts::answers(verdicts.len(), &fresh, &tallies, &holds, clock_skew))
+        Ok(verdicts::answers(answers, &fresh, &tallies, &holds, clock_skew))
     }
 
     async fn placements(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError> {
@@ -138,7 +148,7 @@ async fn write_feeds(
     let [mut standings, mut polls, mut documents, mut validators] = <[Batch; 4]>::default();
     for (fresh, tally) in fresh.iter().zip(tallies) {
         poll(&mut polls, fresh, fresh.unanswered_wake(clock_skew));
-        standing(&mut standings, fresh, clock_skew);
+        standing(&mut standings, fresh);
         if let Some(new) = fresh.document() {
             document(&mut documents, fresh, new, tally.more);
         }
@@ -197,8 +207,8 @@ fn kept_document(validators: &mut Batch, fresh: &Fresh<'_>, new: &Validators) {
     });
 }
 
-fn standing(standings: &mut Batch, fresh: &Fresh<'_>, clock_skew: Duration) {
-    let Some((category, status, host)) = fresh.new_standing(clock_skew) else { return };
+fn standing(standings: &mut Batch, fresh: &Fresh<'_>) {
+    let Some((category, status, host)) = fresh.new_standing() else { return };
     standings.row(|row| {
         row.int(fresh.verdict.report.feed.0);
         row.text(category);

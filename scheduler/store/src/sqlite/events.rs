@@ -103,9 +103,10 @@ impl Events for SqliteStore {
         Ok(seq.unwrap_or(0))
     }
 
-    async fn relay_turn(&self, turn: &RelayTurn<'_>, now: Timestamp) -> Result<Option<i64>, StoreError> {
-        let take = sqlx::query_scalar(include_str!("relay_turn.sql")).bind(turn.holder).bind(turn.until.millis());
-        let cursor = take.bind(now.millis()).bind(turn.confirmed).fetch_optional(&self.writer).await;
+    async fn relay_turn(&self, turn: &RelayTurn<'_>) -> Result<Option<i64>, StoreError> {
+        let lasts = i64::try_from(turn.lasts.as_millis()).unwrap_or(i64::MAX);
+        let take = sqlx::query_scalar(include_str!("relay_turn.sql")).bind(turn.holder).bind(lasts);
+        let cursor = take.bind(turn.confirmed).fetch_optional(&self.writer).await;
         cursor.map_err(StoreError::on("take the turn to pass events on"))
     }
 }

@@ -1,6 +1,7 @@
 -- Feed ?1 at ?2; a NULL leaves as it is. ?3..?7 audience, ?8 its category, ?9 private, ?10 status, ?11 next due,
 -- ?12 terms of a due time that is not the policy's, ?13 flag: ?14 calm groups, which may be NULL, ?15 name of a login (empty:
--- none), ?16 the login itself.
+-- none), ?16 the login itself,
+-- ?17..?22 version and audience that the change was made from: of another row nothing changes.
 UPDATE feeds
 SET subscribers        = coalesce(?3, subscribers),
     active_subscribers = coalesce(?4, active_subscribers),
@@ -27,4 +28,7 @@ SET subscribers        = coalesce(?3, subscribers),
         WHEN ?11 IS NOT NULL OR (next_due IS NULL AND coalesce(?10, status) = 'active') THEN ?12
         ELSE terms END
 WHERE id = ?1
+  AND (?17 IS NULL OR (
+        version = ?17 AND subscribers = ?18 AND active_subscribers = ?19 AND sla = ?20 AND important = ?21
+        AND interval_ms IS ?22))
 RETURNING *

@@ -59,7 +59,7 @@ impl Feeds for SqliteStore {
     async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError> {
         let failed = "change a feed";
         let mut tx = self.write(failed).await?;
-        let row = change_row(&mut tx, id, change, now).await.map_err(StoreError::of_identity(failed))?;
+        let row = change_row(&mut tx, id, change, now).await?;
         let Some(row) = row else { return Ok(None) };
         let feed = row.try_into()?;
         tx.commit().await.map_err(StoreError::on(failed))?;
@@ -71,7 +71,7 @@ impl Feeds for SqliteStore {
         let mut tx = self.write(failed).await?;
         let mut rows = Vec::with_capacity(changes.len());
         for (id, change) in changes {
-            rows.extend(change_row(&mut tx, *id, change, now).await.map_err(StoreError::of_identity(failed))?);
+            rows.extend(change_row(&mut tx, *id, change, now).await?);
         }
         tx.commit().await.map_err(StoreError::on(failed))?;
         Ok(readable(rows))
@@ -162,12 +162,14 @@ async fn change_row(
     id: FeedId,
     change: &FeedChange,
     now: Timestamp,
-) -> Result<Option<FeedRow>, sqlx::Error> {
+) -> Result<Option<FeedRow>, StoreError> {
+    const ACTION: &str = "change a feed";
     let audience = change.audience.map(|(audience, _)| audience);
+    let expected = change.expects.map(|(_, audience)| audience);
     let credentials = change.credentials.as_ref().map(Option::as_ref);
     // A live feed must have a due time: a retired one that comes back without a wish is due now.
     let terms = change.next_due.map_or_else(|| added_terms(now), |(_, terms)| pack_terms(&terms));
-    sqlx::query_as(include_str!("feed_change.sql"))
+    let row = sqlx::query_as(include_str!("feed_change.sql"))
         .bind(id.0)
         .bind(now.millis())
         .bind(audience.map(|audience| audience.subscribers))
@@ -184,8 +186,23 @@ async fn change_row(
         .bind(change.calm.as_deref().and_then(pack_calm))
         .bind(credentials.map(|login| login.map_or(&[][..], |login| &login.id.0[..])))
         .bind(credentials.flatten().map(|login| login.sealed.as_bytes()))
+        .bind(change.expects.map(|(version, _)| version.0))
+        .bind(expected.map(|audience| i64::from(audience.subscribers)))
+        .bind(expected.map(|audience| i64::from(audience.active_subscribers)))
+        .bind(expected.map(|audience| audience.sla))
+        .bind(expected.map(|audience| audience.important))
+        .bind(expected.and_then(interval_millis))
         .fetch_optional(&mut **tx)
         .await
+        .map_err(StoreError::of_identity(ACTION))?;
+    if row.is_none() && expected.is_some() {
+        let exists = sqlx::query_scalar("SELECT count(*) FROM feeds WHERE id = ?1").bind(id.0);
+        let exists: i64 = exists.fetch_one(&mut **tx).await.map_err(StoreError::on(ACTION))?;
+        if exists > 0 {
+            return Err(StoreError::Outdated);
+        }
+    }
+    Ok(row)
 }
 
 /// Adds at most [`CHUNK`] feeds. The same URL twice is one feed.

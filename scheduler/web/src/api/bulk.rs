@@ -18,7 +18,7 @@ use crate::error::ApiError;
 use crate::request::{body_bytes, fields, media_type, object};
 use crate::state::Api;
 use scheduler::error::BackendError;
-use scheduler::ops::{AddFeed, EditFeed, Ops};
+use scheduler::ops::{AddFeed, AudienceEdit, EditFeed, Ops};
 use scheduler::wire::BulkView;
 use store::Added;
 
@@ -145,21 +145,20 @@ async fn set_fields(ops: &Ops, found: Vec<Result<(Added, FeedBody), ApiError>>) 
         })
         .collect();
     let is_change = |edit: &EditFeed| edit.audience.is_some() || edit.calm.is_some() || edit.private.is_some();
-    let edits: Vec<_> = edits.into_values().filter(|(_, edit)| is_change(edit)).collect();
+    let edits: Vec<_> =
+        edits.into_iter().map(|(id, (_, edit))| (id, edit)).filter(|(_, edit)| is_change(edit)).collect();
     ops.edit_all(&edits).await?;
     Ok(answers)
 }
 
 /// Adds a line's fields to what earlier lines want of the same feed; tells whether they change anything.
 fn lay_over(before: &Feed, edit: &mut EditFeed, body: FeedBody) -> Result<bool, ApiError> {
-    let so_far = edit.audience.unwrap_or(before.audience);
+    let so_far = edit.audience.map_or(before.audience, |edit| edit.over(before.audience));
     let audience = body.audience(so_far)?;
     let private = body.private.filter(|private| *private != edit.private.unwrap_or(before.private));
     let calm = body.calm.filter(|calm| calm != edit.calm.as_ref().unwrap_or(&before.calm));
     let changed = audience != so_far || private.is_some() || calm.is_some();
-    if audience != so_far {
-        edit.audience = Some(audience);
-    }
+    edit.audience = AudienceEdit::between(before.audience, audience);
     edit.private = private.or(edit.private);
     edit.calm = calm.or(edit.calm.take());
     Ok(changed)

@@ -19,9 +19,9 @@ use crate::listing::ListParams;
 use crate::request::{Accepts, Body, Params, PathId};
 use crate::state::Api;
 use scheduler::ops::unmove::TakenBack;
-use scheduler::ops::{AddFeed, EditFeed};
 use scheduler::wire::{AddedView, ExplainView, FeedView, List};
 use store::{FeedRef, HistoryEntry};
+use scheduler::ops::{AddFeed, AudienceEdit, EditFeed};
 
 /// A feed in a request. Everything may be left out but the `url` of a new one.
 #[derive(Default, Deserialize)]
@@ -179,7 +179,7 @@ pub(super) async fn change(
     }
     let before = api.feed(id).await?;
     let (audience, login) = (body.audience(before.audience)?, body.login()?);
-    let audience = (audience != before.audience).then_some(audience);
+    let audience = AudienceEdit::between(before.audience, audience);
     edit(&api, id, EditFeed { audience, calm: body.calm, private: body.private, status: None, login }).await
 }
 

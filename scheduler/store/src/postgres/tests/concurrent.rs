@@ -83,10 +83,11 @@ async fn an_audience_set_between_looking_and_writing_keeps_its_category() {
     let mut setting = other.begin().await.unwrap();
     let set = sqlx::query("UPDATE feeds SET category = 'A', audience_at = $1").bind(at(12).millis());
     set.execute(&mut *setting).await.unwrap();
-    tokio::join!(apply(&store, std::slice::from_ref(&fetched), 14), async {
+    let (answers, ()) = tokio::join!(apply(&store, std::slice::from_ref(&fetched), 14), async {
         schema.waiting().await;
         setting.commit().await.unwrap();
     });
+    assert_eq!(answers, [crate::Applied::Outdated]);
     assert_eq!(store.placements(FeedId(0), 1).await.unwrap()[0].category, common::policy::Category::A);
 }
 

@@ -32,6 +32,27 @@ async fn several_that_open_an_empty_database_at_once_migrate_it_once() {
 }
 
 #[tokio::test]
+async fn events_that_another_history_of_the_server_numbered_begin_a_new_epoch() {
+    let schema = Schema::default();
+    let epoch = async || {
+        let store = schema.store().await;
+        let epoch = store.events(0, 1).await.unwrap().epoch;
+        store.close().await;
+        epoch
+    };
+    let first = epoch().await;
+    assert_eq!(epoch().await, first, "the same server on the same timeline");
+    let mut on = schema.connection().await;
+    let history: String = sqlx::query_scalar("SELECT history FROM store").fetch_one(&mut on).await.unwrap();
+    assert!(history.ends_with("/00000001"), "identifier and timeline: {history}");
+    // As if the events had been numbered before this server was promoted.
+    on.execute("UPDATE store SET history = '7000000000000000000/00000007'").await.unwrap();
+    let second = epoch().await;
+    assert_ne!(second, first);
+    assert_eq!(epoch().await, second);
+}
+
+#[tokio::test]
 async fn a_user_with_nothing_but_a_schema_of_its_own_is_enough() {
     let schema = Schema::default();
     let mut on = schema.connection().await;

@@ -32,7 +32,8 @@ impl Fleet {
             host_hold: Some(until),
             notice: None,
         };
-        let verdict = Verdict { report, decision, category: common::policy::Category::D };
+        let (category, audience_at) = (common::policy::Category::D, feed.audience_at);
+        let verdict = Verdict { report, decision, category, audience_at };
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
     }
 

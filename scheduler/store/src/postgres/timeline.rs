@@ -1,0 +1,40 @@
+//! Binds the epoch of events to the server's history.
+//!
+//! A server that was promoted from a standby that lagged, or restored from an archive, goes on from an earlier point and gives
+//! numbers of events out again. PostgreSQL itself marks that: such a server is on another timeline, and a restored dump is on a
+//! server with another identifier. So each new connection looks at both, and where they are others than when the events were
+//! numbered, the store gets a new epoch: consumers with a cursor of the old one are told (410) instead of missing events.
+
+use sqlx::PgConnection;
+
+/// The first eight digits of a log file's name are the timeline that is being written; the control file's entry follows only
+/// with the first checkpoint after a promotion.
+const HISTORY: &str =
+    "SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)";
+
+/// Gives the store a new epoch if this connection's server has another history than the one that numbered the events.
+///
+/// A server that does not tell its history (no right to ask, or a standby) is used as it is.
+pub(super) async fn bind_epoch(on: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let history: String = match sqlx::query_scalar(HISTORY).fetch_one(&mut *on).await {
+        Ok(history) => history,
+        Err(sqlx::Error::Database(_)) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let known: Option<String> = sqlx::query_scalar("SELECT history FROM store").fetch_optional(&mut *on).await?;
+    if known.as_ref().is_none_or(|known| *known == history) {
+        return Ok(());
+    }
+    // Of several that see it at once, one changes it.
+    let sql = "UPDATE store SET history = $1, epoch = CASE WHEN history = '' THEN epoch \
+               ELSE left(replace(gen_random_uuid()::text, '-', ''), 16) END \
+               WHERE history <> $1 RETURNING epoch";
+    let epoch: Option<String> = sqlx::query_scalar(sql).bind(&history).fetch_optional(&mut *on).await?;
+    match (epoch, known.as_deref()) {
+        (Some(epoch), Some(before)) if !before.is_empty() => {
+            tracing::warn!(before, history, epoch, "the database server was replaced; the events begin a new epoch");
+        }
+        _ => {}
+    }
+    Ok(())
+}
