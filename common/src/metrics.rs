@@ -98,6 +98,8 @@ pub struct Metrics {
     pub our_fault: IntGauge,
     /// 1 while all polling is paused by an operator.
     pub paused: IntGauge,
+    /// Always 1; the label is a hash of the keys by which this scheduler decides.
+    pub config_hash: IntGaugeVec,
     /// 1 while the host gate lets requests start.
     pub gate_open: IntGauge,
     /// 1 while feeds are due and nothing is polled, for no reason that is known.
@@ -185,6 +187,11 @@ impl Metrics {
             our_fault: makes
                 .gauge("our_fault", "1 while most hosts fail because of our own network: nobody is penalised."),
             paused: makes.gauge("paused", "1 while all polling is paused by a person."),
+            config_hash: makes.gauges(
+                "config_hash",
+                "Always 1; the label is a hash of the keys by which a scheduler decides: the same in all of a fleet.",
+                &["hash"],
+            ),
             gate_open: makes.gauge("gate_open", "1 while the host gate lets requests start, as a scheduler sees it."),
             watchdog: makes.gauge(
                 "watchdog",

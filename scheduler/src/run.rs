@@ -86,6 +86,7 @@ impl Scheduler {
         let orders = Arc::new(orders);
         let (config, metrics, clock) = (Arc::clone(config), Arc::clone(metrics), Arc::clone(clock));
         let condition = Arc::new(Condition::new(&config));
+        metrics.config_hash.with_label_values(&[&config.shared_hash()]).set(1);
         let secrets = Arc::new(Keyring::new(&config.secrets));
         let results = Arc::new(Results {
             store: store.clone(),

@@ -4,6 +4,7 @@
 mod check;
 mod error;
 mod load;
+mod shared;
 
 use std::net::SocketAddr;
 use std::time::Duration;

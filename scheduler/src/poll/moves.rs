@@ -47,7 +47,10 @@ impl Moves {
         now: Timestamp,
     ) -> Result<(), BackendError> {
         for (verdict, applied) in verdicts.iter().zip(applied) {
-            let Some(feed) = feeds.get(&verdict.report.feed).filter(|_| matches!(applied, Applied::Stored { .. })) else { continue };
+            let Some(feed) = feeds.get(&verdict.report.feed).filter(|_| matches!(applied, Applied::Stored { .. }))
+            else {
+                continue;
+            };
             let (to, same) = match announced_instead(feed, &verdict.report) {
                 Some(page) => (Some(page.clone()), false),
                 None if is_settled(verdict, policy) => {

@@ -41,7 +41,7 @@ pub fn router(ops: Arc<Ops>) -> Router {
 }
 
 fn composed(ops: Arc<Ops>, live: Arc<Live>) -> Router {
-    let guard = Guard { tokens: ops.config.api.tokens.clone().into(), is_page: pages::is_for_operators };
+    let guard = Guard::new(&ops.config.api.tokens, pages::is_for_operators, &ops.metrics);
     let api = Api::new(ops);
     api::routes()
         .with_state(api.clone())

@@ -25,9 +25,9 @@ mod requeues;
 mod search;
 mod session;
 mod silence;
-mod timeline;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod upkeep;
 
 use std::borrow::Cow;

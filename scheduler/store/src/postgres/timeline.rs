@@ -9,8 +9,7 @@ use sqlx::PgConnection;
 
 /// The first eight digits of a log file's name are the timeline that is being written; the control file's entry follows only
 /// with the first checkpoint after a promotion.
-const HISTORY: &str =
-    "SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)";
+const HISTORY: &str = "SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)";
 
 /// Gives the store a new epoch if this connection's server has another history than the one that numbered the events.
 ///

@@ -1,47 +1,79 @@
 //! Who may call. With tokens: whoever shows one, as far as its role goes. Without: this machine's programs, but no web
 //! page that runs in a browser on it.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use common::config::{ApiRole, ApiToken};
+use common::metrics::Metrics;
 use subtle::ConstantTimeEq;
 
 use super::audit::{self, Who};
 use crate::error::ApiError;
 
-/// What the guard knows.
+/// What is needed to tell who may call.
 #[derive(Clone)]
 pub(crate) struct Guard {
-    /// The tokens that open the API.
-    pub(crate) tokens: Arc<[ApiToken]>,
+    tokens: Arc<[ApiToken]>,
     /// Returns whether the path is a page for operators, which a browser's login opens too.
-    pub(crate) is_page: fn(&str) -> bool,
+    is_page: fn(&str) -> bool,
+    metrics: Arc<Metrics>,
+    /// When a rejection was logged last.
+    logged: Arc<Mutex<Option<Instant>>>,
+}
+
+/// Between two log lines about rejected tokens.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+impl Guard {
+    pub(crate) fn new(tokens: &[ApiToken], is_page: fn(&str) -> bool, metrics: &Arc<Metrics>) -> Self {
+        Guard { tokens: tokens.into(), is_page, metrics: Arc::clone(metrics), logged: Arc::default() }
+    }
+
+    /// Counts a request with a missing or wrong token, and logs one of them every [`LOG_EVERY`] at most.
+    fn note_rejection(&self, request: &Request) {
+        self.metrics.rejected_tokens.inc();
+        let now = Instant::now();
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.is_some_and(|last| now.duration_since(last) < LOG_EVERY) {
+            return;
+        }
+        *logged = Some(now);
+        drop(logged);
+        let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let from = from.map_or_else(|| "-".to_owned(), |ConnectInfo(address)| address.ip().to_string());
+        let rejected = self.metrics.rejected_tokens.get();
+        tracing::warn!(from, rejected, "a request had a missing or wrong token; see feedfleet_rejected_tokens_total");
+    }
 }
 
 /// Refuses whoever may not call; everything else goes on, and knows who it is. Changes leave a line in the log.
 pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let Guard { tokens, is_page } = guard;
+    let (tokens, is_page) = (&guard.tokens, guard.is_page);
     let path = request.uri().path();
     let (is_page, is_api) = (is_page(path), path.starts_with("/api/"));
     let is_change = is_api && !request.method().is_safe();
     let (who, admitted) = if tokens.is_empty() {
         ("loopback", from_this_machine(request.method(), request.uri(), request.headers()))
     } else if is_api {
-        with_token(&tokens, request.method(), &bearer(request.headers()))
+        with_token(tokens, request.method(), &bearer(request.headers()))
     } else if is_page {
         // A browser asks for a password. It would send it along with other sites' requests too, so that it opens pages only.
         let shown = password(request.headers()).unwrap_or_else(|| bearer(request.headers()));
-        with_token(&tokens, request.method(), &shown)
+        with_token(tokens, request.method(), &shown)
     } else {
         (NOBODY, Ok(()))
     };
+    if admitted.as_ref().is_err_and(|refusal| refusal.status() == StatusCode::UNAUTHORIZED) {
+        guard.note_rejection(&request);
+    }
     let who = Who(who.into());
     request.extensions_mut().insert(who.clone());
     match admitted {

@@ -1,0 +1,30 @@
+//! What all schedulers of a fleet must have in common, as one number.
+
+use crate::config::Config;
+use crate::document::ContentHash;
+
+impl Config {
+    /// Returns a hash of the keys by which schedulers decide: policy, hosts, leases, retention. Two schedulers that share a fleet
+    /// and show different hashes work against each other: whichever gets a report decides by its own. Holds no secret.
+    pub fn shared_hash(&self) -> String {
+        let shared = (&self.policy, &self.host, &self.host_rule, &self.scheduler, &self.retention);
+        // Numbers and texts: there is nothing in it that JSON cannot say.
+        let text = serde_json::to_vec(&shared).unwrap_or_default();
+        format!("{:032x}", ContentHash::of(&text, 0).0)[..8].to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::defaults;
+
+    #[test]
+    fn schedulers_that_decide_differently_show_different_hashes_and_others_the_same() {
+        let hash = defaults().shared_hash();
+        let mut other = defaults();
+        other.api.listen = "127.0.0.1:1".parse().unwrap();
+        assert_eq!(other.shared_hash(), hash, "each has its own address");
+        other.policy.min_interval *= 2;
+        assert_ne!(other.shared_hash(), hash);
+    }
+}
