@@ -28,7 +28,8 @@ use tokio_util::sync::CancellationToken;
 use worker::run::{Worker, WorkerDied};
 
 use crate::backends::{self, Links};
-use crate::{Usage, descriptors, follow, subscriptions};
+use crate::usage::Usage;
+use crate::{descriptors, follow, subscriptions};
 
 /// How long fetches under way may go on after the first signal.
 const GRACE: Duration = Duration::from_secs(10);

@@ -11,7 +11,7 @@ use scheduler::wire::FeedView;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::Usage;
+use crate::usage::Usage;
 
 /// The flags of every operator command.
 #[derive(Clone, Debug, Args)]

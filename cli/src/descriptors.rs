@@ -4,7 +4,7 @@
 use common::config::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::Usage;
+use crate::usage::Usage;
 
 /// For each fetch at once: its connection, and the next one that is dialled beside it, or a question about a name.
 const PER_FETCH: u64 = 2;

@@ -17,7 +17,8 @@ use worker::discover::{AnnouncedFeed, announced};
 
 use crate::output::{self, plain, table};
 use crate::settings::SettingsArgs;
-use crate::{Usage, single};
+use crate::single;
+use crate::usage::Usage;
 
 /// Prints the feeds that a page announces; exit code 1 when there is none
 #[derive(Debug, Args)]

@@ -145,7 +145,9 @@ async fn refresh(args: &OneArgs) -> anyhow::Result<()> {
 async fn set(args: &SetArgs) -> anyhow::Result<()> {
     let body = args.audience.to_json();
     if body.is_empty() {
-        return Err(crate::Usage("nothing to set; `feedfleet feed set --help` lists what can be".to_owned()).into());
+        return Err(
+            crate::usage::Usage("nothing to set; `feedfleet feed set --help` lists what can be".to_owned()).into()
+        );
     }
     let client = Client::new(&args.client)?;
     let id = client.find(&args.feed).await?;

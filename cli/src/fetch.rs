@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use worker::parse::entry_json;
 use worker::trace::{Exchange, Field};
 
-use crate::Usage;
 use crate::feed_text::{hints_text, onward_fields, repaired_text};
 use crate::output::{self, bytes, fields, moment, plain, table, words};
 use crate::settings::SettingsArgs;
 use crate::single::{self, Single};
+use crate::usage::Usage;
 
 /// Fetches a feed once, outside of the fleet, and explains it from the request to what would be decided
 ///

@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 use crate::client::{Client, ClientArgs};
 use crate::output::{fields, moment, plain, relative, table_within, words};
 use crate::terminal::width;
-use crate::{Usage, output, values};
+use crate::usage::Usage;
+use crate::{output, values};
 
 /// Shows hosts, sets their rules, blocks them
 #[derive(Debug, Subcommand)]

@@ -4,7 +4,7 @@ use anyhow::Context;
 use common::config::{LogConfig, LogFormat};
 use tracing_subscriber::EnvFilter;
 
-use crate::Usage;
+use crate::usage::Usage;
 
 /// Starts logging for this process.
 pub(crate) fn start(config: &LogConfig) -> anyhow::Result<()> {

@@ -43,6 +43,7 @@ mod subscription;
 mod subscriptions;
 mod terminal;
 mod top;
+mod usage;
 mod values;
 
 use std::io;
@@ -110,11 +111,6 @@ enum Command {
 /// How long threads that still run when a command has ended are waited for.
 const LEFT_BEHIND: Duration = Duration::from_millis(100);
 
-/// The command line asks for something that cannot be.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Usage(String);
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // Fails only when a provider is installed already, and this is the first thing that happens.
@@ -171,7 +167,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     for line in format!("{error:#}").lines() {
         eprintln!("error: {line}");
     }
-    let wrong_usage = error.is::<Usage>()
+    let wrong_usage = error.is::<usage::Usage>()
         || error.is::<ConfigError>()
         || error.downcast_ref::<Refused>().is_some_and(|refused| refused.status.as_u16() == 400);
     ExitCode::from(if wrong_usage { 2 } else { 1 })

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use clap::Args;
 use worker::parse::{ParseLimits, ParsedFeed, parse, to_json};
 
-use crate::Usage;
 use crate::feed_text::{hints_text, onward_fields, repaired_text};
 use crate::output::{self, fields, plain, table};
+use crate::usage::Usage;
 
 /// Reads a file as a feed and prints what was understood; exit code 0 a feed, 1 not a feed
 #[derive(Debug, Args)]

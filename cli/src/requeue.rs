@@ -154,7 +154,7 @@ async fn begin(args: &RequeueArgs) -> anyhow::Result<ExitCode> {
     filter.extend(args.all.then(|| ("all".to_owned(), json!(true))));
     if filter.is_empty() {
         let message = "say which feeds: --feed, --host, --category, --status, --failure, --overdue or --all";
-        return Err(crate::Usage(message.to_owned()).into());
+        return Err(crate::usage::Usage(message.to_owned()).into());
     }
     let mut body = json!({ "filter": filter, "dry_run": args.dry_run, "lift_penalties": args.lift_penalties });
     if let Some(rate) = args.rate {

@@ -17,9 +17,9 @@ use fault::Fault;
 use load_tests::simulate::histories::{self, Series};
 use load_tests::simulate::{Comparison, Goals, Recipe, Row, Simulated, sample, svg};
 
-use crate::Usage;
 use crate::output;
 use crate::progress::Progress;
+use crate::usage::Usage;
 
 /// Compares polling policies on posting histories in virtual time, at the same number of polls
 #[derive(Debug, Args)]

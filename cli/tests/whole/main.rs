@@ -7,6 +7,7 @@ mod demo;
 mod harness;
 mod hostile;
 mod house;
+mod imports;
 mod kills;
 mod life;
 mod minutes;

@@ -16,8 +16,9 @@ use super::codepages::CodePage;
 /// An XML declaration ends within so many bytes, if there is one.
 const DECLARATION_WINDOW: usize = 4 * 1024;
 
-/// The document's text. Never fails: what fits nothing is read as Windows-1252, in which every byte means something.
-pub(super) fn decode<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
+/// Returns a document's text, whatever it says about its encoding. Never fails: what fits nothing is read as Windows-1252,
+/// in which every byte means something.
+pub fn text_of<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
     let by_first_bytes = unicode_by_first_bytes(bytes).or_else(|| ebcdic(bytes).map(Cow::Owned));
     let text = by_first_bytes.unwrap_or_else(|| by_declaration(bytes, content_type));
     without_declaration(without_nuls(text))
@@ -205,7 +206,7 @@ mod tests {
             in_utf32(u32::to_be_bytes, &marked),
         ];
         for (at, form) in forms.iter().enumerate() {
-            assert_eq!(decode(form, Some("text/xml; charset=iso-8859-1")), PLAIN, "form {at}");
+            assert_eq!(text_of(form, Some("text/xml; charset=iso-8859-1")), PLAIN, "form {at}");
         }
     }
 
@@ -227,7 +228,7 @@ mod tests {
             ]
             .concat();
             let content_type = wrong_declaration.map(|_| format!("text/xml; Charset=\"{label}\""));
-            assert_eq!(decode(&declared, content_type.as_deref()), text, "{label}");
+            assert_eq!(text_of(&declared, content_type.as_deref()), text, "{label}");
         }
     }
 
@@ -235,25 +236,25 @@ mod tests {
     fn wrong_declarations_are_passed_over() {
         let declared = |label: &str| format!("<?xml version=\"1.0\" encoding=\"{label}\"?>{PLAIN}").into_bytes();
         for label in ["utf-16", "iso-8859-1", "windows-1251", "us-ascii", "no-such-thing", ""] {
-            assert_eq!(decode(&declared(label), None), PLAIN, "{label}");
-            assert_eq!(decode(PLAIN.as_bytes(), Some(&format!("text/xml;charset={label}"))), PLAIN, "{label}");
+            assert_eq!(text_of(&declared(label), None), PLAIN, "{label}");
+            assert_eq!(text_of(PLAIN.as_bytes(), Some(&format!("text/xml;charset={label}"))), PLAIN, "{label}");
         }
         let latin = b"<?xml version='1.0' encoding='utf-8'?><rss>caf\xe9</rss>";
-        assert_eq!(decode(latin, Some("text/xml; charset=utf-8")), "<rss>café</rss>");
+        assert_eq!(text_of(latin, Some("text/xml; charset=utf-8")), "<rss>café</rss>");
     }
 
     #[test]
     fn a_few_broken_bytes_do_not_turn_utf8_into_another_encoding() {
         let cut = &PLAIN.as_bytes()[..PLAIN.len() - 7];
-        assert_eq!(decode(cut, None), "<rss>žluť Привет 日\u{FFFD}");
+        assert_eq!(text_of(cut, None), "<rss>žluť Привет 日\u{FFFD}");
     }
 
     #[test]
     fn nuls_marks_and_declarations_are_left_out() {
-        assert_eq!(decode(b"\xEF\xBB\xBF \n<?xml version='1.0'?>\n<r\0ss/>", None), "\n<rss/>");
-        assert_eq!(decode(b"some warning <?xml version='1.0' encoding='utf-7' ?><rss/>", None), "<rss/>");
-        assert_eq!(decode(b"<p><?xml version='1.0'?><rss/>", None), "<p><?xml version='1.0'?><rss/>");
-        assert_eq!(decode(b"<?xml-stylesheet href='a'?><rss/>", None), "<?xml-stylesheet href='a'?><rss/>");
-        assert_eq!(decode(b"", None), "");
+        assert_eq!(text_of(b"\xEF\xBB\xBF \n<?xml version='1.0'?>\n<r\0ss/>", None), "\n<rss/>");
+        assert_eq!(text_of(b"some warning <?xml version='1.0' encoding='utf-7' ?><rss/>", None), "<rss/>");
+        assert_eq!(text_of(b"<p><?xml version='1.0'?><rss/>", None), "<p><?xml version='1.0'?><rss/>");
+        assert_eq!(text_of(b"<?xml-stylesheet href='a'?><rss/>", None), "<?xml-stylesheet href='a'?><rss/>");
+        assert_eq!(text_of(b"", None), "");
     }
 }

@@ -25,9 +25,12 @@ mod dates;
 mod decode;
 mod draft;
 mod entities;
+mod error;
+mod feed;
 mod hints;
 mod json;
 mod kinds;
+mod limits;
 mod link;
 mod links;
 mod normalise;
@@ -36,96 +39,23 @@ mod text;
 mod vocabulary;
 mod xml;
 
-use std::borrow::Cow;
-use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
 
-use common::document::{FeedHints, Onward};
 use common::entry::Entry;
 use serde_json::json;
 use url::Url;
 
+pub use decode::text_of;
+pub use error::ParseError;
+pub use feed::ParsedFeed;
 pub(crate) use kinds::Lead;
+pub use limits::ParseLimits;
 use repair::Mended;
 use xml::Refusal;
 
 /// Rises whenever the same bytes would be read differently. It is part of the content hash's key, so that a better parser
 /// reads feeds again that have not changed.
 pub const PARSER_VERSION: u64 = 3;
-
-/// A feed, read and normalised.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ParsedFeed {
-    /// Its title as plain text.
-    pub title: Option<String>,
-    /// The site that it belongs to.
-    pub link: Option<String>,
-    /// Its own id: Atom's `id`, JSON Feed's `feed_url`.
-    pub id: Option<String>,
-    /// Its language as declared.
-    pub language: Option<String>,
-    /// What it says about when to poll.
-    pub hints: FeedHints,
-    /// Its WebSub hub.
-    pub hub: Option<String>,
-    /// Its own idea of its URL (`rel=self`).
-    pub self_link: Option<String>,
-    /// What it says about its further documents and its end.
-    pub onward: Onward,
-    /// Its rssCloud, as `domain:port/path protocol`.
-    pub cloud: Option<String>,
-    /// Its entries in the document's order, each id once.
-    pub entries: Vec<Entry>,
-    /// The document was broken, or of an old dialect, and had to be rewritten before it could be read.
-    pub repaired: bool,
-    /// The document ends too early: these are the entries before its end, and the answer should not be taken as whole.
-    pub truncated: bool,
-}
-
-/// Why bytes are no feed. The texts are single lines for people.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParseError {
-    /// Something else: a page, an empty file.
-    #[error("not a feed: {0}")]
-    NotAFeed(String),
-    /// A feed, but broken beyond repair.
-    #[error("broken feed: {0}")]
-    Malformed(String),
-    /// Beyond a limit that is not one of bytes: nesting, elements, attributes.
-    #[error("feed beyond the limits: {0}")]
-    TooLarge(String),
-}
-
-/// What one document may cost. The number of its bytes is limited by whoever reads them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ParseLimits {
-    /// Entries that are read; further ones are left out.
-    pub max_entries: usize,
-    /// Bytes of one summary or content; longer ones are cut and marked.
-    pub max_text_bytes: usize,
-    /// Nesting of elements; a deeper document is refused.
-    pub max_depth: usize,
-    /// Elements in all, but for those of entries that are left out; a document with more is refused.
-    pub max_elements: usize,
-    /// Attributes of one element; a document with more is refused.
-    pub max_attributes: usize,
-    /// When building a page's tree ends, whatever has come of it by then.
-    pub deadline: Option<Instant>,
-}
-
-impl Default for ParseLimits {
-    fn default() -> Self {
-        ParseLimits {
-            max_entries: 2_000,
-            max_text_bytes: 1024 * 1024,
-            max_depth: 128,
-            max_elements: 1_000_000,
-            max_attributes: 256,
-            deadline: None,
-        }
-    }
-}
 
 /// Reads a feed of any kind. `content_type` is the answer's header field, `base_url` the URL after redirects that
 /// relative links are resolved against (one that is no URL resolves nothing).
@@ -136,7 +66,7 @@ pub fn parse(
     limits: &ParseLimits,
 ) -> Result<ParsedFeed, ParseError> {
     let whole = || {
-        let text = decode::decode(bytes, content_type);
+        let text = text_of(bytes, content_type);
         let base = Url::parse(base_url).ok();
         let posts = || kinds::read(&text, content_type, base.as_ref(), limits);
         read(&text, base.as_ref(), limits)
@@ -151,7 +81,7 @@ const PANICKED: &str = "the parser panicked";
 /// The h-feed that a page is, whatever it announces.
 pub(crate) fn page(bytes: &[u8], content_type: Option<&str>, url: &str, limits: &ParseLimits) -> Option<ParsedFeed> {
     let whole = || {
-        let (text, url) = (decode::decode(bytes, content_type), Url::parse(url).ok());
+        let (text, url) = (text_of(bytes, content_type), Url::parse(url).ok());
         let posts = kinds::page(&text, content_type, url.as_ref(), limits)?;
         Some(normalise::finish(posts.into(), url.as_ref(), limits))
     };
@@ -160,13 +90,8 @@ pub(crate) fn page(bytes: &[u8], content_type: Option<&str>, url: &str, limits: 
 
 /// Where a document that is no feed says that its posts are.
 pub(crate) fn lead(bytes: &[u8]) -> Option<Lead> {
-    let whole = || kinds::activity::lead(&decode::decode(bytes, None));
+    let whole = || kinds::activity::lead(&text_of(bytes, None));
     catch_unwind(AssertUnwindSafe(whole)).unwrap_or_default()
-}
-
-/// A document's text, whatever it says about its encoding.
-pub fn text_of<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
-    decode::decode(bytes, content_type)
 }
 
 /// The shape in which `feedfleet parse --json` prints a feed: `{"title","link","id","entries":[{"id","title","link",
@@ -234,22 +159,4 @@ fn told(refusal: Refusal, text: &str) -> ParseError {
         Refusal::Malformed(why) if repair::feed_position(text).is_some() => ParseError::malformed(&why),
         Refusal::Malformed(why) | Refusal::NotAFeed(why) => ParseError::not_a_feed(&why),
     }
-}
-
-/// Longest text of an error, in characters: it may quote the document.
-const MAX_ERROR_CHARS: usize = 200;
-
-impl ParseError {
-    fn malformed(why: &dyn Display) -> Self {
-        ParseError::Malformed(one_line(why))
-    }
-
-    fn not_a_feed(why: &dyn Display) -> Self {
-        ParseError::NotAFeed(one_line(why))
-    }
-}
-
-fn one_line(why: &dyn Display) -> String {
-    let whole = why.to_string();
-    whole.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_ERROR_CHARS).collect()
 }

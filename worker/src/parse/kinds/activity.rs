@@ -10,7 +10,7 @@ use common::entry::Enclosure;
 use serde_json::Value;
 use url::Url;
 
-use super::{Post, Posts, json, media_type_of, time};
+use super::posts::{Post, Posts, json, media_type_of, time};
 
 /// Where a document that has no posts itself says that they are.
 #[derive(Clone, Debug, PartialEq, Eq)]

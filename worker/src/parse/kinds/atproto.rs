@@ -7,7 +7,7 @@
 use common::entry::Enclosure;
 use serde_json::Value;
 
-use super::{Post, Posts, json, time};
+use super::posts::{Post, Posts, json, time};
 use crate::parse::text::escaped;
 
 /// The author's feed, if the document is one.

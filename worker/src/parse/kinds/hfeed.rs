@@ -10,7 +10,7 @@ use common::url::FeedUrl;
 use url::Url;
 
 use super::mf2::{Item, Page, Property};
-use super::{Post, Posts, media_type_of, time};
+use super::posts::{Post, Posts, media_type_of, time};
 use crate::parse::ParseLimits;
 use crate::parse::text::escaped;
 

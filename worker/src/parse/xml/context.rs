@@ -5,7 +5,7 @@ use std::rc::Rc;
 use quick_xml::events::BytesStart;
 use url::Url;
 
-use super::attribute;
+use super::attribute::attribute;
 use crate::parse::vocabulary::Space;
 
 /// Namespaces, bases and languages that may be in force at once, of each; further ones are ignored.

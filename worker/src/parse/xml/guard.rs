@@ -5,7 +5,7 @@
 
 use quick_xml::events::BytesStart;
 
-use super::Refusal;
+use super::refusal::Refusal;
 use crate::parse::ParseLimits;
 
 /// The shortest attribute, ` a=""`, in bytes.

@@ -8,46 +8,15 @@ use base64::engine::general_purpose::STANDARD;
 use common::time::Timestamp;
 use quick_xml::events::BytesStart;
 
+use super::attribute::attribute;
 use super::capture::{Capture, Captured};
-use super::{Pass, Refusal, Scope, attribute};
+use super::pass::{Format, Held, Pass, Root, Scope};
+use super::refusal::Refusal;
 use crate::parse::dates;
 use crate::parse::draft::{DraftEntry, File, Text};
 use crate::parse::link::Link;
 use crate::parse::text::{Markup, as_html};
 use crate::parse::vocabulary::{Element, Hint, Space, Word};
-
-/// What the root element says that the document is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Root {
-    /// `rss`
-    Rss,
-    /// `rdf:RDF`: RSS 0.90 and 1.0.
-    Rdf,
-    /// `feed`, or a single `entry`.
-    Atom,
-    /// `channel` on its own: CDF, RSS 1.1.
-    Channel,
-}
-
-/// What the text of a captured element will be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
-    word: Word,
-    format: Format,
-    /// `isPermaLink` of a guid.
-    id_is_link: Option<bool>,
-}
-
-/// How a text is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// RSS, which does not say.
-    Unknown,
-    Plain,
-    Html,
-    Xhtml,
-    Base64,
-}
 
 /// A web page before any other form of an entry: ranks of links.
 const TEXT_LINK: u8 = 0;
@@ -346,11 +315,6 @@ impl<'a> Pass<'a, '_> {
 
     fn link_here(&self, href: impl Into<Cow<'a, str>>) -> Link<'a> {
         Link { href: href.into(), base: self.context.base() }
-    }
-
-    /// The number of open elements.
-    pub(super) fn depth(&self) -> usize {
-        self.guard.depth()
     }
 }
 

@@ -3,12 +3,15 @@
 //! It stands on quick-xml's events and recurses nowhere. Here is the pass; what an element means at its place is in
 //! `meaning`. Deliberately not here: any repair of what is no XML, and the final form of what was found (`normalise`).
 
+mod attribute;
 mod capture;
 mod context;
 mod doctype;
 mod guard;
 mod meaning;
+mod pass;
 mod person;
+mod refusal;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -17,26 +20,12 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesEnd, BytesStart, Event};
 use url::Url;
 
-use super::draft::{Draft, DraftEntry};
+use super::draft::Draft;
 use super::vocabulary::Word;
-use super::{ParseLimits, entities, text};
-use capture::Capture;
-use context::Context;
+use super::{ParseLimits, entities};
 use doctype::Entities;
-use guard::Guard;
-use meaning::{Held, Root};
-use person::Person;
-
-/// Why a document was not read.
-#[derive(Debug)]
-pub(super) enum Refusal {
-    /// Beyond a limit. Repairing does not help.
-    TooLarge(String),
-    /// Not well-formed.
-    Malformed(String),
-    /// The first element is no feed's.
-    NotAFeed(String),
-}
+use pass::{Pass, Scope};
+pub(super) use refusal::Refusal;
 
 /// Reads a document whose own URL is `document_url`.
 pub(super) fn read<'a>(text: &'a str, document_url: Option<&Url>, limits: &ParseLimits) -> Result<Draft<'a>, Refusal> {
@@ -72,69 +61,7 @@ fn position(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }
 
-/// What an open element is to what it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
-    /// The feed itself: its root, its channel.
-    Feed,
-    /// An entry.
-    Entry,
-    /// Something around words that are an entry's, but trusted less: a group of media.
-    Group,
-    /// A person, of an entry or of the feed.
-    Person,
-    /// `skipHours`, `skipDays`: their members have names that others use as well.
-    Skips,
-    /// Text is collected.
-    Held,
-    /// Nothing of the feed's; but entries may be inside.
-    Foreign,
-    /// Nothing inside matters.
-    Ignored,
-    /// An entry beyond the limit.
-    LeftOut,
-}
-
-/// The state of the pass.
-struct Pass<'a, 'l> {
-    document: &'a str,
-    document_url: Option<&'l Url>,
-    max_entries: usize,
-    guard: Guard<'l>,
-    context: Context,
-    entities: Entities,
-    root: Option<Root>,
-    is_feed: bool,
-    /// Of the open elements; those inside of a capture have none.
-    scopes: Vec<Scope>,
-    /// The element whose text is collected, and what it will mean.
-    capture: Option<(Capture<'a>, Held)>,
-    /// A person's own text is collected around its parts.
-    person: Option<Person<'a>>,
-    draft: Draft<'a>,
-    /// The open entry, and its depth.
-    entry: Option<(DraftEntry<'a>, usize)>,
-}
-
-impl<'a, 'l> Pass<'a, 'l> {
-    fn new(document: &'a str, document_url: Option<&'l Url>, limits: &'l ParseLimits) -> Self {
-        Pass {
-            document,
-            document_url,
-            max_entries: limits.max_entries,
-            guard: Guard::new(limits),
-            context: Context::default(),
-            entities: Entities::default(),
-            root: None,
-            is_feed: false,
-            scopes: Vec::with_capacity(16),
-            capture: None,
-            person: None,
-            draft: Draft::default(),
-            entry: None,
-        }
-    }
-
+impl<'a> Pass<'a, '_> {
     fn start(&mut self, tag: &BytesStart<'_>, span: &Range<usize>) -> Result<(), Refusal> {
         let around = self.scopes.last().copied();
         self.guard.open(tag, around != Some(Scope::LeftOut))?;
@@ -237,14 +164,4 @@ impl<'a, 'l> Pass<'a, 'l> {
 /// As XML has it (section 2.11): a line ends in a line feed.
 fn with_plain_line_ends(text: Cow<'_, str>) -> Cow<'_, str> {
     if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n").into() } else { text }
-}
-
-/// An attribute's value with its references resolved. Names count in either case.
-fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
-    if tag.attributes_raw().is_empty() {
-        return None;
-    }
-    let mut attributes = tag.attributes();
-    let found = attributes.with_checks(false).flatten().find(|one| one.key.as_ref().eq_ignore_ascii_case(name))?;
-    Some(text::resolved(&found.value).into_owned())
 }

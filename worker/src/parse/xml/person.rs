@@ -2,31 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::meaning::Root;
-use super::{Pass, Scope};
+use super::pass::{Pass, Person, Root, Scope};
 use crate::parse::vocabulary::Element;
-
-/// A person whose element is open.
-#[derive(Debug)]
-pub(super) struct Person<'a> {
-    rank: u8,
-    depth: usize,
-    name: Option<Cow<'a, str>>,
-    email: Option<Cow<'a, str>>,
-    text: String,
-}
-
-/// Longest text of a person that is looked at, in bytes.
-const MAX_PERSON: usize = 1024;
-
-impl<'a> Person<'a> {
-    /// Text directly inside of the element.
-    pub(super) fn text(&mut self, depth: usize, piece: &str) {
-        if depth == self.depth && self.text.len() + piece.len() <= MAX_PERSON {
-            self.text.push_str(piece);
-        }
-    }
-}
 
 impl<'a> Pass<'a, '_> {
     /// A person's element begins.

@@ -1,0 +1,12 @@
+//! Why a document was not read.
+
+/// Why a document was not read.
+#[derive(Debug)]
+pub(in crate::parse) enum Refusal {
+    /// Beyond a limit. Repairing does not help.
+    TooLarge(String),
+    /// Not well-formed.
+    Malformed(String),
+    /// The first element is no feed's.
+    NotAFeed(String),
+}
