@@ -33,6 +33,19 @@ const MIN_WORK: u64 = 20_000_000;
 const COMPARISON: u64 = 20;
 const COMPARED_ATTRIBUTE: u64 = 12;
 
+impl Tree {
+    /// Reads a whole document.
+    pub fn of_document(html: &str, limits: TreeLimits) -> Result<Tree, TooCostly> {
+        build(html, None, limits)
+    }
+
+    /// Reads a piece of HTML as the inside of a `div`.
+    pub fn of_fragment(html: &str, limits: TreeLimits) -> Result<Tree, TooCostly> {
+        let context = QualName::new(None, ns!(html), local_name!("div"));
+        build(html, Some(context), limits)
+    }
+}
+
 /// Builds the tree of a document, or of a fragment inside of `context`.
 pub(super) fn build(html: &str, context: Option<QualName>, limits: TreeLimits) -> Result<Tree, TooCostly> {
     let builder = Builder::new(limits, html.len());

@@ -72,17 +72,6 @@ pub enum Content {
 }
 
 impl Tree {
-    /// Reads a whole document.
-    pub fn of_document(html: &str, limits: TreeLimits) -> Result<Tree, TooCostly> {
-        build::build(html, None, limits)
-    }
-
-    /// Reads a piece of HTML as the inside of a `div`.
-    pub fn of_fragment(html: &str, limits: TreeLimits) -> Result<Tree, TooCostly> {
-        let context = QualName::new(None, ns!(html), local_name!("div"));
-        build::build(html, Some(context), limits)
-    }
-
     /// The root, which is no element.
     pub fn root(&self) -> NodeId {
         NodeId(0)
