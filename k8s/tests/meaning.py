@@ -9,9 +9,6 @@ from . import program
 from .manifests import (Doc, K8S, ROLES, container, matches, named, of_kind, pod, role, role_of, secret_references, selected,
                         title, workloads)
 
-# How long a worker has for its last reports, as its source says.
-LAST_REPORT_SECONDS = int(re.search(r"const LAST_REPORT: Duration = Duration::from_secs\((\d+)\)",
-                                    (program.ROOT / "cli/src/cluster.rs").read_text()).group(1))
 # What both roles may know: the broker's user, and the key that requests are signed with.
 FOR_BOTH = {"feedfleet-rabbitmq-default-user", "feedfleet-bot-key"}
 # Secrets that are made by hand before `apply`, by the commands in k8s/README.md.
@@ -278,8 +275,10 @@ def stopping(docs: list[Doc]) -> list[str]:
     """A worker is killed by Kubernetes only after it has given up by itself, with some seconds to spare."""
     worker = role(docs, "worker")
     timeout = seconds(effective(docs, worker)["fetch.timeout"])
+    # What it takes on top of a fetch, for the last reports.
+    reports = seconds(program.grace_of_a_worker()) - seconds(program.configuration_of("")["fetch.timeout"])
     grace = pod(worker)["terminationGracePeriodSeconds"]
-    needed = timeout + LAST_REPORT_SECONDS + 5
+    needed = timeout + reports + 5
     return [] if grace >= needed else [f"{title(worker)} has {grace} s to stop and needs {needed:g} s"]
 
 

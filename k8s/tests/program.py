@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import threading
 import tomllib
 from typing import Any
 
@@ -33,6 +34,27 @@ def configuration_of(text: str) -> dict[str, Any]:
     ran = with_file(text, "config", "print", "--json")
     assert ran.returncode == 0, ran.stderr
     return {line["key"]: line["value"] for line in map(json.loads, ran.stdout.splitlines())}
+
+
+@functools.cache
+def grace_of_a_worker() -> str:
+    """How long a worker with the default configuration waits for its fetches after SIGTERM: it logs that when it stops."""
+    # It handles signals a moment after it says where it listens, on a busy machine later than on another.
+    grace = next(filter(None, map(grace_logged_after, (1, 10, 60))), None)
+    assert grace, "a worker that was stopped did not log its grace"
+    return grace
+
+
+def grace_logged_after(seconds: float) -> str | None:
+    """The grace that a worker logs when it is stopped this long after its start; None if it did not handle signals yet."""
+    nowhere = {"FEEDFLEET_GATE__URL": "redis://127.0.0.1:1/", "FEEDFLEET_QUEUE__URL": "amqp://127.0.0.1:1/%2f"}
+    with subprocess.Popen([BINARY, "worker", "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True, cwd="/",
+                          env=nowhere | {"FEEDFLEET_LOG__FORMAT": "json"}) as worker:
+        assert worker.stderr
+        assert "http://127.0.0.1" in worker.stderr.readline()
+        threading.Timer(seconds, worker.terminate).start()
+        logged = [json.loads(line).get("grace") for line in worker.stderr]
+    return next(filter(None, logged), None)
 
 
 @functools.cache

@@ -88,6 +88,15 @@ impl Fleet {
         self.send(request.header(header::CONTENT_TYPE, "application/json").body(body).unwrap()).await
     }
 
+    /// Returns the methods that a path takes, as the response to a wrong one lists them; HEAD comes with GET.
+    pub(crate) async fn methods_of(&self, path: &str) -> Vec<String> {
+        let request = Request::builder().method("TRACE").uri(path).header(header::HOST, "127.0.0.1:7878");
+        let response = self.router.clone().call(request.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), 405, "{path}");
+        let allowed = response.headers()[header::ALLOW].to_str().unwrap();
+        allowed.split(',').map(|method| method.trim().to_owned()).filter(|method| method != "HEAD").collect()
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, None).await
     }

@@ -23,16 +23,37 @@ use std::future::Future;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use common::bot_auth::DIRECTORY_PATH;
 
 use crate::error::ApiError;
 use crate::state::Api;
 
+/// A router that remembers its paths, so that they can be compared with the description.
+#[derive(Default)]
+struct Routes {
+    router: Router<Api>,
+    paths: Vec<&'static str>,
+}
+
+impl Routes {
+    fn route(mut self, path: &'static str, methods: MethodRouter<Api>) -> Self {
+        self.paths.push(path);
+        Routes { router: self.router.route(path, methods), ..self }
+    }
+}
+
+/// What every path of the API begins with.
+const PREFIX: &str = "/api/v1";
+
 /// Returns the API's routes, and those of pings, health and metrics.
 pub(crate) fn routes() -> Router<Api> {
-    Router::new()
-        .nest("/api/v1", versioned())
+    Router::new().nest(PREFIX, versioned().router).merge(outer().router)
+}
+
+/// Paths that are described beside the API's own.
+fn outer() -> Routes {
+    Routes::default()
         .route("/openapi.json", get(openapi::document))
         .route("/ping", post(pings::ping).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
         .route("/RPC2", post(pings::rpc).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
@@ -42,8 +63,9 @@ pub(crate) fn routes() -> Router<Api> {
         .route(DIRECTORY_PATH, get(fleet::keys))
 }
 
-fn versioned() -> Router<Api> {
-    Router::new()
+/// Paths below [`PREFIX`].
+fn versioned() -> Routes {
+    Routes::default()
         .route("/feeds", get(feeds::list).post(feeds::add))
         .route("/feeds/bulk", post(bulk::bulk).layer(DefaultBodyLimit::max(bulk::MAX_BYTES)))
         .route("/feeds/lookup", get(feeds::lookup))

@@ -266,6 +266,24 @@ mod tests {
         assert_eq!(send(&fleet, "/RPC2", "text/xml", " ".repeat(MAX_BYTES + 1)).await.status, 413);
     }
 
+    /// XML is read for calls alone: what a feed says comes in a worker's report, and from nowhere else.
+    #[tokio::test]
+    async fn a_feed_in_place_of_a_ping_is_refused_and_not_read() {
+        let fleet = Fleet::new().await;
+        let id = fleet.feed(URL).await;
+        let before = wake_of(&fleet, id).await;
+        let item = format!("<item><guid>1</guid><title>a</title><link>{URL}</link></item>");
+        let rss = format!("<rss version='2.0'><channel><title>t</title><link>{URL}</link>{item}</channel></rss>");
+        let refused = send(&fleet, "/RPC2", "text/xml", rss.clone()).await;
+        assert!(refused.body.as_str().unwrap().contains("<fault>"), "{}", refused.body);
+        for media_type in ["application/rss+xml", "text/xml", "application/json"] {
+            let refused = send(&fleet, "/ping", media_type, rss.clone()).await;
+            assert!((400..500).contains(&refused.status), "{media_type}: {}", refused.body);
+        }
+        assert_eq!(wake_of(&fleet, id).await, before);
+        assert_eq!(fleet.get("/api/v1/entries").await.body["items"], json!([]));
+    }
+
     #[tokio::test]
     async fn a_blacklisted_feed_earns_one_try_a_day_and_a_paused_one_none() {
         let fleet = Fleet::new().await;
