@@ -67,6 +67,7 @@ pub(crate) async fn scheduler(args: &SchedulerArgs) -> anyhow::Result<ExitCode> 
     let config = configuration(&args.settings, args.listen, None)?;
     require_servers(&config, "scheduler", &["store.url", "schedule.url", "gate.url", "queue.url"])?;
     BotKey::of(&config)?;
+    let config = Arc::new(descriptors::fit_scheduler(Arc::unwrap_or_clone(config))?);
     let listener = bind(config.api.listen).await?;
     eprintln!("feedfleet scheduler, API at http://{}", listener.local_addr()?);
     let metrics = Arc::new(Metrics::new());
@@ -142,7 +143,9 @@ async fn connected(links: &Links, clock: &dyn Clock) {
 pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
     // A worker has no API, and so no token that could guard it: it may listen wherever its health is asked for.
     let config = configuration(&args.settings, None, args.concurrency)?;
-    let config = Arc::new(descriptors::fit(Arc::unwrap_or_clone(config))?);
+    let mut config = Arc::unwrap_or_clone(config);
+    config.api.max_connections = health::CONNECTIONS;
+    let config = Arc::new(descriptors::fit(config)?);
     require_servers(&config, "worker", &["gate.url", "queue.url"])?;
     let listener = bind(args.listen.unwrap_or(config.api.listen)).await?;
     eprintln!("feedfleet worker, health and metrics at http://{}", listener.local_addr()?);

@@ -8,15 +8,19 @@ use crate::usage::Usage;
 
 /// For each fetch at once: its connection, and the next one that is dialled beside it, or a question about a name.
 const PER_FETCH: u64 = 2;
-/// For everything else: the API's connections and listener, the database's files, the runtime.
+/// For everything else: the listener and [`LEAST_API`] connections of the API with those that are reserved for health or still
+/// closing, the database's files and connections, the runtime.
 const OTHERS: u64 = 256;
+/// Connections of the API that always fit.
+const LEAST_API: usize = 64;
 
-/// The configuration as this process can serve it. Raises the soft limit as far as needed and allowed; keeps fewer idle
-/// connections if that is not enough; refuses when even the fetches do not fit.
+/// The configuration as this process, which fetches, can serve it. Raises the soft limit as far as needed and allowed; keeps
+/// fewer idle connections and takes fewer callers if that is not enough; refuses when even the fetches do not fit.
 pub(crate) fn fit(mut config: Config) -> anyhow::Result<Config> {
     let concurrency = config.worker.concurrency as u64;
     let busy = OTHERS + concurrency.saturating_mul(PER_FETCH);
-    let needed = busy.saturating_add(config.fetch.idle_connections as u64);
+    let (idle, api) = (config.fetch.idle_connections as u64, more_than_least(&config));
+    let needed = busy.saturating_add(idle).saturating_add(api);
     let allowed = raise(needed);
     if allowed < busy {
         let most = allowed.saturating_sub(OTHERS) / PER_FETCH;
@@ -31,15 +35,40 @@ pub(crate) fn fit(mut config: Config) -> anyhow::Result<Config> {
         .into());
     }
     if allowed < needed {
-        let kept = allowed - busy;
-        eprintln!(
-            "{allowed} file descriptors are allowed, {needed} would serve: {kept} idle connections are kept at most, not \
-             {} (fetch.idle_connections)",
-            config.fetch.idle_connections
-        );
+        let spare = allowed - busy;
+        let api = api.min(spare.div_ceil(2)).max(spare.saturating_sub(idle).min(api));
+        let kept = idle.min(spare - api);
+        let (idle_set, api_set) = (config.fetch.idle_connections, config.api.max_connections);
         config.fetch.idle_connections = usize::try_from(kept)?;
+        config.api.max_connections = api_set.min(LEAST_API + usize::try_from(api)?);
+        eprintln!(
+            "{allowed} file descriptors are allowed, {needed} would serve: the maximum is {kept} idle connections, not \
+             {idle_set} (fetch.idle_connections), and {} of the API, not {api_set} (api.max_connections)",
+            config.api.max_connections
+        );
     }
     Ok(config)
+}
+
+/// The configuration as a scheduler, which fetches nothing, can serve it.
+pub(crate) fn fit_scheduler(mut config: Config) -> anyhow::Result<Config> {
+    let needed = OTHERS + more_than_least(&config);
+    let allowed = raise(needed);
+    if allowed < needed {
+        let set = config.api.max_connections;
+        config.api.max_connections = set.min(LEAST_API + usize::try_from(allowed.saturating_sub(OTHERS))?);
+        eprintln!(
+            "{allowed} file descriptors are allowed, {needed} would serve: the maximum is {} connections of the API, not {set} \
+             (api.max_connections)",
+            config.api.max_connections
+        );
+    }
+    Ok(config)
+}
+
+/// Connections of the API beyond those that always fit.
+fn more_than_least(config: &Config) -> u64 {
+    config.api.max_connections.saturating_sub(LEAST_API) as u64
 }
 
 /// Raises the soft limit to `needed`, or as far as the hard limit allows; gives what is allowed then.

@@ -14,6 +14,10 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use web::listener::{self, Limits};
+
+/// The maximum number of connections, of one address too: few callers ask for health and metrics.
+pub(crate) const CONNECTIONS: usize = 64;
 
 /// Says why the process cannot do its work now, if it cannot.
 type Readiness = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
@@ -57,8 +61,7 @@ where
         Role::StartingScheduler => paths.fallback(starting),
     };
     let paths = paths.with_state(Health { ready, metrics });
-    let stopped = async move { stop.cancelled().await };
-    axum::serve(listener, paths).with_graceful_shutdown(stopped).await
+    listener::serve(listener, paths, Limits::new(CONNECTIONS, CONNECTIONS), stop).await
 }
 
 async fn readyz(State(health): State<Health>) -> Result<&'static str, (StatusCode, String)> {

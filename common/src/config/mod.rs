@@ -325,6 +325,8 @@ pub struct ApiConfig {
     pub public_url: String,
     pub tokens: Vec<ApiToken>,
     pub pings_per_minute: u32,
+    pub max_connections: usize,
+    pub max_connections_per_address: usize,
     pub status_per_minute: u32,
 }
 

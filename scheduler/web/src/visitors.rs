@@ -44,13 +44,14 @@ impl Visitors {
 }
 
 /// Where a request comes from: an IPv4 address, or the network of an IPv6 one, in which a caller has all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Caller(IpAddr);
 
 impl Caller {
     const UNKNOWN: Caller = Caller(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
-    fn of(address: IpAddr) -> Self {
+    /// Returns who calls from this address.
+    pub(crate) fn of(address: IpAddr) -> Self {
         Caller(match address.to_canonical() {
             IpAddr::V6(address) => {
                 let [a, b, c, d, ..] = address.segments();

@@ -21,8 +21,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
+use crate::listener::DRAIN;
 use crate::request::MAX_BODY_BYTES;
-use crate::serve::{DRAIN, serve};
+use crate::serve::serve;
 use crate::testing::{Answer, Fleet};
 
 #[tokio::test]

@@ -1,0 +1,185 @@
+//! The accept loop: HTTP/1.1 with a limit for everything that a caller could hold on to.
+//!
+//! A connection is *waiting* until the head of a request has arrived, and again when its response has been sent; otherwise it
+//! is *busy*. Waiting connections end by a timeout, and when the limit of connections is reached, the one that has waited
+//! longest gives way to a new one: callers who open connections and say nothing displace each other, and a request that
+//! arrives with its connection is answered. When all connections are busy, [`RESERVED`] more are taken for health and metrics.
+//!
+//! HTTP/2 is off (`docs/decisions/0022-http-1-only.md`).
+
+mod admission;
+mod watched;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderValue, Request, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+use admission::{Admission, Admitted};
+use watched::{Answered, Watched};
+
+/// Connections beyond the limit that are answered for health and metrics while all others are busy.
+pub const RESERVED: usize = 32;
+/// Connections that may still be closing after they gave way to others.
+const CLOSING: usize = 32;
+
+/// How long a stop waits for requests in progress: a caller that never finishes its request must not hold it up.
+pub(crate) const DRAIN: Duration = Duration::from_secs(2);
+
+/// How long to wait after the operating system refused to accept a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// The limits of one listener.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections in total.
+    pub connections: usize,
+    /// Connections of one address (IPv6: of one /64).
+    pub per_address: usize,
+    /// From the first byte of a request's head, or from connecting, to the head's end.
+    pub head: Duration,
+    /// From a response's end to the next request.
+    pub idle: Duration,
+    /// How long a caller may take none of its response.
+    pub stalled: Duration,
+}
+
+impl Limits {
+    /// Returns the limits with the usual timeouts.
+    pub fn new(connections: usize, per_address: usize) -> Self {
+        let (head, idle) = (Duration::from_secs(10), Duration::from_secs(60));
+        Limits { connections, per_address, head, idle, stalled: Duration::from_secs(30) }
+    }
+
+    /// Returns the largest number of file descriptors that connections take.
+    pub fn descriptors(&self) -> usize {
+        self.connections + RESERVED + CLOSING
+    }
+}
+
+/// Serves until `stop`; requests in progress are then finished, as far as two seconds allow.
+pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) -> io::Result<()> {
+    let admission = Arc::new(Admission::new(limits));
+    // Accepting stops before the file descriptors run out: callers wait in the kernel's queue.
+    let most = u32::try_from(limits.descriptors()).unwrap_or(u32::MAX).min(Semaphore::MAX_PERMITS as u32);
+    let open = Arc::new(Semaphore::new(most as usize));
+    loop {
+        let accepted = async {
+            let permit = Arc::clone(&open).acquire_owned().await.map_err(io::Error::other)?;
+            listener.accept().await.map(|(stream, address)| (stream, address, permit))
+        };
+        let (stream, address, permit) = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = accepted => match accepted {
+                Ok(accepted) => accepted,
+                Err(error) if is_of_connection(&error) => continue,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection; trying again");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            },
+        };
+        let Some(admitted) = admission.admit(address.ip()) else { continue };
+        let (router, stop) = (router.clone(), stop.clone());
+        tokio::spawn(async move {
+            connection(stream, address, router, limits, &admitted, &stop).await;
+            drop((admitted, permit));
+        });
+    }
+    drop(listener);
+    // Whoever is not done by then is cut off when the process ends.
+    let _ = tokio::time::timeout(DRAIN, open.acquire_many(most)).await;
+    Ok(())
+}
+
+/// The caller hung up before it was accepted.
+fn is_of_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// Serves one connection to its end, its timeout, or until it gives way.
+async fn connection(
+    stream: TcpStream,
+    address: SocketAddr,
+    router: Router,
+    limits: Limits,
+    admitted: &Admitted,
+    stop: &CancellationToken,
+) {
+    // Responses are written whole; waiting for more to send would only delay them.
+    let _ = stream.set_nodelay(true);
+    let activity = admitted.activity();
+    let io = TokioIo::new(Watched::new(stream, Arc::clone(activity)));
+    let reserved = admitted.is_reserved();
+    let service = service_fn(|request| {
+        let answered = activity.answering();
+        respond(router.clone(), request, address, reserved, answered)
+    });
+    let mut http = http1::Builder::new();
+    // The deadlines below are wider for an idle connection than for half a head.
+    http.timer(TokioTimer::new()).header_read_timeout(None);
+    let mut served = std::pin::pin!(http.serve_connection(io, service));
+    let mut stopping = false;
+    loop {
+        let deadline = activity.deadline(&limits);
+        tokio::select! {
+            // An error is the caller's: it hung up, or sent something else than HTTP.
+            _ = served.as_mut() => return,
+            () = admitted.gave_way() => return,
+            () = stop.cancelled(), if !stopping => {
+                stopping = true;
+                served.as_mut().graceful_shutdown();
+            }
+            () = tokio::time::sleep_until(deadline) => {
+                if activity.deadline(&limits) <= tokio::time::Instant::now() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+async fn respond(
+    mut router: Router,
+    request: Request<Incoming>,
+    address: SocketAddr,
+    reserved: bool,
+    answered: Answered,
+) -> Result<Response, Infallible> {
+    let mut request = request.map(Body::new);
+    let mut response = if reserved && !is_vital(request.uri().path()) {
+        (StatusCode::SERVICE_UNAVAILABLE, "all connections are in use; try again\n").into_response()
+    } else {
+        request.extensions_mut().insert(ConnectInfo(address));
+        router.call(request).await?
+    };
+    if reserved {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response.map(|body| Body::new(answered.around(body))))
+}
+
+/// What is answered also when everything else is too much.
+fn is_vital(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz" | "/metrics")
+}
+
+#[cfg(test)]
+mod tests;

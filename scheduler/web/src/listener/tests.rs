@@ -1,0 +1,150 @@
+//! Callers that hold on to connections, over real sockets.
+
+use std::time::Instant;
+
+use axum::routing::get;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinHandle;
+
+use super::*;
+
+const HEALTH: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const HALF: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: loc";
+/// The most that a response may take which nothing should hold up.
+const SOON: Duration = Duration::from_secs(1);
+/// How long something may take that is to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LARGE: usize = 64 << 20;
+
+/// A listener, stopped when dropped.
+struct Served {
+    address: SocketAddr,
+    stop: CancellationToken,
+    serving: JoinHandle<io::Result<()>>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn served(limits: Limits) -> Served {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let router = Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/slow", get(std::future::pending::<&'static str>))
+        .route("/pause", get(async || tokio::time::sleep(Duration::from_millis(900)).await))
+        .route("/large", get(async || vec![b'x'; LARGE]));
+    let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+    let serving = tokio::spawn(serve(listener, router, limits, stop.clone()));
+    Served { address, stop, serving }
+}
+
+impl Served {
+    async fn sent(&self, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        stream
+    }
+
+    /// Returns the first line of the response to a request on a connection of its own.
+    async fn asked(&self, request: &[u8]) -> String {
+        first_line(&mut self.sent(request).await).await
+    }
+}
+
+async fn first_line(stream: &mut TcpStream) -> String {
+    let mut read = vec![0; 4096];
+    let bytes = tokio::time::timeout(PATIENCE, stream.read(&mut read)).await.unwrap().unwrap();
+    String::from_utf8_lossy(&read[..bytes]).lines().next().unwrap_or_default().to_owned()
+}
+
+/// Returns how long it took until the connection was closed.
+async fn closed(stream: &mut TcpStream) -> Duration {
+    let (begun, mut read) = (Instant::now(), Vec::new());
+    // A reset closes it as well.
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut read)).await.expect("it is closed");
+    begun.elapsed()
+}
+
+fn quick() -> Limits {
+    let (head, idle) = (Duration::from_millis(300), Duration::from_millis(600));
+    Limits { head, idle, stalled: Duration::from_millis(300), ..Limits::new(100, 100) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_open_requests_beyond_the_limit_leave_health_answering() {
+    for limits in [Limits::new(40, 1_000), Limits::new(1_000, 40)] {
+        let served = served(limits).await;
+        let mut half_open = Vec::new();
+        for _ in 0..400 {
+            half_open.push(served.sent(HALF).await);
+        }
+        let begun = Instant::now();
+        assert_eq!(served.asked(HEALTH).await, "HTTP/1.1 200 OK");
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        assert!(closed(&mut half_open[0]).await < PATIENCE, "the first of them gave way");
+    }
+}
+
+#[tokio::test]
+async fn silent_connections_are_closed_and_slow_responses_are_not() {
+    let served = served(quick()).await;
+    let (mut silent, mut half) = (served.sent(b"").await, served.sent(HALF).await);
+    let mut kept = served.sent(HEALTH).await;
+    let mut pausing = served.sent(b"GET /pause HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert_eq!(first_line(&mut kept).await, "HTTP/1.1 200 OK");
+    closed(&mut silent).await;
+    closed(&mut half).await;
+    kept.write_all(HEALTH).await.unwrap();
+    assert_eq!(first_line(&mut kept).await, "HTTP/1.1 200 OK", "an idle connection lives longer than half a head");
+    assert_eq!(first_line(&mut pausing).await, "HTTP/1.1 200 OK");
+    assert!(closed(&mut kept).await >= Duration::from_millis(300));
+}
+
+#[tokio::test]
+async fn a_caller_that_reads_nothing_is_cut_off() {
+    let served = served(quick()).await;
+    let mut stream = served.sent(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut read = Vec::new();
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut read)).await.expect("it was closed");
+    assert!(read.len() < LARGE, "{} bytes", read.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_answered_while_all_connections_are_busy() {
+    let served = served(Limits::new(4, 1_000)).await;
+    let slow = b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut busy = Vec::new();
+    for _ in 0..4 {
+        busy.push(served.sent(slow).await);
+    }
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        let other = served.asked(b"GET /pause HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+        if other == "HTTP/1.1 503 Service Unavailable" {
+            break;
+        }
+        assert!(Instant::now() < patience, "the four are busy soon: {other}");
+    }
+    assert_eq!(served.asked(HEALTH).await, "HTTP/1.1 200 OK");
+}
+
+#[tokio::test]
+async fn http_2_is_refused() {
+    let served = served(quick()).await;
+    let answer = served.asked(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00").await;
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_stop_ends_idle_connections_at_once() {
+    let mut served = served(Limits::new(100, 100)).await;
+    let mut idle = served.sent(HEALTH).await;
+    first_line(&mut idle).await;
+    served.stop.cancel();
+    let ended = tokio::time::timeout(DRAIN / 2, &mut served.serving).await;
+    ended.expect("nothing is in progress").unwrap().unwrap();
+}
