@@ -67,12 +67,20 @@ pub struct Follower {
     /// Up to here there is nothing that was not read, also where numbers are missing.
     looked: i64,
     limit: u32,
+    /// Bytes of text of a page that is kept, or of its only event.
+    bytes: usize,
 }
 
 impl Follower {
     /// Begins after this number.
     pub fn new(tail: Arc<Tail>, after: i64) -> Self {
-        Follower { tail, after, looked: after, limit: AT_FIRST }
+        Follower { tail, after, looked: after, limit: AT_FIRST, bytes: usize::MAX }
+    }
+
+    /// Keeps at most so many bytes of text of a page: what one of many readers holds.
+    #[must_use]
+    pub fn holding(self, bytes: usize) -> Self {
+        Follower { bytes, ..self }
     }
 
     /// The number of the last event that was read.
@@ -84,9 +92,10 @@ impl Follower {
     pub async fn page(&mut self) -> Result<EventPage<Event>, StoreError> {
         // Asked before: what comes while the page is read may or may not be in it.
         let newest = self.tail.newest();
-        let page = self.tail.store.events(self.after, self.limit).await?;
+        let mut page = self.tail.store.events(self.after, self.limit).await?;
+        let whole = page.items.len() < self.limit as usize && !page.cut;
+        let whole = !cut(&mut page.items, self.bytes) && whole;
         let last = page.items.last().map_or(self.after, |event| event.seq);
-        let whole = page.items.len() < self.limit as usize;
         self.looked = if whole { newest.max(last) } else { last };
         self.after = last;
         Ok(page)
@@ -107,4 +116,18 @@ impl Follower {
     pub async fn news(&self) {
         self.tail.beyond(self.looked).await;
     }
+}
+
+/// Leaves the first events, as many as fit and one at least; returns whether some were left out.
+fn cut(events: &mut Vec<Event>, bytes: usize) -> bool {
+    let mut sum = 0_usize;
+    let size = |event: &Event| event.entry.as_ref().map_or(0, |stored| stored.entry.text_bytes());
+    let fitting = events.iter().take_while(|event| {
+        sum = sum.saturating_add(size(event));
+        sum <= bytes
+    });
+    let kept = fitting.count().max(1);
+    let cut = kept < events.len();
+    events.truncate(kept);
+    cut
 }

@@ -17,6 +17,7 @@ mod error;
 mod history;
 mod hosts;
 mod listing;
+mod page_size;
 pub mod postgres;
 pub mod requeues;
 mod row;
@@ -45,6 +46,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::StoreError;
 pub use hosts::{HostOrders, HostQuery, HostRow};
+pub use page_size::PAGE_BYTES;
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
 pub use seams::{Events, Feeds, Hosts, Polls, Requeues, Store, Upkeep};
 
@@ -357,6 +359,8 @@ pub struct EventPage<T> {
     pub oldest: i64,
     /// The items, by `seq`.
     pub items: Vec<T>,
+    /// It ended at [`PAGE_BYTES`], before `limit`: the next page begins after the last item.
+    pub cut: bool,
 }
 
 /// A process's wish to be the one that passes events on to the exchange.

@@ -129,7 +129,8 @@ pub trait Hosts: Send + Sync {
 /// What consumers read, and the turn to relay it.
 #[async_trait]
 pub trait Events: Send + Sync {
-    /// Entries with a larger `seq` than `after`, of one feed or of all, at most `limit`.
+    /// Entries with a larger `seq` than `after`, of one feed or of all, at most `limit` and at most [`PAGE_BYTES`](crate::PAGE_BYTES)
+    /// of text (one entry in any case).
     async fn entries(&self, feed: Option<FeedId>, after: i64, limit: u32)
     -> Result<EventPage<StoredEntry>, StoreError>;
 
@@ -139,7 +140,8 @@ pub trait Events: Send + Sync {
     /// The largest `seq` of an entry whose newest form was stored before `at`; zero when there is none.
     async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError>;
 
-    /// Events with a larger `seq` than `after`, at most `limit`.
+    /// Events with a larger `seq` than `after`, at most `limit` and at most [`PAGE_BYTES`](crate::PAGE_BYTES) of text (one event in
+    /// any case).
     async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError>;
 
     /// The newest `seq` given out, zero before the first: where somebody who wants only what is new begins.

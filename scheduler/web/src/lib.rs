@@ -5,6 +5,7 @@ mod api;
 mod error;
 mod explain;
 mod hardened;
+mod held;
 pub mod listener;
 mod listing;
 mod pages;

@@ -30,6 +30,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
+use crate::held::until_sent;
 use admission::{Admission, Admitted};
 use watched::{Answered, Watched};
 
@@ -173,7 +174,7 @@ async fn respond(
     if reserved {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    Ok(response.map(|body| Body::new(answered.around(body))))
+    Ok(until_sent(response, answered))
 }
 
 /// What is answered also when everything else is too much.

@@ -1,7 +1,9 @@
 //! What every handler works on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use axum::http::StatusCode;
 use common::feed::Feed;
 use common::input;
 use common::url::{FeedId, FeedUrl};
@@ -10,7 +12,7 @@ use scheduler::ops::Ops;
 use scheduler::ops::pings::Pings;
 use scheduler::wire::FeedView;
 use store::FeedRef;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
 use crate::streams::Streams;
@@ -31,11 +33,26 @@ pub(crate) struct Api {
     pub(crate) tail: Arc<Tail>,
     /// The open event streams.
     pub(crate) streams: Arc<Streams>,
+    /// Limits the pages in progress.
+    pub(crate) pages: Arc<Semaphore>,
     /// Limits the pages of entries that are being sanitised to the number of cores, so that other requests are answered.
     pub(crate) sanitisers: Arc<Semaphore>,
 }
 
+/// Pages of entries and events that are read, written or sent at once. Each holds at most 8 MB of text three times over (as
+/// read, as HTML that may be shown, as JSON): about 200 MB for all of them. Short ones are sent at once and hold nothing up.
+const PAGES: usize = 8;
+/// How long a page waits for its turn.
+const PAGE_WAIT: Duration = Duration::from_secs(15);
+
 impl Api {
+    /// Waits for the turn to read a page of entries or events; 503 when it does not come.
+    pub(crate) async fn page_turn(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        let turn = tokio::time::timeout(PAGE_WAIT, Arc::clone(&self.pages).acquire_owned()).await;
+        let busy = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too many pages are being read; try again");
+        turn.map_err(|_| busy())?.map_err(|_| busy())
+    }
+
     /// Returns the state over these operations.
     pub(crate) fn new(ops: Arc<Ops>) -> Self {
         Api {
@@ -44,6 +61,7 @@ impl Api {
             pings: Pings::new(ops.clone()),
             tail: Arc::new(Tail::of(ops.store.clone())),
             streams: Arc::new(Streams::new(ops.quiet.clone())),
+            pages: Arc::new(Semaphore::new(PAGES)),
             sanitisers: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from))),
             ops,
         }

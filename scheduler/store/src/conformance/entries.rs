@@ -3,8 +3,15 @@
 use super::*;
 
 async fn titles(store: &dyn Store, id: Option<FeedId>) -> Vec<(i64, String)> {
-    let EventPage { items, .. } = store.entries(id, 0, 10_000).await.unwrap();
-    items.into_iter().map(|item: StoredEntry| (item.seq, item.entry.title.unwrap_or_default())).collect()
+    let (mut titles, mut after) = (Vec::new(), 0);
+    loop {
+        let EventPage { items, cut, .. } = store.entries(id, after, 10_000).await.unwrap();
+        titles.extend(items.into_iter().map(|item: StoredEntry| (item.seq, item.entry.title.unwrap_or_default())));
+        if !cut {
+            return titles;
+        }
+        after = titles.last().unwrap().0;
+    }
 }
 
 fn kinds(events: &[(String, Option<String>)]) -> Vec<(&str, Option<&str>)> {
@@ -128,6 +135,45 @@ pub(crate) async fn thousands_of_long_entries_are_stored_in_order(backend: &dyn 
     assert_eq!(new_entries(&applied), (5000, 0));
     let expected: Vec<(i64, String)> = (1..=5000).map(|seq| (seq, (seq - 1).to_string())).collect();
     assert_eq!(titles(&*store, None).await, expected);
+}
+
+pub(crate) async fn pages_end_at_their_bytes_and_nothing_is_left_out(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let long = |number: usize| Entry { content: Some("x".repeat(1 << 20)), ..entry(&number.to_string(), "long") };
+    poll(&*store, id, 10, modified((0..20).map(long).collect())).await;
+    // A text beyond any page is one of its own, and each event of an entry shows it.
+    let huge = |text: &str| Entry { content: Some(text.repeat(5 << 20)), ..entry("huge", "huge") };
+    poll(&*store, id, 20, modified(vec![huge("xy")])).await;
+    poll(&*store, id, 30, modified(vec![huge("yz")])).await;
+    let bounded =
+        |bytes: usize, items: usize| assert!(items == 1 || bytes <= PAGE_BYTES as usize, "{bytes} in {items}");
+    for feed in [None, Some(id)] {
+        let (mut seen, mut after, mut cuts) = (Vec::new(), 0, 0);
+        loop {
+            let page = store.entries(feed, after, 1000).await.unwrap();
+            bounded(page.items.iter().map(|item| item.entry.text_bytes()).sum(), page.items.len());
+            seen.extend(page.items.iter().map(|item| item.seq));
+            cuts += i32::from(page.cut);
+            if page.items.is_empty() {
+                break;
+            }
+            after = *seen.last().unwrap();
+        }
+        let expected: Vec<i64> = (1..=20).chain([22]).collect();
+        assert_eq!((seen, cuts), (expected, 3));
+    }
+    let (mut seen, mut after) = (0, 0);
+    loop {
+        let page = store.events(after, 1000).await.unwrap();
+        let size = |event: &Event| event.entry.as_ref().map_or(0, |stored| stored.entry.text_bytes());
+        bounded(page.items.iter().map(size).sum(), page.items.len());
+        seen += page.items.len();
+        let Some(last) = page.items.last() else { break };
+        assert!(page.cut || last.seq == 22);
+        after = last.seq;
+    }
+    assert_eq!(seen, 22);
 }
 
 pub(crate) async fn events_of_a_batch_stand_in_its_order_with_entries_in_their_newest_form(backend: &dyn Backend) {

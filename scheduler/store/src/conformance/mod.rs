@@ -32,8 +32,8 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 
 use super::{
-    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, FeedSort, NewFeed, RelayTurn, Store, StoreError,
-    StoredEntry, Verdict,
+    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, FeedSort, NewFeed, PAGE_BYTES, RelayTurn, Store,
+    StoreError, StoredEntry, Verdict,
 };
 
 /// A backend under test, with its data.
@@ -173,6 +173,7 @@ macro_rules! stamp {
                 every_part_of_an_entry_comes_back_equal;
                 what_is_only_shown_of_an_entry_is_no_update_by_itself;
                 thousands_of_long_entries_are_stored_in_order;
+                pages_end_at_their_bytes_and_nothing_is_left_out;
                 events_of_a_batch_stand_in_its_order_with_entries_in_their_newest_form;
                 the_newest_entries_come_newest_first;
                 numbers_go_on_after_everything_was_deleted;

@@ -9,6 +9,7 @@ use sqlx::{FromRow, PgConnection};
 
 use super::PostgresStore;
 use super::session::{SNAPSHOT, in_transaction, on_connection};
+use crate::page_size::{cut_events, fitting};
 use crate::row::{EntryRow, readable};
 use crate::{Event, EventPage, Events, RelayTurn, StoreError, StoredEntry};
 
@@ -32,15 +33,26 @@ impl Events for PostgresStore {
         limit: u32,
     ) -> Result<EventPage<StoredEntry>, StoreError> {
         in_transaction!(self, "read entries", SNAPSHOT, |tx| {
-            let query = match feed {
-                Some(_) => sqlx::query_as::<_, EntryRow>(include_str!("entries_of_feed.sql")),
-                None => sqlx::query_as(include_str!("entries.sql")),
+            let (sizes, rows) = match feed {
+                Some(_) => (
+                    sqlx::query_scalar::<_, i64>(include_str!("entry_sizes.sql")),
+                    sqlx::query_as::<_, EntryRow>(include_str!("entries_of_feed.sql")),
+                ),
+                None => (
+                    sqlx::query_scalar(include_str!("entry_sizes_all.sql")),
+                    sqlx::query_as(include_str!("entries.sql")),
+                ),
             };
-            let query = query.bind(after).bind(i64::from(limit));
-            let query = if let Some(feed) = feed { query.bind(feed.0) } else { query };
-            let rows = query.fetch_all(&mut *tx).await?;
+            let feed = feed.map(|feed| feed.0);
+            let sizes = sizes.bind(after).bind(i64::from(limit));
+            let sizes = if let Some(feed) = feed { sizes.bind(feed) } else { sizes };
+            let sizes = sizes.fetch_all(&mut *tx).await?;
+            let (found, fitting) = (sizes.len(), fitting(sizes));
+            let rows = rows.bind(after).bind(fitting as i64);
+            let rows = if let Some(feed) = feed { rows.bind(feed) } else { rows };
+            let rows = rows.fetch_all(&mut *tx).await?;
             let (epoch, _, entries_gone) = bounds(tx).await?;
-            Ok(EventPage { epoch, oldest: entries_gone + 1, items: readable(rows) })
+            Ok(EventPage { epoch, oldest: entries_gone + 1, items: readable(rows), cut: fitting < found })
         })
     }
 
@@ -66,7 +78,10 @@ impl Events for PostgresStore {
     async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
         in_transaction!(self, "read events", SNAPSHOT, |tx| {
             let events = sqlx::query_as::<_, EventRow>(include_str!("events.sql")).bind(after).bind(i64::from(limit));
-            let rows = events.fetch_all(&mut *tx).await?;
+            let mut rows = events.fetch_all(&mut *tx).await?;
+            let wanted: Vec<i64> = rows.iter().filter_map(|row| row.entry).collect();
+            let sizes = sqlx::query_as(include_str!("entry_sizes_by_seq.sql")).bind(wanted).fetch_all(&mut *tx).await?;
+            let cut = cut_events(&mut rows, sizes, |row: &EventRow| row.entry);
             let wanted: Vec<i64> = rows.iter().filter_map(|row| row.entry).collect();
             let entries = sqlx::query_as::<_, EntryRow>(include_str!("entries_by_seq.sql")).bind(wanted);
             let entries = entries.fetch_all(&mut *tx).await?;
@@ -82,7 +97,7 @@ impl Events for PostgresStore {
                 merged_into: row.merged_into.map(FeedId),
                 entry: row.entry.and_then(|seq| entries.get(&seq).cloned()),
             };
-            Ok(EventPage { epoch, oldest: events_gone + 1, items: rows.into_iter().map(event).collect() })
+            Ok(EventPage { epoch, oldest: events_gone + 1, items: rows.into_iter().map(event).collect(), cut })
         })
     }
 

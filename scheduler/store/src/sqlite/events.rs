@@ -8,6 +8,7 @@ use common::url::FeedId;
 use sqlx::{FromRow, Row, SqliteConnection};
 
 use super::SqliteStore;
+use crate::page_size::{cut_events, fitting};
 use crate::row::{EntryRow, readable};
 use crate::{Event, EventPage, Events, RelayTurn, StoreError, StoredEntry};
 
@@ -32,20 +33,30 @@ impl Events for SqliteStore {
         after: i64,
         limit: u32,
     ) -> Result<EventPage<StoredEntry>, StoreError> {
-        let query = match feed {
-            Some(feed) => sqlx::query_as("SELECT * FROM entries WHERE feed_id = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2")
-                .bind(after)
-                .bind(limit)
-                .bind(feed.0),
-            None => {
-                sqlx::query_as("SELECT * FROM entries WHERE seq > ?1 ORDER BY seq LIMIT ?2").bind(after).bind(limit)
-            }
-        };
         // One snapshot: retention must not take something between the rows and the answer to what is kept.
         let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
-        let rows: Vec<EntryRow> = query.fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        let (sizes, rows) = match feed {
+            Some(_) => (
+                sqlx::query_scalar::<_, i64>(include_str!("entry_sizes.sql")),
+                sqlx::query_as::<_, EntryRow>(
+                    "SELECT * FROM entries WHERE feed_id = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2",
+                ),
+            ),
+            None => (
+                sqlx::query_scalar(include_str!("entry_sizes_all.sql")),
+                sqlx::query_as("SELECT * FROM entries WHERE seq > ?1 ORDER BY seq LIMIT ?2"),
+            ),
+        };
+        let feed = feed.map(|feed| feed.0);
+        let sizes = sizes.bind(after).bind(limit);
+        let sizes = if let Some(feed) = feed { sizes.bind(feed) } else { sizes };
+        let sizes = sizes.fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        let (found, fitting) = (sizes.len(), fitting(sizes));
+        let rows = rows.bind(after).bind(fitting as i64);
+        let rows = if let Some(feed) = feed { rows.bind(feed) } else { rows };
+        let rows = rows.fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
         let (epoch, oldest) = bounds(&mut tx, "entries_gone").await?;
-        Ok(EventPage { epoch, oldest, items: readable(rows) })
+        Ok(EventPage { epoch, oldest, items: readable(rows), cut: fitting < found })
     }
 
     async fn newest_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError> {
@@ -68,12 +79,19 @@ impl Events for SqliteStore {
 
     async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
         let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
-        let rows: Vec<EventRow> = sqlx::query_as(include_str!("events.sql"))
+        let mut rows: Vec<EventRow> = sqlx::query_as(include_str!("events.sql"))
             .bind(after)
             .bind(limit)
             .fetch_all(&mut *tx)
             .await
             .map_err(StoreError::on(ACTION))?;
+        let wanted: Vec<i64> = rows.iter().filter_map(|row| row.entry).collect();
+        let sizes: Vec<(i64, i64)> = sqlx::query_as(include_str!("entry_sizes_by_seq.sql"))
+            .bind(serde_json::json!(wanted).to_string())
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(StoreError::on(ACTION))?;
+        let cut = cut_events(&mut rows, sizes, |row| row.entry);
         let wanted: Vec<i64> = rows.iter().filter_map(|row| row.entry).collect();
         let entries: Vec<EntryRow> =
             sqlx::query_as("SELECT * FROM entries WHERE seq IN (SELECT value FROM json_each(?1))")
@@ -93,7 +111,7 @@ impl Events for SqliteStore {
             merged_into: row.merged_into.map(FeedId),
             entry: row.entry.and_then(|seq| entries.get(&seq).cloned()),
         };
-        Ok(EventPage { epoch, oldest, items: rows.into_iter().map(event).collect() })
+        Ok(EventPage { epoch, oldest, items: rows.into_iter().map(event).collect(), cut })
     }
 
     /// From SQLite's own counter, which pruning does not turn back.

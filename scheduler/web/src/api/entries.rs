@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use common::calm::Zone;
 use common::url::FeedId;
 use serde::Deserialize;
 
 use super::sanitised::sanitised;
 use crate::error::ApiError;
+use crate::held::until_sent;
 use crate::request::{Params, PathId, explained, limit, parsed};
 use crate::state::Api;
 use scheduler::wire::{EntryList, EntryView};
@@ -28,10 +30,7 @@ pub(super) struct EntryParams {
 }
 
 /// `GET /entries?after=SEQ&calm=ZONE&limit=&html=sanitised`
-pub(super) async fn all(
-    State(api): State<Api>,
-    Params(params): Params<EntryParams>,
-) -> Result<Json<EntryList>, ApiError> {
+pub(super) async fn all(State(api): State<Api>, Params(params): Params<EntryParams>) -> Result<Response, ApiError> {
     list(&api, None, &params).await
 }
 
@@ -40,12 +39,12 @@ pub(super) async fn of_feed(
     State(api): State<Api>,
     PathId(id): PathId,
     Params(params): Params<EntryParams>,
-) -> Result<Json<EntryList>, ApiError> {
+) -> Result<Response, ApiError> {
     api.feed(id).await?;
     list(&api, Some(id), &params).await
 }
 
-async fn list(api: &Api, feed: Option<FeedId>, params: &EntryParams) -> Result<Json<EntryList>, ApiError> {
+async fn list(api: &Api, feed: Option<FeedId>, params: &EntryParams) -> Result<Response, ApiError> {
     let accepted = "a seq: a whole number, 0 for the beginning";
     let after: i64 = parsed("after", params.after.as_deref(), accepted)?.unwrap_or(0);
     let limit = limit(params.limit.as_deref(), 100, 1000)?;
@@ -60,6 +59,7 @@ async fn list(api: &Api, feed: Option<FeedId>, params: &EntryParams) -> Result<J
         Some("sanitised") => true,
         Some(_) => return Err(ApiError::bad("html must be sanitised, or left out")),
     };
+    let turn = api.page_turn().await?;
     let mut page = api.ops.store.entries(feed, after, limit).await?;
     page.items.retain(|entry| entry.seq <= last);
     if 0 < after && after < page.oldest - 1 {
@@ -70,7 +70,8 @@ async fn list(api: &Api, feed: Option<FeedId>, params: &EntryParams) -> Result<J
     let next = page.items.last().map_or(after, |entry| entry.seq);
     let items =
         if with_html { made_safe(api, page.items).await? } else { page.items.into_iter().map(EntryView::of).collect() };
-    Ok(Json(EntryList { epoch: page.epoch, oldest: page.oldest, items, next }))
+    let list = EntryList { epoch: page.epoch, oldest: page.oldest, items, next };
+    Ok(until_sent(Json(list).into_response(), turn))
 }
 
 /// How long the texts of one page may take to be made safe; those left by then are shown without markup.

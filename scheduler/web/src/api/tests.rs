@@ -391,6 +391,47 @@ async fn with_tokens_the_page_asks_for_one_and_the_api_takes_no_password() {
 }
 
 #[tokio::test]
+async fn pages_of_large_entries_are_bounded_and_complete_when_followed() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let large = |number: usize| Entry {
+        id: number.to_string(),
+        content: Some("<p>wide</p>".repeat(90_000)),
+        ..Entry::default()
+    };
+    fleet.polled_with(id, (0..24).map(large).collect()).await;
+    for path in ["/api/v1/entries?limit=1000", "/api/v1/events?limit=1000"] {
+        let (mut seen, mut after) = (Vec::new(), 0);
+        loop {
+            let page = fleet.get(&format!("{path}&after={after}")).await;
+            assert_eq!(page.status, 200, "{}", page.body);
+            assert!(page.body.to_string().len() < 10 << 20, "{path}: {}", page.body.to_string().len());
+            let items = page.body["items"].as_array().unwrap();
+            if items.is_empty() {
+                break;
+            }
+            seen.extend(items.iter().map(|item| item["seq"].as_i64().unwrap()));
+            after = page.body["next"].as_i64().unwrap();
+        }
+        assert_eq!(seen, (1..=24).collect::<Vec<i64>>(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_is_not_read_yet_keeps_its_turn() {
+    let fleet = Fleet::new().await;
+    let path = "/api/v1/entries";
+    let mut unread = Vec::new();
+    for _ in 0..8 {
+        unread.push(fleet.respond(path).await);
+    }
+    let mut further = Box::pin(fleet.respond(path));
+    assert!(tokio::time::timeout(Duration::from_millis(200), &mut further).await.is_err());
+    unread.pop();
+    assert_eq!(further.await.status(), 200);
+}
+
+#[tokio::test]
 async fn entries_are_offered_as_html_that_may_be_shown() {
     let fleet = Fleet::new().await;
     let id = fleet.feed("https://example.com/feed.xml").await;

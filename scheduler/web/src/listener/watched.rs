@@ -6,8 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -83,40 +81,10 @@ impl Activity {
 /// Ends a response when dropped.
 pub(super) struct Answered(Arc<Activity>);
 
-impl Answered {
-    /// Returns the body, which ends the response with its own end.
-    pub(super) fn around(self, body: Body) -> AnsweredBody {
-        AnsweredBody { body, _answered: self }
-    }
-}
-
 impl Drop for Answered {
     fn drop(&mut self) {
         let mut state = self.0.state();
         (state.busy, state.heard, state.since) = (false, false, Instant::now());
-    }
-}
-
-/// A body that says when it ended.
-pub(super) struct AnsweredBody {
-    body: Body,
-    _answered: Answered,
-}
-
-impl hyper::body::Body for AnsweredBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        hyper::body::Body::size_hint(&self.body)
     }
 }
 
