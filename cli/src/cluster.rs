@@ -26,9 +26,8 @@ use crate::all_in_one::{bind, run_loops, stop_signal, unless_signalled_again};
 use crate::backends::{self, Links};
 use crate::health::{self, Role};
 use crate::settings::SettingsArgs;
-use crate::{Usage, descriptors, logs, values};
 use crate::usage::Usage;
-use crate::{descriptors, health, logs, values};
+use crate::{descriptors, logs, values};
 
 /// A scheduler of a cluster: sends due feeds to workers, stores what comes back, serves the API
 #[derive(Debug, Args)]

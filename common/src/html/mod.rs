@@ -16,7 +16,7 @@ mod write;
 use std::time::Instant;
 
 use html5ever::tendril::StrTendril;
-use html5ever::{Attribute, QualName, local_name, ns};
+use html5ever::{Attribute, QualName};
 
 /// What one tree may cost.
 #[derive(Clone, Copy, Debug)]

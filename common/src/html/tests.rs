@@ -4,6 +4,8 @@ use std::time::Duration;
 use html5ever::serialize::{HtmlSerializer, SerializeOpts, Serializer, TraversalScope};
 use proptest::prelude::*;
 
+use html5ever::{local_name, ns};
+
 use super::build::build_at_once;
 use super::*;
 use crate::testing::{assert_linear, processor_time};

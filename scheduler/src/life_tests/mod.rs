@@ -3,8 +3,8 @@
 
 mod crowd;
 mod faults;
-mod logs;
 mod intake;
+mod logs;
 mod requeue;
 mod rules;
 

@@ -1,8 +1,8 @@
 //! One poll: a due feed becomes a job ([`dispatch`]), its report becomes a stored state ([`results`]).
 
 pub mod dispatch;
-mod log;
 pub mod intake;
+mod log;
 pub mod moves;
 mod new_rules;
 pub mod results;

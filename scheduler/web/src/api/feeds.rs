@@ -19,9 +19,9 @@ use crate::listing::ListParams;
 use crate::request::{Accepts, Body, Params, PathId};
 use crate::state::Api;
 use scheduler::ops::unmove::TakenBack;
+use scheduler::ops::{AddFeed, AudienceEdit, EditFeed};
 use scheduler::wire::{AddedView, ExplainView, FeedView, List};
 use store::{FeedRef, HistoryEntry};
-use scheduler::ops::{AddFeed, AudienceEdit, EditFeed};
 
 /// A feed in a request. Everything may be left out but the `url` of a new one.
 #[derive(Default, Deserialize)]
