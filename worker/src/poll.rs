@@ -120,17 +120,20 @@ impl Poller {
         let rules = self.rules.get();
         let limits = rules.limits_of(&job.host);
         let (gate, clock) = (&*self.gate, &*self.clock);
-        let hops = Hops { gate, rules: &rules, clock, permit: &permit, deadline, login };
+        // A fetch that waited for a host here would keep others from being fetched, and its own host from being asked.
+        let patience = Duration::ZERO;
+        let hops = Hops { gate, rules: &rules, clock, permit: &permit, deadline, login, patience };
         self.metrics.in_flight.inc();
         let fetched = self.fetcher.fetch(job, &hops).await;
         self.metrics.in_flight.dec();
         self.metrics.slow_parses.inc_by(fetched.slow_parses);
         // Before the place at the host is given back: the next request must find the hold.
-        if let Outcome::Throttled { retry_after } = &fetched.outcome {
+        let rest = fetched.outcome.rest().or_else(|| fetched.limited_until.map(Some));
+        if let Some(until) = rest {
             // As the report tells it, whatever happens to the clock meanwhile.
             let now = started.after(fetched.duration);
             let host = fetched.last_host.as_ref().unwrap_or(&job.host);
-            self.gate.hold(host, first_hold(*retry_after, now, &self.config.policy), now).await?;
+            self.gate.hold(host, first_hold(until, now, &self.config.policy), now).await?;
         }
         let deferred = matches!(fetched.outcome, Outcome::Deferred { .. });
         let own_host = fetched.last_host.as_ref().is_some_and(|host| *host == job.host);
@@ -174,6 +177,10 @@ pub fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchRepo
         answered_by: fetched.last_host.filter(|host| *host != job.host),
         moved_to: fetched.moved_to,
         probe: fetched.probe,
+        retry_after: fetched.retry_after,
+        unusable_delta: fetched.unusable_delta,
+        blocked_by: fetched.blocked_by,
+        detour: fetched.detour,
         // an actor's posts are found from the page itself
         announced: fetched.announced.into_iter().filter(|feed| !feed.is_actor()).map(|feed| feed.url).collect(),
     }

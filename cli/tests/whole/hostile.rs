@@ -143,6 +143,7 @@ async fn seed(home: &Home, good: &[String], hostile: &[String], hostile_after: D
             audience,
             calm: Vec::new(),
             private: false,
+            by_hand: false,
             first_due: if subscribers > 1 { now } else { now.after(hostile_after) },
         }
     };

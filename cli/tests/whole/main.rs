@@ -15,6 +15,7 @@ mod our_fault;
 mod pings;
 mod politeness;
 mod readme;
+mod redirects;
 mod release;
 mod requeue;
 mod scenarios;

@@ -125,7 +125,8 @@ impl Ops {
     }
 
     /// Adds feeds, or finds them known; one answer each, in order. `spread` gives for each feed a number in [0, 1): its
-    /// place in the spread of an import; `None` polls at once, as for feeds added by hand.
+    /// place in the spread of an import; `None`: a person adds them by hand. These are polled at once, and tried again if they
+    /// are gone.
     pub async fn add(&self, feeds: &[AddFeed], spread: Option<&[f64]>) -> Result<Vec<Added>, OpsError> {
         let now = self.clock.now();
         let rules = self.rules.get();
@@ -144,6 +145,7 @@ impl Ops {
                     category: category(&subject),
                     private: feed.private,
                     first_due: first_due(now, place, &self.config.policy),
+                    by_hand: spread.is_none(),
                 })
             })
             .collect::<Result<Vec<_>, SecretError>>()?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use common::feed::Feed;
 use common::host::{HostKey, HostRule};
+use common::job::Detour;
 use common::secrets::Credentials;
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
@@ -25,6 +26,9 @@ impl<Every: Polls + Feeds + Hosts + Events + Requeues + Upkeep> Store for Every 
 pub trait Polls: Send + Sync {
     /// The rows of the feeds among `ids` that are live (active), in any order.
     async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError>;
+
+    /// Keeps where the next jobs of these feeds go on, until their versions rise. Feeds of other versions are left alone.
+    async fn keep_detours(&self, detours: &[(FeedId, Version, Detour)]) -> Result<(), StoreError>;
 
     /// Feeds as [`common::policy::decide`] needs them, in any order; those that do not exist are left out.
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError>;

@@ -127,6 +127,9 @@ fn job(number: i64) -> FetchJob {
         known: KnownEntries::default(),
         wake_at: None,
         head_first: None,
+        without_delta: false,
+        detour: None,
+        search: false,
         subscribers: 1,
     }
 }

@@ -202,6 +202,7 @@ impl Cluster {
                         category: Category::D,
                         calm: Vec::new(),
                         private: false,
+                        by_hand: false,
                         first_due: now.after(spread.mul_f64(place)),
                     }
                 })

@@ -9,6 +9,7 @@ mod conditional;
 mod credentials;
 mod discovery;
 mod head_first;
+mod hostile_tls;
 mod manners;
 mod names;
 mod redirects;
