@@ -1,11 +1,11 @@
-//! File descriptors: a fleet that could run out of them raises its limit, does with less, or says why it does not start.
+//! File descriptors: a fleet that could run out of them raises its limit, uses fewer, or reports why it does not start.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::program::Ran;
 
-/// The program under these limits, soft and hard.
+/// Returns the program with these limits, soft and hard.
 fn limited(soft: u32, hard: u32, arguments: &[&str]) -> Command {
     let mut command = Command::new("prlimit");
     command.arg(format!("--nofile={soft}:{hard}")).arg(env!("CARGO_BIN_EXE_feedfleet"));
@@ -25,7 +25,7 @@ fn a_soft_limit_that_is_too_low_is_raised_as_far_as_needed() {
     child.kill().unwrap();
     child.wait().unwrap();
     let open_files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
-    // 256, twice 256 places and 4,096 idle connections.
+    // 256, twice 256 slots and 4,096 idle connections.
     assert_eq!(open_files.split_whitespace().nth(3), Some("4864"), "{open_files}");
     assert!(!told.iter().any(|line| line.contains("file descriptors")), "{told:?}");
 }
