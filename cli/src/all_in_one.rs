@@ -263,8 +263,8 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
         list.push(AddFeed { url, login, audience: Audience::default(), calm: Vec::new(), private: false });
     }
     let mut added = ops.add(&by_hand, None).await?;
-    let places: Vec<f64> = imported.iter().map(|_| rand::rng().random()).collect();
-    let imported = ops.add(&imported, (!once).then_some(&places[..])).await?;
+    let places: Vec<f64> = imported.iter().map(|_| if once { 0.0 } else { rand::rng().random() }).collect();
+    let imported = ops.add(&imported, Some(&places)).await?;
     let spread = ops.config.policy.import_spread;
     if !once && !spread.is_zero() && imported.iter().any(|feed| feed.new) {
         let spread = humantime::format_duration(spread);

@@ -157,7 +157,8 @@ async fn embedded_gate(
 /// What makes requests, as the configuration says.
 pub(crate) fn fetcher(config: &Config, rules: &HostRules) -> anyhow::Result<Fetcher> {
     let bot_key = BotKey::of(config)?.map(Arc::new);
-    Ok(Fetcher::with_setup(&config.fetch, rules, &FetchSetup { bot_key, ..FetchSetup::default() })?)
+    let setup = FetchSetup { bot_key, concurrency: Some(config.worker.concurrency), ..FetchSetup::default() };
+    Ok(Fetcher::with_setup(&config.fetch, rules, &setup)?)
 }
 
 /// What works one job, over a gate.

@@ -6,7 +6,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::usage::Usage;
 
-/// For each fetch at once: its connection, and the next one that is dialled beside it, or a question about a name.
+/// For each fetch: its connection and a second address that is dialled beside it, or the two questions about a name (one for
+/// each address family). A fetch may dial up to four addresses; all fetches together dial no more than this budget allows.
 const PER_FETCH: u64 = 2;
 /// For everything else: the listener and [`LEAST_API`] connections of the API with those that are reserved for health or still
 /// closing, the database's files and connections, the runtime.

@@ -82,10 +82,14 @@ pub(crate) async fn fetch(
         known: KnownEntries::default(),
         wake_at: None,
         head_first: None,
+        without_delta: false,
+        detour: None,
+        search: true,
         subscribers,
     };
     let mut exchanges = Vec::new();
-    let hops = Hops { gate: &gate, rules: &rules, clock: &clock, permit: &permit, deadline, login };
+    let patience = config.fetch.timeout;
+    let hops = Hops { gate: &gate, rules: &rules, clock: &clock, permit: &permit, deadline, login, patience };
     let fetched = fetcher.fetch_traced(&job, &hops, &mut exchanges).await;
     Ok(Single { job, started, exchanges, fetched, rules })
 }

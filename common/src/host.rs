@@ -1,5 +1,6 @@
 //! Hosts, the unit of politeness: who is asked, at which pace, and which rules apply to whom.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -10,14 +11,19 @@ use serde::{Deserialize, Serialize};
 use crate::duration::{optional_text, text};
 
 /// The unit of politeness: `name:port` in lower case, or `*.suffix` where a rule makes a whole domain one unit.
-/// Gap, parallelism and holds are kept per key over the whole fleet.
+/// Gap, parallelism and holds are kept per key over the whole fleet. Ports 80 and 443 of a name are one server, and written
+/// as 443.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostKey(Arc<str>);
 
 impl HostKey {
     /// A key as it was stored or typed; lower-cased.
     pub fn new(key: &str) -> Self {
-        HostKey(key.to_ascii_lowercase().into())
+        let key = key.to_ascii_lowercase();
+        match key.strip_suffix(":80") {
+            Some(name) if !name.ends_with(':') => HostKey(format!("{name}:443").into()),
+            _ => HostKey(key.into()),
+        }
     }
 
     /// The key's text.
@@ -145,7 +151,7 @@ impl HostRules {
 
     /// The key, pace and rule for a URL. A URL without a host (never a [`crate::url::FeedUrl`]) has the key `:0`.
     pub fn for_url(&self, url: &url::Url) -> HostPolicy<'_> {
-        let name = url.host_str().unwrap_or_default().trim_end_matches('.');
+        let name = &*name_of(url);
         let rule = self.rule_named(name);
         let key = match rule {
             Some(rule) if rule.shared => rule.shared_key(),
@@ -156,7 +162,7 @@ impl HostRules {
 
     /// The rule alone, for those who need no key.
     pub fn rule_for(&self, url: &url::Url) -> Option<&HostRule> {
-        self.rule_named(url.host_str().unwrap_or_default().trim_end_matches('.'))
+        self.rule_named(&name_of(url))
     }
 
     /// The pace of a host by its key.
@@ -192,6 +198,18 @@ impl HostRules {
     }
 }
 
+/// The name or address of a URL's host, without a final dot; an IPv4 address inside of an IPv6 one as itself.
+fn name_of(url: &url::Url) -> Cow<'_, str> {
+    let inner = match url.host() {
+        Some(url::Host::Ipv6(address)) => address.to_ipv4_mapped(),
+        _ => None,
+    };
+    match inner {
+        Some(inner) => inner.to_string().into(),
+        None => url.host_str().unwrap_or_default().trim_end_matches('.').into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,7 +223,13 @@ mod tests {
         let shared = HostRule { r#match: "reddit.com".into(), shared: true, ..HostRule::default() };
         let rules = HostRules::new(HostConfig::default(), vec![shared]);
         assert_eq!(key(&rules, "https://Example.com/a"), "example.com:443");
-        assert_eq!(key(&rules, "http://example.com./a"), "example.com:80");
+        assert_eq!(key(&rules, "http://example.com./a"), "example.com:443", "http and https are one server");
+        assert_eq!(key(&rules, "http://example.com:8080/a"), "example.com:8080");
+        assert_eq!(key(&rules, "http://[::ffff:192.0.2.1]/a"), key(&rules, "https://192.0.2.1/a"));
+        assert_eq!(
+            (HostKey::new("A.org:80"), HostKey::new("[::1]:80")),
+            (HostKey::new("a.org:443"), HostKey::new("[::1]:443"))
+        );
         assert_eq!(key(&rules, "http://[::1]:8080/"), "[::1]:8080");
         assert_eq!(key(&rules, "https://old.reddit.com/r/rust.rss"), "*.reddit.com");
         assert_eq!(key(&rules, "https://reddit.com/r/rust.rss"), "*.reddit.com");

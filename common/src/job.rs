@@ -43,7 +43,25 @@ pub struct FetchJob {
     /// Whether HEAD before the GET saves bytes at this feed; `None`: unknown, its host's rule says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_first: Option<bool>,
+    /// The server's deltas (RFC 3229) were of no use a while ago: none is asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_delta: bool,
+    /// Where the fetch goes on that a busy host interrupted: [`Self::host`] is then that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detour: Option<Detour>,
+    /// A person has just added the feed: when it is a page that announces none, the common feed paths of its host are tried.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub search: bool,
     /// For the `User-Agent`.
     #[serde(default)]
     pub subscribers: u32,
+}
+
+/// How far redirects led a fetch, when the next host was busy: the next job of the feed goes on there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Detour {
+    /// What is to be asked next.
+    pub next: FeedUrl,
+    /// The way there, as workers write it; opaque to everybody else.
+    pub way: String,
 }

@@ -11,7 +11,7 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
-use crate::outcome::{FailureKind, OutcomeKind};
+use crate::outcome::{Blocker, FailureKind, OutcomeKind};
 use crate::policy::{Category, Rule, Status};
 use crate::report::{FetchReport, Outcome};
 
@@ -30,6 +30,8 @@ pub struct Metrics {
     pub polls: IntCounterVec,
     /// Failed polls, by [`FailureKind`].
     pub failures: IntCounterVec,
+    /// Polls that a site blocked, by who did it.
+    pub blocked: IntCounterVec,
     /// Seconds from a request's start to its last byte, or to its failure.
     pub poll_duration: Histogram,
     /// Pings received, by protocol: `rest`, `form`, `weblog_updates`, `rss_cloud`.
@@ -126,6 +128,11 @@ impl Metrics {
         Metrics {
             polls: makes.counters("polls_total", "Finished polls by outcome.", &["outcome"]),
             failures: makes.counters("failures_total", "Failed polls by kind of failure.", &["kind"]),
+            blocked: makes.counters(
+                "blocked_total",
+                "Polls answered by a check for people or a refusal of robots.",
+                &["by"],
+            ),
             poll_duration: makes.poll_duration(),
             pushes: makes.counters("pushes_total", "Pings received by the way they came.", &["kind"]),
             unconditional: makes.counter("unconditional_total", "Requests sent without validators."),
@@ -209,6 +216,9 @@ impl Metrics {
             self.failures.with_label_values(&[kind.as_str()]);
             self.penalised_feeds.with_label_values(&[kind.as_str()]);
         }
+        for blocker in Blocker::ALL {
+            self.blocked.with_label_values(&[blocker.as_str()]);
+        }
         for category in Category::ALL {
             self.lag.with_label_values(&[category.as_str()]);
             for status in Status::ALL {
@@ -221,7 +231,7 @@ impl Metrics {
         for kind in ["rest", "form", "weblog_updates", "rss_cloud"] {
             self.pushes.with_label_values(&[kind]);
         }
-        for kind in ["first", "again"] {
+        for kind in ["first", "again", "redirect"] {
             self.parks.with_label_values(&[kind]);
         }
         for kind in ["wire", "body"] {
@@ -247,6 +257,9 @@ impl Metrics {
         self.polls.with_label_values(&[kind.as_str()]).inc();
         if let Outcome::Failed { failure, .. } = &report.outcome {
             self.failures.with_label_values(&[failure.as_str()]).inc();
+        }
+        if let Some(blocker) = report.blocked_by {
+            self.blocked.with_label_values(&[blocker.as_str()]).inc();
         }
         if let Outcome::Modified(document) = &report.outcome {
             self.repaired.inc_by(u64::from(document.repaired));

@@ -53,6 +53,36 @@ named! {
         RefusedAddress = "refused_address",
         /// Workers died over it.
         Crashed = "crashed",
+        /// The site answered with a check for people, or with a refusal of robots: see [`Blocker`].
+        Blocked = "blocked",
+    }
+}
+
+named! {
+    /// Who answered in place of a site; the label of `feedfleet_blocked_total`.
+    Blocker {
+        /// Cloudflare's challenges and blocks.
+        Cloudflare = "cloudflare",
+        /// Akamai's "Access Denied".
+        Akamai = "akamai",
+        /// DataDome's captcha.
+        DataDome = "datadome",
+        /// Imperva's Incapsula.
+        Imperva = "imperva",
+        /// HUMAN's PerimeterX.
+        PerimeterX = "perimeterx",
+        /// Sucuri's firewall.
+        Sucuri = "sucuri",
+        /// Amazon's firewall.
+        AwsWaf = "aws_waf",
+        /// Vercel's checkpoint.
+        Vercel = "vercel",
+        /// Anubis, which weighs souls.
+        Anubis = "anubis",
+        /// Reddit's own page.
+        Reddit = "reddit",
+        /// Tumblr's forms for consent and login.
+        Tumblr = "tumblr",
     }
 }
 

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{Document, Validators};
 use crate::host::HostKey;
-use crate::outcome::{FailureKind, OutcomeKind};
+use crate::job::Detour;
+use crate::outcome::{Blocker, FailureKind, OutcomeKind};
 use crate::time::Timestamp;
 use crate::url::{FeedId, FeedUrl, Version};
 
@@ -58,6 +59,18 @@ pub struct FetchReport {
     /// What a HEAD came to, or would have come to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
+    /// When the server wants to be asked again, with any status but those of [`Outcome::Throttled`], which has it itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<Timestamp>,
+    /// Of [`FailureKind::Blocked`]: who it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_by: Option<Blocker>,
+    /// Of an [`Outcome::Deferred`]: where the fetch goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detour: Option<Detour>,
+    /// The server answered 226 (a delta) in a way that is of no use.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unusable_delta: bool,
 }
 
 /// Whether a HEAD before the GET told, or would have told, that nothing is new.
@@ -103,6 +116,10 @@ impl FetchReport {
             moved_to: None,
             announced: Vec::new(),
             probe: None,
+            retry_after: None,
+            blocked_by: None,
+            detour: None,
+            unusable_delta: false,
         }
     }
 
@@ -155,6 +172,15 @@ impl Outcome {
             Outcome::Failed { .. } => OutcomeKind::Failed,
             Outcome::Gone => OutcomeKind::Gone,
             Outcome::Deferred { .. } => OutcomeKind::Deferred,
+        }
+    }
+
+    /// Whether its whole host is to rest after it, and until when if the server said so.
+    pub fn rest(&self) -> Option<Option<Timestamp>> {
+        match self {
+            Outcome::Throttled { retry_after } => Some(*retry_after),
+            Outcome::Failed { failure: FailureKind::Blocked, .. } => Some(None),
+            _ => None,
         }
     }
 

@@ -94,6 +94,11 @@ pub(crate) fn read_web_url(text: &str) -> Result<Url, FeedUrlError> {
         return Err(FeedUrlError::Scheme(without_login(text), url.scheme().to_owned()));
     }
     url.set_fragment(None);
+    // The final dot of an absolute name changes nothing for http: with and without it a feed is one and the same.
+    if let Some(name) = url.domain().and_then(|name| name.strip_suffix('.')).filter(|name| !name.ends_with('.')) {
+        let name = name.to_owned();
+        url.set_host(Some(&name)).map_err(|_| FeedUrlError::NotAUrl(without_login(text)))?;
+    }
     Ok(url)
 }
 
@@ -145,6 +150,8 @@ mod tests {
     fn a_feed_url_keeps_what_was_given_and_drops_what_is_never_sent() {
         let parsed = |text: &str| text.parse::<FeedUrl>().map(|url| url.to_string());
         assert_eq!(parsed(" http://Example.com/a?b=C#frag "), Ok("http://example.com/a?b=C".into()));
+        assert_eq!(parsed("http://Example.com./a"), Ok("http://example.com/a".into()), "the final dot says nothing");
+        assert_eq!(parsed("http://example.com../a"), Ok("http://example.com../a".into()), "this is no name");
         assert_eq!(parsed("feed://example.com/a"), Ok("http://example.com/a".into()));
         assert_eq!(parsed("feed:https://example.com/a"), Ok("https://example.com/a".into()));
         assert!(matches!(parsed("example.com/feed"), Err(FeedUrlError::NotAUrl(_))));

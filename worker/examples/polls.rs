@@ -87,6 +87,9 @@ fn job(poller: &Poller, number: i64, url: FeedUrl) -> FetchJob {
         known: common::known::KnownEntries::default(),
         wake_at: None,
         head_first: None,
+        without_delta: false,
+        detour: None,
+        search: false,
         subscribers: 3,
     }
 }

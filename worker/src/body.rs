@@ -1,15 +1,20 @@
 //! A body from the wire into memory, within limits of bytes and time, and within what all fetches together may hold.
 //!
-//! Beyond `fetch.large_body_bytes` a body needs one of a few places. While it waits nothing is read, so that the server
-//! waits too and nothing piles up. Bytes stay as they came: [`crate::decode`] does the rest.
+//! Beyond `fetch.large_body_bytes` a body needs one of a few places, of which each host may have one. While it waits nothing
+//! is read, so that the server waits too and nothing piles up, and the time is not the server's. Once it has a place, it must
+//! arrive at a least rate, so that a few slow servers cannot keep everybody else's large bodies out. Bytes stay as they came:
+//! [`crate::decode`] does the rest.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
+use common::host::HostKey;
 use http_body_util::BodyExt;
 use hyper::body::Body;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// How much may be read.
 #[derive(Clone, Copy, Debug)]
@@ -18,15 +23,85 @@ pub(crate) struct WireLimits {
     pub(crate) max_bytes: usize,
     /// More needs a place.
     pub(crate) large_bytes: usize,
-    /// Reading ends here, finished or not.
+    /// Reading ends here, finished or not; later by the time that the body waited for its place.
     pub(crate) deadline: Instant,
+    /// The longest wait for a place.
+    pub(crate) max_wait: Duration,
+    /// What a body with a place must deliver.
+    pub(crate) least_rate: Rate,
+}
+
+/// A number of bytes within a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    pub(crate) bytes: usize,
+    pub(crate) within: Duration,
+}
+
+impl Rate {
+    /// What a large body must deliver: a third of what it takes to arrive whole before the deadline.
+    pub(crate) const LEAST: Rate = Rate { bytes: 64 * 1024, within: Duration::from_secs(5) };
+}
+
+/// The places for large bodies.
+#[derive(Debug)]
+pub(crate) struct Places {
+    free: Arc<Semaphore>,
+    hosts: Mutex<HashSet<HostKey>>,
+    left: Notify,
+}
+
+impl Places {
+    pub(crate) fn new(places: usize) -> Arc<Self> {
+        let free = Arc::new(Semaphore::new(places));
+        Arc::new(Places { free, hosts: Mutex::default(), left: Notify::new() })
+    }
+
+    /// Waits for a place for a body of this host.
+    async fn take(self: &Arc<Self>, host: &HostKey) -> Option<Place> {
+        let turn = loop {
+            // Made before the look, so that it misses no host that leaves after it.
+            let left = self.left.notified();
+            if self.hosts().insert(host.clone()) {
+                break Turn { host: host.clone(), places: Arc::clone(self) };
+            }
+            left.await;
+        };
+        let permit = Arc::clone(&self.free).acquire_owned().await.ok()?;
+        Some(Place { _permit: permit, _turn: turn })
+    }
+
+    fn hosts(&self) -> MutexGuard<'_, HashSet<HostKey>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place for one large body, free again when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _permit: OwnedSemaphorePermit,
+    _turn: Turn,
+}
+
+/// The right of a host to its one place.
+#[derive(Debug)]
+struct Turn {
+    host: HostKey,
+    places: Arc<Places>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.places.hosts().remove(&self.host);
+        self.places.left.notify_waiters();
+    }
 }
 
 /// A whole body. Its place is free again when it is dropped.
 #[derive(Debug)]
 pub(crate) struct WireBody {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) place: Option<OwnedSemaphorePermit>,
+    pub(crate) place: Option<Place>,
 }
 
 /// Why a body was not read to its end.
@@ -36,17 +111,43 @@ pub(crate) enum BodyError<E> {
     TooLarge,
     /// The deadline passed.
     Late,
-    /// The deadline passed while other large bodies had all places: nobody's fault over there.
+    /// It came more slowly than [`WireLimits::least_rate`].
+    Slow,
+    /// Other large bodies had all places for too long: nobody's fault over there.
     NoPlace,
     /// The connection broke, or the body contradicts its framing.
     Broken(E),
 }
 
-/// Reads a body; `read` counts its bytes, also of one that fails.
+/// How fast a body with a place arrives.
+struct Pace {
+    rate: Rate,
+    ends: Instant,
+    missing: usize,
+}
+
+impl Pace {
+    fn new(rate: Rate) -> Self {
+        Pace { rate, ends: Instant::now() + rate.within, missing: rate.bytes }
+    }
+
+    /// Counts bytes, none when time passed without any; false when there were too few.
+    fn keeps_up(&mut self, bytes: usize) -> bool {
+        self.missing = self.missing.saturating_sub(bytes);
+        if Instant::now() < self.ends {
+            return true;
+        }
+        let enough = self.missing == 0;
+        *self = Pace::new(self.rate);
+        enough
+    }
+}
+
+/// Reads a body of this host; `read` counts its bytes, also of one that fails.
 pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
     mut incoming: B,
     limits: WireLimits,
-    places: &Arc<Semaphore>,
+    (places, host): (&Arc<Places>, &HostKey),
     read: &mut u64,
 ) -> Result<WireBody, BodyError<B::Error>> {
     let announced = incoming.size_hint().lower();
@@ -55,16 +156,31 @@ pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
     }
     let expected = usize::try_from(announced).unwrap_or(usize::MAX).min(limits.large_bytes);
     let mut body = WireBody { bytes: Vec::with_capacity(expected), place: None };
-    while let Some(frame) = timeout_at(limits.deadline, incoming.frame()).await.map_err(|_| BodyError::Late)? {
-        let Ok(data) = frame.map_err(BodyError::Broken)?.into_data() else { continue };
+    let (mut deadline, mut pace) = (limits.deadline, None::<Pace>);
+    loop {
+        let until = pace.as_ref().map_or(deadline, |pace| pace.ends.min(deadline));
+        let frame = match timeout_at(until, incoming.frame()).await {
+            Ok(None) => return Ok(body),
+            Ok(Some(frame)) => frame.map_err(BodyError::Broken)?,
+            Err(_) if Instant::now() >= deadline => return Err(BodyError::Late),
+            Err(_) if pace.as_mut().is_none_or(|pace| pace.keeps_up(0)) => continue,
+            Err(_) => return Err(BodyError::Slow),
+        };
+        let Ok(data) = frame.into_data() else { continue };
         *read += data.len() as u64;
+        if pace.as_mut().is_some_and(|pace| !pace.keeps_up(data.len())) {
+            return Err(BodyError::Slow);
+        }
         let total = body.bytes.len() + data.len();
         if total > limits.max_bytes {
             return Err(BodyError::TooLarge);
         }
         if total > limits.large_bytes && body.place.is_none() {
-            let place = timeout_at(limits.deadline, Arc::clone(places).acquire_owned()).await;
-            body.place = Some(place.ok().and_then(Result::ok).ok_or(BodyError::NoPlace)?);
+            let asked = Instant::now();
+            let place = timeout(limits.max_wait, places.take(host)).await;
+            body.place = Some(place.ok().flatten().ok_or(BodyError::NoPlace)?);
+            deadline += asked.elapsed();
+            pace = Some(Pace::new(limits.least_rate));
         }
         if total > body.bytes.capacity() {
             let capacity = total.max(2 * body.bytes.capacity()).min(limits.max_bytes);
@@ -72,13 +188,11 @@ pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
         }
         body.bytes.extend_from_slice(&data);
     }
-    Ok(body)
 }
 
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::time::Duration;
 
     use futures_util::stream;
     use http_body_util::{Full, StreamBody};
@@ -87,8 +201,13 @@ mod tests {
     use super::*;
 
     fn limits() -> WireLimits {
-        let deadline = Instant::now() + Duration::from_millis(50);
-        WireLimits { max_bytes: 1000, large_bytes: 100, deadline }
+        let wait = Duration::from_millis(50);
+        let least_rate = Rate { bytes: 100, within: Duration::from_millis(100) };
+        WireLimits { max_bytes: 1000, large_bytes: 100, deadline: Instant::now() + wait, max_wait: wait, least_rate }
+    }
+
+    fn host(name: &str) -> HostKey {
+        HostKey::new(name)
     }
 
     /// A body of unknown length in pieces of ten bytes.
@@ -103,41 +222,77 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_large_body_takes_a_place_and_keeps_it() {
-        let places = Arc::new(Semaphore::new(1));
+        let (places, host) = (Places::new(1), host("a"));
         let mut count = 0;
-        let small = read(pieces(100), limits(), &places, &mut count).await.unwrap();
-        assert_eq!((small.bytes.len(), count, places.available_permits()), (100, 100, 1));
-        let large = read(pieces(110), limits(), &places, &mut count).await.unwrap();
-        assert_eq!((large.bytes.len(), places.available_permits()), (110, 0));
+        let small = read(pieces(100), limits(), (&places, &host), &mut count).await.unwrap();
+        assert_eq!((small.bytes.len(), count, places.free.available_permits()), (100, 100, 1));
+        let large = read(pieces(110), limits(), (&places, &host), &mut count).await.unwrap();
+        assert_eq!((large.bytes.len(), places.free.available_permits()), (110, 0));
         drop(large);
-        assert_eq!(places.available_permits(), 1);
+        assert_eq!(places.free.available_permits(), 1);
     }
 
     #[tokio::test]
     async fn without_a_place_a_large_body_ends_at_the_deadline() {
-        let (places, mut count) = (Arc::new(Semaphore::new(0)), 0);
-        assert_eq!(failed(read(pieces(500), limits(), &places, &mut count).await), Some(BodyError::NoPlace));
+        let (places, host, mut count) = (Places::new(0), host("a"), 0);
+        assert_eq!(failed(read(pieces(500), limits(), (&places, &host), &mut count).await), Some(BodyError::NoPlace));
         assert_eq!(count, 110, "nothing more is read meanwhile");
-        assert!(read(pieces(100), limits(), &places, &mut count).await.is_ok());
+        assert!(read(pieces(100), limits(), (&places, &host), &mut count).await.is_ok());
     }
 
     #[tokio::test]
     async fn a_body_may_be_as_large_as_the_limit_and_no_larger() {
-        let (places, mut count) = (Arc::new(Semaphore::new(1)), 0);
-        let whole = read(pieces(1000), limits(), &places, &mut count).await.unwrap();
+        let (places, host, mut count) = (Places::new(1), host("a"), 0);
+        let whole = read(pieces(1000), limits(), (&places, &host), &mut count).await.unwrap();
         assert_eq!((whole.bytes.len(), whole.bytes.capacity()), (1000, 1000));
         drop(whole);
-        assert_eq!(failed(read(pieces(1010), limits(), &places, &mut count).await), Some(BodyError::TooLarge));
+        assert_eq!(failed(read(pieces(1010), limits(), (&places, &host), &mut count).await), Some(BodyError::TooLarge));
         count = 0;
         let announced = Full::new(Bytes::from(vec![0; 1001]));
-        assert_eq!(failed(read(announced, limits(), &places, &mut count).await), Some(BodyError::TooLarge));
+        assert_eq!(failed(read(announced, limits(), (&places, &host), &mut count).await), Some(BodyError::TooLarge));
         assert_eq!(count, 0, "an announced length is believed");
     }
 
     #[tokio::test]
     async fn a_body_that_stops_coming_is_late() {
-        let (places, mut count) = (Arc::new(Semaphore::new(1)), 0);
+        let (places, host, mut count) = (Places::new(1), host("a"), 0);
         let stuck = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
-        assert_eq!(failed(read(stuck, limits(), &places, &mut count).await), Some(BodyError::Late));
+        assert_eq!(failed(read(stuck, limits(), (&places, &host), &mut count).await), Some(BodyError::Late));
+    }
+
+    /// A body of unknown length whose pieces of ten bytes come this long after each other.
+    fn drip(every: Duration) -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
+        let piece = move |()| async move {
+            tokio::time::sleep(every).await;
+            Some((Ok(Frame::data(Bytes::from_static(b"0123456789"))), ()))
+        };
+        StreamBody::new(Box::pin(stream::unfold((), piece)))
+    }
+
+    #[tokio::test]
+    async fn armour_a_large_body_that_drips_gives_its_place_up() {
+        let (places, host, mut count) = (Places::new(1), host("a"), 0);
+        let patient = WireLimits { deadline: Instant::now() + Duration::from_secs(60), ..limits() };
+        let slow = failed(read(drip(Duration::from_millis(20)), patient, (&places, &host), &mut count).await);
+        assert_eq!((slow, places.free.available_permits()), (Some(BodyError::Slow), 1));
+        let fast = failed(read(drip(Duration::from_millis(2)), patient, (&places, &host), &mut count).await);
+        assert_eq!(fast, Some(BodyError::TooLarge), "came to the limit");
+    }
+
+    #[tokio::test]
+    async fn armour_a_host_has_one_place_and_waits_outside_of_its_fetch() {
+        let (places, a, b, mut count) = (Places::new(4), host("a"), host("b"), 0);
+        let first = read(pieces(500), limits(), (&places, &a), &mut count).await.unwrap();
+        assert_eq!(failed(read(pieces(500), limits(), (&places, &a), &mut count).await), Some(BodyError::NoPlace));
+        assert!(read(pieces(500), limits(), (&places, &b), &mut count).await.is_ok());
+        let patient = WireLimits { max_wait: Duration::from_secs(60), ..limits() };
+        let leaving = async {
+            tokio::time::sleep(Duration::from_millis(150)).await;
+            drop(first);
+        };
+        // Three times as long as the fetch may take.
+        let waited = tokio::join!(read(pieces(500), patient, (&places, &a), &mut count), leaving).0;
+        assert_eq!(waited.unwrap().bytes.len(), 500);
+        assert!(places.hosts().is_empty());
     }
 }

@@ -42,7 +42,10 @@ pub struct Asked {
 /// Reads the head of an answer.
 pub fn head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Head {
     let failed = |detail: String| Head::Ended(Failure::new(FailureKind::Status, detail).into());
-    let throttled = || Head::Ended(Outcome::Throttled { retry_after: headers::retry_after(headers, asked.received) });
+    let throttled = || {
+        let by_limit = headers::limited_until(headers, asked.received);
+        Head::Ended(Outcome::Throttled { retry_after: headers::retry_after(headers, asked.received).or(by_limit) })
+    };
     match status.as_u16() {
         200 | 203 => Head::Content,
         304 if asked.conditional => Head::NotModified,
@@ -54,7 +57,7 @@ pub fn head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Head {
         503 if headers::has_retry_after(headers) => throttled(),
         226 if !asked.delta => failed("226 although no delta was asked for".to_owned()),
         226 if headers::is_feed_delta(headers) => Head::Delta,
-        226 => failed("226 without IM: feed, which is what was asked for".to_owned()),
+        226 => failed("226 without IM: feed, which is what was asked for; the next poll asks for no delta".to_owned()),
         code => failed(format!("the server answered {}", described(status, code))),
     }
 }

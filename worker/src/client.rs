@@ -19,15 +19,16 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use url::Url;
 
-use crate::address::AddressGuard;
-use crate::connection::OpenConnections;
+use crate::address::{AddressGuard, Refused};
+use crate::budget::{Budgets, Busy, InFlight};
+use crate::connection::{OpenConnections, Peer};
 use crate::dial::{DialSetup, Dialer};
-use crate::failure::Failure;
+use crate::failure::{Failure, Unanswered};
 use crate::request::UserAgent;
 use crate::resolve::Resolver;
 use crate::setup::{FetchSetup, FetchSetupError};
@@ -39,6 +40,7 @@ type NoBody = Empty<Bytes>;
 /// The HTTP client.
 pub(crate) struct Client {
     http: legacy::Client<Dialer, NoBody>,
+    dialer: Arc<DialSetup>,
     open: OpenConnections,
     /// [`FetchConfig::idle_connections`]
     idle_connections: usize,
@@ -58,16 +60,18 @@ pub(crate) fn build(config: &FetchConfig, guard: AddressGuard, setup: &FetchSetu
     check_limits(config)?;
     let resolver = Resolver::new(&config.name_servers, config.connect_timeout, &setup.hosts);
     let open = OpenConnections::default();
-    let dialer = Dialer(Arc::new(DialSetup {
+    let dialer = Arc::new(DialSetup {
         resolver: resolver.map_err(|error| FetchSetupError::Resolver(error.to_string()))?,
         guard,
         tls: TlsConnector::from(Arc::new(tls::client_config(&setup.extra_roots, config.tls_sessions)?)),
         connect_timeout: config.connect_timeout,
         idle_timeout: config.idle_timeout,
         open: open.clone(),
-    }));
-    // a header beyond the client's own limit is an unspecific error there: up to twice ours it is named in `send`
-    let header_bytes = u32::try_from(2 * config.max_header_bytes).unwrap_or(u32::MAX);
+        budgets: Budgets::new(config),
+        spare: Semaphore::new(setup.concurrency.unwrap_or(Semaphore::MAX_PERMITS)),
+    });
+    // a header beyond the client's own limit is an unspecific error there: up to four times ours it is named in `send`
+    let header_bytes = u32::try_from(4 * config.max_header_bytes).unwrap_or(u32::MAX);
     let http = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
@@ -83,8 +87,42 @@ pub(crate) fn build(config: &FetchConfig, guard: AddressGuard, setup: &FetchSetu
         .http2_max_header_list_size(header_bytes)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .build(dialer);
-    Ok(Client { http, open, idle_connections: config.idle_connections })
+        .build(Dialer(Arc::clone(&dialer)));
+    Ok(Client { http, dialer, open, idle_connections: config.idle_connections })
+}
+
+impl Client {
+    /// Counts a request of a name without a host rule with its registrable domain.
+    pub(crate) fn enter_domain(&self, name: &str) -> Result<Option<InFlight>, Busy> {
+        let budgets = &self.dialer.budgets;
+        let Some(unit) = budgets.domain(name) else { return Ok(None) };
+        budgets.start(&unit, Instant::now())?;
+        Ok(Some(budgets.enter(unit)))
+    }
+
+    /// Counts a request that a connection has taken with its address. A new connection was counted when it was dialled; a
+    /// kept one is not kept any longer when that is over the budget, so that the next request has to dial.
+    fn enter(&self, connection: &CaptureConnection) -> Option<InFlight> {
+        let peer = peer_of(connection)?;
+        let (is_kept, unit) = (peer.is_kept(), peer.unit?);
+        if is_kept
+            && !self.dialer.budgets.started(&unit, Instant::now())
+            && let Some(connected) = &*connection.connection_metadata()
+        {
+            connected.poison();
+        }
+        Some(self.dialer.budgets.enter(unit))
+    }
+
+    /// Judges a URL as a request to it would be judged: port, address, and all addresses of its name. A name that is not
+    /// resolved is not refused.
+    pub(crate) async fn judge(&self, guard: &AddressGuard, url: &Url) -> Result<(), Refused> {
+        guard.check_url(url)?;
+        match url.domain() {
+            Some(name) => self.dialer.judge(name).await,
+            None => Ok(()),
+        }
+    }
 }
 
 fn check_limits(config: &FetchConfig) -> Result<(), FetchSetupError> {
@@ -117,6 +155,14 @@ pub(crate) struct HeadLimits {
     pub(crate) timeout: Duration,
     pub(crate) max_informational: u32,
     pub(crate) max_header_bytes: usize,
+    pub(crate) max_headers: usize,
+}
+
+/// An answer whose body is still to come.
+pub(crate) struct Answered {
+    pub(crate) response: Response<Incoming>,
+    /// Ends when the answer is read.
+    pub(crate) flight: Option<InFlight>,
 }
 
 /// Sends a GET or a HEAD once and reads the head of its answer. `sent` is set when a connection takes the request: resolving,
@@ -128,7 +174,7 @@ pub(crate) async fn send(
     fields: HeaderMap,
     limits: HeadLimits,
     sent: &mut Option<Instant>,
-) -> Result<Response<Incoming>, Failure> {
+) -> Result<Answered, Unanswered> {
     let uri: Uri = url.as_str().parse().map_err(|_| Failure::new(FailureKind::Malformed, "the URL cannot be sent"))?;
     let mut request = Request::new(NoBody::new());
     *request.method_mut() = method;
@@ -138,6 +184,7 @@ pub(crate) async fn send(
     let counted = Arc::clone(&interim);
     hyper::ext::on_informational(&mut request, move |_| counted.count());
 
+    let mut flight = None;
     let mut connection = capture_connection(&mut request);
     let mut answer = pin!(timeout_at(limits.deadline, client.http.request(request)));
     let answer = loop {
@@ -145,13 +192,20 @@ pub(crate) async fn send(
             biased;
             () = interim.exceeded.notified() => {
                 let detail = format!("more than {} interim answers", limits.max_informational);
-                return Err(Failure::new(FailureKind::TooLarge, detail));
+                return Err(Failure::new(FailureKind::TooLarge, detail).into());
             }
-            true = taken(&mut connection), if sent.is_none() => *sent = Some(Instant::now()),
+            true = taken(&mut connection), if sent.is_none() => {
+                *sent = Some(Instant::now());
+                flight = client.enter(&connection);
+            }
             answer = &mut answer => break answer,
         }
     };
-    let response = answer.map_err(|_| Failure::late(limits.timeout))?.map_err(|error| Failure::of_request(&error))?;
+    let response = answer.map_err(|_| Failure::late(limits.timeout))?;
+    let response = response.map_err(|error| match peer_of(&connection).is_some_and(|peer| peer.calm.is_wanted()) {
+        true => Unanswered::Throttled,
+        false => Unanswered::of_request(&error),
+    })?;
     if client.open.count() > client.idle_connections
         && let Some(connection) = &*connection.connection_metadata()
     {
@@ -160,9 +214,21 @@ pub(crate) async fn send(
     }
     let header_bytes: usize = response.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if header_bytes > limits.max_header_bytes {
-        return Err(Failure::new(FailureKind::TooLarge, "the answer's header is too large"));
+        return Err(Failure::new(FailureKind::TooLarge, "the answer's header is too large").into());
     }
-    Ok(response)
+    // HTTP/1 refuses them while it reads.
+    if response.headers().len() > limits.max_headers {
+        let detail = format!("the answer has more than {} header fields", limits.max_headers);
+        return Err(Failure::new(FailureKind::TooLarge, detail).into());
+    }
+    Ok(Answered { response, flight })
+}
+
+/// The other end of the connection that a request was given.
+fn peer_of(connection: &CaptureConnection) -> Option<Peer> {
+    let mut extensions = http::Extensions::new();
+    connection.connection_metadata().as_ref()?.get_extras(&mut extensions);
+    extensions.remove()
 }
 
 /// Waits until a connection takes the request; false: none ever will.

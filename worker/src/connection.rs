@@ -2,18 +2,22 @@
 
 use std::future::Future;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection as Connect};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::client::TlsStream;
+
+use crate::budget::Unit;
+use crate::go_away::{Calm, Watch};
 
 /// An open connection.
 pub(crate) struct Connection {
@@ -22,8 +26,35 @@ pub(crate) struct Connection {
     timer: Pin<Box<Sleep>>,
     /// The timer runs: a read found nothing, and nothing was read or written since.
     waiting: bool,
+    peer: Peer,
+    /// Of a connection that speaks HTTP/2.
+    watch: Option<Watch>,
     _open: OpenConnection,
 }
+
+/// Who is at the other end, for those who send over the connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// Who its requests are counted with, if anybody.
+    pub(crate) unit: Option<Unit>,
+    /// The server asked to be asked less.
+    pub(crate) calm: Calm,
+    was_used: Arc<AtomicBool>,
+}
+
+impl Peer {
+    pub(crate) fn new(unit: Option<Unit>) -> Self {
+        Peer { unit, calm: Calm::default(), was_used: Arc::default() }
+    }
+
+    /// Whether the connection was used before; it counts as used from now on.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.was_used.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// Bytes that are received at once over a connection that is watched.
+const WATCHED: usize = 16 * 1024;
 
 /// How many connections are open.
 #[derive(Clone, Default)]
@@ -56,23 +87,39 @@ enum Stream {
     Secure(Box<TokioIo<TlsStream<TcpStream>>>),
 }
 
+impl Stream {
+    fn speaks_http2(&self) -> bool {
+        match self {
+            Stream::Plain(_) => false,
+            Stream::Secure(stream) => stream.inner().get_ref().1.alpn_protocol() == Some(b"h2"),
+        }
+    }
+}
+
 /// Nothing came for so long. Inside of an [`io::Error`].
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("silence for {}", humantime::format_duration(*.0))]
 pub(crate) struct Silence(pub(crate) Duration);
 
 impl Connection {
-    pub(crate) fn plain(stream: TcpStream, idle_timeout: Duration, open: &OpenConnections) -> Self {
-        Self::new(Stream::Plain(TokioIo::new(stream)), idle_timeout, open)
+    pub(crate) fn plain(stream: TcpStream, idle_timeout: Duration, open: &OpenConnections, peer: Peer) -> Self {
+        Self::new(Stream::Plain(TokioIo::new(stream)), idle_timeout, open, peer)
     }
 
-    pub(crate) fn secure(stream: TlsStream<TcpStream>, idle_timeout: Duration, open: &OpenConnections) -> Self {
-        Self::new(Stream::Secure(Box::new(TokioIo::new(stream))), idle_timeout, open)
+    pub(crate) fn secure(
+        stream: TlsStream<TcpStream>,
+        idle_timeout: Duration,
+        open: &OpenConnections,
+        peer: Peer,
+    ) -> Self {
+        Self::new(Stream::Secure(Box::new(TokioIo::new(stream))), idle_timeout, open, peer)
     }
 
-    fn new(stream: Stream, idle_timeout: Duration, open: &OpenConnections) -> Self {
+    fn new(stream: Stream, idle_timeout: Duration, open: &OpenConnections, mut peer: Peer) -> Self {
         let timer = Box::pin(sleep(idle_timeout));
-        Connection { stream, idle_timeout, timer, waiting: false, _open: OpenConnection::of(open) }
+        let watch = stream.speaks_http2().then(Watch::default);
+        peer.calm = watch.as_ref().map_or_else(Calm::default, Watch::calm);
+        Connection { stream, idle_timeout, timer, waiting: false, peer, watch, _open: OpenConnection::of(open) }
     }
 
     fn wait_on(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -87,20 +134,27 @@ impl Connection {
 
 impl Connect for Connection {
     fn connected(&self) -> Connected {
-        let negotiated = match &self.stream {
-            Stream::Plain(_) => None,
-            Stream::Secure(stream) => stream.inner().get_ref().1.alpn_protocol(),
-        };
-        if negotiated == Some(b"h2") { Connected::new().negotiated_h2() } else { Connected::new() }
+        let connected = Connected::new().extra(self.peer.clone());
+        if self.stream.speaks_http2() { connected.negotiated_h2() } else { connected }
     }
 }
 
 impl Read for Connection {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         let connection = self.get_mut();
-        let read = match &mut connection.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Stream::Secure(stream) => Pin::new(stream.as_mut()).poll_read(cx, buffer),
+        let read = match (&mut connection.stream, &mut connection.watch) {
+            (Stream::Plain(stream), _) => Pin::new(stream).poll_read(cx, buffer),
+            (Stream::Secure(stream), None) => Pin::new(stream.as_mut()).poll_read(cx, buffer),
+            (Stream::Secure(stream), Some(watch)) => {
+                // What was received can be seen in a buffer of ours alone.
+                let mut received = [const { MaybeUninit::uninit() }; WATCHED];
+                let room = buffer.remaining().min(WATCHED);
+                let mut ours = ReadBuf::uninit(&mut received[..room]);
+                let read = Pin::new(stream.as_mut()).poll_read(cx, ours.unfilled());
+                watch.received(ours.filled());
+                buffer.put_slice(ours.filled());
+                read
+            }
         };
         if read.is_pending() {
             return connection.wait_on(cx);

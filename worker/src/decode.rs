@@ -61,9 +61,18 @@ pub enum DecodeError {
 
 const MAX_CODINGS: usize = 3;
 
-/// The codings of an answer in the order in which they were applied.
-pub fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, DecodeError> {
-    let mut codings = Vec::new();
+/// What an answer says of its codings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Codings {
+    /// The known ones, in the order in which they were applied.
+    pub known: Vec<Coding>,
+    /// The first that is none. Servers put charsets there, and `none`; the body is then read as if it were not named.
+    pub unknown: Option<String>,
+}
+
+/// Reads the codings of an answer.
+pub fn codings(headers: &HeaderMap) -> Result<Codings, DecodeError> {
+    let (mut codings, mut unknown) = (Vec::new(), None);
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let list = String::from_utf8_lossy(value.as_bytes());
         for name in list.split(',').map(|name| name.trim().to_ascii_lowercase()) {
@@ -73,11 +82,14 @@ pub fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, DecodeError> {
                 "deflate" => Some(Coding::Deflate),
                 "br" => Some(Coding::Brotli),
                 "zstd" => Some(Coding::Zstd),
-                _ => return Err(DecodeError::Unknown(name.chars().take(40).collect())),
+                _ => {
+                    unknown.get_or_insert_with(|| name.chars().take(40).collect());
+                    None
+                }
             });
         }
     }
-    if codings.len() > MAX_CODINGS { Err(DecodeError::TooMany) } else { Ok(codings) }
+    if codings.len() > MAX_CODINGS { Err(DecodeError::TooMany) } else { Ok(Codings { known: codings, unknown }) }
 }
 
 /// Undoes the codings, the last one first.
@@ -327,7 +339,8 @@ mod tests {
     }
 
     fn codings_of(values: &[&str]) -> Result<Vec<Coding>, DecodeError> {
-        codings(&values.iter().map(|value| (header::CONTENT_ENCODING, value.parse().unwrap())).collect())
+        let headers = values.iter().map(|value| (header::CONTENT_ENCODING, value.parse().unwrap())).collect();
+        codings(&headers).map(|codings| codings.known)
     }
 
     #[test]
@@ -345,7 +358,9 @@ mod tests {
     fn codings_on_top_of_each_other_are_undone_in_reverse() {
         assert_eq!(codings_of(&["gzip, BR", "x-gzip"]), Ok(vec![Coding::Gzip, Coding::Brotli, Coding::Gzip]));
         assert_eq!(codings_of(&["identity", "", "deflate,"]), Ok(vec![Coding::Deflate]));
-        assert_eq!(codings_of(&["gzip, utf-8"]), Err(DecodeError::Unknown("utf-8".into())));
+        assert_eq!(codings_of(&["gzip, utf-8"]), Ok(vec![Coding::Gzip]));
+        let charset = [(header::CONTENT_ENCODING, "utf-8, none".parse().unwrap())].into_iter().collect();
+        assert_eq!(codings(&charset), Ok(Codings { known: Vec::new(), unknown: Some("utf-8".to_owned()) }));
         assert_eq!(codings_of(&["gzip, gzip, gzip, gzip"]), Err(DecodeError::TooMany));
         let wire = gzip(&brotli(&zstd(&text())));
         assert_eq!(decode(wire, &[Coding::Zstd, Coding::Brotli, Coding::Gzip], LIMITS), Ok(text()));

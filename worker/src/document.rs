@@ -5,10 +5,12 @@
 use common::document::{ContentHash, Document, Validators};
 use common::entry::{Entry, Fingerprint};
 use common::known::KnownEntries;
+use common::outcome::Blocker;
 use common::report::Outcome;
 use url::Url;
 
-use crate::decode::{Coding, DecodeLimits, decode};
+use crate::blocked;
+use crate::decode::{Codings, DecodeError, DecodeLimits, decode};
 use crate::discover::{self, AnnouncedFeed};
 use crate::failure::Failure;
 use crate::parse::{self, Lead, PARSER_VERSION, ParseLimits, ParsedFeed, parse};
@@ -16,7 +18,7 @@ use crate::parse::{self, Lead, PARSER_VERSION, ParseLimits, ParsedFeed, parse};
 /// A good answer's body, and what it is compared with.
 pub(crate) struct Answer {
     pub(crate) wire: Vec<u8>,
-    pub(crate) codings: Vec<Coding>,
+    pub(crate) codings: Codings,
     pub(crate) content_type: Option<String>,
     /// Where the body came from, after redirects.
     pub(crate) url: String,
@@ -51,18 +53,20 @@ pub(crate) struct Read {
     pub(crate) lead: Option<Lead>,
     /// It is a page that is no feed.
     pub(crate) is_page: bool,
+    /// It is the page of somebody who answered in place of the site.
+    pub(crate) blocked_by: Option<Blocker>,
 }
 
 impl Read {
     /// One that came to nothing that leads on.
     pub(crate) fn ended(outcome: Outcome, bytes: u64) -> Self {
-        Read { outcome, bytes, announced: Vec::new(), lead: None, is_page: false }
+        Read { outcome, bytes, announced: Vec::new(), lead: None, is_page: false, blocked_by: None }
     }
 }
 
 /// Reads a body.
 pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
-    let body = match decode(answer.wire, &answer.codings, limits.decode) {
+    let body = match decode(answer.wire, &answer.codings.known, limits.decode) {
         Ok(body) => body,
         Err(error) => return Read::ended(Failure::from(error).into(), 0),
     };
@@ -92,13 +96,20 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
             Outcome::Modified(Box::new(document))
         }
         Err(error) => {
+            if let Some(by) = blocked::by_page(&body) {
+                return Read { blocked_by: Some(by), ..Read::ended(Failure::blocked(by).into(), bytes) };
+            }
             announced = announced_by(&body, content_type, &answer.url);
             lead = lead_of(&body, &announced);
             is_page = discover::is_page(&body, content_type);
-            Failure::from(error).into()
+            match answer.codings.unknown {
+                // What nobody can read is not to be mistaken for something else.
+                Some(unknown) if !is_page => Failure::from(DecodeError::Unknown(unknown)).into(),
+                _ => Failure::from(error).into(),
+            }
         }
     };
-    Read { outcome, bytes, announced, lead, is_page }
+    Read { outcome, bytes, announced, lead, is_page, blocked_by: None }
 }
 
 /// A page that was read as a feed before: it stays one when it begins to announce another, because nobody was told to move.
@@ -261,7 +272,7 @@ mod tests {
         Answer {
             delta: false,
             wire: wire.to_vec(),
-            codings: Vec::new(),
+            codings: Codings::default(),
             content_type: None,
             url: "http://example.com/".to_owned(),
             validators: Validators { etag: Some("\"new\"".to_owned()), ..Validators::default() },

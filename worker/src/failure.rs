@@ -5,7 +5,7 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-use common::outcome::FailureKind;
+use common::outcome::{Blocker, FailureKind};
 use common::report::Outcome;
 
 use crate::address::Refused;
@@ -22,33 +22,58 @@ pub(crate) struct Failure {
     pub(crate) detail: String,
 }
 
-impl Failure {
-    pub(crate) fn new(kind: FailureKind, detail: impl Into<String>) -> Self {
-        Failure { kind, detail: detail.into() }
-    }
+/// Why a request has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// This machine could not make the request. Nothing follows for the feed.
+    Shortage(String),
+    /// Its address is asked enough; in how much time it may be asked.
+    Busy(Duration),
+    /// The server ended the connection to be asked less (HTTP/2's `ENHANCE_YOUR_CALM`).
+    Throttled,
+    /// The server's failure.
+    Failed(Failure),
+}
 
-    /// The whole fetch took too long.
-    pub(crate) fn late(timeout: Duration) -> Self {
-        Failure::new(FailureKind::Timeout, format!("no complete answer within {}", humantime::format_duration(timeout)))
-    }
-
-    /// No answer came.
+impl Unanswered {
+    /// Names the HTTP client's error.
     pub(crate) fn of_request(error: &hyper_util::client::legacy::Error) -> Self {
-        match find::<DialError>(error) {
-            Some(dial) => Self::of_dial(dial),
-            None => Self::of_wire(error),
+        if asks_for_calm(error) {
+            return Unanswered::Throttled;
         }
-    }
-
-    fn of_dial(error: &DialError) -> Self {
-        let kind = match error {
+        let Some(dial) = find::<DialError>(error) else { return Failure::of_wire(error).into() };
+        let kind = match dial {
+            DialError::Busy(busy) => return Unanswered::Busy(busy.0),
+            DialError::Shortage(_) => return Unanswered::Shortage(dial.to_string()),
             DialError::Dns { .. } => FailureKind::Dns,
             DialError::Refused(_) => FailureKind::RefusedAddress,
             DialError::Connect(_) => FailureKind::Connect,
             DialError::Tls(_) => FailureKind::Tls,
             DialError::Timeout(_) => FailureKind::Timeout,
         };
-        Failure::new(kind, error.to_string())
+        Failure::new(kind, dial.to_string()).into()
+    }
+}
+
+impl From<Failure> for Unanswered {
+    fn from(failure: Failure) -> Self {
+        Unanswered::Failed(failure)
+    }
+}
+
+impl Failure {
+    pub(crate) fn new(kind: FailureKind, detail: impl Into<String>) -> Self {
+        Failure { kind, detail: detail.into() }
+    }
+
+    /// Somebody answered in place of the site.
+    pub(crate) fn blocked(by: Blocker) -> Self {
+        Failure::new(FailureKind::Blocked, format!("a check for people or a block answers in place of the feed ({by})"))
+    }
+
+    /// The whole fetch took too long.
+    pub(crate) fn late(timeout: Duration) -> Self {
+        Failure::new(FailureKind::Timeout, format!("no complete answer within {}", humantime::format_duration(timeout)))
     }
 
     /// The connection stood, and then an answer did not come, or not whole.
@@ -66,6 +91,14 @@ impl Failure {
             if broken.is_incomplete_message() {
                 return Failure::new(FailureKind::Truncated, "the connection ended inside the answer");
             }
+        }
+        // What our side refused in an answer, in place of what the connection's end looks like.
+        if let Some(refused) = find::<h2::Error>(error).filter(|error| error.is_library() && error.reason().is_some()) {
+            let detail = match refused.reason() {
+                Some(h2::Reason::ENHANCE_YOUR_CALM) => "the answer floods the connection".to_owned(),
+                _ => format!("the answer is not valid HTTP/2, or its header is far too large: {refused}"),
+            };
+            return Failure::new(FailureKind::Malformed, detail);
         }
         match find::<io::Error>(error).map(io::Error::kind) {
             Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
@@ -114,6 +147,12 @@ impl From<ParseError> for Failure {
         };
         Failure::new(kind, error.to_string())
     }
+}
+
+/// Whether the server ended an HTTP/2 stream or connection because it is asked too much (RFC 9113, section 7).
+pub(crate) fn asks_for_calm(error: &(dyn Error + 'static)) -> bool {
+    find::<h2::Error>(error)
+        .is_some_and(|error| error.is_remote() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM))
 }
 
 /// The first error of this type in the chain of causes.

@@ -17,6 +17,7 @@ use common::job::FetchJob;
 use common::report::Outcome;
 use tokio::time::Instant;
 
+use crate::redirect::Chain;
 pub use fetched::{Fetched, Hops};
 use shared::Shared;
 use way::{Fetch, start_of};
@@ -50,17 +51,19 @@ impl Fetcher {
 
     async fn run(&self, job: &FetchJob, hops: &Hops<'_>, trace: Option<&mut Vec<Exchange>>) -> Fetched {
         let started = Instant::now();
-        let kept = self.0.interrupted().take(job.feed, &job.url, hops.clock.now());
+        let resumed = job.detour.as_ref().and_then(|detour| Chain::resumed(detour, &job.url, hops.clock.now()));
         let mut fetch = Fetch {
             shared: &self.0,
             job,
             hops,
             started,
             deadline: started + self.0.timeout,
-            chain: kept.unwrap_or_else(|| start_of(job)),
+            chain: resumed.unwrap_or_else(|| start_of(job)),
             fetched: Fetched::unasked(Outcome::Gone),
             trace,
             is_bare_page: false,
+            patience: hops.patience,
+            search: None,
         };
         let outcome = fetch.run().await;
         fetch.finish(outcome)

@@ -78,6 +78,43 @@ pub fn retry_after(headers: &HeaderMap, received: Timestamp) -> Option<Timestamp
     delays.max().filter(|delay| !delay.is_zero()).map(|delay| received.after(delay))
 }
 
+/// When a server takes requests again whose own limit is used up: `RateLimit` (the IETF's draft, in its forms since 2021),
+/// `RateLimit-Remaining` with `RateLimit-Reset`, and the same with `X-` before it. `None` while some are left, or when it
+/// cannot be read.
+pub fn limited_until(headers: &HeaderMap, received: Timestamp) -> Option<Timestamp> {
+    let of_pair = |prefix: &str| {
+        let field = |name: &str| headers.get(format!("{prefix}{name}")).and_then(|value| value.to_str().ok());
+        Some((field("remaining")?, field("reset")?))
+    };
+    let pairs = ["ratelimit-", "x-ratelimit-", "x-rate-limit-"].into_iter().filter_map(of_pair);
+    let listed = headers.get_all("ratelimit").iter().filter_map(|value| of_list(value.to_str().ok()?));
+    let waits = pairs.chain(listed).filter_map(|(remaining, reset)| {
+        let left: f64 = remaining.trim().parse().ok()?;
+        let reset = seconds_rounded_up(reset)?;
+        // Some give the time of day in place of a number of seconds.
+        let wait = match reset {
+            EPOCH_SECONDS.. => Timestamp::EPOCH.after(Duration::from_secs(reset)).since(received),
+            seconds => Duration::from_secs(seconds),
+        };
+        (left < 1.0 && !wait.is_zero()).then(|| received.after(wait.min(LONGEST_LIMIT)))
+    });
+    waits.max()
+}
+
+/// A number of seconds as large as this is a time of day.
+const EPOCH_SECONDS: u64 = 1_000_000_000;
+/// No limit is believed to last longer.
+const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// What is left, and the seconds until there is more, of `"default";r=0;t=30` or `limit=10, remaining=0, reset=30`.
+fn of_list(text: &str) -> Option<(&str, &str)> {
+    let parameter = |names: [&str; 2]| {
+        let mut all = text.split([';', ',']).filter_map(|part| part.trim().split_once('='));
+        all.find(|(name, _)| names.contains(name)).map(|(_, value)| value.trim())
+    };
+    Some((parameter(["r", "remaining"])?, parameter(["t", "reset"])?))
+}
+
 /// Seconds, as RFC 9110 has them, or with the fraction that some servers add to it.
 fn seconds_rounded_up(text: &str) -> Option<u64> {
     let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
@@ -108,6 +145,13 @@ fn delta_seconds(text: &str) -> Option<u64> {
     digits.then(|| text.parse().unwrap_or(u64::MAX).min(MAX_DELTA_SECONDS))
 }
 
+/// The seconds that a directive's argument begins with. Servers write `80000; public`, `'80000'` and `80000.0`, and mean it.
+fn leading_seconds(argument: &str) -> Option<u64> {
+    let argument = argument.trim_start().trim_start_matches(['"', '\'']).trim_start();
+    let end = argument.find(|c: char| !c.is_ascii_digit()).unwrap_or(argument.len());
+    delta_seconds(&argument[..end])
+}
+
 /// The directives that matter to a reader (RFC 9111, section 5.2.2), of all `Cache-Control` fields together.
 #[derive(Default)]
 struct CacheControl {
@@ -115,7 +159,7 @@ struct CacheControl {
     forbids_reuse: bool,
     no_store: bool,
     im: bool,
-    /// The first `max-age`; 0 where it is not a number, because then the answer should count as stale.
+    /// The first `max-age`; 0 where it does not begin with a number, because then the answer should count as stale.
     max_age: Option<u64>,
 }
 
@@ -138,7 +182,7 @@ impl CacheControl {
             ("im", None) => self.im = true,
             ("no-cache", None) => self.forbids_reuse = true,
             ("max-age", argument) => {
-                let seconds = argument.and_then(|text| delta_seconds(text.trim().trim_matches('"')));
+                let seconds = argument.and_then(leading_seconds);
                 self.max_age.get_or_insert(seconds.unwrap_or(0));
             }
             _ => {}
@@ -229,6 +273,11 @@ mod tests {
             "two fields"
         );
         assert_eq!(fresh_seconds(&[("cache-control", "max-age=7, max-age=9")]), Some(7), "the first counts");
+        for junk in
+            ["max-age=80000; public", "max-age='80000'", "max-age=80000.0", "max-age= \"80000\" ; x", "max-age=80000s"]
+        {
+            assert_eq!(fresh_seconds(&[("cache-control", junk)]), Some(80000), "{junk}");
+        }
         assert_eq!(fresh_seconds(&[("cache-control", "s-maxage=60")]), None, "for shared caches");
         assert_eq!(fresh_seconds(&[("cache-control", "max-age=99999999999999999999999")]), Some(MAX_DELTA_SECONDS));
     }
@@ -278,6 +327,36 @@ mod tests {
         assert_eq!(retry_seconds(&[("retry-after", "99999999999999999999999999")]), Some(MAX_DELTA_SECONDS));
         let late = Timestamp::MAX;
         assert_eq!(retry_after(&headers(&[("retry-after", "100")]), late), Some(late));
+    }
+
+    #[test]
+    fn p17_a_limit_that_is_used_up_is_a_time_to_wait() {
+        let limited = |fields: &[(&str, &str)]| {
+            let now = Timestamp::from_millis(NOW);
+            limited_until(&headers(fields), now).map(|at| at.since(now).as_secs())
+        };
+        for used_up in [
+            &[("ratelimit", "\"default\";r=0;t=30")][..],
+            &[("ratelimit", "limit=100, remaining=0, reset=30")],
+            &[("ratelimit-remaining", "0"), ("ratelimit-reset", "30")],
+            &[("x-ratelimit-remaining", "0.0"), ("x-ratelimit-reset", "30")],
+            &[("x-rate-limit-remaining", "0"), ("x-rate-limit-reset", "1790000030")],
+        ] {
+            assert_eq!(limited(used_up), Some(30), "{used_up:?}");
+        }
+        for not in [
+            &[("ratelimit", "\"default\";r=5;t=30")][..],
+            &[("ratelimit", "r=0")],
+            &[("x-ratelimit-remaining", "1"), ("x-ratelimit-reset", "30")],
+            &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "0")],
+            &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "soon")],
+            &[("x-ratelimit-remaining", "none"), ("x-ratelimit-reset", "30")],
+            &[("x-ratelimit-reset", "30")],
+            &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1600000000")],
+        ] {
+            assert_eq!(limited(not), None, "{not:?}");
+        }
+        assert_eq!(limited(&[("ratelimit", "r=0;t=99999999")]), Some(24 * 3600), "no limit silences a host for long");
     }
 
     fn any_field() -> impl Strategy<Value = (HeaderName, HeaderValue)> {

@@ -3,7 +3,9 @@
 //! It holds no SQL, no schedule and no credentials of either; the code that touches hostile bytes lives here.
 
 pub mod address;
+mod blocked;
 mod body;
+mod budget;
 pub mod classify;
 mod client;
 mod connection;
@@ -13,6 +15,7 @@ pub mod discover;
 mod document;
 mod failure;
 pub mod fetch;
+mod go_away;
 pub mod headers;
 mod isolation;
 mod owed;
@@ -26,6 +29,7 @@ mod rules;
 pub mod run;
 mod searched;
 pub mod setup;
+mod shortage;
 mod signature;
 mod tls;
 pub mod trace;

@@ -180,18 +180,21 @@ impl Poller {
         let rules = self.rules.get();
         let limits = rules.limits_of(&job.host);
         let (gate, clock) = (&*self.gate, &*self.clock);
-        let hops = Hops { gate, rules: &rules, clock, permit: &permit, deadline, login };
+        // A fetch that waited for a host here would keep others from being fetched, and its own host from being asked.
+        let patience = Duration::ZERO;
+        let hops = Hops { gate, rules: &rules, clock, permit: &permit, deadline, login, patience };
         let in_flight = InFlight::count(&self.metrics);
         let fetched = self.fetcher.fetch(job, &hops).await;
         drop(in_flight);
         self.metrics.slow_parses.inc_by(fetched.slow_parses);
         // Before the place at the host is given back: the next request must find the hold.
         let mut hold = None;
-        if let Outcome::Throttled { retry_after } = &fetched.outcome {
+        let rest = fetched.outcome.rest().or_else(|| fetched.limited_until.map(Some));
+        if let Some(until) = rest {
             // As the report says it, whatever happens to the clock meanwhile.
             let now = started.after(fetched.duration);
             let host = fetched.last_host.as_ref().unwrap_or(&job.host);
-            let asked = (host.clone(), first_hold(*retry_after, now, &self.config.policy));
+            let asked = (host.clone(), first_hold(until, now, &self.config.policy));
             if let Err(error) = gate.hold(std::slice::from_ref(&asked), now).await {
                 tracing::warn!(feed = %job.feed, error = &error as &dyn std::error::Error, "a hold waits for the host gate");
                 hold = Some(asked);
@@ -242,6 +245,10 @@ pub fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchRepo
         answered_by: fetched.last_host.filter(|host| *host != job.host),
         moved_to: fetched.moved_to,
         probe: fetched.probe,
+        retry_after: fetched.retry_after,
+        unusable_delta: fetched.unusable_delta,
+        blocked_by: fetched.blocked_by,
+        detour: fetched.detour,
         // an actor's posts are found from the page itself
         announced: fetched.announced.into_iter().filter(|feed| !feed.is_actor()).map(|feed| feed.url).collect(),
     }

@@ -1,19 +1,21 @@
 //! Redirects and other leads: where a chain of them ends, and what of it may be remembered.
 //!
-//! Pure, apart from [`Interrupted`], which keeps chains in memory. Requests, addresses and the pace at hosts are the
-//! fetch's affair.
+//! Pure. Requests, addresses and the pace at hosts are the fetch's affair.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::time::Duration;
 
+use common::job::Detour;
 use common::time::Timestamp;
-use common::url::{FeedId, FeedUrl};
+use common::url::FeedUrl;
 use http::StatusCode;
 use http::header::{self, HeaderMap};
+use percent_encoding::{AsciiSet, percent_encode};
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 /// The hops of one fetch so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chain {
     /// Every URL of it; the last one is to be asked next. Never empty.
     visited: Vec<FeedUrl>,
@@ -32,7 +34,7 @@ pub struct Chain {
 }
 
 /// What an actor's document tells of the posts that are found behind it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct About {
     pub(crate) name: Option<String>,
     pub(crate) page: Option<String>,
@@ -169,14 +171,21 @@ impl Chain {
 /// From a page to its author's actor, from there to the outbox, from there to its first page.
 const MAX_LEADS: usize = 3;
 
-/// Resolves a `Location`. It should be ASCII; bytes that are not are taken as UTF-8, as browsers do.
+/// Resolves a `Location`. It should be ASCII; bytes that are not are taken as UTF-8, or else encoded as they are, as browsers do.
 fn join(base: &Url, location: &[u8]) -> Option<Url> {
-    let location = std::str::from_utf8(location).ok()?.trim();
+    let location = match std::str::from_utf8(location) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(percent_encode(location, &NON_ASCII).to_string()),
+    };
+    let location = location.trim();
     if location.is_empty() {
         return None;
     }
     base.join(location).ok()
 }
+
+/// Leaves every ASCII character alone, which is none of this set.
+const NON_ASCII: AsciiSet = AsciiSet::EMPTY;
 
 fn fetchable(url: Url) -> Result<FeedUrl, RedirectError> {
     if !url.username().is_empty() || url.password().is_some() {
@@ -188,31 +197,34 @@ fn fetchable(url: Url) -> Result<FeedUrl, RedirectError> {
     FeedUrl::try_from(String::from(url)).map_err(|_| RedirectError::NotFetched("an over-long URL"))
 }
 
-/// Chains that stopped because the next host had no time for them. The next fetch of the feed goes on there instead of
-/// asking the first hosts again; without that, a host whose gap is longer than a fetch could never redirect to itself.
-/// A saving only: what is forgotten is asked again. Feeds of one URL keep theirs apart: they may have been sent different ways.
-#[derive(Debug, Default)]
-pub struct Interrupted(HashMap<FeedId, (Timestamp, Chain)>);
+/// A chain on its way to the next worker.
+#[derive(Serialize, Deserialize)]
+struct Way {
+    at: Timestamp,
+    chain: Chain,
+}
 
-impl Interrupted {
-    /// How many chains are kept; the oldest go first.
-    const LIMIT: usize = 1024;
-    /// A chain older than this is asked again from its start.
-    const LIFE: Duration = Duration::from_secs(3600);
+impl Chain {
+    /// A way older than this is gone again from its start. Feeds that wait for a host with many others take hours.
+    const LIFE: Duration = Duration::from_secs(48 * 3600);
+    /// Bytes of a way that are kept; a longer one is gone again.
+    const MAX_WAY: usize = 32 * 1024;
 
-    /// Keeps a feed's chain.
-    pub fn keep(&mut self, feed: FeedId, chain: Chain, now: Timestamp) {
-        if self.0.len() >= Self::LIMIT {
-            let oldest = self.0.iter().min_by_key(|(_, (at, _))| *at).map(|(feed, _)| *feed);
-            oldest.map(|feed| self.0.remove(&feed));
+    /// What the next fetch of the feed needs to go on from here instead of asking the first hosts again. `None` when there is
+    /// nothing to spare.
+    pub fn detour(&self, now: Timestamp) -> Option<Detour> {
+        if self.is_at_start() && !self.probed {
+            return None;
         }
-        self.0.insert(feed, (now, chain));
+        let way = serde_json::to_string(&Way { at: now, chain: self.clone() }).ok()?;
+        (way.len() <= Self::MAX_WAY).then(|| Detour { next: self.current().clone(), way })
     }
 
-    /// Takes out the feed's chain, if it began with this URL.
-    pub fn take(&mut self, feed: FeedId, start: &FeedUrl, now: Timestamp) -> Option<Chain> {
-        let (at, chain) = self.0.remove(&feed)?;
-        (now.since(at) < Self::LIFE && chain.visited[0] == *start).then_some(chain)
+    /// The chain of a detour, if it is one of this feed's URL, and not too old. Its hops are judged like all others.
+    pub fn resumed(detour: &Detour, start: &FeedUrl, now: Timestamp) -> Option<Self> {
+        let Way { at, chain } = serde_json::from_str(&detour.way).ok()?;
+        let is_whole = chain.visited.first() == Some(start) && chain.visited.last() == Some(&detour.next);
+        (is_whole && now.since(at) < Self::LIFE).then_some(chain)
     }
 }
 
@@ -281,6 +293,14 @@ mod tests {
         assert_eq!(chain.hops(), 0);
     }
 
+    #[test]
+    fn a_location_in_another_charset_is_encoded_byte_by_byte() {
+        let mut chain = Chain::new(url("http://a.example/1"));
+        let value = http::HeaderValue::from_bytes(b"/t\xe9/x y?q=\xff").unwrap();
+        chain.follow(StatusCode::FOUND, &[(header::LOCATION, value)].into_iter().collect(), 5).unwrap();
+        assert_eq!(chain.current().as_str(), "http://a.example/t%E9/x%20y?q=%FF");
+    }
+
     proptest! {
         #[test]
         fn any_location_leads_to_a_url_that_may_be_asked_or_nowhere(location in proptest::collection::vec(any::<u8>(), 0..60)) {
@@ -298,32 +318,28 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_chain_is_taken_once_and_not_after_its_life() {
+    fn a_detour_leads_on_from_where_it_stopped_for_its_own_feed_and_not_for_ever() {
         let now = Timestamp::from_millis(1_790_000_000_000);
-        let mut chain = Chain::new(url("http://a.example/1"));
-        follow(&mut chain, 302, "/2").unwrap();
-        let mut kept = Interrupted::default();
-        let (feed, start) = (FeedId(1), url("http://a.example/1"));
-        kept.keep(feed, chain.clone(), now);
-        assert_eq!(kept.take(FeedId(2), &start, now), None, "another feed of that URL");
-        assert_eq!(kept.take(feed, &start, now), Some(chain.clone()));
-        assert_eq!(kept.take(feed, &start, now), None);
-        kept.keep(feed, chain.clone(), now);
-        assert_eq!(kept.take(feed, &url("http://a.example/2"), now), None, "the feed has moved");
-        kept.keep(feed, chain, now);
-        assert_eq!(kept.take(feed, &start, now.after(Interrupted::LIFE)), None);
-    }
-
-    #[test]
-    fn interrupted_chains_are_bounded_and_the_oldest_goes() {
-        let mut kept = Interrupted::default();
-        let start = url("http://a.example/");
-        for n in 0..=i64::try_from(Interrupted::LIMIT).unwrap() {
-            kept.keep(FeedId(n), Chain::new(start.clone()), Timestamp::from_millis(1_000_000 + n));
+        let start = url("http://a.example/1");
+        let mut chain = Chain::new(start.clone());
+        assert_eq!(chain.detour(now), None, "nothing is spared");
+        follow(&mut chain, 301, "/2").unwrap();
+        follow(&mut chain, 302, "http://b.example/").unwrap();
+        let detour = chain.detour(now).unwrap();
+        assert_eq!(detour.next, url("http://b.example/"));
+        assert_eq!(Chain::resumed(&detour, &start, now), Some(chain.clone()));
+        assert_eq!(Chain::resumed(&detour, &url("http://a.example/2"), now), None, "the feed has moved");
+        assert_eq!(Chain::resumed(&detour, &start, now.after(Chain::LIFE)), None);
+        let forged = Detour { next: url("http://c.example/"), ..detour.clone() };
+        assert_eq!(Chain::resumed(&forged, &start, now), None);
+        for way in ["", "{}", "{\"at\":0,\"chain\":{\"visited\":[]}}"] {
+            let broken = Detour { way: way.to_owned(), ..detour.clone() };
+            assert_eq!(Chain::resumed(&broken, &start, now), None, "{way}");
         }
-        let now = Timestamp::from_millis(1_100_000);
-        assert_eq!(kept.0.len(), Interrupted::LIMIT);
-        assert!(kept.take(FeedId(0), &start, now).is_none());
-        assert!(kept.take(FeedId(1), &start, now).is_some());
+        for hop in 0..3 {
+            follow(&mut chain, 302, &format!("/{hop}?{}", "x".repeat(8000))).unwrap();
+        }
+        assert!(chain.detour(now).is_some());
+        follow(&mut chain, 302, &format!("/{}", "y".repeat(8000))).unwrap_err();
     }
 }

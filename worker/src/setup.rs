@@ -16,6 +16,9 @@ pub struct FetchSetup {
     pub hosts: String,
     /// Signs every request.
     pub bot_key: Option<Arc<BotKey>>,
+    /// Fetches at the same time (`worker.concurrency`). For each of them one more address may be dialled beside the first.
+    /// `None`: no limit.
+    pub concurrency: Option<usize>,
 }
 
 /// The configuration does not allow a fetcher. Names the key.

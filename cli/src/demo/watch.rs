@@ -333,6 +333,7 @@ fn reason(kind: FailureKind, status: Option<u16>) -> String {
         (FailureKind::Status, Some(status)) => format!("answers {status}"),
         (FailureKind::TooLarge, _) => "too large".to_owned(),
         (FailureKind::NotAFeed, _) => "not a feed".to_owned(),
+        (FailureKind::Blocked, _) => "blocked".to_owned(),
         (FailureKind::Connect, _) => "no connection".to_owned(),
         (FailureKind::Timeout, _) => "timed out".to_owned(),
         (kind, _) => kind.as_str().replace('_', " "),

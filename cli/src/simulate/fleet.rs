@@ -141,6 +141,7 @@ impl VirtualFleet {
                 calm: Vec::new(),
                 category,
                 private: false,
+                by_hand: false,
                 first_due,
             });
             slots.push((first_due, Band::of(category, false)));

@@ -1,5 +1,5 @@
-//! A real Chromium without a window, driven over WebDriver: a few calls in JSON, for which a library would be larger than
-//! this page.
+//! A real headless Chromium, driven over WebDriver: a few JSON calls, for which a library would be larger than this
+//! file.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,12 +11,12 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-/// Far beyond what a loaded machine needs.
+/// Far more than a loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The name by which WebDriver knows elements.
+/// The key of element references in WebDriver.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// What the browser is looked at through.
+/// The emulated device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Device {
     pub(crate) name: &'static str,
@@ -28,7 +28,7 @@ pub(crate) struct Device {
 pub(crate) const PHONE: Device = Device { name: "phone", width: 390, height: 844, mobile: true };
 pub(crate) const DESKTOP: Device = Device { name: "desktop", width: 1280, height: 900, mobile: false };
 
-/// A browser with a profile of its own; it ends when dropped.
+/// A browser with a separate profile; it ends when dropped.
 pub(crate) struct Browser {
     driver: Child,
     http: reqwest::Client,
@@ -38,7 +38,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts one.
+    /// Starts a browser.
     pub(crate) async fn open(device: Device) -> Self {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
@@ -64,7 +64,7 @@ impl Browser {
             "--disable-background-networking",
             "--disable-component-update",
             "--no-proxy-server",
-            // no name but of this machine
+            // no DNS names except this machine
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             &folder,
         ];
@@ -95,33 +95,33 @@ impl Browser {
         (ok, value["value"].take())
     }
 
-    /// A command of the DevTools protocol.
+    /// Sends a command of the DevTools protocol.
     pub(crate) async fn devtools(&self, command: &str, params: Value) -> Value {
         self.post("/goog/cdp/execute", json!({ "cmd": command, "params": params })).await
     }
 
-    /// Goes to an address and waits until it is loaded.
+    /// Opens a URL and waits until it is loaded.
     pub(crate) async fn go(&self, url: &str) {
         self.post("/url", json!({ "url": url })).await;
     }
 
-    /// What a script's body returns.
+    /// Returns the result of a script.
     pub(crate) async fn eval(&self, script: &str) -> Value {
         self.post("/execute/sync", json!({ "script": script, "args": [] })).await
     }
 
-    /// Waits until a script's expression is true of a page that is all there.
+    /// Waits until a script's expression is true in a completely loaded page.
     pub(crate) async fn until(&self, expression: &str) {
         let deadline = Instant::now() + PATIENCE;
         let script = format!("return document.readyState == 'complete' && Boolean({expression})");
-        // Between two pages there is nothing to ask.
+        // During navigation there is no page to query.
         while self.try_post("/execute/sync", json!({ "script": script, "args": [] })).await.1 != true {
             assert!(Instant::now() < deadline, "never: {expression}\n{}", self.text("body").await);
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// The path of the first element that a CSS selector finds; waits for it.
+    /// Returns the path of the first element that matches a CSS selector; waits for it.
     async fn find(&self, selector: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -135,7 +135,7 @@ impl Browser {
         }
     }
 
-    /// Does something to the first element that a CSS selector finds.
+    /// Performs an action on the first element that matches a CSS selector.
     async fn act(&self, selector: &str, action: &str, body: Value) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -144,24 +144,24 @@ impl Browser {
             if ok {
                 return;
             }
-            // A page that shows news may have put another one in its place.
+            // A live page may have replaced the element.
             let is_gone = value["error"] == "stale element reference" && Instant::now() < deadline;
             assert!(is_gone, "{action} of {selector}: {value}");
         }
     }
 
-    /// Clicks as a person does: refused where something else lies on top.
+    /// Clicks like a person; fails if another element covers it.
     pub(crate) async fn click(&self, selector: &str) {
         self.act(selector, "click", json!({})).await;
     }
 
-    /// Types into a field in place of what was there.
+    /// Replaces the text of a field.
     pub(crate) async fn fill(&self, selector: &str, text: &str) {
         self.act(selector, "clear", json!({})).await;
         self.act(selector, "value", json!({ "text": text })).await;
     }
 
-    /// Presses the Tab key: the text of what has the focus then, and whether a frame shows that.
+    /// Presses the Tab key; returns the text of the focused element, and whether it has a visible focus ring.
     pub(crate) async fn tab(&self) -> (String, bool) {
         let tab = |kind: &str| json!({ "type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9 });
         self.devtools("Input.dispatchKeyEvent", tab("keyDown")).await;
@@ -172,7 +172,7 @@ impl Browser {
         (focus[0].as_str().unwrap_or_default().to_owned(), focus[1] == true)
     }
 
-    /// What a person reads there.
+    /// Returns the visible text.
     pub(crate) async fn text(&self, selector: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -186,8 +186,8 @@ impl Browser {
         }
     }
 
-    /// Pictures of the whole page in both schemes, in `target/tmp/pages`; nothing may be wider than the screen, or hard to
-    /// read, or without words for who does not see it.
+    /// Takes screenshots of the whole page in both colour schemes, in `target/tmp/pages`; checks that nothing is wider
+    /// than the screen, lacks contrast, or lacks a text alternative.
     pub(crate) async fn look(&self, name: &str) {
         let widths = self.eval("return [document.documentElement.scrollWidth, innerWidth]").await;
         let [page, screen] = [0, 1].map(|index| widths[index].as_u64().unwrap());
@@ -208,7 +208,7 @@ impl Browser {
         }
     }
 
-    /// What the console complained of since the last call.
+    /// Returns the console's warnings and errors since the last call.
     pub(crate) async fn complaints(&self) -> Vec<String> {
         let log = self.post("/se/log", json!({ "type": "browser" })).await;
         let lines = log.as_array().unwrap().iter().filter(|line| line["level"] != "INFO" && line["level"] != "DEBUG");
@@ -218,7 +218,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver leaves its browser behind when it ends before the session does.
+        // If the driver ends before the session, it leaves its browser behind.
         let rest = self.session.strip_prefix("http://").and_then(|rest| rest.split_once('/'));
         if let Some((address, path)) = rest
             && let Ok(mut driver) = TcpStream::connect(address)

@@ -1,4 +1,4 @@
-//! `config check` and `config print`: what is said about a configuration, and where each value came from.
+//! `config check` and `config print`: messages about a configuration, and the source of each value.
 
 use std::io::Write;
 

@@ -1,11 +1,11 @@
-//! File descriptors: a fleet that could run out of them raises its limit, does with less, or says why it does not start.
+//! File descriptors: a fleet that could run out of them raises its limit, uses fewer, or reports why it does not start.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::program::Ran;
 
-/// The program under these limits, soft and hard.
+/// Returns the program with these limits, soft and hard.
 fn limited(soft: u32, hard: u32, arguments: &[&str]) -> Command {
     let mut command = Command::new("prlimit");
     command.arg(format!("--nofile={soft}:{hard}")).arg(env!("CARGO_BIN_EXE_feedfleet"));

@@ -1,4 +1,4 @@
-//! What has to do with a store that outlives its fleet: followers across a restart, retention, backups.
+//! Tests of a store that outlives its fleet: followers across a restart, retention, backups.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStderr, ChildStdout, Stdio};
@@ -42,7 +42,7 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! A fleet in memory that polls a scripted origin, for the operator's commands to speak to.
+//! A fleet in memory that polls a scripted origin, as the target of operator commands.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,30 +8,30 @@ use load_tests::origin::Origin;
 
 use crate::program::{Ran, command};
 
-/// Far beyond what a loaded machine needs.
+/// Far more than a loaded machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running `feedfleet run`; killed when dropped.
 pub(crate) struct Fleet {
     child: Child,
-    /// Its address.
+    /// The address of its API.
     pub(crate) server: String,
-    /// What it polls.
+    /// The origin that it polls.
     pub(crate) origin: Origin,
 }
 
 impl Fleet {
-    /// A fleet that keeps nothing, started with these arguments beside its own.
+    /// Starts a fleet without storage, with these additional arguments.
     pub(crate) async fn start(arguments: &[&str]) -> Self {
         Self::start_at(":memory:", "127.0.0.1:0", arguments).await
     }
 
-    /// The same over a folder, at an address.
+    /// The same with a data folder, at an address.
     pub(crate) async fn start_at(data: &str, listen: &str, arguments: &[&str]) -> Self {
         Self::launch(command(&[]), data, listen, arguments).await
     }
 
-    /// The same over a folder; it survives limits on the size of files, which fail its writes instead.
+    /// The same with a data folder; it ignores the signal for exceeded file sizes, so that writes fail instead.
     pub(crate) async fn start_limitable(data: &str, arguments: &[&str]) -> Self {
         let program = command(&[]);
         let mut shell = Command::new("bash");
@@ -39,14 +39,14 @@ impl Fleet {
         Self::launch(shell, data, "127.0.0.1:0", arguments).await
     }
 
-    /// Limits the size of the files that it writes from now on, in bytes or "unlimited"; 0 is a full disk.
+    /// Limits the size of the files that it writes, in bytes or "unlimited"; 0 simulates a full disk.
     pub(crate) fn limit_files(&self, bytes: &str) {
         let pid = self.child.id().to_string();
         let limit = format!("--fsize={bytes}:unlimited");
         assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap().success());
     }
 
-    /// Ends it as a person does, and starts it again over the same folder; the server that it polls goes on.
+    /// Stops it gracefully, and starts it again with the same folder and the same origin.
     pub(crate) async fn restarted(mut self, data: &str) -> Self {
         let origin = std::mem::replace(&mut self.origin, Origin::start().await.unwrap());
         self.stop();
@@ -55,7 +55,7 @@ impl Fleet {
         fleet
     }
 
-    /// Has a feed polled as soon as its host allows it.
+    /// Refreshes a feed.
     pub(crate) async fn refresh(&self, id: &str) {
         let path = format!("{}/api/v1/feeds/{id}/refresh", self.server);
         let answer = reqwest::Client::new().post(path).send().await.unwrap();
@@ -85,19 +85,19 @@ impl Fleet {
             Some(rest.split([';', ' ']).next()?.to_owned())
         });
         let server = server.expect("the fleet says where its API is");
-        // A full pipe would stop whoever writes to it.
+        // A full pipe would block its writer.
         std::thread::spawn(move || log.for_each(drop));
         Fleet { child, server, origin: Origin::start().await.unwrap() }
     }
 
-    /// Ends it as a person does, and waits for its end.
+    /// Stops it gracefully, and waits for its exit.
     pub(crate) fn stop(mut self) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         assert!(self.child.wait().unwrap().success());
     }
 
-    /// Runs an operator command against it. A first poll has the time that a busy machine takes for it.
+    /// Runs an operator command against it. A first poll may take as long as a busy machine needs.
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         let says = |words: &str| arguments.iter().any(|argument| argument.starts_with(words));
         let patient = arguments.starts_with(&["feed", "add"]) && !says("--wait") && !says("--json");
@@ -105,14 +105,14 @@ impl Fleet {
         command(&[arguments, more].concat()).env("FEEDFLEET_SERVER", &self.server).output().unwrap().into()
     }
 
-    /// Runs an operator command that must succeed, and gives what it printed.
+    /// Runs an operator command that must succeed, and returns its output.
     pub(crate) fn done(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments);
         assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{arguments:?}: {}", ran.out);
         ran.out
     }
 
-    /// Runs a command until what it prints satisfies.
+    /// Repeats a command until its output satisfies the predicate.
     pub(crate) fn until(&self, arguments: &[&str], satisfies: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -127,7 +127,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! `feedfleet health`, as an image asks it about the role inside.
+//! `feedfleet health`, as a container image uses it to check its role.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

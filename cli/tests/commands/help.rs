@@ -1,4 +1,4 @@
-//! Help texts are read before anything else: each is looked at when it changes.
+//! Help texts, as snapshots, so that each change is reviewed.
 
 use crate::program::run;
 

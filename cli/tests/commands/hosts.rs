@@ -1,4 +1,4 @@
-//! `feedfleet host`: rules and blocks that take effect in a running fleet, as the server that is polled sees it.
+//! `feedfleet host`: rules and blocks that take effect in a running fleet, as the polled server sees it.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// The time between each two starts.
+/// Returns the times between consecutive starts.
 fn gaps(records: &[Record]) -> Vec<Duration> {
     let mut starts: Vec<Duration> = records.iter().map(|record| record.start).collect();
     starts.sort();
     starts.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// Has feeds of this server polled, and gives the requests.
+/// Refreshes feeds of this server, and returns the requests.
 async fn refreshed(fleet: &Fleet, origin: &Origin, ids: &[&str]) -> Vec<Record> {
     let before = origin.request_count();
     for id in ids {
@@ -50,14 +50,14 @@ async fn a_rule_takes_effect_in_a_running_fleet_and_is_taken_back() {
     let row: Vec<&str> = list.lines().find(|line| line.starts_with(&host)).unwrap().split_whitespace().collect();
     assert_eq!(row[1..], ["3", "-", "-", "every", "1.5", "s", "127.0.0.1:", "asked", "by", "mail"], "{list}");
     let mut polled = Vec::new();
-    // The worker, which sees no database, learns the name within about a second.
+    // The worker, which has no database access, learns the name within about a second.
     while polled.first().and_then(|record: &Record| record.header("user-agent")).as_deref() != Some("slow reader") {
         polled = refreshed(&fleet, &fleet.origin, &["1", "2", "3"]).await;
     }
-    // Starts are spaced where they are made; arrivals on a busy machine a little less.
+    // Requests are spaced when they start; arrivals on a busy machine may be a little closer.
     assert!(gaps(&polled).iter().all(|gap| *gap >= Duration::from_millis(750)), "{:?}", gaps(&polled));
 
-    // Keys that are not named stay, and one is taken away.
+    // Keys that are not named stay, and one is removed.
     fleet.done(&["host", "set", "127.0.0.1", "gap=none", "soft_statuses=404,410"]);
     let rule = &json(&fleet.done(&["host", "show", "127.0.0.1", "--json"]))["rule"];
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Files of subscriptions into a running fleet, and out of it.
+//! Import of subscription files into a running fleet, and export from it.
 
 use std::io::Write;
 
@@ -22,7 +22,7 @@ fn import(fleet: &Fleet, content: &[u8], flags: &[&str]) -> Ran {
     fleet.run(&[&["import", file.path().to_str().unwrap()], flags].concat())
 }
 
-/// All feeds of a fleet, as far as people made them.
+/// Returns the fields of all feeds that people set.
 fn feeds(fleet: &Fleet) -> Vec<Value> {
     let mut feeds: Vec<Value> = Vec::new();
     let mut after: Option<String> = None;
@@ -44,7 +44,7 @@ fn feeds(fleet: &Fleet) -> Vec<Value> {
     feeds
 }
 
-/// A fleet that asks nobody anything.
+/// Returns a fleet that does not poll.
 async fn quiet() -> Fleet {
     let fleet = Fleet::start(&["--set", "policy.import_spread=1000h"]).await;
     fleet.done(&["fleet", "pause"]);
@@ -108,7 +108,7 @@ async fn what_one_fleet_exports_another_imports_to_the_same_set() {
     assert_eq!(imported, "2345 feeds added, 0 known\n");
     assert_eq!(feeds(&other), feeds(&one));
     assert_eq!(other.done(&["import", path.to_str().unwrap()]), "0 feeds added, 2345 known\n");
-    // What the file says of known feeds is set.
+    // The file's values for known feeds are applied.
     other.done(&["feed", "set", "7", "--subscribers", "3"]);
     assert_eq!(other.done(&["import", path.to_str().unwrap()]), "0 feeds added, 2345 known, 1 changed\n");
     assert_eq!(feeds(&other), feeds(&one));

@@ -1,4 +1,4 @@
-//! The command line from outside: exit codes, help, what is said about mistakes, and the operator's commands against a
+//! The command line from outside: exit codes, help, messages about errors, and the operator's commands against a
 //! running fleet.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]

@@ -1,5 +1,5 @@
-//! Mistakes, tried one by one: each is answered by one sentence that says what would be accepted or done, and by the exit
-//! code that tells wrong usage (2) from an operation that failed (1).
+//! User errors, one by one: each leads to one sentence that says what is accepted or what to do, and to the exit code
+//! that tells wrong usage (2) from a failed operation (1).
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use sqlx::{ConnectOptions, Connection};
 use crate::fleet::Fleet;
 use crate::program::run;
 
-/// The mistake ends with this code, says this on its first line of stderr, and prints nothing.
+/// Checks that the command exits with this code, prints this as its first line of stderr, and nothing on stdout.
 fn told(arguments: &[&str], code: i32, sentence: &str) {
     let ran = run(arguments);
     assert_eq!((ran.code, ran.out.as_str()), (Some(code), ""), "{arguments:?}: {}", ran.err);
@@ -136,7 +136,7 @@ async fn gentle_is_four_at_once_and_one_a_second() {
     let mut starts: Vec<_> = origin.log().iter().map(|request| request.start).collect();
     starts.sort();
     let after = |number: usize| (starts[number] - starts[0]).as_secs_f64();
-    // The bucket refills from the start of the first poll's round on, which is a moment earlier than its arrival.
+    // The bucket refills from the start of the first poll's round, which is a moment before its arrival.
     for (number, least) in [(4, 0.9), (5, 1.9), (6, 2.9), (7, 3.9)] {
         assert!(after(number) >= least, "request {number} came after {} s", after(number));
     }

@@ -70,7 +70,7 @@ async fn of_a_page_its_feed_is_taken_and_that_is_said() {
         fleet.origin.set(path, Script::body("text/html", page));
     }
     fleet.origin.set("/plain", Script::body("text/html", "<!doctype html><p>nothing"));
-    // Not at one of the usual places, which are tried for a page that announces nothing.
+    // Not at one of the well-known paths, which are tried for a page that announces nothing.
     fleet.origin.set("/harbour.xml", Script::feed(Feed::rss().title("Harbour news").initial(2)));
     let [home, about, plain, feed] = ["/", "/about", "/plain", "/harbour.xml"].map(|path| fleet.origin.url(path));
     let told = format!("added 1 {home}\n1 is a page; took {feed}, read: Harbour news, 2 entries\n");
@@ -105,7 +105,7 @@ async fn a_feed_that_cannot_be_read_at_once_is_added_and_that_is_said() {
     let waiting = fleet.run(&["feed", "add", &fleet.origin.url("/other"), "--wait", "100ms"]);
     assert_eq!(waiting.code, Some(0));
     let told = "2: all polling is paused; `feedfleet feed show 2` tells more\n";
-    // The dispatcher looks at the pause now and then: it may have polled once more.
+    // The dispatcher checks for a pause periodically: it may have polled once more.
     assert!(waiting.err == told || waiting.err.contains("first poll failed"), "{}", waiting.err);
 }
 

@@ -1,4 +1,4 @@
-//! The pages in a real browser, clicked through as people do, on a phone and on a desktop.
+//! The pages in a real browser, used like people do, on a phone and on a desktop.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::fleet::{Fleet, PATIENCE};
 const TITLE: &str = "Harbour <script>alert(1)</script> & news";
 const TOKEN: &str = "0123456789abcdef0123";
 
-/// A fleet, and the address of a feed with a nasty title.
+/// Returns a fleet, and the URL of a feed with a hostile title.
 async fn fleet(arguments: &[&str]) -> (Fleet, String) {
     let fleet = Fleet::start(arguments).await;
     fleet.origin.set("/harbour", Script::feed(Feed::rss().title(TITLE).initial(3)));
@@ -20,7 +20,7 @@ async fn fleet(arguments: &[&str]) -> (Fleet, String) {
     (fleet, url)
 }
 
-/// Waits until a path was asked for more than so often.
+/// Waits until a path has more than `more_than` requests.
 async fn asked(fleet: &Fleet, path: &str, more_than: usize) {
     let deadline = Instant::now() + PATIENCE;
     while fleet.origin.requests(path).len() <= more_than {
@@ -64,7 +64,7 @@ async fn click_through(device: Device) {
 
     browser.go(&format!("{}/feeds/99", fleet.server)).await;
     browser.look("refusal").await;
-    // The browser complains of the 404, as it should.
+    // The browser logs the 404, as it should.
     assert!(browser.complaints().await.iter().all(|line| line.contains("404")));
     browser.click("main a").await;
     browser.until("location.pathname == '/feeds'").await;
@@ -106,7 +106,7 @@ async fn buttons_ask_for_a_token_and_keep_it_for_the_tab() {
     asked(&fleet, "/harbour", 0).await;
 
     let browser = Browser::open(PHONE).await;
-    // Whoever has no token has the publisher's page, and no way to the others.
+    // Without a token only the publisher's page is visible, without links to the others.
     browser.go(&format!("{}/status?url={url}", fleet.server)).await;
     assert!(browser.text("h2").await.starts_with("Yes"));
     assert_eq!(browser.eval("return document.querySelector('nav')").await, json!(null));
@@ -120,7 +120,7 @@ async fn buttons_ask_for_a_token_and_keep_it_for_the_tab() {
     assert!(browser.text("#done").await.contains("none of the tokens"));
     assert_eq!(fleet.origin.requests("/harbour").len(), 1);
     browser.look("token").await;
-    // The browser complains of the 401, as it should.
+    // The browser logs the 401, as it should.
     assert!(browser.complaints().await.iter().all(|line| line.contains("401")));
 
     browser.fill("input[name=token]", TOKEN).await;

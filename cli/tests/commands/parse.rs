@@ -1,4 +1,4 @@
-//! `parse`: exit code 0 a feed, 1 not a feed, 2 wrong usage.
+//! `parse`: exit code 0 for a feed, 1 for other input, 2 for wrong usage.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Pings as publishers' own software sends them.
+//! Pings as publishers' software sends them.
 
 use std::process::Command;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use load_tests::origin::script::Script;
 
 use crate::fleet::{Fleet, PATIENCE};
 
-/// Runs a client that publishers use, and gives what it printed.
+/// Runs a client that publishers use, and returns its output.
 fn client(program: &str, arguments: &[&str]) -> String {
     let ran = Command::new(program).args(arguments).output();
     let ran = ran.unwrap_or_else(|error| panic!("{program} is needed, dev/install brings it: {error}"));

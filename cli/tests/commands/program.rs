@@ -1,16 +1,16 @@
-//! The program, run as a person would run it, with nothing of this machine's environment.
+//! The program, run as a person would run it, without this machine's environment.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-/// The program with these arguments.
+/// Returns the program with these arguments.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedfleet"));
     command.args(arguments).env_clear();
     command
 }
 
-/// What a finished run left behind.
+/// The result of a finished run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,

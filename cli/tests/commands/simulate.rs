@@ -1,4 +1,4 @@
-//! `feedfleet simulate`: its lines, its mistakes.
+//! `feedfleet simulate`: its output and its errors.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `feedfleet top` on a terminal and without one, and the manual's pages.
+//! `feedfleet top` with and without a terminal, and the manual pages.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use load_tests::origin::script::Script;
 use crate::fleet::Fleet;
 use crate::program::{command, run};
 
-/// What a terminal is sent by `top` until somebody presses q, with these variables set.
+/// Returns what `top` writes to a terminal until q is pressed, with these variables set.
 fn on_a_terminal(fleet: &Fleet, variables: &[(&str, &str)]) -> String {
     let top = format!("'{}' top --every 250ms", command(&[]).get_program().to_str().unwrap());
     let mut terminal = Command::new("script")

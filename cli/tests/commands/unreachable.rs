@@ -1,4 +1,4 @@
-//! Operator commands when there is no fleet to speak to.
+//! Operator commands when no fleet is running.
 
 use common::testing::Port;
 

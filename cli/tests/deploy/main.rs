@@ -1,12 +1,13 @@
-//! What the program is deployed with: manifests, alerts, dashboards, image. The checks are Python's (`k8s/tests`), because the
-//! tools that know Kubernetes' schemas are; each of its modules is a test here, and asks the program that was just built.
+//! Deployment files: manifests, alerts, dashboards, image. The checks are Python modules (`k8s/tests`), because the
+//! tools that know Kubernetes' schemas are written in Python; each module is a test here, and calls the program that
+//! was just built.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs one module of `k8s/tests`; what it printed is shown when it fails.
+/// Runs one module of `k8s/tests`; shows its output if it fails.
 fn module_passes(module: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let run =

@@ -1,8 +1,9 @@
-//! The address guard in a network namespace in which every address is a trap: whatever leads inside, however it is
-//! spelled, is never dialled; and with the guard opened the same traps see what it kept away.
+//! The address guard in a network namespace in which every address is a trap: the fleet never dials an internal
+//! address, however its URL is spelled. With the guard switched off the same traps record the connections that it
+//! prevented.
 //!
-//! The test makes the namespace itself and runs once more inside it. There, every IPv4 and IPv6 address belongs to the
-//! machine, and no interface leads out of it. It needs root (or user namespaces) and `ip`, and fails without.
+//! The test creates the namespace and runs itself again inside it. There, every IPv4 and IPv6 address belongs to the
+//! machine, and no interface leads out of it. It needs root (or user namespaces) and `ip`, and fails without them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,7 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::harness::{Fleet, Home, PATIENCE};
 
-/// The one address that may be asked: public, and in the namespace ours like all others.
+/// The only address that may be dialled: public, and in the namespace local like all others.
 const PUBLIC: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
 const CONTROL_PORT: u16 = 8000;
 const TRAP_PORTS: [u16; 3] = [80, 443, 8080];
@@ -43,7 +44,7 @@ fn no_spelling_of_an_address_inside_is_ever_dialled() {
     assert!(output.status.success() && out.contains("1 passed"), "inside of the namespace:\n{out}\n{err}");
 }
 
-/// Makes every address ours, and sees to it that nothing leads out.
+/// Makes every address local, and checks that no route leads out.
 fn set_up() {
     let ip = |arguments: &[&str]| {
         let output = Command::new("ip").args(arguments).output();
@@ -58,7 +59,7 @@ fn set_up() {
     assert!(up.lines().count() == 1 && up.contains(" lo:"), "an interface leads out of the namespace:\n{up}");
 }
 
-/// Connections that arrived at addresses other than the public one, by address and port.
+/// Connections to addresses other than the public one, by address and port.
 #[derive(Clone, Default)]
 struct Traps(Arc<Mutex<BTreeMap<SocketAddr, usize>>>);
 
@@ -86,7 +87,7 @@ impl Traps {
     }
 }
 
-/// Addresses inside, of each kind there is.
+/// Internal addresses of every kind.
 const INSIDE_V4: [[u8; 4]; 20] = [
     [127, 0, 0, 1],
     [127, 255, 255, 254],
@@ -131,7 +132,7 @@ const INSIDE_V6: [&str; 18] = [
     "ff02::1",
 ];
 
-/// The ways to write an IPv4 address as the host of a URL, also inside of IPv6.
+/// Returns the spellings of an IPv4 address as the host of a URL, including those inside IPv6.
 fn spellings(of: [u8; 4]) -> Vec<String> {
     let [a, b, c, d] = of;
     let address = Ipv4Addr::from(of);
@@ -183,13 +184,13 @@ fn spellings(of: [u8; 4]) -> Vec<String> {
     ]
 }
 
-/// Every literal, each once.
+/// Returns every literal once.
 fn literals() -> Vec<String> {
     let v6 = INSIDE_V6.iter().map(|address| format!("[{address}]"));
     INSIDE_V4.iter().flat_map(|address| spellings(*address)).chain(v6).collect()
 }
 
-/// Names that lead inside: at once, among others, sometimes, and the machine's own.
+/// Registers names that resolve to internal addresses: always, among others, sometimes, and the machine's own names.
 fn set_names(names: &Names) -> Vec<String> {
     let mut set = Vec::new();
     let mut name = |kind: &str, turns: Vec<Vec<IpAddr>>| {
@@ -218,7 +219,7 @@ fn set_names(names: &Names) -> Vec<String> {
     set
 }
 
-/// URLs at which the traps wait, by how they are reached.
+/// Returns URLs that lead to the traps, by how they lead there.
 fn urls(origin: &Origin, names: &Names) -> Vec<(&'static str, String)> {
     let mut urls = Vec::new();
     let at = |host: &str, number: usize| match number % 3 {
@@ -235,7 +236,7 @@ fn urls(origin: &Origin, names: &Names) -> Vec<(&'static str, String)> {
         urls.push(("redirect", origin.url(&path)));
     }
     for (number, name) in set_names(names).iter().enumerate() {
-        // Where a public address may answer it is a trap's port as well, and no trap's address.
+        // The port is also a trap's port where a public address may answer.
         urls.push(("name", at(name, number)));
         if number % 3 == 0 {
             let path = format!("/to-name/{number}");
@@ -275,13 +276,13 @@ connect_timeout = "3s"
     )
 }
 
-/// What became of the URLs.
+/// The results of the URLs.
 struct Tried {
-    /// Not even taken into the fleet, by kind.
+    /// Rejected when added, by kind.
     refused: BTreeMap<&'static str, usize>,
-    /// How their polls ended, by kind.
+    /// Outcomes of polls, by kind.
     ended: BTreeMap<(&'static str, String), usize>,
-    /// Statuses of the control feed's polls.
+    /// Status codes of the control feed's polls.
     control: BTreeSet<u64>,
     control_polls: usize,
 }
@@ -293,7 +294,7 @@ async fn post(fleet: &Fleet, url: &str) -> Option<i64> {
     answer["id"].as_i64()
 }
 
-/// Has a fleet poll all of them, each so many times.
+/// Adds all URLs to a fleet, and waits until it has polled each `times` times.
 async fn try_all(origin: &Origin, urls: &[(&'static str, String)], opened: bool, times: u64) -> Tried {
     let home = Home::written(&config(opened));
     let mut fleet = home.start(&[]);
@@ -375,7 +376,7 @@ async fn inside_the_namespace() {
     let wrong: Vec<_> = closed.ended.keys().filter(|(_, name)| name == "modified" || name == "not_modified").collect();
     assert!(wrong.is_empty(), "{wrong:?}");
 
-    // Names take their turns anew.
+    // Names start their sequences again.
     let open_urls = urls(&origin, &names);
     let opened = try_all(&origin, &open_urls, true, 1).await;
     let caught = traps.caught();

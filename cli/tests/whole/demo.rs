@@ -1,8 +1,8 @@
-//! The demo as somebody sees it whose output is no terminal.
+//! The demo when its output is not a terminal.
 
 use crate::harness::Home;
 
-/// The number before a word, such as 12,345 before " entries".
+/// Returns the number before a word, such as 12,345 before " entries".
 fn number_before(text: &str, words: &str) -> u64 {
     let end = text.find(words).unwrap_or_else(|| panic!("no '{words}' in:\n{text}"));
     let digits = text[..end].split_whitespace().last().unwrap().replace(',', "");
@@ -21,7 +21,7 @@ fn a_demo_polls_brings_entries_breaks_no_rule_and_ends_by_itself() {
     assert!(number_before(&out, " entries, ") > 300, "{out}");
     assert!(number_before(&out, " answers were 304") > 10, "{out}");
 
-    // The judge's table: a line a rule, each zero.
+    // The judge's table: one line per rule, each zero.
     let (_, card) = out.split_once("no rule was broken").unwrap_or_else(|| panic!("{out}"));
     let rules: Vec<&str> = card.lines().filter(|line| line.starts_with("  ")).collect();
     assert_eq!(rules.len(), 15, "{card}");

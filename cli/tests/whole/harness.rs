@@ -1,4 +1,4 @@
-//! A fleet as a process of its own, and the look into its store while it is dead.
+//! A fleet as a separate process, and access to its store while it is stopped.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -13,18 +13,18 @@ use store::sqlite::SqliteStore;
 use store::{Events, Feeds};
 use store::{FeedQuery, StoredEntry};
 
-/// How long anything may take before a test gives up: far beyond what a loaded machine needs.
+/// How long anything may take before a test gives up: far more than a loaded machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Lines of the section `fetch` that open loopback, where the tests' servers are.
+/// Lines of the section `fetch` that allow loopback, where the tests' servers are.
 pub(crate) const OPEN: &str = "allow_networks = [\"127.0.0.0/8\"]\nallow_ports = [\"1-65535\"]\n";
 
-/// A client that keeps no connection: one that the server closes meanwhile would fail the next question.
+/// Returns a client without connection reuse: if the server closed an idle connection, the next request would fail.
 pub(crate) fn client() -> reqwest::Client {
     reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap()
 }
 
-/// A folder with a configuration, and the program run over it again and again.
+/// A folder with a configuration, in which the program can be run repeatedly.
 pub(crate) struct Home {
     folder: tempfile::TempDir,
     environment: Vec<(String, String)>,
@@ -35,50 +35,50 @@ pub(crate) struct Fleet {
     child: Child,
     /// `http://127.0.0.1:PORT`
     pub(crate) api: String,
-    /// One for all questions: making one reads the machine's certificates.
+    /// One for all requests: creating one reads the machine's certificates.
     pub(crate) client: reqwest::Client,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Home {
-    /// A home with these lines of configuration beside what every test needs: loopback may be dialled.
+    /// Creates a home with these lines of configuration, and access to loopback, which every test needs.
     pub(crate) fn new(config: &str) -> Self {
         Self::with_fetch(config, "")
     }
 
-    /// The same, with more lines of the section `fetch`.
+    /// The same, with more lines in the section `fetch`.
     pub(crate) fn with_fetch(config: &str, fetch: &str) -> Self {
         Self::written(&format!("{config}\n[fetch]\n{OPEN}{fetch}"))
     }
 
-    /// A home with this very configuration.
+    /// Creates a home with exactly this configuration.
     pub(crate) fn written(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("config.toml"), config).unwrap();
         Home { folder, environment: Vec::new() }
     }
 
-    /// A variable of the environment in which the program runs.
+    /// Sets a variable of the program's environment.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.environment.push((name.to_owned(), value.to_owned()));
     }
 
-    /// A path inside the home.
+    /// Returns a path inside the home.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// `feedfleet` with these arguments, its output to be read.
+    /// Returns the command `feedfleet` with these arguments, with its output captured.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_feedfleet"));
-        // The addresses of the tests' servers are no configuration of the program.
+        // The addresses of the tests' servers are not part of the program's configuration.
         command.args(arguments).current_dir(self.folder.path()).env_clear();
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    /// Writes an OPML file with these feeds and gives its path.
+    /// Writes an OPML file with these feeds and returns its path.
     pub(crate) fn opml(&self, urls: impl IntoIterator<Item = String>) -> String {
         let outlines = urls.into_iter().fold(String::new(), |mut text, url| {
             writeln!(text, "<outline type=\"rss\" xmlUrl=\"{url}\"/>").unwrap();
@@ -89,7 +89,7 @@ impl Home {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Starts `feedfleet run` with these sources and waits until it says where its API is.
+    /// Starts `feedfleet run` with these sources and waits until it reports its API's address.
     pub(crate) fn start(&self, sources: &[&str]) -> Fleet {
         let mut arguments = vec!["run", "--data", "data", "--config", "config.toml", "--listen", "127.0.0.1:0"];
         arguments.extend(sources);
@@ -107,12 +107,12 @@ impl Home {
         fleet
     }
 
-    /// All feeds in the store, while no fleet runs.
+    /// Returns all feeds in the store, while no fleet runs.
     pub(crate) async fn feeds(&self) -> Vec<Feed> {
         self.feeds_of(&self.store().await).await
     }
 
-    /// All feeds in an opened store.
+    /// Returns all feeds in an opened store.
     pub(crate) async fn feeds_of(&self, store: &SqliteStore) -> Vec<Feed> {
         let (mut feeds, mut after) = (Vec::new(), None);
         loop {
@@ -125,7 +125,7 @@ impl Home {
         }
     }
 
-    /// All entries in the store, while no fleet runs.
+    /// Returns all entries in the store, while no fleet runs.
     pub(crate) async fn entries(&self, feed: Option<FeedId>) -> Vec<StoredEntry> {
         let store = self.store().await;
         let mut entries: Vec<StoredEntry> = Vec::new();
@@ -139,7 +139,7 @@ impl Home {
         }
     }
 
-    /// The store, while no fleet runs.
+    /// Opens the store, while no fleet runs.
     pub(crate) async fn store(&self) -> SqliteStore {
         SqliteStore::open(&self.store_url()).await.unwrap()
     }
@@ -148,7 +148,7 @@ impl Home {
         format!("sqlite://{}", self.path("data/feedfleet.db").display())
     }
 
-    /// SQLite's own check of the file, and whether the counters of feeds are those of a recount.
+    /// Returns the result of SQLite's integrity check, and of a recount of the counters of feeds.
     pub(crate) async fn integrity(&self) -> String {
         use sqlx::{ConnectOptions, Connection};
         let options: sqlx::sqlite::SqliteConnectOptions = self.store_url().parse().unwrap();
@@ -188,7 +188,7 @@ impl Fleet {
         }
     }
 
-    /// What it wrote to stderr so far.
+    /// Returns what it wrote to stderr so far.
     pub(crate) fn stderr(&self) -> String {
         self.lines.lock().unwrap().join("\n")
     }
@@ -199,7 +199,7 @@ impl Fleet {
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM, and the wait for a clean end.
+    /// Sends SIGTERM, and waits for a clean exit.
     pub(crate) fn stop(mut self) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -207,12 +207,12 @@ impl Fleet {
         assert!(status.success(), "ended with {status}:\n{}", self.stderr());
     }
 
-    /// Still running?
+    /// Returns whether it is still running.
     pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// The most memory it ever had, in bytes.
+    /// Returns its peak memory, in bytes.
     pub(crate) fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join("status"));
         let status = status.unwrap();
@@ -220,14 +220,14 @@ impl Fleet {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
     }
 
-    /// A JSON answer of the API.
+    /// Returns a JSON response of the API.
     pub(crate) async fn get(&self, path: &str) -> serde_json::Value {
         let answer = self.client.get(format!("{}{path}", self.api)).send().await.unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
         serde_json::from_str(&answer.text().await.unwrap()).unwrap()
     }
 
-    /// The value of a metric's series; zero when there is none.
+    /// Returns the value of a metric's series; zero if it does not exist.
     pub(crate) async fn metric(&self, series: &str) -> f64 {
         let answer = self.client.get(format!("{}/metrics", self.api)).send().await.unwrap();
         let text = answer.text().await.unwrap();
@@ -235,12 +235,12 @@ impl Fleet {
         line.and_then(|line| line.rsplit(' ').next()).map_or(0.0, |value| value.parse().unwrap())
     }
 
-    /// Waits until `ready` gives something.
+    /// Waits until `ready` returns `Some`.
     pub(crate) async fn wait_for<T>(&mut self, what: &str, ready: impl AsyncFnMut(&Fleet) -> Option<T>) -> T {
         self.wait_within(PATIENCE, what, ready).await
     }
 
-    /// The same, for what takes long.
+    /// The same, with another time limit.
     pub(crate) async fn wait_within<T>(
         &mut self,
         limit: Duration,
@@ -261,7 +261,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // Already ended is fine.
+        // It may already have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

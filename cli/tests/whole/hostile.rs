@@ -1,4 +1,5 @@
-//! Hostile servers among many good ones: nothing aborts, memory stays bounded, the good ones hardly notice.
+//! Hostile servers among many good ones: nothing aborts, memory stays bounded, and polls of the good ones are hardly
+//! delayed.
 
 use std::time::Duration;
 
@@ -13,24 +14,25 @@ use store::NewFeed;
 use crate::harness::{Fleet, Home, PATIENCE};
 use store::Feeds;
 
-/// How much of it: a short form among all tests, the long one by `dev/soak`.
+/// The size: a short form among all tests, the long one in `dev/soak`.
 struct Size {
     good: usize,
     hosts: u16,
-    /// Each at a host of its own: a host that misbehaves delays its own feeds alone. So all of them are asked at once.
+    /// Each has a separate host, because a misbehaving host delays only its own feeds. So all of them are polled at
+    /// once.
     hostile: u16,
-    /// Polls of good feeds that a measurement covers.
+    /// The number of polls of good feeds per measurement.
     polls: f64,
     good_interval: Duration,
     hostile_interval: Duration,
-    /// The first round of the good feeds, all due at once, is over by then.
+    /// By this time the first round of the good feeds, all due at once, has ended.
     hostile_after: Duration,
     concurrency: u64,
     large_body_bytes: u64,
 }
 
 impl Size {
-    /// `SOAK=1` asks for the long form.
+    /// Chooses the long form if `SOAK=1` is set.
     fn pick() -> Self {
         match std::env::var_os("SOAK") {
             None => Size {
@@ -58,7 +60,7 @@ impl Size {
         }
     }
 
-    /// Good feeds are in category C, hostile ones in D, so that the lag of each is counted apart.
+    /// Good feeds are in category C, hostile ones in D, so that their lag is measured separately.
     fn config(&self) -> String {
         let seconds = |interval: Duration| format!("\"{}s\"", interval.as_secs());
         let (good, hostile) = (seconds(self.good_interval), seconds(self.hostile_interval));
@@ -111,21 +113,23 @@ max_body_bytes = 20_000_000
         )
     }
 
-    /// What this configuration allows bodies to take (`config.default.toml` has the sum): what is collected off the wire,
-    /// and for each parser a decoded body, a decoder's window, and about three times the body as a parsed feed.
+    /// Returns the memory that this configuration allows for bodies (`config.default.toml` has the sum): what is
+    /// received from the network, and for each parser a decoded body, a decoder's window, and about three times the
+    /// body for the parsed feed.
     fn memory_bound(&self) -> u64 {
         let bodies = self.concurrency * self.large_body_bytes + 2 * 10_000_000;
         bodies + 2 * (20_000_000 + 16_000_000 + 60_000_000) + PROCESS_ALLOWANCE
     }
 }
 
-/// What the process takes beside bodies: states, connections, SQLite's cache, code, and the allocator's slack.
+/// The memory of a process besides bodies: states, connections, SQLite's cache, code, and the allocator's overhead.
 const PROCESS_ALLOWANCE: u64 = 100_000_000;
 
-/// Who waits for a hostile server waits so long.
+/// How long a poll waits for a hostile server.
 const TIMEOUT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 5 });
-/// Two runs of the same differ by as much: of the optimised build in `dev/soak`, whose figures `docs/measurements.md` has, by
-/// little. An unoptimised build lacks processor time beside other tests; there nobody waits half as long as for a hostile one.
+/// The difference between two identical runs: small for the optimised build in `dev/soak`, whose figures are in
+/// `docs/measurements.md`. An unoptimised build competes with other tests for the processor; there the limit is half
+/// the wait for a hostile server.
 const NOISE: Duration = if cfg!(debug_assertions) { Duration::from_secs(10) } else { Duration::from_millis(400) };
 
 async fn seed(home: &Home, good: &[String], hostile: &[String], hostile_after: Duration) {
@@ -143,6 +147,7 @@ async fn seed(home: &Home, good: &[String], hostile: &[String], hostile_after: D
             audience,
             calm: Vec::new(),
             private: false,
+            by_hand: false,
             first_due: if subscribers > 1 { now } else { now.after(hostile_after) },
         }
     };
@@ -151,7 +156,7 @@ async fn seed(home: &Home, good: &[String], hostile: &[String], hostile_after: D
     home.store().await.add_feeds(&feeds, now).await.unwrap();
 }
 
-/// Ways to hurt a client, by name.
+/// Returns the kinds of attacks, by name.
 fn kinds() -> Vec<(&'static str, Script)> {
     let rss = "application/rss+xml";
     let feed = || Script::feed(Feed::rss());
@@ -187,15 +192,15 @@ fn kinds() -> Vec<(&'static str, Script)> {
     ]
 }
 
-/// So many hostile paths, of each kind about as many.
+/// Returns `count` hostile paths, about the same number of each kind.
 fn hostile_scripts(count: u16) -> Vec<(String, Script)> {
     let kinds = kinds();
     let numbered = (0..usize::from(count)).map(|number| (number, &kinds[number % kinds.len()]));
     numbered.map(|(number, (kind, script))| (format!("/{kind}/{number}"), script.clone())).collect()
 }
 
-/// How late each good feed was asked, after the first round in which all are due at once: the start of each poll less the
-/// due time that the poll before had decided. Ascending. Only polls before `until`.
+/// Returns how late each good feed was polled, ascending, after the first round in which all are due at once: the start
+/// of each poll minus the due time that the poll before had decided. Counts only polls before `until`.
 async fn lags(home: &Home, until: Timestamp) -> Vec<Duration> {
     let store = home.store().await;
     let mut lags = Vec::new();
@@ -215,7 +220,7 @@ fn percentile(ascending: &[Duration], share: f64) -> Duration {
     ascending[index.min(ascending.len() - 1)]
 }
 
-/// Runs good feeds, perhaps with hostile ones among them, until enough good polls were made.
+/// Runs good feeds, optionally with hostile ones among them, until enough good polls were made.
 async fn measure(size: &Size, with_hostile: bool) -> Measured {
     let origin = Origin::listen(&loopback(size.hosts + size.hostile, 0)).await.unwrap();
     let mut good = Vec::new();
@@ -253,8 +258,8 @@ async fn measure(size: &Size, with_hostile: bool) -> Measured {
     Measured { polls: lags.len(), p50: percentile(&lags, 0.5), p99: percentile(&lags, 0.99), memory }
 }
 
-/// Nothing stays behind of what was asked: when the fleet pauses, no fetch is under way after the longest one's time; when
-/// it goes on, every good feed is asked again.
+/// Checks that no slot leaks: when the fleet pauses, no fetch is in flight after the longest timeout; when it resumes,
+/// every good feed is polled again.
 async fn every_place_comes_back(fleet: &mut Fleet, origin: &Origin, good: &[String]) {
     let order = async |fleet: &Fleet, what: &str| {
         let answer = fleet.client.post(format!("{}/api/v1/fleet/{what}", fleet.api)).send().await.unwrap();

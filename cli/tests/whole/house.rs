@@ -1,9 +1,9 @@
-//! The house itself: which crate may know which, and that there is one TLS stack.
+//! The code base itself: which crate may depend on which, and that there is one TLS stack.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The workspace members that a crate's manifest names under `section`.
+/// Returns the workspace members that a crate's manifest names under `section`.
 fn members_in(crate_name: &str, section: &str) -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder(crate_name)).join("Cargo.toml");
     let manifest: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
@@ -13,7 +13,7 @@ fn members_in(crate_name: &str, section: &str) -> BTreeSet<String> {
 
 const CRATES: [&str; 7] = ["cli", "common", "load-tests", "scheduler", "store", "web", "worker"];
 
-/// Where a crate's manifest is, below the workspace.
+/// Returns the folder of a crate's manifest in the workspace.
 fn folder(crate_name: &str) -> &str {
     match crate_name {
         "store" => "scheduler/store",
@@ -68,7 +68,7 @@ fn the_scheduler_has_no_http_client_and_no_parser_and_the_worker_no_sql() {
 
 #[test]
 fn there_is_one_tls_stack() {
-    // The lock file also lists what other platforms and switched-off features would need: ask for what is built.
+    // The lock file also lists dependencies of other platforms and disabled features, so this asks what is built.
     let arguments = ["tree", "--locked", "--offline", "--workspace", "--prefix", "none", "--edges", "normal,build,dev"];
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = std::process::Command::new(env!("CARGO")).args(arguments).current_dir(root).output().unwrap();

@@ -1,7 +1,8 @@
-//! kill -9 at random moments of a busy run, again and again: nothing is lost, nothing is doubled, nobody is bothered.
+//! kill -9 at random moments of a busy run, repeatedly: nothing is lost, nothing is duplicated, and the politeness
+//! rules hold.
 //!
-//! Between two runs the store is read; what it had committed is what the next run is judged by. A fetch that was not
-//! committed when its process was killed may repeat once: it shows as a poll whose due time is still the old one.
+//! Between two runs the test reads the store; the next run is judged by what was committed. A fetch that was not
+//! committed when its process was killed may be repeated once: it shows as a poll whose due time is still the old one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use load_tests::{Format, Origin, Pace, Record, Script, loopback};
 
 use crate::harness::{Home, PATIENCE};
 
-/// How much of it: a short form among all tests, the long one by `dev/soak`.
+/// The size: a short form among all tests, the long one in `dev/soak`.
 struct Size {
     kills: usize,
     feeds: usize,
@@ -21,7 +22,7 @@ struct Size {
 }
 
 impl Size {
-    /// `SOAK_KILLS`, `SOAK_FEEDS` and `SOAK_HOSTS`, or the short form.
+    /// Reads `SOAK_KILLS`, `SOAK_FEEDS` and `SOAK_HOSTS`, or returns the short form.
     fn from_environment() -> Self {
         let number = |name: &str, short: u16| match std::env::var(name) {
             Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} must be a number below 65536, not {text}")),
@@ -35,12 +36,12 @@ impl Size {
     }
 }
 
-/// Nobody is asked sooner than this after the last poll.
+/// The minimum time between two polls of a feed.
 const INTERVAL: Duration = Duration::from_secs(2);
 const GAP: Duration = Duration::from_millis(500);
-/// Intervals and gaps are kept between starts; the origin sees arrivals, and the first of two may be late on a loaded
-/// machine: by this much for new connections, and by this much for the last step onto the wire. What comes too early comes
-/// at once.
+/// Intervals and gaps are kept between starts, but the origin sees arrivals, and the first of two may be late on a
+/// loaded machine: by `INTERVAL_NOISE` with a new connection, and by `GAP_NOISE` for the last step onto the network. A
+/// real violation would arrive without any distance.
 const INTERVAL_NOISE: Duration = Duration::from_millis(1500);
 const GAP_NOISE: Duration = Duration::from_millis(420);
 
@@ -69,7 +70,7 @@ fn gap_of(host: std::net::SocketAddr) -> Duration {
     if host.ip() == std::net::Ipv4Addr::LOCALHOST { Duration::from_millis(1500) } else { GAP }
 }
 
-/// What the store had committed of a feed when its process was dead.
+/// What the store had committed for a feed when its process was dead.
 struct Committed {
     next_due: Timestamp,
     has_validators: bool,
@@ -83,7 +84,7 @@ struct Verdict {
     overlapping: Vec<String>,
 }
 
-/// A number below `below`, from a fixed seed: a failing run can be repeated.
+/// Random numbers from a fixed seed, so that a failing run can be reproduced.
 struct Draw(u64);
 
 impl Draw {
@@ -148,7 +149,7 @@ fn judge_run(requests: &[Record], before: &HashMap<String, Committed>, verdict: 
     }
 }
 
-/// Judges each host over all runs: starts a gap apart, never two requests at once.
+/// Judges each host over all runs: starts are a gap apart, and requests never overlap.
 fn judge_hosts(requests: &[Record], verdict: &mut Verdict) {
     let mut by_host: BTreeMap<_, Vec<&Record>> = BTreeMap::new();
     for request in requests {
@@ -196,7 +197,7 @@ async fn killed_again_and_again_nothing_is_lost_doubled_early_or_unconditional()
         }
     }
 
-    // One run to the end: everything that was published by now must come in.
+    // One run to the end: everything that has been published by now must be stored.
     let mut fleet = home.start(&[]);
     let truth: HashMap<String, Vec<String>> = (0..size.feeds)
         .map(|n| format!("/feed{n}"))

@@ -52,7 +52,7 @@ async fn wait_for_polls(fleet: &mut Fleet, nginx: &WebServer, name: &str, more: 
     fleet.wait_for("more polls", async |_| (nginx.answers(name).len() >= wanted).then_some(())).await;
 }
 
-/// Replaces a file at once, as a publisher's tool does, with a modification time of its own.
+/// Replaces a file atomically, as a publisher's tool does, with its own modification time.
 fn publish(path: &Path, text: &str) {
     let next = path.with_extension("next");
     std::fs::write(&next, text).unwrap();
@@ -92,7 +92,7 @@ async fn three_static_feeds_are_read_once_and_then_only_asked_whether_they_chang
     fleet.wait_for("the new entry", async |fleet| (titles_and_links(fleet).await.len() == 5).then_some(())).await;
     assert_eq!(titles_and_links(&fleet).await, expected);
 
-    // A touched file with the same bytes: read, recognised by its hash, nothing new and nothing parsed.
+    // A touched file with the same bytes: read, recognised by its hash, not parsed.
     let read_before = fleet.metric("feedfleet_polls_total{outcome=\"modified\"}").await;
     let touched = std::fs::File::options().append(true).open(nginx.file("j.json")).unwrap();
     touched.set_modified(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)).unwrap();
@@ -114,7 +114,7 @@ async fn three_static_feeds_are_read_once_and_then_only_asked_whether_they_chang
     fleet.stop();
 }
 
-/// A broken feed (a bare &) that says where it goes on, with these items.
+/// Returns a malformed feed (a bare &) with these items that says where it continues.
 fn broken_rss(items: &[&str]) -> String {
     format!(
         "<rss version=\"2.0\" xmlns:itunes=\"http://www.itunes.com/dtds/podcast-1.0.dtd\" \
@@ -125,7 +125,7 @@ fn broken_rss(items: &[&str]) -> String {
     )
 }
 
-/// By guid, by link alone, by title and date alone, by text alone.
+/// Items identified by guid, by link alone, by title and date alone, by text alone.
 const ITEMS: [&str; 4] = [
     "<item><guid isPermaLink=\"false\">g</guid><link>/g</link><category>Fog</category>\
        <description>Fog &lt;a href=\"https://far.example/\"&gt;again&lt;/a&gt;</description></item>",
@@ -152,7 +152,7 @@ async fn items_that_move_or_are_edited_are_no_new_entries_and_an_update_where_te
     assert_eq!(feed["onward"]["next"], nginx.url("t.rss?page=2"));
     assert_eq!(fleet.metric("feedfleet_parse_repaired_total").await, 1.0);
 
-    // In another order, one with another category, one edited; then two of them gone, and one at another address.
+    // In another order, one with another category, one edited; then two of them removed, and one at another URL.
     let moved = ITEMS[0].replace("<category>Fog</category>", "<category>Weather</category>");
     let edited = ITEMS[1].replace("</item>", "<description>Now with words</description></item>");
     publish(&nginx.file("t.rss"), &broken_rss(&[ITEMS[3], ITEMS[2], &edited, &moved]));
@@ -185,7 +185,7 @@ async fn run_once_polls_what_is_due_prints_the_entries_and_ends() {
     assert!(output.status.success(), "{err}");
     assert!(out.contains("Rss one") && out.contains(&nginx.url("1")), "{out}\n{err}");
     assert_eq!(nginx.answers("r.rss").len(), 1);
-    // Nothing is due a moment later.
+    // A moment later nothing is due.
     let again = home.command(&arguments).output().unwrap();
     assert!(again.status.success() && again.stdout.is_empty());
     assert_eq!(nginx.answers("r.rss").len(), 1);

@@ -1,4 +1,4 @@
-//! The whole program, as its users run it: real processes, real servers, real kills.
+//! The whole program, as users run it: real processes, real servers, real kills.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod address_guard;
@@ -16,6 +16,7 @@ mod our_fault;
 mod pings;
 mod politeness;
 mod readme;
+mod redirects;
 mod release;
 mod requeue;
 mod scenarios;

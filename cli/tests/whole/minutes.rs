@@ -1,8 +1,8 @@
-//! P21 and the publishers' floors over a day in virtual time: the whole fleet against scripted feeds (`week.rs`), once with
-//! the rule of the hot minutes and once without.
+//! P21 and the publishers' floors over a day in virtual time: the whole fleet against scripted feeds (`week.rs`), once
+//! with the hot-minutes rule and once without.
 //!
-//! With it, no open minute of the hour gets more than 1.5 times its share and hardly a due time is in a hot one. Without it
-//! all 60 minutes are alike. Either way nobody is polled sooner than it asked for.
+//! With it, no open minute of the hour gets more than 1.5 times its share, and hardly any due time is in a hot minute.
+//! Without it all 60 minutes are alike. Either way no feed is polled sooner than it asked for.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The 99th percentile of chi-square with 59 degrees of freedom: beyond it p is below 0.01.
 const CHI_SQUARE: f64 = 87.166;
 
-/// A day of few feeds among all tests, of 2,000 by `dev/soak`.
+/// Returns the number of feeds: few among all tests, 2,000 in `dev/soak`.
 fn feeds() -> u16 {
     match std::env::var("SOAK_DAY_FEEDS") {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("SOAK_DAY_FEEDS must be a number below 65536, not {text}")),
@@ -29,7 +29,7 @@ fn feeds() -> u16 {
     }
 }
 
-/// How a feed asks to be left alone, and for how long that is.
+/// Returns how a feed asks to be polled rarely, and the interval that it asks for.
 fn asking(number: u16, pace: Pace) -> (Script, Duration) {
     let feed = Feed::rss().shown(60).pace(pace);
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
@@ -48,9 +48,9 @@ fn asking(number: u16, pace: Pace) -> (Script, Duration) {
     }
 }
 
-/// What a day was like.
+/// The result of a day.
 struct Day {
-    /// Polls in each minute of the hour, first polls aside.
+    /// Polls in each minute of the hour, without first polls.
     polls: [u32; 60],
     /// Due times in each minute of the hour.
     due: [u32; 60],
@@ -93,7 +93,7 @@ async fn day(hot_minutes: bool) -> Day {
     let mut due = BTreeMap::<(FeedId, Timestamp), Timestamp>::new();
     for hours in (3..=24).step_by(3) {
         fleet.live_until(start.after(HOUR * hours)).await;
-        // The history of a feed has room for less than a day.
+        // A feed's history covers less than a day.
         for feed in &added {
             for poll in fleet.history(*feed).await {
                 due.extend(poll.next_due.map(|next_due| ((*feed, poll.at), next_due)));
@@ -106,7 +106,7 @@ async fn day(hot_minutes: bool) -> Day {
     for request in log.iter().filter(|request| !seen.insert(Arc::clone(&request.path))) {
         day.polls[minute(request.wall)] += 1;
     }
-    // One clock for both sides, and it stands still meanwhile.
+    // Both sides use one clock, and it stands still in the meantime.
     day.card = load_tests::judge(&log, &Rules { floors, slack: Duration::ZERO, ..Rules::default() });
     day
 }

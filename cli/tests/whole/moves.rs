@@ -1,4 +1,4 @@
-//! Permanent redirects of feeds that are well (P37), in the server's own log.
+//! Permanent redirects of healthy feeds (P37), in the server's own log.
 
 use load_tests::{Feed, Origin, Record, Script, loopback};
 use serde_json::Value;
@@ -24,7 +24,7 @@ bad_feed = "300ms"
 gap = "10ms"
 "#;
 
-/// Polls that are enough for a move, and for the time that it needs, several times over.
+/// Several times the number of polls that a move needs.
 const ENOUGH: usize = 20;
 
 async fn feed_at(fleet: &Fleet, url: &str) -> Option<Value> {
@@ -32,7 +32,7 @@ async fn feed_at(fleet: &Fleet, url: &str) -> Option<Value> {
     page["items"].as_array().unwrap().iter().find(|feed| feed["url"] == url).cloned()
 }
 
-/// Waits for so many requests more.
+/// Waits for `requests` more requests.
 async fn more(origin: &Origin, path: &str, requests: usize) {
     let wanted = origin.requests(path).len() + requests;
     assert!(origin.wait_for(path, wanted, PATIENCE).await.len() >= wanted, "{path} is not polled");
@@ -50,7 +50,7 @@ async fn p37_a_permanent_redirect_moves_the_feed_and_an_undone_one_stays_undone(
     assert_eq!((&moved["moved_from"], &moved["entries"]), (&Value::from(old.clone()), &Value::from(2)));
     let seen = origin.requests("/old");
     assert!(seen.len() >= 3 && seen[seen.len() - 1].start - seen[0].start >= std::time::Duration::from_millis(1500));
-    // One that was under way may still come by the old URL.
+    // A request in flight may still arrive at the old URL.
     more(&origin, "/new", 2).await;
     let left = origin.requests("/old").len();
     more(&origin, "/new", 5).await;
@@ -66,7 +66,7 @@ async fn p37_a_permanent_redirect_moves_the_feed_and_an_undone_one_stays_undone(
     assert_eq!((&back["id"], &back["moved_from"], &back["entries"]), (&moved["id"], &Value::Null, &Value::from(2)));
     let again = home.command(&["feed", "unmove", &id, "--server", &fleet.api]).output().unwrap();
     assert_eq!(again.status.code(), Some(1), "there is nothing more to take back");
-    // To another place it moves all the same.
+    // It still moves to another target.
     let elsewhere = origin.url("/elsewhere");
     origin.set("/elsewhere", Script::feed(Feed::rss().initial(2)));
     origin.set("/old", Script::redirect(308, elsewhere.clone()));
@@ -81,7 +81,7 @@ async fn p37_temporary_and_refused_redirects_never_move_a_feed_and_a_known_targe
     let to_new = origin.url("/new");
     origin.set("/302", Script::redirect(302, to_new.clone()));
     origin.set("/307", Script::redirect(307, to_new.clone()));
-    // An address of documentation, which is never dialled.
+    // An address reserved for documentation, which is never dialled.
     origin.set("/refused", Script::redirect(301, "http://192.0.2.1/feed"));
     origin.set("/alias", Script::redirect(301, to_new.clone()));
     let urls = ["/new", "/302", "/307", "/refused", "/alias"].map(|path| origin.url(path));
@@ -103,7 +103,7 @@ async fn p37_temporary_and_refused_redirects_never_move_a_feed_and_a_known_targe
     }
     assert!(feed_at(&fleet, &urls[3]).await.unwrap()["failing_since"].is_string());
 
-    // Its readers are its own again when an operator takes the merge back, and it is not made again.
+    // When an operator undoes the merge, the feed gets its subscribers back and is not merged again.
     let id = alias["id"].to_string();
     assert!(home.command(&["feed", "unmove", &id, "--server", &fleet.api]).output().unwrap().status.success());
     more(&origin, "/alias", ENOUGH).await;

@@ -1,4 +1,4 @@
-//! When we reach nobody any more: hosts on loopback that are taken down all at once, and come back.
+//! Failures of our own network: hosts on loopback that all go down at once, and come back.
 
 use load_tests::{Feed, Origin, Script, loopback};
 use serde_json::Value;
@@ -36,7 +36,7 @@ fn told(fleet: &Fleet, what: &str) -> usize {
     fleet.stderr().lines().filter(|line| line.contains(what)).count()
 }
 
-/// A fleet of one feed a host, each of which was read once.
+/// Returns a fleet with one feed per host, each of which was read once.
 async fn well() -> (Origin, Home, Fleet) {
     let origin = Origin::listen(&loopback(HOSTS, 0)).await.unwrap();
     let urls: Vec<String> = (0..usize::from(HOSTS)).map(|host| origin.url_on(host, &format!("/feed{host}"))).collect();
@@ -65,7 +65,7 @@ async fn when_all_hosts_fail_at_once_no_feed_pays_and_polling_is_a_probe_until_t
     }
     fleet.wait_for("the fault to be ours", async |fleet| is_ours(fleet).await.then_some(())).await;
     assert_eq!(told(&fleet, "the fault is ours"), 1);
-    // Some were under way at that moment; the others are probes.
+    // Some were in flight at that moment; the others are probes.
     let failures = async |fleet: &Fleet| fleet.metric("feedfleet_failures_total{kind=\"connect\"}").await;
     let begun = failures(&fleet).await;
     let start = std::time::Instant::now();

@@ -1,4 +1,5 @@
-//! Many pings of some feeds: each feed is polled for all of them together, after the last one, and a held host is left alone.
+//! Many pings of a few feeds: each feed is polled once for all of them, after the last one, and a held host is not
+//! polled.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,21 +11,21 @@ use serde_json::json;
 
 use crate::harness::{Fleet, Home};
 
-/// How much of it: a short form among all tests, the long one by `dev/soak`.
+/// The size: a short form among all tests, the long one in `dev/soak`.
 struct Size {
     feeds: usize,
     hosts: u16,
     pings: usize,
-    /// The time in which they come.
+    /// The time over which they are sent.
     over: Duration,
     gap: Duration,
-    /// Feeds that are pinged once before, to see how long it takes.
+    /// Feeds that are first pinged once, to measure how long that takes.
     lone: usize,
-    /// `ping_quiet`; longer than the default where the machine may halt a client for so long.
+    /// `ping_quiet`; longer than the default where the machine may stall a client for that long.
     quiet: Duration,
     /// `ping_spread` of the second part; the first has none.
     spread: Duration,
-    /// Times are looked at too: on a machine that does nothing else.
+    /// Whether times are checked too, which needs an otherwise idle machine.
     is_long: bool,
 }
 
@@ -53,7 +54,7 @@ const LONG: Size = Size {
 
 /// Clients that ping at the same time.
 const CLIENTS: usize = 8;
-/// Gaps are kept between starts; the origin sees arrivals.
+/// Gaps are kept between starts, but the origin sees arrivals.
 const NOISE: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(300);
 
@@ -64,15 +65,15 @@ struct Ping {
     answered: Duration,
 }
 
-/// A fleet of which every feed was read once. The last two feeds are on a host of their own.
+/// A fleet in which every feed was read once. The last two feeds are on a separate host.
 struct Stage {
     _home: Home,
     fleet: Fleet,
     origin: Origin,
     urls: Vec<String>,
-    /// Each feed's place in `urls` by its id.
+    /// Each feed's index in `urls` by its id.
     places: HashMap<i64, usize>,
-    /// The last entry that was looked at.
+    /// The last entry that was seen.
     seq: i64,
 }
 
@@ -109,7 +110,7 @@ impl Stage {
         stage
     }
 
-    /// Waits for so many further entries; gives the id of each one's feed and when it was seen in the store.
+    /// Waits for `entries` further entries; returns the id of each one's feed and when it appeared in the store.
     async fn entries_of(&mut self, entries: usize) -> Vec<(i64, Duration)> {
         let (mut seen, mut seq, origin) = (Vec::new(), self.seq, &self.origin);
         self.fleet
@@ -134,13 +135,14 @@ impl Stage {
             let answer = request.body(json!({ "url": self.urls[feed] }).to_string()).send().await.unwrap();
             match answer.status().as_u16() {
                 200 => return Ping { feed, sent, answered: self.origin.elapsed() },
-                // A store that is too busy says so, and who pings tries again.
+                // An overloaded store answers 503, and the client retries.
                 status => assert_eq!(status, 503),
             }
         }
     }
 
-    /// Posts to some feeds and pings them, together or one after the other; how long each one's entry took to the store.
+    /// Publishes entries and pings their feeds, together or one after the other; returns how long each entry took to
+    /// the store.
     async fn announced(&mut self, size: &Size, together: bool) -> Vec<Duration> {
         let (mut sent, mut times) = (HashMap::new(), Vec::new());
         for feed in 0..size.lone {
@@ -156,7 +158,7 @@ impl Stage {
         times
     }
 
-    /// Has a feed of the last host throttled, so that its host is held for longer than the test.
+    /// Throttles a feed of the last host, so that its host is held for longer than the test.
     async fn throttle(&mut self, size: &Size) {
         self.origin.set(&path(size.feeds), Script::status(429).header("Retry-After", "3600"));
         self.ping(size.feeds).await;
@@ -167,7 +169,7 @@ impl Stage {
             .await;
     }
 
-    /// Pings all feeds by turns, those on the held host too.
+    /// Pings all feeds in turn, including those on the held host.
     async fn burst(&self, size: &Size) -> Vec<Ping> {
         let began = tokio::time::Instant::now();
         let clients = (0..CLIENTS).map(async |first| {
@@ -181,7 +183,7 @@ impl Stage {
         join_all(clients).await.into_iter().flatten().collect()
     }
 
-    /// Waits until every feed was asked after its last ping and no wish waits any more.
+    /// Waits until every feed was polled after its last ping and no wake is pending.
     async fn answered(&mut self, size: &Size, pings: &[Ping]) {
         let last = last_pings(pings);
         let origin = &self.origin;
@@ -193,7 +195,7 @@ impl Stage {
                 }
                 let feeds = fleet.get("/api/v1/feeds?limit=1000").await;
                 let wakes = feeds["items"].as_array().unwrap().iter().filter(|feed| feed["wake_at"].is_string());
-                // Those of the held host wait on.
+                // Those of the held host are still pending.
                 (wakes.count() == 2).then_some(())
             })
             .await;
@@ -209,7 +211,8 @@ fn last_pings(pings: &[Ping]) -> HashMap<usize, Duration> {
     last
 }
 
-/// How often the pings of a feed may have paused as the fleet saw them, between their being sent and answered.
+/// Returns how many pauses there may have been in the pings of a feed, from the fleet's point of view, between sending
+/// and response.
 fn pauses(size: &Size, pings: &[Ping], feed: usize) -> usize {
     let mut times: Vec<_> =
         pings.iter().filter(|ping| ping.feed == feed).map(|ping| (ping.sent, ping.answered)).collect();
@@ -221,7 +224,7 @@ async fn many_pings(size: &Size, spread: Duration) {
     let mut stage = Stage::set(size, spread).await;
     let times = stage.announced(size, !spread.is_zero()).await;
     stage.throttle(size).await;
-    // Or else every feed would rest for what is left of the spread, which is longer than the pings go on.
+    // Otherwise every feed would rest for the remainder of the spread, which is longer than the pings go on.
     tokio::time::sleep(spread).await;
     let before = stage.origin.request_count();
     let pings = stage.burst(size).await;
@@ -242,7 +245,7 @@ async fn many_pings(size: &Size, spread: Duration) {
         burst.len(),
         (0..size.feeds).map(|feed| pauses(size, &pings, feed)).sum::<usize>(),
     );
-    // A ping that nothing ends for thirty quiet times, or for the spread, is answered all the same.
+    // A ping that nothing ends for thirty quiet times, or for the spread, is answered nevertheless.
     let longest = spread.max(30 * size.quiet);
     let windows = usize::try_from(took.as_millis() / longest.as_millis()).unwrap();
     for feed in 0..size.feeds {

@@ -1,10 +1,11 @@
-//! The commands that README prints, run as they are printed: a new user's first minutes.
+//! Runs the commands in README as printed: a new user's first minutes.
 //!
-//! In a block marked `console`, lines after `$ ` are commands and the others what they print; each such block is a terminal
-//! of its own. In a block marked `sh`, each line is a command that ends well. Terminals stand side by side in a folder
-//! with the repository's examples. A new block needs nothing here, unless it cannot run: then [`NOT_RUN`] says why.
+//! In a block marked `console`, lines after `$ ` are commands and the others are their output; each such block is a
+//! separate terminal. In a block marked `sh`, each line is a command that must succeed. Terminals run side by side in a
+//! folder with the repository's examples. A new block needs no change here, unless it cannot run: then [`NOT_RUN`] says
+//! why.
 //!
-//! Ports are replaced, because another program of the machine may have the printed ones.
+//! Ports are replaced, because another program on the machine may use the printed ones.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -18,7 +19,7 @@ use common::testing::Port;
 
 use crate::harness::PATIENCE;
 
-/// Commands that are left out, each with its reason.
+/// Commands that are skipped, each with its reason.
 const NOT_RUN: [(&str, &str); 6] = [
     ("cargo run --release -- run https://blog.rust-lang.org/feed.xml", "needs the Internet; `run` is run otherwise"),
     ("dev/test", "this test is part of it"),
@@ -36,17 +37,17 @@ const NOT_RUN: [(&str, &str); 6] = [
 
 const README: &str = include_str!("../../../README.md");
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/example");
-/// The ports that README names: of the feeds, and of the fleet.
+/// The ports in README: of the feeds, and of the fleet.
 const PORTS: [&str; 2] = ["8000", "7878"];
 
-/// What is typed, and what is printed after it.
+/// A command, and its expected output.
 #[derive(Debug, Default)]
 struct Step {
     command: String,
     printed: Vec<String>,
 }
 
-/// The terminals of a document, each with its steps.
+/// Returns the terminals of a document, each with its steps.
 fn terminals(document: &str) -> Vec<Vec<Step>> {
     let (mut terminals, mut fence): (Vec<Vec<Step>>, _) = (Vec::new(), None);
     for line in document.lines() {
@@ -80,7 +81,7 @@ fn terminals(document: &str) -> Vec<Vec<Step>> {
     terminals
 }
 
-/// A shell whose output goes to a file; it ends with all that it started when dropped.
+/// A shell whose output goes to a file; dropping it also ends everything that it started.
 struct Terminal {
     shell: Child,
     input: ChildStdin,
@@ -98,7 +99,7 @@ impl Terminal {
         shell.args(["--noprofile", "--norc"]).current_dir(folder).env_clear().env("PATH", path);
         shell.env("FEEDFLEET_API__LISTEN", format!("127.0.0.1:{}", ports[1]));
         shell.env("FEEDFLEET_SERVER", format!("http://127.0.0.1:{}", ports[1]));
-        // A group of its own: so its background jobs can be ended with it.
+        // A separate process group, so that its background jobs can be killed with it.
         shell.process_group(0).stdin(Stdio::piped()).stdout(file.try_clone().unwrap()).stderr(file);
         let mut shell = shell.spawn().unwrap();
         let input = shell.stdin.take().unwrap();
@@ -109,14 +110,15 @@ impl Terminal {
         String::from_utf8_lossy(&std::fs::read(&self.output).unwrap()).into_owned()
     }
 
-    /// Types a command and waits until it has printed what it should, and has ended well if it ends.
+    /// Types a command and waits until it has printed the expected output, and exited successfully unless it keeps
+    /// running.
     fn run(&mut self, step: &Step, feeds: u16) {
         let Step { command, printed } = step;
         self.commands += 1;
         let done = format!("command {} ended with", self.commands);
         writeln!(self.input, "{command}").unwrap();
         let goes_on = command.starts_with("feedfleet run ") && !command.contains("--once");
-        // What it printed may not end its line.
+        // The output may lack a final newline.
         writeln!(self.input, r"printf '\n%s %s\n' '{done}' $?").unwrap();
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -125,7 +127,7 @@ impl Terminal {
             assert!(ended.is_none_or(|code| code == " 0" && !goes_on), "{command}\n{shown}");
             let shapes: Vec<String> = shown.lines().map(shape).collect();
             let missing = printed.iter().find(|line| !shapes.contains(&shape(line)));
-            // A server in the background is there when it answers.
+            // A server in the background is ready when its port accepts connections.
             let serves = !command.ends_with('&') || TcpStream::connect((Ipv4Addr::LOCALHOST, feeds)).is_ok();
             if (goes_on || ended.is_some()) && missing.is_none() && serves {
                 return;
@@ -142,14 +144,14 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         let group = format!("-{}", self.shell.id());
-        // Some of them may have ended by themselves.
+        // Some of them may already have exited.
         let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
         let _ = self.shell.wait();
     }
 }
 
-/// A line without what differs from run to run: numbers become `#`, times such as `5 h 9 m` become `T`, and
-/// `now` is a time ago.
+/// Returns a line without what differs between runs: numbers become `#`, times such as `5 h 9 m` become `T`, and so
+/// does `now`.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     let mut words = line.split_whitespace().peekable();
@@ -182,7 +184,7 @@ fn shape(line: &str) -> String {
     shape
 }
 
-/// A port for the feeds that is free and may be dialled by default.
+/// Returns a free port for the feeds that may be dialled by default.
 fn free_port() -> u16 {
     let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     let start = u16::try_from(std::process::id() % 900).unwrap() + 8001;

@@ -1,4 +1,4 @@
-//! A host that asked for rest is woken gently, in the server's own log.
+//! The end of a host's hold: its feeds are polled again slowly, in the server's own log.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::harness::{Home, PATIENCE};
 
 const FEEDS: u16 = 24;
 const GAP: Duration = Duration::from_millis(400);
-/// Starts are spaced where they are made; a single one may be seen late by this much on a loaded machine. What is not spaced
-/// comes at once.
+/// Requests are spaced when they start; a single one may arrive late by this much on a loaded machine. Requests without
+/// any spacing would arrive together.
 const NOISE: Duration = Duration::from_millis(320);
 const HOLD: Duration = Duration::from_secs(4);
 
@@ -60,7 +60,7 @@ async fn p28_the_feeds_of_a_held_host_come_at_its_gap_when_the_hold_ends() {
     };
     let mut starts: Vec<Duration> = released.iter().map(|record| record.start).collect();
     starts.sort();
-    // The server counts from its answer, we from its arrival; both clocks are this machine's.
+    // The server counts from its response, we from its arrival; both clocks are this machine's.
     assert!(starts[0] + Duration::from_millis(50) >= held_until, "{:?} before {held_until:?}", starts[0]);
     let shortest = starts.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
     assert!(shortest + NOISE >= GAP, "two starts {shortest:?} apart");

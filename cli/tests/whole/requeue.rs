@@ -1,4 +1,4 @@
-//! A requeue that is killed half way: each feed is polled once for it, at the rate, conditionally, gaps kept.
+//! A requeue that is killed half way: each feed is polled once for it, at the rate, conditionally, and gaps are kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 use crate::harness::{Fleet, Home};
 use store::Feeds;
 
-/// How much of it: a short form among all tests, the long one by `dev/soak`.
+/// The size: a short form among all tests, the long one in `dev/soak`.
 struct Size {
     feeds: usize,
     hosts: u16,
     rate: f64,
     gap: Duration,
-    /// The whole rate is looked at too: on a machine that does nothing else.
+    /// Whether the rate is checked too, which needs an otherwise idle machine.
     is_long: bool,
 }
 
 const SHORT: Size = Size { feeds: 240, hosts: 20, rate: 30.0, gap: Duration::from_millis(300), is_long: false };
 const LONG: Size = Size { feeds: 10_000, hosts: 100, rate: 50.0, gap: Duration::from_secs(1), is_long: true };
 
-/// Gaps are kept between starts; the origin sees arrivals. What is not spaced comes at once.
+/// Gaps are kept between starts, but the origin sees arrivals. Requests without any spacing would arrive together.
 const GAP_NOISE: Duration = Duration::from_millis(220);
-/// A fetch that was under way when its process was killed may repeat; none takes longer, its report included, on a busy
-/// machine.
+/// A fetch that was in flight when its process was killed may be repeated; none takes longer than this, including its
+/// report, on a busy machine.
 const UNDER_WAY: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(1200);
 
@@ -34,7 +34,7 @@ fn now() -> Timestamp {
     SystemClock.now()
 }
 
-/// The share of `rate` at which requests came between two times.
+/// Returns the share of `rate` at which requests came between two times.
 fn share(log: &[Record], from: Timestamp, until: Timestamp, rate: f64) -> f64 {
     let count = log.iter().filter(|record| record.wall >= from && record.wall < until).count();
     count as f64 / until.since(from).as_secs_f64() / rate
@@ -66,7 +66,7 @@ async fn begin(fleet: &Fleet, rate: f64) -> Value {
     serde_json::from_str(&answer.text().await.unwrap()).unwrap()
 }
 
-/// Waits until nobody owes a feed a poll.
+/// Waits until no feed has an unanswered wake.
 async fn answered(fleet: &mut Fleet) {
     fleet
         .wait_within(LONGEST, "all wishes to be answered", async |fleet| {
@@ -137,8 +137,8 @@ async fn a_requeue_that_is_killed_half_way_polls_each_feed_once_at_its_rate() {
         assert_eq!(counted, 1, "polls of feed {} that counted: {polls:?}", feed.id);
     }
 
-    // Whoever is woken is asked later, so that at no time more were asked than the rate allows: a second of it may be made up
-    // for after the standstill.
+    // Feeds are polled after they are woken, so that at no time more were polled than the rate allows; one second of it
+    // may be caught up after the downtime.
     for (number, record) in log.iter().enumerate() {
         let allowed = size.rate * (record.wall.since(began).as_secs_f64() + 1.1) + 1.0 + repeated as f64;
         assert!(number as f64 <= allowed, "request {number} after {:?}", record.wall.since(began));

@@ -1,4 +1,4 @@
-//! Short forms of load scenarios (`load-tests/scenarios`): they run, they come out well, and a planted fault is found.
+//! Short forms of load scenarios (`load-tests/scenarios`): they run and pass, and an injected fault is detected.
 
 use std::path::{Path, PathBuf};
 

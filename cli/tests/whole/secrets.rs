@@ -1,4 +1,4 @@
-//! User names and passwords of feeds: sent to their server, kept under a key, and to be found nowhere else.
+//! User names and passwords of feeds: sent to their server, stored encrypted, and found nowhere else.
 
 use std::process::Output;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn printed(output: &Output) -> String {
     [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat()
 }
 
-/// Fails if a secret is in there, whatever else is.
+/// Fails if the bytes contain a secret.
 fn holds_no_secret(what: &str, bytes: &[u8]) {
     for secret in [USER, PASSWORD, BASIC, KEY_1] {
         let found = bytes.windows(secret.len()).position(|window| window == secret.as_bytes());
@@ -47,7 +47,7 @@ fn holds_no_secret(what: &str, bytes: &[u8]) {
     }
 }
 
-/// Everything that the fleet keeps on its disk.
+/// Returns everything that the fleet stores on disk.
 fn stored(home: &Home) -> Vec<(String, Vec<u8>)> {
     let files = std::fs::read_dir(home.path("data")).unwrap().map(|file| file.unwrap().path());
     files.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())).collect()

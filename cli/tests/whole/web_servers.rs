@@ -1,5 +1,5 @@
-//! Real web servers over folders of static feeds: private instances of nginx, Apache and Caddy, and what they answer to a
-//! fleet that polls them.
+//! Real web servers with folders of static feeds: private instances of nginx, Apache and Caddy, and their responses to
+//! a fleet.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub(crate) struct WebServer {
 const TYPES: &str = "types { application/rss+xml rss; application/atom+xml atom; application/feed+json json; }";
 
 impl WebServer {
-    /// nginx, with these lines in its section `http`.
+    /// Starts nginx, with these lines in its section `http`.
     pub(crate) fn nginx(more: &str) -> Self {
         Self::start("nginx", "nginx-light", "nginx.conf", |path, port| {
             format!(
@@ -35,12 +35,12 @@ impl WebServer {
         })
     }
 
-    /// nginx as many sites have it: answers compressed while they are sent.
+    /// Starts nginx as many sites configure it, with compression on the fly.
     fn nginx_with_gzip() -> Self {
         Self::nginx("gzip on; gzip_min_length 0; gzip_types application/rss+xml;")
     }
 
-    /// Apache with `mod_deflate`, which marks the tags of what it compressed.
+    /// Starts Apache with `mod_deflate`, which changes the ETags of compressed responses.
     fn apache_with_deflate() -> Self {
         Self::start("apache2", "apache2-bin", "apache.conf", |path, port| {
             let modules: String = ["mpm_event", "authz_core", "mime", "filter", "deflate"]
@@ -57,7 +57,7 @@ impl WebServer {
         })
     }
 
-    /// Caddy with `encode`.
+    /// Starts Caddy with `encode`.
     fn caddy() -> Self {
         Self::start("caddy", "caddy", "Caddyfile", |path, port| {
             format!(
@@ -76,7 +76,7 @@ impl WebServer {
         config: impl FnOnce(&std::path::Display<'_>, u16) -> String,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Apache's children are of another user.
+        // Apache's children run as another user.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).unwrap();
         let port = Port::reserved();
@@ -114,15 +114,15 @@ impl WebServer {
         format!("http://{}/{name}", self.port.address())
     }
 
-    /// Every answer that the server gave, by its access log: path, status, bytes.
+    /// Returns every response of the server, from its access log: path, status, bytes.
     fn all_answers(&self) -> Vec<(String, u16, u64)> {
         let log = std::fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
-        // The last line may be half written.
+        // The last line may be incomplete.
         let lines = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         lines.filter_map(if self.name == "caddy" { of_json } else { of_common_log }).collect()
     }
 
-    /// The answers that the server gave for a file: status, bytes.
+    /// Returns the server's responses for a file: status, bytes.
     pub(crate) fn answers(&self, name: &str) -> Vec<(u16, u64)> {
         let path = format!("/{name}");
         let of_file = self.all_answers().into_iter().filter(|(asked, ..)| *asked == path);
@@ -130,7 +130,7 @@ impl WebServer {
     }
 }
 
-/// `.. "GET /path HTTP/1.1" 200 123 ..`
+/// Parses `.. "GET /path HTTP/1.1" 200 123 ..`.
 fn of_common_log(line: &str) -> Option<(String, u16, u64)> {
     let (_, request) = line.split_once("\"GET ")?;
     let (request, after) = request.split_once("\" ")?;
@@ -147,7 +147,7 @@ fn of_json(line: &str) -> Option<(String, u16, u64)> {
 
 impl Drop for WebServer {
     fn drop(&mut self) {
-        // In order, so that Apache's children end as well.
+        // A graceful stop, so that Apache's children exit as well.
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let _ = self.child.wait();
     }
@@ -205,7 +205,7 @@ async fn real_servers_answer_304_to_all_polls_but_the_first() {
     let enough = |server: &WebServer| {
         let mut polls = HashMap::<String, usize>::new();
         server.all_answers().into_iter().for_each(|(path, ..)| *polls.entry(path).or_default() += 1);
-        // One of them was asked by the test itself.
+        // The test itself requested one of them.
         polls.len() == FEEDS && polls.iter().all(|(path, polls)| *polls >= POLLS + usize::from(path == "/0.rss"))
     };
     let limit = PATIENCE * 5;

@@ -1,8 +1,8 @@
-//! A week in a minute: the fleet's own dispatch, fetches, decisions and store against scripted feeds, both sides by one clock
-//! that stands still while anything is under way and then moves to whatever is next. At the end every entry that was
-//! published is stored, once, and the judge finds nothing.
+//! A week in a minute: the fleet's own dispatch, fetches, decisions and store against scripted feeds. Both sides use
+//! one clock that stands still while anything is in progress and then jumps to the next event. At the end every
+//! published entry is stored, once, and the judge finds nothing.
 //!
-//! The loops' waiting is left out, and so is what a real wire may do to a second: the other tests have both.
+//! The loops' waiting is left out, and so are the delays of a real network: the other tests have both.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -30,14 +30,14 @@ use tokio::task::JoinSet;
 use worker::fetch::Fetcher;
 use worker::poll::{Polled, Poller};
 
-/// How much of it: a day of few feeds among all tests, the week by `dev/soak`.
+/// The size: a day of a few feeds among all tests, the week in `dev/soak`.
 struct Size {
     feeds: u16,
     days: u16,
 }
 
 impl Size {
-    /// `SOAK_WEEK_FEEDS` and `SOAK_DAYS`, or the short form.
+    /// Reads `SOAK_WEEK_FEEDS` and `SOAK_DAYS`, or returns the short form.
     fn from_environment() -> Self {
         let number = |name: &str, short: u16| match std::env::var(name) {
             Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} must be a number below 65536, not {text}")),
@@ -57,24 +57,24 @@ impl Size {
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// The least that time moves: what is due within it is dispatched together, as by a scheduler's tick.
+/// The smallest step of time: what is due within it is dispatched together, as in a scheduler's tick.
 const STEP: Duration = Duration::from_secs(1);
-/// How long after its last item a feed may go unpolled: the penalty box opens once a day.
+/// How long after its last item a feed may stay unpolled: feeds in the penalty box are retried once a day.
 const LONGEST_SILENCE: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// A scripted feed, and what the fleet knows it as.
+/// A scripted feed, and the fleet's id for it.
 struct Subscribed {
     id: FeedId,
     kind: Kind,
     path: String,
-    /// Where its items are, if a reader can get them.
+    /// The path of its items, if a reader can get them.
     items_at: Option<String>,
 }
 
-/// What the fleet polls.
+/// Everything that the fleet polls.
 struct Internet {
     origin: Origin,
-    /// URL, audience, and what is checked in the end.
+    /// URL, audience, and what is checked at the end.
     feeds: Vec<(String, Audience, Subscribed)>,
 }
 
@@ -86,12 +86,12 @@ impl Internet {
             fastest: HOUR * 2,
             slowest: DAY * 14,
             longest_wait: HOUR * 6,
-            // What a feed published since its last poll is still shown, even after a day in the penalty box.
+            // A feed still shows what it published since its last poll, even after a day in the penalty box.
             least_shown: 60,
             ..Plan::default()
         };
         let population = Population::generate(&plan).unwrap();
-        // A feed that moves does so to a host of its own: a hop waits for its host in real time.
+        // A feed moves to a separate host, because a hop waits for its host in real time.
         let moved = u16::try_from(population.of_kind(Kind::Moved).count()).unwrap();
         let clock: Arc<dyn Clock> = clock.clone();
         let origin = Origin::listen_by(&loopback(size.hosts() + moved, 0), clock).await.unwrap();
@@ -113,19 +113,19 @@ impl Internet {
         Internet { origin, feeds }
     }
 
-    /// What was published at a member's URL so far and can be had.
+    /// Returns what was published at a member's URL so far and can be read.
     fn truth(&self, feed: &Subscribed) -> HashSet<String> {
         let Some(path) = &feed.items_at else { return HashSet::new() };
         let mut items = self.origin.truth(path);
         if feed.kind == Kind::Gone {
-            // After that it said 410.
+            // After the last of these it answered 410.
             let shown = self.origin.requests(path).iter().filter_map(|request| Some(request.items.as_ref()?.end)).max();
             items.truncate(shown.unwrap_or(0));
         }
         items.into_iter().map(|item| item.id).collect()
     }
 
-    /// Whether a feed that can be read has been read completely since `at`.
+    /// Returns whether a readable feed has been read completely since `at`.
     fn is_read_since(&self, feed: &Subscribed, at: Timestamp) -> bool {
         let Some(path) = feed.items_at.as_ref().filter(|_| feed.kind != Kind::Gone) else { return true };
         let good = |status| matches!(status, Some(200 | 304));
@@ -133,7 +133,8 @@ impl Internet {
     }
 }
 
-/// Good, then for a while 503 with Retry-After, then good again and fresh for half an hour each time.
+/// Returns a script that is good, then answers 503 with Retry-After for a while, then is good again and fresh for half
+/// an hour each time.
 fn with_a_bad_spell(number: usize, size: &Size) -> Script {
     let mean = HOUR * u32::try_from(3 + number % 40).unwrap();
     let feed = || Feed::rss().shown(100).pace(Pace::Random { mean, seed: number as u64 });
@@ -143,7 +144,7 @@ fn with_a_bad_spell(number: usize, size: &Size) -> Script {
     good.then(busy).then(Script::feed(feed()).header("Cache-Control", "max-age=1800"))
 }
 
-/// Most feeds have one reader, some have more, a few have a promise.
+/// Returns the audience: most feeds have one subscriber, some have more, a few have an SLA.
 fn audience(number: usize) -> Audience {
     let readers = match number {
         _ if number.is_multiple_of(10) => 50,
@@ -164,7 +165,7 @@ pub(crate) struct Fleet {
     polls: usize,
 }
 
-/// The defaults, with loopback opened.
+/// Returns the defaults, with loopback allowed.
 pub(crate) fn config() -> Config {
     let mut config = common::config::defaults();
     config.fetch.allow_networks = vec!["127.0.0.0/8".parse().unwrap()];
@@ -173,7 +174,7 @@ pub(crate) fn config() -> Config {
 }
 
 impl Fleet {
-    /// A process that finds this store; `born`: since when hosts may have been asked by one before it.
+    /// Starts a process over this store; `born` is the time until which an earlier process may have polled hosts.
     pub(crate) async fn over(store: Arc<dyn Store>, clock: Arc<ManualClock>, born: Timestamp, config: Config) -> Self {
         let jobs = Arc::new(MemoryQueue::new(1 << 26));
         let backends = Backends {
@@ -202,7 +203,7 @@ impl Fleet {
         Fleet { scheduler, backends, jobs, poller: Arc::new(poller), clock, compared, polls: 0 }
     }
 
-    /// The process dies; another one finds its store.
+    /// Kills the process, and starts another one over its store.
     async fn restart(self) -> Self {
         let born = self.clock.now();
         let polls = self.polls;
@@ -227,18 +228,18 @@ impl Fleet {
         }
     }
 
-    /// Adds feeds, each at its place of the import's spread.
+    /// Adds feeds, each at its position in the import's spread.
     pub(crate) async fn add(&self, feeds: &[AddFeed], places: &[f64]) -> Vec<FeedId> {
         let added = self.scheduler.ops.add(feeds, Some(places)).await.unwrap();
         added.into_iter().map(|added| added.id).collect()
     }
 
-    /// A feed's last polls, newest first.
+    /// Returns a feed's last polls, newest first.
     pub(crate) async fn history(&self, feed: FeedId) -> Vec<HistoryEntry> {
         self.backends.store.history(feed).await.unwrap().unwrap()
     }
 
-    /// Polls until then.
+    /// Polls until `end`.
     pub(crate) async fn live_until(&mut self, end: Timestamp) {
         while self.clock.now() < end {
             let now = self.clock.now();
@@ -256,12 +257,12 @@ impl Fleet {
         }
     }
 
-    /// Works all jobs that were published, and settles their reports.
+    /// Works all published jobs, and settles their reports.
     async fn work(&mut self) {
         let mut polls = JoinSet::new();
         while self.jobs.depth().await.unwrap().items > 0 {
             let (jobs, receipt) = self.jobs.receive().await.unwrap().into_parts();
-            // Nobody dies here before the reports are settled.
+            // No process dies here before the reports are settled.
             receipt.ack().await.unwrap();
             for job in jobs {
                 let poller = Arc::clone(&self.poller);
@@ -281,7 +282,7 @@ impl Fleet {
         self.scheduler.results.settle(reports, self.clock.now()).await.unwrap();
     }
 
-    /// How often each entry of each feed is stored.
+    /// Returns how often each entry of each feed is stored.
     async fn entries(&self) -> HashMap<FeedId, BTreeMap<String, usize>> {
         let (mut entries, mut after): (HashMap<_, BTreeMap<_, _>>, _) = (HashMap::new(), 0);
         loop {
@@ -300,7 +301,7 @@ fn rules(internet: &Internet) -> Rules {
     Rules {
         floor: Duration::from_secs(15 * 60),
         floors: promised.map(|(_, _, feed)| (feed.path.clone(), Duration::from_secs(60))).collect(),
-        // One clock for both sides, and it stands still meanwhile.
+        // Both sides use one clock, and it stands still in the meantime.
         slack: Duration::ZERO,
         ..Rules::default()
     }
@@ -325,7 +326,7 @@ async fn after_a_week_everything_that_was_published_is_stored_and_nobody_was_bot
         println!("hour {hours}: {} polls, {:.0} s", fleet.polls, begun.elapsed().as_secs_f64());
     }
 
-    // Each feed is polled once more at least; what it has published until now must be there then.
+    // Each feed is polled at least once more; what it has published until now must then be stored.
     let end = clock.now();
     let truth: Vec<HashSet<String>> = internet.feeds.iter().map(|(_, _, feed)| internet.truth(feed)).collect();
     while let Some((url, ..)) = internet.feeds.iter().find(|(_, _, feed)| !internet.is_read_since(feed, end)) {

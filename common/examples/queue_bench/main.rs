@@ -156,6 +156,9 @@ fn job(n: usize) -> anyhow::Result<FetchJob> {
         known: KnownEntries::default().after_document(known),
         wake_at: None,
         head_first: None,
+        without_delta: false,
+        detour: None,
+        search: false,
         subscribers: 12,
     })
 }

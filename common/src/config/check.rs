@@ -224,6 +224,9 @@ fn check_fetch(fetch: &FetchConfig, refusals: &mut Refusals) {
     // What the HTTP library needs for its buffer, and more fields than ordinary answers have.
     refusals.at_least("fetch.max_header_bytes", fetch.max_header_bytes, 8192);
     refusals.at_least("fetch.max_headers", fetch.max_headers, 32);
+    let rate = fetch.address_rate;
+    refusals.require(rate >= 0.0 && rate.is_finite(), "fetch.address_rate", || "must be 0 (no limit) or more".into());
+    refusals.at_least("fetch.address_parallel", fetch.address_parallel as usize, 1);
     for ports in &fetch.allow_ports {
         refusals.require(is_port_range(ports), "fetch.allow_ports", || {
             format!("cannot hold \"{ports}\"; a port is \"443\", a range \"8000-8999\"")

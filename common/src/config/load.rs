@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use super::check::host_rule_key;
 use super::error::{ConfigError, Problem, Source};
-use super::{Config, DEFAULT_TOML, HostRule};
+use super::{Config, DEFAULT_TOML, HostRule, default_table};
 use crate::suggest::{field_names, nearest};
 
 /// Variables of our prefix that are no configuration: other flags read them.
@@ -85,7 +85,7 @@ struct Layers {
 
 impl Layers {
     fn of_defaults() -> Result<Self, ConfigError> {
-        let table: Table = toml::from_str(DEFAULT_TOML).map_err(|error| {
+        let table: Table = default_table().map_err(|error| {
             let source = syntax_problem(Path::new("config.default.toml"), DEFAULT_TOML, &error);
             ConfigError { problems: vec![source] }
         })?;
@@ -183,7 +183,7 @@ impl Layers {
             return Some("must be tables with name, token and role, where role is \"read\" or \"write\"".to_owned());
         }
         let example = match key {
-            "fetch.allow_networks" => "[\"127.0.0.0/8\"]".to_owned(),
+            "fetch.allow_networks" | "fetch.address_exempt" => "[\"127.0.0.0/8\"]".to_owned(),
             "fetch.name_servers" => "[\"192.0.2.53:53\"]".to_owned(),
             _ => default.to_string(),
         };

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
 
 pub use check::{Refusal, check_host_rule};
 pub use error::{ConfigError, Problem, Source};
@@ -22,6 +23,27 @@ use crate::secrets::SecretsConfig;
 
 /// The defaults, and the manual of every key.
 pub const DEFAULT_TOML: &str = include_str!("../config.default.toml");
+
+/// The host rules that are shipped.
+const SHIPPED_RULES: &str = include_str!("../host_rules.toml");
+
+/// The defaults and the shipped host rules. A shipped rule's reason tells its source and date as well.
+fn default_table() -> Result<Table, toml::de::Error> {
+    #[derive(Deserialize)]
+    struct Shipped {
+        host_rule: Vec<Table>,
+    }
+    let Shipped { mut host_rule } = toml::from_str(SHIPPED_RULES)?;
+    for rule in &mut host_rule {
+        let text = |value: Option<Value>| value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+        let (date, source) = (text(rule.remove("date")), text(rule.remove("source")));
+        let reason = text(rule.remove("reason"));
+        rule.insert("reason".to_owned(), Value::String(format!("{reason} ({source}, {date})")));
+    }
+    let mut table: Table = toml::from_str(DEFAULT_TOML)?;
+    table.insert("host_rule".to_owned(), Value::Array(host_rule.into_iter().map(Value::Table).collect()));
+    Ok(table)
+}
 
 /// Everything that can be configured. There is no `Default`: the defaults are `config.default.toml`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,9 +70,10 @@ pub struct Config {
 /// The defaults alone, without file, environment and flags.
 ///
 /// # Panics
-/// Never: a test reads the compiled-in text.
+/// Never: a test reads the compiled-in texts.
 pub fn defaults() -> Config {
-    toml::from_str(DEFAULT_TOML).expect("the compiled-in defaults are tested")
+    let read = default_table().and_then(Table::try_into);
+    read.expect("the compiled-in defaults are tested")
 }
 
 /// `[store]`
@@ -258,6 +281,9 @@ pub struct FetchConfig {
     pub name_servers: Vec<SocketAddr>,
     pub allow_networks: Vec<IpNet>,
     pub allow_ports: Vec<String>,
+    pub address_rate: f64,
+    pub address_parallel: u32,
+    pub address_exempt: Vec<IpNet>,
     pub delta_encoding: bool,
     pub signature_key: String,
     pub activitypub_key: String,
@@ -300,9 +326,14 @@ pub struct WorkerConfig {
 }
 
 impl FetchConfig {
-    /// The longest life of a permit: a fetch, and the reading of what it brought.
+    /// The longest life of a permit: a fetch, its wait for one of `large_bodies` places, and the reading of what it brought.
     pub fn deadline(&self) -> Duration {
-        self.timeout + READING
+        self.timeout + self.max_place_wait() + READING
+    }
+
+    /// How long a large body waits for its place, on top of the fetch's own time.
+    pub fn max_place_wait(&self) -> Duration {
+        self.timeout / 3
     }
 }
 

@@ -69,6 +69,9 @@ pub fn decide(
         // Future work: poll feeds less often whose pushes have proved reliable.
         (None, None) => {}
     }
+    if let (None, Some(asked)) = (hold, report.retry_after.filter(|asked| *asked > report.started)) {
+        throttle::asked_to_wait(&mut state, asked, now, policy.config).apply(&mut plan);
+    }
     finish(&mut plan, &state, category, now, draw, policy.config); // rules 6 and 7; 5 is in each rule that has a ceiling
     if let Some(penalty) = &mut state.penalty {
         penalty.until = plan.due;
@@ -78,7 +81,7 @@ pub fn decide(
         status,
         next_due: Some(plan.due),
         terms: plan.terms,
-        host_hold: hold.map(|hold| hold.until),
+        host_hold: hold.map(|hold| hold.until).or_else(|| report.outcome.rest().map(|_| plan.due)),
         notice: notice(before, &state, subject.status != status),
     }
 }

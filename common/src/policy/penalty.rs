@@ -47,6 +47,8 @@ impl Trouble<'_> {
             Kind::TooLarge | Kind::NotAFeed | Kind::Malformed | Kind::Redirects | Kind::RefusedAddress => {
                 Treatment::BadFeed(config.bad_feed)
             }
+            // A person at the site has to let us in; until then each try may make it worse.
+            Kind::Blocked => Treatment::Boxed(config.server_error),
             Kind::Crashed => Treatment::Quarantined(config.crashed),
         }
     }
@@ -54,7 +56,9 @@ impl Trouble<'_> {
     fn status_treatment(self, config: &PenaltyConfig) -> Treatment {
         match self.status {
             Some(status) if self.soft_statuses.contains(&status) => Treatment::Transient,
-            Some(502..=504) => Treatment::Transient,
+            // A kept connection that the server closed while our request was on its way, one that serves another name, a
+            // request that came too early; gateways in front of a server that is away, Cloudflare's among them.
+            Some(408 | 421 | 425 | 502..=504 | 520..=530) => Treatment::Transient,
             Some(500..) => Treatment::Boxed(config.server_error),
             Some(404) => Treatment::Boxed(config.not_found),
             Some(400..) => Treatment::Boxed(config.client_error),

@@ -8,6 +8,10 @@ use crate::policy::PollState;
 use crate::report::{FetchReport, Outcome, Probe};
 use crate::time::Timestamp;
 
+/// How long no delta is requested from a server whose deltas are unusable. It may have been repaired by then, and one failed
+/// poll a month is cheap.
+const WITHOUT_DELTA: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
 /// Returns the state after any response. A hold that has not expired is kept, whatever the response.
 pub(super) fn answer(before: &PollState, report: &FetchReport, polled: Timestamp, now: Timestamp) -> PollState {
     PollState {
@@ -16,6 +20,10 @@ pub(super) fn answer(before: &PollState, report: &FetchReport, polled: Timestamp
         last_outcome: Some(report.outcome.kind()),
         hold_until: before.hold_until.filter(|until| *until > now),
         head_first: before.head_first.after(report),
+        no_delta_until: match report.unusable_delta {
+            true => Some(polled.after(WITHOUT_DELTA)),
+            false => before.no_delta_until.filter(|until| *until > polled),
+        },
         ..*before
     }
 }

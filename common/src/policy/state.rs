@@ -190,6 +190,9 @@ pub struct PollState {
     pub ignored_conditions: u32,
     /// Full downloads in a row with the same bytes.
     pub equal_downloads: u32,
+    /// No delta (RFC 3229) is requested before this time, because the server's last one was unusable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_delta_until: Option<Timestamp>,
     /// What polls that start with HEAD saved, or would save.
     #[serde(skip_serializing_if = "HeadFirst::is_unknown")]
     pub head_first: HeadFirst,

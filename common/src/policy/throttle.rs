@@ -53,6 +53,13 @@ pub(super) fn remember(
     hold
 }
 
+/// Records a `Retry-After` of a response that does not throttle: a floor for this feed only.
+pub(super) fn asked_to_wait(state: &mut PollState, asked: Timestamp, now: Timestamp, config: &PolicyConfig) -> Hold {
+    let until = asked.min(now.after(config.retry_after_ceiling));
+    state.hold_until = Some(state.hold_until.map_or(until, |before| before.max(until)));
+    Hold { rule: Rule::RetryAfter, asked, until }
+}
+
 /// Records a good answer.
 pub(super) fn forgive(state: &mut PollState) {
     state.throttles = 0;

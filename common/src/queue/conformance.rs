@@ -72,6 +72,9 @@ pub fn job(n: i64) -> FetchJob {
         known: KnownEntries::default(),
         wake_at: None,
         head_first: None,
+        without_delta: false,
+        detour: None,
+        search: false,
         subscribers: 1,
     }
 }

@@ -43,6 +43,9 @@ fn jobs() -> Vec<FetchJob> {
         known: KnownEntries::default().after_document([Fingerprint(1), Fingerprint(u64::MAX)]),
         wake_at: None,
         head_first: None,
+        without_delta: false,
+        detour: None,
+        search: false,
         subscribers: 12,
     };
     let bare = FetchJob {
@@ -130,6 +133,10 @@ fn reports() -> Vec<FetchReport> {
         moved_to: Some("https://example.org/feed.xml".parse().unwrap()),
         announced: Vec::new(),
         probe: None,
+        retry_after: None,
+        blocked_by: None,
+        detour: None,
+        unusable_delta: false,
     };
     outcomes.into_iter().map(report).collect()
 }

@@ -72,6 +72,7 @@ fn feed(number: usize, now: Timestamp) -> anyhow::Result<NewFeed> {
         category: Category::D,
         calm: Vec::new(),
         private: false,
+        by_hand: false,
         first_due: now.after(FAR),
     })
 }

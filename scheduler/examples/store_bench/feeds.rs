@@ -97,7 +97,17 @@ fn new_feed(number: usize, now: Timestamp) -> anyhow::Result<NewFeed> {
     let first_due = now.after(FAR);
     let (audience, category) = (Audience::default(), Category::D);
     let host = HostKey::new(&host(number));
-    Ok(NewFeed { url, credentials: None, host, audience, calm: Vec::new(), category, private: false, first_due })
+    Ok(NewFeed {
+        url,
+        credentials: None,
+        host,
+        audience,
+        calm: Vec::new(),
+        category,
+        private: false,
+        by_hand: false,
+        first_due,
+    })
 }
 
 fn validators(number: usize) -> Validators {

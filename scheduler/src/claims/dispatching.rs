@@ -162,6 +162,9 @@ impl Fleet {
             content_hash: None,
             known: KnownEntries::default(),
             head_first: None,
+            no_delta_until: None,
+            detour: None,
+            by_hand: false,
             subscribers: 0,
         }
     }

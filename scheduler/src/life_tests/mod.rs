@@ -5,6 +5,7 @@ mod crowd;
 mod faults;
 mod intake;
 mod logs;
+mod redirects;
 mod requeue;
 mod rules;
 
@@ -552,7 +553,7 @@ async fn a_page_that_never_was_a_feed_is_left_for_the_feed_that_it_announces_and
     let again = page("http://c.example/").await;
     assert_eq!((again.url.as_str(), again.state.consecutive_failures), ("http://b.example/feed", 1));
     let job = &fleet.dispatched().await[0];
-    assert_eq!((job.url.as_str(), job.host.as_str()), ("http://b.example/feed", "b.example:80"));
+    assert_eq!((job.url.as_str(), job.host.as_str()), ("http://b.example/feed", "b.example:443"));
     let good = fleet.work(job, not_modified()).await;
     fleet.settle(good).await;
     fleet.clock.advance(Duration::from_secs(3600 * 24));

@@ -41,7 +41,7 @@ pub enum RuleChange {
 }
 
 /// Ports that a name is blocked at even if no feed was seen there.
-const USUAL_PORTS: [u16; 2] = [443, 80];
+const USUAL_PORTS: [u16; 1] = [443];
 
 impl Ops {
     /// A page of hosts by name, those with feeds, holds, blocks or operators' rules.

@@ -56,6 +56,7 @@ fn new_feed(url: &str) -> NewFeed {
         calm: Vec::new(),
         category: Category::D,
         private: false,
+        by_hand: false,
         first_due: at(0),
     }
 }

@@ -164,6 +164,7 @@ impl Ops {
                     category: category(&subject),
                     private: feed.private,
                     first_due: first_due(now, place, &self.config.policy),
+                    by_hand: spread.is_none(),
                 })
             })
             .collect::<Result<Vec<_>, SecretError>>()?;

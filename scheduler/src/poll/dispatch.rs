@@ -210,7 +210,9 @@ impl Dispatcher {
         let rules = self.rules.get();
         let mut requests = Vec::with_capacity(due.len());
         for (row, _) in &due {
-            let host = rules.for_url(row.url.as_url());
+            // A fetch that a busy host interrupted goes on there.
+            let next = row.detour.as_ref().map_or(&row.url, |detour| &detour.next);
+            let host = rules.for_url(next.as_url());
             requests.push(ReserveRequest { host: host.key, limits: host.limits, expires: self.expires(row, now) });
         }
         let reservations = self.reserve(&due, &requests, now).await?;
@@ -228,6 +230,8 @@ impl Dispatcher {
                     if let Some(at) = next_place(&claim, request.limits, now) {
                         wide.push((request.host.clone(), at));
                     }
+                    // It waited for another host than the one that it needs now: the next feed there need not wait for it.
+                    wide.extend(claim.parked_at.filter(|host| *host != request.host).map(|host| (host, now)));
                     self.observe_lag(&row, now);
                     jobs.push(job(row, request, ticket, now));
                 }
@@ -347,6 +351,9 @@ pub(crate) fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Tim
         // A wake that lies ahead is none of this fetch's business.
         wake_at: row.wake_at.filter(|wake| *wake <= now),
         head_first: row.head_first,
+        without_delta: row.no_delta_until.is_some_and(|until| until > now),
+        detour: row.detour,
+        search: row.by_hand,
         subscribers: row.subscribers,
     }
 }

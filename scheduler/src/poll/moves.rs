@@ -105,17 +105,23 @@ impl Moves {
             }
             Moved::Into(survivor) => {
                 self.schedule.remove(&[feed.id]).await?;
-                self.revive(survivor, now).await?;
+                self.revive(survivor, same, now).await?;
                 tracing::info!(feed = %feed.id, %survivor, why, "a feed became another one");
             }
         }
         Ok(())
     }
 
-    /// A feed that others turn out to be is polled, whatever ended it before: its URL answers.
-    async fn revive(&self, survivor: FeedId, now: Timestamp) -> Result<(), BackendError> {
+    /// A feed that others turn out to be is polled again: if its URL `answers` whatever ended it before, but for what killed
+    /// workers; if a page merely announces it, only after a person took it out.
+    async fn revive(&self, survivor: FeedId, answers: bool, now: Timestamp) -> Result<(), BackendError> {
         let Some(there) = self.store.feed(&FeedRef::Id(survivor)).await? else { return Ok(()) };
-        if matches!(there.status, Status::Active | Status::Paused | Status::Merged) {
+        let may = match there.status {
+            Status::Active | Status::Paused | Status::Merged | Status::Quarantined => false,
+            Status::Gone | Status::Blacklisted => answers,
+            Status::Removed => true,
+        };
+        if !may {
             return Ok(());
         }
         let change = FeedChange { status: Some(Status::Active), ..FeedChange::default() };

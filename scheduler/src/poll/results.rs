@@ -11,10 +11,11 @@ use common::config::Config;
 use common::feed::Feed;
 use common::host::HostKey;
 use common::host_gate::HostGate;
+use common::job::Detour;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
-use common::policy::{Draw, Minutes, Policy, Status, category, first_hold, may_be_ours, spare};
+use common::policy::{Draw, Minutes, Policy, Status, category, first_hold, may_be_ours, rank, spare};
 use common::queue::Queue;
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
@@ -25,7 +26,7 @@ use crate::error::BackendError;
 use crate::poll::log;
 use crate::poll::moves::{Moves, may_move};
 use crate::poll::subject::subject;
-use crate::schedule::{Band, Schedule, Slot};
+use crate::schedule::{Band, Parking, Schedule, Slot};
 use store::{Applied, Store, StoreError, Verdict};
 
 /// Turns reports into stored states.
@@ -65,8 +66,7 @@ impl Results {
         now: Timestamp,
     ) -> Result<(), BackendError> {
         let throttled = reports.filter_map(|report| {
-            let Outcome::Throttled { retry_after } = report.outcome else { return None };
-            let until = first_hold(retry_after, report.started.after(report.duration), &self.config.policy);
+            let until = first_hold(report.outcome.rest()?, report.started.after(report.duration), &self.config.policy);
             Some((report.answering_host().clone(), until))
         });
         Ok(self.gate.hold(&throttled.collect::<Vec<_>>(), now).await?)
@@ -77,7 +77,7 @@ impl Results {
         let ids: Vec<FeedId> = reports.iter().map(|report| report.feed).collect();
         let feeds: HashMap<FeedId, Feed> =
             self.store.states_for(&ids).await?.into_iter().map(|feed| (feed.id, feed)).collect();
-        let (mut verdicts, mut slots) = (Vec::new(), Vec::new());
+        let (mut verdicts, mut slots, mut interrupted) = (Vec::new(), Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
         let told = reports.iter().filter_map(|report| {
             let feed = feeds.get(&report.feed)?;
@@ -97,7 +97,10 @@ impl Results {
                 Outcome::Deferred { until } => {
                     self.metrics.record_report(&report);
                     log::deferred(&report, until);
-                    slots.push(Slot { feed: feed.id, due_at: until, band: self.band(feed) });
+                    match report.detour {
+                        Some(detour) => interrupted.push((feed, detour, until)),
+                        None => slots.push(Slot { feed: feed.id, due_at: until, band: self.band(feed) }),
+                    }
                 }
                 _ => {
                     tell_of_a_new_feed_that_fails(feed, &report);
@@ -106,6 +109,7 @@ impl Results {
             }
         }
         self.schedule.put(&slots, now).await?;
+        self.park_on_the_way(interrupted).await?;
         self.store_verdicts(verdicts, &feeds, now).await?;
         // Whatever became of a report, its hosts are free again, a gap after the request's start.
         let rules = self.rules.get();
@@ -128,8 +132,40 @@ impl Results {
         later.then(|| Slot { feed: feed.id, due_at, band: self.band(feed) })
     }
 
+    /// Lets feeds whose redirects led to a busy host wait there, like that host's own feeds: in its set, by their rank, woken
+    /// by its head. Nobody waits for a host anywhere else.
+    async fn park_on_the_way(&self, interrupted: Vec<(&Feed, Detour, Timestamp)>) -> Result<(), BackendError> {
+        if interrupted.is_empty() {
+            return Ok(());
+        }
+        let rules = self.rules.get();
+        let parking = |(feed, detour, until): &(&Feed, Detour, Timestamp)| {
+            let due = feed.due().unwrap_or(*until);
+            Parking {
+                feed: feed.id,
+                host: rules.for_url(detour.next.as_url()).key,
+                until: *until,
+                band: self.band(feed),
+                rank: rank(due, f64::from(feed.audience.subscribers)),
+            }
+        };
+        let parkings: Vec<Parking> = interrupted.iter().map(parking).collect();
+        let kept: Vec<_> = interrupted.into_iter().map(|(feed, detour, _)| (feed.id, feed.version, detour)).collect();
+        // First, so that whoever claims them next knows where they go on.
+        self.store.keep_detours(&kept).await?;
+        self.metrics.parks.with_label_values(&["redirect"]).inc_by(parkings.len() as u64);
+        Ok(self.schedule.park(&parkings).await?)
+    }
+
     pub(crate) fn judge(&self, feed: &Feed, mut report: FetchReport, now: Timestamp) -> Verdict {
         let rules = self.rules.get();
+        // A fetch that went on where an earlier one was interrupted was charged to the host there; the feed is its own host's.
+        let own = rules.for_url(feed.url.as_url()).key;
+        if own != report.host {
+            let charged = std::mem::replace(&mut report.host, own);
+            report.answered_by.get_or_insert(charged);
+            report.answered_by = report.answered_by.filter(|host| *host != report.host);
+        }
         let subject = subject(&rules, feed);
         report.moved_to = report.moved_to.filter(|to| may_move(&subject, feed, to));
         let policy =

@@ -35,6 +35,7 @@ use common::calm::CalmGroup;
 use common::document::{ContentHash, Validators};
 use common::entry::Entry;
 use common::host::HostKey;
+use common::job::Detour;
 use common::known::KnownEntries;
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{Audience, Category, Decision, PollState, Status, Terms};
@@ -69,6 +70,9 @@ pub struct NewFeed {
     pub private: bool,
     /// When to poll it first.
     pub first_due: Timestamp,
+    /// A person adds it, one by one: a known feed that is gone, blacklisted or quarantined is tried again, and where it turns
+    /// out to be a page, its host is searched for a feed.
+    pub by_hand: bool,
 }
 
 /// What became of a [`NewFeed`].
@@ -78,7 +82,8 @@ pub struct Added {
     pub id: FeedId,
     /// It is in the store since this call; otherwise it was known.
     pub new: bool,
-    /// It was known but not polled any more (gone, blacklisted, quarantined, removed), and gets one try.
+    /// It was known but not polled any more, and gets one try: one that was removed, or one that was gone, blacklisted or
+    /// quarantined and is added [by hand](NewFeed::by_hand).
     pub revived: bool,
 }
 
@@ -107,6 +112,12 @@ pub struct JobRow {
     pub known: KnownEntries,
     /// Whether to begin with HEAD: [`HeadFirst::advice`](common::policy::HeadFirst::advice).
     pub head_first: Option<bool>,
+    /// Until then no delta is asked for.
+    pub no_delta_until: Option<Timestamp>,
+    /// Where its last fetch goes on, if a busy host interrupted it.
+    pub detour: Option<Detour>,
+    /// [`NewFeed::by_hand`]
+    pub by_hand: bool,
     /// Subscribers in all: for the `User-Agent` and for the order of waiting.
     pub subscribers: u32,
 }

@@ -11,6 +11,7 @@ use common::document::{ContentHash, Onward, Validators};
 use common::entry::{Enclosure, Entry};
 use common::feed::Feed;
 use common::host::HostKey;
+use common::job::Detour;
 use common::known::KnownEntries;
 use common::policy::{Audience, Category, HeadFirst, PollState, Rhythm, Rule, Status, Term};
 use common::secrets::Sealed;
@@ -72,9 +73,11 @@ pub(crate) struct JobColumns {
     validators_url: Option<String>,
     content_hash: Option<Vec<u8>>,
     known: Vec<u8>,
-    /// Only where it tells of HEAD.
+    /// Only where it tells of HEAD or of deltas.
     state: Option<String>,
     subscribers: i64,
+    detour: Option<String>,
+    by_hand: bool,
 }
 
 /// A feed whose credentials are sealed with another key.
@@ -194,10 +197,11 @@ impl TryFrom<JobColumns> for JobRow {
     type Error = StoreError;
 
     fn try_from(row: JobColumns) -> Result<JobRow, StoreError> {
-        let id = FeedId(row.id);
+        let (id, version) = (FeedId(row.id), Version(row.version));
+        let advice = row.state.map_or_else(Advice::default, |state| Advice::read(&state));
         Ok(JobRow {
             id,
-            version: Version(row.version),
+            version,
             url: read_url(id, row.url)?,
             credentials: row.sealed.map(Sealed::from_bytes),
             category: read_category(id, &row.category)?,
@@ -206,19 +210,49 @@ impl TryFrom<JobColumns> for JobRow {
             validators: Validators { etag: row.etag, last_modified: row.last_modified, for_url: row.validators_url },
             content_hash: read_hash(row.content_hash),
             known: KnownEntries::from_bytes(&row.known),
-            head_first: row.state.and_then(|state| read_advice(&state)),
+            head_first: advice.head_first.advice(),
+            no_delta_until: advice.no_delta_until,
+            detour: row.detour.and_then(|detour| StoredDetour::read(&detour, version)),
+            by_hand: row.by_hand,
             subscribers: count(row.subscribers),
         })
     }
 }
 
-/// What a memory says of HEAD. An unreadable one says nothing.
-fn read_advice(state: &str) -> Option<bool> {
-    #[derive(Deserialize)]
-    struct Memory {
-        head_first: HeadFirst,
+/// What a memory says of how to ask. An unreadable one says nothing.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Advice {
+    head_first: HeadFirst,
+    no_delta_until: Option<Timestamp>,
+}
+
+impl Advice {
+    fn read(state: &str) -> Self {
+        serde_json::from_str(state).unwrap_or_default()
     }
-    serde_json::from_str::<Memory>(state).ok()?.head_first.advice()
+}
+
+/// A detour as it is stored: it ends with the version of its feed, without anybody having to take it away.
+#[derive(Serialize, Deserialize)]
+struct StoredDetour {
+    version: Version,
+    #[serde(flatten)]
+    detour: Detour,
+}
+
+impl StoredDetour {
+    fn read(text: &str, version: Version) -> Option<Detour> {
+        let stored: StoredDetour = serde_json::from_str(text).ok()?;
+        (stored.version == version).then_some(stored.detour)
+    }
+}
+
+/// A detour's text.
+pub(crate) fn pack_detour(version: Version, detour: &Detour) -> String {
+    let stored = StoredDetour { version, detour: detour.clone() };
+    // a struct of texts and numbers
+    serde_json::to_string(&stored).unwrap_or_default()
 }
 
 impl TryFrom<SealColumns> for OldSeal {

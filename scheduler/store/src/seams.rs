@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use common::feed::Feed;
 use common::host::{HostKey, HostRule};
+use common::job::Detour;
 use common::secrets::Credentials;
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
@@ -28,6 +29,9 @@ pub trait Polls: Send + Sync {
 
     /// Those among `ids` that are live, readable or not: what of them [`Polls::jobs_for`] leaves out has an unreadable row.
     async fn live_among(&self, ids: &[FeedId]) -> Result<Vec<FeedId>, StoreError>;
+
+    /// Keeps where the next jobs of these feeds go on, until their versions rise. Feeds of other versions are left alone.
+    async fn keep_detours(&self, detours: &[(FeedId, Version, Detour)]) -> Result<(), StoreError>;
 
     /// Feeds as [`common::policy::decide`] needs them, in any order; those that do not exist are left out.
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError>;

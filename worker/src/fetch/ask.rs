@@ -5,34 +5,39 @@ use std::time::Duration;
 
 use common::document::Validators;
 use common::host_gate::{ExtraRequest, GateError, Permit, Release};
-use common::outcome::FailureKind;
+use common::outcome::{Blocker, FailureKind};
 use common::report::Outcome;
 use common::time::Timestamp;
 use common::url::FeedUrl;
-use http::Method;
 use http::header::{self, HeaderMap};
+use http::response::Parts;
+use http::{Method, StatusCode};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::head_first;
 use super::way::{Fetch, Step};
-use crate::body::{self, BodyError, WireLimits};
+use crate::blocked;
+use crate::body::{self, BodyError, Rate, WireLimits};
+use crate::budget::{Busy, InFlight};
 use crate::classify::{self, Asked, Head};
-use crate::client;
-use crate::decode::codings;
+use crate::client::{self, Answered};
+use crate::decode::{DecodeLimits, codings, decode};
 use crate::document::{Answer, Read, read};
-use crate::failure::Failure;
+use crate::failure::{self, Failure, Unanswered};
 use crate::headers;
 use crate::request;
 use crate::trace::{self, Exchange};
 
 impl Fetch<'_> {
-    /// Waits until the hop's host may be asked; the extra permit, if the job's own does not cover it; `Err`: not in this
-    /// fetch, but at that time.
+    /// Charges the hop to its host, if that may be asked now or within the fetch's patience. Returns the extra permit, if the
+    /// job's own does not cover the hop; `Err`: not in this fetch, but at that time.
     pub(super) async fn admission(&mut self, url: &FeedUrl) -> Result<Option<Permit>, Timestamp> {
         let policy = self.hops.rules.for_url(url.as_url());
-        let before = self.fetched.last_host.replace(policy.key.clone());
+        let before = self.fetched.last_host.clone();
         if before.is_none() && policy.key == self.job.host {
+            self.fetched.last_host = Some(policy.key);
             return Ok(None);
         }
         if before.as_ref() == Some(&policy.key) && policy.limits.burst <= 1 {
@@ -48,7 +53,10 @@ impl Fetch<'_> {
         loop {
             let now = self.hops.clock.now();
             let until = match self.hops.gate.acquire_extra(&request, now).await {
-                Ok(Ok(permit)) => return Ok(Some(permit)),
+                Ok(Ok(permit)) => {
+                    self.fetched.last_host = Some(policy.key);
+                    return Ok(Some(permit));
+                }
                 Ok(Err(until)) => until,
                 Err(error) => return Err(self.gate_failed(&error, now)),
             };
@@ -62,8 +70,9 @@ impl Fetch<'_> {
         if until <= now {
             return Ok(());
         }
-        let ready = Instant::now() + until.since(now);
-        if ready + self.shared.timeout / 3 > self.deadline {
+        let wait = until.since(now);
+        let ready = Instant::now() + wait;
+        if wait > self.patience || ready + self.shared.timeout / 3 > self.deadline {
             return Err(until);
         }
         tokio::time::sleep_until(ready).await;
@@ -75,13 +84,18 @@ impl Fetch<'_> {
         now.after(GATE_RETRY)
     }
 
-    /// The job is put off; the next fetch goes on where this one stopped.
+    /// Puts the job off; the next fetch goes on where this one stopped.
     pub(super) fn interrupt(&mut self, until: Timestamp) -> Outcome {
-        if !self.chain.is_at_start() || self.chain.was_probed() {
-            self.shared.interrupted().keep(self.job.feed, self.chain.clone(), self.hops.clock.now());
-        }
-        (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
+        self.forget_answer();
+        self.fetched.detour = self.chain.detour(self.hops.clock.now());
         Outcome::Deferred { until }
+    }
+
+    /// What the last answer said stands for no other.
+    fn forget_answer(&mut self) {
+        (self.fetched.http_status, self.fetched.fresh_for, self.fetched.retry_after) = (None, None, None);
+        (self.fetched.limited_until, self.fetched.blocked_by) = (None, None);
+        self.fetched.unusable_delta = false;
     }
 
     pub(super) async fn give_back(&self, permit: &Permit) {
@@ -101,7 +115,7 @@ impl Fetch<'_> {
         let is_head = method == Method::HEAD;
         self.fetched.conditional = request::is_conditional(&fields);
         let delta = fields.contains_key(request::A_IM);
-        (self.fetched.http_status, self.fetched.fresh_for) = (None, None);
+        self.forget_answer();
         let before = self.started.elapsed();
         let asked_bytes = head_first::fields_len(&fields);
         let shown = self.trace.is_some().then(|| trace::fields(&fields));
@@ -110,23 +124,39 @@ impl Fetch<'_> {
             timeout: self.shared.timeout,
             max_informational: self.shared.max_informational,
             max_header_bytes: self.shared.max_header_bytes,
+            max_headers: self.shared.max_headers,
+        };
+        let domain = match self.domain(url) {
+            Ok(flight) => flight,
+            Err(Busy(wait)) => return Step::Ended(self.interrupt(self.hops.clock.now().after(wait))),
         };
         let mut sent = None;
         let response = client::send(&self.shared.client, method, url.as_url(), fields, limits, &mut sent).await;
         let received = self.hops.clock.now();
         self.fetched.last_sent = sent.map(|sent| received.before(sent.elapsed()));
         if let (Some(trace), Some(request)) = (&mut self.trace, shown) {
-            let answer = response.as_ref().ok().map(trace::Head::of);
+            let answer = response.as_ref().ok().map(|answered| trace::Head::of(&answered.response));
             let took = self.started.elapsed().saturating_sub(before);
             trace.push(Exchange { url: url.clone(), request, answer, after: before, took });
         }
-        let (head, incoming) = match response {
-            Ok(response) => response.into_parts(),
-            Err(failure) if is_head => return self.head_failed(failure, sent.is_some()),
-            Err(failure) => return Step::Ended(failure.into()),
+        // What is in flight ends with this request.
+        let ((head, incoming), _flights) = match response {
+            Ok(Answered { response, flight }) => (response.into_parts(), (flight, domain)),
+            Err(Unanswered::Shortage(reason)) => return Step::Ended(self.short_of(&reason)),
+            Err(Unanswered::Busy(wait)) => return Step::Ended(self.interrupt(received.after(wait))),
+            Err(Unanswered::Throttled) => return Step::Ended(Outcome::Throttled { retry_after: None }),
+            Err(Unanswered::Failed(failure)) if is_head => return self.head_failed(failure, sent.is_some()),
+            Err(Unanswered::Failed(failure)) => return Step::Ended(failure.into()),
         };
         self.fetched.http_status = Some(head.status.as_u16());
         self.fetched.fresh_for = headers::freshness(&head.headers, received).map(|fresh| fresh + before);
+
+        self.fetched.limited_until = headers::limited_until(&head.headers, received);
+        self.fetched.retry_after = headers::retry_after(&head.headers, received).max(self.fetched.limited_until);
+        if let Some(by) = blocked::by_head(&head) {
+            return Step::Ended(self.blocked(by));
+        }
+        self.fetched.unusable_delta = head.status == StatusCode::IM_USED && delta;
 
         let permanent = self.chain.is_permanent();
         let asked = Asked { conditional: self.fetched.conditional, delta, permanent, received };
@@ -135,18 +165,71 @@ impl Fetch<'_> {
             return self.after_head(&head, spent, asked);
         }
         match classify::head(head.status, &head.headers, asked) {
-            Head::Ended(outcome) => Step::Ended(self.without_login(url, outcome)),
+            Head::Ended(outcome) => match self.blocked_by(&head, &outcome, incoming).await {
+                Some(by) => Step::Ended(self.blocked(by)),
+                None => Step::Ended(self.without_login(url, outcome)),
+            },
             Head::NotModified => {
                 let validators = classify::merged(&self.job.validators, headers::validators(&head.headers));
                 Step::Ended(Outcome::NotModified { validators })
             }
             Head::Redirect => match self.chain.follow(head.status, &head.headers, self.shared.max_redirects) {
-                Ok(()) => Step::Redirected,
+                Ok(()) => match (blocked::by_redirect(self.chain.current().as_url()), self.fetched.retry_after) {
+                    (Some(by), _) => Step::Ended(self.blocked(by)),
+                    // RFC 9110, section 10.2.3: the least time to wait before the redirected request.
+                    (None, Some(until)) => Step::Ended(self.interrupt(until.min(received.after(LONGEST_DETOUR)))),
+                    (None, None) => Step::Redirected,
+                },
                 Err(error) => Step::Ended(Failure::from(error).into()),
             },
             Head::Content => self.content(url, &head.headers, false, incoming).await,
-            Head::Delta => self.content(url, &head.headers, true, incoming).await,
+            Head::Delta => {
+                self.fetched.unusable_delta = false;
+                self.content(url, &head.headers, true, incoming).await
+            }
         }
+    }
+
+    /// Counts the request with its domain, where no rule says how the host is asked.
+    fn domain(&self, url: &FeedUrl) -> Result<Option<InFlight>, Busy> {
+        match (self.hops.rules.for_url(url.as_url()).rule, url.as_url().domain()) {
+            (None, Some(name)) => self.shared.client.enter_domain(name),
+            _ => Ok(None),
+        }
+    }
+
+    /// Puts the job off because this machine could not make the request.
+    fn short_of(&mut self, reason: &str) -> Outcome {
+        let now = self.hops.clock.now();
+        if self.shared.shortage_is_news(now) {
+            tracing::error!(
+                reason,
+                "this machine cannot open connections; fetches are deferred (logged once a minute)"
+            );
+        }
+        self.interrupt(now.after(SHORTAGE_RETRY))
+    }
+
+    /// Somebody else answered for the site.
+    fn blocked(&mut self, by: Blocker) -> Outcome {
+        self.fetched.blocked_by = Some(by);
+        Failure::blocked(by).into()
+    }
+
+    /// Who answered with a failing status in place of the site, by the page that came with it. A page that cannot be read
+    /// in time, or is too large for such a page, tells nothing.
+    async fn blocked_by(&mut self, head: &Parts, outcome: &Outcome, incoming: Incoming) -> Option<Blocker> {
+        if outcome.failure().is_none() || !blocked::may_block(head) {
+            return None;
+        }
+        let codings = codings(&head.headers).ok()?.known;
+        let body = Limited::new(incoming, blocked::OPENING).collect();
+        let deadline = self.deadline.min(Instant::now() + PAGE_TIMEOUT);
+        let wire = timeout_at(deadline, body).await.ok()?.ok()?.to_bytes();
+        self.fetched.wire_bytes += wire.len() as u64;
+        let limits = DecodeLimits { max_bytes: 4 * blocked::OPENING, max_ratio: u32::MAX };
+        let page = decode(wire.into(), &codings, limits).ok()?;
+        blocked::by_page(&page)
     }
 
     /// Whoever is refused at the end of redirects should know that nobody said there who asks.
@@ -171,7 +254,7 @@ impl Fetch<'_> {
             request::authorize(&mut fields, login);
         }
         let delta = rule.and_then(|rule| rule.delta_encoding).unwrap_or(self.shared.delta_encoding);
-        if delta && !self.chain.asks_for_activities() {
+        if delta && !self.job.without_delta && !self.chain.asks_for_activities() {
             request::ask_for_delta(&mut fields);
         }
         let now = self.hops.clock.now();
@@ -199,8 +282,12 @@ impl Fetch<'_> {
             max_bytes: shared.max_wire_bytes,
             large_bytes: shared.large_body_bytes,
             deadline: self.deadline,
+            max_wait: shared.max_place_wait,
+            least_rate: Rate::LEAST,
         };
-        let body = match body::read(incoming, limits, &shared.large_bodies, &mut self.fetched.wire_bytes).await {
+        let host = self.hops.rules.for_url(url.as_url()).key;
+        let places = (&shared.large_bodies, &host);
+        let body = match body::read(incoming, limits, places, &mut self.fetched.wire_bytes).await {
             Ok(body) => body,
             Err(error) => return Step::Ended(self.unread(&error)),
         };
@@ -236,6 +323,12 @@ impl Fetch<'_> {
                 Failure::new(FailureKind::TooLarge, detail).into()
             }
             BodyError::Late => Failure::late(self.shared.timeout).into(),
+            BodyError::Slow => {
+                let Rate { bytes, within } = Rate::LEAST;
+                let detail = format!("the body came more slowly than {bytes} bytes in {} s", within.as_secs());
+                Failure::new(FailureKind::Timeout, detail).into()
+            }
+            BodyError::Broken(error) if failure::asks_for_calm(error) => Outcome::Throttled { retry_after: None },
             BodyError::Broken(error) => Failure::of_wire(error).into(),
             BodyError::NoPlace => Outcome::Deferred { until: self.hops.clock.now().after(self.shared.timeout) },
         }
@@ -275,5 +368,11 @@ const PARSE_DEADLINE: Duration = Duration::from_secs(10);
 const SLOW_PARSE: Duration = Duration::from_secs(2);
 /// Waiting for a host takes at least this long, so that a clock that stands still does not make a busy loop.
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
+/// Time for the page that comes with a failing status.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a redirect may make us wait before it is followed.
+const LONGEST_DETOUR: Duration = Duration::from_secs(24 * 60 * 60);
+/// When a job is tried again that this machine had no socket for.
+const SHORTAGE_RETRY: Duration = Duration::from_secs(5);
 /// When a job is tried again whose redirect could not be charged because the gate did not answer.
 const GATE_RETRY: Duration = Duration::from_secs(5);

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use common::host::{HostKey, HostRules};
 use common::host_gate::{HostGate, Permit};
+use common::job::Detour;
+use common::outcome::Blocker;
 use common::report::{Outcome, Probe};
 use common::secrets::Login;
 use common::time::{Clock, Timestamp};
@@ -25,6 +27,8 @@ pub struct Hops<'a> {
     pub deadline: Timestamp,
     /// What the job's feed is asked with, at its own origin alone.
     pub login: Option<&'a Login>,
+    /// How long a redirect may wait within the fetch until its host may be asked.
+    pub patience: Duration,
 }
 
 /// What a fetch came to: the part of a report that the fetch decides.
@@ -55,6 +59,16 @@ pub struct Fetched {
     pub announced: Vec<AnnouncedFeed>,
     /// What a HEAD came to, or would have come to.
     pub probe: Option<Probe>,
+    /// When the last server wants to be asked again, unless the outcome says it.
+    pub retry_after: Option<Timestamp>,
+    /// When the last server's hosts may be asked again, if its own limit of requests is used up.
+    pub limited_until: Option<Timestamp>,
+    /// Who answered in place of the site.
+    pub blocked_by: Option<Blocker>,
+    /// The last answer was a 226 of no use.
+    pub unusable_delta: bool,
+    /// Of a fetch that was put off: where it goes on.
+    pub detour: Option<Detour>,
     /// Bodies whose parsing took longer than it should.
     pub slow_parses: u64,
 }
@@ -75,6 +89,11 @@ impl Fetched {
             duration: Duration::ZERO,
             announced: Vec::new(),
             probe: None,
+            retry_after: None,
+            limited_until: None,
+            blocked_by: None,
+            unusable_delta: false,
+            detour: None,
             slow_parses: 0,
         }
     }

@@ -42,8 +42,7 @@ impl Fetch<'_> {
             // Many servers answer 405 or 501, and some know no HEAD of a page that a program makes: the GET will tell.
             Head::Delta | Head::Ended(_) => {
                 self.fetched.probe = Some(Probe::Refused);
-                self.chain.probed();
-                return Step::Again;
+                return self.ask_again();
             }
         };
         match outcome {
@@ -53,10 +52,16 @@ impl Fetch<'_> {
             }
             None => {
                 self.fetched.probe = Some(Probe::NotEnough { spent });
-                self.chain.probed();
-                Step::Again
+                self.ask_again()
             }
         }
+    }
+
+    /// The GET after a HEAD belongs to the same report, which tells of both; it waits for the host within the fetch.
+    fn ask_again(&mut self) -> Step {
+        self.chain.probed();
+        self.patience = self.shared.timeout;
+        Step::Again
     }
 
     /// No answer came to a HEAD. A poll is not asked twice for that, but the next one is a GET if it was the HEAD's fault.

@@ -6,14 +6,15 @@ use std::time::Duration;
 use common::bot_auth::BotKey;
 use common::config::FetchConfig;
 use common::host::HostRules;
+use common::time::Timestamp;
 use tokio::sync::Semaphore;
 
 use crate::address::AddressGuard;
+use crate::body::Places;
 use crate::client::{self, Client};
 use crate::decode::DecodeLimits;
 use crate::document::ReadLimits;
 use crate::parse::ParseLimits;
-use crate::redirect::Interrupted;
 use crate::request::UserAgent;
 use crate::searched::Searched;
 use crate::setup::{FetchSetup, FetchSetupError};
@@ -30,14 +31,17 @@ pub(super) struct Shared {
     pub(super) timeout: Duration,
     pub(super) max_redirects: usize,
     pub(super) max_header_bytes: usize,
+    pub(super) max_headers: usize,
     pub(super) max_informational: u32,
     pub(super) max_wire_bytes: usize,
     pub(super) large_body_bytes: usize,
-    pub(super) large_bodies: Arc<Semaphore>,
+    pub(super) large_bodies: Arc<Places>,
+    pub(super) max_place_wait: Duration,
     pub(super) parsers: Arc<Semaphore>,
     pub(super) limits: ReadLimits,
-    pub(super) interrupted: Mutex<Interrupted>,
     pub(super) searched: Mutex<Searched>,
+    /// When a shortage of this machine was last logged.
+    shortage_logged: Mutex<Timestamp>,
 }
 
 impl Shared {
@@ -58,18 +62,20 @@ impl Shared {
             timeout: config.timeout,
             max_redirects: config.max_redirects,
             max_header_bytes: config.max_header_bytes,
+            max_headers: config.max_headers,
             max_informational: config.max_informational,
             max_wire_bytes: config.max_wire_bytes,
             large_body_bytes: config.large_body_bytes,
-            large_bodies: Arc::new(Semaphore::new(config.large_bodies)),
+            large_bodies: Places::new(config.large_bodies),
+            max_place_wait: config.max_place_wait(),
             parsers: Arc::new(Semaphore::new(parsers)),
             limits: ReadLimits {
                 decode: DecodeLimits { max_bytes: config.max_body_bytes, max_ratio: config.max_ratio },
                 parse: ParseLimits { max_entries: config.max_entries, ..ParseLimits::default() },
                 max_report_bytes: config.max_report_bytes,
             },
-            interrupted: Mutex::default(),
             searched: Mutex::default(),
+            shortage_logged: Mutex::new(Timestamp::EPOCH),
         })
     }
 
@@ -77,7 +83,14 @@ impl Shared {
         self.searched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn interrupted(&self) -> std::sync::MutexGuard<'_, Interrupted> {
-        self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether a shortage is to be logged; it then counts as logged.
+    pub(super) fn shortage_is_news(&self, now: Timestamp) -> bool {
+        const EVERY: Duration = Duration::from_secs(60);
+        let mut logged = self.shortage_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = now.is_time_again(*logged, EVERY);
+        if news {
+            *logged = now;
+        }
+        news
     }
 }

@@ -1,15 +1,18 @@
 //! The way of one fetch: redirects, an actor's outbox, and for a new feed that is a page the places where feeds usually are.
 
+use std::time::Duration;
+
 use common::document::Validators;
+use common::host::HostKey;
 use common::job::FetchJob;
 use common::outcome::FailureKind;
 use common::report::Outcome;
 use common::url::Version;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::fetched::{Fetched, Hops};
 use super::shared::Shared;
+use crate::body::Place;
 use crate::discover::{AnnouncedFeed, usual_places};
 use crate::document::{Answer, Read};
 use crate::failure::Failure;
@@ -38,6 +41,10 @@ pub(super) struct Fetch<'a> {
     pub(super) trace: Option<&'a mut Vec<Exchange>>,
     /// The last body was a page that tells nothing of feeds.
     pub(super) is_bare_page: bool,
+    /// How long a hop may wait for its host.
+    pub(super) patience: Duration,
+    /// The host that is searched for a feed: nobody else is asked meanwhile.
+    pub(super) search: Option<HostKey>,
 }
 
 /// What one hop came to.
@@ -46,14 +53,18 @@ pub(super) enum Step {
     Redirected,
     /// The same URL once more.
     Again,
-    Body(Box<Answer>, Option<OwnedSemaphorePermit>),
+    Body(Box<Answer>, Option<Place>),
 }
 
 impl Fetch<'_> {
     pub(super) async fn run(&mut self) -> Outcome {
         let outcome = self.walk().await;
         let is_new = self.job.version == Version(1) && self.job.content_hash.is_none();
-        if self.is_bare_page && is_new { self.try_usual_places(outcome).await } else { outcome }
+        let page_host = self.fetched.last_host.clone().filter(|host| *host == self.job.host);
+        match page_host {
+            Some(host) if self.is_bare_page && self.job.search && is_new => self.try_usual_places(outcome, host).await,
+            _ => outcome,
+        }
     }
 
     /// Asks one URL after the other until there is no further one.
@@ -62,6 +73,10 @@ impl Fetch<'_> {
             let url = self.chain.current().clone();
             if let Err(refused) = self.shared.guard.check_url(url.as_url()) {
                 return Failure::from(refused).into();
+            }
+            let elsewhere = |host: &HostKey| self.hops.rules.for_url(url.as_url()).key != *host;
+            if self.search.as_ref().is_some_and(elsewhere) {
+                return Failure::new(FailureKind::Redirects, "a guess that leads to another host").into();
             }
             let permit = match self.admission(&url).await {
                 Ok(permit) => permit,
@@ -76,10 +91,13 @@ impl Fetch<'_> {
                 Step::Ended(outcome) => (outcome, None),
                 Step::Redirected | Step::Again => continue,
                 Step::Body(answer, place) => {
-                    let Read { outcome, lead, bytes, announced, is_page } = self.read(*answer).await;
+                    let was_delta = answer.delta;
+                    let Read { outcome, lead, bytes, announced, is_page, blocked_by } = self.read(*answer).await;
+                    self.fetched.blocked_by = blocked_by;
                     drop(place);
                     self.is_bare_page = is_page && announced.is_empty() && lead.is_none();
-                    (self.fetched.body_bytes, self.fetched.announced) = (bytes, announced);
+                    (self.fetched.body_bytes, self.fetched.announced) = (bytes, self.dialable(announced).await);
+                    self.fetched.unusable_delta |= was_delta && outcome.failure().is_some();
                     (outcome, lead)
                 }
             };
@@ -89,9 +107,26 @@ impl Fetch<'_> {
         }
     }
 
-    /// A person gave the address of a page that tells nothing of feeds: the places where they usually are are tried, once,
-    /// each at the host's pace. What is found is told as if the page had announced it.
-    async fn try_usual_places(&mut self, page_outcome: Outcome) -> Outcome {
+    /// Leaves out the first announced feeds whose addresses are refused: a misconfigured page announces `http://localhost/feed`
+    /// before its real one. The first that may be dialled ends the look, because no more than one is ever taken.
+    async fn dialable(&self, mut announced: Vec<AnnouncedFeed>) -> Vec<AnnouncedFeed> {
+        let mut refused = 0;
+        for feed in &announced {
+            let judged = timeout_at(self.deadline, self.shared.client.judge(&self.shared.guard, feed.url.as_url()));
+            match judged.await {
+                Ok(Err(_)) => refused += 1,
+                Ok(Ok(())) | Err(_) => break,
+            }
+        }
+        announced.drain(..refused);
+        announced
+    }
+
+    /// A person gave the address of a page that announces no feed: tries the places where feeds usually are, once, on the
+    /// host that was given alone and at its pace. What is found is reported as if the page had announced it.
+    async fn try_usual_places(&mut self, page_outcome: Outcome, host: HostKey) -> Outcome {
+        self.search = Some(host);
+        self.patience = self.shared.timeout;
         let page = self.fetched.clone();
         let site = self.chain.current().clone();
         if !self.shared.searched().begin(&site, self.hops.clock.now()) {
@@ -134,6 +169,8 @@ impl Fetch<'_> {
         let anew = was_remembered && missing && outcome.failure().is_some();
         if anew {
             self.chain = Chain::new(self.job.url.clone());
+            // A fetch that were put off here would begin at the old place again.
+            self.patience = self.shared.timeout;
         }
         anew
     }

@@ -1,4 +1,4 @@
-//! A role whose clock is off leaves to others what the broker sent it, and takes part again when its clock is right.
+//! A role with a wrong clock leaves the broker's messages to others, and resumes when its clock is right.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -35,11 +35,11 @@ use worker::run::Worker;
 use super::harness::Servers;
 use crate::harness::PATIENCE;
 
-/// Messages in the queue; the role whose clock is off is sent half of them.
+/// Messages in the queue; the role with the wrong clock receives half of them.
 const MESSAGES: u16 = 40;
 const HOUR: i64 = 3_600_000;
 
-/// The machine's clock, ahead by so many milliseconds.
+/// The machine's clock, ahead by this many milliseconds.
 struct OffClock(AtomicI64);
 
 impl Clock for OffClock {
@@ -48,9 +48,9 @@ impl Clock for OffClock {
     }
 }
 
-/// One queue as two processes see it.
+/// One queue in two processes.
 struct Shared<T> {
-    /// The one whose clock is off.
+    /// The one with the wrong clock.
     ours: (Broker, Arc<RabbitQueue<T>>),
     other: (Broker, RabbitQueue<T>),
 }
@@ -75,7 +75,7 @@ impl<T: Message> Shared<T> {
         .await;
     }
 
-    /// Everything reaches the other process.
+    /// Checks that the other process receives everything.
     async fn other_gets_all(&self) -> Vec<Delivery<T>> {
         within("the other process gets every message", async {
             let mut all = Vec::new();
@@ -87,7 +87,7 @@ impl<T: Message> Shared<T> {
         .await
     }
 
-    /// The other process gives everything up again.
+    /// Returns everything from the other process to the queue.
     async fn other_leaves(&self, all: Vec<Delivery<T>>) {
         self.other.1.pause().await;
         drop(all);
@@ -127,6 +127,9 @@ fn job(number: i64) -> FetchJob {
         known: KnownEntries::default(),
         wake_at: None,
         head_first: None,
+        without_delta: false,
+        detour: None,
+        search: false,
         subscribers: 1,
     }
 }
@@ -204,7 +207,7 @@ async fn reports_of_a_scheduler_whose_clock_is_off_are_settled_by_others() {
         let stop = stop.clone();
         async move { scheduler.intake.run(&*its_clock, &stop).await }
     });
-    // Of another version than the feed's: when they are settled, they are counted and change nothing.
+    // For another version of the feed: when settled, they are counted and change nothing.
     let stale = |number| {
         let outcome = Outcome::NotModified { validators: Validators::default() };
         FetchReport::of(feed, Version(1000 + number), HostKey::new("127.0.0.1:9"), SystemClock.now(), outcome)

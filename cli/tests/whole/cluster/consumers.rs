@@ -1,4 +1,4 @@
-//! The examples of consumers, killed again and again beside the scheduler that passes events on: nothing is missed, and
+//! The example consumers, killed repeatedly together with the scheduler that publishes events: no event is missed, and
 //! the order is kept.
 
 use std::io::{BufRead, BufReader};
@@ -22,13 +22,13 @@ const SIZE: Size = Size {
     gap: Duration::from_millis(20),
     trouble: Duration::ZERO,
 };
-/// Kills of each consumer, and of the scheduler whose turn it is to pass events on.
+/// Kills of each consumer, and of the scheduler that currently publishes events.
 const SHORT: (usize, usize) = (3, 1);
 const LONG: (usize, usize) = (50, 10);
-/// What is run as an example: the one on the machine has the modules that Debian's packages bring.
+/// The interpreter for the examples: the system's, which has the modules from Debian's packages.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// An example as a process that is killed and started again over the same file.
+/// An example as a process that is killed and restarted with the same file.
 struct Consumer {
     file: PathBuf,
     script: &'static str,
@@ -47,7 +47,7 @@ impl Consumer {
         self.child = Some(command.spawn().unwrap());
     }
 
-    /// Waits until it says that its queue is there.
+    /// Waits until it reports that its queue exists.
     fn wait_until_it_listens(&mut self) {
         let output = self.child.as_mut().unwrap().stdout.take().unwrap();
         let mut line = String::new();
@@ -55,7 +55,7 @@ impl Consumer {
         assert_eq!(line, "listening\n", "is python3-pika installed? dev/install does that");
     }
 
-    /// kill -9, which has to find it alive.
+    /// Kills it with kill -9; it must still be running.
     fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
         assert_eq!(child.try_wait().unwrap(), None, "{} ended by itself", self.script);
@@ -63,10 +63,10 @@ impl Consumer {
         child.wait().unwrap();
     }
 
-    /// The numbers that it stored, in the order in which it stored them.
+    /// Returns the sequence numbers that it stored, in order.
     async fn stored(&self) -> Vec<i64> {
         let file = sqlx::sqlite::SqliteConnectOptions::new().filename(&self.file).busy_timeout(PATIENCE);
-        // Before the first of them there may be no file, or no table in it.
+        // Before the first one there may be no file, or no table in it.
         let Ok(mut connection) = file.connect().await else { return Vec::new() };
         let rows = sqlx::query_scalar("SELECT seq FROM told ORDER BY place").fetch_all(&mut connection).await;
         connection.close().await.unwrap();
@@ -91,18 +91,18 @@ impl Drop for Consumer {
     }
 }
 
-/// Who passes events on, by the name that it gave itself; empty: nobody yet.
+/// Returns the scheduler that publishes events, by its own name; empty: none yet.
 async fn holder(cluster: &Cluster, database: &sqlx::PgPool) -> String {
     let text = format!(r#"SELECT holder FROM "{}".relay"#, cluster.namespace);
     sqlx::query_scalar(sqlx::AssertSqlSafe(text)).fetch_one(database).await.unwrap()
 }
 
-/// Kills the scheduler whose turn it is, and waits for its successor; gives how long that took.
+/// Kills the scheduler that publishes events, and waits for its successor; returns how long that took.
 async fn kill_the_relay(load: &Load, database: &sqlx::PgPool, schedulers: &mut [Role]) -> Duration {
     let deadline = Instant::now() + PATIENCE;
     let (before, place) = loop {
         let before = holder(&load.cluster, database).await;
-        // It says so in its log a moment after it has the turn.
+        // Its log says so a moment after it takes over.
         if let Some(place) = schedulers.iter().position(|role| role.stderr().contains(&before)) {
             break (before, place);
         }
@@ -119,7 +119,7 @@ async fn kill_the_relay(load: &Load, database: &sqlx::PgPool, schedulers: &mut [
     killed.elapsed()
 }
 
-/// Every number that there is.
+/// Returns every sequence number.
 async fn told(cluster: &Cluster) -> Vec<i64> {
     let mut seqs: Vec<i64> = Vec::new();
     loop {
@@ -135,7 +135,7 @@ async fn told(cluster: &Cluster) -> Vec<i64> {
 async fn consumers_killed_at_random_miss_nothing_and_keep_the_order() {
     let soak = std::env::var_os("SOAK").is_some();
     let (kills, relay_kills) = if soak { LONG } else { SHORT };
-    // The long form hurts RabbitMQ too.
+    // The long form disrupts RabbitMQ too.
     let servers = if soak { Servers::own(true) } else { Servers::shared() };
     let load = Load::new(SIZE, &servers, Urls::of(&servers), "").await;
     let database = sqlx::PgPool::connect(&servers.postgres).await.unwrap();
@@ -172,7 +172,7 @@ async fn consumers_killed_at_random_miss_nothing_and_keep_the_order() {
         }
     }
     worker.stop().await;
-    // What the worker reported last is being stored.
+    // The worker's last reports are still being stored.
     let mut last = 0;
     while last != load.cluster.store.latest_seq().await.unwrap() {
         last = load.cluster.store.latest_seq().await.unwrap();

@@ -1,4 +1,4 @@
-//! A cluster as processes: schedulers and workers over real servers, killed, stopped and started as a test likes.
+//! A cluster as processes: schedulers and workers with real servers, which a test can kill, stop and start.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -22,7 +22,7 @@ use store::{Events, Feeds};
 
 /// PostgreSQL, Redis and RabbitMQ.
 pub(crate) struct Servers {
-    /// The folder of servers that are this test's own.
+    /// The folder of servers that belong to this test alone.
     own: Option<Own>,
     pub(crate) postgres: String,
     pub(crate) redis: String,
@@ -39,7 +39,7 @@ fn script() -> PathBuf {
 }
 
 impl Servers {
-    /// The servers that all tests share.
+    /// Returns the servers that all tests share.
     pub(crate) fn shared() -> Self {
         let url = |name: &str| {
             std::env::var(name).unwrap_or_else(|_| {
@@ -54,10 +54,11 @@ impl Servers {
         }
     }
 
-    /// Servers that only this test uses, so that it may hurt them. Durable ones keep what they confirmed over a crash.
+    /// Starts servers that only this test uses, so that it may disrupt them. Durable ones keep what they confirmed
+    /// across a crash.
     pub(crate) fn own(durable: bool) -> Self {
         let folder = tempfile::Builder::new().prefix("feedfleet-own").tempdir().unwrap();
-        // PostgreSQL runs as a user of its own.
+        // PostgreSQL runs as a separate user.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).unwrap();
         let mut servers = Servers {
@@ -97,12 +98,12 @@ impl Servers {
         self.ask(&["signal", name, signal]);
     }
 
-    /// Stops a server in order; its data stays.
+    /// Shuts a server down gracefully; its data stays.
     pub(crate) fn stop(&self, name: &str) {
         self.ask(&["stop", name]);
     }
 
-    /// Starts a stopped server again, where it was.
+    /// Starts a stopped server again, at the same address.
     pub(crate) fn up(&self, name: &str) {
         self.ask(&["up", name]);
     }
@@ -116,7 +117,7 @@ impl Drop for Servers {
     }
 }
 
-/// Where roles find their servers: the servers themselves, or proxies before them.
+/// The URLs of the roles' servers, or of proxies in front of them.
 #[derive(Clone)]
 pub(crate) struct Urls {
     pub(crate) store: String,
@@ -130,13 +131,13 @@ impl Urls {
     }
 }
 
-/// Where a server of this URL listens.
+/// Returns the address in a server's URL.
 pub(crate) fn address(url: &str) -> SocketAddr {
     let url: url::Url = url.parse().unwrap();
     format!("{}:{}", url.host_str().unwrap(), url.port().unwrap()).parse().unwrap()
 }
 
-/// The same server through a proxy.
+/// Returns the URL of the same server through a proxy.
 pub(crate) fn through(url: &str, proxy: &FaultProxy) -> String {
     let mut url: url::Url = url.parse().unwrap();
     url.set_port(Some(proxy.address().port())).unwrap();
@@ -149,13 +150,13 @@ pub(crate) enum Kind {
     Worker,
 }
 
-/// A namespace on the servers, and the processes that work in it.
+/// A namespace on the servers, and the processes that use it.
 pub(crate) struct Cluster {
     folder: tempfile::TempDir,
-    /// As the schema, and before every key and queue.
+    /// The name of the schema, and the prefix of every key and queue.
     pub(crate) namespace: String,
     urls: Urls,
-    /// The truth, read without the roles' help.
+    /// Direct access to the store, without the roles.
     pub(crate) store: PostgresStore,
 }
 
@@ -167,7 +168,7 @@ pub(crate) struct Role {
 }
 
 impl Cluster {
-    /// A cluster in a namespace of its own with these lines of configuration; no role runs yet.
+    /// Creates a cluster in its own namespace with these lines of configuration, without roles.
     pub(crate) async fn new(servers: &Servers, urls: Urls, config: &str) -> Self {
         let namespace = format!("whole-{}-{}", std::process::id(), rand::rng().random::<u32>());
         let folder = tempfile::tempdir().unwrap();
@@ -177,7 +178,7 @@ impl Cluster {
         Cluster { folder, namespace, urls, store }
     }
 
-    /// The configuration as the roles read it.
+    /// Returns the configuration as the roles read it.
     pub(crate) fn config(&self) -> common::config::Config {
         common::config::load(Some(&self.folder.path().join("config.toml")), std::iter::empty(), &[]).unwrap().config
     }
@@ -202,6 +203,7 @@ impl Cluster {
                         category: Category::D,
                         calm: Vec::new(),
                         private: false,
+                        by_hand: false,
                         first_due: now.after(spread.mul_f64(place)),
                     }
                 })
@@ -210,7 +212,7 @@ impl Cluster {
         }
     }
 
-    /// Starts a role and waits until it says where it listens.
+    /// Starts a role and waits until it reports its address.
     pub(crate) fn start(&self, kind: Kind) -> Role {
         let name = match kind {
             Kind::Scheduler => "scheduler",
@@ -234,7 +236,7 @@ impl Cluster {
         Role { kind, child, lines }
     }
 
-    /// Every feed.
+    /// Returns every feed.
     pub(crate) async fn feeds(&self) -> Vec<Feed> {
         let (mut feeds, mut after) = (Vec::new(), None);
         loop {
@@ -247,7 +249,7 @@ impl Cluster {
         }
     }
 
-    /// Every entry.
+    /// Returns every entry.
     pub(crate) async fn entries(&self) -> Vec<StoredEntry> {
         let mut entries: Vec<StoredEntry> = Vec::new();
         loop {
@@ -260,8 +262,8 @@ impl Cluster {
         }
     }
 
-    /// Has the database write down each version that a feed reaches, whoever writes it: a version that is reached twice
-    /// was reported twice and accepted twice.
+    /// Makes the database record each version that a feed reaches, whichever process writes it: a version that is
+    /// reached twice was reported and accepted twice.
     pub(crate) async fn watch_versions(&self, database: &sqlx::PgPool) {
         let schema = &self.namespace;
         let mut text = String::new();
@@ -277,7 +279,7 @@ impl Cluster {
         sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(database).await.unwrap();
     }
 
-    /// Holds the counters of feeds against a recount; nobody may write meanwhile.
+    /// Compares the counters of feeds with a recount; nothing may write in the meantime.
     pub(crate) async fn assert_well_counted(&self, database: &sqlx::PgPool) {
         let mut on = database.acquire().await.unwrap().detach();
         let here = sqlx::AssertSqlSafe(format!(r#"SET search_path TO "{}""#, self.namespace));
@@ -292,7 +294,7 @@ impl Cluster {
         assert_eq!(counted, right, "the counters are wrong");
     }
 
-    /// Versions that were reached twice, of how many.
+    /// Returns the number of versions that were reached twice, and the number of all versions.
     pub(crate) async fn versions_reached_twice(&self, database: &sqlx::PgPool) -> (i64, i64) {
         let schema = &self.namespace;
         let text = format!(r#"SELECT count(*) - count(DISTINCT (feed, version)), count(*) FROM "{schema}".reached"#);
@@ -301,7 +303,7 @@ impl Cluster {
 }
 
 impl Role {
-    /// Where it listens, once it says so.
+    /// Returns its address, once it reports it.
     pub(crate) fn address(&mut self) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -318,7 +320,7 @@ impl Role {
         }
     }
 
-    /// What it wrote to stderr so far.
+    /// Returns what it wrote to stderr so far.
     pub(crate) fn stderr(&self) -> String {
         self.lines.lock().unwrap().join("\n")
     }
@@ -335,7 +337,7 @@ impl Role {
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM, and the wait for a clean end.
+    /// Sends SIGTERM, and waits for a clean exit.
     pub(crate) async fn stop(mut self) {
         self.signal("TERM");
         let deadline = Instant::now() + PATIENCE;
@@ -349,14 +351,14 @@ impl Role {
         }
     }
 
-    /// The memory that it has now, in bytes.
+    /// Returns its current memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
     }
 
-    /// Answers of its HTTP port: status and text.
+    /// Sends a GET to its HTTP port: returns status and text.
     pub(crate) async fn get(&mut self, path: &str) -> (u16, String) {
         let answer = reqwest::get(format!("{}{path}", self.address())).await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())

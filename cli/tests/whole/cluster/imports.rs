@@ -16,7 +16,7 @@ const CONFIG: &str = r#"
 import_spread = "1000h"
 "#;
 
-/// Runs a command against a role; gives what it says.
+/// Runs a command against a role; returns its output.
 fn operate(role: &mut Role, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedfleet"));
     let output = command.args(arguments).env("FEEDFLEET_SERVER", role.address()).output().unwrap();
@@ -24,7 +24,7 @@ fn operate(role: &mut Role, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A cluster of two schedulers that polls nothing.
+/// Returns a paused cluster with two schedulers.
 async fn paused(servers: &Servers) -> (Cluster, Role, Role) {
     let cluster = Cluster::new(servers, Urls::of(servers), CONFIG).await;
     let (mut first, second) = (cluster.start(Kind::Scheduler), cluster.start(Kind::Scheduler));
@@ -59,7 +59,7 @@ async fn an_import_is_spread_and_its_export_imports_to_the_same_set() {
     let tenths: BTreeSet<i64> = due.iter().map(|due| (due - began) / (SPREAD / 10)).collect();
     assert!(tenths.len() >= 10, "every part of the time has its share: {tenths:?}");
 
-    // From the other scheduler, which the first told nothing.
+    // Exported from the other scheduler, which shares only the store with the first.
     operate(&mut second, &["export", &path("first.opml")]);
     let (other, mut third, mut fourth) = paused(&servers).await;
     let told = operate(&mut third, &["import", &path("first.opml")]);

@@ -1,4 +1,4 @@
-//! kill -9 of a random role every other second: no feed is lost, no report counts twice, nobody is bothered.
+//! kill -9 of a random role every other second: no feed is lost, no report counts twice, and the politeness rules hold.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const LONG: Size = Size {
     trouble: Duration::from_secs(600),
 };
 const BETWEEN_KILLS: Duration = Duration::from_secs(2);
-/// Until a killed role's successor works.
+/// The time until a killed role's successor works.
 const REPLACED: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -42,7 +42,7 @@ async fn roles_killed_again_and_again_lose_nothing_and_bother_nobody() {
     let end = tokio::time::Instant::now() + size.trouble;
     while tokio::time::Instant::now() < end {
         tokio::time::sleep(BETWEEN_KILLS.mul_f64(rng.random_range(0.5..1.5))).await;
-        // Each is killed once before one is killed again: a short run would else spare the schedulers by chance.
+        // Each is killed once before one is killed again; otherwise a short run might never kill a scheduler.
         if order.is_empty() {
             order = (0..roles.len()).collect();
             order.shuffle(&mut rng);

@@ -1,4 +1,4 @@
-//! A load for a cluster: feeds on many hosts of a scripted origin, and what its log says about those who polled it.
+//! A load for a cluster: feeds on many hosts of a scripted origin, and the evaluation of its log.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -10,30 +10,30 @@ use load_tests::{Fault, Format, Origin, Pace, Record, Rules, Script, judge, loop
 use super::harness::{Cluster, Servers, Urls};
 use crate::harness::PATIENCE;
 
-/// How much of it: a short form among all tests, the long one by `dev/soak`.
+/// The size: a short form among all tests, the long one in `dev/soak`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) feeds: usize,
     pub(crate) hosts: u16,
-    /// Between two polls of a feed.
+    /// The time between two polls of a feed.
     pub(crate) interval: Duration,
     pub(crate) gap: Duration,
-    /// How long a server is away, or how long processes are killed.
+    /// How long a server is down, or how long processes are killed.
     pub(crate) trouble: Duration,
 }
 
 impl Size {
-    /// `SOAK=1` asks for the long form.
+    /// Chooses the long form if `SOAK=1` is set.
     pub(crate) fn pick(short: Size, long: Size) -> Self {
         if std::env::var_os("SOAK").is_some() { long } else { short }
     }
 
-    /// Polls a second that the feeds ask for.
+    /// Returns the polls per second that the feeds need.
     pub(crate) fn rate(&self) -> f64 {
         self.feeds as f64 / self.interval.as_secs_f64()
     }
 
-    /// The longest life of a fetch, its report and a permit; leases follow from it.
+    /// Returns the maximum lifetime of a fetch, its report and a permit; leases follow from it.
     fn fetch_timeout(&self) -> Duration {
         self.interval / 3
     }
@@ -46,18 +46,18 @@ impl Size {
         self.fetch_timeout() + Duration::from_secs(2)
     }
 
-    /// From one poll of a feed to the next, whoever dies in between: its interval, a lease, and the life of the dead
-    /// worker's permit, which is a fetch and what reading may take.
+    /// Returns the maximum time from one poll of a feed to the next when a process dies in between: its interval, a
+    /// lease, and the lifetime of the dead worker's permit, which covers a fetch and its parsing.
     pub(crate) fn worst_gap(&self) -> Duration {
         self.interval + self.queue_lease() + self.fetch_lease() + self.permit_life()
     }
 
-    /// The life of a permit that a dead worker leaves behind: for so long its host is not asked.
+    /// Returns the lifetime of a permit that a dead worker leaves behind; its host is not polled during it.
     pub(crate) fn permit_life(&self) -> Duration {
         self.fetch_timeout() + Duration::from_secs(5)
     }
 
-    /// What is asserted of it: an unoptimised build among other tests may take twice as long.
+    /// Returns the bound that tests assert: an unoptimised build among other tests may take twice as long.
     pub(crate) fn longest_gap(&self) -> Duration {
         if std::env::var_os("SOAK").is_some() { self.worst_gap() } else { 2 * self.worst_gap() }
     }
@@ -101,7 +101,7 @@ idle_timeout = {timeout}
     }
 }
 
-/// The origin with its feeds, and a cluster that knows them.
+/// The origin with its feeds, and a cluster that polls them.
 pub(crate) struct Load {
     pub(crate) size: Size,
     pub(crate) origin: Origin,
@@ -109,7 +109,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Feeds that publish now and then, spread over the hosts and over the first interval. `policy` is more of that section.
+    /// Creates feeds that publish now and then, spread over the hosts and over the first interval. `policy` adds lines
+    /// to that section.
     pub(crate) async fn new(size: Size, servers: &Servers, urls: Urls, policy: &str) -> Self {
         let origin = Origin::listen(&loopback(size.hosts, 0)).await.unwrap();
         let formats = [Format::Rss, Format::Atom, Format::Json];
@@ -118,8 +119,8 @@ impl Load {
             let path = format!("/feed{n}");
             let every = size.interval.mul_f64(2.0 + (n % 50) as f64 / 10.0);
             let feed = load_tests::Feed::new(formats[n % 3]).initial(2).shown(1000).pace(Pace::Every(every));
-            // Some answer late, so that a kill finds fetches in flight; but so few that none is there at three kills in a
-            // row, which would have it quarantined for killing workers.
+            // Some respond late, so that a kill hits fetches in flight; but so few that none is hit by three kills in a
+            // row, which would quarantine it for crashing workers.
             let delay = if n % 10 == 0 { Duration::from_millis(100) } else { Duration::ZERO };
             origin.set(&path, Script::feed(feed).delay(delay));
             feeds.push(origin.url_on(n % usize::from(size.hosts), &path));
@@ -129,7 +130,7 @@ impl Load {
         Load { size, origin, cluster }
     }
 
-    /// Waits until every feed was asked once.
+    /// Waits until every feed was polled once.
     pub(crate) async fn warm_up(&self) {
         let limit = self.size.worst_gap() * 4 + Duration::from_secs(60);
         let deadline = tokio::time::Instant::now() + limit;
@@ -139,9 +140,9 @@ impl Load {
         }
     }
 
-    /// Waits until the store knows of every request that has ended by now, or of a later one.
+    /// Waits until the store has the result of every request that has ended by now, or of a later one.
     pub(crate) async fn until_stored(&self) {
-        // The worker's start of a request is a little before its arrival.
+        // The worker's start time of a request is a little before its arrival.
         let early = Duration::from_secs(1);
         let ended = self.origin.log().into_iter().filter(|record| record.end.is_some());
         let last: HashMap<String, Timestamp> =
@@ -159,14 +160,15 @@ impl Load {
         }
     }
 
-    /// Polls a second over the last `window`.
+    /// Measures the polls per second over the next `window`.
     pub(crate) async fn rate_over(&self, window: Duration) -> f64 {
         let before = self.origin.request_count();
         tokio::time::sleep(window).await;
         (self.origin.request_count() - before) as f64 / window.as_secs_f64()
     }
 
-    /// Feeds with an entry missing, or an entry stored twice, compared with what the origin had published at `until`.
+    /// Returns the feeds with a missing entry, and the number of entries stored twice, compared with what the origin
+    /// had published at `until`.
     pub(crate) async fn lost_and_doubled(&self, truth: &HashMap<String, Vec<String>>) -> (Vec<String>, usize) {
         let paths: HashMap<_, _> = self.cluster.feeds().await.into_iter().map(|feed| (feed.id, feed.url)).collect();
         let mut stored: HashMap<String, Vec<String>> = HashMap::new();
@@ -188,7 +190,7 @@ impl Load {
         (truth.iter().filter_map(missing).collect(), doubled)
     }
 
-    /// Waits until nothing of that is lost, or for very long.
+    /// Waits until nothing of that is lost, up to a generous limit.
     pub(crate) async fn until_known(&self, truth: &HashMap<String, Vec<String>>) {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         while !self.lost_and_doubled(truth).await.0.is_empty() && tokio::time::Instant::now() < deadline {
@@ -196,13 +198,13 @@ impl Load {
         }
     }
 
-    /// What the origin has published by now, by path.
+    /// Returns what the origin has published by now, by path.
     pub(crate) fn truth(&self) -> HashMap<String, Vec<String>> {
         let ids = |path: &str| self.origin.truth(path).into_iter().map(|item| item.id).collect();
         (0..self.size.feeds).map(|n| format!("/feed{n}")).map(|path| (path.clone(), ids(&path))).collect()
     }
 
-    /// The manners of the requests from `from` on, the processes having been killed at `kills`.
+    /// Judges the politeness of the requests from `from` on, given kills at `kills`.
     pub(crate) fn manners(&self, log: &[Record], kills: &[Timestamp]) -> Manners {
         let rules = Rules {
             floor: self.size.interval,
@@ -224,7 +226,7 @@ impl Load {
         }
     }
 
-    /// The longest time from one request of a feed to the next, or to `until`. The longest three are printed.
+    /// Returns the longest time from one request of a feed to the next, or to `until`. Prints the longest three.
     pub(crate) fn longest_silence(&self, log: &[Record], until: Timestamp) -> Duration {
         let silences = self.silences(log, until);
         for (silence, from, target) in silences.iter().take(3) {
@@ -233,8 +235,8 @@ impl Load {
         silences[0].0
     }
 
-    /// Silences longer than the bound for one kill, with how many fetches at the feed's host were cut in them: each left a
-    /// permit behind, and no feed of the host is asked while that lives.
+    /// Returns silences longer than the bound for one kill, with the number of fetches at the feed's host that were cut
+    /// during them: each left a permit behind, and no feed of the host is polled during its lifetime.
     pub(crate) fn cut_silences(&self, log: &[Record], until: Timestamp) -> Vec<(Duration, usize)> {
         let hosts: HashMap<&str, _> = log.iter().map(|record| (record.target(), record.local)).collect();
         let cut: Vec<&Record> = log.iter().filter(|record| record.cut.is_some()).collect();
@@ -246,7 +248,7 @@ impl Load {
         .collect()
     }
 
-    /// From one request of a feed to the next, or to `until`, longest first.
+    /// Returns the times from one request of a feed to the next, or to `until`, longest first.
     fn silences<'a>(&self, log: &'a [Record], until: Timestamp) -> Vec<(Duration, Timestamp, &'a str)> {
         let mut last: HashMap<&str, Timestamp> = HashMap::new();
         let mut silences = Vec::with_capacity(log.len());
@@ -262,22 +264,22 @@ impl Load {
     }
 }
 
-/// Starts are spaced where they are made; the origin sees arrivals, late by this much on a loaded machine. A third of the
-/// shortest interval: what comes too early comes at once.
+/// Requests are spaced when they start, but the origin sees arrivals, late by this much on a loaded machine. A third of
+/// the shortest interval: a real violation would arrive without any distance.
 const NOISE: Duration = Duration::from_secs(2);
-/// Starts at one host that are looked at together: noise moves single arrivals, not five in a row.
+/// The number of starts at one host that are checked together: noise moves single arrivals, not five in a row.
 const TOGETHER: usize = 5;
 const CROWD_NOISE: Duration = Duration::from_millis(120);
 
-/// How a log looks to the hosts.
+/// The politeness of a log.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Manners {
     pub(crate) requests: usize,
     pub(crate) early: usize,
     pub(crate) unconditional: usize,
-    /// Two requests for one feed at once.
+    /// Overlapping requests for one feed.
     pub(crate) at_once: usize,
-    /// Starts at a host closer than its gap.
+    /// Starts at a host closer together than its gap.
     pub(crate) crowded: usize,
     pub(crate) first: Option<String>,
 }
@@ -289,7 +291,7 @@ impl Manners {
     }
 }
 
-/// Rows of five starts at one host that came in less time than four gaps take.
+/// Counts sequences of five starts at one host in less time than four gaps.
 fn crowded(log: &[Record], gap: Duration) -> usize {
     let mut hosts: BTreeMap<_, Vec<Duration>> = BTreeMap::new();
     for record in log {

@@ -1,4 +1,4 @@
-//! A cluster as its users run it: roles as processes over PostgreSQL, Redis and RabbitMQ.
+//! A cluster as users run it: roles as processes with PostgreSQL, Redis and RabbitMQ.
 
 mod clocks;
 mod consumers;

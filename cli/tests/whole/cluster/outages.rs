@@ -1,4 +1,4 @@
-//! Servers that go away for a while, stop answering, forget, or are slow and unreliable to reach.
+//! Servers that are down for a while, stop responding, lose their memory, or are slow and unreliable to reach.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,9 +25,9 @@ const LONG: Size = Size {
     gap: Duration::from_millis(50),
     trouble: Duration::from_secs(300),
 };
-/// Back to the usual rate within this time after a server is back; seconds, unless the machine is very busy.
+/// The time within which the usual rate is reached after a server is back: seconds, unless the machine is very busy.
 const RECOVERY: Duration = Duration::from_secs(240);
-/// Log lines that a role may write for one outage.
+/// The maximum number of log lines of a role for one outage.
 const LINES: usize = 25;
 
 async fn start(load: &Load) -> Vec<Role> {
@@ -37,7 +37,7 @@ async fn start(load: &Load) -> Vec<Role> {
     roles
 }
 
-/// Waits until requests come at nine tenths of the usual rate; gives how long that took.
+/// Waits until requests arrive at nine tenths of the usual rate; returns how long that took.
 async fn until_usual_rate(load: &Load) -> Duration {
     let began = Instant::now();
     let window = Duration::from_secs(2).min(load.size.interval / 3);
@@ -84,7 +84,8 @@ async fn servers_that_stop_or_freeze_cost_time_and_nothing_else() {
         }
         let back = until_usual_rate(&load).await;
         load.until_stored().await;
-        // As at a kill, what was fetched in that time may be fetched once more: its report may have found no way.
+        // As with a kill, what was fetched during that time may be fetched once more, because its report may have been
+        // lost.
         let moments = (0_u32..).map(|n| begun.after(n * Duration::from_millis(500)));
         troubled.extend(moments.take_while(|moment| *moment <= now()));
         let grown = memory(&roles).saturating_sub(small);
@@ -130,7 +131,7 @@ async fn a_redis_that_forgets_or_remembers_an_old_state_is_put_right_and_nobody_
         until_usual_rate(&load).await;
         let asked = load.origin.request_count();
         if old {
-            // The dump is the one of the start; without a save it would be today's.
+            // The dump is from the start; a regular shutdown would save a new one.
             servers.signal("redis", "KILL");
             servers.up("redis");
         } else {
@@ -162,7 +163,8 @@ async fn connection(servers: &Servers) -> redis::aio::MultiplexedConnection {
     client.get_multiplexed_async_connection().await.unwrap()
 }
 
-/// Requests a second in the busiest ten seconds after `from`: what a stall held back comes with what is due then.
+/// Returns requests per second in the busiest ten seconds after `from`: what a stall delayed comes together with what
+/// is due then.
 fn peak_rate(log: &[Record], from: Timestamp) -> f64 {
     let mut seconds: BTreeMap<u64, usize> = BTreeMap::new();
     for record in log.iter().filter(|record| record.wall >= from) {
@@ -177,7 +179,7 @@ fn peak_rate(log: &[Record], from: Timestamp) -> f64 {
 async fn slow_and_unreliable_ways_to_the_servers_cost_at_most_half_the_rate() {
     let mut size = Size::pick(SHORT, LONG);
     size.trouble = size.trouble.min(Duration::from_secs(60));
-    // A cut costs a lease; where ways are bad, leases are short only in tests.
+    // A cut costs a lease; with an unreliable network, such short leases occur only in tests.
     size.interval = size.interval.max(Duration::from_secs(15));
     let servers = Servers::own(true);
     let proxies = [

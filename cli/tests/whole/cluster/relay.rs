@@ -1,4 +1,4 @@
-//! What a scheduler's log says of events that do not get to the exchange: each trouble once, and its end.
+//! A scheduler's log about events that do not reach the exchange: each failure once, and its end.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use load_tests::{Feed, Origin, Script};
 use super::harness::{Cluster, Kind, Role, Servers, Urls};
 use crate::harness::PATIENCE;
 
-/// Debian's, which has pika.
+/// Debian's interpreter, which has pika.
 const PYTHON: &str = "/usr/bin/python3";
-/// What the log says when it begins, and when it is over.
+/// The log messages at the start and at the end of the failure.
 const REFUSED: &str = "RabbitMQ refused the message";
 const WORKS: &str = "passing events on to the exchange works again";
-/// Binds a queue that takes one message and refuses all others, or takes it away.
+/// Binds a queue that accepts one message and rejects all others, or removes it.
 const REFUSING: &str = r##"
 import pika, sys
 do, url, exchange = sys.argv[1:]
@@ -33,7 +33,7 @@ fn refusing(what: &str, servers: &Servers, cluster: &Cluster) {
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// Waits until the log has so many lines with this in them.
+/// Waits until the log has `times` lines that contain this.
 async fn logged(role: &Role, what: &str, times: usize) {
     let deadline = Instant::now() + PATIENCE;
     while role.stderr().matches(what).count() < times {
@@ -58,7 +58,7 @@ async fn a_queue_that_refuses_events_is_told_once_each_time_and_so_is_its_end() 
         let request = reqwest::Client::new().post(&feeds).header("content-type", "application/json").body(body);
         assert_eq!(request.send().await.unwrap().status().as_u16(), 201);
         logged(&scheduler, REFUSED, round + 1).await;
-        // Meanwhile it is tried again and again.
+        // In the meantime it retries repeatedly.
         tokio::time::sleep(Duration::from_secs(4)).await;
         let ends = scheduler.stderr().matches(WORKS).count();
         refusing("delete", &servers, &cluster);

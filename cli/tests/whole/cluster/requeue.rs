@@ -1,5 +1,5 @@
-//! A requeue belongs to no scheduler: begun at one, gone on with by another when that one is killed. And a pause that one of
-//! them is told holds for all.
+//! A requeue does not belong to a scheduler: started at one, continued by another when the first is killed. A pause set
+//! at one of them applies to all.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ async fn post(role: &mut Role, path: &str, body: &str) {
     assert!(status.is_success(), "{path}: {status}: {}", answer.text().await.unwrap());
 }
 
-/// Waits until the store says so.
+/// Waits until the store satisfies the predicate.
 async fn until(cluster: &Cluster, what: &str, mut says: impl AsyncFnMut(&Cluster) -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !says(cluster).await {

@@ -1,4 +1,4 @@
-//! Rolling restarts: every role is stopped in order and replaced, again and again, and no origin notices.
+//! Rolling restarts: every role is shut down gracefully and replaced, repeatedly, without effect on any origin.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Rules and blocks reach every role of a cluster, and outlive what Redis knew.
+//! Rules and blocks reach every role of a cluster, and survive a loss of Redis' memory.
 
 use load_tests::{Feed, Origin, Script, loopback};
 use redis::AsyncCommands;
@@ -35,7 +35,7 @@ async fn ask(role: &mut Role, method: reqwest::Method, path: &str, body: Value) 
     serde_json::from_str(&text).unwrap()
 }
 
-/// Waits for so many requests more.
+/// Waits for `requests` more requests.
 async fn more(origin: &Origin, path: &str, requests: usize) {
     let wanted = origin.requests(path).len() + requests;
     assert!(origin.wait_for(path, wanted, PATIENCE).await.len() >= wanted, "{path} is not polled");
@@ -68,7 +68,7 @@ async fn rules_and_blocks_reach_every_role_and_outlive_a_wiped_redis() {
 
     let blocked = ask(&mut second, reqwest::Method::POST, "/block", json!({ "for": 3600 })).await;
     assert!(blocked["blocked_until"].is_string(), "{blocked}");
-    // What was under way when the block came ends before this.
+    // Requests that were in flight when the block was set end before this.
     more(&origin, "/free", 2).await;
     let asked = origin.requests("/ruled").len();
     more(&origin, "/free", 5).await;

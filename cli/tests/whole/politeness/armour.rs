@@ -1,5 +1,5 @@
-//! Armour: every limit's breach is an outcome with its own name, and backs off. (What stays of memory is `hostile.rs`, what
-//! may be dialled `address_guard.rs`, and certificates are `certificates.rs`.)
+//! Protection against hostile servers: exceeding any limit is an outcome with its own name, and leads to backoff.
+//! (`hostile.rs` covers memory, `address_guard.rs` addresses, and `certificates.rs` certificates.)
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::case::Case;
 const RSS: &str = "application/rss+xml";
 
 fn breaching() -> Vec<(&'static str, &'static str, Script)> {
-    // Without validators: the judge cannot know that the client refused it.
+    // Without validators: the judge cannot know that the client rejected it.
     let feed = || Script::feed(Feed::rss().tag(Tag::None).stamp(Stamp::None));
     let drip = Duration::from_millis(400);
     vec![

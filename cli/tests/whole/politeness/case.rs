@@ -1,5 +1,5 @@
-//! What a line of the manners is tried with: feeds at hosts of their own, what the origin saw, what the API says, and the
-//! list of what was not as it should be.
+//! The tools for testing a politeness rule: feeds at separate hosts, the origin's log, the API's responses, and the
+//! list of breaches.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -14,25 +14,25 @@ use serde_json::{Value, json};
 
 use crate::harness::{PATIENCE, client};
 
-/// The scripted internet of a run, and where the fleet's API is.
+/// The scripted internet of a run, and the address of the fleet's API.
 pub(crate) struct Stage {
     pub(crate) origin: Origin,
     pub(crate) names: Names,
     pub(crate) name_server: SocketAddr,
-    /// Changes when the fleet is started again.
+    /// Changes when the fleet is restarted.
     api: Mutex<String>,
     client: reqwest::Client,
     next_host: AtomicUsize,
     stalls: StallWatch,
-    /// The key that the fleet signs with, made outside of it.
+    /// The key that the fleet signs with, created outside of it.
     pub(crate) keys: Keys,
     _folder: tempfile::TempDir,
 }
 
-/// A line of the manners while it is tried.
+/// A politeness rule under test.
 pub(crate) struct Case<'a> {
     pub(crate) stage: &'a Stage,
-    /// Such as `P27`; also the first part of its paths.
+    /// The rule's number, such as `P27`; also the first part of its paths.
     pub(crate) line: &'static str,
     breaches: Mutex<Vec<String>>,
     next_path: AtomicUsize,
@@ -46,7 +46,7 @@ pub(crate) struct Subscribed {
     pub(crate) host: usize,
 }
 
-/// One poll as the fleet remembers it.
+/// One poll in the feed's history.
 #[derive(Clone, Debug)]
 pub(crate) struct Polled {
     pub(crate) at: Timestamp,
@@ -56,10 +56,10 @@ pub(crate) struct Polled {
     pub(crate) status: Option<u64>,
 }
 
-/// What arrival at the origin may differ from the start of a poll, beside the time for which a process stood still.
+/// The difference allowed between the start of a poll and its arrival at the origin, in addition to process stalls.
 const NOISE: Duration = Duration::from_millis(300);
 
-/// Watches a process of the fleet by how long it takes to answer that it is alive, until it is gone.
+/// Watches a process of the fleet for stalls, by the response time of its health check, until it is gone.
 async fn watch_process(stalls: StallWatch, client: reqwest::Client, address: String) {
     let alive = format!("{address}/healthz");
     loop {
@@ -73,7 +73,7 @@ async fn watch_process(stalls: StallWatch, client: reqwest::Client, address: Str
 }
 
 impl Stage {
-    /// So many hosts, each an address of its own on loopback.
+    /// Opens a stage with `hosts` hosts, each with its own loopback address.
     pub(crate) async fn open(hosts: u16) -> Self {
         let origin = Origin::listen(&loopback(hosts, 0)).await.unwrap();
         let names = Names::default();
@@ -94,27 +94,27 @@ impl Stage {
         }
     }
 
-    /// How much later than it was sent any request of the run may have been seen.
+    /// Returns by how much any request of the run may have been delayed.
     pub(crate) fn noise(&self) -> Duration {
         NOISE + self.stalls.seen().longest()
     }
 
-    /// The same of a request that was seen at this time since the origin's start.
+    /// Returns the same for a request that arrived at this time since the origin's start.
     pub(crate) fn noise_at(&self, seen: Duration) -> Duration {
         NOISE + self.stalls.seen().near(seen)
     }
 
-    /// Judges a log with the noise that there was at each request.
+    /// Judges a log, allowing for the noise at each request.
     pub(crate) fn judge(&self, log: &[Record], rules: &Rules) -> ScoreCard {
         judge(log, &Rules { slack: NOISE, stalls: self.stalls.seen(), ..rules.clone() })
     }
 
-    /// Takes the noise of a process of the fleet into account, as long as it lives.
+    /// Takes the stalls of a process of the fleet into account until it ends.
     pub(crate) fn watch(&self, address: &str) {
         tokio::spawn(watch_process(self.stalls.clone(), self.client.clone(), address.to_owned()));
     }
 
-    /// Waits until the fleet is there.
+    /// Waits until the fleet is ready.
     pub(crate) async fn play_before(&self, api: &str) {
         let deadline = Instant::now() + PATIENCE;
         let ready = async || {
@@ -141,7 +141,7 @@ impl Stage {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// The answer to a GET beside the API.
+    /// Sends a GET to a path outside of the API.
     pub(crate) async fn read(&self, path: &str) -> reqwest::Response {
         let url = format!("{}{path}", self.api.lock().unwrap());
         self.client.get(url).send().await.unwrap()
@@ -157,61 +157,61 @@ impl<'a> Case<'a> {
         Case { stage, line, breaches: Mutex::default(), next_path: AtomicUsize::new(0) }
     }
 
-    /// A host that nobody else uses.
+    /// Returns an unused host.
     pub(crate) fn host(&self) -> usize {
         let host = self.stage.next_host.fetch_add(1, Ordering::Relaxed);
         assert!(host < self.stage.origin.addresses().len(), "the stage has too few hosts");
         host
     }
 
-    /// A path that nobody else uses.
+    /// Returns an unused path.
     pub(crate) fn path(&self) -> String {
         format!("/{}/{}", self.line, self.next_path.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A feed at a host of its own.
+    /// Adds a feed at an unused host.
     pub(crate) async fn feed(&self, script: Script) -> Subscribed {
         self.feed_at(self.host(), script).await
     }
 
-    /// A feed at this host.
+    /// Adds a feed at this host.
     pub(crate) async fn feed_at(&self, host: usize, script: Script) -> Subscribed {
         let path = self.path();
         self.stage.origin.set(&path, script);
         self.subscribe(host, &path, json!({})).await
     }
 
-    /// Has the fleet poll a path, with more fields of `POST /feeds`.
+    /// Subscribes the fleet to a path, with further fields of `POST /feeds`.
     pub(crate) async fn subscribe(&self, host: usize, path: &str, fields: Value) -> Subscribed {
         let url = self.stage.origin.url_on(host, path);
         Subscribed { id: self.add(&url, fields).await, path: path.to_owned(), host }
     }
 
-    /// Has the fleet poll a URL; gives the feed's number.
+    /// Adds a URL to the fleet; returns the feed's id.
     pub(crate) async fn add(&self, url: &str, mut fields: Value) -> i64 {
         fields["url"] = url.into();
         let added = self.stage.call(reqwest::Method::POST, "/feeds", Some(fields)).await;
         added["id"].as_i64().unwrap()
     }
 
-    /// A person presses "refresh".
+    /// Refreshes a feed manually.
     pub(crate) async fn refresh(&self, feed: &Subscribed) {
         self.stage.call(reqwest::Method::POST, &format!("/feeds/{}/refresh", feed.id), None).await;
     }
 
-    /// An operator sets the rule of a host, or takes it back.
+    /// Sets or removes the rule of a host.
     pub(crate) async fn rule(&self, host: usize, rule: Option<Value>) {
         let path = format!("/hosts/{}", self.stage.origin.address(host).ip());
         let method = if rule.is_some() { reqwest::Method::PUT } else { reqwest::Method::DELETE };
         self.stage.call(method, &path, rule).await;
     }
 
-    /// The feed as the API shows it.
+    /// Returns the feed from the API.
     pub(crate) async fn view(&self, feed: &Subscribed) -> Value {
         self.stage.get(&format!("/feeds/{}", feed.id)).await
     }
 
-    /// A field of the feed once it is this, or when that takes too long.
+    /// Returns a field of the feed once it has this value, or after a timeout.
     pub(crate) async fn wait_for_field(&self, feed: &Subscribed, field: &str, wanted: &Value) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -223,7 +223,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Its polls, oldest first.
+    /// Returns its polls, oldest first.
     pub(crate) async fn history(&self, feed: &Subscribed) -> Vec<Polled> {
         let list = self.stage.get(&format!("/feeds/{}/history", feed.id)).await;
         let text = |poll: &Value, key: &str| poll[key].as_str().map(str::to_owned);
@@ -238,7 +238,7 @@ impl<'a> Case<'a> {
         polls.collect()
     }
 
-    /// Its polls once there are so many; a breach when there are not.
+    /// Returns its polls once there are `count`; a breach if there are not.
     pub(crate) async fn remembered(&self, feed: &Subscribed, count: usize) -> Vec<Polled> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -251,7 +251,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The first requests to its path, once there are so many that have ended; a breach when there are fewer.
+    /// Returns the first requests to its path, once `count` of them have ended; a breach if there are fewer.
     pub(crate) async fn requests(&self, path: &str, count: usize) -> Vec<Record> {
         let mut requests = self.stage.origin.wait_for(path, count, PATIENCE).await;
         self.require(&format!("{path} was asked {count} times"), requests.len() >= count, &requests.len());
@@ -259,7 +259,7 @@ impl<'a> Case<'a> {
         requests
     }
 
-    /// All requests to its path once they are so, or when that takes too long, which is a breach.
+    /// Returns all requests to its path once they satisfy the predicate; a timeout is a breach.
     pub(crate) async fn until(&self, path: &str, are_so: impl Fn(&[Record]) -> bool) -> Vec<Record> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -274,7 +274,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// A breach unless what came is what was expected.
+    /// Adds a breach unless both are equal.
     #[expect(clippy::needless_pass_by_value, reason = "lines write both in place")]
     pub(crate) fn expect<T: PartialEq + Debug>(&self, what: &str, expected: T, came: T) {
         if expected != came {
@@ -282,14 +282,14 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// A breach unless it holds.
+    /// Adds a breach unless the condition holds.
     pub(crate) fn require(&self, what: &str, holds: bool, came: &dyn Debug) {
         if !holds {
             self.breach(format!("{what}: expected, but came {came:?}"));
         }
     }
 
-    /// A breach for each request that started sooner after the one before it than this.
+    /// Adds a breach for each request that started less than `least` after the one before it.
     pub(crate) fn require_distance(&self, what: &str, least: Duration, requests: &[Record]) {
         for pair in requests.windows(2) {
             let distance = pair[1].start.saturating_sub(pair[0].start);
@@ -303,7 +303,7 @@ impl<'a> Case<'a> {
     }
 
     fn breach(&self, text: String) {
-        // At once, for those who watch; the score card has it too.
+        // Printed immediately for whoever watches; the score card contains it too.
         println!("{}: {text}", self.line);
         self.breaches.lock().unwrap().push(text);
     }
@@ -313,12 +313,12 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The field's text in each request.
+/// Returns the header field's value in each request.
 pub(crate) fn sent(requests: &[Record], name: &str) -> Vec<Option<String>> {
     requests.iter().map(|request| request.header(name)).collect()
 }
 
-/// The same, owned, for comparisons.
+/// Returns an owned `Some`, for comparisons.
 pub(crate) fn some(text: &str) -> Option<String> {
     Some(text.to_owned())
 }

@@ -1,5 +1,5 @@
-//! Certificates through the whole program: a wrong one is accepted by nobody, each kind has its own name, and nobody tries
-//! it without.
+//! Certificates in the whole program: an invalid one is never accepted, each kind has its own failure name, and no
+//! request falls back to an unverified connection.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ box_after = 100
 gap = "10ms"
 "#;
 
-/// Name of the failure, and the server that earns it.
+/// Returns the name of each failure, with a server that causes it.
 async fn servers(known: &Authority, origin: &Origin) -> Vec<(&'static str, Front)> {
     let unknown = Authority::new("unknown").unwrap();
     let for_clients = |params: &mut CertificateParams| {
@@ -69,7 +69,7 @@ async fn a_wrong_certificate_is_accepted_by_nobody_and_each_kind_has_its_own_nam
     for (class, front) in &fronts {
         let secret = format!("https://tls.test:{}/tls/{}", front.port, class.replace(' ', "-"));
         let direct = case.add(&secret, json!({})).await;
-        // And from a plain page, as a redirect.
+        // Also as the target of a redirect from plain HTTP.
         let hop = case.feed(Script::redirect(301, secret.clone())).await;
         feeds.push((class, front, secret, [direct, hop.id]));
     }

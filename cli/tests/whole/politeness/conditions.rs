@@ -9,7 +9,7 @@ use serde_json::json;
 use super::OWN_RULES;
 use super::case::{Case, Subscribed, sent, some};
 
-/// The one path at which a person presses "refresh".
+/// The only path that is refreshed manually.
 pub(crate) const REFRESHED: &str = "/P1/0";
 
 const RSS: &str = "application/rss+xml";
@@ -144,8 +144,8 @@ pub(crate) async fn p9(case: &Case<'_>) {
     }
 }
 
-/// The fleet was killed and started again: every feed that had validators is asked with them. (That it is not asked too
-/// early is the judge's to say, as of everybody.)
+/// The fleet was killed and restarted: its requests to every feed that had validators carry them. (The judge checks, as
+/// for all feeds, that none comes too early.)
 pub(crate) async fn p12(case: &Case<'_>) {
     let log = case.stage.origin.log();
     let started: Timestamp = super::now();
@@ -178,12 +178,13 @@ pub(crate) async fn p13(case: &Case<'_>) {
     let not_modified = outcomes.iter().all(|outcome| outcome == "not_modified");
     case.require("a 304 at the end of redirects is a 304", not_modified, &outcomes);
 
-    // The redirect turns to another place with the same path: what the first one gave is not for it.
+    // The redirect's target changes to another host with the same path: the first one's validators must not be sent to
+    // it.
     let (here, elsewhere) = (case.host(), case.host());
     let turned = format!("/P13{OWN_RULES}turned");
     case.stage.origin.set(&turned, Script::feed(Feed::rss()));
     let to = |host| Script::redirect(302, case.stage.origin.url_on(host, &turned));
-    // The judge takes a path for one document wherever it is: this one is judged here.
+    // The judge treats a path as one document wherever it is, so this case is judged here.
     case.feed(to(here).then(to(elsewhere))).await;
     let hops = case.requests(&turned, 2).await;
     case.expect("conditions at another host's same path", vec![None, None], sent(&hops, "if-none-match"));
@@ -224,7 +225,7 @@ pub(crate) async fn p42(case: &Case<'_>) {
     let outcomes: Vec<_> = history.iter().take(2).map(|poll| poll.outcome.as_str()).collect();
     case.expect("a 226 that was not asked for", vec!["failed", "modified"], outcomes);
 
-    // What a delta leaves out stays, and its validators are good for the next poll.
+    // Entries that a delta leaves out stay, and its validators are used for the next poll.
     let feed = case.feed(Script::feed(Feed::atom().deltas().initial(5))).await;
     case.requests(&feed.path, 2).await;
     case.expect("entries before the delta", json!(5), case.wait_for_field(&feed, "entries", &json!(5)).await);
@@ -234,7 +235,7 @@ pub(crate) async fn p42(case: &Case<'_>) {
     let delta = polls.iter().find(|poll| poll.status == Some(226)).and_then(|poll| poll.items.clone());
     case.expect("items in the delta", Some(5..7), delta);
     case.expect("entries after the delta", json!(7), case.wait_for_field(&feed, "entries", &json!(7)).await);
-    // The whole document again: nothing of it is new.
+    // The whole document again, without new entries.
     case.stage.origin.set(&feed.path, Script::feed(Feed::atom().initial(5).conditions(Conditions::Ignored)));
     let whole = case.stage.origin.requests(&feed.path).len() + 1;
     case.requests(&feed.path, whole + 1).await;

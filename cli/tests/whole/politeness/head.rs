@@ -18,7 +18,7 @@ pub(crate) async fn p44(case: &Case<'_>) {
     refuses(case).await;
 }
 
-/// Validators, no 304, and a large body that stays the same: HEAD is tried by itself, and goes on.
+/// Validators, no 304, and a large body that stays the same: HEAD is tried automatically, and continues.
 async fn saves(case: &Case<'_>) {
     let large = Feed::rss().padding(15_000).conditions(Conditions::Ignored);
     let feed = case.feed(Script::feed(large)).await;
@@ -42,7 +42,7 @@ async fn saves(case: &Case<'_>) {
     case.expect("entries after it", json!(4), entries);
 }
 
-/// At the name that a rule allows it at.
+/// Adds a feed at a host name for which a rule allows HEAD.
 async fn ruled(case: &Case<'_>, name: &str, script: Script) -> String {
     let address = case.stage.origin.address(case.host());
     case.stage.names.set(name, &[address.ip()]);
@@ -52,7 +52,7 @@ async fn ruled(case: &Case<'_>, name: &str, script: Script) -> String {
     path
 }
 
-/// A rule allows it, and each poll brings something new: it is given up.
+/// A rule allows HEAD, and each poll has new content: HEAD is given up.
 async fn wastes(case: &Case<'_>) {
     let new_each_time = Feed::rss().pace(Pace::Every(Duration::from_secs(1))).conditions(Conditions::Ignored);
     let path = ruled(case, "head.test", Script::feed(new_each_time)).await;
@@ -64,7 +64,8 @@ async fn wastes(case: &Case<'_>) {
     case.require_distance("HEAD and GET are two starts", GAP, &requests);
 }
 
-/// A rule allows it, and the server does not know it: the same poll goes on with a GET, the next ones begin with it.
+/// A rule allows HEAD, and the server does not support it: the same poll continues with a GET, the next ones start with
+/// it.
 async fn refuses(case: &Case<'_>) {
     let feed = || Script::feed(Feed::rss());
     let path = ruled(case, "refuses.head.test", feed().then(Script::status(405)).then(feed())).await;

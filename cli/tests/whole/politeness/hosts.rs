@@ -1,4 +1,4 @@
-//! The host, over the whole fleet: P27 to P30, P45.
+//! Host limits over the whole fleet: P27 to P30, P45.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::case::{Case, Subscribed};
 use super::{GAP, INTERVAL, OWN_RULES, SLOW_GAP};
 use crate::harness::Home;
 
-/// To where other hosts redirect. A hop waits for its host, the next one perhaps not: what is promised is the distance of the
-/// polls.
+/// Targets of redirects from other hosts. One hop may wait for its host and the next one not: only the distance between
+/// polls is guaranteed.
 pub(crate) const HOPS: [&str; 2] = ["/P30/2", "/P30/3"];
 
 async fn feeds_at(case: &Case<'_>, host: usize, count: usize, script: &Script) -> Vec<Subscribed> {
@@ -21,7 +21,7 @@ async fn feeds_at(case: &Case<'_>, host: usize, count: usize, script: &Script) -
     feeds
 }
 
-/// The requests to these paths, in the order in which they came.
+/// Returns the requests to these paths, in order of arrival.
 fn asked(case: &Case<'_>, of: impl Fn(&str) -> bool) -> Vec<load_tests::Record> {
     let mut requests = case.stage.origin.log();
     requests.retain(|request| of(&request.path));
@@ -30,7 +30,7 @@ fn asked(case: &Case<'_>, of: impl Fn(&str) -> bool) -> Vec<load_tests::Record> 
 }
 
 pub(crate) async fn p27(case: &Case<'_>) {
-    // Answers that take longer than the gap: the next request waits for the answer.
+    // Responses that take longer than the gap: the next request waits for the response.
     let slow = Script::feed(Feed::rss()).delay(GAP + Duration::from_millis(150));
     for feed in feeds_at(case, case.host(), 4, &slow).await {
         case.requests(&feed.path, 3).await;
@@ -40,7 +40,7 @@ pub(crate) async fn p27(case: &Case<'_>) {
     at_long_gap(case).await;
 }
 
-/// A rule that allows a burst of 4 and 4 at once: used, and not exceeded.
+/// Checks that a rule that allows a burst of 4 and 4 at once is used, and not exceeded.
 async fn bursting(case: &Case<'_>) {
     let host = case.host();
     case.stage.names.set("burst.test", &[case.stage.origin.address(host).ip()]);
@@ -48,7 +48,7 @@ async fn bursting(case: &Case<'_>) {
     for path in &paths {
         case.stage.origin.set(path, Script::feed(Feed::rss()).delay(Duration::from_millis(500)));
         let url = format!("http://burst.test:{}{path}", case.stage.origin.address(host).port());
-        // Once within the test: what is looked at is the import.
+        // Once during the test: only the import matters here.
         case.add(&url, json!({"interval": 3600})).await;
     }
     for path in &paths {
@@ -63,7 +63,7 @@ async fn bursting(case: &Case<'_>) {
     case.require("the burst is used", bursts > 0, &bursts);
 }
 
-/// A gap so long that what arrivals are late by is a small part of it.
+/// A gap so long that late arrivals are a small part of it.
 async fn at_long_gap(case: &Case<'_>) {
     let host = case.host();
     let address = case.stage.origin.address(host);
@@ -82,7 +82,7 @@ async fn at_long_gap(case: &Case<'_>) {
     case.require_distance("a rule's long gap", SLOW_GAP, &requests);
 }
 
-/// A rule that makes all names below a domain one host.
+/// A rule that treats all names below a domain as one host.
 async fn shared(case: &Case<'_>) {
     let mut paths = Vec::new();
     for name in ["a.shared.test", "b.shared.test", "shared.test"] {
@@ -148,7 +148,7 @@ pub(crate) async fn p29(case: &Case<'_>) {
 }
 
 pub(crate) async fn p30(case: &Case<'_>) {
-    // A busy host, to which another host's feeds redirect: the judge sees its gap, which hops must keep as well.
+    // A busy host, to which another host's feeds redirect: the judge checks its gap, which hops must keep as well.
     let busy = case.host();
     let feeds = feeds_at(case, busy, 2, &Script::feed(Feed::rss())).await;
     let targets = [case.path(), case.path()];
@@ -162,7 +162,7 @@ pub(crate) async fn p30(case: &Case<'_>) {
     case.stage.origin.set(&found, Script::feed(Feed::atom()));
     let link = format!("<!doctype html><link rel=alternate type=application/atom+xml href={found}>");
     case.feed(Script::body("text/html", link)).await;
-    // A page that announces nothing: the usual places are tried once, at the host's pace.
+    // A page that announces nothing: well-known paths are tried once, at the host's pace.
     let bare = case.feed(Script::body("text/html", "<!doctype html><title>Nothing</title>")).await;
     for path in feeds.iter().map(|feed| &feed.path).chain(&targets).chain([&found, &bare.path]) {
         case.requests(path, 2).await;
@@ -176,7 +176,7 @@ fn is_unwanted(target: &str) -> bool {
     target.contains("robots.txt") || target.contains("favicon") || target.contains("touch-icon")
 }
 
-/// A fleet of its own, on a stage of its own, since what is limited is the whole fleet.
+/// Uses a separate fleet and stage, because the limit applies to the whole fleet.
 pub(crate) async fn p45(case: &Case<'_>) {
     let home = Home::new("[worker]\ngentle = true\n[host]\ngap = \"10ms\"\n");
     let fleet = home.start(&[]);
@@ -184,7 +184,7 @@ pub(crate) async fn p45(case: &Case<'_>) {
     let mut feeds = Vec::new();
     let begun = case.stage.origin.elapsed();
     for _ in 0..10 {
-        // Slow enough that five would be in flight at once if they were let.
+        // Slow enough that five would be in flight at once without the limit.
         feeds.push(case.feed(Script::feed(Feed::rss()).delay(INTERVAL * 3)).await);
     }
     for feed in &feeds {

@@ -1,4 +1,5 @@
-//! Logins: sent to the feed's own origin, over no redirect and no move to another one, and in plain text nowhere else.
+//! Logins: sent only to the feed's own origin, never across a redirect or a move to another one, and stored nowhere in
+//! plain text.
 
 use std::path::Path;
 
@@ -14,13 +15,14 @@ const USER: &str = "ann-the-reader";
 const PASSWORD: &str = "Tr0ub4dor-and-3";
 /// `ann-the-reader:Tr0ub4dor-and-3`
 const BASIC: &str = "YW5uLXRoZS1yZWFkZXI6VHIwdWI0ZG9yLWFuZC0z";
-/// In the paths of feeds with a login: it shows that one looked where they pass.
+/// Part of the paths of feeds with a login. Finding it proves that the search covers the place.
 const SEEN: &str = "/login/";
 
-/// Where a feed moves to within its origin: first a hop that waits for its host's gap, then the poll itself.
+/// The target of a feed that moves within its origin: first as a hop that waits for its host's gap, then polled
+/// directly.
 pub(crate) const MOVED: &str = "/login/moved";
 
-/// What is looked for.
+/// The strings that are searched for.
 const WORDS: [&str; 4] = [USER, PASSWORD, BASIC, SEEN];
 
 fn login() -> Value {
@@ -45,7 +47,7 @@ async fn stays_over(case: &Case<'_>, status: u16) {
     case.stage.origin.set(&step, Script::redirect(status, url(there, &elsewhere)));
     case.stage.origin.set(&start, Script::redirect(status, step.clone()));
     let feed = case.subscribe(home, &start, login()).await;
-    // A move would come after the fourth, and end these requests.
+    // A move would happen after the fourth, and end these requests.
     let polls = case.requests(&start, 6).await;
     let what = |of: &str| format!("Authorization over {status}, {of}");
     case.expect(&what("at the feed's own URL"), vec![basic.clone(); 6], authorized(&polls));
@@ -58,7 +60,7 @@ async fn stays_over(case: &Case<'_>, status: u16) {
     case.expect(&format!("its URL after six {status}"), expected, json!([view["url"], view["credentials"]]));
 }
 
-/// Inside of the origin it moves, and the login with it.
+/// Checks that a feed moves within its origin, and its login with it.
 async fn moves(case: &Case<'_>) {
     let basic = Some(format!("Basic {BASIC}"));
     let host = case.host();
@@ -74,7 +76,8 @@ async fn moves(case: &Case<'_>) {
     case.expect("Authorization after the move", vec![basic; before + 2], authorized(&after));
 }
 
-/// Where logins could be found: a name, how often each of [`WORDS`] is there, and whether the paths of feeds pass there.
+/// A place that might contain logins: its name, the number of occurrences of each of [`WORDS`], and whether feeds'
+/// paths occur there.
 pub(crate) struct Place {
     name: String,
     found: [usize; WORDS.len()],
@@ -82,7 +85,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What the roles wrote. Their log names no path.
+    /// The roles' output. Their log does not contain paths.
     pub(crate) fn text(name: &str, text: &str) -> Self {
         Self::bytes(name, text.as_bytes(), false)
     }
@@ -92,13 +95,13 @@ impl Place {
         Place { name: name.to_owned(), found, holds_paths }
     }
 
-    /// All that a fleet keeps in a folder.
+    /// All files of a fleet's folder.
     pub(crate) fn folder(path: &Path) -> Self {
         let files = std::fs::read_dir(path).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap());
         Self::bytes("the store's files", &files.collect::<Vec<_>>().concat(), true)
     }
 
-    /// All that passed through a proxy.
+    /// All traffic through a proxy.
     pub(crate) fn wire(name: &str, proxy: &FaultProxy) -> Self {
         Place { name: name.to_owned(), found: WORDS.map(|word| proxy.heard(word)), holds_paths: true }
     }
@@ -116,7 +119,7 @@ impl Place {
     }
 }
 
-/// The row of the score card that says whether they were found.
+/// Returns the row of the score card that says whether logins leaked.
 pub(crate) fn kept(places: &[Place]) -> Row {
     let mut breaches = Vec::new();
     for Place { name, found, holds_paths } in places {

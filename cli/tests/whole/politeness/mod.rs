@@ -1,9 +1,10 @@
-//! The manners as a specification: each line of how to poll, tried with the whole program against a scripted origin that
+//! The politeness rules as a specification: each rule is tested with the whole program against a scripted origin that
 //! records every byte of every request.
 //!
-//! A line says what is promised; its case sets the scene, waits for polls, and tells what was expected and what came. All
-//! cases share one running fleet, each at hosts of its own. In the end the fleet is killed and started again (P12), and the
-//! judge reads the whole log: the score card has a row for each line and one for each rule of the judge, and all are 0.
+//! Each [`Line`] states a promise; its case sets up feeds, waits for polls, and compares what it expected with what
+//! happened. All cases share one running fleet, each with its own hosts. At the end the fleet is killed and restarted
+//! (P12), and the judge reads the whole log: the score card has a row for each line and one for each rule of the judge,
+//! and all are 0.
 
 mod armour;
 mod case;
@@ -35,7 +36,7 @@ use logins::Place;
 
 type Trying<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// A line: its number, what it promises, and how that is tried.
+/// A rule: its number, what it promises, and its test.
 struct Line {
     number: &'static str,
     promise: &'static str,
@@ -92,7 +93,7 @@ const LINES: &[Line] = lines! {
     "armour" "every breach is an outcome with its own name, and backs off" armour::breaches;
 };
 
-/// What only a process of its own can show.
+/// Rules that need a separate process.
 const ALONE: &[Line] = lines! {
     "P45" "gentle: 4 at once, 1 a second, burst 4; and a missing info URL is told" hosts::p45;
 };
@@ -103,21 +104,21 @@ const AFTER: Line = Line {
     case: |case| Box::pin(conditions::p12(case)),
 };
 
-/// Hosts that all cases together need.
+/// The number of hosts that all cases need together.
 const HOSTS: u16 = 330;
 const INTERVAL: Duration = Duration::from_secs(2);
 const GAP: Duration = Duration::from_secs(1);
-/// A rule's, for `slow.test`.
+/// The gap of a rule for `slow.test`.
 const SLOW_GAP: Duration = Duration::from_secs(8);
-/// Before the paths that may be asked with HEAD.
+/// The prefix of the paths that HEAD requests are allowed for.
 const HEADS: &str = "/P44/";
-/// The `policy.penalty.throttled` of the run: how long a feed waits when its server does not say.
+/// The run's `policy.penalty.throttled`: how long a feed waits when its server does not say.
 const THROTTLED: Duration = Duration::from_secs(2);
 
-/// The `policy.move_after` of the run.
+/// The run's `policy.move_after`.
 const MOVE_AFTER: Duration = Duration::from_secs(5);
 
-/// A day in seconds. `transient_first` is shorter than the shortest interval on purpose: it must not count (P24).
+/// A day in seconds. `transient_first` is deliberately shorter than the minimum interval: it must not apply (P24).
 const CONFIG: &str = r#"
 [policy]
 mode = "classes"
@@ -171,7 +172,7 @@ key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 level = "info,worker=debug,scheduler=debug,common=debug"
 "#;
 
-/// Lines of the section `fetch`.
+/// Returns the section `fetch`.
 fn fetch(stage: &Stage) -> String {
     format!(
         r#"
@@ -189,7 +190,7 @@ max_body_bytes = 2_000_000
     )
 }
 
-/// One line's result.
+/// The result of one rule.
 struct Row {
     number: &'static str,
     promise: &'static str,
@@ -208,7 +209,7 @@ async fn play(stage: &Stage, lines: &[Line]) -> Vec<Row> {
     .await
 }
 
-/// The lines' rows and the judge's, over the whole log; fails unless all are 0.
+/// Prints the rows of the rules and of the judge, over the whole log; fails unless all are 0.
 fn settle(who: &str, stage: &Stage, rows: &[Row], kills: Vec<Timestamp>) {
     let log = stage.origin.log();
     let mut table = format!("politeness of {who}\n");
@@ -220,7 +221,7 @@ fn settle(who: &str, stage: &Stage, rows: &[Row], kills: Vec<Timestamp>) {
         }
     }
     let judged: Vec<_> = log.into_iter().filter(|request| !request.path.contains(OWN_RULES)).collect();
-    // Where a person pressed "refresh", and where redirects lead.
+    // Paths that were refreshed manually, and targets of redirects.
     let without_floor = hosts::HOPS.into_iter().chain([conditions::REFRESHED, logins::MOVED]);
     let floors: HashMap<String, Duration> = without_floor.map(|path| (path.to_owned(), Duration::ZERO)).collect();
     let heads = judged.iter().map(|request| request.path.to_string()).filter(|path| path.starts_with(HEADS)).collect();
@@ -231,7 +232,7 @@ fn settle(who: &str, stage: &Stage, rows: &[Row], kills: Vec<Timestamp>) {
     assert!(breaches == 0 && card.is_clean(), "{breaches} breaches of lines, {} of rules", card.violations.len());
 }
 
-/// In paths at hosts whose rules are not the run's: their lines judge them.
+/// In the paths at hosts with rules of their own, which are judged by their cases.
 const OWN_RULES: &str = "/own/";
 
 fn now() -> Timestamp {
@@ -242,7 +243,7 @@ fn now() -> Timestamp {
 async fn one_process_keeps_every_line_of_the_manners() {
     let stage = Stage::open(HOSTS).await;
     let mut home = Home::with_fetch(CONFIG, &fetch(&stage));
-    // A fleet that heeded them would reach nobody.
+    // A fleet that used them would reach no host.
     for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
         home.set(name, "http://127.0.0.1:9");
     }

@@ -1,4 +1,4 @@
-//! Pace: P15 to P24, P38. (P21 over a whole day and many feeds is `week.rs`.)
+//! Poll rate: P15 to P24, P38. (`week.rs` tests P21 over a whole day and many feeds.)
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn time(value: &Value) -> Option<Timestamp> {
     serde_json::from_value(value.clone()).ok()
 }
 
-/// What was promised after a poll, from the poll on.
+/// Returns the time from a poll to the next due time.
 fn delay(poll: &Polled) -> Duration {
     poll.next_due.map_or(Duration::ZERO, |due| due.since(poll.at))
 }
@@ -29,7 +29,7 @@ pub(crate) async fn p15(case: &Case<'_>) {
     }
     for (poll, next) in history.iter().zip(requests.iter().skip(1)) {
         let due = poll.next_due.unwrap_or_default();
-        // The origin tells the time by another of the machine's clocks, in whole milliseconds.
+        // The origin uses another of the machine's clocks, in whole milliseconds.
         let arrived = next.wall.after(Duration::from_millis(2));
         case.require("arrived no sooner than due", arrived >= due, &(next.wall, due));
     }
@@ -51,14 +51,15 @@ pub(crate) async fn p16(case: &Case<'_>) {
         let from = usize::from(what == "the last answer's");
         case.require_distance(what, four, &requests[from.min(requests.len())..]);
     }
-    // Not what it was told to be: fresh only in shared caches, or not at all.
+    // These do not apply: fresh only in shared caches, or not at all.
     for value in ["s-maxage=3600", "no-cache, max-age=3600", "max-age=3600, no-store"] {
         let feed = case.feed(feed().header("Cache-Control", value)).await;
         case.requests(&feed.path, 2).await;
     }
 }
 
-/// Subscribed with a person's own, shorter interval; polled once, and due no sooner than this after it.
+/// Adds a feed with a shorter interval set by a person, waits for one poll, and checks that it is due no sooner than
+/// `least` after it.
 async fn due_no_sooner_than(case: &Case<'_>, feed: Feed, least: Duration) -> Subscribed {
     let path = case.path();
     case.stage.origin.set(&path, Script::feed(feed));
@@ -97,7 +98,7 @@ pub(crate) async fn p19(case: &Case<'_>) {
 pub(crate) async fn p20(case: &Case<'_>) {
     const HOUR: i64 = 3_600_000;
     let hour = super::now().millis() / HOUR % 24;
-    // This hour and the next: the run may begin at the end of one.
+    // This hour and the next: the run may start at the end of an hour.
     let skipped = [hour, (hour + 1) % 24];
     let hours = format!("<skipHours><hour>{}</hour><hour>{}</hour></skipHours>", skipped[0], skipped[1]);
     let feed = case.feed(Script::feed(Feed::rss().extra(hours))).await;
@@ -125,7 +126,7 @@ pub(crate) async fn p21(case: &Case<'_>) {
     for feed in &feeds {
         let history = case.remembered(feed, 1).await;
         let salt = history.first().map(delay).unwrap_or_default().saturating_sub(INTERVAL).as_millis();
-        // A tenth of the interval is the salt; its fifths are what the minutes of an hour are to a slower fleet.
+        // Salt is a tenth of the interval; its fifths correspond to the minutes of an hour for a slower fleet.
         slots[usize::try_from(salt / 40).unwrap_or(usize::MAX).min(4)] += 1;
     }
     let share = feeds.len() / slots.len();
@@ -143,7 +144,7 @@ pub(crate) async fn p23(case: &Case<'_>) {
     for status in [200, 401, 403, 406, 404, 500, 503, 204] {
         let script = if status == 200 { Script::feed(Feed::rss()) } else { Script::status(status) };
         let feed = case.feed(script).await;
-        // A second subscription is no second poll.
+        // A second subscription does not add polls.
         let again = case.subscribe(feed.host, &feed.path, json!({"subscribers": 2})).await;
         case.expect("the known feed is answered", feed.id, again.id);
         let requests = case.requests(&feed.path, 2).await;
@@ -157,7 +158,7 @@ pub(crate) async fn p23(case: &Case<'_>) {
     }
 }
 
-/// What goes wrong, one after the other or each for itself.
+/// Returns the failures, to be tested in sequence or one by one.
 fn failures() -> Vec<(&'static str, Script)> {
     let feed = || Script::feed(Feed::rss());
     vec![
@@ -202,7 +203,8 @@ pub(crate) async fn p24(case: &Case<'_>) {
 }
 
 pub(crate) async fn p38(case: &Case<'_>) {
-    // Dear and cheap kinds of failure in turn, and the least delay after each: the cheap ones must not undercut the run.
+    // Expensive and cheap kinds of failure in turn, with the minimum delay after each: the cheap ones must not shorten
+    // the run's delay.
     let run = [("500", 2000), ("closed", 2000), ("204", 4000), ("502", 4000), ("404", 4000)];
     let script = |(wanted, _)| failures().into_iter().find(|(what, _)| *what == wanted).unwrap().1;
     let feed = case.feed(Script::sequence(run.map(script))).await;

@@ -1,5 +1,5 @@
-//! P17 and P28 in all spellings of Retry-After: what a 429 or 503 says is kept to the moment, by the feed and by its host;
-//! what makes no sense leaves our own back-off; nothing overflows.
+//! P17 and P28 in all spellings of Retry-After: the feed and its host wait for exactly the time that a 429 or 503 asks
+//! for; an invalid value leads to our own backoff; nothing overflows.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use super::case::{Case, Subscribed};
 use super::{GAP, THROTTLED};
 
-/// What a spelling means.
+/// The meaning of a spelling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wait {
-    /// So long after the answer.
+    /// This long after the response.
     For(Duration),
-    /// So many seconds after the answer's own Date, which is in whole seconds.
+    /// This many seconds after the response's own Date, which is in whole seconds.
     Dated(u64),
-    /// Longer than this test; at most the ceiling of 30 days, for the host an hour.
+    /// Longer than this test; at most the ceiling of 30 days, an hour for the host.
     Long,
-    /// Nothing usable: our own back-off.
+    /// Not usable: our own backoff.
     Own,
 }
 
@@ -82,7 +82,7 @@ fn dated(answer: &Record) -> Timestamp {
     Timestamp::from_millis(chrono::DateTime::parse_from_rfc2822(&date).unwrap().timestamp_millis())
 }
 
-/// A host whose first feed is throttled at its first poll, and two more feeds of it.
+/// A host whose first feed is throttled at its first poll, with two more feeds.
 struct Held {
     what: String,
     wait: Wait,
@@ -105,7 +105,7 @@ async fn held(case: &Case<'_>, status: u16, values: &[Vec<u8>], wait: Wait) -> H
     let host = case.host();
     let feed = || Script::feed(Feed::rss());
     let busy = values.iter().fold(Script::status(status), |script, value| script.header("Retry-After", value.clone()));
-    // Asked once and then rarely, so that so many hosts do not keep the machine busy.
+    // Polled once and then rarely, so that the many hosts do not load the machine.
     let subscribe = async |script: Script| {
         let path = case.path();
         case.stage.origin.set(&path, script);
@@ -160,7 +160,7 @@ async fn check(case: &Case<'_>, held: &Held) {
     case.require_distance(&format!("{what}: the release"), GAP, &log);
 }
 
-/// Neither hold nor due time is beyond the ceiling, or before the present.
+/// Checks that neither hold nor due time is beyond the ceiling or in the past.
 fn bounded(case: &Case<'_>, what: &str, view: &Value, polled: Timestamp) {
     for key in ["hold_until", "next_due"] {
         let Ok(at) = serde_json::from_value::<Timestamp>(view[key].clone()) else { continue };

@@ -1,4 +1,4 @@
-//! Rules that operators set while the fleet runs.
+//! Host rules that operators change while the fleet runs.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::case::Case;
 
-/// In place of the run's own.
+/// Replaces the run's own.
 const RULED_GAP: Duration = Duration::from_secs(4);
 const NAME: &str = "as-agreed/1.0 (+https://fleet.example/bot)";
-/// Until every worker has seen a change, and what began before it is over.
+/// The time until every worker has seen a change, and everything that started before it has ended.
 const IN_FORCE: Duration = Duration::from_secs(3);
 
 pub(crate) async fn live(case: &Case<'_>) {
@@ -28,7 +28,7 @@ pub(crate) async fn live(case: &Case<'_>) {
     };
     let own = |request: &Record| request.header("user-agent").as_deref() != Some(NAME);
 
-    // Once a change has reached everybody: what comes then.
+    // Returns the requests that follow once a change has reached every worker.
     let next = async |rule| {
         case.rule(host, rule).await;
         tokio::time::sleep(IN_FORCE).await;

@@ -29,9 +29,9 @@ pub(crate) async fn p32(case: &Case<'_>) {
     case.stage.origin.set(&second, cookies(Script::feed(Feed::rss())));
     case.stage.origin.set(&first, cookies(Script::redirect(302, format!("{second}#there"))));
     case.subscribe(case.host(), &format!("{first}#here"), json!({})).await;
-    // Only the very target, query and all, is answered with these scripts.
+    // These scripts only answer the exact target, including the query.
     let (first, second) = (case.requests(&first, 3).await, case.requests(&second, 3).await);
-    // The signature is P46's.
+    // The signature is tested by P46.
     let signed = ["signature", "signature-agent", "signature-input"];
     let bare = [&["accept", "accept-encoding", "host"][..], &signed, &["user-agent"]].concat();
     let bare: Vec<String> = bare.into_iter().map(str::to_owned).collect();
@@ -78,7 +78,7 @@ pub(crate) async fn p36(case: &Case<'_>) {
 }
 
 pub(crate) async fn p37(case: &Case<'_>) {
-    // Each hop at a host of its own, so that none waits for a gap.
+    // Each hop has a separate host, so that none waits for a gap.
     let chain: Vec<(usize, String)> = (0..7).map(|_| (case.host(), case.path())).collect();
     for pair in chain.windows(2) {
         let next = case.stage.origin.url_on(pair[1].0, &pair[1].1);
@@ -116,7 +116,7 @@ pub(crate) async fn p37(case: &Case<'_>) {
     }
 }
 
-/// Permanent redirects move the stored URL, but only after several sightings over `policy.move_after`.
+/// Checks that permanent redirects change the stored URL, but only after several sightings over `policy.move_after`.
 pub(crate) async fn p37_moves(case: &Case<'_>) {
     for status in [301, 308] {
         let target = case.path();

@@ -1,4 +1,4 @@
-//! Who asks is proven: P46. Verified with OpenSSL, not with our own code.
+//! Request signatures (P46), verified with OpenSSL, not with our own code.
 
 use load_tests::Record;
 use load_tests::{Feed, Script};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::case::Case;
 
-/// The `api.public_url` of the run, and who asks for the directory there.
+/// The run's `api.public_url`, under which servers look up the key directory.
 pub(crate) const AGENT: &str = "https://fleet.example";
 const AUTHORITY: &str = "fleet.example";
 

@@ -21,7 +21,7 @@ fn unfloored() -> PolicyConfig {
 fn transient_failures_are_tried_again_soon_then_normally_then_boxed() {
     let m = MINUTE;
     let expected = [5 * m, 10 * m, 20 * m, 40 * m, HOUR, 4 * HOUR, 8 * HOUR, 16 * HOUR, DAY, DAY];
-    let soft: Vec<_> = [502, 503, 504].map(answered).into();
+    let soft: Vec<_> = [408, 421, 425, 502, 503, 504, 520, 522, 524, 530].map(answered).into();
     for report in TRANSIENT.map(failed).into_iter().chain(soft) {
         let decisions = live(&reader(), again(&report, 10), &unfloored());
         assert_eq!(delays(&decisions), expected, "{:?}", report.outcome);
@@ -134,6 +134,42 @@ fn the_box_is_shown_until_the_very_next_try() {
     let decision =
         decide(&reader(), &answered(404), noon(), draw, &Policy { config: &config, load: 0.0, price: config.price });
     assert_eq!(Some(decision.state.penalty.unwrap().until), decision.next_due);
+}
+
+#[test]
+fn p17_a_retry_after_is_a_floor_under_every_outcome_and_holds_a_person_back_too() {
+    let asks = |report: FetchReport, wait: Duration| FetchReport { retry_after: Some(noon().after(wait)), ..report };
+    for report in [unchanged(), news(1), answered(502), answered(404), answered(408), answered(522)] {
+        let two_days = ask(&reader(), &asks(report.clone(), 2 * DAY), &plain());
+        assert_eq!(delay(&two_days), 2 * DAY, "{:?}", report.http_status);
+        assert_eq!(two_days.state.hold_until, Some(noon().after(2 * DAY)));
+        assert_eq!(two_days.host_hold, None, "one feed's answer holds no host");
+        let soon = ask(&reader(), &asks(report.clone(), SECOND), &plain());
+        assert_eq!(delay(&soon), delay(&ask(&reader(), &report, &plain())), "a floor makes nothing faster or slower");
+    }
+    let for_ever = ask(&reader(), &asks(answered(500), 1000 * DAY), &plain());
+    assert_eq!(delay(&for_ever), 30 * DAY, "up to the ceiling");
+    assert!(rules(&for_ever).contains(&Rule::RetryAfter));
+}
+
+#[test]
+fn p42_a_server_whose_deltas_are_of_no_use_is_asked_for_none_for_a_while() {
+    let unusable = FetchReport { unusable_delta: true, ..answered(226) };
+    let decisions = live(&reader(), [unusable, unchanged()], &plain());
+    let until = decisions[0].state.no_delta_until.unwrap();
+    assert_eq!(until, noon().after(30 * DAY));
+    assert_eq!(decisions[1].state.no_delta_until, Some(until), "a good answer without one proves nothing");
+    let later = Subject { state: PollState { no_delta_until: Some(noon()), ..PollState::default() }, ..reader() };
+    assert_eq!(ask(&later, &unchanged(), &plain()).state.no_delta_until, None);
+}
+
+#[test]
+fn a_site_that_blocks_is_left_alone_and_so_is_its_host() {
+    let decisions = live(&reader(), again(&failed(FailureKind::Blocked), 5), &plain());
+    assert_eq!(delays(&decisions), [4 * HOUR, 8 * HOUR, 16 * HOUR, DAY, DAY]);
+    assert!(decisions.iter().all(|decision| decision.host_hold == decision.next_due));
+    assert_eq!(decisions[0].state.penalty.unwrap().kind, FailureKind::Blocked);
+    assert_eq!(ask(&reader(), &failed(FailureKind::NotAFeed), &plain()).host_hold, None);
 }
 
 #[test]

@@ -78,14 +78,39 @@ pub(crate) async fn adding_a_retired_feed_revives_it_for_one_try(backend: &dyn B
         let id = retired(&*store, &url, to).await;
         let before = feed(&*store, id).await;
         assert_eq!((before.status, before.due()), (to, None));
-        let new = NewFeed { first_due: at(77), ..new_feed(&url) };
-        let added = store.add_feeds(&[new], at(50)).await.unwrap();
+        let new = |by_hand| NewFeed { first_due: at(77), by_hand, ..new_feed(&url) };
+        if to != Status::Removed {
+            let listed = store.add_feeds(&[new(false)], at(50)).await.unwrap();
+            assert_eq!(listed, [Added { id, new: false, revived: false }], "{to:?} is final for lists");
+            assert_eq!(feed(&*store, id).await, before);
+        }
+        let added = store.add_feeds(&[new(to != Status::Removed)], at(50)).await.unwrap();
         assert_eq!(added, [Added { id, new: false, revived: true }], "{to:?}");
         let after = feed(&*store, id).await;
         assert_eq!((after.status, after.due()), (Status::Active, Some(at(77))));
         assert_eq!(after.version, Version(before.version.0 + 1));
         assert_eq!(after.state, before.state, "it remembers its failures: the next one ends it");
     }
+}
+
+pub(crate) async fn a_job_goes_on_where_its_feeds_last_fetch_was_interrupted(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];
+    let detour =
+        |way: &str| common::job::Detour { next: "https://b.org/x?y='\"".parse().unwrap(), way: way.to_owned() };
+    let version = feed(&*store, ids[0]).await.version;
+    let kept = [(ids[0], version, detour("{\"a\":1}")), (ids[1], Version(99), detour("of another version"))];
+    store.keep_detours(&kept).await.unwrap();
+    let ways = async || {
+        let mut jobs = store.jobs_for(&ids).await.unwrap();
+        jobs.sort_by_key(|job| job.id);
+        jobs.into_iter().map(|job| job.detour).collect::<Vec<_>>()
+    };
+    assert_eq!(ways().await, [Some(detour("{\"a\":1}")), None]);
+    store.keep_detours(&[(ids[0], version, detour("later"))]).await.unwrap();
+    assert_eq!(ways().await, [Some(detour("later")), None]);
+    poll(&*store, ids[0], 10, Outcome::NotModified { validators: Validators::default() }).await;
+    assert_eq!(ways().await, [None, None], "it ends with the version");
 }
 
 pub(crate) async fn a_revived_feed_waits_for_the_end_of_its_hold(backend: &dyn Backend) {

@@ -59,7 +59,7 @@ pub(crate) async fn a_block_is_kept_beside_a_hold_and_lifted_without_it(backend:
     let mut throttled = verdict(&*store, id, 10, Outcome::Throttled { retry_after: Some(at(900)) }).await;
     throttled.decision.host_hold = Some(at(900));
     apply(&*store, &[throttled], 10).await;
-    let hosts = [HostKey::new("a.org:80"), HostKey::new("a.org:443")];
+    let hosts = [HostKey::new("a.org:8080"), HostKey::new("a.org:443")];
     store.block_hosts(&hosts, Some(at(5000))).await.unwrap();
     let row = |host: &str, feeds, held: Option<u64>, blocked: Option<u64>| HostRow {
         host: HostKey::new(host),
@@ -69,7 +69,7 @@ pub(crate) async fn a_block_is_kept_beside_a_hold_and_lifted_without_it(backend:
     };
     let of_name = HostQuery::of_name("a.org");
     let seen = store.hosts(&of_name, at(11)).await.unwrap().items;
-    assert_eq!(seen, [row("a.org:443", 1, Some(900), Some(5000)), row("a.org:80", 0, None, Some(5000))]);
+    assert_eq!(seen, [row("a.org:443", 1, Some(900), Some(5000)), row("a.org:8080", 0, None, Some(5000))]);
     assert_eq!(store.holds(at(11)).await.unwrap(), [(hosts[1].clone(), at(900))], "a block is no hold");
     drop(store);
     let store = backend.open().await;
@@ -86,13 +86,13 @@ pub(crate) async fn hosts_are_listed_by_name_in_complete_pages(backend: &dyn Bac
         add(&*store, &format!("https://h{n}.example/feed")).await;
     }
     add(&*store, "https://h1.example/other").await;
-    store.block_hosts(&[HostKey::new("h2.example:80")], Some(at(60))).await.unwrap();
+    store.block_hosts(&[HostKey::new("h2.example:8080")], Some(at(60))).await.unwrap();
     let shared = HostRule { shared: true, ..rule("shared.example") };
     for rule in [rule("only.example"), shared] {
         assert!(store.set_host_rule(&rule, at(1)).await.unwrap());
     }
     let all =
-        ["*.shared.example", "h1.example:443", "h2.example:443", "h2.example:80", "h3.example:443", "only.example"];
+        ["*.shared.example", "h1.example:443", "h2.example:443", "h2.example:8080", "h3.example:443", "only.example"];
     for limit in [1, 2, 5, 6, 100] {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {

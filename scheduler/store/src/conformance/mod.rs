@@ -81,6 +81,7 @@ macro_rules! stamp {
                 urls_as_long_as_they_may_be_are_told_apart;
                 thousands_of_feeds_are_answered_in_order;
                 adding_a_retired_feed_revives_it_for_one_try;
+                a_job_goes_on_where_its_feeds_last_fetch_was_interrupted;
                 a_revived_feed_waits_for_the_end_of_its_hold;
                 adding_a_paused_feed_leaves_it_paused;
                 only_a_change_of_status_raises_the_version;
@@ -215,6 +216,7 @@ pub(crate) fn new_feed(url: &str) -> NewFeed {
         calm: midnight(2),
         category: Category::D,
         private: false,
+        by_hand: false,
         first_due: at(0),
     }
 }

@@ -12,17 +12,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use common::feed::Feed;
 use common::host::HostKey;
+use common::job::Detour;
 use common::outcome::FailureKind;
 use common::policy::{HostHold, Status};
 use common::time::Timestamp;
-use common::url::FeedId;
+use common::url::{FeedId, Version};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::feeds::feed_columns;
 use super::session::{in_transaction, on_connection};
 use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, column, entries, numbers, optional_text, text};
-use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_onward, pack_state, pack_terms, readable};
+use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_detour, pack_onward, pack_state, pack_terms, readable};
 use crate::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
 
@@ -51,6 +52,23 @@ impl Polls for PostgresStore {
             let sql = "SELECT id FROM feeds WHERE id = ANY ($1) AND status = 'active'";
             let live: Vec<i64> = sqlx::query_scalar(sql).bind(numbers(ids.iter().copied())).fetch_all(on).await?;
             Ok(live.into_iter().map(FeedId).collect())
+        })
+    }
+
+    /// Rows are locked in the order of their numbers, as everywhere.
+    async fn keep_detours(&self, detours: &[(FeedId, Version, Detour)]) -> Result<(), StoreError> {
+        let mut in_order: Vec<&(FeedId, Version, Detour)> = detours.iter().collect();
+        in_order.sort_by_key(|(feed, ..)| *feed);
+        in_transaction!(self, "keep where fetches go on", |tx| {
+            for (feed, version, detour) in &in_order {
+                sqlx::query("UPDATE feeds SET detour = $3 WHERE id = $1 AND version = $2")
+                    .bind(feed.0)
+                    .bind(version.0)
+                    .bind(pack_detour(*version, detour))
+                    .execute(&mut *tx)
+                    .await?;
+            }
+            Ok(())
         })
     }
 

@@ -228,7 +228,8 @@ async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> 
         .bind(column(feeds, |feed| added_terms(feed.first_due)))
         .bind(column(feeds, |feed| pack_calm(&feed.calm)))
         .bind(&logins)
-        .bind(column(feeds, |feed| feed.credentials.as_ref().map(|login| login.sealed.as_bytes())));
+        .bind(column(feeds, |feed| feed.credentials.as_ref().map(|login| login.sealed.as_bytes())))
+        .bind(column(feeds, |feed| feed.by_hand));
     let mut inserted: HashSet<i64> = insert.fetch_all(&mut *on).await?.into_iter().collect();
     let find = sqlx::query_as(include_str!("feeds_find.sql")).bind(&urls).bind(&logins);
     let found: Vec<(Option<i64>, Option<String>)> = find.fetch_all(&mut *on).await?;
@@ -275,7 +276,8 @@ async fn revive(
     let revive = sqlx::query_scalar(include_str!("feeds_revive.sql"))
         .bind(column(&retired, |(id, _)| *id))
         .bind(column(&retired, |(_, feed)| feed.first_due.millis()))
-        .bind(column(&retired, |(_, feed)| added_terms(feed.first_due)));
+        .bind(column(&retired, |(_, feed)| added_terms(feed.first_due)))
+        .bind(column(&retired, |(_, feed)| feed.by_hand));
     Ok(revive.fetch_all(on).await?.into_iter().collect())
 }
 

@@ -10,15 +10,16 @@ use async_trait::async_trait;
 use common::document::{Document, Validators};
 use common::feed::Feed;
 use common::host::HostKey;
+use common::job::Detour;
 use common::outcome::FailureKind;
 use common::policy::HostHold;
 use common::time::Timestamp;
-use common::url::FeedId;
+use common::url::{FeedId, Version};
 use sqlx::{FromRow, SqliteConnection};
 
 use super::batch::{Batch, id_list};
 use super::{SqliteStore, entries};
-use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_onward, pack_state, pack_terms, readable};
+use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_detour, pack_onward, pack_state, pack_terms, readable};
 use crate::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
 
@@ -43,6 +44,21 @@ impl Polls for SqliteStore {
             .await
             .map_err(StoreError::on("tell which feeds are live"))?;
         Ok(live.into_iter().map(FeedId).collect())
+    }
+
+    async fn keep_detours(&self, detours: &[(FeedId, Version, Detour)]) -> Result<(), StoreError> {
+        let failed = "keep where fetches go on";
+        let mut tx = self.write(failed).await?;
+        for (feed, version, detour) in detours {
+            sqlx::query("UPDATE feeds SET detour = ?3 WHERE id = ?1 AND version = ?2")
+                .bind(feed.0)
+                .bind(version.0)
+                .bind(pack_detour(*version, detour))
+                .execute(&mut *tx)
+                .await
+                .map_err(StoreError::on(failed))?;
+        }
+        tx.commit().await.map_err(StoreError::on(failed))
     }
 
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {

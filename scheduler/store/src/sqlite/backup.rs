@@ -142,6 +142,7 @@ mod tests {
             calm: Vec::new(),
             category: common::policy::Category::D,
             private: false,
+            by_hand: false,
             first_due: Timestamp::EPOCH,
         };
         let feeds: Vec<NewFeed> = (0..feeds).map(feed).collect();

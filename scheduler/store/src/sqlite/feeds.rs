@@ -259,6 +259,7 @@ fn new_rows(feeds: &[NewFeed]) -> Batch {
             row.text(pack_calm(&feed.calm).as_deref());
             row.bytes(feed.credentials.as_ref().map(|credentials| &credentials.id.0[..]));
             row.bytes(feed.credentials.as_ref().map(|credentials| credentials.sealed.as_bytes()));
+            row.int(i64::from(feed.by_hand));
         });
     }
     rows

@@ -2,13 +2,14 @@
 INSERT INTO feeds (
     url, host, added, audience_at,
     subscribers, active_subscribers, sla, important, interval_ms,
-    private, category, next_due, terms, calm, credentials, sealed)
+    private, category, next_due, terms, calm, credentials, sealed, by_hand)
 SELECT
     CAST(substr(?2, value ->> 0, value ->> 1) AS TEXT), CAST(substr(?2, value ->> 2, value ->> 3) AS TEXT), ?3, ?3,
     value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8,
     value ->> 9, value ->> 10, value ->> 11, substr(?2, value ->> 12, value ->> 13),
     CAST(substr(?2, value ->> 14, value ->> 15) AS TEXT),
-    coalesce(substr(?2, value ->> 16, value ->> 17), x''), substr(?2, value ->> 18, value ->> 19)
+    coalesce(substr(?2, value ->> 16, value ->> 17), x''), substr(?2, value ->> 18, value ->> 19),
+    value ->> 20
 FROM jsonb_each(?1)
 WHERE true
 ORDER BY key

@@ -1,5 +1,6 @@
--- Known feeds that are not polled any more get one try, but never before the end of a hold. Their memory stays, so that
--- one more failure ends it again.
+-- Known feeds that are not polled any more get one try, but never before the end of a hold: what a person took out by any wish,
+-- the others when a person adds them one by one, so that no list that is sent every night asks them every night. Their memory
+-- stays, so that one more failure ends it again.
 UPDATE feeds
 SET status   = 'active',
     version  = version + 1,
@@ -9,5 +10,5 @@ SET status   = 'active',
 FROM jsonb_each(?1) AS new
 WHERE feeds.url = CAST(substr(?2, new.value ->> 0, new.value ->> 1) AS TEXT)
   AND feeds.credentials = coalesce(substr(?2, new.value ->> 16, new.value ->> 17), x'')
-  AND feeds.status IN ('gone', 'blacklisted', 'quarantined', 'removed')
+  AND (feeds.status = 'removed' OR new.value ->> 20 AND feeds.status IN ('gone', 'blacklisted', 'quarantined'))
 RETURNING id

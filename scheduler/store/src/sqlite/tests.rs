@@ -131,6 +131,7 @@ fn new_feed(url: &str) -> NewFeed {
         calm: Vec::new(),
         category: Category::D,
         private: false,
+        by_hand: false,
         first_due: Timestamp::EPOCH,
     }
 }

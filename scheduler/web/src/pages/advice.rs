@@ -42,8 +42,9 @@ pub(super) fn of(feed: &Feed) -> Vec<&'static str> {
 
 fn failure(kind: FailureKind, status: Option<u16>) -> &'static str {
     match (kind, status) {
-        (FailureKind::Dns, _) => {
-            "The host's name has no address, or its name servers do not answer. Look at the domain's registration and its DNS records."
+        // Alike, so that nobody learns from here which names of our own network exist.
+        (FailureKind::Dns | FailureKind::RefusedAddress, _) => {
+            "The host's name has no address in the public internet, or its name servers do not answer. Look at the domain's registration and its DNS records, and at the port."
         }
         (FailureKind::Connect, _) => {
             "Nothing accepts a connection at the host's address. Look whether the web server runs, and whether a firewall turns us away."
@@ -77,8 +78,8 @@ fn failure(kind: FailureKind, status: Option<u16>) -> &'static str {
             "The answer ends before all the bytes came that it announced. A wrong Content-Length, or a proxy that gives up, does that."
         }
         (FailureKind::Redirects, _) => "The address redirects in a circle, too often, or to nowhere.",
-        (FailureKind::RefusedAddress, _) => {
-            "The host's name leads to an address, or a port, that is not in the public internet."
+        (FailureKind::Blocked, _) => {
+            "A check for people, or a wall against robots, answers in place of the feed. Let the feed's address through it: our requests say who we are in the User-Agent, and may be signed, which such walls can verify."
         }
         (FailureKind::Crashed, _) => "Our own program fails at this feed. That is ours to mend.",
     }
@@ -90,7 +91,9 @@ mod tests {
 
     #[test]
     fn each_failure_has_advice_of_its_own() {
-        let mut all: Vec<&str> = FailureKind::ALL.iter().map(|kind| failure(*kind, None)).collect();
+        let told_apart = FailureKind::ALL.iter().filter(|kind| **kind != FailureKind::RefusedAddress);
+        let mut all: Vec<&str> = told_apart.map(|kind| failure(*kind, None)).collect();
+        assert_eq!(failure(FailureKind::RefusedAddress, None), failure(FailureKind::Dns, None));
         all.extend([401, 404, 500].map(|status| failure(FailureKind::Status, Some(status))));
         all.sort_unstable();
         let count = all.len();

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use common::feed::Feed;
+use common::outcome::FailureKind;
 use common::policy::Status;
 use common::time::Timestamp;
 use serde::Deserialize;
@@ -111,7 +112,16 @@ fn pings_at(api: &Api, headers: &HeaderMap) -> String {
 }
 
 async fn found(api: &Api, feed: &Feed, now: Timestamp) -> Result<Found, ApiError> {
-    let history = api.ops.store.history(feed.id).await?.unwrap_or_default();
+    let mut history = api.ops.store.history(feed.id).await?.unwrap_or_default();
+    // A name of our own network and one that does not exist look alike from outside.
+    let mut feed = feed.clone();
+    let failures = history.iter_mut().filter_map(|poll| poll.failure.as_mut());
+    for kind in failures.chain(feed.state.penalty.iter_mut().map(|penalty| &mut penalty.kind)) {
+        if *kind == FailureKind::RefusedAddress {
+            *kind = FailureKind::Dns;
+        }
+    }
+    let feed = &feed;
     let moment = |at: Timestamp| Moment::of(at, now);
     Ok(Found {
         url: feed.url.to_string(),

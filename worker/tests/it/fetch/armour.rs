@@ -179,9 +179,21 @@ async fn habits_of_old_servers_are_understood() {
 }
 
 #[tokio::test]
+async fn a_coding_that_is_none_hides_no_feed() {
+    let bench = Bench::start().await;
+    for coding in ["utf-8", "none", "binary", "8bit", "iso-8859-1", "aws-chunked", "compress", "identity, utf-8"] {
+        let script = Script::feed(Feed::rss()).header("Content-Encoding", coding);
+        assert_eq!(document(&bench.fetch(&bench.feed("/feed", script)).await).entries.len(), 3, "{coding}");
+    }
+    let snow = Script::body("application/rss+xml", "x").header("Content-Encoding", "x-snow");
+    let fetched = bench.fetch(&bench.feed("/feed", snow)).await;
+    assert_eq!(failure(&fetched), (FailureKind::Malformed, "the content coding 'x-snow' is unknown"));
+}
+
+#[tokio::test]
 async fn armour_codings_that_cannot_be_undone_are_malformed() {
     let bench = Bench::start().await;
-    for coding in ["gzip", "br", "zstd", "compress", "utf-8", "gzip, gzip, gzip, gzip"] {
+    for coding in ["gzip", "br", "zstd", "gzip, gzip, gzip, gzip"] {
         let script = Script::feed(Feed::rss()).header("Content-Encoding", coding);
         assert_eq!(kind_of(&bench, script).await, FailureKind::Malformed, "{coding}");
     }

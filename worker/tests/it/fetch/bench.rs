@@ -96,6 +96,9 @@ impl Bench {
             known: KnownEntries::default(),
             wake_at: None,
             head_first: None,
+            without_delta: false,
+            detour: None,
+            search: true,
             subscribers: 3,
         }
     }
@@ -110,7 +113,8 @@ impl Bench {
         let permit = self.permit(job).await;
         let deadline = SystemClock.now().after(self.config.timeout);
         let (gate, rules, login) = (&self.gate, &self.rules, self.login.as_ref());
-        let hops = Hops { gate, rules, clock: &SystemClock, permit: &permit, deadline, login };
+        let patience = self.config.timeout;
+        let hops = Hops { gate, rules, clock: &SystemClock, permit: &permit, deadline, login, patience };
         let mut trace = Vec::new();
         let fetched = self.fetcher.fetch_traced(job, &hops, &mut trace).await;
         self.gate.release(&permit, Release::default(), SystemClock.now()).await.unwrap();
@@ -153,6 +157,7 @@ impl Bench {
             Outcome::NotModified { validators } => job.validators = validators.clone(),
             _ => {}
         }
+        job.detour = fetched.detour.clone();
         fetched
     }
 

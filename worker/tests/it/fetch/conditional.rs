@@ -222,8 +222,33 @@ async fn p42_a_226_of_another_kind_is_an_error_and_leaves_the_validators() {
     let mut job = bench.feed("/feed", Script::feed(Feed::rss()).then(other));
     bench.poll(&mut job).await;
     let stored = job.validators.clone();
-    assert_eq!(failure(&bench.poll(&mut job).await).0, FailureKind::Status);
+    let refused = bench.poll(&mut job).await;
+    assert_eq!((failure(&refused).0, refused.unusable_delta), (FailureKind::Status, true));
     assert_eq!(job.validators, stored);
+}
+
+#[tokio::test]
+async fn p42_a_server_whose_deltas_are_of_no_use_is_asked_for_whole_documents() {
+    let bench = Bench::start().await;
+    let html = "HTTP/1.1 226 IM Used\r\nIM: feed\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>";
+    for (number, delta) in [
+        Script::status(226).header("IM", "feed, gzip"),
+        Script::status(226),
+        Script::status(226).header("IM", "feed"),
+        Script::raw(html),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = format!("/{number}");
+        let mut job = bench.feed(&path, Script::feed(Feed::rss()).then(delta).then(Script::feed(Feed::rss())));
+        assert!(!bench.poll(&mut job).await.unusable_delta);
+        assert!(bench.poll(&mut job).await.unusable_delta, "{number}");
+        job.without_delta = true;
+        assert!(!bench.poll(&mut job).await.unusable_delta);
+        let asked: Vec<_> = bench.requests(&path, 3).await.iter().map(|request| request.header("a-im")).collect();
+        assert_eq!(asked, [None, Some("feed".to_owned()), None]);
+    }
 }
 
 #[tokio::test]

@@ -47,6 +47,38 @@ async fn each_place_is_asked_once_and_only_when_a_feed_is_new() {
 }
 
 #[tokio::test]
+async fn nothing_is_guessed_for_an_import_or_asked_of_a_host_that_nobody_named() {
+    let bench = Bench::start().await;
+    let job = bench.feed("/", page("parked"));
+    bench.fetch(&FetchJob { search: false, ..job }).await;
+    assert_eq!(asked(&bench), ["/"]);
+
+    // A site that sends everybody to the login page of another host.
+    let login = bench.origin.url_on(1, "/login");
+    bench.origin.set("/login", page("log in"));
+    bench.fetch(&bench.feed("/members", Script::redirect(302, login.clone()))).await;
+    assert_eq!(asked(&bench), ["/", "/members", "/login"], "the page is not the given host's");
+    bench.origin.set("/feed", Script::redirect(302, login));
+    bench.fetch(&bench.job(&bench.origin.url("/"))).await;
+    let guesses = ["/", "/feed", "/feed.xml", "/rss.xml", "/atom.xml", "/index.xml", "/rss"];
+    assert_eq!(asked(&bench)[3..], guesses, "no guess is followed to another host");
+}
+
+#[tokio::test]
+async fn p37_a_link_to_a_refused_address_does_not_hide_the_good_one_behind_it() {
+    let bench = Bench::with(|fetch| fetch.allow_networks = vec!["127.0.0.1/32".parse().unwrap()]).await;
+    let link = |url: &str| format!("<link rel=alternate type=application/rss+xml href='{url}'>");
+    let good = bench.origin.url("/good");
+    let refused = [bench.origin.url_on(1, "/feed"), format!("http://two.test:{}/feed", bench.origin.address(1).port())];
+    let links = [link(&refused[0]), link(&refused[1]), link(&good)].concat();
+    let fetched = bench.fetch(&bench.feed("/", page(&links))).await;
+    let announced: Vec<String> = fetched.announced.iter().map(|feed| feed.url.to_string()).collect();
+    assert_eq!(announced, [good]);
+    let fetched = bench.fetch(&bench.feed("/", page(&link(&refused[0])))).await;
+    assert_eq!((fetched.announced.len(), asked(&bench).len()), (0, 2), "and a page that announces is not searched");
+}
+
+#[tokio::test]
 async fn whoever_says_where_the_feed_is_or_is_no_page_is_not_guessed_at() {
     let bench = Bench::start().await;
     for script in [

@@ -130,6 +130,9 @@ fn job(feed: i64, url: FeedUrl, host: common::host::HostKey, ticket: Ticket, exp
         wake_at: None,
         head_first: None,
         subscribers: 3,
+        detour: None,
+        search: false,
+        without_delta: false,
     }
 }
 

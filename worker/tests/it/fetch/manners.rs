@@ -99,6 +99,21 @@ async fn p17_throttling_carries_the_servers_own_time() {
 }
 
 #[tokio::test]
+async fn p17_any_status_may_say_when_to_come_back() {
+    let bench = Bench::start().await;
+    for status in [200, 403, 404, 408, 500, 502, 504, 522] {
+        let script = if status == 200 { Script::feed(Feed::rss()) } else { Script::status(status) };
+        let job = bench.feed("/feed", script.header("Retry-After", "172800"));
+        let before = common::time::Clock::now(&common::time::SystemClock);
+        let fetched = bench.fetch(&job).await;
+        let asked = fetched.retry_after.map(|at| at.since(before));
+        assert!(asked.is_some_and(|delay| delay >= Duration::from_secs(172_800)), "{status}: {fetched:?}");
+    }
+    let silent = bench.fetch(&bench.feed("/feed", Script::status(502).header("Retry-After", "soon"))).await;
+    assert_eq!(silent.retry_after, None);
+}
+
+#[tokio::test]
 async fn gone_is_gone() {
     let bench = Bench::start().await;
     let mut job = bench.feed("/feed", Script::status(410));
@@ -141,4 +156,41 @@ async fn freshness_of_a_redirect_is_not_that_of_the_feed() {
         let script = Script::redirect(301, target).header("Cache-Control", "max-age=86400");
         assert_eq!(bench.fetch(&bench.feed("/old", script)).await.fresh_for, None, "{target}");
     }
+}
+
+#[tokio::test]
+async fn a_block_page_is_an_outcome_of_its_own_and_never_a_page_of_the_feed() {
+    use common::outcome::{Blocker, FailureKind};
+    let bench = Bench::start().await;
+    let link = "<link rel=alternate type=application/rss+xml href=/feed>";
+    let page = |mark: &str| format!("<!DOCTYPE html><html><head>{mark}{link}</head><body>Please wait</body></html>");
+    let challenge = "<title>Just a moment...</title>";
+    let refused = |status: u16, mark: &str| {
+        let page = page(mark);
+        let length = page.len();
+        Script::raw(format!(
+            "HTTP/1.1 {status} No\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n{page}"
+        ))
+    };
+    let soul = "<script id=\"anubis_challenge\">";
+    for (script, by) in [
+        (Script::body("text/html", page(challenge)), Blocker::Cloudflare),
+        (Script::body("text/html", page(soul)), Blocker::Anubis),
+        (Script::status(403).header("cf-mitigated", "challenge"), Blocker::Cloudflare),
+        (refused(403, challenge), Blocker::Cloudflare),
+        (refused(403, "errors.edgesuite.net"), Blocker::Akamai),
+        (refused(405, "https://geo.captcha-delivery.com/captcha/"), Blocker::DataDome),
+        (Script::redirect(302, "https://www.tumblr.com/privacy/consent?x"), Blocker::Tumblr),
+    ] {
+        let before = bench.origin.log().len();
+        let fetched = bench.fetch(&bench.feed("/", script)).await;
+        let Outcome::Failed { failure, detail } = &fetched.outcome else { panic!("{fetched:?}") };
+        assert_eq!((*failure, fetched.blocked_by), (FailureKind::Blocked, Some(by)), "{detail}");
+        assert!(fetched.announced.is_empty() && fetched.outcome.rest() == Some(None));
+        assert_eq!(bench.origin.log().len() - before, 1, "nothing else is asked");
+    }
+    let plain = bench.fetch(&bench.feed("/", refused(403, "<title>No</title>"))).await;
+    assert!(
+        matches!(plain.outcome, Outcome::Failed { failure: FailureKind::Status, .. }) && plain.blocked_by.is_none()
+    );
 }

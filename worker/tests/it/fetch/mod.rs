@@ -10,6 +10,7 @@ mod credentials;
 mod discovery;
 mod faults;
 mod head_first;
+mod hostile_tls;
 mod manners;
 mod names;
 mod redirects;

@@ -1,5 +1,6 @@
 //! Host names: what the name server says decides, and one refused address refuses the name.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use common::outcome::FailureKind;
@@ -101,4 +102,33 @@ async fn many_names_are_asked_for_at_once() {
         .collect();
     let fetched = futures_util::future::join_all(jobs.iter().map(|job| bench.fetch(job))).await;
     assert!(fetched.iter().all(|fetched| document(fetched).entries.len() == 3));
+}
+
+#[tokio::test]
+async fn names_with_underscores_and_leading_hyphens_are_resolved() {
+    let names = Names::default();
+    let bench = bench(&names).await;
+    for name in ["a_b.example", "_real.host_name.example", "-lead.example"] {
+        set(&names, name, &["127.0.0.1"]);
+        assert_eq!(document(&bench.fetch(&bench.job(&url(&bench, name))).await).entries.len(), 3, "{name}");
+    }
+    let twice = bench.fetch(&bench.job(&url(&bench, "a_b.example.."))).await;
+    assert_eq!(failure(&twice).0, FailureKind::Dns, "two final dots are not one");
+}
+
+#[tokio::test]
+async fn armour_a_name_with_more_addresses_than_any_honest_one_is_not_dialled() {
+    let names = Names::default();
+    let server = names.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let bench = Bench::with(|fetch| fetch.name_servers = vec![server]).await;
+    let addresses = |count: u8| (10..10 + count).map(|last| IpAddr::from([127, 9, 0, last])).collect::<Vec<_>>();
+    for (name, answer, kind) in [
+        ("copies.example", vec![IpAddr::from([127, 9, 0, 1]); 80], FailureKind::Connect),
+        ("many.example", addresses(64), FailureKind::Connect),
+        ("crowd.example", addresses(65), FailureKind::Dns),
+    ] {
+        names.set(name, &answer);
+        let fetched = bench.fetch(&bench.job(&url(&bench, name))).await;
+        assert_eq!(failure(&fetched).0, kind, "{fetched:?}");
+    }
 }

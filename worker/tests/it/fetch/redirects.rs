@@ -202,11 +202,32 @@ async fn p30_a_chain_that_a_hosts_gap_interrupts_goes_on_where_it_stopped() {
     let first = bench.poll(&mut job).await;
     assert!(matches!(first.outcome, Outcome::Deferred { .. }), "{first:?}");
     assert_eq!((first.http_status, first.moved_to), (None, None));
+    assert_eq!(first.detour.map(|detour| detour.next.to_string()), Some(bench.origin.url("/feed")));
     let second = bench.poll(&mut job).await;
     assert_eq!(document(&second).entries.len(), 3);
     assert_eq!(second.moved_to.map(|url| url.to_string()), Some(bench.origin.url("/feed")));
     bench.requests("/old", 1).await;
     bench.requests("/feed", 1).await;
+}
+
+#[tokio::test]
+async fn p17_a_redirect_is_followed_no_sooner_than_it_says() {
+    let bench = Bench::start().await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    let mut job = bench.feed("/old", Script::redirect(302, "/feed").header("Retry-After", "30"));
+    let before = SystemClock.now();
+    let fetched = bench.poll(&mut job).await;
+    let Outcome::Deferred { until } = fetched.outcome else { panic!("{fetched:?}") };
+    let wait = until.since(before);
+    assert!(wait >= Duration::from_secs(30) && wait < Duration::from_secs(90), "{wait:?}");
+    bench.requests("/feed", 0).await;
+    assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 3, "then it goes on where it stopped");
+    bench.requests("/old", 1).await;
+
+    let mut far = bench.feed("/far", Script::redirect(302, "/feed").header("Retry-After", "99999999"));
+    let fetched = bench.poll(&mut far).await;
+    let Outcome::Deferred { until } = fetched.outcome else { panic!("{fetched:?}") };
+    assert!(until.since(before) < Duration::from_secs(25 * 3600), "no redirect silences a feed for years");
 }
 
 #[tokio::test]

@@ -159,9 +159,16 @@ fn answer_http2(request: &http::Request<hyper::body::Incoming>) -> Answer {
         *answer.body_mut() = http_body_util::Full::default();
         *answer.status_mut() = http::StatusCode::NOT_MODIFIED;
     }
-    if request.uri().path() == "/long" {
-        let long = http::HeaderValue::from_bytes(&vec![b'x'; 100_000]).unwrap();
-        answer.headers_mut().insert("x-long", long);
+    let long = |bytes: usize| http::HeaderValue::from_bytes(&vec![b'x'; bytes]).unwrap();
+    match request.uri().path() {
+        "/long" => drop(answer.headers_mut().insert("x-long", long(100_000))),
+        "/longer" => drop(answer.headers_mut().insert("x-long", long(180_000))),
+        "/longest" => drop(answer.headers_mut().insert("x-long", long(1_000_000))),
+        "/many" => (0..3000).for_each(|number| {
+            let name: http::HeaderName = format!("x-{number}").parse().unwrap();
+            answer.headers_mut().insert(name, long(1));
+        }),
+        _ => {}
     }
     Ok(answer)
 }
@@ -176,7 +183,41 @@ async fn http2_is_spoken_where_the_server_offers_it() {
     assert_eq!(document(&first).title.as_deref(), Some("Two"));
     assert!(not_modified(&bench.poll(&mut two).await));
 
-    let long = bench.fetch(&bench.job(&format!("https://one.test:{port}/long"))).await;
-    let (kind, detail) = failure(&long);
-    assert_eq!(kind, FailureKind::TooLarge, "{detail}");
+    for (path, expected) in [
+        ("/long", FailureKind::TooLarge),
+        ("/longer", FailureKind::TooLarge),
+        ("/longest", FailureKind::Malformed),
+        ("/many", FailureKind::TooLarge),
+    ] {
+        let fetched = bench.fetch(&bench.job(&format!("https://one.test:{port}{path}"))).await;
+        let (kind, detail) = failure(&fetched);
+        assert_eq!(kind, expected, "{path}: {detail}");
+    }
+}
+
+#[tokio::test]
+async fn http2_a_server_that_asks_for_calm_is_throttling() {
+    let authority = Authority::new("known").unwrap();
+    let bench = bench(&authority).await;
+    let mut config = authority.server("one.test", |_| {}).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut connection = h2::server::handshake(acceptor.accept(stream).await.unwrap()).await.unwrap();
+            let (request, mut stream) = connection.accept().await.unwrap().unwrap();
+            match request.uri().path() {
+                "/reset" => stream.send_reset(h2::Reason::ENHANCE_YOUR_CALM),
+                _ => connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM),
+            }
+            while connection.accept().await.is_some() {}
+        }
+    });
+    for path in ["/goaway", "/reset"] {
+        let fetched = bench.fetch(&bench.job(&format!("https://one.test:{port}{path}"))).await;
+        assert_eq!(fetched.outcome, common::report::Outcome::Throttled { retry_after: None }, "{path}");
+    }
 }

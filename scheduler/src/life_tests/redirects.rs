@@ -1,0 +1,96 @@
+//! Feeds whose redirects lead to a busy host: they wait there, and their own host is free.
+
+use common::host_gate::{AcquireRequest, Acquired, Release};
+use common::job::Detour;
+
+use super::*;
+
+const HUB: &str = "http://hub.example/feed";
+
+/// What a worker reports whose redirect led to the hub, when that may not be asked before `until`.
+async fn interrupted(fleet: &Fleet, job: &FetchJob, until: Timestamp) -> FetchReport {
+    let now = fleet.clock.now();
+    let limits = fleet.ops.rules.get().limits_of(&job.host);
+    let (host, deadline) = (job.host.clone(), now.after(Duration::from_secs(30)));
+    let FetchJob { feed, version, ticket, .. } = *job;
+    let request = AcquireRequest { host, limits, ticket, feed, version, deadline };
+    let Acquired::Granted(permit) = fleet.ops.gate.acquire(&request, now).await.unwrap() else { panic!("not granted") };
+    fleet.ops.gate.release(&permit, Release::default(), now).await.unwrap();
+    let detour = Some(Detour { next: HUB.parse().unwrap(), way: format!("of feed {}", job.feed) });
+    FetchReport { detour, ..report(job, now, Outcome::Deferred { until }) }
+}
+
+/// Feeds on hosts of their own that all lead to the hub, at which a request has just begun.
+async fn on_their_way(count: usize) -> (Fleet, Vec<FeedId>) {
+    let fleet = Fleet::new().await;
+    let direct = fleet.add(HUB).await;
+    let mut ids = Vec::new();
+    for n in 0..count {
+        ids.push(fleet.add(&format!("http://a{n}.example/feed")).await);
+    }
+    let jobs = fleet.dispatched().await;
+    assert_eq!(jobs.len(), count + 1);
+    let until = fleet.clock.now().after(GAP);
+    for job in &jobs {
+        let report = match job.feed == direct {
+            true => fleet.work(job, not_modified()).await,
+            false => interrupted(&fleet, job, until).await,
+        };
+        fleet.settle(report).await;
+    }
+    (fleet, ids)
+}
+
+#[tokio::test]
+async fn p29_feeds_on_their_way_to_a_busy_host_wait_there_and_go_on_one_by_one() {
+    let (fleet, ids) = on_their_way(4).await;
+    let depth = fleet.ops.schedule.depth(fleet.clock.now()).await.unwrap();
+    assert_eq!((depth.parked, depth.leased), (4, 0));
+    assert!(fleet.dispatched().await.is_empty(), "the hub was asked just now");
+    let mut asked = Vec::new();
+    for _ in &ids {
+        fleet.clock.advance(GAP);
+        let mut jobs = fleet.dispatched().await;
+        let job = jobs.pop().unwrap();
+        assert!(jobs.is_empty(), "one at a time");
+        let detour = job.detour.clone().unwrap();
+        assert_eq!((job.host.name(), detour.way), ("hub.example", format!("of feed {}", job.feed)));
+        let report = fleet.work(&job, not_modified()).await;
+        fleet.settle(report).await;
+        let feed = fleet.feed(job.feed).await;
+        assert!(feed.host.name().starts_with('a') && feed.version.0 == job.version.0 + 1, "{}", feed.host);
+        asked.push(job.feed);
+    }
+    assert_eq!(asked, ids, "those who wait longest come first");
+    assert!(fleet.dispatched().await.is_empty());
+}
+
+#[tokio::test]
+async fn the_way_of_a_feed_survives_a_restart_and_ends_with_its_report() {
+    let (fleet, ids) = on_their_way(1).await;
+    let fleet = fleet.restart().await;
+    fleet.clock.advance(Duration::from_secs(60));
+    let job = &fleet.dispatched().await[0];
+    assert_eq!((job.feed, job.host.name()), (ids[0], "hub.example"));
+    let report = fleet.work(job, not_modified()).await;
+    fleet.settle(report).await;
+    let due = fleet.feed(ids[0]).await.next_due.unwrap();
+    fleet.clock.advance(due.since(fleet.clock.now()));
+    let job = fleet.dispatched().await.into_iter().find(|job| job.feed == ids[0]).unwrap();
+    assert_eq!((job.detour, job.host.name()), (None, "a0.example"), "the next poll begins at its own host");
+}
+
+#[tokio::test]
+async fn a_feed_that_no_longer_goes_there_lets_the_next_one_of_the_busy_host_come() {
+    let (fleet, ids) = on_their_way(2).await;
+    let pause = |status| store::FeedChange { status: Some(status), ..Default::default() };
+    // Its version rises, and with that its way ends, while it waits at the hub.
+    for status in [Status::Paused, Status::Active] {
+        fleet.ops.store.change_feed(ids[0], &pause(status), fleet.clock.now()).await.unwrap();
+    }
+    fleet.clock.advance(GAP);
+    let mut jobs = fleet.dispatched().await;
+    jobs.extend(fleet.dispatched().await);
+    let asked: Vec<_> = jobs.iter().map(|job| (job.feed, job.host.name())).collect();
+    assert_eq!(asked, [(ids[0], "a0.example"), (ids[1], "hub.example")]);
+}

@@ -1,0 +1,5 @@
+-- Where a fetch goes on that a busy host interrupted (store/row.rs, StoredDetour), and which feeds a person added one by one. The
+-- version before neither reads nor writes them.
+ALTER TABLE feeds
+    ADD COLUMN detour  text,                            -- JSON object, for the version that it names
+    ADD COLUMN by_hand boolean NOT NULL DEFAULT FALSE;
