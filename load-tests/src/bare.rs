@@ -1,4 +1,5 @@
-//! The bare parts: loops of conditional GETs with reqwest, or with hyper's connections, and nothing else, for comparison.
+//! The bare clients: loops of conditional GETs with reqwest, or with hyper's connections, without anything else, for
+//! comparison.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -48,7 +49,7 @@ impl Client {
     }
 }
 
-/// Asks each URL in turn, over and over, until killed.
+/// Polls each URL in turn, repeatedly, until killed.
 pub(crate) async fn poll(options: &Options) -> anyhow::Result<()> {
     let urls: Vec<reqwest::Url> =
         std::fs::read_to_string(&options.urls)?.lines().map(str::parse).collect::<Result<_, _>>()?;
@@ -85,7 +86,7 @@ async fn poll_with_reqwest(urls: Vec<reqwest::Url>, concurrency: usize) -> anyho
     Ok(())
 }
 
-/// Each loop has hosts of its own, so that nothing is shared.
+/// Gives each loop separate hosts, so that nothing is shared.
 async fn poll_with_hyper(urls: &[reqwest::Url], concurrency: usize) -> anyhow::Result<()> {
     let mut shares: Vec<Vec<Host>> = (0..concurrency).map(|_| Vec::new()).collect();
     for (number, url) in urls.iter().enumerate() {
@@ -96,7 +97,7 @@ async fn poll_with_hyper(urls: &[reqwest::Url], concurrency: usize) -> anyhow::R
         loops.spawn(async move {
             loop {
                 for host in &mut hosts {
-                    // A failed request is no poll, and the origin does not count it as one.
+                    // A failed request does not count as a poll, and the origin does not count it either.
                     let _ = host.ask().await;
                 }
             }

@@ -1,4 +1,4 @@
-//! A cluster as one side of a benchmark: a scheduler and two workers over servers that the caller brought.
+//! A cluster as one side of a benchmark: a scheduler and two workers, with servers that the caller provides.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use tokio::task::JoinSet;
 use crate::settings::config;
 
 const WORKERS: usize = 2;
-/// The default. A place is taken until its report is confirmed, most of the time for nothing but that.
+/// The default. A slot is taken until its report is confirmed; for most of that time it only waits.
 const FETCHES_PER_WORKER: usize = 256;
-/// The variable of the test servers, and those of the configuration that take its value.
+/// The variables of the test servers, and those of the configuration that take their values.
 const SERVERS: [(&str, &[&str]); 3] = [
     ("FEEDFLEET_TEST_POSTGRES", &["FEEDFLEET_STORE__URL"]),
     ("FEEDFLEET_TEST_REDIS", &["FEEDFLEET_SCHEDULE__URL", "FEEDFLEET_GATE__URL"]),
     ("FEEDFLEET_TEST_RABBITMQ", &["FEEDFLEET_QUEUE__URL"]),
 ];
-/// Time for the scheduler to find its servers.
+/// How long the scheduler may take to connect to its servers.
 const START: Duration = Duration::from_secs(30);
-/// Feeds that are added at once.
+/// Feeds that are added concurrently.
 const AT_ONCE: usize = 32;
 
-/// How its processes are started; a namespace of its own.
+/// How its processes are started; uses its own namespace.
 pub(crate) struct Cluster {
     binary: PathBuf,
     folder: PathBuf,
@@ -42,7 +42,7 @@ impl Cluster {
                 std::env::var(from).with_context(|| format!("{from} is not set; dev/bench starts the servers"))?;
             urls.extend(to.iter().map(|name| (*name, url.clone())));
         }
-        // Free until the scheduler takes it, as far as one can tell.
+        // Free until the scheduler binds it, most likely.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let namespace = format!("bench-{}-{round}", std::process::id());
         Ok(Cluster { binary: binary.into(), folder: folder.into(), urls, namespace, address })

@@ -1,4 +1,4 @@
-//! `scenario`: runs scenarios of files one after the other, and says which figures missed their bounds.
+//! `scenario`: runs scenarios from files in sequence, and reports which figures missed their bounds.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub(crate) struct Options {
     report: PathBuf,
 }
 
-/// Whether all came out as they should.
+/// Returns whether all runs had the expected result.
 pub(crate) async fn play(options: &Options) -> anyhow::Result<bool> {
     let binary = match &options.binary {
         Some(binary) => binary.clone(),

@@ -1,25 +1,26 @@
-//! A second opinion on signatures: keys made and messages verified by the `openssl` program, from what stands in RFC 9421.
+//! Independent verification of signatures: the `openssl` program creates keys and verifies messages, following RFC
+//! 9421.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// An Ed25519 key of somebody's, in a folder.
+/// An Ed25519 key in a folder.
 #[derive(Debug)]
 pub struct Keys {
     folder: PathBuf,
     messages: AtomicUsize,
 }
 
-/// Bytes of an Ed25519 public key, which are the last ones of its DER form (RFC 8410).
+/// The length of an Ed25519 public key, which is the end of its DER form (RFC 8410).
 const PUBLIC_BYTES: usize = 32;
 
 impl Keys {
-    /// A fresh key in this folder.
+    /// Creates a key in this folder.
     ///
     /// # Errors
-    /// `openssl` is missing (`dev/install` installs it), or the folder cannot be written.
+    /// If `openssl` is missing (`dev/install` installs it), or the folder cannot be written.
     pub fn make(folder: &Path) -> io::Result<Self> {
         let keys = Keys { folder: folder.to_owned(), messages: AtomicUsize::new(0) };
         keys.openssl(&["genpkey", "-algorithm", "ed25519", "-out", "key.pem"])?;
@@ -27,12 +28,12 @@ impl Keys {
         Ok(keys)
     }
 
-    /// The private key, as PEM.
+    /// Returns the path of the private key, as PEM.
     pub fn private(&self) -> PathBuf {
         self.folder.join("key.pem")
     }
 
-    /// The public key as it stands in a JSON web key (RFC 8037): base64url without padding.
+    /// Returns the public key as in a JSON web key (RFC 8037): base64url without padding.
     ///
     /// # Errors
     /// Those of [`Keys::make`].
@@ -48,8 +49,8 @@ impl Keys {
         Ok(text.into_iter().filter(|byte| *byte != b'=').map(url).collect())
     }
 
-    /// Is this the key's signature `sig1` over these components (names as they are listed, quotes and flags included) and the
-    /// parameters in `input` (RFC 9421, sections 2.5 and 3.2)?
+    /// Returns whether `signature` is the key's signature `sig1` over these components (names as they are listed,
+    /// including quotes and flags) and the parameters in `input` (RFC 9421, sections 2.5 and 3.2).
     ///
     /// # Errors
     /// Those of [`Keys::make`].

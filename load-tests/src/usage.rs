@@ -1,26 +1,26 @@
-//! What processes use, by the kernel's own account in `/proc`.
+//! The resource usage of processes, as reported by the kernel in `/proc`.
 
 use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::time::Duration;
 
-/// Unit of the times in `/proc/PID/stat` on Linux.
+/// The unit of times in `/proc/PID/stat` on Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// User and system time of a process so far, with that of its children that have ended.
+/// Returns the user and system time of a process so far, including its children that have ended.
 ///
 /// # Errors
-/// When there is no such process.
+/// If there is no such process.
 pub fn cpu(pid: u32) -> io::Result<Duration> {
     let ticks: f64 = stat(pid)?.iter().skip(11).take(4).filter_map(|field| field.parse::<f64>().ok()).sum();
     Ok(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
 }
 
-/// Bytes of memory of a process: its share of what it has in common with others.
+/// Returns the memory of a process in bytes, with its share of shared memory.
 ///
 /// # Errors
-/// When there is no such process, or it is somebody else's.
+/// If there is no such process, or it belongs to another user.
 pub fn memory(pid: u32) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
@@ -28,7 +28,7 @@ pub fn memory(pid: u32) -> io::Result<u64> {
     Ok(kilobytes.unwrap_or(0) * 1024)
 }
 
-/// The process that listens on a port of loopback; empty when it cannot be told.
+/// Returns the processes that listen on a port of loopback; empty if that cannot be determined.
 pub fn listening_on(port: u16) -> Vec<u32> {
     let Some(socket) = socket(port) else { return Vec::new() };
     let holds = |pid: &u32| {
@@ -38,7 +38,7 @@ pub fn listening_on(port: u16) -> Vec<u32> {
     pids().into_iter().filter(holds).collect()
 }
 
-/// Processes with all that descend from them by now.
+/// Returns processes with all their current descendants.
 pub fn family(of: &[u32]) -> Vec<u32> {
     let (all, mut family) = (pids(), HashSet::<u32>::from_iter(of.iter().copied()));
     loop {
@@ -53,11 +53,11 @@ pub fn family(of: &[u32]) -> Vec<u32> {
     }
 }
 
-/// What an open descriptor of the socket that listens on a port is a link to.
+/// Returns the link target of an open descriptor of the socket that listens on a port.
 fn socket(port: u16) -> Option<String> {
     const LISTENING: &str = "0A";
     let table = fs::read_to_string("/proc/net/tcp").ok()? + &fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
-    // Addresses as the kernel writes them: words in the machine's order.
+    // Addresses in the kernel's format: words in native byte order.
     let loopback = format!("{:08X}", u32::from_ne_bytes([127, 0, 0, 1]));
     let [any, any_6, loopback_6] =
         ["0".repeat(8), "0".repeat(32), format!("{:024}{:08X}", 0, u32::from_ne_bytes([0, 0, 0, 1]))];
@@ -75,7 +75,7 @@ fn pids() -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The fields after the name, which is in parentheses and may hold spaces: state, parent, ..
+/// Returns the fields after the name, which is in parentheses and may contain spaces: state, parent, ..
 fn stat(pid: u32) -> io::Result<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);

@@ -1,4 +1,4 @@
-//! Bodies beyond a good feed: content codings, and documents that hurt careless clients.
+//! Special bodies: content codings, and documents that harm careless clients.
 
 use std::io::{self, Write as _};
 
@@ -8,7 +8,7 @@ use flate2::{Compress, Compression, Crc, FlushCompress};
 /// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
-    /// As it is.
+    /// No coding.
     Identity,
     /// `gzip`.
     Gzip,
@@ -16,14 +16,14 @@ pub enum Coding {
     Br,
     /// `zstd`.
     Zstd,
-    /// `deflate` as the RFC means it: zlib's wrapping.
+    /// `deflate` as in the RFC: with zlib's wrapper.
     Deflate,
-    /// `deflate` as some servers mean it: without any wrapping.
+    /// `deflate` as some servers send it: without a wrapper.
     RawDeflate,
 }
 
 impl Coding {
-    /// Its name in `Content-Encoding` and `Accept-Encoding`.
+    /// Returns its name in `Content-Encoding` and `Accept-Encoding`.
     pub fn name(self) -> &'static str {
         match self {
             Coding::Identity => "identity",
@@ -34,7 +34,7 @@ impl Coding {
         }
     }
 
-    /// Whether an `Accept-Encoding` value names it without forbidding it (`q=0`).
+    /// Returns whether an `Accept-Encoding` value names it without forbidding it (`q=0`).
     pub fn accepted_by(self, accept_encoding: &str) -> bool {
         accept_encoding.split(',').any(|member| {
             let mut parts = member.split(';').map(str::trim);
@@ -44,10 +44,10 @@ impl Coding {
         })
     }
 
-    /// Bytes in this coding.
+    /// Encodes bytes.
     ///
     /// # Errors
-    /// Only if the encoder itself fails; none of them does on memory.
+    /// If the encoder fails, which does not happen when writing to memory.
     pub fn encode(self, bytes: &[u8]) -> io::Result<Vec<u8>> {
         match self {
             Coding::Identity => Ok(bytes.to_vec()),
@@ -78,8 +78,8 @@ impl Coding {
     }
 }
 
-/// An RSS feed that is nothing but `<media:group>` nested so deep (900 makes 24 KB): small, well-formed, and the death
-/// of a parser that recurses.
+/// Returns an RSS feed that consists of deeply nested `<media:group>` elements (900 levels are 24 KB): small,
+/// well-formed, and fatal to a recursive parser.
 pub fn nested(depth: usize) -> Vec<u8> {
     let head = "<?xml version=\"1.0\"?><rss version=\"2.0\" xmlns:media=\"http://search.yahoo.com/mrss/\"><channel>\
                 <title>Nested</title><item><title>Deep</title>";
@@ -87,22 +87,22 @@ pub fn nested(depth: usize) -> Vec<u8> {
     [head, &"<media:group>".repeat(depth), &"</media:group>".repeat(depth), tail].concat().into_bytes()
 }
 
-/// A web page where a feed was expected.
+/// Returns a web page where a feed was expected.
 pub fn html_page() -> Vec<u8> {
     b"<!DOCTYPE html>\n<html><head><title>Welcome</title></head><body><p>Nothing to subscribe to<br></body></html>\n"
         .to_vec()
 }
 
-/// Bytes that are nothing: no text, no known format; the same ones each time.
+/// Returns bytes in no known format; deterministic.
 pub fn garbage(bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|number| super::mix(number).to_le_bytes()[0]).collect()
 }
 
-/// Zero bytes in this coding that unfold to so many MiB: a decompression bomb. Cheap to make, whatever the size: one
-/// part is encoded and repeated.
+/// Returns a decompression bomb: zero bytes in this coding that expand to `mebibytes` MiB. Cheap to create at any size,
+/// because one part is encoded and repeated.
 ///
 /// # Errors
-/// Only if an encoder itself fails; none of them does on memory.
+/// If the encoder fails, which does not happen when writing to memory.
 pub fn bomb(coding: Coding, mebibytes: u32) -> io::Result<Vec<u8>> {
     match coding {
         Coding::Identity => Ok(vec![0; mebibytes as usize * MIB.len()]),
@@ -128,7 +128,7 @@ pub fn bomb(coding: Coding, mebibytes: u32) -> io::Result<Vec<u8>> {
 
 const MIB: &[u8] = &[0; 1 << 20];
 
-/// A full flush ends a part on a byte's edge and forgets the window, so that the part can be repeated.
+/// Uses a full flush, which ends a part at a byte boundary and resets the window, so that the part can be repeated.
 fn deflated_zeros(mebibytes: u32) -> io::Result<Vec<u8>> {
     let mut part = Vec::with_capacity(64 * 1024);
     Compress::new(Compression::fast(), false).compress_vec(MIB, &mut part, FlushCompress::Full)?;
@@ -136,7 +136,7 @@ fn deflated_zeros(mebibytes: u32) -> io::Result<Vec<u8>> {
     Ok([part.repeat(mebibytes as usize), empty_last_block.to_vec()].concat())
 }
 
-/// After its second part the encoder is in the state that it had before: the second part can be repeated.
+/// After its second part the encoder returns to an earlier state, so that the second part can be repeated.
 fn brotli_zeros(mebibytes: u32) -> io::Result<Vec<u8>> {
     let mut encoder = brotli::CompressorWriter::new(Vec::new(), 4096, 1, 20);
     let mut ends = Vec::new();
@@ -150,7 +150,7 @@ fn brotli_zeros(mebibytes: u32) -> io::Result<Vec<u8>> {
     Ok([first, &second.repeat((mebibytes as usize).saturating_sub(1)), last].concat())
 }
 
-/// One frame of a 128 KiB window, made of blocks that say "128 KiB of zero" in four bytes.
+/// Returns one frame with a 128 KiB window, made of blocks that encode 128 KiB of zeros in four bytes.
 fn zstd_zeros(mebibytes: u32) -> Vec<u8> {
     let block = |last: u32| -> [u8; 4] {
         let run_length = 1 << 1;

@@ -1,5 +1,5 @@
-//! How a feed looks and behaves: format, pace, validators, answers to conditions. Values only; the items of a path
-//! live in the module beside.
+//! A feed's appearance and behaviour: format, pace, validators, conditional requests. Values only; the `items` module
+//! holds the items of a path.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,18 +31,18 @@ pub enum Format {
     Json,
 }
 
-/// When items appear by themselves, as offsets from the origin's start.
+/// When items appear automatically, as offsets from the origin's start.
 #[derive(Clone, Debug)]
 pub enum Pace {
-    /// Never: only by [`Origin::publish`](crate::Origin::publish).
+    /// Never: only through [`Origin::publish`](crate::Origin::publish).
     Manual,
-    /// One item each time this much has passed.
+    /// One item per period.
     Every(Duration),
-    /// Like a Poisson process with this mean distance; the same seed gives the same times.
+    /// A Poisson process with this mean interval; the same seed produces the same times.
     Random {
-        /// Mean distance of two items.
+        /// Mean time between two items.
         mean: Duration,
-        /// Chooses the times.
+        /// Determines the times.
         seed: u64,
     },
     /// At these offsets, ascending.
@@ -52,46 +52,46 @@ pub enum Pace {
 /// The feed's `ETag`.
 #[derive(Clone, Debug)]
 pub enum Tag {
-    /// None is sent.
+    /// No tag is sent.
     None,
     /// `"..."`, new with each revision.
     Strong,
     /// `W/"..."`, new with each revision.
     Weak,
-    /// These very bytes, `{}` replaced by the revision's number.
+    /// Exactly these bytes, with `{}` replaced by the revision's number.
     Text(Vec<u8>),
-    /// Strong, and each 304 brings a fresh one that alone is good from then on.
+    /// Strong, and each 304 carries a fresh tag, the only valid one from then on.
     FreshOn304,
-    /// As Apache does it: a coded answer's tag ends in this suffix (`-gzip`) inside of its quotes, and only the tag
-    /// without the suffix is ever matched.
+    /// As in Apache: a compressed response's tag ends in this suffix (`-gzip`) inside its quotes, and only the tag
+    /// without the suffix ever matches.
     Suffix(&'static str),
 }
 
 /// The feed's `Last-Modified`.
 #[derive(Clone, Debug)]
 pub enum Stamp {
-    /// None is sent.
+    /// No date is sent.
     None,
-    /// The time of the last change. Moves by at least a second with each revision, into the future if need be, so that
-    /// equal dates mean equal documents.
+    /// The time of the last change. Advances by at least a second with each revision, into the future if necessary, so
+    /// that equal dates mean equal documents.
     Date,
-    /// These very bytes, `{}` replaced by the revision's number; compared byte for byte.
+    /// Exactly these bytes, with `{}` replaced by the revision's number; compared byte for byte.
     Text(Vec<u8>),
 }
 
-/// What conditional requests lead to.
+/// How the server evaluates conditional requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conditions {
-    /// `If-None-Match` decides where it is sent, else `If-Modified-Since`. Tags must be equal byte for byte (one of a
-    /// list), dates must be the same date: "later" is not enough.
+    /// `If-None-Match` decides if it is sent, else `If-Modified-Since`. Tags must be equal byte for byte (one of a
+    /// list), dates must be the same date: a later date does not match.
     Exact,
-    /// As nginx does it: each condition that was sent must match.
+    /// As in nginx: every condition that was sent must match.
     All,
     /// Never a 304.
     Ignored,
 }
 
-/// How a path's feed looks. The items belong to the path: two scripts for one path show the same items.
+/// A path's feed. The items belong to the path: two scripts for one path show the same items.
 #[derive(Clone, Debug)]
 pub struct Feed {
     pub(super) format: Format,
@@ -109,7 +109,8 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// A feed with 3 items at the start of at most 20 shown, published by hand, strong tag and date, conditions honoured.
+    /// Creates a feed with 3 initial items, at most 20 shown, published manually, with strong tag and date, that
+    /// honours conditional requests.
     pub fn new(format: Format) -> Self {
         Feed {
             format,
@@ -127,73 +128,74 @@ impl Feed {
         }
     }
 
-    /// [`Feed::new`] as RSS 2.0.
+    /// Creates an RSS 2.0 feed like [`Feed::new`].
     pub fn rss() -> Self {
         Self::new(Format::Rss)
     }
 
-    /// [`Feed::new`] as Atom 1.0.
+    /// Creates an Atom 1.0 feed like [`Feed::new`].
     pub fn atom() -> Self {
         Self::new(Format::Atom)
     }
 
-    /// [`Feed::new`] as JSON Feed 1.1.
+    /// Creates a JSON Feed 1.1 feed like [`Feed::new`].
     pub fn json() -> Self {
         Self::new(Format::Json)
     }
 
-    /// The feed's own title, plain text without markup characters.
+    /// Sets the feed's title, plain text without markup characters.
     pub fn title(self, title: impl Into<String>) -> Self {
         Feed { title: title.into(), ..self }
     }
 
-    /// Items that exist from the start, an hour apart in the past.
+    /// Sets the number of items that exist from the start, an hour apart in the past.
     pub fn initial(self, items: usize) -> Self {
         Feed { initial: items, ..self }
     }
 
-    /// How many of the newest items the document shows.
+    /// Sets the maximum number of items in the document, newest first.
     pub fn shown(self, items: usize) -> Self {
         Feed { shown: items, ..self }
     }
 
-    /// When items appear by themselves.
+    /// Sets when items appear automatically.
     pub fn pace(self, pace: Pace) -> Self {
         Feed { pace, ..self }
     }
 
-    /// The `ETag`.
+    /// Sets the `ETag`.
     pub fn tag(self, tag: Tag) -> Self {
         Feed { tag, ..self }
     }
 
-    /// The `Last-Modified`.
+    /// Sets the `Last-Modified`.
     pub fn stamp(self, stamp: Stamp) -> Self {
         Feed { stamp, ..self }
     }
 
-    /// What conditional requests lead to.
+    /// Sets how conditional requests are evaluated.
     pub fn conditions(self, conditions: Conditions) -> Self {
         Feed { conditions, ..self }
     }
 
-    /// Raw elements (`<ttl>60</ttl>`) or JSON members (`"hubs": []`) of the feed itself, inserted as they are. The
-    /// prefixes `sy`, `atom`, `media` are bound.
+    /// Inserts raw elements (`<ttl>60</ttl>`) or JSON members (`"hubs": []`) into the feed, unchanged. The prefixes
+    /// `sy`, `atom`, `media` are bound.
     pub fn extra(self, raw: impl Into<String>) -> Self {
         Feed { extra: raw.into(), ..self }
     }
 
-    /// About so many bytes of text in each item.
+    /// Sets the approximate number of bytes of text in each item.
     pub fn padding(self, bytes: usize) -> Self {
         Feed { padding: bytes, ..self }
     }
 
-    /// The items' titles, in turn and around, inserted as they are; none: numbered ones.
+    /// Sets the items' titles, used in rotation, inserted unchanged; none: numbered ones.
     pub fn headlines(self, titles: impl IntoIterator<Item = String>) -> Self {
         Feed { headlines: titles.into_iter().collect(), ..self }
     }
 
-    /// Answers `A-IM: feed` with 226 and the items that are newer than the revision whose strong tag is sent (RFC 3229).
+    /// Answers `A-IM: feed` with 226 and the items that are newer than the revision whose strong tag was sent (RFC
+    /// 3229).
     pub fn deltas(self) -> Self {
         Feed { deltas: true, ..self }
     }

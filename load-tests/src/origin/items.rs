@@ -1,6 +1,6 @@
 //! The items of a path over time, and the validators that follow from them.
 //!
-//! Deterministic: the n-th item of a path has the same id, title and link in every run. Nothing is ever withdrawn, so
+//! Deterministic: the n-th item of a path has the same id, title and link in every run. Items are never withdrawn, so
 //! that [`Origin::truth`](crate::Origin::truth) is what a perfect client would have stored.
 
 use std::ops::Range;
@@ -11,17 +11,17 @@ use common::time::Timestamp;
 
 use super::feed::{Conditions, Feed, Item, Pace, Stamp, Tag};
 
-/// Least distance of items that appear by themselves: a period of zero must not publish for ever.
+/// Minimum interval between automatic items: a period of zero must not publish in an endless loop.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// The items of one path, and what its validators are made of.
+/// The items of one path, and the state of its validators.
 #[derive(Debug)]
 pub(super) struct FeedState {
     path: Arc<str>,
     pace: Pace,
     headlines: Arc<[String]>,
     items: Vec<Item>,
-    /// How many items there were at each revision, from the first on.
+    /// The number of items at each revision, from the first on.
     counts: Vec<usize>,
     appeared: u64,
     next: Option<Duration>,
@@ -69,7 +69,7 @@ impl FeedState {
         }
     }
 
-    /// Adds what has appeared by itself until `now`.
+    /// Adds the items that have appeared automatically until `now`.
     pub(super) fn advance(&mut self, now: Duration, started: Timestamp) {
         while let Some(due) = self.next.filter(|due| *due <= now) {
             self.add(started.after(due));
@@ -92,7 +92,7 @@ impl FeedState {
         self.touch(at);
     }
 
-    /// New validators, whatever the items do.
+    /// Changes the validators, whether or not the items have changed.
     pub(super) fn touch(&mut self, at: Timestamp) {
         self.revision += 1;
         self.counts.push(self.items.len());
@@ -127,7 +127,7 @@ impl FeedState {
         }
     }
 
-    /// Validators as they are now.
+    /// Returns the current validators.
     pub(super) fn current(&self, feed: &Feed) -> Current {
         let tag = self.tag_at(feed, self.revision);
         let stamp = match &feed.stamp {
@@ -138,7 +138,8 @@ impl FeedState {
         Current { tag, stamp }
     }
 
-    /// The first item that a client does not have whose tag is this one; `None` when the tag is none of this path.
+    /// Returns the first item that a client with this tag does not have; `None` if the tag does not belong to this
+    /// path.
     pub(super) fn known_until(&self, feed: &Feed, none_match: &[u8]) -> Option<usize> {
         let revision = (0..self.revision).rev().find(|revision| {
             let then = self.tag_at(feed, *revision);
@@ -147,7 +148,7 @@ impl FeedState {
         self.counts.get(usize::try_from(revision).ok()?).copied()
     }
 
-    /// Whether a request with these conditions gets a 304; draws the next fresh tag when it does.
+    /// Returns whether a request with these conditions gets a 304; if so, generates the next fresh tag.
     pub(super) fn not_modified(&mut self, feed: &Feed, none_match: Option<&[u8]>, since: Option<&[u8]>) -> bool {
         let current = self.current(feed);
         let tag = none_match.map(|sent| current.tag.as_deref().is_some_and(|tag| tag_matches(sent, tag)));
@@ -164,7 +165,7 @@ impl FeedState {
     }
 }
 
-/// Byte equality with the whole value, with one member of a list, or `*`.
+/// Compares bytes with the whole value, with one member of a list, or with `*`.
 fn tag_matches(sent: &[u8], tag: &[u8]) -> bool {
     sent == tag || sent == b"*" || sent.split(|byte| *byte == b',').any(|member| member.trim_ascii() == tag)
 }
@@ -181,7 +182,7 @@ fn with_revision(text: &[u8], revision: u64) -> Vec<u8> {
     }
 }
 
-/// An HTTP date (IMF-fixdate).
+/// Formats an HTTP date (IMF-fixdate).
 pub(crate) fn http_date(at: Timestamp) -> String {
     let seconds = u64::try_from(at.unix_seconds()).unwrap_or(0);
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds))
@@ -191,7 +192,7 @@ fn whole_seconds(at: Timestamp) -> Timestamp {
     Timestamp::from_millis(at.unix_seconds().saturating_mul(1000))
 }
 
-/// A draw from the exponential distribution with mean 1, fixed by seed and number.
+/// Draws from the exponential distribution with mean 1, determined by seed and number.
 #[expect(clippy::cast_precision_loss, reason = "53 random bits are what a fraction holds")]
 fn exponential(seed: u64, number: u64) -> f64 {
     let bits = crate::origin::mix(seed ^ crate::origin::mix(number));

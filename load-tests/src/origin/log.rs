@@ -1,7 +1,7 @@
-//! What the origin was asked and what it answered: the ground truth that the judge reads.
+//! The origin's requests and responses: the ground truth for the judge.
 //!
-//! Records keep the raw heads, so that order, spelling and bytes of headers stay as they were on the wire, and one
-//! request costs two small allocations. The log grows for ever: it belongs to one run.
+//! Records keep the raw heads, so that order, spelling and bytes of headers are preserved, and one request costs two
+//! small allocations. The log grows without bound: it belongs to one run.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,56 +14,56 @@ use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
-/// Who ended an exchange before the answer was complete.
+/// Which side ended an exchange before the response was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cut {
-    /// The script asked for it.
+    /// The origin, as its script says.
     ByUs,
-    /// The client closed or reset the connection.
+    /// The client, which closed or reset the connection.
     ByPeer,
 }
 
-/// One request and its answer.
+/// One request and its response.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Place in the log, from 0; requests are numbered in the order in which their heads were complete.
+    /// Index in the log, from 0; requests are numbered in the order in which their heads were complete.
     pub number: usize,
-    /// Connection that it came on; numbered from 0 per origin.
+    /// The connection that carried it; numbered from 0 per origin.
     pub connection: u64,
-    /// The address that was asked: the host.
+    /// The address that received it: the host.
     pub local: SocketAddr,
-    /// Where the client called from.
+    /// The client's address.
     pub peer: SocketAddr,
-    /// The path of the script that answered; the target without its query where no script matched.
+    /// The path of the script that responded; if no script matched, the target without its query.
     pub path: Arc<str>,
     /// First byte of the request, since the origin's start.
     pub start: Duration,
     /// The same as wall time.
     pub wall: Timestamp,
-    /// Just before the answer's last byte was handed to the kernel, or when the exchange was cut; since the origin's
+    /// Just before the response's last byte was handed to the kernel, or when the exchange was cut; since the origin's
     /// start. `None` while in flight.
     pub end: Option<Duration>,
-    /// Status sent; `None` when none was (silence, a closed connection, raw bytes).
+    /// The status code sent; `None` if there was none (silence, a closed connection, raw bytes).
     pub status: Option<u16>,
     /// Bytes of the body handed to the kernel: coded, without chunk framing.
     pub body_bytes: u64,
-    /// Who cut the exchange, if anybody did.
+    /// Which side cut the exchange, if it was cut.
     pub cut: Option<Cut>,
-    /// Which items of the path's [`truth`](crate::Origin::truth) the sent document showed; `None` for anything but a
-    /// 200 with a feed.
+    /// Which items of the path's [`truth`](crate::Origin::truth) the sent document contained; `None` for anything
+    /// except a 200 with a feed.
     pub items: Option<Range<usize>>,
     request: Arc<[u8]>,
     answer: Arc<[u8]>,
 }
 
 impl Record {
-    /// The request's method.
+    /// Returns the request's method.
     pub fn method(&self) -> &str {
         self.request_line(0)
     }
 
-    /// The request's target as it was sent, query included.
+    /// Returns the request's target as sent, including the query.
     pub fn target(&self) -> &str {
         self.request_line(1)
     }
@@ -74,48 +74,48 @@ impl Record {
         std::str::from_utf8(word).unwrap_or("?")
     }
 
-    /// The request's headers in order, spelled as they were.
+    /// Returns the request's headers in order, with their original spelling.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         header_lines(&self.request)
     }
 
-    /// The request's first header of that name, whatever its case; bytes beyond ASCII are read as Latin-1.
+    /// Returns the request's first header of that name, ignoring case; bytes beyond ASCII are read as Latin-1.
     pub fn header(&self, name: &str) -> Option<String> {
         self.header_bytes(name).map(latin1)
     }
 
-    /// The same as raw bytes.
+    /// Returns the same as raw bytes.
     pub fn header_bytes(&self, name: &str) -> Option<&[u8]> {
         find(&self.request, name)
     }
 
-    /// The answer's headers in order, spelled as they were sent; empty when no head was sent.
+    /// Returns the response's headers in order, with their original spelling; empty if no head was sent.
     pub fn answer_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         header_lines(&self.answer)
     }
 
-    /// The answer's first header of that name; bytes beyond ASCII are read as Latin-1.
+    /// Returns the response's first header of that name; bytes beyond ASCII are read as Latin-1.
     pub fn answer_header(&self, name: &str) -> Option<String> {
         self.answer_header_bytes(name).map(latin1)
     }
 
-    /// The same as raw bytes.
+    /// Returns the same as raw bytes.
     pub fn answer_header_bytes(&self, name: &str) -> Option<&[u8]> {
         find(&self.answer, name)
     }
 
-    /// Whether `If-None-Match` or `If-Modified-Since` was sent.
+    /// Returns whether `If-None-Match` or `If-Modified-Since` was sent.
     pub fn is_conditional(&self) -> bool {
         self.header_bytes("if-none-match").is_some() || self.header_bytes("if-modified-since").is_some()
     }
 
-    /// Whether the answer went out whole.
+    /// Returns whether the response was sent completely.
     pub fn is_complete(&self) -> bool {
         self.end.is_some() && self.cut.is_none()
     }
 }
 
-/// For files: the essentials, headers as pairs, bytes beyond ASCII read as Latin-1.
+/// For log files: the essentials, headers as pairs, bytes beyond ASCII read as Latin-1.
 impl Serialize for Record {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let pairs = |(name, value): (&str, &[u8])| (name.to_owned(), latin1(value));
@@ -139,7 +139,8 @@ impl Serialize for Record {
 
 #[cfg(test)]
 impl Record {
-    /// A GET that came at so many milliseconds and was in flight for 10; a 200 is a feed. For the judge's own tests.
+    /// Creates a GET that arrived at `at` milliseconds and was in flight for 10; a 200 is a feed. For the judge's own
+    /// tests.
     pub(crate) fn made(number: usize, path: &str, at: u64, sent: &[&str], status: u16, given: &[&str]) -> Self {
         let start = Duration::from_millis(at);
         let host = SocketAddr::from(([127, 0, 0, 1], 80));
@@ -162,7 +163,7 @@ impl Record {
         }
     }
 
-    /// The same with another method.
+    /// Returns the same with another method.
     pub(crate) fn asked_with(self, method: &str) -> Self {
         let rest = self.request.strip_prefix(b"GET").unwrap_or(&self.request);
         Record { request: [method.as_bytes(), rest].concat().into(), ..self }
@@ -177,7 +178,7 @@ fn find<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
     header_lines(head).find(|(candidate, _)| candidate.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// Splits a head that was already accepted (or written by us) into its header lines.
+/// Splits a head that was already validated (or written by us) into its header lines.
 fn header_lines(head: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
     head.split(|byte| *byte == b'\n').skip(1).filter_map(|line| {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -187,7 +188,7 @@ fn header_lines(head: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
     })
 }
 
-/// What is known when a request's head is complete.
+/// The fields known when a request's head is complete.
 pub(super) struct Begin {
     pub(super) connection: u64,
     pub(super) local: SocketAddr,
@@ -197,7 +198,7 @@ pub(super) struct Begin {
     pub(super) request: Arc<[u8]>,
 }
 
-/// What is known when an exchange ends.
+/// The fields known when an exchange ends.
 #[derive(Debug, Default)]
 pub(super) struct End {
     pub(super) at: Option<Duration>,
@@ -208,7 +209,7 @@ pub(super) struct End {
     pub(super) items: Option<Range<usize>>,
 }
 
-/// All records, and where those of each path are.
+/// All records, and the indexes of each path's records.
 #[derive(Default)]
 struct Records {
     all: Vec<Record>,
@@ -216,22 +217,22 @@ struct Records {
     ended: usize,
 }
 
-/// Requests so far.
+/// Numbers of requests.
 #[derive(Clone, Copy)]
 pub(super) struct Counts {
     pub(super) started: usize,
     pub(super) ended: usize,
 }
 
-/// What an origin tells the time by.
+/// The source of time of an origin.
 pub(super) enum Time {
-    /// The machine's clocks: the monotonic one, from when it showed this.
+    /// The machine's clocks: the monotonic one, counted from this instant.
     Real(Instant),
-    /// A clock of the caller's.
+    /// A clock of the caller.
     Told(Arc<dyn Clock>),
 }
 
-/// The growing log of one origin, and its time base.
+/// The log of one origin, and its time base.
 pub(super) struct Log {
     time: Time,
     started_wall: Timestamp,
@@ -252,7 +253,7 @@ impl Log {
         self.started_wall
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub(super) fn now(&self) -> Duration {
         match &self.time {
             Time::Real(started) => started.elapsed(),
@@ -302,7 +303,7 @@ impl Log {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// The records from this number on.
+    /// Returns the records from this number on.
     pub(super) fn since(&self, number: usize) -> Vec<Record> {
         self.records().all.get(number..).unwrap_or_default().to_vec()
     }
@@ -313,7 +314,7 @@ impl Log {
         numbers.iter().map(|number| records.all[*number].clone()).collect()
     }
 
-    /// How many records of one path, or of all, there are and have ended.
+    /// Returns the number of records of one path, or of all, and how many of them have ended.
     pub(super) fn counts(&self, path: Option<&str>) -> Counts {
         let records = self.records();
         let ended = |numbers: &[usize]| numbers.iter().filter(|number| records.all[**number].end.is_some()).count();

@@ -34,26 +34,27 @@ use items::FeedState;
 use log::{Log, Record, Time};
 use script::Script;
 
-/// How often a taken port is tried again, and how long after.
+/// How often binding a taken port is retried, and the pause in between.
 const REBINDS: u32 = 600;
 const REBIND_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a host's connections are once somebody has laid TLS around them.
+/// A connection to a host, after an optional TLS handshake.
 pub trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire for S {}
 
-/// Lays TLS around a host's connections, or refuses one.
+/// Adds TLS to a host's connection, or rejects it.
 pub type Wrap = Arc<dyn Fn(TcpStream) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Wire>>> + Send>> + Send + Sync>;
 
-/// Makes the script of a path that has none, when it is asked for the first time.
+/// Creates the script of a path without one at its first request.
 pub type Fallback = Box<dyn Fn(&str) -> Option<Script> + Send + Sync>;
 
-/// A running origin; see the [crate's example](crate). Stops when dropped: open connections are closed, the log is gone.
+/// A running origin; see the [crate's example](crate). Stops when dropped: open connections are closed, the log is
+/// lost.
 pub struct Origin {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
-    /// One for each host; none on plain origins.
+    /// One per host; empty for plain HTTP.
     wraps: Vec<Wrap>,
     hosts: Mutex<Vec<Option<Host>>>,
     stop: CancellationToken,
@@ -65,27 +66,27 @@ struct Host {
     accepting: JoinHandle<Option<()>>,
 }
 
-/// What all connections of an origin use.
+/// The state that all connections of an origin share.
 struct Shared {
-    /// How many were accepted: their numbers in the log.
+    /// The number of accepted connections, which numbers them in the log.
     connections: AtomicU64,
     log: Log,
     routes: Mutex<HashMap<Arc<str>, Route>>,
     fallback: OnceLock<Fallback>,
 }
 
-/// A path: its script, how far it has been played, its items.
+/// A path: its script, the current step, its items.
 struct Route {
     script: Script,
     step: usize,
     served_in_step: usize,
     feed: Option<FeedState>,
-    /// The last coded body, with what it was made from: step, revision, coding.
+    /// The last encoded body, with what it was made from: step, revision, coding.
     coded: Option<((usize, u64, bodies::Coding), bytes::Bytes)>,
 }
 
 impl Origin {
-    /// One host on 127.0.0.1 and a free port.
+    /// Starts one host on 127.0.0.1 and a free port.
     ///
     /// # Errors
     /// When the address cannot be bound.
@@ -93,7 +94,7 @@ impl Origin {
         Self::listen(&loopback(1, 0)).await
     }
 
-    /// One host on each of these addresses; port 0 is a free port. Runs on the current tokio runtime.
+    /// Starts one host on each of these addresses; port 0 is a free port. Runs on the current tokio runtime.
     ///
     /// # Errors
     /// When one of the addresses cannot be bound.
@@ -101,7 +102,7 @@ impl Origin {
         Self::listen_in(addresses, Vec::new(), Time::Real(Instant::now())).await
     }
 
-    /// One https host on each of these addresses, behind what comes with it.
+    /// Starts one https host on each of these addresses, with the given wrapper.
     ///
     /// # Errors
     /// When one of the addresses cannot be bound.
@@ -110,8 +111,8 @@ impl Origin {
         Self::listen_in(&addresses, wraps, Time::Real(Instant::now())).await
     }
 
-    /// The same in the time of another clock, which its scripts, dates and records follow; only pauses within an answer
-    /// take real time.
+    /// Does the same with another clock, which scripts, dates and records follow; only pauses within a response take
+    /// real time.
     ///
     /// # Errors
     /// When one of the addresses cannot be bound.
@@ -136,20 +137,20 @@ impl Origin {
         Ok(Origin { shared, addresses: bound, wraps, hosts: Mutex::new(hosts), stop })
     }
 
-    /// Takes a host down: its connections are closed, new ones are refused.
+    /// Takes a host down: closes its connections and refuses new ones.
     pub async fn take_down(&self, host: usize) {
         let down = self.hosts().get_mut(host).and_then(Option::take);
         if let Some(down) = down {
             down.stop.cancel();
-            // Awaited so that the listener is closed when this returns; the task cannot fail.
+            // Awaited so that the listener is closed on return; the task cannot fail.
             let _ = down.accepting.await;
         }
     }
 
-    /// Brings a host back on its old address.
+    /// Brings a host back at its old address.
     ///
     /// # Errors
-    /// When something else has taken the address meanwhile.
+    /// When another program has taken the address in the meantime.
     pub async fn bring_up(&self, host: usize) -> io::Result<()> {
         let listener = self.rebind(self.addresses[host]).await?;
         let wrap = self.wraps.get(host).cloned();
@@ -157,7 +158,7 @@ impl Origin {
         Ok(())
     }
 
-    /// Meanwhile the system may have given the port to a client, which goes away again.
+    /// Retries while the system has given the port to a client in the meantime.
     async fn rebind(&self, address: SocketAddr) -> io::Result<TcpListener> {
         for _ in 0..REBINDS {
             match TcpListener::bind(address).await {
@@ -168,41 +169,41 @@ impl Origin {
         TcpListener::bind(address).await
     }
 
-    /// The absolute URL of a path on the first host.
+    /// Returns the absolute URL of a path on the first host.
     pub fn url(&self, path: &str) -> String {
         self.url_on(0, path)
     }
 
-    /// The absolute URL of a path on one of the hosts, counted from 0 and around.
+    /// Returns the absolute URL of a path on one of the hosts, counted from 0 modulo their number.
     pub fn url_on(&self, host: usize, path: &str) -> String {
         let scheme = if self.wraps.is_empty() { "http" } else { "https" };
         format!("{scheme}://{}{path}", self.address(host))
     }
 
-    /// The address of one of the hosts, counted from 0 and around.
+    /// Returns the address of one of the hosts, counted from 0 modulo their number.
     pub fn address(&self, host: usize) -> SocketAddr {
         self.addresses[host % self.addresses.len()]
     }
 
-    /// All hosts.
+    /// Returns the addresses of all hosts.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The wall time from which [`Record::start`] and the scripts' times count.
+    /// Returns the wall time from which [`Record::start`] and the scripts' times count.
     pub fn started(&self) -> Timestamp {
         self.shared.log.started_wall()
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.shared.log.now()
     }
 
-    /// Sets what a path answers from now on. The path may have a query: then only that very query is meant; a request
-    /// with another one falls back to the path without. Items that the path has already published stay.
+    /// Sets the script of a path. If the path has a query, the script applies to exactly that query; requests with
+    /// another one use the path without it. Items that the path has already published stay.
     ///
-    /// Paths without a script answer 404.
+    /// Paths without a script respond with 404.
     pub fn set(&self, path: &str, script: Script) {
         let path: Arc<str> = path.into();
         let mut routes = self.routes();
@@ -211,14 +212,14 @@ impl Origin {
         routes.insert(path, route);
     }
 
-    /// Who makes the scripts of paths that have none, each when it is asked for the first time: for populations too large to
-    /// be set one by one. The first one that is given stays.
+    /// Sets the function that creates the scripts of paths without one, each at its first request: for populations too
+    /// large to be set one by one. Only the first call has an effect.
     pub fn set_fallback(&self, fallback: Fallback) {
-        // A second one is refused, as said.
+        // A second one is ignored, as documented.
         let _ = self.shared.fallback.set(fallback);
     }
 
-    /// Publishes so many new items at a path now, and returns them; none where the path has no feed.
+    /// Publishes `items` new items at a path now, and returns them; none if the path has no feed.
     pub fn publish(&self, path: &str, items: usize) -> Vec<Item> {
         self.with_feed(path, |feed, now| {
             let before = feed.items().len();
@@ -233,45 +234,45 @@ impl Origin {
         self.with_feed(path, FeedState::touch);
     }
 
-    /// All items that a path has ever published until now, oldest first.
+    /// Returns all items that a path has published until now, oldest first.
     pub fn truth(&self, path: &str) -> Vec<Item> {
         self.with_feed(path, |feed, _| feed.items().to_vec()).unwrap_or_default()
     }
 
-    /// All requests so far, in order.
+    /// Returns all requests so far, in order.
     pub fn log(&self) -> Vec<Record> {
         self.log_from(0)
     }
 
-    /// The requests from this [`Record::number`] on, for those who read the log in parts.
+    /// Returns the requests from this [`Record::number`] on, for reading the log incrementally.
     pub fn log_from(&self, number: usize) -> Vec<Record> {
         self.shared.log.since(number)
     }
 
-    /// The requests so far that a path's script answered.
+    /// Returns the requests so far that a path's script answered.
     pub fn requests(&self, path: &str) -> Vec<Record> {
         self.shared.log.of_path(path)
     }
 
-    /// How many requests there were so far, those in flight included.
+    /// Returns the number of requests so far, including those in flight.
     pub fn request_count(&self) -> usize {
         self.shared.log.counts(None).started
     }
 
-    /// Waits until a path has that many requests that have ended, and returns its requests; returns what there is
-    /// when `limit` has passed.
+    /// Waits until a path has that many requests that have ended, and returns its requests; after `limit` it returns
+    /// what there is.
     pub async fn wait_for(&self, path: &str, count: usize, limit: Duration) -> Vec<Record> {
         self.wait(limit, || self.shared.log.counts(Some(path)).ended >= count).await;
         self.requests(path)
     }
 
-    /// Waits until a path has that many requests, in flight or ended; else like [`Origin::wait_for`].
+    /// Waits until a path has that many requests, in flight or ended; otherwise like [`Origin::wait_for`].
     pub async fn wait_for_start(&self, path: &str, count: usize, limit: Duration) -> Vec<Record> {
         self.wait(limit, || self.shared.log.counts(Some(path)).started >= count).await;
         self.requests(path)
     }
 
-    /// Waits until that many requests to whatever path have ended, or `limit` has passed; whether there were as many.
+    /// Waits until that many requests to any path have ended, or `limit` has passed; returns whether there were enough.
     pub async fn wait_for_total(&self, count: usize, limit: Duration) -> bool {
         self.wait(limit, || self.shared.log.counts(None).ended >= count).await
     }
@@ -320,12 +321,12 @@ impl Drop for Origin {
     }
 }
 
-/// So many loopback addresses from 127.0.0.1 on, each with this port (0: each a free one): as many hosts.
+/// Returns `hosts` loopback addresses, starting at 127.0.0.1, each with this port (0: a free one), one per host.
 pub fn loopback(hosts: u16, port: u16) -> Vec<SocketAddr> {
     (0..u32::from(hosts)).map(|host| (Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + host), port).into()).collect()
 }
 
-/// A well-mixed number out of another one; the same each time.
+/// Returns a hash of a number; deterministic.
 pub(crate) fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! From a request to the answer that the script wants: pure but for the path's own state.
+//! From a request to the response that the script specifies: pure except for the path's own state.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::items::{FeedState, http_date};
 use super::script::{Delivery, Gate, Lasts, Source};
 use super::{Route, Shared, render};
 
-/// The parts of a request that answers depend on.
+/// The parts of a request that responses depend on.
 pub(super) struct Request<'a> {
     pub(super) method: &'a str,
     pub(super) target: &'a str,
@@ -25,14 +25,14 @@ pub(super) struct Request<'a> {
     pub(super) delta: bool,
 }
 
-/// An answer, ready to be delivered.
+/// A response, ready to be sent.
 pub(super) struct Plan {
     pub(super) path: Arc<str>,
     pub(super) status: u16,
     pub(super) headers: Vec<(String, Vec<u8>)>,
-    /// What the status has: empty for a 304.
+    /// The body for the status: empty for a 304.
     pub(super) body: Bytes,
-    /// False for HEAD: the length is told, the body is not sent.
+    /// False for HEAD: the length is sent, the body is not.
     pub(super) send_body: bool,
     pub(super) delivery: Delivery,
     pub(super) delay: Duration,
@@ -41,7 +41,7 @@ pub(super) struct Plan {
 }
 
 impl Shared {
-    /// Plays one step of the script that the target belongs to.
+    /// Plays one step of the script that belongs to the target.
     pub(super) fn plan(&self, request: &Request<'_>) -> Plan {
         let elapsed = self.log.now();
         let now = self.log.started_wall().after(elapsed);
@@ -71,7 +71,7 @@ impl Shared {
 }
 
 impl Route {
-    /// Moves to the step that answers now, and counts this request.
+    /// Moves to the step that responds now, and counts this request.
     fn play(&mut self, elapsed: Duration) {
         while self.step + 1 < self.script.steps.len() {
             let over = match self.script.steps[self.step].lasts {
@@ -116,7 +116,8 @@ impl Route {
         Plan { path, status, headers, body, send_body: request.method != "HEAD", delivery, delay, gate, items }
     }
 
-    /// The coded body, kept until the step, the document or the coding changes: encoding is what costs most here.
+    /// Returns the encoded body, cached until the step, the document or the coding changes, because encoding is the
+    /// most expensive part.
     fn coded(&mut self, coding: Coding, plain: &Bytes) -> Bytes {
         let key = (self.step, self.feed.as_ref().map_or(0, FeedState::revision), coding);
         match &self.coded {
@@ -185,17 +186,17 @@ fn with_suffix(tag: &[u8], suffix: &str) -> Vec<u8> {
     }
 }
 
-/// Replaces `{date}`, `{date+N}` and `{date-N}`, and the same with `{date850` and `{asctime`; leaves anything else in braces
-/// alone.
+/// Replaces `{date}`, `{date+N}` and `{date-N}`, and the same with `{date850` and `{asctime`; leaves other text in
+/// braces unchanged.
 fn with_dates(value: &[u8], now: Timestamp) -> Vec<u8> {
     let replaced = FORMS.into_iter().find_map(|(name, form)| with_date(value, name, form, now));
     replaced.unwrap_or_else(|| value.to_vec())
 }
 
-/// From an IMF-fixdate to another form.
+/// Converts an IMF-fixdate to another form.
 type Form = fn(&str) -> Option<String>;
 
-/// The three forms of RFC 9110, section 5.6.7; `{date` is the beginning of another one and comes last.
+/// The three forms of RFC 9110, section 5.6.7; `{date` is a prefix of another one and comes last.
 const FORMS: [(&[u8], Form); 3] =
     [(b"{date850", rfc850), (b"{asctime", asctime), (b"{date", |date| Some(date.to_owned()))];
 
@@ -212,7 +213,7 @@ fn with_date(value: &[u8], name: &[u8], form: Form, now: Timestamp) -> Option<Ve
     Some([&value[..open], form(&http_date(at))?.as_bytes(), &value[open + length + 1..]].concat())
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT` as `Sunday, 06-Nov-94 08:49:37 GMT`.
+/// Formats `Sun, 06 Nov 1994 08:49:37 GMT` as `Sunday, 06-Nov-94 08:49:37 GMT`.
 fn rfc850(date: &str) -> Option<String> {
     let names = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
     let weekday = names.into_iter().find(|name| name.starts_with(&date[..3]))?;
@@ -220,7 +221,7 @@ fn rfc850(date: &str) -> Option<String> {
     Some(format!("{weekday}, {day}-{month}-{} {time} GMT", year.get(2..)?))
 }
 
-/// The same as `Sun Nov  6 08:49:37 1994`.
+/// Formats the same date as `Sun Nov  6 08:49:37 1994`.
 fn asctime(date: &str) -> Option<String> {
     let [day, month, year, time] = parts(date)?;
     Some(format!("{} {month} {:>2} {time} {year}", &date[..3], day.trim_start_matches('0')))

@@ -7,7 +7,7 @@ use common::time::Timestamp;
 use super::feed::{Feed, Format, Item};
 use super::items::http_date;
 
-/// The document that shows these items. Deterministic: same items and time of change, same bytes.
+/// Renders these items. Deterministic: same items and time of change, same bytes.
 pub(super) fn document(feed: &Feed, path: &str, items: &[Item], modified: Timestamp) -> String {
     let padding = "lorem ipsum ".repeat(feed.padding.div_ceil(12));
     match feed.format {

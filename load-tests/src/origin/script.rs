@@ -1,4 +1,4 @@
-//! What a path answers: scripts, made of steps that are played one after the other.
+//! A path's responses: scripts, made of steps that are played in sequence.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::bodies::{self, Coding};
 use super::feed::Feed;
 
-/// What one path answers. Built from one answer ([`Script::feed`], [`Script::status`], ..), refined by its other
+/// The responses of one path. Built from one response ([`Script::feed`], [`Script::status`], ..), refined by its other
 /// methods, chained by [`Script::then`] or [`Script::sequence`]; the last step repeats for ever.
 ///
 /// The refining methods change every step so far.
@@ -19,7 +19,7 @@ pub struct Script {
     pub(super) steps: Vec<Step>,
 }
 
-/// One step: an answer, how it is given, and for how long.
+/// One step: a response, how it is sent, and for how long.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) source: Source,
@@ -32,7 +32,7 @@ pub(super) struct Step {
     pub(super) lasts: Lasts,
 }
 
-/// How long a step is played before the next one; the last one has no end.
+/// How long a step is played before the next one; the last one repeats for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lasts {
     Times(usize),
@@ -45,44 +45,44 @@ pub(super) enum Source {
     Fixed { status: u16, content_type: Option<String>, body: Bytes },
 }
 
-/// How an answer's bytes go over the wire.
+/// How a response's bytes are sent.
 #[derive(Clone, Debug)]
 pub enum Delivery {
     /// With `Content-Length`; the connection stays open.
     Whole,
-    /// In chunks of so many bytes; the connection stays open.
+    /// In chunks of this many bytes; the connection stays open.
     Chunked(usize),
     /// Without a length; the end of the connection ends the body.
     UntilClose,
-    /// `Content-Length` of the whole, but the connection closes after so many bytes of it.
+    /// `Content-Length` of the whole, but the connection closes after this many bytes.
     Truncated(usize),
-    /// Chunked, but the connection closes after so many bytes, without the last chunk.
+    /// Chunked, but the connection closes after this many bytes, without the last chunk.
     CutChunks(usize),
-    /// Chunked, the body over and over again, until the client leaves.
+    /// Chunked, with the body repeated until the client disconnects.
     Endless,
     /// With `Content-Length`, one byte of the body at a time with this pause before each.
     Drip(Duration),
     /// One byte of the head at a time with this pause before each, then the body.
     SlowHead(Duration),
-    /// So many extra headers of 100 bytes, then the answer.
+    /// This many extra headers of 100 bytes, then the response.
     HeaderFlood(usize),
-    /// So many `103 Early Hints` before the answer.
+    /// This many `103 Early Hints` before the response.
     InterimFlood(usize),
-    /// Reads the request, never answers, until the client leaves.
+    /// Reads the request, and never responds until the client disconnects.
     Silent,
     /// Reads the request and closes the connection.
     Close,
-    /// These bytes instead of any answer, then closes.
+    /// These bytes instead of a response, then closes.
     Raw(Bytes),
 }
 
-/// A barrier in front of answers: while it is closed, requests are recorded and wait. For tests that need to know that
-/// a request is in flight, without sleeping.
+/// A barrier in front of responses: while it is closed, requests are recorded and wait. For tests that need to know
+/// that a request is in flight, without sleeping.
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<watch::Sender<bool>>);
 
 impl Gate {
-    /// A closed gate; clones are the same gate.
+    /// Creates a closed gate; clones share its state.
     pub fn closed() -> Self {
         Gate(Arc::new(watch::Sender::new(false)))
     }
@@ -119,70 +119,71 @@ impl Script {
         }
     }
 
-    /// A feed that changes.
+    /// Responds with a changing feed.
     pub fn feed(feed: Feed) -> Self {
         Self::one(Source::Feed(Box::new(feed)))
     }
 
-    /// A bare status with an empty body.
+    /// Responds with a status code and an empty body.
     pub fn status(status: u16) -> Self {
         Self::one(Source::Fixed { status, content_type: None, body: Bytes::new() })
     }
 
-    /// A 200 with these very bytes.
+    /// Responds with 200 and exactly these bytes.
     pub fn body(content_type: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self::one(Source::Fixed { status: 200, content_type: Some(content_type.into()), body: body.into() })
     }
 
-    /// A redirect: 301, 302, 303, 307, 308, or any status with a `Location`, given as it is.
+    /// Redirects: 301, 302, 303, 307, 308, or any status with a `Location`, sent unchanged.
     pub fn redirect(status: u16, location: impl Into<Vec<u8>>) -> Self {
         Self::status(status).header("Location", location)
     }
 
-    /// These bytes instead of an HTTP answer, then the connection closes.
+    /// Sends these bytes instead of an HTTP response, then closes the connection.
     pub fn raw(bytes: impl Into<Bytes>) -> Self {
         Self::status(200).deliver(Delivery::Raw(bytes.into()))
     }
 
-    /// A decompression bomb: a 200 that claims to be RSS and unfolds to so many MiB of zero bytes.
+    /// Responds with a decompression bomb: a 200 that claims to be RSS and expands to `mebibytes` MiB of zero bytes.
     ///
     /// # Errors
-    /// Only if an encoder itself fails; none of them does on memory.
+    /// If the encoder fails, which does not happen when writing to memory.
     pub fn bomb(coding: Coding, mebibytes: u32) -> io::Result<Self> {
         let body = bodies::bomb(coding, mebibytes)?;
         Ok(Self::body("application/rss+xml", body).header("Content-Encoding", coding.name()))
     }
 
-    /// Never answers.
+    /// Never responds.
     pub fn silent() -> Self {
         Self::status(200).deliver(Delivery::Silent)
     }
 
-    /// Plays the scripts one after the other: each answers one request unless [`Script::times`] or [`Script::until`]
-    /// says otherwise; the last repeats. An empty sequence answers 404.
+    /// Plays the scripts in sequence: each answers one request unless [`Script::times`] or [`Script::until`] says
+    /// otherwise; the last repeats. An empty sequence responds with 404.
     pub fn sequence(scripts: impl IntoIterator<Item = Script>) -> Self {
         let steps: Vec<Step> = scripts.into_iter().flat_map(|script| script.steps).collect();
         if steps.is_empty() { Self::status(404) } else { Script { steps } }
     }
 
-    /// This script, then that one.
+    /// Plays this script, then that one.
     pub fn then(self, next: Script) -> Self {
         Self::sequence([self, next])
     }
 
-    /// Lasts for so many requests before the next one of a sequence.
+    /// Lasts for `requests` requests before the next script of a sequence.
     pub fn times(self, requests: usize) -> Self {
         self.each(|step| step.lasts = Lasts::Times(requests))
     }
 
-    /// Lasts until this much time has passed since the origin's start before the next one of a sequence.
+    /// Lasts until this much time has passed since the origin's start before the next script of a sequence.
     pub fn until(self, since_start: Duration) -> Self {
         self.each(|step| step.lasts = Lasts::Until(since_start))
     }
 
-    /// A header, sent as it is, on every answer (304 too); replaces the server's own of that name (`Date`,
-    /// `Content-Type`, `Content-Length`, `ETag`, ..). In the value `{date}`, `{date+60}` and `{date-60}` become the HTTP
-    /// date of now and so many seconds later or earlier; `{date850..}` and `{asctime..}` are the same in its old forms.
+    /// Adds a header, sent unchanged, to every response (including 304); it replaces the server's own header of that
+    /// name (`Date`, `Content-Type`, `Content-Length`, `ETag`, ..). In the value `{date}`, `{date+60}` and `{date-60}`
+    /// become the current HTTP date and that many seconds later or earlier; `{date850..}` and `{asctime..}` are the
+    /// same in its obsolete forms.
     pub fn header(self, name: &str, value: impl Into<Vec<u8>>) -> Self {
         let value = value.into();
         self.each(|step| step.headers.push((name.to_owned(), value.clone())))
@@ -199,18 +200,18 @@ impl Script {
         self.each(|step| step.forced = Some(coding))
     }
 
-    /// How the bytes go over the wire.
+    /// Sets how the bytes are sent.
     #[expect(clippy::needless_pass_by_value, reason = "callers write it in place")]
     pub fn deliver(self, delivery: Delivery) -> Self {
         self.each(|step| step.delivery = delivery.clone())
     }
 
-    /// Waits this long before the answer.
+    /// Waits this long before the response.
     pub fn delay(self, delay: Duration) -> Self {
         self.each(|step| step.delay = delay)
     }
 
-    /// Waits for the gate before the answer.
+    /// Waits for the gate before the response.
     pub fn gate(self, gate: &Gate) -> Self {
         self.each(|step| step.gate = Some(gate.clone()))
     }
@@ -220,7 +221,7 @@ impl Script {
         self
     }
 
-    /// The feed whose initial items and pace the path takes.
+    /// Returns the feed that determines the path's initial items and pace.
     pub(super) fn first_feed(&self) -> Option<&Feed> {
         self.steps.iter().find_map(|step| match &step.source {
             Source::Feed(feed) => Some(&**feed),

@@ -1,4 +1,4 @@
-//! Connections: requests in, planned answers out, byte by byte.
+//! Connections: reads requests and writes planned responses, byte by byte.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,25 +16,25 @@ use super::plan::{Plan, Request};
 use super::script::Delivery;
 use super::{Shared, Wire, Wrap};
 
-/// Longest request head that is read.
+/// Maximum length of a request's head.
 const MAX_HEAD: usize = 64 * 1024;
 
-/// Accepts for ever; each connection has a task that ends with `stop`.
+/// Accepts connections until `stop`; each connection has a task that ends with `stop`.
 pub(super) async fn accept(shared: Arc<Shared>, listener: TcpListener, wrap: Option<Wrap>, stop: CancellationToken) {
     while let Ok(local) = listener.local_addr() {
         let Ok((stream, peer)) = listener.accept().await else {
-            // Out of file descriptors, most likely: the others need a moment to give some back.
+            // Probably out of file descriptors: wait for other connections to close.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        // Without it, an answer of two writes waits for the client's delayed acknowledgement.
+        // Without it, a response of two writes waits for the client's delayed acknowledgement.
         let _ = stream.set_nodelay(true);
         let shared = Arc::clone(&shared);
         match wrap.clone() {
             None => drop(tokio::spawn(stop.clone().run_until_cancelled_owned(serve(stream, shared, local, peer)))),
             Some(wrap) => {
                 let secure = async move {
-                    // A client that refuses the handshake made no request.
+                    // A client that rejects the handshake made no request.
                     let Ok(stream) = wrap(stream).await else { return };
                     serve(stream, shared, local, peer).await;
                 };
@@ -48,7 +48,7 @@ async fn serve(stream: impl Wire, shared: Arc<Shared>, local: SocketAddr, peer: 
     Connection { stream, buffer: BytesMut::new(), shared, local, peer }.serve().await;
 }
 
-/// One connection; any byte stream will do.
+/// One connection over any byte stream.
 struct Connection<S> {
     stream: S,
     buffer: BytesMut,
@@ -57,14 +57,14 @@ struct Connection<S> {
     peer: SocketAddr,
 }
 
-/// Whether the connection can carry another exchange.
+/// Whether the connection can carry another request.
 #[derive(PartialEq)]
 enum Next {
     Request,
     Close,
 }
 
-/// Ends the request's record in any case, also when its connection is dropped because the host goes down.
+/// Ends the request's record in any case, even if its connection is dropped because the host goes down.
 struct InFlight {
     shared: Arc<Shared>,
     number: usize,
@@ -81,7 +81,7 @@ impl Drop for InFlight {
     }
 }
 
-/// A request head as far as the server itself needs it.
+/// A request's head, with the parts that the server itself needs.
 struct Head {
     raw: Arc<[u8]>,
     first_byte: Duration,
@@ -118,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let _ = self.stream.shutdown().await;
     }
 
-    /// The next request's head; `None` when the client is done.
+    /// Reads the next request's head; `None` when the client is done.
     async fn read_head(&mut self) -> io::Result<Option<Head>> {
         let mut first_byte = self.shared.log.now();
         loop {
@@ -150,7 +150,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// Reads the request's body, waits as the plan says, answers.
+    /// Reads the request's body, waits according to the plan, and responds.
     async fn exchange(&mut self, head: &Head, plan: Plan, end: &mut End) -> io::Result<Next> {
         while self.buffer.len() < head.content_length {
             self.receive().await?;
@@ -232,7 +232,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(if matches!(plan.delivery, Delivery::UntilClose) { Next::Close } else { Next::Request })
     }
 
-    /// One write where it can be one, so that a small answer is one packet.
+    /// Sends head and body in one write if possible, so that a small response is one packet.
     async fn send_body(&mut self, head: &[u8], body: &[u8], end: &mut End) -> io::Result<()> {
         let first = [head, &body[..body.len().min(16 * 1024)]].concat();
         end.at = Some(self.shared.log.now());
@@ -269,7 +269,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.unless_gone(tokio::time::sleep(time)).await
     }
 
-    /// Waits for something, but not longer than the client does.
+    /// Waits for a future, but no longer than the client stays connected.
     async fn unless_gone(&mut self, waiting: impl Future<Output = ()>) -> io::Result<()> {
         tokio::pin!(waiting);
         loop {
@@ -288,7 +288,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 }
 
-/// Reads a head again for the parts that answers depend on.
+/// Parses a head again for the parts that responses depend on.
 fn parsed<T>(raw: &[u8], then: impl FnOnce(&Request<'_>) -> T) -> Option<T> {
     let mut headers = [httparse::EMPTY_HEADER; 128];
     let mut request = httparse::Request::new(&mut headers);
@@ -305,7 +305,7 @@ fn parsed<T>(raw: &[u8], then: impl FnOnce(&Request<'_>) -> T) -> Option<T> {
     }))
 }
 
-/// Status line and headers, with the framing that the delivery needs unless the script has its own.
+/// Returns status line and headers, with the framing that the delivery needs unless the script sets its own.
 fn answer_head(plan: &Plan, close: bool, framed: bool) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {} {}\r\n", plan.status, reason(plan.status)).into_bytes();
     let mut line = |name: &str, value: &[u8]| {

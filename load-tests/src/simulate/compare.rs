@@ -1,4 +1,4 @@
-//! Policies side by side at the same number of polls: each has one knob, and a search finds where it has to stand.
+//! Compares policies at the same number of polls: each has one parameter, and a search finds its value.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,9 +17,9 @@ use super::trial::run;
 pub enum Simulated {
     /// Our adaptive rule.
     Feedfleet,
-    /// Our classes, at loads drawn evenly.
+    /// Our classes, at uniformly drawn loads.
     Newsgator,
-    /// All feeds alike.
+    /// The same interval for all feeds.
     Fixed,
     /// miniflux' entry frequency.
     Miniflux,
@@ -29,12 +29,12 @@ pub enum Simulated {
     Commafeed,
     /// The square-root rule at an estimated rate.
     SquareRoot,
-    /// Knows every posting time beforehand.
+    /// Knows every posting time in advance.
     Oracle,
 }
 
 impl Simulated {
-    /// All of them, ours first.
+    /// All policies, ours first.
     pub const ALL: [Simulated; 8] = [
         Simulated::Feedfleet,
         Simulated::Newsgator,
@@ -46,7 +46,7 @@ impl Simulated {
         Simulated::Oracle,
     ];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Simulated::Feedfleet => "feedfleet",
@@ -60,7 +60,7 @@ impl Simulated {
         }
     }
 
-    /// Where its knob may stand, and whether more of it means more polls.
+    /// Returns the range of its parameter, and whether a higher value means more polls.
     fn knob(self) -> Knob {
         let (least, most, more_polls) = match self {
             Simulated::Feedfleet => (1e-4, 1e5, false),
@@ -74,7 +74,7 @@ impl Simulated {
         Knob { least, most, more_polls }
     }
 
-    /// Runs it on a sample with its knob at `knob`.
+    /// Runs it on a sample with its parameter at `knob`.
     pub fn run(self, sample: &[SampledFeed], defaults: &PolicyConfig, knob: f64) -> Figures {
         let decided = |config: PolicyConfig, price: f64| run(sample, |feed| Decided::new(feed, &config, price));
         match self {
@@ -89,7 +89,7 @@ impl Simulated {
         }
     }
 
-    /// Runs it at so many polls a feed and day, or as near as it comes: the oracle has no use for many.
+    /// Runs it at this number of polls per feed and day, or as close as possible: the oracle cannot use many.
     pub fn at_polls(self, sample: &[SampledFeed], defaults: &PolicyConfig, polls_per_feed_day: f64) -> Figures {
         self.search(sample, defaults, |figures| figures.polls_per_feed_day / polls_per_feed_day)
     }
@@ -99,7 +99,7 @@ impl Simulated {
         self.search(sample, defaults, |figures| minutes / figures.weighted_mean_minutes)
     }
 
-    /// Looks for the knob at which `excess`, which grows with the polls, is 1.
+    /// Searches for the parameter at which `excess`, which grows with the polls, is 1.
     fn search(self, sample: &[SampledFeed], defaults: &PolicyConfig, excess: impl Fn(&Figures) -> f64) -> Figures {
         let Knob { mut least, mut most, more_polls } = self.knob();
         let mut found = Figures::default();
@@ -116,11 +116,11 @@ impl Simulated {
     }
 }
 
-/// How far from its goal a search may end; rules that round may not come nearer.
+/// The tolerance of a search; rules that round may not get closer.
 const TOLERANCE: f64 = 0.002;
 const STEPS: usize = 22;
 
-/// The range of a policy's knob.
+/// The range of a policy's parameter.
 struct Knob {
     least: f64,
     most: f64,

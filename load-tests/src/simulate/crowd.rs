@@ -1,7 +1,7 @@
-//! Very many feeds on one clock: for what a fleet does to its minutes, and for how fast decisions are.
+//! A very large number of feeds on one clock: measures how even a fleet's minutes are, and how fast decisions are.
 //!
-//! Nothing but the policy: polls start when they are due, and take no time. A feed costs the bytes of [`Member`]; its posts
-//! are those of a history, moved by whole weeks, and shared with other feeds.
+//! Only the policy is simulated: polls start when they are due, and take no time. A feed costs the bytes of [`Member`];
+//! its posts come from a history, moved by whole weeks, and shared with other feeds.
 
 use std::time::Duration;
 
@@ -21,25 +21,25 @@ const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;
 const DAY: i64 = 1440 * MINUTE;
 const WEEK: i64 = 7 * DAY;
-/// The wheel of due times: a place a second, over more than the longest interval with its salt.
+/// The timer wheel: one slot per second, over more than the longest interval with its salt.
 const WHEEL: usize = 2 * 86_400;
 /// The end of a list in the wheel.
 const NOBODY: u32 = u32::MAX;
-/// Feeds are first polled over this time, the longest interval: as in a fleet that has been there for long.
+/// Feeds are first polled over this time, the longest interval, as in a fleet that has been running for long.
 const SPREAD: f64 = 24.0 * 3600.0;
 
-/// A feed: what the policy remembers of it, and where it stands in its history.
+/// A feed: its policy state, and its position in its history.
 struct Member {
     rhythm: [u8; Rhythm::SIZE],
     polled: i64,
     due: i64,
-    /// Whole milliseconds that its history is moved by.
+    /// Milliseconds by which its history is moved.
     moved: i64,
     history: u16,
     subscribers: u16,
-    /// Posts of the history that were seen.
+    /// The number of posts of the history that were seen.
     seen: u32,
-    /// The next feed in the same place of the wheel.
+    /// The next feed in the same slot of the wheel.
     next: u32,
 }
 
@@ -57,33 +57,34 @@ pub struct Crowd<'a> {
     now: i64,
     modified: FetchReport,
     not_modified: FetchReport,
-    /// What was measured.
+    /// The measurements.
     pub measured: Measured,
 }
 
-/// What a crowd's polls came to.
+/// The measurements of a crowd's polls.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// Polls in each minute.
     pub polls_by_minute: Vec<u32>,
-    /// Polls in all.
+    /// All polls.
     pub polls: u64,
-    /// Of these, first polls of a feed: nobody decided when.
+    /// First polls of a feed, which were not decided by the policy.
     pub first: u64,
     /// Other polls in hot minutes.
     pub hot: u64,
-    /// Polls sooner after another than the shortest interval allows.
+    /// Polls that followed another one sooner than the minimum interval allows.
     pub under_floor: u64,
     /// Items found.
     pub items: u64,
-    /// Delay in milliseconds times subscribers, over items found.
+    /// Delay in milliseconds times subscribers, summed over items found.
     pub weighted_delay: f64,
-    /// Subscribers, over items found.
+    /// Subscribers, summed over items found.
     pub weight: f64,
 }
 
 impl<'a> Crowd<'a> {
-    /// Feeds by the recipe's mix of kinds and subscribers, at a price. `None`: no history is two weeks longer than the days.
+    /// Creates feeds with the recipe's mix of kinds and subscribers, at a price. `None`: no history is two weeks longer
+    /// than `days`.
     pub fn new(histories: &[Series], recipe: &Recipe, config: &'a PolicyConfig, price: f64) -> Option<Self> {
         let Recipe { seed, feeds, days, max_subscribers } = *recipe;
         let start = START;
@@ -114,7 +115,7 @@ impl<'a> Crowd<'a> {
         Some(crowd)
     }
 
-    /// Keeps the histories that are long enough; gives each kind's share and its histories.
+    /// Keeps the histories that are long enough; returns each kind's share and its histories.
     fn take_histories(&mut self, histories: &[Series], length: i64) -> Option<Vec<(f64, Vec<u16>)>> {
         let mut kinds = Vec::new();
         for (kind, share) in MIX {
@@ -136,9 +137,9 @@ impl<'a> Crowd<'a> {
     fn add(&mut self, number: u32, history: u16, subscribers: u16, length: i64) {
         let (times, days_only) = &self.histories[usize::from(history)];
         let (first, last) = (times[0], times[times.len() - 1]);
-        // Any point of the history that leaves enough of it, brought to the start by whole weeks.
+        // Any point of the history that leaves enough of it, moved to the start by whole weeks.
         let from = first + WEEK + scaled(last - first - length - 2 * WEEK, self.random.fraction());
-        // Where only the day is known, a feed has an hour of its own.
+        // If only the day is known, the feed gets a random hour.
         let hour = if *days_only { scaled(DAY, self.random.fraction()) } else { 0 };
         let moved = (self.start - from).div_euclid(WEEK) * WEEK + hour;
         let seen = times.partition_point(|post| *post + moved <= self.start);
@@ -156,7 +157,7 @@ impl<'a> Crowd<'a> {
         self.put(number, due);
     }
 
-    /// Bytes that a feed takes, wheel included.
+    /// Returns the memory per feed in bytes, including the wheel.
     pub fn bytes_per_feed(&self) -> usize {
         (self.members.capacity() * size_of::<Member>() + self.wheel.len() * size_of::<u32>())
             / self.members.len().max(1)
@@ -174,7 +175,7 @@ impl<'a> Crowd<'a> {
         ((at / SECOND) % WHEEL as i64) as usize
     }
 
-    /// Goes on for so long.
+    /// Runs for `time`.
     pub fn run(&mut self, time: Duration) {
         let end = self.now + i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         while self.now < end {
@@ -191,7 +192,7 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// Polls a feed; gives its next due time.
+    /// Polls a feed; returns its next due time.
     fn poll(&mut self, number: u32, at: i64) -> i64 {
         let draws = [(); 2].map(|()| Draw { salt: self.random.fraction(), minute: self.random.fraction() });
         let member = &mut self.members[number as usize];
@@ -241,7 +242,7 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// Open minutes of an hour.
+/// The number of open minutes in an hour.
 const OPEN_MINUTES: usize = 45;
 /// 2026-03-02T00:00:00Z, a Monday.
 const START: i64 = 1_772_409_600_000;
@@ -263,29 +264,29 @@ impl Measured {
         }
     }
 
-    /// Polls in hot minutes, of those that the policy decided.
+    /// Returns the share of polls in hot minutes, among those that the policy decided.
     pub fn hot_share(&self) -> f64 {
         self.hot as f64 / (self.polls - self.first).max(1) as f64
     }
 
-    /// From an item's posting to the poll that found it, weighted by subscribers, in minutes.
+    /// Returns the mean time from an item's publication to the poll that found it, weighted by subscribers, in minutes.
     pub fn weighted_mean_minutes(&self) -> f64 {
         self.weighted_delay / self.weight.max(1.0) / 60_000.0
     }
 
-    /// The polls of a day's open minutes, counted from the start.
+    /// Returns the polls of a day's open minutes, counted from the start.
     fn open_minutes(&self, day: usize) -> Vec<f64> {
         let minutes = self.polls_by_minute.iter().enumerate().skip(day * 1440).take(1440);
         minutes.filter(|(minute, _)| !is_hot(*minute as f64 * 60.0)).map(|(_, polls)| f64::from(*polls)).collect()
     }
 
-    /// A day's busiest open minute over the mean of its open ones.
+    /// Returns a day's busiest open minute divided by the mean of its open ones.
     pub fn busiest_open_minute(&self, day: usize) -> f64 {
         let open = self.open_minutes(day);
         open.iter().copied().fold(0.0, f64::max) / mean(&open)
     }
 
-    /// The same by minute of the hour, over a day: the day's own ups and downs are left out.
+    /// Returns the same by minute of the hour, over a day, which removes the day's own variation.
     pub fn busiest_minute_of_the_hour(&self, day: usize) -> f64 {
         let open = self.open_minutes(day);
         let by_minute: Vec<f64> =
@@ -293,8 +294,8 @@ impl Measured {
         by_minute.iter().copied().fold(0.0, f64::max) / mean(&by_minute)
     }
 
-    /// How much a day's open minutes resemble the same minutes of the day before, once each hour's level is taken out: the
-    /// correlation, 0 for fleets without lock-step.
+    /// Returns the correlation between a day's open minutes and those of the day before, after removing each hour's
+    /// mean: 0 for fleets without synchronisation.
     pub fn resemblance(&self, day: usize) -> f64 {
         let [before, after] = [day - 1, day].map(|day| {
             let open = self.open_minutes(day);
@@ -319,7 +320,7 @@ fn millis(seconds: f64) -> i64 {
     (seconds * 1000.0) as i64
 }
 
-/// A share of a length of time.
+/// Returns a share of a duration.
 #[expect(clippy::cast_possible_truncation, reason = "smaller than what was given")]
 fn scaled(length: i64, share: f64) -> i64 {
     (length as f64 * share) as i64
@@ -330,7 +331,7 @@ mod tests {
     use super::*;
     use crate::simulate::histories::generated;
 
-    /// As many polls a feed and day as NewsGator's intervals make.
+    /// The price at which there are as many polls per feed and day as with NewsGator's intervals.
     const PRICE: f64 = 0.012;
 
     #[test]
@@ -347,7 +348,7 @@ mod tests {
         let of_the_hour: Vec<f64> = (1..4).map(|day| measured.busiest_minute_of_the_hour(day)).collect();
         println!("busiest minutes {busiest:.2?}, of the hour {of_the_hour:.2?}");
         assert!(of_the_hour.iter().all(|busiest| *busiest < 1.2), "{of_the_hour:?}");
-        // Promised is 1.5; with one draw for a due time in place of two it is 1.44.
+        // The promise is 1.5; with one draw per due time instead of two it is 1.44.
         assert!(busiest.iter().all(|busiest| *busiest < 1.35), "{busiest:?}");
         let likeness: Vec<f64> = (2..4).map(|day| measured.resemblance(day)).collect();
         assert!(likeness[1] < likeness[0] + 0.1, "{likeness:?}");

@@ -1,5 +1,5 @@
-//! The policies that the program itself has, through the very function that decides in production: the adaptive rule
-//! ("feedfleet") and the classes ("newsgator").
+//! The program's own policies, through the function that decides in production: the adaptive rule ("feedfleet") and the
+//! classes ("newsgator").
 
 use std::time::Duration;
 
@@ -26,12 +26,13 @@ pub(super) struct Decided<'a> {
     modified: FetchReport,
 }
 
-/// The adaptive rule.
+/// Returns the configuration of the adaptive rule.
 pub(super) fn adaptive(defaults: &PolicyConfig) -> PolicyConfig {
     PolicyConfig { mode: PolicyMode::Adaptive, ..defaults.clone() }
 }
 
-/// NewsGator's classes as the reference has them: no salt, no hot minutes, all intervals times `factor`.
+/// Returns the configuration of NewsGator's classes as in the reference: no salt, no hot minutes, all intervals times
+/// `factor`.
 pub(super) fn classes(defaults: &PolicyConfig, factor: f64) -> PolicyConfig {
     let mut config = PolicyConfig {
         mode: PolicyMode::Classes,
@@ -57,8 +58,9 @@ pub(super) fn classes(defaults: &PolicyConfig, factor: f64) -> PolicyConfig {
 }
 
 impl<'a> Decided<'a> {
-    /// A feed whose first document was read at the start of the simulation. Delays are weighted by all subscribers, so that
-    /// all count as reading; but in NewsGator's classes a single reader is active or not, as the sample says.
+    /// Creates a feed whose first document was read at the start of the simulation. Delays are weighted by all
+    /// subscribers, so all count as active; but in NewsGator's classes a single subscriber is active or not, as the
+    /// sample says.
     pub(super) fn new(feed: &SampledFeed, config: &'a PolicyConfig, price: f64) -> Self {
         let newsgator = config.mode == PolicyMode::Classes;
         let idle = newsgator && feed.subscribers == 1 && !feed.active;
@@ -76,7 +78,7 @@ impl<'a> Decided<'a> {
         rule
     }
 
-    /// Seconds until the feed is due again.
+    /// Returns the seconds until the feed is due again.
     fn decide(&mut self, at: f64, new: &[f64], draw: Draw, load: f64) -> f64 {
         let polled = timestamp(at);
         let first = self.subject.state.last_polled.is_none();
@@ -102,7 +104,7 @@ impl Rule for Decided<'_> {
 
     fn interval(&mut self, at: f64, new: &[f64], random: &mut Random) -> f64 {
         if self.newsgator {
-            // Its intervals depended on the load, which is not simulated: any load is as likely as another.
+            // Its intervals depended on the load, which is not simulated: all loads are equally likely.
             let load = if self.subject.audience.subscribers > 20 { 0.0 } else { random.fraction() };
             return self.decide(at, new, Draw { salt: 0.0, minute: 0.0 }, load);
         }
@@ -111,12 +113,12 @@ impl Rule for Decided<'_> {
     }
 }
 
-/// 304.
+/// Returns a 304.
 pub(super) fn unchanged() -> FetchReport {
     answer(304, Outcome::NotModified { validators: validators() })
 }
 
-/// 200 with news; the entries are for the caller to fill in.
+/// Returns a 200 with new content; the caller fills in the entries.
 pub(super) fn changed() -> FetchReport {
     let document = Document { validators: validators(), ..Document::default() };
     answer(200, Outcome::Modified(Box::new(document)))

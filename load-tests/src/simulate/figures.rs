@@ -1,30 +1,30 @@
-//! What a simulation measures.
+//! The results of a simulation.
 
 use serde::Serialize;
 
-/// No scheduled poll comes sooner after another than this.
+/// The minimum interval between scheduled polls.
 const FLOOR: f64 = 15.0 * 60.0;
-/// Times are kept in milliseconds: so much may be lost to rounding.
+/// Times are rounded to milliseconds; the maximum rounding error.
 const ROUNDING: f64 = 0.002;
 
-/// The figures of a policy on one sample or several.
+/// The results of a policy on one or more samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Polls a feed and day.
+    /// Polls per feed and day.
     pub polls_per_feed_day: f64,
-    /// From an item's posting to the poll that found it, weighted by the feed's subscribers.
+    /// From an item's publication to the poll that found it, weighted by the feed's subscribers.
     pub weighted_mean_minutes: f64,
-    /// The delay that 95 % of the items, weighted alike, stay below.
+    /// The 95th percentile of the delay, with the same weights.
     pub weighted_p95_minutes: f64,
-    /// Each item counts the same.
+    /// The mean delay with equal weight for each item.
     pub unweighted_mean_minutes: f64,
-    /// Polls for each item posted.
+    /// Polls per published item.
     pub polls_per_item: f64,
-    /// Items that were pushed out of the document before a poll saw them, of all.
+    /// The share of items that were pushed out of the document before a poll saw them.
     pub missed_share: f64,
-    /// Polls in hot minutes, of all.
+    /// The share of polls in hot minutes.
     pub hot_share: f64,
-    /// Polls sooner after another than the 15 minutes of the floor.
+    /// Polls less than 15 minutes after the previous one.
     #[serde(skip)]
     pub under_floor: f64,
     /// Items missed.
@@ -32,7 +32,7 @@ pub struct Figures {
     pub missed: f64,
 }
 
-/// Counts while a simulation runs.
+/// Counters of a running simulation.
 #[derive(Default)]
 pub(super) struct Tally {
     polls: u64,
@@ -83,7 +83,7 @@ impl Tally {
 }
 
 impl Figures {
-    /// One figure for several samples: each counts the same, however many items its feeds happen to post.
+    /// Combines several samples: each counts the same, however many items its feeds happen to post.
     #[expect(clippy::cast_precision_loss, reason = "a handful of samples")]
     pub fn pooled(all: &[Figures]) -> Figures {
         let mean = |figure: fn(&Figures) -> f64| all.iter().map(figure).sum::<f64>() / all.len().max(1) as f64;

@@ -1,34 +1,34 @@
-//! Posting histories: when feeds posted, from a file or made up.
+//! Posting histories: when feeds posted, from a file or generated.
 //!
-//! The file has a line a feed: name, `kind:precision`, and times in whole seconds since 1970 (UTC), ascending and separated by
-//! spaces; the three parts are separated by tabs. Precision `s` means seconds; `d` means that only the day is known and the
-//! time of day has to be made up.
+//! The file has one line per feed: name, `kind:precision`, and times in whole seconds since 1970 (UTC), ascending and
+//! separated by spaces; the three parts are separated by tabs. Precision `s` means seconds; `d` means that only the day
+//! is known and the time of day is drawn at random.
 //!
-//! Times in simulations are seconds since 1970 as `f64`, as the reference simulation has them; they become
-//! [`common::time::Timestamp`]s where they meet the policy.
+//! Times in simulations are seconds since 1970 as `f64`, as in the reference simulation; they are converted to
+//! [`common::time::Timestamp`] for the policy.
 
 use std::fmt::Write;
 
 use super::random::Random;
 
-/// Seconds of an hour and of a day.
+/// Seconds in an hour and in a day.
 pub const HOUR: f64 = 3600.0;
 pub(crate) const DAY: f64 = 86_400.0;
 
 /// One feed's posts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Whose.
+    /// The name of the feed.
     pub name: String,
-    /// Such as blog, news, release.
+    /// The kind, such as blog, news, release.
     pub kind: String,
-    /// The time of day is not known.
+    /// Whether the time of day is unknown.
     pub days_only: bool,
-    /// When, ascending.
+    /// The posting times, ascending.
     pub times: Vec<f64>,
 }
 
-/// Why a file holds no histories.
+/// Why a file is not valid.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {problem}; expected NAME, a tab, KIND:s or KIND:d, a tab, and ascending times in seconds")]
 pub struct HistoriesError {
@@ -37,10 +37,10 @@ pub struct HistoriesError {
     problem: String,
 }
 
-/// Reads a file's text.
+/// Parses a file's text.
 ///
 /// # Errors
-/// The first line that is not as described above.
+/// Reports the first line that does not match the format above.
 pub fn read(text: &str) -> Result<Vec<Series>, HistoriesError> {
     let numbered = text.lines().enumerate().filter(|(_, line)| !line.is_empty());
     numbered.map(|(at, line)| series(line).map_err(|problem| HistoriesError { line: at + 1, problem })).collect()
@@ -65,7 +65,7 @@ fn series(line: &str) -> Result<Series, String> {
     Ok(Series { name: name.to_owned(), kind: kind.to_owned(), days_only, times })
 }
 
-/// The text that [`read`] reads.
+/// Formats the text that [`read`] parses.
 pub fn write(all: &[Series]) -> String {
     let mut text = String::new();
     for Series { name, kind, days_only, times } in all {
@@ -77,16 +77,16 @@ pub fn write(all: &[Series]) -> String {
     text
 }
 
-/// A kind of feed as [`generated`] makes them up.
+/// A kind of feed for [`generated`].
 struct Habit {
     kind: &'static str,
-    /// Posts a day of the quietest and of the busiest.
+    /// Posts per day of the quietest and of the busiest feed.
     posts: (f64, f64),
-    /// How many posts come at once, at most.
+    /// The maximum number of simultaneous posts.
     burst: usize,
-    /// Share of posts inside the working hours of some time zone, and on the days of a working week.
+    /// The share of posts in the working hours of some time zone, on working days.
     office: f64,
-    /// Share of feeds of which only days are known.
+    /// The share of feeds for which only days are known.
     days_only: f64,
 }
 
@@ -100,15 +100,15 @@ const HABITS: [Habit; 7] = [
     Habit { kind: "auto", posts: (4.0, 30.0), burst: 5, office: 0.0, days_only: 0.0 },
 ];
 
-/// A made-up population: `of_each` feeds of each kind that the web has, over a year, the same for the same seed. It resembles
-/// no particular feed; for figures that mean something take real histories.
+/// Generates a population: `of_each` feeds of each kind found on the web, over a year, determined by the seed. It does
+/// not resemble particular feeds; use real histories for meaningful results.
 pub fn generated(seed: u64, of_each: usize) -> Vec<Series> {
     let mut random = Random::new(seed);
     let all = HABITS.iter().flat_map(|habit| (0..of_each).map(move |number| (habit, number)));
     all.map(|(habit, number)| habit.series(number, &mut random)).collect()
 }
 
-/// 2025-01-01, and a year.
+/// 2025-01-01, and the length of a year.
 const START: f64 = 1_735_689_600.0;
 const LENGTH: f64 = 366.0 * DAY;
 
@@ -129,7 +129,7 @@ impl Habit {
             let burst = 1 + random.below(self.burst);
             times.extend((0..burst).map(|_| (settled + random.exponential(600.0)).floor()));
         }
-        // Even the quietest has been seen a few times.
+        // Even the quietest feed has posted a few times.
         times.extend((0..4).map(|quarter| (START + LENGTH * (f64::from(quarter) + random.fraction()) / 4.0).floor()));
         if days_only {
             times.iter_mut().for_each(|at| *at = (*at / DAY).floor() * DAY);
@@ -143,7 +143,7 @@ fn mean_burst(longest: usize) -> f64 {
     (longest as f64 + 1.0) / 2.0
 }
 
-/// A moment of the same day's working hours in a time zone, on Monday if the day is none of a working week.
+/// Returns a time in the working hours of a time zone, on the same day or, for a weekend, on the next Monday.
 fn working_time(at: f64, zone: f64, random: &mut Random) -> f64 {
     let day = (at / DAY).floor();
     // 1970-01-01 was a Thursday; Monday is 0.

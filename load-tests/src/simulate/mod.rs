@@ -1,10 +1,10 @@
-//! The policy in virtual time, on posting histories.
+//! Simulates the policy in virtual time, on posting histories.
 //!
-//! [`sample()`] takes feeds from [`histories`] as the reference simulation does, number by number; a [`Simulated`] policy
-//! polls each of them, seeing no more than a poller sees; [`Figures`] say how long subscribers waited. Ours are decided by
-//! `common::policy::decide`, the function that decides in production.
+//! [`sample()`] takes feeds from [`histories`] as the reference simulation does, number by number. A [`Simulated`]
+//! policy polls each of them, with no more information than a poller has; [`Figures`] say how long subscribers waited.
+//! Our policies use `common::policy::decide`, the function that decides in production.
 //!
-//! There is no schedule, no host and no capacity in this: each feed is on its own, and only the number of polls counts.
+//! There is no schedule, no host and no capacity: each feed is independent, and only the number of polls counts.
 
 mod compare;
 mod crowd;

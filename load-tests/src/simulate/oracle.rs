@@ -1,16 +1,16 @@
-//! The offline optimum: polls of somebody who knows every posting time beforehand. No rule can be better; it shows how much
-//! of the delay is for want of knowledge.
+//! The offline optimum: the polls of a client that knows every posting time in advance. No rule can be better; it shows
+//! how much of the delay is caused by missing knowledge.
 
 use super::figures::{Figures, Tally};
 use super::sample::SampledFeed;
 use super::trial::feed_days;
 
-/// Two polls are at least so far apart, in seconds.
+/// The minimum time between two polls, in seconds.
 const SPACING: f64 = 15.0 * 60.0;
-/// Posts that one poll may gather.
+/// The maximum number of posts found by one poll.
 const GATHERED: usize = 200;
 
-/// The cheapest polls at this price of a poll, in subscriber-seconds of delay.
+/// Returns the cheapest polls at this price of a poll, in subscriber-seconds of delay.
 pub(super) fn run(sample: &[SampledFeed], price: f64) -> Figures {
     let mut tally = Tally::default();
     for feed in sample {
@@ -28,8 +28,8 @@ pub(super) fn run(sample: &[SampledFeed], price: f64) -> Figures {
     tally.figures(feed_days(sample))
 }
 
-/// For each number of posts, how many of them the polls before the last one have found: a poll falls on a post, since later
-/// ones help nobody.
+/// Returns, for each number of posts, how many of them the polls before the last one have found. A poll coincides with
+/// a post, since a later one would only add delay.
 fn cheapest(posts: &[f64], weight: f64, price: f64) -> Vec<usize> {
     let mut best = vec![f64::INFINITY; posts.len() + 1];
     let mut before = vec![0; posts.len() + 1];

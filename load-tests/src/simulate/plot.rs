@@ -1,4 +1,4 @@
-//! The curves of delay against polls as an SVG picture: a line a policy, both axes logarithmic, names at the lines' ends.
+//! Delay against polls as an SVG chart: one line per policy, both axes logarithmic, names at the lines' ends.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 130.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 56.0;
-/// Between the baselines of two names.
+/// The distance between the baselines of two names.
 const NAME_HEIGHT: f64 = 16.0;
 
 /// A logarithmic axis.
@@ -23,7 +23,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// Over these values with a little room, from one place of the picture to another.
+    /// Creates an axis over these values with some margin, from one coordinate to another.
     fn over(values: impl Iterator<Item = f64> + Clone, from: f64, to: f64) -> Self {
         let least = values.clone().fold(f64::INFINITY, f64::min).max(1e-3);
         let most = values.fold(1e-3, f64::max);
@@ -35,14 +35,14 @@ impl Axis {
         self.from + (self.to - self.from) * share
     }
 
-    /// Round numbers on it: 1, 2 and 5 times powers of ten.
+    /// Returns its marks: 1, 2 and 5 times powers of ten.
     fn marks(&self) -> impl Iterator<Item = f64> {
         let steps = (-3..6).flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10_f64.powi(power)));
         steps.filter(|mark| (self.least..=self.most).contains(mark))
     }
 }
 
-/// The picture; `title` says what was simulated.
+/// Returns the chart; `title` says what was simulated.
 pub fn svg(rows: &[Row], title: &str) -> String {
     let x = Axis::over(rows.iter().map(|row| row.figures.polls_per_feed_day), LEFT, WIDTH - RIGHT);
     let y = Axis::over(rows.iter().map(|row| row.figures.weighted_mean_minutes), HEIGHT - BOTTOM, TOP);
@@ -93,7 +93,7 @@ fn axes(text: &mut String, x: &Axis, y: &Axis) {
     );
 }
 
-/// A policy's points, and where its name stands.
+/// A policy's points, and the position of its name.
 struct Curve {
     policy: Simulated,
     points: Vec<(f64, f64)>,
@@ -144,7 +144,7 @@ impl Curve {
     }
 }
 
-/// Moves names apart that would overlap, downwards.
+/// Moves overlapping names apart, downwards.
 fn spread_names(curves: &mut [Curve]) {
     let end = |curve: &Curve| curve.points.last().map_or(0.0, |last| last.0);
     curves.sort_by(|one, other| one.name_at.total_cmp(&other.name_at));

@@ -1,5 +1,5 @@
-//! Rules that others published or that textbooks have, as the reference simulation has them: each with a knob that makes it
-//! poll more or less, so that all can be compared at the same number of polls. All keep the study's floor of 15 minutes.
+//! Published and textbook rules, as in the reference simulation: each has a parameter that changes its number of polls,
+//! so that all can be compared at the same number. All keep the study's floor of 15 minutes.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ const MINUTE: f64 = 60.0;
 const SHORTEST: f64 = 15.0 * MINUTE;
 const LONGEST: f64 = 24.0 * HOUR;
 
-/// Every feed alike, each `interval` seconds.
+/// Polls every feed each `interval` seconds.
 pub(super) struct Fixed {
     pub(super) interval: f64,
 }
@@ -30,7 +30,7 @@ impl Rule for Fixed {
 /// The items that a poller remembers, newest last.
 struct Remembered(VecDeque<f64>);
 
-/// More than any rule looks at.
+/// More than any rule uses.
 const REMEMBERED: usize = 2000;
 
 impl Remembered {
@@ -53,7 +53,7 @@ impl Remembered {
         self.0.back().copied()
     }
 
-    /// Between the newest `count` items on average; `None` without any.
+    /// Returns the mean gap between the newest `count` items; `None` without items.
     #[expect(clippy::cast_precision_loss, reason = "a small count")]
     fn mean_gap(&self, count: usize) -> Option<f64> {
         let from = self.0.len().saturating_sub(count);
@@ -62,7 +62,7 @@ impl Remembered {
     }
 }
 
-/// miniflux' `entry_frequency`: a week over the week's entries.
+/// miniflux' `entry_frequency`: a week divided by the week's entries.
 pub(super) struct Miniflux {
     seen: Remembered,
     factor: f64,
@@ -82,7 +82,7 @@ impl Rule for Miniflux {
     }
 }
 
-/// CommaFeed's empirical interval: half the mean gap of the last twenty entries, steps for feeds that fell silent.
+/// CommaFeed's empirical interval: half the mean gap of the last twenty entries, with steps for silent feeds.
 pub(super) struct Commafeed {
     seen: Remembered,
     factor: f64,
@@ -111,7 +111,7 @@ impl Rule for Commafeed {
     }
 }
 
-/// NewsBlur's `get_next_scheduled_update`, all subscribers counted as premium.
+/// NewsBlur's `get_next_scheduled_update`, with all subscribers counted as premium.
 pub(super) struct Newsblur {
     seen: Remembered,
     subscribers: u32,
@@ -148,13 +148,13 @@ impl Rule for Newsblur {
     }
 }
 
-/// The square-root rule at an estimated rate: what the price rule is without profiles, salt and hot minutes. The estimate is
-/// the policy's, in the reference's own words: a decayed count over a decayed time of watching.
+/// The square-root rule at an estimated rate: the price rule without profiles, salt and hot minutes. The estimate is
+/// the policy's, as in the reference: a decayed count over a decayed observation time.
 pub(super) struct SquareRoot {
     items: f64,
     watched: f64,
     at: f64,
-    /// Subscribers over twice the price, in subscriber-seconds.
+    /// Subscribers divided by twice the price, in subscriber-seconds.
     weight: f64,
 }
 

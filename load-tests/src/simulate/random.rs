@@ -1,8 +1,8 @@
-//! The random numbers of a simulation: the Mersenne Twister (Matsumoto and Nishimura 1998) with the drawing methods of
-//! Python's `random.Random`, bit for bit.
+//! The random numbers of a simulation: the Mersenne Twister (Matsumoto and Nishimura 1998) with the methods of Python's
+//! `random.Random`, bit for bit.
 //!
-//! Not for its quality, which anything would have. The reference simulation is a Python program; with its numbers a seed
-//! means the same fleet here and there, feed by feed, so that figures can be compared closely instead of statistically.
+//! Any generator would be good enough. The reference simulation is a Python program; with the same numbers a seed
+//! produces the same fleet in both, feed by feed, so that results can be compared closely instead of statistically.
 
 use std::f64::consts::TAU;
 
@@ -11,7 +11,7 @@ const SHIFT: usize = 397;
 /// The prime modulo which Python hashes numbers: 2^61 - 1.
 const HASH_MODULUS_BITS: u32 = 61;
 
-/// A stream of random numbers that its seed determines.
+/// A stream of random numbers determined by its seed.
 #[derive(Clone)]
 pub struct Random {
     state: [u32; LENGTH],
@@ -21,14 +21,14 @@ pub struct Random {
 }
 
 impl Random {
-    /// `random.Random(seed)` for a whole number.
+    /// Returns `random.Random(seed)` for an integer.
     pub fn new(seed: u64) -> Self {
         let (low, high) = (lower_half(seed), lower_half(seed >> 32));
         let key: &[u32] = if high == 0 { &[low] } else { &[low, high] };
         Random { state: state_from(key), next: LENGTH, normal: None }
     }
 
-    /// `random.Random(seed)` for a fraction, 0 to 1.
+    /// Returns `random.Random(seed)` for a fraction, 0 to 1.
     pub fn from_fraction(seed: f64) -> Self {
         Self::new(hash_of_fraction(seed))
     }
@@ -54,18 +54,18 @@ impl Random {
         self.next = 0;
     }
 
-    /// At least 0, less than 1, in steps of 2^-53.
+    /// Returns a number of at least 0 and less than 1, in steps of 2^-53.
     pub fn fraction(&mut self) -> f64 {
         let (high, low) = (self.word() >> 5, self.word() >> 6);
         (f64::from(high) * 67_108_864.0 + f64::from(low)) / 9_007_199_254_740_992.0
     }
 
-    /// Between two numbers.
+    /// Returns a number between two numbers.
     pub fn uniform(&mut self, from: f64, to: f64) -> f64 {
         from + (to - from) * self.fraction()
     }
 
-    /// Below `limit`, each number equally likely; 0 for a limit of 0.
+    /// Returns a number below `limit`, uniformly distributed; 0 for a limit of 0.
     pub fn below(&mut self, limit: usize) -> usize {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         if limit == 0 {
@@ -80,14 +80,14 @@ impl Random {
         }
     }
 
-    /// The position of a weight, drawn in proportion; `cumulated` holds the running sums.
+    /// Returns the index of a weight, drawn in proportion to the weights; `cumulated` contains the running sums.
     pub fn weighted(&mut self, cumulated: &[f64]) -> usize {
         let total = cumulated.last().copied().unwrap_or(0.0);
         let at = self.fraction() * total;
         cumulated.partition_point(|sum| *sum <= at).min(cumulated.len().saturating_sub(1))
     }
 
-    /// Normally distributed around 0.
+    /// Returns a number normally distributed around 0.
     pub fn normal(&mut self, deviation: f64) -> f64 {
         if let Some(second) = self.normal.take() {
             return second * deviation;
@@ -98,13 +98,13 @@ impl Random {
         angle.cos() * radius * deviation
     }
 
-    /// Exponentially distributed with this mean.
+    /// Returns an exponentially distributed number with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.fraction()).ln()
     }
 }
 
-/// Running sums, for [`Random::weighted`].
+/// Returns running sums, for [`Random::weighted`].
 pub(super) fn cumulated(weights: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut sum = 0.0;
     weights
@@ -120,7 +120,7 @@ fn lower_half(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0)
 }
 
-/// `init_by_array` of the published generator.
+/// Returns the state after `init_by_array` of the published generator.
 fn state_from(key: &[u32]) -> [u32; LENGTH] {
     let mut state = [0_u32; LENGTH];
     state[0] = 19_650_218;
@@ -148,7 +148,7 @@ fn mixed(state: &[u32; LENGTH], at: usize, factor: u32) -> u32 {
     (before ^ before >> 30).wrapping_mul(factor)
 }
 
-/// The place after `at`; the last one's value is carried over to the first.
+/// Returns the index after `at`; copies the last word to the first place when it wraps around.
 fn following(state: &mut [u32; LENGTH], at: usize) -> usize {
     if at + 1 < LENGTH {
         return at + 1;
@@ -157,8 +157,8 @@ fn following(state: &mut [u32; LENGTH], at: usize) -> usize {
     1
 }
 
-/// Python's `hash` of a fraction: numerator times the inverse of the denominator, modulo 2^61 - 1. Both are powers of two
-/// away from a whole number of 53 bits, so that the inverse is a rotation.
+/// Returns Python's `hash` of a fraction: numerator times the inverse of the denominator, modulo 2^61 - 1. The
+/// denominator is a power of two, so that the inverse is a rotation.
 fn hash_of_fraction(fraction: f64) -> u64 {
     if fraction <= 0.0 || !fraction.is_finite() {
         return 0;

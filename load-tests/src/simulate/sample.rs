@@ -1,13 +1,13 @@
-//! A sample of feeds with their subscribers: the reference simulation's recipe, draw by draw, so that the same histories and
-//! seed give the same fleet.
+//! A sample of feeds with their subscribers: the reference simulation's recipe, draw by draw, so that the same
+//! histories and seed produce the same fleet.
 
 use super::histories::{DAY, HOUR, Series};
 use super::random::{Random, cumulated};
 
-/// How many newest items an answer shows: what a poller sees.
+/// The number of newest items in a response.
 pub const ITEMS_SHOWN: usize = 15;
 
-/// How common each kind of feed is.
+/// The share of each kind of feed.
 pub(super) const MIX: [(&str, f64); 7] = [
     ("blog", 0.52),
     ("weekly", 0.09),
@@ -19,28 +19,28 @@ pub(super) const MIX: [(&str, f64); 7] = [
 ];
 /// Subscribers are Zipf-distributed with this exponent.
 pub(super) const ZIPF: f64 = -1.9;
-/// A series has to be so much longer than the simulated time.
+/// A series must be longer than the simulated time by this factor.
 const SPARE: f64 = 1.3;
-/// The part of the simulated time that lies before the start of each feed, at least: its history.
+/// The minimum history before a feed's start, as a part of the simulated time.
 const HISTORY: f64 = 0.2;
-/// Where only the day is known, posts scatter around the feed's own hour with this deviation.
+/// If only the day is known, posts scatter around the feed's usual hour with this deviation.
 const DAY_SCATTER: f64 = 2.0 * HOUR;
 
-/// What a sample is made by.
+/// The parameters of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recipe {
-    /// Chooses everything.
+    /// Determines all random choices.
     pub seed: u64,
-    /// How many feeds.
+    /// The number of feeds.
     pub feeds: usize,
-    /// Days that are simulated.
+    /// The number of simulated days.
     pub days: u32,
-    /// Subscribers that one feed can have: with more, a single feed can carry the weighted mean.
+    /// The maximum number of subscribers of a feed: with more, a single feed can dominate the weighted mean.
     pub max_subscribers: u32,
 }
 
 impl Default for Recipe {
-    /// 300 feeds, 60 days, up to 100 subscribers.
+    /// Returns 300 feeds, 60 days, up to 100 subscribers.
     fn default() -> Self {
         Recipe { seed: 1, feeds: 300, days: 60, max_subscribers: 100 }
     }
@@ -49,23 +49,23 @@ impl Default for Recipe {
 /// A feed of a sample.
 #[derive(Clone, Debug)]
 pub struct SampledFeed {
-    /// How many read it; its delays count so much.
+    /// Its subscribers, which weight its delays.
     pub subscribers: u32,
-    /// Do they read at present? NewsGator polled a single reader's feed by it.
+    /// Whether they are active. NewsGator polled a single subscriber's feed accordingly.
     pub active: bool,
-    /// The simulated time.
+    /// The start of the simulated time.
     pub start: f64,
     /// Its end.
     pub end: f64,
     /// The newest items at the start, as the first document shows them.
     pub shown: Vec<f64>,
-    /// What is posted in the simulated time, ascending.
+    /// The posts in the simulated time, ascending.
     pub posts: Vec<f64>,
-    /// For the random numbers of its own.
+    /// The seed of its own random numbers.
     pub seed: f64,
 }
 
-/// Makes the sample; `None` when no series is long enough for it.
+/// Creates the sample; `None` if no series is long enough for it.
 pub fn sample(histories: &[Series], recipe: &Recipe) -> Option<Vec<SampledFeed>> {
     let mut random = Random::new(recipe.seed);
     let length = f64::from(recipe.days) * DAY;

@@ -1,4 +1,4 @@
-//! The table of policies and budgets, and the ratios that the policy is held to, over several samples.
+//! The table of policies and budgets, and the ratios that the policy must meet, over several samples.
 
 use common::config::PolicyConfig;
 use serde::Serialize;
@@ -7,15 +7,15 @@ use super::compare::Simulated;
 use super::figures::Figures;
 use super::sample::SampledFeed;
 
-/// One line: a policy at a budget.
+/// One row: a policy at a budget.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Row {
-    /// Which policy.
+    /// The policy.
     #[serde(serialize_with = "name")]
     pub policy: Simulated,
-    /// A fraction of the polls that NewsGator makes by its own intervals.
+    /// The fraction of the polls that NewsGator makes with its own intervals.
     pub budget: f64,
-    /// Over all samples.
+    /// The results over all samples.
     #[serde(flatten)]
     pub figures: Figures,
 }
@@ -25,14 +25,14 @@ fn name<S: serde::Serializer>(policy: &Simulated, serializer: S) -> Result<S::Ok
     serializer.collect_str(policy)
 }
 
-/// Samples, and NewsGator's own figures on each.
+/// Samples, and NewsGator's results on each.
 pub struct Comparison {
     samples: Vec<Vec<SampledFeed>>,
     own: Vec<Figures>,
     defaults: PolicyConfig,
 }
 
-/// The ratios G1 to G3, and what must hold beside them.
+/// The ratios G1 to G3, and further conditions.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Goals {
     /// G1: our weighted mean delay at NewsGator's own number of polls, as a fraction of NewsGator's.
@@ -40,24 +40,24 @@ pub struct Goals {
     /// G2: our polls at NewsGator's weighted mean delay, as a fraction of NewsGator's.
     pub polls_at_equal_mean: f64,
     /// G3: our weighted mean delay at a quarter of NewsGator's polls, as a fraction of the better of NewsBlur's and
-    /// CommaFeed's at as many.
+    /// CommaFeed's at the same number.
     pub mean_at_a_quarter: f64,
     /// Items missed at NewsGator's own number of polls, as a fraction of NewsGator's.
     pub missed: f64,
     /// The largest share of our polls in hot minutes.
     pub hot_share: f64,
-    /// Our polls sooner than 15 minutes after the one before.
+    /// Our polls less than 15 minutes after the one before.
     pub polls_under_floor: f64,
 }
 
 impl Comparison {
-    /// Over these samples, with these settings for what a policy's knob leaves alone.
+    /// Creates a comparison over these samples, with these settings for everything except a policy's parameter.
     pub fn new(samples: Vec<Vec<SampledFeed>>, defaults: PolicyConfig) -> Self {
         let own = samples.iter().map(|sample| Simulated::Newsgator.run(sample, &defaults, 1.0)).collect();
         Comparison { samples, own, defaults }
     }
 
-    /// A policy at a fraction of NewsGator's polls.
+    /// Runs a policy at a fraction of NewsGator's polls.
     pub fn row(&self, policy: Simulated, budget: f64) -> Row {
         let each = self.samples.iter().zip(&self.own).map(|(sample, own)| {
             if policy == Simulated::Newsgator && budget == 1.0 {
@@ -68,7 +68,7 @@ impl Comparison {
         Row { policy, budget, figures: Figures::pooled(&each.collect::<Vec<_>>()) }
     }
 
-    /// The ratios. `done` is told after each of [`Self::GOAL_STEPS`] steps.
+    /// Returns the ratios. Calls `done` after each of [`Self::GOAL_STEPS`] steps.
     pub fn goals(&self, mut done: impl FnMut()) -> Goals {
         let own = Figures::pooled(&self.own);
         let mut step = |policy: Simulated, budget: f64| {
@@ -98,6 +98,6 @@ impl Comparison {
         }
     }
 
-    /// Steps of [`Self::goals`].
+    /// The number of steps of [`Self::goals`].
     pub const GOAL_STEPS: usize = 5;
 }

@@ -1,4 +1,4 @@
-//! A rule on a sample: feed by feed, from poll to poll, every rule seeing only what a poller sees.
+//! Runs a rule on a sample: feed by feed, poll by poll, with only the information that a poller has.
 
 use common::time::Timestamp;
 
@@ -7,24 +7,25 @@ use super::histories::{DAY, HOUR};
 use super::random::Random;
 use super::sample::{ITEMS_SHOWN, SampledFeed};
 
-/// When to ask a feed again.
+/// A rule for the interval to the next poll.
 pub(super) trait Rule {
-    /// The feed is first asked within so many seconds.
+    /// Returns the time in seconds within which the feed is first polled.
     fn first_within(&self) -> f64 {
         6.0 * HOUR
     }
 
-    /// The seconds from a poll `at` that found these new items (the newest ones, ascending) to the next poll.
+    /// Returns the seconds from a poll `at` that found these new items (the newest ones, ascending) to the next poll.
     fn interval(&mut self, at: f64, new: &[f64], random: &mut Random) -> f64;
 }
 
-/// Minutes that well-mannered pollers keep away from: the first four of an hour and the first of each five.
+/// Returns whether `at` is in a minute that polite pollers avoid: the first four of an hour and the first of every
+/// five.
 pub(super) fn is_hot(at: f64) -> bool {
     let minute = (at / 60.0).floor().rem_euclid(60.0);
     minute < 4.0 || minute % 5.0 == 0.0
 }
 
-/// Runs a rule, made anew for each feed, over a sample.
+/// Runs a rule, created for each feed, over a sample.
 pub(super) fn run<R: Rule>(sample: &[SampledFeed], mut rule_for: impl FnMut(&SampledFeed) -> R) -> Figures {
     let mut tally = Tally::default();
     for feed in sample {
@@ -43,24 +44,24 @@ pub(super) fn run<R: Rule>(sample: &[SampledFeed], mut rule_for: impl FnMut(&Sam
             tally.found(new.iter().map(|post| at - post), weight, new.len() - shown.len());
             at += interval;
         }
-        // What was posted after the last poll is found by the next one, beyond the end.
+        // The next poll, after the end, finds what was posted after the last poll.
         tally.found(feed.posts[seen..].iter().map(|post| at - post), weight, 0);
     }
     tally.figures(feed_days(sample))
 }
 
-/// Feeds times simulated days.
+/// Returns the number of feeds times simulated days.
 pub(super) fn feed_days(sample: &[SampledFeed]) -> f64 {
     sample.iter().map(|feed| (feed.end - feed.start) / DAY).sum()
 }
 
-/// A time of the simulation as the policy knows it.
+/// Converts a time of the simulation to the policy's type.
 #[expect(clippy::cast_possible_truncation, reason = "saturates at times that no history has")]
 pub(super) fn timestamp(at: f64) -> Timestamp {
     Timestamp::from_millis((at * 1000.0) as i64)
 }
 
-/// And back.
+/// Converts it back.
 #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit into 53 bits for ages")]
 pub(super) fn seconds(at: Timestamp) -> f64 {
     at.millis() as f64 / 1000.0
