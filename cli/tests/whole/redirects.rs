@@ -101,7 +101,8 @@ async fn p29_feeds_that_redirect_to_a_busy_host_keep_nobody_else_waiting() {
         redirecting.iter().enumerate().map(|(host, path)| json!({ "url": origin.url_on(host, path) }).to_string());
     let bulk = lines.collect::<Vec<_>>().join("\n");
     let request = fleet.client.post(format!("{}/api/v1/feeds/bulk", fleet.api)).body(bulk);
-    assert!(request.send().await.unwrap().status().is_success());
+    let answer = request.header("content-type", "application/x-ndjson").send().await.unwrap();
+    assert!(answer.status().is_success(), "{}", answer.status());
 
     tokio::time::sleep(size.watched).await;
     let end = origin.log().iter().map(|record| record.start).max().unwrap();
