@@ -1,53 +1,54 @@
 //! Isolation of suspects: feeds whose earlier start brought no report.
 //!
-//! When a process dies, every feed that was being fetched is a suspect. A suspect is then fetched without other suspects
-//! beside it, and one that was there twice, alone: so the feed that kills its worker is found, and no other one is blamed.
+//! When a process dies, every feed that was being fetched is a suspect. A suspect is then fetched with few other suspects beside
+//! it, and one that was there twice, alone: so the feed that kills its worker is found, and no other one is blamed.
 
 use std::sync::Arc;
 
 use common::host_gate::Isolation;
-use tokio::sync::{Mutex, OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock, Semaphore};
+
+/// Suspects side by side. More would make suspects of more feeds at the next death; fewer would keep the feeds of a worker that
+/// was killed by somebody waiting for each other.
+const FEW: usize = 4;
 
 /// Keeps fetches apart. Clones share it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ward {
     /// Read by every fetch, written by one that is alone. A writer that waits lets no new reader in, so it waits for the
     /// fetches in progress and no longer.
     fetches: Arc<RwLock<()>>,
-    /// Held by the only suspect.
-    suspects: Arc<Mutex<()>>,
+    suspects: Arc<Semaphore>,
 }
 
 /// The right to fetch beside what an [`Isolation`] allows, until dropped.
 #[derive(Debug)]
 pub(crate) enum Room {
-    /// Beside anything.
-    Shared { _fetch: OwnedRwLockReadGuard<()> },
-    /// Beside feeds that are no suspects.
-    OnlySuspect { _fetch: OwnedRwLockReadGuard<()>, _suspect: OwnedMutexGuard<()> },
+    /// Beside anything, or beside few suspects.
+    Shared { _fetch: OwnedRwLockReadGuard<()>, _suspect: Option<OwnedSemaphorePermit> },
     /// Beside nothing.
-    Alone { _fetch: OwnedRwLockWriteGuard<()>, _suspect: OwnedMutexGuard<()> },
+    Alone { _fetch: OwnedRwLockWriteGuard<()> },
+}
+
+impl Default for Ward {
+    fn default() -> Self {
+        Ward { fetches: Arc::default(), suspects: Arc::new(Semaphore::new(FEW)) }
+    }
 }
 
 impl Ward {
-    /// Waits for the room. Whoever waits holds no other room.
+    /// Waits for the room. A caller that waits holds no other room.
     pub(crate) async fn room(&self, isolation: Isolation) -> Room {
-        let suspects = || Arc::clone(&self.suspects).lock_owned();
+        let shared = || Arc::clone(&self.fetches).read_owned();
         match isolation {
-            Isolation::None => Room::Shared { _fetch: self.shared().await },
-            Isolation::OnlySuspect => {
-                let suspect = suspects().await;
-                Room::OnlySuspect { _fetch: self.shared().await, _suspect: suspect }
+            Isolation::None => Room::Shared { _fetch: shared().await, _suspect: None },
+            Isolation::FewSuspects => {
+                // It is never closed.
+                let suspect = Arc::clone(&self.suspects).acquire_owned().await.ok();
+                Room::Shared { _fetch: shared().await, _suspect: suspect }
             }
-            Isolation::Alone => {
-                let suspect = suspects().await;
-                Room::Alone { _fetch: Arc::clone(&self.fetches).write_owned().await, _suspect: suspect }
-            }
+            Isolation::Alone => Room::Alone { _fetch: Arc::clone(&self.fetches).write_owned().await },
         }
-    }
-
-    async fn shared(&self) -> OwnedRwLockReadGuard<()> {
-        Arc::clone(&self.fetches).read_owned().await
     }
 }
 
@@ -58,19 +59,23 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_suspect_at_a_time_and_nothing_beside_one_that_is_alone() {
-        use Isolation::{Alone, None, OnlySuspect};
+    async fn few_suspects_at_a_time_and_nothing_beside_one_that_is_alone() {
+        use Isolation::{Alone, FewSuspects, None};
         let ward = Ward::default();
         let free = |isolation| ward.room(isolation).now_or_never().is_some();
         let innocent = ward.room(None).await;
-        assert!(free(None) && free(OnlySuspect) && !free(Alone));
-        let suspect = ward.room(OnlySuspect).await;
-        assert!(free(None) && !free(OnlySuspect) && !free(Alone));
-        drop((suspect, innocent));
+        assert!(free(None) && free(FewSuspects) && !free(Alone));
+        let mut suspects = Vec::new();
+        for _ in 0..FEW {
+            assert!(free(FewSuspects));
+            suspects.push(ward.room(FewSuspects).await);
+        }
+        assert!(free(None) && !free(FewSuspects) && !free(Alone));
+        drop((suspects, innocent));
         let alone = ward.room(Alone).await;
-        assert!(!free(None) && !free(OnlySuspect) && !free(Alone));
+        assert!(!free(None) && !free(FewSuspects) && !free(Alone));
         drop(alone);
-        assert!(free(None) && free(OnlySuspect) && free(Alone));
+        assert!(free(None) && free(FewSuspects) && free(Alone));
     }
 
     #[tokio::test]

@@ -149,6 +149,13 @@ impl Poller {
         Polled::Report(Box::new(report(job, now, deferred)), None)
     }
 
+    /// Returns a report that has the feed come again after this time, and frees its place at the host.
+    pub(crate) async fn put_off(&self, job: &FetchJob, by: Duration) -> Box<FetchReport> {
+        let now = self.clock.now();
+        self.give_up_ticket(job, now).await;
+        Box::new(report(job, now, Fetched::unasked(Outcome::Deferred { until: now.after(by) })))
+    }
+
     /// Frees the place at the host now; when the gate does not answer, it is free when the job's time is over.
     async fn give_up_ticket(&self, job: &FetchJob, now: Timestamp) {
         if let Err(error) = self.gate.cancel(&job.host, job.ticket, now).await {

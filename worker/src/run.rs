@@ -5,19 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::host_gate::Isolation;
+use common::host_gate::{Isolation, fresh_nonce};
 use common::job::FetchJob;
 use common::queue::{Delivery, Queue, Receipt};
-use common::report::{FetchReport, Outcome};
+use common::report::FetchReport;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::fetch::Fetched;
 use crate::isolation::{Room, Ward};
 use crate::owed::Owed;
-use crate::poll::{Held, Polled, Poller, Unasked, report};
+use crate::poll::{Held, Polled, Poller, Unasked};
 use crate::reporting::{Outgoing, publish_reports};
 use crate::rules::Follower;
 
@@ -171,9 +170,7 @@ impl Crew {
 
     /// Works one job to its end; false when it must come again.
     async fn work(self, job: FetchJob, place: OwnedSemaphorePermit) -> bool {
-        let worked = self.report(&job).await;
-        drop(place);
-        match worked {
+        match self.report(&job, place).await {
             Ok(()) => true,
             Err(WorkError::Gate(unasked)) => {
                 self.lose_gate(&unasked);
@@ -182,45 +179,47 @@ impl Crew {
                 }
                 false
             }
-            Err(WorkError::Unpublished) => false,
+            Err(WorkError::Unpublished | WorkError::Stopped) => false,
         }
     }
 
     /// Polls a job, has its report published, waits for the confirmation, and releases what the gate gave.
-    async fn report(&self, job: &FetchJob) -> Result<(), WorkError> {
-        let (report, held, room) = {
-            let mut isolation = Isolation::None;
-            loop {
-                let Some(room) = self.room(job, isolation).await else {
-                    break (self.out_of_time(job), None, None);
-                };
-                match self.poller.poll(job, isolation).await? {
-                    Polled::Report(report, held) => break (report, held, Some(room)),
-                    Polled::Nothing => return Ok(()),
-                    Polled::Suspect(needed) => isolation = needed,
-                }
-            }
-        };
-        let (confirm, confirmed) = oneshot::channel();
-        self.outbox.send((*report, confirm)).await.map_err(|_| WorkError::Unpublished)?;
-        confirmed.await.map_err(|_| WorkError::Unpublished)?;
-        drop(room);
+    async fn report(&self, job: &FetchJob, place: OwnedSemaphorePermit) -> Result<(), WorkError> {
+        // A suspect that waits for its isolation keeps no place from others.
+        let mut place = Some(place);
+        let mut room = self.ward.room(Isolation::None).await;
+        let mut polled = self.poller.poll(job, Isolation::None).await?;
+        while let Polled::Suspect(needed) = polled {
+            drop((room, place.take()));
+            let found = until(&self.stop, self.room(job, needed)).await.ok_or(WorkError::Stopped)?;
+            let Some(isolated) = found else {
+                return self.publish(self.poller.put_off(job, suspects_turn()).await).await;
+            };
+            room = isolated;
+            polled = self.poller.poll(job, needed).await?;
+        }
+        let Polled::Report(report, held) = polled else { return Ok(()) };
+        self.publish(report).await?;
+        drop((room, place));
         if let Some(held) = held {
             self.release(held).await;
         }
         Ok(())
     }
 
-    /// Waits for what the isolation asks for, at most as long as the job may wait to start.
-    async fn room(&self, job: &FetchJob, isolation: Isolation) -> Option<Room> {
-        let patience = job.expires.since(self.poller.clock.now()).max(LEAST_PATIENCE);
-        tokio::time::timeout(patience, self.ward.room(isolation)).await.ok()
+    /// Returns when the report is safe.
+    async fn publish(&self, report: Box<FetchReport>) -> Result<(), WorkError> {
+        let (confirm, confirmed) = oneshot::channel();
+        self.outbox.send((*report, confirm)).await.map_err(|_| WorkError::Unpublished)?;
+        confirmed.await.map_err(|_| WorkError::Unpublished)
     }
 
-    /// The job could not be isolated in time: it comes again at once, here or elsewhere.
-    fn out_of_time(&self, job: &FetchJob) -> Box<FetchReport> {
-        let now = self.poller.clock.now();
-        Box::new(report(job, now, Fetched::unasked(Outcome::Deferred { until: now })))
+    /// Waits for isolation: among few suspects for a short time, because the job keeps its host's place; alone for as long as
+    /// the job may wait to start, because the fetches in progress have to end.
+    async fn room(&self, job: &FetchJob, isolation: Isolation) -> Option<Room> {
+        let left = job.expires.since(self.poller.clock.now());
+        let patience = if isolation == Isolation::Alone { left } else { left.min(SUSPECT_PATIENCE) };
+        tokio::time::timeout(patience, self.ward.room(isolation)).await.ok()
     }
 
     /// The report is safe, so the job is done: what the gate cannot be told now is told later.
@@ -242,8 +241,14 @@ impl Crew {
     }
 }
 
-/// A job that has expired while it waited for its place is still looked at.
-const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a suspect waits for others before it.
+const SUSPECT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// When a suspect that waited without success comes again: not all of them at the same moment.
+fn suspects_turn() -> Duration {
+    Duration::from_millis(1_000 + fresh_nonce() % 4_000)
+}
+
 /// `worker.gentle`: the Windows RSS Platform's.
 const GENTLE_CONCURRENCY: usize = 4;
 
@@ -280,4 +285,6 @@ enum WorkError {
     Gate(#[from] Unasked),
     #[error("the report could not be published")]
     Unpublished,
+    #[error("the worker stops before the job was begun")]
+    Stopped,
 }

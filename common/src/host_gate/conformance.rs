@@ -312,10 +312,10 @@ cases! {
 
     a_suspect_starts_only_in_isolation_and_loses_nothing_by_asking(gate) {
         opened(gate).await;
-        for (round, needed) in [(0, Isolation::None), (1, Isolation::OnlySuspect), (2, Isolation::Alone)] {
+        for (round, needed) in [(0, Isolation::None), (1, Isolation::FewSuspects), (2, Isolation::Alone)] {
             let now = round * 40_000;
             let ticket = reserve(gate, LIMITS, now).await.unwrap();
-            for too_little in [Isolation::None, Isolation::OnlySuspect].into_iter().filter(|have| *have < needed) {
+            for too_little in [Isolation::None, Isolation::FewSuspects].into_iter().filter(|have| *have < needed) {
                 let asked = gate.acquire(&request(ticket, 1, 0, now, too_little), at(now)).await.unwrap();
                 assert_eq!(asked, Acquired::Suspect(needed), "round {round}");
             }

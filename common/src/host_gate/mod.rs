@@ -102,8 +102,8 @@ pub enum Isolation {
     /// Anything.
     #[default]
     None,
-    /// Fetches of feeds that are not suspects.
-    OnlySuspect,
+    /// Fetches of feeds that are not suspects, and of a few that are.
+    FewSuspects,
     /// Nothing.
     Alone,
 }
@@ -113,7 +113,7 @@ impl Isolation {
     pub fn needed_after(starts: u32) -> Self {
         match starts {
             0 => Isolation::None,
-            1 => Isolation::OnlySuspect,
+            1 => Isolation::FewSuspects,
             _ => Isolation::Alone,
         }
     }

@@ -196,7 +196,7 @@ impl HostGate for RedisGate {
             Value::Int(until) => Acquired::NotNow { until: Timestamp::from_millis(*until) },
             Value::BulkString(word) if word == b"granted" => Acquired::Granted(request.permit()),
             Value::BulkString(word) if word == b"crashed" => Acquired::Crashed(request.permit()),
-            Value::BulkString(word) if word == b"suspect" => Acquired::Suspect(Isolation::OnlySuspect),
+            Value::BulkString(word) if word == b"suspect" => Acquired::Suspect(Isolation::FewSuspects),
             Value::BulkString(word) if word == b"alone" => Acquired::Suspect(Isolation::Alone),
             _ => Acquired::Reported,
         })
