@@ -43,8 +43,8 @@ const REPORT_MESSAGES: u16 = 64;
 pub(crate) async fn store(config: &Config) -> Result<Arc<dyn Store>, StoreError> {
     let url = &config.store.url;
     Ok(match url.starts_with("sqlite:") {
-        true => Arc::new(SqliteStore::open(url).await?),
-        false => Arc::new(PostgresStore::open(url, &config.namespace).await?),
+        true => Arc::new(SqliteStore::open(url).await?.within(config.quota)),
+        false => Arc::new(PostgresStore::open(url, &config.namespace).await?.within(config.quota)),
     })
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use common::document::{FeedHints, Onward};
+use common::feed::OverQuota;
 use common::policy::Rule;
 use common::time::Timestamp;
 use scheduler::wire::{ExplainView, FeedView};
@@ -68,6 +69,7 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("failures", failures),
         ("penalty box", penalty),
         ("entries", Some(feed.entries.to_string())),
+        ("over quota", over_quota_text(&feed.over_quota)),
         ("etag", feed.etag.as_deref().map(|etag| plain(etag, 200))),
         ("last-modified", feed.last_modified.as_deref().map(|date| plain(date, 200))),
         ("content hash", feed.content_hash.map(|hash| hash.to_string())),
@@ -81,6 +83,15 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("added", when(Some(feed.added))),
         ("version", Some(feed.version.to_string())),
     ])
+}
+
+/// What quotas left out; nothing when they never did.
+fn over_quota_text(over: &OverQuota) -> Option<String> {
+    let parts = [(over.entries + over.bytes, "left out"), (over.rows, "old ones removed")];
+    let parts: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    let last = over.last.map(|last| format!(", last {last}")).unwrap_or_default();
+    (!parts.is_empty()).then(|| format!("{}{last}", parts.join(", ")))
 }
 
 /// What a feed says about when to poll it.

@@ -1,5 +1,7 @@
 //! A feed, with everything that the store keeps of it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::calm::CalmGroup;
 use crate::document::{ContentHash, Onward, Validators};
 use crate::host::HostKey;
@@ -53,8 +55,32 @@ pub struct Feed {
     pub merged_into: Option<FeedId>,
     /// Entries stored.
     pub entries: u64,
+    /// What it brought beyond its quotas.
+    pub over_quota: OverQuota,
     /// When it was added.
     pub added: Timestamp,
+}
+
+/// What was left out or driven out because a feed brought more than `[quota]` allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OverQuota {
+    /// Entries left out because of their number.
+    pub entries: u64,
+    /// Entries left out because of their size.
+    pub bytes: u64,
+    /// Old identities that made room.
+    pub rows: u64,
+    /// When that happened last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<Timestamp>,
+}
+
+impl OverQuota {
+    /// Returns whether nothing ever was.
+    pub fn is_empty(&self) -> bool {
+        (self.entries, self.bytes, self.rows) == (0, 0, 0)
+    }
 }
 
 impl Feed {

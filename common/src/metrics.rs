@@ -11,6 +11,7 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
+use crate::feed::OverQuota;
 use crate::outcome::{Blocker, FailureKind, OutcomeKind};
 use crate::policy::{Category, Rule, Status};
 use crate::report::{FetchReport, Outcome};
@@ -85,6 +86,8 @@ pub struct Metrics {
     pub leases_expired: IntCounter,
     /// Entries stored for the first time.
     pub entries: IntCounter,
+    /// What feeds brought beyond their quotas, by kind: `entries` and `bytes` left out, `rows` that made room.
+    pub over_quota: IntCounterVec,
     /// Hosts that asked us to pause and are held.
     pub hosts_held: IntGauge,
     /// Seconds since the oldest event was stored that is not yet published to the exchange; 0 in a process that does
@@ -179,6 +182,11 @@ impl Metrics {
                 .counter("rejected_tokens_total", "Requests to API and pages with a missing or wrong token."),
             leases_expired: makes
                 .counter("leases_expired_total", "Feeds claimed again after a lease without a report."),
+            over_quota: makes.counters(
+                "over_quota_total",
+                "Entries left out by quotas of their number (entries) and size (bytes), and old rows that made room (rows).",
+                &["kind"],
+            ),
             entries: makes.counter("entries_total", "Entries stored that were not stored before."),
             hosts_held: makes.gauge("hosts_held", "Hosts that are left alone because they asked for it."),
             relay_lag: makes.level(
@@ -244,6 +252,15 @@ impl Metrics {
             self.queue_depth.with_label_values(&[queue]);
             self.dead_letters.with_label_values(&[queue]);
             self.too_new.with_label_values(&[queue]);
+        }
+    }
+
+    /// Counts what a feed brought beyond its quotas.
+    pub fn record_over_quota(&self, over: &OverQuota) {
+        for (kind, count) in [("entries", over.entries), ("bytes", over.bytes), ("rows", over.rows)] {
+            if count > 0 {
+                self.over_quota.with_label_values(&[kind]).inc_by(count);
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use common::calm::CalmGroup;
 use common::document::{ContentHash, FeedHints, Onward};
-use common::feed::Feed;
+use common::feed::{Feed, OverQuota};
 use common::host::HostRule;
 use common::host::{HostKey, HostRules};
 use common::outcome::OutcomeKind;
@@ -77,6 +77,9 @@ pub struct FeedView {
     pub merged_into: Option<FeedId>,
     pub version: Version,
     pub entries: u64,
+    /// What it brought beyond its quotas; absent when it never did.
+    #[serde(default, skip_serializing_if = "OverQuota::is_empty")]
+    pub over_quota: OverQuota,
     pub added: Timestamp,
 }
 
@@ -121,6 +124,7 @@ impl FeedView {
             merged_into: feed.merged_into,
             version: feed.version,
             entries: feed.entries,
+            over_quota: feed.over_quota,
             added: feed.added,
         }
     }

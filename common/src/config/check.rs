@@ -69,6 +69,10 @@ impl Config {
         check_secrets(&self.secrets, &mut refusals);
         check_public_url(self, &mut refusals);
         refusals.positive("retention.events", self.retention.events);
+        let (rows, document) = (self.quota.rows_per_feed, 2 * self.fetch.max_entries as u64);
+        refusals.require(rows == 0 || rows >= document, "quota.rows_per_feed", || {
+            format!("must be at least twice fetch.max_entries ({document}), or 0 for no limit")
+        });
         refusals.require(!self.log.level.trim().is_empty(), "log.level", || "must name a level, such as info".into());
         refusals.0
     }

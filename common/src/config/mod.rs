@@ -63,6 +63,7 @@ pub struct Config {
     pub worker: WorkerConfig,
     pub api: ApiConfig,
     pub retention: RetentionConfig,
+    pub quota: QuotaConfig,
     pub secrets: SecretsConfig,
     pub log: LogConfig,
 }
@@ -397,6 +398,21 @@ pub struct RetentionConfig {
     pub entries: Duration,
     #[serde(with = "text")]
     pub events: Duration,
+}
+
+/// `[quota]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
+pub struct QuotaConfig {
+    pub entries_per_day: u64,
+    pub bytes_per_day: u64,
+    pub rows_per_feed: u64,
+}
+
+impl QuotaConfig {
+    /// No limit at all.
+    pub const NONE: QuotaConfig = QuotaConfig { entries_per_day: 0, bytes_per_day: 0, rows_per_feed: 0 };
 }
 
 /// How log lines are written.

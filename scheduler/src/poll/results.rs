@@ -284,11 +284,12 @@ impl Results {
             match applied {
                 Applied::Stale => self.metrics.stale_reports.inc(),
                 Applied::Outdated => {}
-                Applied::Stored { due, wake, new_entries, host_hold, .. } => {
+                Applied::Stored { due, wake, new_entries, host_hold, over_quota, .. } => {
                     self.metrics.record_report(report);
                     self.condition.worst.observe(report, now);
                     self.metrics.record_decision(verdict.decision.terms.iter().map(|term| term.rule));
                     self.metrics.entries.inc_by(u64::from(*new_entries));
+                    self.metrics.record_over_quota(over_quota);
                     match due {
                         Some(due_at) => slots.push(Slot {
                             feed: report.feed,

@@ -19,6 +19,7 @@ mod hosts;
 mod listing;
 mod page_size;
 pub mod postgres;
+mod quota;
 pub mod requeues;
 mod row;
 mod seams;
@@ -162,6 +163,8 @@ pub enum Applied {
         updated_entries: u32,
         /// The host's hold after this report, if the report asked for one.
         host_hold: Option<Timestamp>,
+        /// What was left out because of quotas.
+        over_quota: OverQuota,
     },
 }
 

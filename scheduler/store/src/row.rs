@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
 
 use super::cursor::never;
+use super::quota::Budget;
 use super::{JobRow, OldSeal, Placement, StoreError, StoredEntry};
 
 /// Everything about a feed but its history and its known entries.
@@ -50,6 +51,7 @@ pub(crate) struct FeedRow {
     content_hash: Option<Vec<u8>>,
     title: Option<String>,
     entries: i64,
+    quota: Option<String>,
     moved_from: Option<String>,
     onward: Option<String>,
     merged_into: Option<i64>,
@@ -188,6 +190,7 @@ impl TryFrom<FeedRow> for Feed {
             onward: row.onward.as_deref().map_or_else(Onward::default, |onward| read_onward(id, onward)),
             merged_into: row.merged_into.map(FeedId),
             entries: u64::try_from(row.entries).unwrap_or(0),
+            over_quota: Budget::read(row.quota.as_deref()).over,
             added: Timestamp::from_millis(row.added),
         })
     }

@@ -15,6 +15,7 @@ use common::url::FeedId;
 use serde::Deserialize;
 use sqlx::FromRow;
 
+use super::quota::Spent;
 use super::row::entry_identity;
 use super::{Applied, Verdict};
 
@@ -39,6 +40,7 @@ pub(super) struct Before {
     etag: Option<String>,
     last_modified: Option<String>,
     validators_url: Option<String>,
+    pub(super) quota: Option<String>,
 }
 
 /// The verdicts whose version and audience are the store's, and the answers so far: to the others. Of two for one feed the
@@ -148,8 +150,13 @@ pub(super) fn reported<'a>(fresh: &[Fresh<'a>]) -> Vec<Change<'a>> {
 }
 
 impl Change<'_> {
+    /// Which of the fresh verdicts brought it.
+    pub(super) fn verdict(&self) -> usize {
+        self.fresh
+    }
+
     /// The feed never had it. Otherwise it is an update.
-    fn is_new(&self) -> bool {
+    pub(super) fn is_new(&self) -> bool {
         self.stored.is_none()
     }
 
@@ -167,6 +174,12 @@ impl Change<'_> {
     pub(super) fn seen(&self, now: Timestamp) -> i64 {
         self.stored.and_then(|form| form.seen).unwrap_or(now.millis())
     }
+}
+
+/// The numbers that changed entries of this verdict have in the store.
+pub(super) fn stored_forms(changes: &[Change<'_>], verdict: usize) -> Vec<i64> {
+    let own = changes.iter().filter(|change| change.fresh == verdict);
+    own.filter_map(|change| change.stored.map(|form| form.seq)).collect()
 }
 
 /// What a verdict does to the entries.
@@ -270,6 +283,7 @@ pub(super) fn answers(
     fresh: &[Fresh<'_>],
     tallies: &[Tally],
     holds: &HashMap<usize, Timestamp>,
+    spent: &[Option<Spent>],
     clock_skew: Duration,
 ) -> Vec<Applied> {
     for (number, (fresh, tally)) in fresh.iter().zip(tallies).enumerate() {
@@ -280,6 +294,7 @@ pub(super) fn answers(
             new_entries: tally.new,
             updated_entries: tally.updated,
             host_hold: holds.get(&number).copied(),
+            over_quota: spent.get(number).copied().flatten().map(|spent| spent.over()).unwrap_or_default(),
         };
     }
     answers
@@ -305,6 +320,7 @@ pub fn row_after(
         etag: None,
         last_modified: None,
         validators_url: None,
+        quota: None,
     };
     let verdicts = [verdict];
     let (fresh, _) = fresh(&verdicts, vec![before]);

@@ -1,7 +1,7 @@
 //! Explains why a feed is due when it is, term by term, and what else keeps it waiting.
 
 use common::config::PolicyConfig;
-use common::feed::Feed;
+use common::feed::{Feed, OverQuota};
 use common::policy::{Category, Status, category, explain as explain_terms, sla_unmet};
 use common::secrets::SecretError;
 use common::time::Timestamp;
@@ -63,6 +63,13 @@ fn view(feed: &Feed, category: Category, waits: &Waits<'_>) -> ExplainView {
 
 fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) -> Vec<String> {
     let mut notes = Vec::new();
+    if !feed.over_quota.is_empty() {
+        let OverQuota { entries, bytes, rows, .. } = feed.over_quota;
+        notes.push(format!(
+            "it brought more than its quotas allow: {} entries were left out, {rows} old ones removed (quota.*)",
+            entries + bytes
+        ));
+    }
     if feed.status != Status::Active {
         notes.push(format!("it is {} and not polled", feed.status.as_str()));
         return notes;

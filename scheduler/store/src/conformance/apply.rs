@@ -213,7 +213,14 @@ pub(crate) async fn a_feed_that_is_gone_is_told_and_not_due(backend: &dyn Backen
     let mut gone = verdict(&*store, id, 10, Outcome::Gone).await;
     gone.decision = Decision { status: Status::Gone, next_due: None, notice: Some(Notice::Gone), ..gone.decision };
     let applied = apply(&*store, &[gone], 20).await;
-    let stored = Applied::Stored { due: None, wake: false, new_entries: 0, updated_entries: 0, host_hold: None };
+    let stored = Applied::Stored {
+        due: None,
+        wake: false,
+        new_entries: 0,
+        updated_entries: 0,
+        host_hold: None,
+        over_quota: OverQuota::default(),
+    };
     assert_eq!(applied, [stored]);
     let after = feed(&*store, id).await;
     assert_eq!((after.status, after.next_due, after.due()), (Status::Gone, None, None));

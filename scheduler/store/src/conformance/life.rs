@@ -17,8 +17,14 @@ pub(crate) async fn a_feed_is_added_polled_and_read_back(backend: &dyn Backend) 
         _ => unreachable!(),
     };
     let applied = apply(&*store, std::slice::from_ref(&polled), 11).await;
-    let stored =
-        Applied::Stored { due: Some(at(3610)), wake: false, new_entries: 2, updated_entries: 0, host_hold: None };
+    let stored = Applied::Stored {
+        due: Some(at(3610)),
+        wake: false,
+        new_entries: 2,
+        updated_entries: 0,
+        host_hold: None,
+        over_quota: OverQuota::default(),
+    };
     assert_eq!(applied, [stored]);
 
     let after = feed(&*store, id).await;

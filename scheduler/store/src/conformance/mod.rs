@@ -12,6 +12,7 @@ pub(crate) mod lists;
 pub(crate) mod logins;
 pub(crate) mod moves;
 pub(crate) mod plans;
+pub(crate) mod quotas;
 pub(crate) mod requeues;
 pub(crate) mod upgrades;
 pub(crate) mod wakes;
@@ -20,9 +21,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use common::calm::CalmGroup;
+use common::config::QuotaConfig;
 use common::document::{ContentHash, Document, Onward, Validators};
 use common::entry::{Enclosure, Entry};
-use common::feed::Feed;
+use common::feed::{Feed, OverQuota};
 use common::host::HostKey;
 use common::known::KnownEntries;
 use common::outcome::{FailureKind, OutcomeKind};
@@ -41,6 +43,9 @@ use super::{
 pub(crate) trait Backend: Send + Sync {
     /// Opens the store, with the data stored through earlier handles.
     async fn open(&self) -> Box<dyn Store>;
+
+    /// Opens the same store with these quotas.
+    async fn open_within(&self, quota: QuotaConfig) -> Box<dyn Store>;
 
     /// Returns a backend of the same kind with separate data.
     fn another(&self) -> Box<dyn Backend>;
@@ -100,6 +105,12 @@ macro_rules! stamp {
                 a_cursor_of_another_list_is_refused;
                 placements_come_in_pages_of_live_feeds;
                 slas_that_cannot_be_kept_are_counted;
+            }
+            quotas {
+                beyond_a_day_s_entries_the_newest_are_stored_and_the_rest_is_counted;
+                dates_say_which_entries_are_the_newest;
+                large_entries_are_limited_by_their_bytes_and_changes_count_too;
+                beyond_its_rows_a_feed_loses_the_oldest_with_their_identities;
             }
             counts {
                 counters_and_texts_are_those_of_a_recount_whatever_happened;

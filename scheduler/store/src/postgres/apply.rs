@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use common::config::QuotaConfig;
 use common::feed::Feed;
 use common::host::HostKey;
 use common::job::Detour;
@@ -23,6 +24,7 @@ use super::feeds::feed_columns;
 use super::session::{in_transaction, on_connection};
 use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, column, entries, numbers, optional_text, text};
+use crate::quota::{self, Spent};
 use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_detour, pack_onward, pack_state, pack_terms, readable};
 use crate::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
@@ -88,9 +90,9 @@ impl Polls for PostgresStore {
     ) -> Result<Vec<Applied>, StoreError> {
         self.call(ACTION, || async {
             let mut on = self.session(ACTION).await?;
-            let mut answers = apply(&mut on, verdicts, clock_skew, now, Look::Free).await?;
+            let mut answers = apply(&mut on, verdicts, &self.quota, clock_skew, now, Look::Free).await?;
             if answers.is_none() {
-                answers = apply(&mut on, verdicts, clock_skew, now, Look::Locked).await?;
+                answers = apply(&mut on, verdicts, &self.quota, clock_skew, now, Look::Locked).await?;
             }
             on.keep();
             answers.ok_or_else(|| StoreError::on(ACTION)(sqlx::Error::RowNotFound))
@@ -135,6 +137,7 @@ impl Polls for PostgresStore {
 async fn apply(
     on: &mut PgConnection,
     verdicts: &[Verdict],
+    quota: &QuotaConfig,
     clock_skew: Duration,
     now: Timestamp,
     look: Look,
@@ -150,15 +153,17 @@ async fn apply(
         return Ok(None);
     }
     let mut changes = entries::changes(&mut tx, &fresh).await?;
-    let tallies = verdicts::tallies(&fresh, &changes);
-    write_documents(&mut tx, &fresh, &tallies).await?;
+    let mut spent = quota::keep_within(&fresh, &mut changes, quota, now);
+    let mut tallies = verdicts::tallies(&fresh, &changes);
+    make_room(&mut tx, quota, (&fresh, &changes), &mut spent, &mut tallies, now).await?;
+    write_documents(&mut tx, &fresh, &tallies, &spent).await?;
     entries::delete_older(&mut tx, &changes).await?;
     let holds = write_holds(&mut tx, &fresh, now).await?;
     let told = number(&mut tx, &fresh, &mut changes, &tallies).await?;
     entries::write(&mut tx, &changes, now).await?;
     write_events(&mut tx, &told, now).await?;
     tx.commit().await.map_err(StoreError::on(ACTION))?;
-    Ok(Some(verdicts::answers(answers, &fresh, &tallies, &holds, clock_skew)))
+    Ok(Some(verdicts::answers(answers, &fresh, &tallies, &holds, &spent, clock_skew)))
 }
 
 async fn rows_before(on: &mut PgConnection, verdicts: &[Verdict], look: Look) -> Result<Vec<Before>, StoreError> {
@@ -201,13 +206,49 @@ async fn write_polls(on: &mut PgConnection, fresh: &[Fresh<'_>], clock_skew: Dur
     Ok(written.rows_affected())
 }
 
-async fn write_documents(on: &mut PgConnection, fresh: &[Fresh<'_>], tallies: &[Tally]) -> Result<(), StoreError> {
-    let brought = |(fresh, tally)| Fresh::document(fresh).map(|document| (fresh, tally, document));
-    let rows: Vec<_> = fresh.iter().zip(tallies).filter_map(brought).collect();
+/// Deletes the oldest rows of feeds that would have more than they may. Their rows are held: nobody else writes theirs.
+async fn make_room(
+    on: &mut PgConnection,
+    quota: &QuotaConfig,
+    (fresh, changes): (&[Fresh<'_>], &[Change<'_>]),
+    spent: &mut [Option<Spent>],
+    tallies: &mut [Tally],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    const ACTION: &str = "make room for entries";
+    for (number, spent) in spent.iter_mut().enumerate() {
+        let Some(spent) = spent else { continue };
+        let feed = fresh[number].verdict.report.feed;
+        if spent.wants_count(quota) {
+            let count = sqlx::query_scalar("SELECT count(*) FROM entry_identities WHERE feed_id = $1").bind(feed.0);
+            let rows: i64 = count.fetch_one(&mut *on).await.map_err(StoreError::on(ACTION))?;
+            spent.counted(rows.cast_unsigned());
+        }
+        let (excess, mut gone) = (spent.excess(quota), Vec::<i64>::new());
+        if excess > 0 {
+            let kept = verdicts::stored_forms(changes, number);
+            let delete = sqlx::query_scalar(include_str!("quota_identities.sql")).bind(feed.0).bind(kept);
+            gone = delete.bind(excess.cast_signed()).fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
+            let delete = sqlx::query("DELETE FROM entries WHERE seq = ANY ($1)").bind(&gone).execute(&mut *on);
+            tallies[number].more -= delete.await.map_err(StoreError::on(ACTION))?.rows_affected().cast_signed();
+        }
+        spent.settled(gone.len() as u64, now);
+    }
+    Ok(())
+}
+
+async fn write_documents(
+    on: &mut PgConnection,
+    fresh: &[Fresh<'_>],
+    tallies: &[Tally],
+    spent: &[Option<Spent>],
+) -> Result<(), StoreError> {
+    let brought = |((fresh, tally), spent)| Fresh::document(fresh).map(|document| (fresh, tally, spent, document));
+    let rows: Vec<_> = fresh.iter().zip(tallies).zip(spent).filter_map(brought).collect();
     if !rows.is_empty() {
         sqlx::query(include_str!("apply_document.sql"))
             .bind(column(&rows, |(fresh, ..)| fresh.row.id))
-            .bind(column(&rows, |(_, tally, _)| tally.more))
+            .bind(column(&rows, |(_, tally, ..)| tally.more))
             .bind(column(&rows, |(.., document)| optional_text(&document.validators.etag)))
             .bind(column(&rows, |(.., document)| optional_text(&document.validators.last_modified)))
             .bind(column(&rows, |(.., document)| optional_text(&document.validators.for_url)))
@@ -219,6 +260,7 @@ async fn write_documents(on: &mut PgConnection, fresh: &[Fresh<'_>], tallies: &[
             .bind(column(&rows, |(.., document)| optional_text(&document.cloud)))
             .bind(column(&rows, |(.., document)| document.known.to_bytes()))
             .bind(column(&rows, |(.., document)| pack_onward(&document.onward)))
+            .bind(column(&rows, |(.., spent, _)| spent.as_ref().map(|spent| spent.budget.packed())))
             .execute(&mut *on)
             .await
             .map_err(StoreError::on(ACTION))?;

@@ -24,7 +24,7 @@ macro_rules! feed_columns {
     () => {
         "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, private, version, \
          next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, entries, moved_from, \
-         onward, merged_into, state, rhythm, terms"
+         onward, merged_into, state, rhythm, terms, quota"
     };
 }
 pub(super) use feed_columns;

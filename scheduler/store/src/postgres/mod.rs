@@ -34,6 +34,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::config::QuotaConfig;
 use common::url::FeedId;
 use sqlx::PgPool;
 
@@ -49,6 +50,8 @@ pub struct PostgresStore {
     pool: PgPool,
     limits: Limits,
     connections: Arc<Connections>,
+    /// What one feed may cost.
+    quota: QuotaConfig,
 }
 
 /// How long things may take.
@@ -70,6 +73,13 @@ impl Default for Limits {
 }
 
 impl PostgresStore {
+    /// Limits what one feed may cost. Without it nothing is limited.
+    #[must_use]
+    pub fn within(mut self, quota: QuotaConfig) -> Self {
+        self.quota = quota;
+        self
+    }
+
     /// A call, tried again while the server ends it in favour of another transaction: nothing of it is stored then.
     async fn call<T, Tried>(&self, action: &'static str, call: impl Fn() -> Tried) -> Result<T, StoreError>
     where

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt;
+use common::config::QuotaConfig;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
@@ -87,7 +88,7 @@ impl PostgresStore {
             })
             .after_connect(|connection, _| Box::pin(timeline::bind_epoch(connection)))
             .connect_lazy_with(options);
-        Ok(PostgresStore { pool, limits, connections })
+        Ok(PostgresStore { pool, limits, connections, quota: QuotaConfig::NONE })
     }
 }
 

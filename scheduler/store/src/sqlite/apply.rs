@@ -19,6 +19,7 @@ use sqlx::{FromRow, SqliteConnection};
 
 use super::batch::{Batch, id_list};
 use super::{SqliteStore, entries};
+use crate::quota::{self, Spent};
 use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_detour, pack_onward, pack_state, pack_terms, readable};
 use crate::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
@@ -82,14 +83,16 @@ impl Polls for SqliteStore {
             return Ok(answers);
         }
         let mut changes = entries::changes(&mut tx, &fresh).await?;
+        let mut spent = quota::keep_within(&fresh, &mut changes, &self.quota, now);
         let told = number(&mut tx, &fresh, &mut changes).await?;
-        let tallies = verdicts::tallies(&fresh, &changes);
+        let mut tallies = verdicts::tallies(&fresh, &changes);
+        self.make_room(&mut tx, &fresh, &changes, &mut spent, &mut tallies, now).await?;
         entries::write(&mut tx, &changes, now).await?;
-        write_feeds(&mut tx, &fresh, &tallies, clock_skew).await?;
+        write_feeds(&mut tx, &fresh, &tallies, &spent, clock_skew).await?;
         let holds = write_holds(&mut tx, &fresh, now).await?;
         write_events(&mut tx, &told, &tallies, now).await?;
         tx.commit().await.map_err(StoreError::on(ACTION))?;
-        Ok(verdicts::answers(answers, &fresh, &tallies, &holds, clock_skew))
+        Ok(verdicts::answers(answers, &fresh, &tallies, &holds, &spent, clock_skew))
     }
 
     async fn placements(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError> {
@@ -131,6 +134,42 @@ impl Polls for SqliteStore {
     }
 }
 
+impl SqliteStore {
+    /// Deletes the oldest rows of feeds that would have more than they may.
+    async fn make_room(
+        &self,
+        tx: &mut SqliteConnection,
+        fresh: &[Fresh<'_>],
+        changes: &[Change<'_>],
+        spent: &mut [Option<Spent>],
+        tallies: &mut [Tally],
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        const ACTION: &str = "make room for entries";
+        for (number, spent) in spent.iter_mut().enumerate() {
+            let Some(spent) = spent else { continue };
+            let feed = fresh[number].verdict.report.feed;
+            if spent.wants_count(&self.quota) {
+                let count = sqlx::query_scalar("SELECT count(*) FROM entry_identities WHERE feed_id = ?1").bind(feed.0);
+                let rows: i64 = count.fetch_one(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+                spent.counted(rows.cast_unsigned());
+            }
+            let (excess, mut gone) = (spent.excess(&self.quota), Vec::<i64>::new());
+            if excess > 0 {
+                let kept = serde_json::json!(verdicts::stored_forms(changes, number)).to_string();
+                let delete = sqlx::query_scalar(include_str!("quota_identities.sql")).bind(feed.0).bind(kept);
+                gone = delete.bind(excess.cast_signed()).fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+                let delete = sqlx::query("DELETE FROM entries WHERE seq IN (SELECT value FROM json_each(?1))")
+                    .bind(serde_json::json!(gone).to_string());
+                let deleted = delete.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+                tallies[number].more -= deleted.rows_affected().cast_signed();
+            }
+            spent.settled(gone.len() as u64, now);
+        }
+        Ok(())
+    }
+}
+
 async fn rows_before(on: &mut SqliteConnection, verdicts: &[Verdict]) -> Result<Vec<Before>, StoreError> {
     let rows: String = sqlx::query_scalar(include_str!("apply_before.sql"))
         .bind(id_list(verdicts.iter().map(|verdict| verdict.report.feed)))
@@ -159,14 +198,15 @@ async fn write_feeds(
     tx: &mut SqliteConnection,
     fresh: &[Fresh<'_>],
     tallies: &[Tally],
+    spent: &[Option<Spent>],
     clock_skew: Duration,
 ) -> Result<(), StoreError> {
     let [mut standings, mut polls, mut documents, mut validators] = <[Batch; 4]>::default();
-    for (fresh, tally) in fresh.iter().zip(tallies) {
+    for ((fresh, tally), spent) in fresh.iter().zip(tallies).zip(spent) {
         poll(&mut polls, fresh, fresh.unanswered_wake(clock_skew));
         standing(&mut standings, fresh);
         if let Some(new) = fresh.document() {
-            document(&mut documents, fresh, new, tally.more);
+            document(&mut documents, fresh, new, tally.more, spent.as_ref());
         }
         if let Some(new) = fresh.new_validators() {
             kept_document(&mut validators, fresh, new);
@@ -196,7 +236,7 @@ fn poll(polls: &mut Batch, fresh: &Fresh<'_>, wake: Option<Timestamp>) {
     });
 }
 
-fn document(documents: &mut Batch, fresh: &Fresh<'_>, document: &Document, more: i64) {
+fn document(documents: &mut Batch, fresh: &Fresh<'_>, document: &Document, more: i64, spent: Option<&Spent>) {
     documents.row(|row| {
         row.int(fresh.verdict.report.feed.0);
         row.int(more);
@@ -211,6 +251,7 @@ fn document(documents: &mut Batch, fresh: &Fresh<'_>, document: &Document, more:
         row.text(document.cloud.as_deref());
         row.bytes(document.known.to_bytes().as_slice());
         row.text(pack_onward(&document.onward).as_deref());
+        row.text(spent.map(|spent| spent.budget.packed()).as_deref());
     });
 }
 
@@ -286,7 +327,7 @@ async fn write_events(
     }
     events.run(&mut *tx, include_str!("apply_events.sql"), ACTION).await?;
     let more: i64 = tallies.iter().map(|tally| tally.more).sum();
-    if more > 0 {
+    if more != 0 {
         let add = sqlx::query("UPDATE store SET entries = entries + ?1").bind(more);
         add.execute(tx).await.map_err(StoreError::on(ACTION))?;
     }

@@ -1,5 +1,5 @@
 -- Rows: feed, further entries, etag, last modified, URL of these two, content hash, title, link, hub, self link, cloud, known
--- entries, what follows. A document that was read whole and accepted replaces all that was known of the one before, but for the feed's own
+-- entries, what follows, quota (null: as before). A document that was read whole and accepted replaces all that was known of the one before, but for the feed's own
 -- title and site: some kinds of feed do not repeat them in each document.
 UPDATE feeds
 SET entries        = entries + (new.value ->> 1),
@@ -13,6 +13,7 @@ SET entries        = entries + (new.value ->> 1),
     self_link      = CAST(substr(?2, new.value ->> 16, new.value ->> 17) AS TEXT),
     cloud          = CAST(substr(?2, new.value ->> 18, new.value ->> 19) AS TEXT),
     known          =      substr(?2, new.value ->> 20, new.value ->> 21),
-    onward         = CAST(substr(?2, new.value ->> 22, new.value ->> 23) AS TEXT)
+    onward         = CAST(substr(?2, new.value ->> 22, new.value ->> 23) AS TEXT),
+    quota          = coalesce(CAST(substr(?2, new.value ->> 24, new.value ->> 25) AS TEXT), quota)
 FROM jsonb_each(?1) AS new
 WHERE feeds.id = new.value ->> 0

@@ -26,7 +26,7 @@ impl Source for View<'_> {
         Dialect {
             columns: "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, \
                       private, version, next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, \
-                      entries, moved_from, onward, merged_into, state, rhythm, terms",
+                      entries, moved_from, onward, merged_into, state, rhythm, terms, quota",
             like: "LIKE",
             among: ["IN (SELECT value FROM json_each(", "))"],
             names_indexes: true,

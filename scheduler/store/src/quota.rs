@@ -1,0 +1,218 @@
+//! Quotas: what one feed may cost the store. A publisher chooses the ids and the size of entries; with new ids at every poll a
+//! single feed would fill a disk in days.
+//!
+//! A feed has an allowance of entries and of bytes, which refills within a day. What a document brings beyond it is left out:
+//! the newest entries are stored, the rest is counted. A feed that has more rows than allowed loses the oldest ones, with their
+//! identities.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::time::Duration;
+
+use common::config::QuotaConfig;
+use common::feed::OverQuota;
+use common::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::verdicts::{Change, Fresh};
+
+const DAY: Duration = Duration::from_secs(86_400);
+/// When rows leave, this share of the limit leaves at once, so that the search for the oldest is rare.
+const ROWS_SHARE: u64 = 10;
+
+/// What is remembered of a feed's cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Budget {
+    /// When the allowances were calculated; `None`: they are full.
+    at: Option<Timestamp>,
+    /// Entries that may be stored.
+    entries: f64,
+    /// Bytes of text that may be stored.
+    bytes: f64,
+    /// Identities in the store; `None`: not counted yet.
+    pub(crate) rows: Option<u64>,
+    /// What was left out.
+    pub(crate) over: OverQuota,
+}
+
+impl Budget {
+    /// Reads what was stored; what cannot be read is a full allowance.
+    pub(crate) fn read(stored: Option<&str>) -> Self {
+        stored.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
+    /// Returns the text to store.
+    pub(crate) fn packed(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    fn refilled(self, quota: &QuotaConfig, now: Timestamp) -> Self {
+        let share = self.at.map_or(1.0, |at| now.since(at).as_secs_f64() / DAY.as_secs_f64());
+        let refill = |left: f64, limit: u64| (left + share * limit as f64).min(limit as f64);
+        let (entries, bytes) = (refill(self.entries, quota.entries_per_day), refill(self.bytes, quota.bytes_per_day));
+        // After a clock was set back the allowance waits for the earlier time to come again.
+        Budget { at: Some(self.at.map_or(now, |at| at.max(now))), entries, bytes, ..self }
+    }
+
+    /// Takes an entry's cost from the allowances; false when it does not fit.
+    fn takes(&mut self, bytes: usize, quota: &QuotaConfig) -> bool {
+        let bytes = bytes as f64;
+        let limited = |limit: u64| limit > 0;
+        let no_entry = limited(quota.entries_per_day) && self.entries < 1.0;
+        // An entry that alone is larger than the allowance of a day is stored when that is full.
+        let no_bytes = limited(quota.bytes_per_day) && self.bytes < bytes.min(quota.bytes_per_day as f64);
+        if no_entry || no_bytes {
+            self.over.entries += u64::from(no_entry);
+            self.over.bytes += u64::from(!no_entry);
+            return false;
+        }
+        self.entries -= 1.0;
+        self.bytes = (self.bytes - bytes).max(0.0);
+        true
+    }
+}
+
+/// What a document did to its feed's budget.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spent {
+    /// The budget afterwards.
+    pub(crate) budget: Budget,
+    /// What was left out of before.
+    before: OverQuota,
+    /// Identities that the feed did not have.
+    new: u64,
+}
+
+impl Spent {
+    /// Returns what this document had left out, or drove out.
+    pub(crate) fn over(&self) -> OverQuota {
+        let (now, before) = (self.budget.over, self.before);
+        OverQuota {
+            entries: now.entries - before.entries,
+            bytes: now.bytes - before.bytes,
+            rows: now.rows - before.rows,
+            last: now.last,
+        }
+    }
+
+    /// Returns whether the feed's rows are limited and were not counted yet.
+    pub(crate) fn wants_count(&self, quota: &QuotaConfig) -> bool {
+        quota.rows_per_feed > 0 && self.budget.rows.is_none() && self.new > 0
+    }
+
+    /// Notes how many identities the store has of the feed before this document.
+    pub(crate) fn counted(&mut self, rows: u64) {
+        self.budget.rows = Some(rows);
+    }
+
+    /// Returns how many of the feed's oldest identities must leave before this document is stored.
+    pub(crate) fn excess(&self, quota: &QuotaConfig) -> u64 {
+        let rows = self.budget.rows.unwrap_or(0) + self.new;
+        let limit = quota.rows_per_feed;
+        if limit == 0 || rows <= limit { 0 } else { rows - (limit - limit / ROWS_SHARE) }
+    }
+
+    /// Notes what left, and the document's own rows.
+    pub(crate) fn settled(&mut self, gone: u64, now: Timestamp) {
+        if let Some(rows) = &mut self.budget.rows {
+            *rows = (*rows + self.new).saturating_sub(gone);
+        }
+        self.budget.over.rows += gone;
+        if self.over() != (OverQuota { last: self.budget.over.last, ..OverQuota::default() }) {
+            self.budget.over.last = Some(now);
+        }
+    }
+}
+
+/// Leaves the changes that their feeds may store, the newest of each document first; returns what each of the fresh verdicts
+/// spent, `None` where it changes nothing.
+pub(crate) fn keep_within(
+    fresh: &[Fresh<'_>],
+    changes: &mut Vec<Change<'_>>,
+    quota: &QuotaConfig,
+    now: Timestamp,
+) -> Vec<Option<Spent>> {
+    let mut spent: Vec<Option<Spent>> = vec![None; fresh.len()];
+    // Documents begin with their newest entry, and stand here in reverse.
+    let mut order: Vec<usize> = (0..changes.len()).rev().collect();
+    order.sort_by_key(|place| {
+        let entry = changes[*place].entry;
+        Reverse(entry.published.or(entry.updated))
+    });
+    let mut left_out = HashSet::new();
+    for place in order {
+        let change = &changes[place];
+        let number = change.verdict();
+        let spent = spent[number].get_or_insert_with(|| {
+            let budget = Budget::read(fresh[number].row.quota.as_deref()).refilled(quota, now);
+            Spent { budget, before: budget.over, new: 0 }
+        });
+        if spent.budget.takes(change.entry.text_bytes(), quota) {
+            spent.new += u64::from(change.is_new());
+        } else {
+            left_out.insert(place);
+        }
+    }
+    let mut places = 0..;
+    changes.retain(|_| places.next().is_none_or(|place| !left_out.contains(&place)));
+    spent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUOTA: QuotaConfig = QuotaConfig { entries_per_day: 10, bytes_per_day: 1000, rows_per_feed: 100 };
+    const NOW: Timestamp = Timestamp::EPOCH;
+
+    fn taken(budget: &mut Budget, entries: usize, bytes: usize) -> usize {
+        (0..entries).filter(|_| budget.takes(bytes, &QUOTA)).count()
+    }
+
+    #[test]
+    fn an_allowance_is_spent_refills_within_a_day_and_never_grows_beyond_it() {
+        let mut budget = Budget::default().refilled(&QUOTA, NOW);
+        assert_eq!(taken(&mut budget, 15, 1), 10);
+        assert_eq!((budget.over.entries, budget.over.bytes), (5, 0));
+        let mut later = budget.refilled(&QUOTA, NOW.after(DAY / 2));
+        assert_eq!(taken(&mut later, 15, 1), 5);
+        let mut much_later = budget.refilled(&QUOTA, NOW.after(DAY * 9));
+        assert_eq!(taken(&mut much_later, 5, 300), 3, "bytes count too");
+        assert_eq!(much_later.over.bytes, 2);
+        let mut full = Budget::default().refilled(&QUOTA, NOW);
+        assert_eq!(
+            taken(&mut full, 2, 5000),
+            1,
+            "an entry beyond all measure is stored, and takes the day's allowance"
+        );
+    }
+
+    #[test]
+    fn without_limits_nothing_is_left_out() {
+        let mut budget = Budget::default().refilled(&QuotaConfig::NONE, NOW);
+        assert!((0..100).all(|_| budget.takes(1 << 30, &QuotaConfig::NONE)));
+    }
+
+    #[test]
+    fn rows_leave_some_at_a_time() {
+        let spent = |rows, new| Spent {
+            budget: Budget { rows: Some(rows), ..Budget::default() },
+            before: OverQuota::default(),
+            new,
+        };
+        assert_eq!(spent(95, 5).excess(&QUOTA), 0);
+        let mut over = spent(95, 6);
+        assert_eq!(over.excess(&QUOTA), 11);
+        over.settled(11, NOW);
+        assert_eq!((over.budget.rows, over.over().rows, over.budget.over.last), (Some(90), 11, Some(NOW)));
+    }
+
+    #[test]
+    fn a_budget_comes_back_equal() {
+        let mut budget = Budget::default().refilled(&QUOTA, NOW);
+        budget.takes(5, &QUOTA);
+        assert_eq!(Budget::read(Some(&budget.packed())), budget);
+        assert_eq!(Budget::read(Some("what?")), Budget::default());
+    }
+}

@@ -1,0 +1,8 @@
+-- The oldest identities of feed ?1, ?3 of them, but for those whose newest form has one of the numbers ?2.
+DELETE FROM entry_identities
+WHERE feed_id = ?1 AND identity IN (
+    SELECT identity FROM entry_identities
+    WHERE feed_id = ?1 AND seq NOT IN (SELECT value FROM json_each(?2))
+    ORDER BY seq
+    LIMIT ?3)
+RETURNING seq
