@@ -4,11 +4,14 @@
 use std::time::Duration;
 
 use super::plan::scaled;
+use super::state::PollState;
 use crate::config::PolicyConfig;
 use crate::time::Timestamp;
 
 /// A feed whose pings never pause is polled after `ping_quiet` times this, or after `ping_spread` if that is longer.
 const LONGEST: u32 = 30;
+/// Pings without effect widen a feed's `ping_spread` up to this many times: to an hour by default.
+const WIDEST: u32 = 60;
 
 /// The time in which one poll answers all pings of a feed. Both fields count from the first ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,13 +23,13 @@ pub struct PingWindow {
 }
 
 impl PingWindow {
-    /// Opens the window of a feed whose first ping arrived `now`. `spread`, a number in [0, 1), chooses its position in
-    /// `ping_spread`; the feed is not polled again until `ping_spread` has passed since its last poll.
-    pub fn open(now: Timestamp, last_polled: Option<Timestamp>, spread: f64, config: &PolicyConfig) -> Self {
+    /// Opens the window of a feed whose first ping arrived `now`. `draw`, a number in [0, 1), chooses its position in
+    /// the spread; the feed is not polled again until the spread has passed since its last poll.
+    pub fn open(now: Timestamp, state: &PollState, draw: f64, config: &PolicyConfig) -> Self {
         // The poll itself may take up to the quiet time, so that everything ends within the spread.
-        let latest = config.ping_spread.saturating_sub(config.ping_quiet);
+        let latest = spread(state, config).saturating_sub(config.ping_quiet);
         let end = latest.max(config.ping_quiet.saturating_mul(LONGEST));
-        let place = scaled(latest, spread.min(1.0)).max(rest_after_poll(now, last_polled, config)).min(end);
+        let place = scaled(latest, draw.min(1.0)).max(rest_after_poll(now, state, config)).min(end);
         PingWindow { place, end }
     }
 
@@ -36,9 +39,16 @@ impl PingWindow {
     }
 }
 
-/// Returns how long pings cannot cause a poll of the feed: until `ping_spread` after its last poll.
-pub fn rest_after_poll(now: Timestamp, last_polled: Option<Timestamp>, config: &PolicyConfig) -> Duration {
-    last_polled.map_or(Duration::ZERO, |polled| polled.after(config.ping_spread).since(now))
+/// Returns how long pings cannot cause a poll of the feed: until the spread has passed since its last poll.
+pub fn rest_after_poll(now: Timestamp, state: &PollState, config: &PolicyConfig) -> Duration {
+    state.last_polled.map_or(Duration::ZERO, |polled| polled.after(spread(state, config)).since(now))
+}
+
+/// Returns the time within which pings of this feed are answered: `ping_spread`, doubled by each poll in a row that a ping
+/// caused and that found no new entry. Anybody may ping, and the polls reach other people's servers.
+fn spread(state: &PollState, config: &PolicyConfig) -> Duration {
+    let doubled = 1_u32.checked_shl(state.fruitless_wakes.into()).unwrap_or(WIDEST);
+    config.ping_spread.saturating_mul(doubled.min(WIDEST))
 }
 
 #[cfg(test)]
@@ -51,13 +61,17 @@ mod tests {
         PolicyConfig { ping_spread: spread, ..crate::config::defaults().policy }
     }
 
+    fn polled(at: Timestamp) -> PollState {
+        PollState { last_polled: Some(at), ..PollState::default() }
+    }
+
     const NOW: Timestamp = Timestamp::EPOCH;
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
     fn a_lone_ping_waits_for_the_quiet_time_alone_where_nothing_is_spread() {
         let none = config(Duration::ZERO);
-        let window = PingWindow::open(NOW, Some(NOW), 0.9, &none);
+        let window = PingWindow::open(NOW, &polled(NOW), 0.9, &none);
         assert_eq!(window, PingWindow { place: Duration::ZERO, end: 30 * SECOND });
         assert_eq!(window.due(Duration::ZERO, &none), SECOND);
         assert_eq!(window.due(10 * SECOND, &none), 11 * SECOND, "the last ping counts");
@@ -68,8 +82,19 @@ mod tests {
     fn a_feed_that_was_just_polled_rests_for_the_spread() {
         let config = config(60 * SECOND);
         let now = NOW.after(20 * SECOND);
-        assert_eq!(PingWindow::open(now, Some(NOW), 0.0, &config).place, 40 * SECOND);
-        assert_eq!(PingWindow::open(now, Some(now.after(90 * SECOND)), 0.0, &config).place, 59 * SECOND);
+        assert_eq!(PingWindow::open(now, &polled(NOW), 0.0, &config).place, 40 * SECOND);
+        assert_eq!(PingWindow::open(now, &polled(now.after(90 * SECOND)), 0.0, &config).place, 59 * SECOND);
+    }
+
+    #[test]
+    fn pings_without_effect_widen_the_spread_to_an_hour() {
+        let config = config(60 * SECOND);
+        let rest = |fruitless_wakes| rest_after_poll(NOW, &PollState { fruitless_wakes, ..polled(NOW) }, &config);
+        let rests: Vec<u64> = [0, 1, 2, 5, 6, 32, 255].into_iter().map(|count| rest(count).as_secs()).collect();
+        assert_eq!(rests, [60, 120, 240, 1920, 3600, 3600, 3600]);
+        let wide = PollState { fruitless_wakes: 9, ..polled(NOW) };
+        let window = PingWindow::open(NOW.after(90 * SECOND), &wide, 0.0, &config);
+        assert_eq!(window.due(Duration::ZERO, &config), 3510 * SECOND);
     }
 
     proptest! {
@@ -79,7 +104,7 @@ mod tests {
         ) {
             let config = config(Duration::from_millis(spread));
             let now = NOW.after(Duration::from_millis(ago));
-            let window = PingWindow::open(now, Some(NOW), draw, &config);
+            let window = PingWindow::open(now, &polled(NOW), draw, &config);
             let lone = window.due(Duration::ZERO, &config);
             let within = config.ping_spread.max(config.ping_quiet);
             prop_assert!(lone >= config.ping_quiet && lone <= within, "{lone:?}");

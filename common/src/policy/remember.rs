@@ -11,6 +11,8 @@ use crate::time::Timestamp;
 /// How long no delta is requested from a server whose deltas are unusable. It may have been repaired by then, and one failed
 /// poll a month is cheap.
 const WITHOUT_DELTA: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// A document with fewer entries may well be all new every time, such as a picture of the day.
+const MANY: u32 = 5;
 
 /// Returns the state after any response. A hold that has not expired is kept, whatever the response.
 pub(super) fn answer(before: &PollState, report: &FetchReport, polled: Timestamp, now: Timestamp) -> PollState {
@@ -24,6 +26,7 @@ pub(super) fn answer(before: &PollState, report: &FetchReport, polled: Timestamp
             true => Some(polled.after(WITHOUT_DELTA)),
             false => before.no_delta_until.filter(|until| *until > polled),
         },
+        fruitless_wakes: before.fruitless_wakes.saturating_add(u8::from(report.answers_wake.is_some())),
         ..*before
     }
 }
@@ -39,7 +42,16 @@ pub(super) fn freshness(state: &PollState, report: &FetchReport, polled: Timesta
 
 /// Records a good response with new bytes.
 pub(super) fn modified(state: &mut PollState, conditional: bool, document: &Document, polled: Timestamp) {
-    state.rhythm = state.rhythm.observed(document, polled);
+    let is_all_new = document.all_entries >= MANY && document.new_entries >= document.all_entries;
+    state.rhythm = match is_all_new && state.all_new {
+        true => state.rhythm.doubted(document, polled),
+        false => state.rhythm.observed(document, polled),
+    };
+    // Nothing is known before the first document.
+    state.all_new = is_all_new && state.last_success.is_some();
+    if document.new_entries > 0 {
+        state.fruitless_wakes = 0;
+    }
     state.last_changed = Some(polled);
     state.hints = document.hints;
     // A full response with new content is right in any case. Other bytes without new content (a clock in the feed) cost

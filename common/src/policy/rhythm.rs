@@ -110,6 +110,21 @@ impl Rhythm {
         after
     }
 
+    /// Returns the rhythm after a document at `at` whose identities are all new once more. A feed that posts more than its
+    /// document holds looks like that, and so does one that renames its entries: only entries dated between the two polls
+    /// count as new.
+    #[must_use]
+    pub(super) fn doubted(self, document: &Document, at: Timestamp) -> Self {
+        let Some(before) = self.at else { return self.observed(document, at) };
+        let between = |entry: &&Entry| date(entry).is_some_and(|date| before < date && date <= at);
+        let dated: Vec<Entry> = document.entries.iter().filter(between).cloned().collect();
+        if dated.is_empty() {
+            return Rhythm { at: Some(at.max(before)), ..self };
+        }
+        let new_entries = u32::try_from(dated.len()).unwrap_or(u32::MAX);
+        self.observed(&Document { entries: dated, new_entries, ..Document::default() }, at)
+    }
+
     /// Creates a rhythm from the first document's entries. Dates in the future are ignored, and without dates nothing
     /// is known.
     fn from_history(entries: &[Entry], at: Timestamp) -> Self {

@@ -202,7 +202,17 @@ pub struct PollState {
     /// The target that an operator declined: see [`super::move_target`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declined: Option<u64>,
+    /// The last document had none of the identities that were known: see [`Rhythm`].
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub all_new: bool,
+    /// Polls in a row that a ping or refresh asked for and that brought no new entry: see [`super::PingWindow`].
+    #[serde(skip_serializing_if = "is_zero")]
+    pub fruitless_wakes: u8,
     /// When the feed posts. Packed, and so not part of the JSON: a store keeps [`Rhythm::to_bytes`] in its own column.
     #[serde(skip)]
     pub rhythm: Rhythm,
+}
+
+fn is_zero(count: &u8) -> bool {
+    *count == 0
 }

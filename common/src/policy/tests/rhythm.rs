@@ -118,3 +118,48 @@ fn counts_never_overflow_however_long_a_feed_is_watched() {
     assert!(hours[12] > 10.0, "{hours:?}");
     assert!((hours.iter().sum::<f32>() - 24.0).abs() < 0.01 && (weekdays.iter().sum::<f32>() - 7.0).abs() < 0.01);
 }
+
+/// A document of ten entries with identities of its own, dated as given.
+fn renamed(date: Option<Timestamp>) -> Document {
+    let entry = |number: usize| Entry { id: number.to_string(), published: date, ..Entry::default() };
+    Document { entries: (0..10).map(entry).collect(), new_entries: 10, all_entries: 10, ..Document::default() }
+}
+
+#[test]
+fn identities_that_are_all_new_again_do_not_make_polling_faster() {
+    let rates = |dated: fn(Timestamp) -> Option<Timestamp>| {
+        let (mut state, mut now) = (PollState::default(), noon());
+        let mut rates = Vec::new();
+        for _ in 0..6 {
+            let outcome = Outcome::Modified(Box::new(renamed(dated(now))));
+            let subject = Subject { state, ..reader() };
+            let report = FetchReport { started: now, ..report(outcome, Some(200)) };
+            state = ask(&subject, &report, &plain()).state;
+            rates.push(state.rhythm.per_day());
+            now = now.after(HOUR);
+        }
+        rates
+    };
+    let renamed = rates(|_| None);
+    assert!(renamed.windows(2).skip(1).all(|pair| pair[1] <= pair[0] * 1.001), "{renamed:?}");
+    let old = rates(|_| Some(noon().before(30 * DAY)));
+    assert!(old.windows(2).skip(1).all(|pair| pair[1] <= pair[0] * 1.001), "{old:?}");
+    let busy = rates(|now| Some(now.before(MINUTE)));
+    assert!(busy[5] > busy[1], "what is dated between the polls is believed: {busy:?}");
+}
+
+#[test]
+fn polls_for_pings_without_a_new_entry_are_counted_until_one_comes() {
+    let mut state = PollState::default();
+    let mut polled = |outcome: Outcome, ping: bool| {
+        let report = FetchReport { answers_wake: ping.then(noon), ..report(outcome, Some(200)) };
+        let subject = Subject { state, ..reader() };
+        state = ask(&subject, &report, &plain()).state;
+        state.fruitless_wakes
+    };
+    let unchanged = || Outcome::NotModified { validators: Validators::default() };
+    assert_eq!(polled(unchanged(), true), 1);
+    assert_eq!(polled(unchanged(), false), 1, "a poll of its own says nothing about pings");
+    assert_eq!(polled(Outcome::Modified(Box::default()), true), 2);
+    assert_eq!(polled(Outcome::Modified(Box::new(renamed(None))), false), 0);
+}

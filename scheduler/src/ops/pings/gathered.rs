@@ -111,7 +111,7 @@ impl Gathered {
                 break;
             }
             let left = window.end.saturating_sub(first.elapsed());
-            let rest = rest_after_poll(now, feed.state.last_polled, &self.ops.config.policy).min(left);
+            let rest = rest_after_poll(now, &feed.state, &self.ops.config.policy).min(left);
             if quits || rest.is_zero() {
                 self.ops.wake(&[id]).await?;
                 break;

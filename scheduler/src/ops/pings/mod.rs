@@ -62,7 +62,7 @@ impl Pings {
     async fn announced(&self, feed: &Feed) -> Result<(), BackendError> {
         let now = self.ops.clock.now();
         let policy = &self.ops.config.policy;
-        let window = PingWindow::open(now, feed.state.last_polled, draw().salt, policy);
+        let window = PingWindow::open(now, &feed.state, draw().salt, policy);
         match feed.status {
             Status::Active => self.gathered.add(feed, window).await?,
             Status::Blacklisted => {
