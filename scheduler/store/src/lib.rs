@@ -35,6 +35,7 @@ pub use verdicts::{row_after, wake_after};
 use common::calm::CalmGroup;
 use common::document::{ContentHash, Validators};
 use common::entry::Entry;
+use common::feed::OverQuota;
 use common::host::HostKey;
 use common::job::Detour;
 use common::known::KnownEntries;
