@@ -40,7 +40,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How often a scheduler that could not store reports asks whether it can again, without waiting for one to come.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// How long such a question may take.
-const PROBE_PATIENCE: Duration = Duration::from_secs(2);
+const PROBE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Deliveries that will be settled together.
 #[derive(Default)]
