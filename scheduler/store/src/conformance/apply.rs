@@ -160,7 +160,7 @@ pub(crate) async fn one_throttled_feed_holds_its_host_for_an_hour_and_a_second_o
     };
     let held = |applied: &Applied| match applied {
         Applied::Stored { host_hold, .. } => *host_hold,
-        Applied::Stale => panic!("the report is stale"),
+        Applied::Stale | Applied::Outdated => panic!("the report is stale"),
     };
     let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];
     let feeds = [feed(&*store, ids[0]).await, feed(&*store, ids[1]).await];

@@ -329,7 +329,7 @@ pub(crate) fn unchanged() -> Outcome {
 pub(crate) fn new_entries(applied: &Applied) -> (u32, u32) {
     match applied {
         Applied::Stored { new_entries, updated_entries, .. } => (*new_entries, *updated_entries),
-        Applied::Stale => panic!("the report is stale"),
+        Applied::Stale | Applied::Outdated => panic!("the report is stale"),
     }
 }
 

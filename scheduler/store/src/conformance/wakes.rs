@@ -13,7 +13,7 @@ async fn woken(store: &dyn Store, id: FeedId, wake: u64, now: u64) -> (Timestamp
 fn due(applied: &Applied) -> (Option<Timestamp>, bool) {
     match applied {
         Applied::Stored { due, wake, .. } => (*due, *wake),
-        Applied::Stale => panic!("the report is stale"),
+        Applied::Stale | Applied::Outdated => panic!("the report is stale"),
     }
 }
 
