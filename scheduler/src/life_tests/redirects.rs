@@ -1,6 +1,6 @@
 //! Feeds whose redirects lead to a busy host: they wait there, and their own host is free.
 
-use common::host_gate::{AcquireRequest, Acquired, Release};
+use common::host_gate::{AcquireRequest, Acquired, Isolation, Release, fresh_nonce};
 use common::job::Detour;
 
 use super::*;
@@ -13,7 +13,8 @@ async fn interrupted(fleet: &Fleet, job: &FetchJob, until: Timestamp) -> FetchRe
     let limits = fleet.ops.rules.get().limits_of(&job.host);
     let (host, deadline) = (job.host.clone(), now.after(Duration::from_secs(30)));
     let FetchJob { feed, version, ticket, .. } = *job;
-    let request = AcquireRequest { host, limits, ticket, feed, version, deadline };
+    let (nonce, isolation) = (fresh_nonce(), Isolation::None);
+    let request = AcquireRequest { host, limits, ticket, feed, version, deadline, nonce, isolation };
     let Acquired::Granted(permit) = fleet.ops.gate.acquire(&request, now).await.unwrap() else { panic!("not granted") };
     fleet.ops.gate.release(&permit, Release::default(), now).await.unwrap();
     let detour = Some(Detour { next: HUB.parse().unwrap(), way: format!("of feed {}", job.feed) });

@@ -17,7 +17,7 @@ async fn stored(store: &dyn Store, id: FeedId) -> Vec<String> {
 fn over(applied: &Applied) -> (u64, u64, u64) {
     match applied {
         Applied::Stored { over_quota, .. } => (over_quota.entries, over_quota.bytes, over_quota.rows),
-        Applied::Stale => panic!("the report is stale"),
+        Applied::Stale | Applied::Outdated => panic!("the report is stale"),
     }
 }
 
