@@ -1,5 +1,6 @@
-//! 304 polls of the embedded fleet, of a cluster, or of the worker alone, beside the bare parts that they are made of, over the same
-//! feeds of the same origin in the same run. Sides alternate; medians of ratios count, single numbers do not.
+//! Compares 304 polls of the embedded fleet, of a cluster, or of the worker alone with the bare clients that they are
+//! built on, with the same feeds of the same origin in the same run. Sides alternate; the result is medians of ratios,
+//! not single numbers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -75,7 +76,7 @@ enum Side {
     Bare(Client),
 }
 
-/// What is promised of a part, as a number that the rounds give.
+/// A promise about a part, as a number computed from the rounds.
 struct Target {
     name: &'static str,
     of: fn(&Round) -> f64,
@@ -83,7 +84,7 @@ struct Target {
     stretch: f64,
 }
 
-/// The sides' figures in their order: ours, bare reqwest, for the worker bare hyper, and last the other revision's.
+/// The sides' figures in order: ours, bare reqwest, for the worker bare hyper, and last the other revision's.
 type Round = Vec<Figures>;
 
 impl Part {
@@ -101,7 +102,7 @@ impl Part {
         }
     }
 
-    /// The sides that know what the origin speaks.
+    /// Returns the sides that support the origin's protocol.
     fn sides_for(self, options: &Options) -> Vec<Side> {
         let can = |side: &Side| options.tls.is_none() || *side != Side::Bare(Client::Hyper);
         self.sides().iter().copied().filter(can).chain(options.against.is_some().then_some(Side::Theirs)).collect()
@@ -137,7 +138,8 @@ impl Part {
     }
 }
 
-/// Polls a second that 2.5 million feeds want: 1 % of them each minute, 10 % each 15 minutes, the rest each 90 minutes.
+/// The polls per second of 2.5 million feeds: 1 % of them each minute, 10 % every 15 minutes, the rest every 90
+/// minutes.
 const MIX: f64 = 1106.0;
 
 fn cpu_over_hyper(round: &Round) -> f64 {
@@ -157,7 +159,7 @@ impl Side {
     }
 }
 
-/// Measures and prints a table.
+/// Runs the benchmark and prints a table.
 pub(crate) async fn bench(options: &Options) -> anyhow::Result<()> {
     let part = options.part;
     let found = |binary: &Path| {
@@ -225,14 +227,14 @@ async fn listen(options: &Options, folder: &Folder) -> anyhow::Result<Origin> {
     Ok(Origin::listen_behind(secure_hosts(&root, &addresses, handshake == Handshake::Full)?).await?)
 }
 
-/// Lets a side trust the origin's certificates.
+/// Makes a side trust the origin's certificates.
 fn trust(command: &mut Command, options: &Options, folder: &Folder) {
     if options.tls.is_some() {
         command.env("SSL_CERT_FILE", folder.0.join("root.pem"));
     }
 }
 
-/// A feed on each of the origin's hosts.
+/// Sets a feed on each of the origin's hosts; returns their URLs.
 fn script(origin: &Origin, options: &Options) -> Vec<String> {
     let urls = (0..usize::from(options.feeds)).map(|host| {
         let path = format!("/{host}");

@@ -1,9 +1,9 @@
 //! The fake internet: scripted origins that record every request, populations of feeds, the judge of politeness, and a
 //! proxy that breaks connections.
 //!
-//! Start with [`Origin`]: an HTTP/1.1 server on loopback that answers by [`Script`] and remembers what it was asked.
-//! It writes every byte itself, so that it can also misbehave in every way that servers do. It does not know
-//! feedfleet: it judges any client.
+//! Start with [`Origin`]: an HTTP/1.1 server on loopback that responds by [`Script`] and records its requests. It writes
+//! every byte itself, so that it can also misbehave in every way that servers do. It does not depend on feedfleet, and
+//! can judge any client.
 //!
 //! ```
 //! use std::time::Duration;

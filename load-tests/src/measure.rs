@@ -1,5 +1,5 @@
-//! Sides of a benchmark: processes of their own, so that their CPU can be told from the origin's, which shares the machine.
-//! What a side asked is counted by the origin, what it cost by the kernel.
+//! The sides of a benchmark: separate processes, so that their CPU time can be told from the origin's, which shares the
+//! machine. The origin counts requests, the kernel accounts for their cost.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use load_tests::{Origin, usage};
 
-/// One side in one round.
+/// The figures of one side in one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     pub(crate) polls_per_second: f64,
     pub(crate) cpu_micros_per_poll: f64,
 }
 
-/// Time for a side to reach its speed before it is measured.
+/// How long a side may take to reach its speed before it is measured.
 const WARM_UP: Duration = Duration::from_secs(3);
-/// Time for a side to ask for each feed once.
+/// How long a side may take to poll each feed once.
 const START: Duration = Duration::from_secs(60);
 
-/// Measures a side that polls so many feeds of the origin, for `time`.
+/// Measures a side that polls `feeds` feeds of the origin, for `time`.
 pub(crate) async fn measure(side: &Running, origin: &Origin, feeds: usize, time: Duration) -> anyhow::Result<Figures> {
-    // The first requests bring the feeds; only what follows is a 304.
+    // The first requests return the feeds; only later ones a 304.
     let patience = Instant::now() + START;
     while origin.request_count() < side.first + feeds {
         let asked = origin.request_count() - side.first;
@@ -38,7 +38,7 @@ pub(crate) async fn measure(side: &Running, origin: &Origin, feeds: usize, time:
     Ok(Figures { polls_per_second: polls / time.as_secs_f64(), cpu_micros_per_poll: cpu.as_secs_f64() * 1e6 / polls })
 }
 
-/// The middle one; of an even number the upper one.
+/// Returns the median; of an even number of values the upper one.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -49,7 +49,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 pub(crate) struct Running {
     name: String,
     children: Vec<Child>,
-    /// What the origin had been asked before.
+    /// The origin's number of requests before its start.
     first: usize,
 }
 
@@ -64,7 +64,7 @@ impl Running {
         Ok(side)
     }
 
-    /// User and system time so far.
+    /// Returns the user and system time so far.
     fn cpu(&self) -> anyhow::Result<Duration> {
         self.children.iter().map(|child| usage::cpu(child.id()).context("a side died")).sum()
     }
@@ -73,7 +73,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // Already dead is fine.
+            // It may already have exited.
             let _ = child.kill();
             let _ = child.wait();
         }

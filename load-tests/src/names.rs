@@ -1,7 +1,7 @@
-//! A scripted name server: what it answers to each name can change between two questions, and with each of them.
+//! A scripted name server: its answer to each name can change over time, and with each query.
 //!
-//! No recursion, every answer with a life of zero seconds. Names without an entry do not exist. By UDP, and by TCP what does not
-//! fit into a datagram.
+//! No recursion; all answers have a TTL of zero. Names without an entry do not exist. Uses UDP, and TCP for answers
+//! that do not fit into a datagram.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,26 +14,26 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-/// Bytes of an answer by UDP.
+/// The maximum length of a UDP answer in bytes.
 const DATAGRAM: usize = 1232;
 
-/// The names; clones are the same ones.
+/// The names; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Names(Arc<Mutex<HashMap<String, Entry>>>);
 
-/// What one name answers, and how often it was asked.
+/// The answers for one name, and its number of queries.
 #[derive(Debug, Default)]
 struct Entry {
-    /// Taken in turn, each kind of question by itself; the last one stays.
+    /// Used in turn, separately for each record type; the last one repeats.
     turns: Vec<Vec<IpAddr>>,
     asked: HashMap<RecordType, usize>,
 }
 
 impl Names {
-    /// Answers on this address (port 0: a free one) while the runtime lives; gives the address.
+    /// Serves this address (port 0: a free one) as long as the runtime exists; returns the address.
     ///
     /// # Errors
-    /// When the address cannot be bound.
+    /// If the address cannot be bound.
     pub async fn serve(&self, address: SocketAddr) -> io::Result<SocketAddr> {
         let socket = UdpSocket::bind(address).await?;
         let address = socket.local_addr()?;
@@ -43,7 +43,7 @@ impl Names {
             let mut buffer = [0; 1500];
             while let Ok((length, peer)) = socket.recv_from(&mut buffer).await {
                 if let Some(answer) = names.answer(&buffer[..length], DATAGRAM) {
-                    // A client that has left is no concern.
+                    // The client may have disconnected.
                     let _ = socket.send_to(&answer, peer).await;
                 }
             }
@@ -57,7 +57,7 @@ impl Names {
         Ok(address)
     }
 
-    /// Answers questions with their lengths in front, until the client leaves.
+    /// Answers length-prefixed queries until the client disconnects.
     async fn serve_stream(self, mut stream: TcpStream) -> io::Result<()> {
         loop {
             let mut question = vec![0; usize::from(stream.read_u16().await?)];
@@ -68,18 +68,18 @@ impl Names {
         }
     }
 
-    /// Sets a name's addresses, v4 and v6 together. None: the name exists, but has no address.
+    /// Sets a name's addresses, IPv4 and IPv6 together. Without addresses the name exists, but has none.
     pub fn set(&self, name: &str, addresses: &[IpAddr]) {
         self.set_turns(name, vec![addresses.to_vec()]);
     }
 
-    /// Sets what a name answers to the first, the second, .. question of each kind; the last stays.
+    /// Sets a name's answers to the first, the second, .. query of each record type; the last one repeats.
     pub fn set_turns(&self, name: &str, turns: Vec<Vec<IpAddr>>) {
         let entry = Entry { turns, asked: HashMap::new() };
         self.entries().insert(format!("{}.", name.to_ascii_lowercase()), entry);
     }
 
-    /// The answer, or one that says that it is longer than this.
+    /// Returns the answer, or a truncated one if it is longer than `most`.
     fn answer(&self, question: &[u8], most: usize) -> Option<Vec<u8>> {
         let question = Message::from_vec(question).ok()?;
         let query = question.queries.first()?.clone();
@@ -111,7 +111,7 @@ impl Names {
     }
 }
 
-/// The name as it was sent, in lower case: the library's text form escapes some characters.
+/// Returns the name as it was sent, in lower case: the library's text form escapes some characters.
 fn text_of(name: &Name) -> String {
     let labels = name.iter().map(|label| format!("{}.", String::from_utf8_lossy(label)));
     labels.collect::<String>().to_lowercase()

@@ -1,7 +1,8 @@
-//! Many scripted feeds at once, chosen by a seed: a mix of formats, validators, change rates and troubles as the web has
-//! them. For busy runs and for looking at a fleet at work.
+//! Populations of scripted feeds, chosen by a seed: a mix of formats, validators, change rates and failures as on the
+//! web. For busy runs and for observing a fleet.
 //!
-//! The same plan gives the same population, byte for byte but for dates. It models no particular real host.
+//! The same plan produces the same population, byte for byte except for dates. It does not model any particular real
+//! host.
 
 use std::io;
 use std::time::Duration;
@@ -9,31 +10,32 @@ use std::time::Duration;
 use crate::origin::mix;
 use crate::{Coding, Conditions, Delivery, Feed, Format, Origin, Pace, Script, Stamp, Tag, bodies};
 
-/// What a population is made of.
+/// The parameters of a population.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Chooses everything.
+    /// Determines all random choices.
     pub seed: u64,
-    /// How many feeds, hostile ones not counted.
+    /// The number of feeds, without hostile ones.
     pub feeds: usize,
-    /// Over how many hosts; some get many feeds, most get few.
+    /// The number of hosts; some get many feeds, most get few.
     pub hosts: usize,
     /// Mean time between two items of the busiest feed.
     pub fastest: Duration,
     /// Mean time between two items of the quietest feed.
     pub slowest: Duration,
-    /// How many of its newest items each feed shows, at least.
+    /// The minimum number of newest items that each feed shows.
     pub least_shown: usize,
-    /// Share of feeds that are in trouble, 0 to 1.
+    /// The share of feeds with failures, 0 to 1.
     pub troubled: f64,
-    /// Longest `Retry-After` and `max-age` given, in whole seconds.
+    /// The maximum `Retry-After` and `max-age`, in whole seconds.
     pub longest_wait: Duration,
-    /// How many feeds that try to hurt, each on a host of its own after the others.
+    /// The number of hostile feeds, each on a separate host after the others.
     pub hostile: usize,
 }
 
 impl Default for Plan {
-    /// 100 feeds on 20 hosts, an item every 30 seconds to every hour, 15 % in trouble, waits up to a minute, none hostile.
+    /// Returns 100 feeds on 20 hosts, an item every 30 seconds to every hour, 15 % with failures, waits up to a minute,
+    /// none hostile.
     fn default() -> Self {
         Plan {
             seed: 1,
@@ -50,22 +52,22 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// How many hosts an origin needs so that each host of the plan is one of its own.
+    /// Returns the number of hosts that an origin needs for this plan.
     pub fn hosts_needed(&self) -> usize {
         self.hosts.max(1) + self.hostile
     }
 }
 
-/// What a feed of a population does.
+/// The behaviour of a feed in a population.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Answers well, always.
+    /// Always responds correctly.
     Good,
     /// Fails a few times at first, then is good.
     Flaky,
     /// 429 with `Retry-After` a few times at first, then is good.
     Throttling,
-    /// Fails for ever.
+    /// Always fails.
     Failing,
     /// A permanent redirect to a good feed.
     Moved,
@@ -73,28 +75,28 @@ pub enum Kind {
     Gone,
     /// A web page.
     NotAFeed,
-    /// Always cut in the middle.
+    /// Always truncated.
     Truncated,
-    /// Tries to hurt: a bomb, an endless body, nested elements, silence, floods.
+    /// Attacks the client: a bomb, an endless body, nested elements, silence, floods.
     Hostile,
 }
 
 /// One feed of a population.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// On which host it is, as [`Origin::url_on`] counts.
+    /// The index of its host, as in [`Origin::url_on`].
     pub host: usize,
     /// The path to poll.
     pub path: String,
-    /// What it does.
+    /// Its behaviour.
     pub kind: Kind,
-    /// Where its items are, for [`Origin::truth`]: the path itself, or the one it moved to. `None` where it has none.
+    /// The path of its items, for [`Origin::truth`]: its own, or the one it moved to. `None` if it has no items.
     pub items_at: Option<String>,
     scripts: Vec<(String, Script)>,
 }
 
 impl Member {
-    /// Its absolute URL on this origin.
+    /// Returns its absolute URL on this origin.
     pub fn url(&self, origin: &Origin) -> String {
         origin.url_on(self.host, &self.path)
     }
@@ -108,10 +110,10 @@ pub struct Population {
 }
 
 impl Population {
-    /// The population of a plan.
+    /// Generates the population of a plan.
     ///
     /// # Errors
-    /// Only if a bomb cannot be made; encoders do not fail on memory.
+    /// If a bomb cannot be created, which does not happen when writing to memory.
     pub fn generate(plan: &Plan) -> io::Result<Self> {
         let mut dice = Dice(plan.seed);
         let mut members: Vec<Member> = (0..plan.feeds).map(|number| member(plan, number, &mut dice)).collect();
@@ -121,26 +123,26 @@ impl Population {
         Ok(Population { members })
     }
 
-    /// Puts all scripts on an origin.
+    /// Installs all scripts on an origin.
     pub fn install(&self, origin: &Origin) {
         for (path, script) in self.members.iter().flat_map(|member| &member.scripts) {
             origin.set(path, script.clone());
         }
     }
 
-    /// All URLs to poll.
+    /// Returns all URLs to poll.
     pub fn urls(&self, origin: &Origin) -> Vec<String> {
         self.members.iter().map(|member| member.url(origin)).collect()
     }
 
-    /// The members of one kind.
+    /// Returns the members of one kind.
     pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(move |member| member.kind == kind)
     }
 }
 
 fn member(plan: &Plan, number: usize, dice: &mut Dice) -> Member {
-    // The square of a fraction leans to small numbers: the first hosts are the big platforms.
+    // The square of a fraction favours small numbers: the first hosts are the big platforms.
     let host = dice.fraction().powi(2) * as_float(plan.hosts.max(1));
     let host = as_index(host);
     let format = *dice.pick(&[Format::Rss, Format::Rss, Format::Rss, Format::Atom, Format::Atom, Format::Json]);
@@ -222,7 +224,7 @@ fn good_script(plan: &Plan, format: Format, number: usize, dice: &mut Dice) -> S
     }
 }
 
-/// The armoury, one after the other and around.
+/// Returns one of the attacks, in rotation.
 fn hostile(plan: &Plan, number: usize) -> io::Result<Member> {
     let rss = || Script::feed(Feed::rss());
     let script = match number % 12 {
@@ -244,7 +246,7 @@ fn hostile(plan: &Plan, number: usize) -> io::Result<Member> {
     Ok(Member { host: plan.hosts.max(1) + number, path, kind: Kind::Hostile, items_at: None, scripts })
 }
 
-/// Numbers that depend on the seed alone.
+/// Random numbers determined by the seed.
 struct Dice(u64);
 
 impl Dice {
@@ -257,7 +259,7 @@ impl Dice {
         as_index(self.fraction() * as_float(limit))
     }
 
-    /// At least 0, less than 1.
+    /// Returns a number of at least 0 and less than 1.
     #[expect(clippy::cast_precision_loss, reason = "53 random bits are what a fraction holds")]
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
@@ -267,7 +269,7 @@ impl Dice {
         &choices[self.below(choices.len())]
     }
 
-    /// From 1 to `longest`, or 1.
+    /// Returns a number from 1 to `longest`, at least 1.
     fn whole_seconds(&mut self, longest: Duration) -> usize {
         1 + self.below(usize::try_from(longest.as_secs()).unwrap_or(usize::MAX))
     }

@@ -1,4 +1,4 @@
-//! A TCP proxy that misbehaves as it is told, to stand between a role and its server.
+//! A fault-injecting TCP proxy between a role and its server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,27 +14,27 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// What goes wrong on the way. The default is a faithful proxy.
+/// The injected faults. The default forwards everything unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Every byte arrives so much later, both ways.
+    /// Delays every byte, in both directions.
     pub delay: Duration,
-    /// The share of connections that are cut in any five seconds, each at a random moment.
+    /// The share of connections cut in any five seconds, each at a random moment.
     pub cut: f64,
-    /// Nothing passes in this direction; it waits.
+    /// Blocks this direction: bytes wait.
     pub stall: Option<Direction>,
 }
 
-/// A way through the proxy.
+/// A direction through the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// What the client says.
+    /// From the client to the server.
     ToServer,
-    /// What the server says.
+    /// From the server to the client.
     ToClient,
 }
 
-/// A running proxy; it ends, and cuts all connections, when dropped.
+/// A running proxy. Dropping it cuts all connections.
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
@@ -44,7 +44,7 @@ pub struct FaultProxy {
     _running: DropGuard,
 }
 
-/// All that passed, a stream for each direction of each connection; `None`: nobody listens.
+/// All traffic, one stream per direction of each connection; `None`: not recorded.
 #[derive(Debug, Default)]
 struct Heard(Option<Mutex<Vec<Vec<u8>>>>);
 
@@ -53,7 +53,7 @@ impl Heard {
         self.0.as_ref().map(|streams| streams.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The place of a new stream.
+    /// Returns the index of a new stream.
     fn begin(&self) -> usize {
         self.streams().map_or(0, |mut streams| {
             streams.push(Vec::new());
@@ -68,25 +68,25 @@ impl Heard {
     }
 }
 
-/// How often a word is in there.
+/// Returns how often a word occurs in these bytes.
 pub fn occurrences(bytes: &[u8], word: &[u8]) -> usize {
     let Some(first) = word.first() else { return 0 };
     bytes.iter().enumerate().filter(|(at, byte)| *byte == first && bytes[*at..].starts_with(word)).count()
 }
 
-/// How often connections are chosen to be cut.
+/// How often the connections to cut are chosen.
 const CUT_WITHIN: Duration = Duration::from_secs(5);
-/// Chunks on their way in one direction of a connection; the sender waits beyond that.
+/// Maximum number of chunks in flight in one direction of a connection; beyond it the sender waits.
 const CHUNKS: usize = 1024;
 const CHUNK_BYTES: usize = 64 << 10;
 
 impl FaultProxy {
-    /// A faithful proxy on a free loopback port before `server`.
+    /// Starts a transparent proxy for `server` on a free loopback port.
     pub async fn before(server: SocketAddr) -> io::Result<Self> {
         Self::start(server, Heard::default()).await
     }
 
-    /// The same, and keeps all that passes: see [`FaultProxy::heard`].
+    /// Starts one that also records all traffic: see [`FaultProxy::heard`].
     pub async fn listening(server: SocketAddr) -> io::Result<Self> {
         Self::start(server, Heard(Some(Mutex::default()))).await
     }
@@ -117,33 +117,33 @@ impl FaultProxy {
         Ok(FaultProxy { address, faults, cuts, heard, _running: stop.drop_guard() })
     }
 
-    /// Where clients connect.
+    /// Returns the address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What goes wrong from now on.
+    /// Sets the faults from now on.
     pub fn set(&self, faults: Faults) {
         self.faults.send_replace(faults);
     }
 
-    /// How often a word passed so far, either way. Costs a look at every byte.
+    /// Returns how often a word has passed so far, in either direction. Scans all recorded bytes.
     pub fn heard(&self, word: &str) -> usize {
         let streams = self.heard.streams();
         streams.map_or(0, |streams| streams.iter().map(|stream| occurrences(stream, word.as_bytes())).sum())
     }
 
-    /// Connections that were cut so far.
+    /// Returns the number of connections cut so far.
     pub fn cuts(&self) -> usize {
         self.cuts.load(Ordering::Relaxed)
     }
 }
 
-/// The connection was cut on purpose.
+/// The connection was cut by a fault.
 #[derive(PartialEq, Eq)]
 struct Cut;
 
-/// Carries a connection until either side closes it or it is cut.
+/// Forwards a connection until either side closes it or it is cut.
 async fn carry(client: TcpStream, server: SocketAddr, faults: watch::Receiver<Faults>, heard: &Heard) -> Option<Cut> {
     let server = TcpStream::connect(server).await.ok()?;
     client.set_nodelay(true).ok()?;
@@ -159,7 +159,7 @@ async fn carry(client: TcpStream, server: SocketAddr, faults: watch::Receiver<Fa
     }
 }
 
-/// Ends when the connection's last moment has come.
+/// Ends when the connection is to be cut.
 async fn doom(faults: watch::Receiver<Faults>) {
     loop {
         let chosen = rand::rng().random_bool(faults.borrow().cut.clamp(0.0, 1.0));
@@ -171,7 +171,7 @@ async fn doom(faults: watch::Receiver<Faults>) {
     }
 }
 
-/// Moves bytes one way, each chunk as late as the faults say, in order.
+/// Forwards bytes in one direction in order, each chunk with the configured delay.
 async fn pump(
     from: OwnedReadHalf,
     to: OwnedWriteHalf,
@@ -210,7 +210,7 @@ async fn write_chunks(
             return;
         }
     }
-    // Half-closed, as the other side did.
+    // Half-closed, like the other side.
     let _ = to.shutdown().await;
 }
 
@@ -218,7 +218,7 @@ async fn write_chunks(
 mod tests {
     use super::*;
 
-    /// A server that says everything back.
+    /// Starts an echo server.
     async fn echo() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! `origin`: a population on loopback until it is told to stop, then the score card.
+//! `origin`: serves a population on loopback until it is stopped, then prints the score card.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -96,7 +96,7 @@ pub(crate) async fn serve(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// So many addresses from this one on; loopback only, because the feeds are made to be abused.
+/// Returns `hosts` addresses from this one on; loopback only, because some feeds are hostile.
 fn consecutive(first: SocketAddr, hosts: usize) -> anyhow::Result<Vec<SocketAddr>> {
     let nth = |host: usize| match first.ip() {
         IpAddr::V4(ip) => u32::from(ip).checked_add(u32::try_from(host).ok()?).map(|ip| IpAddr::V4(ip.into())),

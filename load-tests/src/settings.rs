@@ -1,6 +1,6 @@
 //! The configuration of the fleet that a benchmark runs.
 
-/// Each feed is due again as soon as it was polled.
+/// Returns a configuration in which each feed is due again as soon as it was polled.
 pub(crate) fn config(concurrency: usize) -> String {
     format!(
         "[policy]\nmode = \"classes\"\nmin_interval = \"1ms\"\nsalt = 0.0\nhot_minutes = false\nno_validator_factor = 1.0\n\

@@ -1,4 +1,4 @@
-//! Certificates good and bad, and a server that ends TLS in front of a plain one.
+//! Valid and invalid certificates, and a server that terminates TLS in front of a plain one.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::origin::{Wire, Wrap};
 
-/// Why a certificate or a server of it could not be made.
+/// Why a certificate or a TLS server could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The certificate.
@@ -26,26 +26,26 @@ pub enum TlsError {
     Setup(#[from] rustls::Error),
 }
 
-/// A certificate authority, and the certificates that lead from it to the root, which itself is left out.
+/// A certificate authority, and its certificate chain without the root.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     chain: Vec<CertificateDer<'static>>,
 }
 
 impl Authority {
-    /// One with a key of its own.
+    /// Creates a root authority with its own key.
     ///
     /// # Errors
-    /// Only if the library's own work fails.
+    /// Only if the library itself fails.
     pub fn new(name: &str) -> Result<Self, TlsError> {
         let issuer = CertifiedIssuer::self_signed(authority_params(name)?, KeyPair::generate()?)?;
         Ok(Authority { issuer, chain: Vec::new() })
     }
 
-    /// One whose certificate this one signed.
+    /// Creates an intermediate authority signed by this one.
     ///
     /// # Errors
-    /// Only if the library's own work fails.
+    /// Only if the library itself fails.
     pub fn intermediate(&self, name: &str) -> Result<Self, TlsError> {
         let issuer = CertifiedIssuer::signed_by(authority_params(name)?, KeyPair::generate()?, &self.issuer)?;
         let mut chain = vec![issuer.der().clone()];
@@ -53,20 +53,20 @@ impl Authority {
         Ok(Authority { issuer, chain })
     }
 
-    /// Its certificate, for clients that trust it.
+    /// Returns its certificate, for clients that trust it.
     pub fn certificate(&self) -> CertificateDer<'static> {
         self.issuer.der().clone()
     }
 
-    /// The same as text.
+    /// Returns its certificate as PEM.
     pub fn pem(&self) -> String {
         self.issuer.pem()
     }
 
-    /// A server with a certificate of this authority for a name, changed as a test likes.
+    /// Creates a server with a certificate of this authority for a name, after `change` has modified it.
     ///
     /// # Errors
-    /// When the changed certificate cannot be made.
+    /// If the modified certificate cannot be created.
     pub fn server(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Result<ServerConfig, TlsError> {
         let mut params = CertificateParams::new(vec![name.to_owned()])?;
         change(&mut params);
@@ -85,18 +85,18 @@ fn authority_params(name: &str) -> Result<CertificateParams, TlsError> {
     Ok(params)
 }
 
-/// Makes a server forget its clients, so that every connection costs a full handshake.
+/// Disables session resumption, so that every connection costs a full handshake.
 fn without_sessions(mut config: ServerConfig) -> ServerConfig {
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config
 }
 
-/// https hosts for an origin, each with a certificate for its address by an intermediate of `root`. `full`: none of them resumes
-/// a session.
+/// Creates https hosts for an origin, each with a certificate for its address from an intermediate of `root`. `full`
+/// disables session resumption.
 ///
 /// # Errors
-/// Only if the library's own work fails.
+/// Only if the library itself fails.
 pub fn secure_hosts(
     root: &Authority,
     addresses: &[SocketAddr],
@@ -110,7 +110,7 @@ pub fn secure_hosts(
     addresses.iter().map(host).collect()
 }
 
-/// Lays TLS by these settings around an origin's connections.
+/// Adds TLS with these settings to an origin's connections.
 fn wrap(config: ServerConfig) -> Wrap {
     let acceptor = TlsAcceptor::from(Arc::new(config));
     Arc::new(move |stream| {
@@ -119,10 +119,10 @@ fn wrap(config: ServerConfig) -> Wrap {
     })
 }
 
-/// A server whose certificate for a name is signed by nobody but itself.
+/// Creates a server with a self-signed certificate for a name.
 ///
 /// # Errors
-/// Only if the library's own work fails.
+/// Only if the library itself fails.
 pub fn self_signed_server(name: &str) -> Result<ServerConfig, TlsError> {
     let mut params = CertificateParams::new(vec![name.to_owned()])?;
     params.distinguished_name.push(DnType::CommonName, name);
@@ -138,10 +138,10 @@ fn server(certificates: Vec<CertificateDer<'static>>, key: &KeyPair) -> Result<S
     Ok(config.with_no_client_auth().with_single_cert(certificates, key)?)
 }
 
-/// Ends TLS in front of a plain server, whose connections it hands on. Runs while the runtime lives.
+/// Terminates TLS in front of a plain server, as long as the runtime exists.
 #[derive(Clone, Debug)]
 pub struct Front {
-    /// Where it listens: on 127.0.0.1.
+    /// The port on 127.0.0.1.
     pub port: u16,
     connections: Arc<AtomicUsize>,
     accepted: Arc<AtomicUsize>,
@@ -152,10 +152,10 @@ pub struct Front {
 const HANDSHAKE: u8 = 0x16;
 
 impl Front {
-    /// Starts one.
+    /// Starts it.
     ///
     /// # Errors
-    /// When no port is free.
+    /// If no port is free.
     pub async fn start(config: ServerConfig, behind: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
@@ -180,22 +180,22 @@ impl Front {
         let Ok(mut secure) = acceptor.accept(stream).await else { return };
         self.accepted.fetch_add(1, Ordering::Relaxed);
         if let Ok(mut plain) = TcpStream::connect(behind).await {
-            // The client may leave as it likes.
+            // The client may disconnect at any time.
             let _ = tokio::io::copy_bidirectional(&mut secure, &mut plain).await;
         }
     }
 
-    /// Connections so far.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Those of which the handshake was finished: the client took the certificate.
+    /// Returns the number of finished handshakes, in which the client accepted the certificate.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Those that began with something else than a handshake: the client tried it without TLS.
+    /// Returns the number of connections that did not start with a handshake: the client tried plain HTTP.
     pub fn plain(&self) -> usize {
         self.plain.load(Ordering::Relaxed)
     }

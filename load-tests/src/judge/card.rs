@@ -1,46 +1,46 @@
-//! The result of judging: figures, violations with their reasons, a table to read.
+//! The result of judging: figures, violations with their reasons, a readable table.
 
 use std::fmt;
 
 use crate::origin::log::Record;
 
-/// A way to be impolite.
+/// The kinds of violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// No condition was sent although the path's server had given validators.
+    /// No condition was sent although the path's server had sent validators.
     UnconditionalRepeat,
-    /// One of two validators was sent, the other left out.
+    /// One of two validators was sent, the other omitted.
     MissingValidator,
     /// A condition that is not, byte for byte, the last validator of that path.
     InventedValidator,
-    /// A path was asked before its freshness, its `Retry-After` or its floor was over.
+    /// A path was polled before its freshness, its `Retry-After` or its floor had expired.
     EarlyPoll,
-    /// A path was asked after it had answered 410.
+    /// A path was polled after it had responded with 410.
     AfterGone,
-    /// A host was asked while a `Retry-After` of one of its paths held all of it.
+    /// A host was polled while a `Retry-After` of one of its paths held the whole host.
     PollDuringHold,
     /// Two requests to a host started closer than its gap.
     Gap,
-    /// More requests in flight at a host than its parallelism.
+    /// More requests in flight at a host than allowed.
     HostOverlap,
     /// Two requests in flight for one path.
     PathOverlap,
     /// A method other than GET.
     Method,
-    /// A target other than the one that was given: a query added, changed or lost.
+    /// A target other than the URL's: a query was added, changed or lost.
     ChangedTarget,
     /// A cookie was sent.
     Cookie,
     /// A `Referer` was sent.
     Referer,
-    /// `Cache-Control` or `Pragma` that ask caches not to help.
+    /// `Cache-Control` or `Pragma` that bypass caches.
     CacheBuster,
     /// No `User-Agent`, or that of a browser.
     UserAgent,
 }
 
 impl Fault {
-    /// All of them, in the table's order.
+    /// All kinds, in the table's order.
     pub const ALL: [Fault; 15] = [
         Fault::UnconditionalRepeat,
         Fault::MissingValidator,
@@ -59,7 +59,7 @@ impl Fault {
         Fault::UserAgent,
     ];
 
-    /// What the table calls it.
+    /// Returns its name in the table.
     pub fn as_str(self) -> &'static str {
         match self {
             Fault::UnconditionalRepeat => "unconditional repeats",
@@ -81,14 +81,14 @@ impl Fault {
     }
 }
 
-/// One breach of a rule.
+/// One violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which rule.
+    /// The rule.
     pub fault: Fault,
-    /// [`Record::number`] of the request that broke it.
+    /// [`Record::number`] of the request that violated it.
     pub request: usize,
-    /// Times, numbers of the requests that matter, and why.
+    /// Times, numbers of the relevant requests, and the reason.
     pub explanation: String,
 }
 
@@ -100,26 +100,26 @@ impl Violation {
     }
 }
 
-/// What [`judge`](super::judge) found. Its `Display` is a table with the first reasons of each kind.
+/// The findings of [`judge`](super::judge). Its `Display` is a table with the first reasons of each kind.
 #[derive(Clone, Debug, Default)]
 pub struct ScoreCard {
     /// Requests judged.
     pub requests: usize,
-    /// Hosts asked.
+    /// Hosts polled.
     pub hosts: usize,
-    /// Paths asked.
+    /// Paths polled.
     pub paths: usize,
-    /// Answers of status 200 with a scripted feed.
+    /// Responses of status 200 with a scripted feed.
     pub feeds_sent: usize,
-    /// Answers of status 304.
+    /// Responses of status 304.
     pub not_modified: usize,
     /// Bytes of bodies, as coded.
     pub body_bytes: u64,
-    /// Every breach.
+    /// All violations.
     pub violations: Vec<Violation>,
 }
 
-/// Reasons that the table shows of each kind.
+/// The number of reasons per kind in the table.
 const SHOWN: usize = 5;
 
 impl ScoreCard {
@@ -135,17 +135,17 @@ impl ScoreCard {
         }
     }
 
-    /// How often a rule was broken.
+    /// Returns how often a rule was violated.
     pub fn count(&self, fault: Fault) -> usize {
         self.of_kind(fault).count()
     }
 
-    /// The breaches of one rule.
+    /// Returns the violations of one rule.
     pub fn of_kind(&self, fault: Fault) -> impl Iterator<Item = &Violation> {
         self.violations.iter().filter(move |violation| violation.fault == fault)
     }
 
-    /// Whether no rule was broken.
+    /// Returns true if no rule was violated.
     pub fn is_clean(&self) -> bool {
         self.violations.is_empty()
     }

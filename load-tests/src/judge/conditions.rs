@@ -1,7 +1,8 @@
-//! One path over time: which validators a request had to carry, and how early it was allowed to come.
+//! One path over time: which validators a request had to carry, and when it was allowed at the earliest.
 //!
-//! What a client may know of a path is a small set of states, one in the plain case. An answer that it may have taken
-//! or refused, and a kill that may have undone it, leave two; the next request then only has to fit one of them.
+//! The client's possible knowledge about a path is a small set of states, usually one. A response that the client may
+//! have accepted or rejected, or that a kill may have undone, leaves two; the next request then only has to match one
+//! of them.
 
 use std::time::Duration;
 
@@ -10,24 +11,25 @@ use common::time::Timestamp;
 use super::{Fault, Rules, Violation};
 use crate::origin::log::Record;
 
-/// Longest validator that has to be sent back.
+/// The maximum length of a validator that has to be sent back.
 const LONGEST_VALIDATOR: usize = 8 * 1024;
 
-/// Endings that servers add to the tags of coded answers; with these, a client may also send the bare tag.
+/// Suffixes that servers add to the tags of compressed responses; with these, a client may also send the tag without
+/// suffix.
 const SUFFIXES: [&str; 4] = ["-gzip\"", ";gzip\"", "-br\"", "-zstd\""];
 
-/// What a client may know of a path after some of its answers.
+/// What a client may know about a path after some of its responses.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Known {
     tag: Option<Vec<u8>>,
     stamp: Option<Vec<u8>>,
-    /// The answer that gave the validators.
+    /// The response with the validators.
     given_by: usize,
     /// Since the origin's start; with the reason.
     not_before: Option<(Duration, String)>,
-    /// The answer that said 410.
+    /// The response with status 410.
     gone: Option<usize>,
-    /// When the poll began whose HEAD was not enough; its floor counts from there.
+    /// The start of a poll whose HEAD was not enough; its floor counts from there.
     began: Option<Duration>,
 }
 
@@ -45,7 +47,8 @@ pub(super) fn judge_path(requests: &[&Record], rules: &Rules, violations: &mut V
         for state in fitting {
             let undone = rules.may_be_undone(record).then(|| states[state].clone());
             for known in undone.into_iter().chain(states[state].after(record, rules)) {
-                // Without the past they are few: what differs is an unread answer's validators or its freshness.
+                // Without past limits there are few states: they differ in an unread response's validators or its
+                // freshness.
                 let known = known.without_past(record.start);
                 if !next.contains(&known) {
                     next.push(known);
@@ -93,7 +96,8 @@ impl Known {
         violations
     }
 
-    /// A HEAD leaves the validators of the last body. It is a poll if it told that nothing is new; if not, the GET may follow.
+    /// Returns the state after a HEAD, which keeps the validators of the last body. It counts as a poll if it showed
+    /// that nothing is new; if not, the GET may follow.
     fn after_head(&self, record: &Record, rules: &Rules) -> Known {
         let same = record.answer_header_bytes("etag") == self.tag.as_deref()
             && record.answer_header_bytes("last-modified") == self.stamp.as_deref();
@@ -107,7 +111,7 @@ impl Known {
         self
     }
 
-    /// What a client may know after this answer; two possibilities where it may have refused it.
+    /// Returns what a client may know after this response; two possibilities if it may have rejected it.
     fn after(&self, record: &Record, rules: &Rules) -> Vec<Known> {
         if !record.is_complete() {
             return vec![self.clone()];
@@ -122,7 +126,7 @@ impl Known {
                 next.tag = tag.map(<[u8]>::to_vec);
                 next.stamp = stamp.map(<[u8]>::to_vec);
             }
-            // One that nobody asked for is a mistake, whose validators are not the document's.
+            // A 304 to an unconditional request is an error of the server; its validators are not the document's.
             Some(304) if record.is_conditional() => {
                 next.tag = tag.map(<[u8]>::to_vec).or(next.tag);
                 next.stamp = stamp.map(<[u8]>::to_vec).or(next.stamp);
@@ -140,10 +144,10 @@ impl Known {
     }
 }
 
-/// Whether a client has to be able to send these bytes back.
+/// Returns whether a client must be able to send these bytes back.
 fn must_be_sent(validator: &[u8]) -> bool {
     let printable = validator.iter().all(|byte| (0x20..=0x7e).contains(byte));
-    // `*` would match whatever the server has.
+    // `*` would match any validator.
     printable && !validator.is_empty() && validator != b"*" && validator.len() <= LONGEST_VALIDATOR
 }
 
@@ -155,7 +159,7 @@ fn echoes(sent: &[u8], given: &[u8]) -> bool {
     sent == given || SUFFIXES.iter().filter_map(with_bare).any(|list| sent == list)
 }
 
-/// When the path may be asked again after this answer, and why not before.
+/// Returns when the path may be polled again after this response, and why not earlier.
 fn not_before(record: &Record, began: Option<Duration>, rules: &Rules) -> Option<(Duration, String)> {
     let number = record.number;
     let mut latest: Option<(Duration, String)> = None;
@@ -178,7 +182,7 @@ fn not_before(record: &Record, began: Option<Duration>, rules: &Rules) -> Option
     latest
 }
 
-/// `max-age` less `Age`, else `Expires` less `Date`; nothing where caches are told to ask again.
+/// Returns `max-age` minus `Age`, else `Expires` minus `Date`; zero if caches must revalidate.
 fn freshness(record: &Record) -> Duration {
     let control = record.answer_header("cache-control").unwrap_or_default().to_ascii_lowercase();
     let directives: Vec<&str> = control.split(',').map(str::trim).collect();
@@ -198,10 +202,10 @@ fn freshness(record: &Record) -> Duration {
     }
 }
 
-/// The wait that a 429 or 503 asked for, from the request's start on.
+/// Returns the wait that a 429 or 503 asked for, from the request's start.
 pub(super) fn retry_after(record: &Record) -> Option<Duration> {
     let value = record.answer_header("retry-after").filter(|_| matches!(record.status, Some(429 | 503)))?;
-    // Digits alone (RFC 9110, section 10.2.3): `+5` is no number of seconds.
+    // Digits only (RFC 9110, section 10.2.3): `+5` is not a number of seconds.
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
     let seconds = value.parse().ok().filter(|_| digits).map(Duration::from_secs);
     seconds.or_else(|| http_date(&value).map(|date| date.since(record.wall))).filter(|time| !time.is_zero())
@@ -223,7 +227,7 @@ mod tests {
     const FEED: &[&str] = &["ETag: \"a\"", "Last-Modified: yesterday"];
     const BOTH: &[&str] = &["If-None-Match: \"a\"", "If-Modified-Since: yesterday"];
 
-    /// Second of the request, its headers, the answer's status and headers.
+    /// Second of the request, its headers, the response's status and headers.
     type Exchange<'a> = (u64, &'a [&'a str], u16, &'a [&'a str]);
 
     fn log(exchanges: &[Exchange<'_>]) -> Vec<Record> {

@@ -5,7 +5,7 @@ use crate::origin::log::Record;
 
 pub(super) fn judge_request(record: &Record, rules: &Rules, violations: &mut Vec<Violation>) {
     let mut blame = |fault, why: String| violations.push(Violation::new(fault, record, why));
-    // A HEAD that asks for nothing in particular is of no use to anybody.
+    // An unconditional HEAD has no use.
     let may_be_head = rules.heads.contains(&*record.path) && record.is_conditional();
     if record.method() != "GET" && !(may_be_head && record.method() == "HEAD") {
         blame(Fault::Method, format!("method {}", record.method()));

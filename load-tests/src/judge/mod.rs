@@ -1,13 +1,15 @@
 //! The judge of politeness: pure functions from an origin's log to a score card.
 //!
-//! It knows what a polite client may do, not how feedfleet does it. It judges what was on the wire: conditions echoed
-//! byte for byte, freshness and holds kept, pace and parallelism per host, the shape of requests. Where the log cannot
-//! tell what a client had to make of an answer (a 200 that is no scripted feed), both readings are allowed.
+//! It specifies what a polite client may do, independently of feedfleet's implementation. It judges what was on the
+//! wire: conditions echoed byte for byte, freshness and holds respected, rate and parallelism per host, the shape of
+//! requests. If the log cannot show how a client had to interpret a response (a 200 that is not a scripted feed), both
+//! interpretations are allowed.
 //!
-//! A kill -9 may cost one repeat for each fetch that was in flight, or answered but not yet committed: [`Rules::kills`].
+//! A kill -9 may cost one repetition for each fetch that was in flight, or answered but not yet committed:
+//! [`Rules::kills`].
 //!
 //! It does not judge whether every item arrived: compare a store with [`Origin::truth`](crate::Origin::truth) for that.
-//! It does not know of pings and of people who press "refresh": leave those out of a run that is judged for early polls.
+//! It does not know about pings and manual refreshes: exclude those from a run that is judged for early polls.
 
 mod card;
 mod conditions;
@@ -25,40 +27,40 @@ pub use stalls::{StallWatch, Stalls};
 
 use crate::origin::log::Record;
 
-/// What counts as polite in a run.
+/// The politeness rules of a run.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Shortest time between two polls of a path after a good answer, whatever its server said.
+    /// Minimum time between two polls of a path after a good response, whatever its server said.
     pub floor: Duration,
-    /// The same for single paths; wins over [`Rules::floor`].
+    /// The same for single paths; overrides [`Rules::floor`].
     pub floors: HashMap<String, Duration>,
-    /// Paths that may be asked with HEAD before GET.
+    /// Paths that may be polled with HEAD before GET.
     pub heads: HashSet<String>,
-    /// Shortest time between the starts of two requests to a host.
+    /// Minimum time between the starts of two requests to a host.
     pub gap: Duration,
-    /// Requests that may start at once after a rest; 1 = strictly spaced.
+    /// Requests that may start at once after an idle time; 1 = strictly spaced.
     pub burst: u32,
-    /// Requests in flight at once at a host.
+    /// Maximum number of requests in flight at a host.
     pub parallel: usize,
-    /// What scheduling, connecting and two clocks may take before a difference counts.
+    /// Tolerance for scheduling, connecting and two clocks.
     pub slack: Duration,
-    /// When the origin or the client got no processor time: a difference near a stall counts only beyond its length.
+    /// When the origin or the client got no processor time: a difference near a stall only counts beyond its length.
     pub stalls: Stalls,
-    /// Longest freshness (`max-age`, `Expires`) that has to be kept.
+    /// Maximum freshness (`max-age`, `Expires`) that has to be respected.
     pub freshness_ceiling: Duration,
-    /// Longest `Retry-After` that has to be kept.
+    /// Maximum `Retry-After` that has to be respected.
     pub retry_after_ceiling: Duration,
-    /// How long one throttled path holds its whole host, until a second one of that host is throttled as well.
+    /// How long one throttled path holds its whole host, until a second one of that host is also throttled.
     pub single_hold_ceiling: Duration,
     /// When the client was killed.
     pub kills: Vec<Timestamp>,
-    /// How long after an answer's end a client may still be busy committing it, should it be killed then.
+    /// How long after a response's end a client may still be committing it when it is killed.
     pub commit_window: Duration,
 }
 
 impl Default for Rules {
-    /// feedfleet's promises: no floor, a gap of a second, one at a time, a day of freshness, 30 days of `Retry-After`, an
-    /// hour for one path's throttling; 50 ms of slack, a second to commit.
+    /// Returns feedfleet's promises: no floor, a gap of a second, one request at a time, a day of freshness, 30 days of
+    /// `Retry-After`, an hour for one throttled path; 50 ms of slack, a second to commit.
     fn default() -> Self {
         Rules {
             floor: Duration::ZERO,
@@ -83,12 +85,12 @@ impl Rules {
         self.floors.get(path).copied().unwrap_or(self.floor)
     }
 
-    /// Whether a request that seems early by this much is early.
+    /// Returns whether a request that seems early by this much really is early.
     fn is_early(&self, record: &Record, early: Duration) -> bool {
         early > self.slack && early > self.slack + self.stalls.before(record.start)
     }
 
-    /// Whether a kill may have undone this fetch: it was in flight, or just answered.
+    /// Returns whether a kill may have undone this fetch: it was in flight, or just answered.
     fn may_be_undone(&self, record: &Record) -> bool {
         let from = record.wall.before(self.slack + self.stalls.before(record.start));
         let until = record.end.map(|end| record.wall.after(end.saturating_sub(record.start) + self.commit_window));
@@ -96,7 +98,7 @@ impl Rules {
     }
 }
 
-/// Judges a log: all of it, or the part of it that a test cares for.
+/// Judges a log, or any part of it.
 pub fn judge(log: &[Record], rules: &Rules) -> ScoreCard {
     let mut sorted: Vec<&Record> = log.iter().collect();
     sorted.sort_by_key(|record| (record.start, record.number));

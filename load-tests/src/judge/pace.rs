@@ -6,7 +6,7 @@ use super::conditions::retry_after;
 use super::{Fault, Rules, Violation};
 use crate::origin::log::Record;
 
-/// More than `parallel` of these requests in flight at once. One that never ended counts as in flight for ever.
+/// Finds requests beyond `parallel` in flight at once. One that never ended counts as in flight for ever.
 pub(super) fn judge_overlap(requests: &[&Record], parallel: usize, fault: Fault, violations: &mut Vec<Violation>) {
     let mut in_flight: Vec<&Record> = Vec::new();
     for record in requests {
@@ -20,7 +20,8 @@ pub(super) fn judge_overlap(requests: &[&Record], parallel: usize, fault: Fault,
     }
 }
 
-/// A token bucket as a theoretical arrival time. What slack forgave, and what was blamed, is not counted again.
+/// Checks a token bucket, implemented as a theoretical arrival time. A tolerated or reported deviation is not counted
+/// again.
 pub(super) fn judge_gap(requests: &[&Record], rules: &Rules, violations: &mut Vec<Violation>) {
     let tolerance = rules.gap * rules.burst.saturating_sub(1);
     let mut arrival = Duration::ZERO;
@@ -41,7 +42,7 @@ pub(super) fn judge_gap(requests: &[&Record], rules: &Rules, violations: &mut Ve
     }
 }
 
-/// A time in which a host must not be asked.
+/// A time in which a host must not be polled.
 struct Hold<'a> {
     by: &'a Record,
     from: Duration,
@@ -49,7 +50,7 @@ struct Hold<'a> {
     full: Duration,
 }
 
-/// Requests to a host while it is held.
+/// Finds requests to a host while it is held.
 pub(super) fn judge_holds(requests: &[&Record], rules: &Rules, violations: &mut Vec<Violation>) {
     let holds = holds(requests, rules);
     for record in requests {
@@ -65,7 +66,8 @@ pub(super) fn judge_holds(requests: &[&Record], rules: &Rules, violations: &mut 
     }
 }
 
-/// One throttled path holds its host for a limited time; with a second one both hold it in full from then on.
+/// Returns the holds: one throttled path holds its host for a limited time; with a second one both hold it in full from
+/// then on.
 fn holds<'a>(requests: &[&'a Record], rules: &Rules) -> Vec<Hold<'a>> {
     let mut throttled: Vec<(Duration, &Record)> = requests
         .iter()
@@ -91,7 +93,7 @@ fn holds<'a>(requests: &[&'a Record], rules: &Rules) -> Vec<Hold<'a>> {
 mod tests {
     use super::*;
 
-    /// Requests at these milliseconds, each in flight for 10 ms.
+    /// Returns requests at these milliseconds, each in flight for 10 ms.
     fn starts(times: &[u64]) -> Vec<Record> {
         times.iter().enumerate().map(|(number, at)| Record::made(number, "/f", *at, &[], 200, &[])).collect()
     }
@@ -132,7 +134,7 @@ mod tests {
         assert_eq!(overlaps(&log, 1), [1, 2, 3]);
     }
 
-    /// Requests at these seconds to these paths; status 429 asks for so many seconds.
+    /// Returns the violations of requests at these seconds to these paths; `Some` is the `Retry-After` of a 429.
     fn during_hold(requests: &[(u64, &str, Option<u64>)], rules: &Rules) -> Vec<usize> {
         let made = |(number, (at, path, wait)): (usize, &(u64, &str, Option<u64>))| match wait {
             Some(wait) => Record::made(number, path, at * 1000, &[], 429, &[&format!("Retry-After: {wait}")]),

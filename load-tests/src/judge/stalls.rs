@@ -1,12 +1,12 @@
-//! Times in which a process got no processor time on a busy machine. A request that was sent in time is recorded late by as much,
-//! and the request after it then seems early.
+//! Stalls: times in which a process got no processor time on a busy machine. A request that was sent in time is then
+//! recorded late, and the request after it seems early.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How far from a stall a request may be recorded late because of it.
 const NEAR: Duration = Duration::from_secs(1);
-/// How long before a request the one lies that it seems too early after.
+/// How long before a request the late one may have been recorded.
 const BEFORE: Duration = Duration::from_secs(6);
 /// Shorter stalls are within [`super::Rules::slack`].
 const SHORTEST: Duration = Duration::from_millis(20);
@@ -18,7 +18,7 @@ struct Stall {
     length: Duration,
 }
 
-/// Stalls of a run, in the order in which they ended.
+/// The stalls of a run, in the order in which they ended.
 #[derive(Clone, Debug, Default)]
 pub struct Stalls(Vec<Stall>);
 
@@ -28,12 +28,12 @@ impl Stalls {
         self.longest_between(Duration::ZERO, Duration::MAX)
     }
 
-    /// Returns by how much a request may have been recorded late, by the time since the origin's start at which it was.
+    /// Returns by how much a request recorded at this time since the origin's start may be late.
     pub fn near(&self, recorded: Duration) -> Duration {
         self.longest_between(recorded.saturating_sub(NEAR), recorded + NEAR)
     }
 
-    /// Returns how much too early a request may seem that was recorded at this time.
+    /// Returns by how much a request recorded at this time may seem too early.
     pub(super) fn before(&self, recorded: Duration) -> Duration {
         self.longest_between(recorded.saturating_sub(BEFORE), recorded + NEAR)
     }
@@ -53,12 +53,12 @@ pub struct StallWatch {
 }
 
 impl StallWatch {
-    /// A watch over the requests of an origin that started at this time.
+    /// Creates a watch over the requests of an origin that started at this time.
     pub fn since(started: Instant) -> Self {
         StallWatch { started, seen: Arc::default() }
     }
 
-    /// Records that something which takes no time took `length`.
+    /// Records that something that normally takes no time took `length`.
     pub fn note(&self, begun: Instant, length: Duration) {
         if length >= SHORTEST {
             let begun = begun.duration_since(self.started);

@@ -1,10 +1,10 @@
-//! The scripted origin: an HTTP/1.1 server that answers by script and records every request.
+//! The scripted origin: an HTTP/1.1 server that responds by script and records every request.
 //!
-//! It parses requests (httparse) and writes every byte of its answers itself. One origin can serve thousands of hosts:
-//! each listener, on an address and port of its own, is one. Scripts belong to paths, on all hosts alike.
+//! It parses requests (httparse) and writes every byte of its responses itself. One origin can serve thousands of
+//! hosts: each listener, on a separate address and port, is one. Scripts belong to paths, and apply to all hosts.
 //!
-//! TLS is laid around its connections by who starts it ([`Origin::listen_behind`]); HTTP/2 and chunked requests it does not
-//! know: clients of feeds need none of them here.
+//! The caller can add TLS to its connections ([`Origin::listen_behind`]). HTTP/2 and chunked requests are not
+//! supported: clients of feeds need neither.
 
 pub mod bodies;
 pub mod feed;

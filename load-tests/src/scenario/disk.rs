@@ -1,4 +1,4 @@
-//! A small disk for an embedded store, that can be filled: a tmpfs, mounted for the run.
+//! A small disk for an embedded store that can be filled: a tmpfs, mounted for the run.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -7,13 +7,13 @@ use std::process::Command;
 
 use super::error::ScenarioError;
 
-/// Unmounted when dropped.
+/// A mounted tmpfs. Unmounted when dropped.
 pub(super) struct Disk {
     folder: PathBuf,
 }
 
 impl Disk {
-    /// Mounts a disk of so many megabytes on a new folder; needs root.
+    /// Mounts a disk of `megabytes` megabytes on a new folder; needs root.
     pub(super) fn new(folder: &Path, megabytes: u32) -> Result<Self, ScenarioError> {
         let failed = |error| ScenarioError::Io(format!("mounting a tmpfs on {}", folder.display()), error);
         std::fs::create_dir_all(folder).map_err(failed)?;
@@ -27,7 +27,7 @@ impl Disk {
         Ok(Disk { folder: folder.to_owned() })
     }
 
-    /// Writes until no byte is left, or takes away what was written.
+    /// Fills the disk completely, or deletes what filled it.
     pub(super) fn fill(&self, full: bool) -> Result<(), ScenarioError> {
         let path = self.folder.join("filling");
         let failed = |error| ScenarioError::Io("filling a disk".to_owned(), error);
@@ -49,7 +49,8 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // A process that was just killed may hold it a moment longer: detached, it goes with the last one.
+        // A process that was just killed may use it a moment longer: a lazy unmount takes effect when the last one
+        // ends.
         let _ = Command::new("umount").arg("--lazy").arg(&self.folder).status();
     }
 }

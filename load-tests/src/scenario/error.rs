@@ -2,25 +2,25 @@
 
 use std::path::PathBuf;
 
-/// Why a scenario could not be run: not what came of it, that is in its [`Report`].
+/// Why a scenario could not be run. A run with bad results is not an error: see [`Report`].
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// No such file, or not to be read.
+    /// The file does not exist, or cannot be read.
     #[error("reading {}", .0.display())]
     Read(PathBuf, #[source] std::io::Error),
-    /// A mistake in the file.
+    /// An error in the file.
     #[error("{}: {}", .0.display(), .1)]
     File(PathBuf, String),
-    /// Something else with files, addresses or processes.
+    /// Another error with files, addresses or processes.
     #[error("{0}")]
     Io(String, #[source] std::io::Error),
-    /// The set-up cannot be.
+    /// The set-up is not possible.
     #[error("{0}")]
     Set(String),
-    /// Certificates.
+    /// An error with certificates.
     #[error(transparent)]
     Tls(#[from] crate::tls::TlsError),
-    /// The fleet's API.
+    /// An error of the fleet's API.
     #[error("asking the fleet")]
     Api(#[from] reqwest::Error),
 }

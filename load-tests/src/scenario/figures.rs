@@ -1,7 +1,8 @@
-//! From a run's log and samples to named figures: all of it by what the origin saw.
+//! Computes named figures from a run's log and samples, all of them from what the origin observed.
 //!
-//! A feed's lag is the time between two of its requests less its interval: salt and avoided minutes are off in scenarios, and
-//! intervals count from the start of a fetch. Figures of a group end in its name, those of an event in the event's.
+//! A feed's lag is the time between two of its requests minus its interval: salt and avoided minutes are disabled in
+//! scenarios, and intervals count from the start of a fetch. Figures of a group end in its name, those of an event in
+//! the event's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -12,50 +13,51 @@ use super::world::split;
 use crate::origin::log::Record;
 use crate::{Fault, Rules, ScoreCard, judge};
 
-/// A run as it was.
+/// The observations of a run.
 pub(super) struct Run {
-    /// All requests since polling began.
+    /// All requests since polling started.
     pub(super) log: Vec<Record>,
     pub(super) samples: Vec<Sample>,
-    /// When polling began, since the origin's start.
+    /// When polling started, since the origin's start.
     pub(super) go: Duration,
-    /// How long the machine stood still at most, as far as this process could tell.
+    /// The longest stall of the machine, as far as this process noticed.
     pub(super) stall: Duration,
-    /// Items that were sent and are not stored, if that was compared.
+    /// The number of items that were sent and are not stored, if that was checked.
     pub(super) missing: Option<usize>,
-    /// What the processes counted of things that should be rare.
+    /// The processes' counters of rare events.
     pub(super) counters: BTreeMap<String, f64>,
-    /// The fleet's own histogram of lag, bounds in seconds with how many claims kept them: when all had settled, and at the end.
+    /// The fleet's own histogram of lag, bucket bounds in seconds with cumulative counts: after settling, and at the
+    /// end.
     pub(super) claims: [Vec<(f64, f64)>; 2],
 }
 
-/// What a run came to.
+/// The figures of a run.
 #[derive(Debug)]
 pub(super) struct Figures {
     pub(super) values: BTreeMap<String, f64>,
     pub(super) card: ScoreCard,
     /// In order of time.
     pub(super) lags: Vec<Lag>,
-    /// Seconds between two starts at a host, ascending.
+    /// The seconds between two starts at a host, ascending.
     pub(super) gaps: Vec<f64>,
 }
 
 /// How late a poll was.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lag {
-    /// Seconds since polling began.
+    /// Seconds since polling started.
     pub(super) at: f64,
     pub(super) seconds: f64,
-    /// Its group's place among the groups.
+    /// The index of its group.
     group: usize,
 }
 
-/// Of an event's time, the part that is left out while its effect sets in.
+/// The part of an event's time that is ignored while its effect sets in.
 const LATE_PART: f64 = 0.5;
-/// The rate that counts as recovered, of the rate before.
+/// The rate that counts as recovered, as a part of the rate before.
 const RECOVERED: f64 = 0.9;
 
-/// All figures of a run.
+/// Computes all figures of a run.
 pub(super) fn figures(scenario: &Scenario, run: &Run) -> Figures {
     let lags = lags(scenario, run);
     let mut values = BTreeMap::new();
@@ -102,21 +104,21 @@ pub(super) fn figures(scenario: &Scenario, run: &Run) -> Figures {
     Figures { values, card, lags, gaps: gaps(&run.log) }
 }
 
-/// How often a feed that had to wait for its host was sent to wait and called: as the fleet counts it, because no origin sees it.
+/// Adds how often feeds had to wait for their host, as counted by the fleet, because the origin cannot observe it.
 fn waits(run: &Run, set: &mut impl FnMut(String, f64)) {
     let count = |name: &str| run.counters.get(name).copied().unwrap_or_default();
     let waited = count("waited");
     if waited > 0.0 {
         set("parks_per_wait".to_owned(), (waited + count("waited_again")) / waited);
     }
-    // Who was called and did not have to wait again has had its turn.
+    // A feed that was unparked and did not have to wait again has had its turn.
     let turns = count("unparks") - count("waited_again");
     if turns > 0.0 {
         set("unparks_per_turn".to_owned(), count("unparks") / turns);
     }
 }
 
-/// The bound that this share of the claims between two looks at the histogram kept.
+/// Returns the bucket bound that this share of the claims between two samples of the histogram met.
 fn claimed_within([before, after]: &[Vec<(f64, f64)>; 2], share: f64) -> Option<f64> {
     let earlier =
         |bound: f64| before.iter().find(|(known, _)| known.total_cmp(&bound).is_eq()).map_or(0.0, |found| found.1);
@@ -125,7 +127,7 @@ fn claimed_within([before, after]: &[Vec<(f64, f64)>; 2], share: f64) -> Option<
     claims.iter().find(|(_, count)| all > 0.0 && *count >= all * share).map(|(bound, _)| *bound)
 }
 
-/// The value below which this share of an ascending list is.
+/// Returns the quantile of an ascending list.
 pub(super) fn quantile(ascending: &[f64], share: f64) -> Option<f64> {
     let last = ascending.len().checked_sub(1)?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in the list")]
@@ -133,24 +135,24 @@ pub(super) fn quantile(ascending: &[f64], share: f64) -> Option<f64> {
     ascending.get(at).copied()
 }
 
-/// The judge's rules: nobody is asked before its interval, nor a host before its gap.
+/// Returns the judge's rules: no feed is polled before its interval, and no host before its gap.
 fn rules(scenario: &Scenario, run: &Run) -> Rules {
     let mut floors = HashMap::new();
     for record in &run.log {
         if let Some(group) = split(&record.path).and_then(|(name, _)| scenario.feeds.get(name))
             && !floors.contains_key(&*record.path)
         {
-            // While the origin itself pauses, what arrives is noted late, and what follows seems early.
+            // While the origin itself stalls, arrivals are recorded late, and the next ones seem early.
             let paused = run.stall.min(group.interval / 20);
             floors.insert(record.path.to_string(), group.interval.saturating_sub(scenario.arrival + paused));
         }
     }
-    // A pause of the machine moves an arrival, but no further than half a gap is forgiven.
+    // A stall of the machine delays an arrival, but the tolerance is at most half a gap.
     let slack = (scenario.noise + run.stall).min((scenario.gap / 2).max(scenario.noise));
     Rules { floors, gap: scenario.gap, slack, ..Rules::default() }
 }
 
-/// A group that keeps its pace by itself.
+/// Returns whether a group responds correctly.
 fn is_well(group: &Group) -> bool {
     group.answers == Answers::Well
 }
@@ -167,7 +169,7 @@ fn lags(scenario: &Scenario, run: &Run) -> Vec<Lag> {
     for record in &run.log {
         let Some((name, _)) = split(&record.path) else { continue };
         let Some(group) = scenario.feeds.get(name).filter(|group| is_well(group)) else { continue };
-        // After trouble another interval counts.
+        // After a failure another interval applies.
         let before = last.insert(&record.path, record).filter(|before| matches!(before.status, Some(200 | 304)));
         if let Some(before) = before {
             let distance = record.start.saturating_sub(before.start);
@@ -194,7 +196,7 @@ fn polls_between(run: &Run, from: f64, until: f64) -> f64 {
     run.log.iter().map(|record| since(run, record)).filter(|at| (from..until).contains(at)).count() as f64
 }
 
-/// Feeds that were never asked or fell silent, and how long it took until each had been asked once.
+/// Adds the number of feeds that were never polled or fell silent, and how long it took to poll each once.
 fn presence(scenario: &Scenario, run: &Run, set: &mut impl FnMut(String, f64)) {
     let end = scenario.duration.as_secs_f64();
     let mut times: HashMap<&str, (f64, f64, f64)> = HashMap::new();
@@ -229,7 +231,7 @@ fn presence(scenario: &Scenario, run: &Run, set: &mut impl FnMut(String, f64)) {
     set("lost".to_owned(), lost as f64);
     set("feeds_asked".to_owned(), asked);
     set("all_asked_after".to_owned(), first_all);
-    // Were all due at once, no fleet could have been done sooner.
+    // If all were due at once, no fleet could have been faster.
     let crowd = hosts.values().map(Vec::len).max().unwrap_or(1).saturating_sub(1);
     let ideal = crowd as f64 * scenario.gap.as_secs_f64();
     if ideal > 0.0 {
@@ -252,7 +254,7 @@ fn events(scenario: &Scenario, run: &Run, set: &mut impl FnMut(String, f64)) {
             / (from - scenario.settle.as_secs_f64()).max(f64::EPSILON);
         let during = polls_between(run, half, until) / (until - half);
         set(format!("polls_per_second.{name}"), during);
-        // Compared with nothing it is no figure: that keeps no bound.
+        // Without a rate before it is NaN, which meets no bound.
         set(format!("kept.{name}"), if before > 0.0 { during / before } else { f64::NAN });
         let within = |sample: &&Sample| (half..until).contains(&sample.at);
         let looks: Vec<&Sample> = run.samples.iter().filter(within).collect();
@@ -266,7 +268,7 @@ fn events(scenario: &Scenario, run: &Run, set: &mut impl FnMut(String, f64)) {
         begins.sort_by(|one, other| one.0.total_cmp(&other.0));
         begins.push((end, 0));
         for pair in begins.windows(2) {
-            // Half of a phase is for workers to start and to fill their places.
+            // The first half of a phase is for workers to start and to fill their slots.
             let half = f64::midpoint(pair[0].0, pair[1].0);
             phases.insert(pair[0].1, polls_between(run, half, pair[1].0) / (pair[1].0 - half));
         }
@@ -341,7 +343,7 @@ mod tests {
         [expect]
     "#;
 
-    /// What comes of requests to these feeds at these milliseconds.
+    /// Returns the figures of requests to these feeds at these milliseconds.
     fn of(requests: &[(&str, u64)]) -> Figures {
         let (scenario, _) = parse(FILE, Form::default()).unwrap();
         let made = |(number, (path, at)): (usize, &(&str, u64))| {
@@ -377,7 +379,7 @@ mod tests {
         assert!((value(&figures, "kept") - 1.0).abs() < 1e-9);
         assert!((value(&figures, "all_asked_after") - 2.0).abs() < 1e-9);
         assert_eq!(value(&figures, "items_missing"), 3.0);
-        // Of a hundred claims since all had settled 2 were within a second, and all within five.
+        // Of a hundred claims after settling, 2 were within a second, and all within five.
         assert_eq!(value(&figures, "fleet_lag_p99"), 5.0);
         assert!(value(&figures, "no such").is_nan());
     }
@@ -388,7 +390,7 @@ mod tests {
             of(&[("/good/0", 0), ("/good/1", 200), ("/good/0", 8500), ("/good/1", 9900), ("/good/0", 11_000)]);
         assert!((value(&figures, "lag_max") - 4.7).abs() < 1e-9);
         assert_eq!((value(&figures, "gap_broken"), value(&figures, "early")), (1.0, 1.0));
-        // Both were last asked more than seven seconds before the end.
+        // The last request to both was more than seven seconds before the end.
         assert_eq!(value(&figures, "lost"), 2.0);
         assert_eq!(value(&of(&[("/good/0", 0)]), "lost"), 2.0);
     }

@@ -1,7 +1,7 @@
-//! A scenario as a file: the question, what is set up, what happens when, and what must come of it.
+//! A scenario file: the question, the set-up, the events, and the expected figures.
 //!
-//! A file may hold tables `short`, `planted` and `baseline`: each is laid over the rest, key by key, for a short form, for a
-//! form with a fault that the checks must find, and for a run to compare with.
+//! A file may contain tables `short`, `planted` and `baseline`: each overrides the rest, key by key, for a short form,
+//! for a form with a fault that the checks must detect, and for a run to compare with.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,71 +12,73 @@ use toml::{Table, Value};
 
 use super::error::ScenarioError;
 
-/// One scenario, its forms already laid over.
+/// One scenario, after its forms have been applied.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What the run answers.
+    /// The question that the run answers.
     pub question: String,
-    /// One process, or roles.
+    /// One process, or separate roles.
     pub deployment: Deployment,
-    /// Schedulers of a cluster.
+    /// The number of schedulers of a cluster.
     #[serde(default = "one")]
     pub schedulers: usize,
-    /// Workers of a cluster at first.
+    /// The initial number of workers of a cluster.
     #[serde(default = "one")]
     pub workers: usize,
-    /// From the start of polling to the beginning of what is measured.
+    /// The time from the start of polling to the start of measurement.
     #[serde(default, deserialize_with = "duration")]
     pub settle: Duration,
-    /// From the start of polling to the end.
+    /// The time from the start of polling to the end.
     #[serde(deserialize_with = "duration")]
     pub duration: Duration,
-    /// The hosts' gap: the fleet's setting, and what the judge expects.
+    /// The hosts' gap: the fleet's setting, and the judge's rule.
     #[serde(default = "second", deserialize_with = "duration")]
     pub gap: Duration,
-    /// What connecting and the machine may take before the judge counts a difference, its own pauses not included.
+    /// The time that connecting and the machine may take before the judge counts a difference, in addition to the
+    /// judge's own pauses.
     #[serde(default = "noise", deserialize_with = "duration")]
     pub noise: Duration,
-    /// How long after its fetch began a request may reach the origin: so much sooner than an interval it may be followed.
+    /// How long after its fetch started a request may reach the origin; the next one may follow that much sooner than
+    /// an interval.
     #[serde(default, deserialize_with = "duration")]
     pub arrival: Duration,
-    /// A feed that is later than this is lost.
+    /// A feed that is overdue by more than this counts as lost.
     #[serde(default = "silence", deserialize_with = "duration")]
     pub silence: Duration,
-    /// A new tmpfs of so many megabytes holds the embedded store.
+    /// The size of a new tmpfs for the embedded store, in megabytes.
     #[serde(default)]
     pub disk_megabytes: Option<u32>,
-    /// How the origin is reached.
+    /// Whether the origin uses TLS.
     #[serde(default)]
     pub tls: Tls,
     /// Groups of feeds by name.
     pub feeds: BTreeMap<String, Group>,
-    /// What happens, by name.
+    /// Events by name.
     #[serde(default)]
     pub event: BTreeMap<String, Event>,
     /// Sections of feedfleet's configuration.
     #[serde(default)]
     pub config: Table,
-    /// Figures and what they must be, such as `"<= 5"`.
+    /// Bounds of figures, such as `"<= 5"`.
     pub expect: BTreeMap<String, Bound>,
 }
 
-/// How the fleet is run.
+/// How the fleet is deployed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Deployment {
     /// `feedfleet run`.
     Embedded,
-    /// `feedfleet scheduler` and `feedfleet worker` over the servers that `dev/services urls` names.
+    /// `feedfleet scheduler` and `feedfleet worker` with the servers that `dev/services urls` names.
     Cluster,
 }
 
-/// What stands before the origin.
+/// The origin's use of TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tls {
-    /// Nothing.
+    /// Plain HTTP.
     #[default]
     None,
     /// TLS 1.3; sessions are resumed.
@@ -85,36 +87,36 @@ pub enum Tls {
     Full,
 }
 
-/// Feeds that are alike.
+/// A group of similar feeds.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// How many.
+    /// The number of feeds.
     pub count: usize,
-    /// On how many hosts of their own, in turn.
+    /// The number of hosts, which belong to this group alone; feeds are assigned in turn.
     pub hosts: usize,
-    /// Between two polls.
+    /// The time between two polls.
     #[serde(deserialize_with = "duration")]
     pub interval: Duration,
-    /// Over how long the first polls are spread; the interval, if not given.
+    /// The time over which the first polls are spread; the interval, if not given.
     #[serde(default, deserialize_with = "some_duration")]
     pub spread: Option<Duration>,
     /// Category A.
     #[serde(default)]
     pub sla: bool,
-    /// Decides the category of the others.
+    /// Determines the category of the others.
     #[serde(default = "subscriber")]
     pub subscribers: u32,
     /// How the hosts behave.
     #[serde(default)]
     pub answers: Answers,
-    /// Before each answer.
+    /// The delay before each response.
     #[serde(default, deserialize_with = "duration")]
     pub delay: Duration,
-    /// An item appears each time this has passed; never, if not given.
+    /// The time between two items; no items appear if not given.
     #[serde(default, deserialize_with = "some_duration")]
     pub publishes: Option<Duration>,
-    /// The server closes each connection after its answer.
+    /// Whether the server closes each connection after its response.
     #[serde(default)]
     pub close: bool,
 }
@@ -123,24 +125,24 @@ pub struct Group {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answers {
-    /// Like a good server.
+    /// Respond correctly.
     #[default]
     Well,
-    /// Take the request and never answer.
+    /// Read the request and never respond.
     Silent,
-    /// A byte of the body each second.
+    /// Send one byte of the body per second.
     Drip,
 }
 
-/// Something that happens; times count from the start of polling.
+/// An event; times count from the start of polling.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Table")]
 pub struct Event {
-    /// When it begins.
+    /// When it starts.
     pub at: Duration,
-    /// When it is over; at the run's end, if not given.
+    /// When it ends; at the run's end, if not given.
     pub until: Option<Duration>,
-    /// What.
+    /// What happens.
     pub what: What,
 }
 
@@ -160,50 +162,50 @@ impl TryFrom<Table> for Event {
     }
 }
 
-/// What can happen.
+/// The kinds of events.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum What {
-    /// So many workers run from now on; what was changed stays.
+    /// Changes the number of workers, permanently.
     Workers {
-        /// How many.
+        /// The new number.
         count: usize,
     },
-    /// A group's hosts answer 429.
+    /// A group's hosts respond with 429.
     Throttle {
         /// The group.
         feeds: String,
         /// Seconds of `Retry-After`.
         retry_after: u64,
     },
-    /// A group's hosts answer this status.
+    /// A group's hosts respond with this status.
     Fail {
         /// The group.
         feeds: String,
-        /// Such as 503.
+        /// The status, such as 503.
         status: u16,
     },
-    /// Every byte from and to the database is late.
+    /// All traffic with the database is delayed.
     SlowStore {
-        /// Each way.
+        /// The delay in each direction.
         #[serde(deserialize_with = "duration")]
         delay: Duration,
     },
     /// No byte is left on the store's disk.
     FillDisk,
-    /// The clocks of some processes show another time.
+    /// The clocks of some processes are set to another time.
     Jump {
-        /// Seconds; negative ones are back in time.
+        /// The offset in seconds; negative ones are in the past.
         seconds: i64,
-        /// Such as `scheduler 1`; an embedded fleet is `run`.
+        /// The processes, such as `scheduler 1`; an embedded fleet is `run`.
         processes: Vec<String>,
     },
 }
 
-/// What a figure must be.
+/// A bound of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// As it was written.
+    /// The bound as written in the file.
     pub text: String,
     relation: Relation,
     limit: f64,
@@ -217,7 +219,7 @@ enum Relation {
 }
 
 impl Bound {
-    /// Whether a figure keeps it.
+    /// Returns whether a figure meets the bound.
     pub fn holds(&self, figure: f64) -> bool {
         match self.relation {
             Relation::AtMost => figure <= self.limit,
@@ -250,19 +252,19 @@ impl<'de> Deserialize<'de> for Bound {
     }
 }
 
-/// Which form of a file is wanted.
+/// The requested form of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Form {
-    /// Lays `short` over it.
+    /// Applies `short`.
     pub short: bool,
-    /// Lays `planted` over it.
+    /// Applies `planted`.
     pub planted: bool,
 }
 
-/// Reads a file: the scenario, and the one to compare with, if it names one.
+/// Reads a file: the scenario, and the one to compare with, if the file contains one.
 ///
 /// # Errors
-/// When the file cannot be read, is no TOML, has an unknown key, or does not fit together.
+/// If the file cannot be read, is not valid TOML, has an unknown key, or is inconsistent.
 pub fn read(path: &Path, form: Form) -> Result<(Scenario, Option<Scenario>), ScenarioError> {
     let text = std::fs::read_to_string(path).map_err(|error| ScenarioError::Read(path.into(), error))?;
     parse(&text, form).map_err(|why| ScenarioError::File(path.into(), why))
@@ -312,7 +314,7 @@ fn scenario(table: Table) -> Result<Scenario, String> {
     Ok(scenario)
 }
 
-/// Tables are merged, everything else is replaced; an empty table takes away what it is laid over.
+/// Merges tables and replaces everything else; an empty table removes the table that it overrides.
 pub(super) fn lay_over(table: &mut Table, overlay: Table) {
     for (key, value) in overlay {
         match (table.get_mut(&key), value) {

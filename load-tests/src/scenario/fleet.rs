@@ -1,4 +1,4 @@
-//! The fleet under load: real processes of the real program, in a namespace and a folder of their own.
+//! The fleet under load: real processes of the real program, with a separate namespace and folder.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,14 +14,14 @@ use super::file::{Deployment, Scenario, lay_over};
 use super::samples::series;
 use crate::proxy::{FaultProxy, Faults};
 
-/// How long a process may take until it is ready.
+/// How long a process may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Feeds that one request adds: the API's limit is 10,000 lines and 4 MB.
+/// The number of feeds per request to add feeds: the API's limit is 10,000 lines and 4 MB.
 const ADDED_AT_ONCE: usize = 5_000;
-/// Where Debian's package puts the library that shows a process another time.
+/// The path of the library in Debian's package that fakes a process' time.
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 
-/// The processes, and all that they need. Killed when dropped.
+/// The processes and their dependencies. Killed when dropped.
 pub(super) struct Fleet {
     binary: PathBuf,
     folder: tempfile::TempDir,
@@ -45,7 +45,7 @@ pub(super) struct Process {
 }
 
 impl Fleet {
-    /// A fleet that knows its servers; nothing runs yet.
+    /// Creates a fleet with its servers, without starting it.
     pub(super) async fn new(scenario: &Scenario, binary: &Path, root: Option<&str>) -> Result<Self, ScenarioError> {
         let binary = std::fs::canonicalize(binary)
             .map_err(|error| ScenarioError::Io(format!("finding {} (cargo build -p cli)", binary.display()), error))?;
@@ -84,7 +84,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// The test servers, the database behind a proxy that can be slow.
+    /// Finds the test servers, and puts the database behind a proxy that can delay traffic.
     async fn find_servers(&mut self) -> Result<(), ScenarioError> {
         let url = |name: &str| {
             let missing = || ScenarioError::Set(format!("{name} is not set: run it by `dev/services with COMMAND`"));
@@ -97,7 +97,7 @@ impl Fleet {
         let proxy = FaultProxy::before(address).await;
         let proxy = proxy.map_err(|error| ScenarioError::Io("starting a proxy".to_owned(), error))?;
         let mut late = parsed;
-        // Both fit into any URL with a host.
+        // Both succeed for any URL with a host.
         let _ = late.set_ip_host(proxy.address().ip());
         let _ = late.set_port(Some(proxy.address().port()));
         self.store = Some(proxy);
@@ -111,7 +111,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Starts the process that has the API: the scheduler, or the whole fleet.
+    /// Starts the process with the API: the scheduler, or the whole fleet.
     pub(super) async fn start_first(&mut self, spread: Duration) -> Result<(), ScenarioError> {
         let spread = ("FEEDFLEET_POLICY__IMPORT_SPREAD".to_owned(), format!("{}ms", spread.as_millis()));
         let name = if self.deployment == Deployment::Embedded { "run" } else { "scheduler 0" };
@@ -131,7 +131,7 @@ impl Fleet {
         command.current_dir(self.folder.path()).envs(self.environment.iter().cloned()).envs(more.iter().cloned());
         if self.jumping.iter().any(|jumping| jumping == name) {
             self.set_clock(name, 0)?;
-            // Only what tells the day jumps; timers run on.
+            // Only the wall clock jumps; timers continue.
             command.env("LD_PRELOAD", FAKETIME).env("FAKETIME_TIMESTAMP_FILE", self.clock_of(name));
             command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("FAKETIME_CACHE_DURATION", "1");
         }
@@ -159,19 +159,19 @@ impl Fleet {
         }
     }
 
-    /// Whether a process says that it can do its work.
+    /// Returns whether a process is ready.
     pub(super) async fn is_ready(&self, address: &str) -> bool {
         let asked = self.client.get(format!("{address}/readyz")).timeout(Duration::from_secs(2)).send().await;
         asked.is_ok_and(|answer| answer.status().is_success())
     }
 
-    /// The text of a process's metrics; none while it does not answer.
+    /// Returns the text of a process' metrics; none while it does not respond.
     pub(super) async fn metrics(&self, address: &str) -> Option<String> {
         let asked = self.client.get(format!("{address}/metrics")).timeout(Duration::from_secs(2)).send().await;
         asked.ok()?.text().await.ok()
     }
 
-    /// What all processes counted of things that should be rare, by the metric's name.
+    /// Returns all processes' counters of rare events, by the metric's name.
     pub(super) async fn counters(&self) -> BTreeMap<String, f64> {
         let mut counters = BTreeMap::new();
         for process in &self.processes {
@@ -189,7 +189,7 @@ impl Fleet {
         counters
     }
 
-    /// Claims by how late they were, as the schedulers count it: how many were no later than so many seconds.
+    /// Returns the schedulers' histogram of claims by lag: bucket bounds in seconds with cumulative counts.
     pub(super) async fn claims_by_lag(&self) -> Vec<(f64, f64)> {
         let mut claims: Vec<(f64, f64)> = Vec::new();
         for process in self.processes.iter().filter(|process| !process.name.starts_with("worker")) {
@@ -208,7 +208,7 @@ impl Fleet {
         claims
     }
 
-    /// Asks the API for something.
+    /// Sends a POST to the API.
     pub(super) async fn post(&self, path: &str, kind: &str, body: String) -> Result<String, ScenarioError> {
         let url = format!("{}/api/v1{path}", self.api());
         let answer = self.client.post(url).header("Content-Type", kind).body(body).send().await?;
@@ -219,7 +219,7 @@ impl Fleet {
         }
     }
 
-    /// What the API has to say.
+    /// Sends a GET to the API.
     pub(super) async fn get(&self, path: &str) -> Result<serde_json::Value, ScenarioError> {
         let answer = self.client.get(format!("{}/api/v1{path}", self.api())).send().await?.error_for_status()?;
         let text = answer.text().await?;
@@ -230,7 +230,7 @@ impl Fleet {
         self.processes.first().map_or("", |process| &process.address)
     }
 
-    /// Adds feeds: bodies of the API, one a feed.
+    /// Adds feeds: bodies of the API, one per feed.
     pub(super) async fn add(&self, bodies: impl Iterator<Item = serde_json::Value>) -> Result<(), ScenarioError> {
         let mut bodies = bodies.peekable();
         while bodies.peek().is_some() {
@@ -243,11 +243,11 @@ impl Fleet {
         Ok(())
     }
 
-    /// Stops a process in order, by its place among them.
+    /// Shuts a process down gracefully, by its index.
     pub(super) async fn stop(&mut self, place: usize) -> Result<(), ScenarioError> {
         let mut process = self.processes.remove(place);
         let pid = process.child.id().to_string();
-        // If it is gone already, the wait ends at once.
+        // If it has already ended, the wait ends at once.
         let _ = Command::new("kill").args(["-TERM", &pid]).status();
         let deadline = Instant::now() + PATIENCE;
         while process.child.try_wait().ok().flatten().is_none() {
@@ -259,7 +259,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// So many workers, as processes; more are started, those started last are stopped.
+    /// Starts or stops workers until there are `count`; stops those started last.
     pub(super) async fn set_workers(&mut self, count: usize) -> Result<(), ScenarioError> {
         let workers =
             |fleet: &Self| fleet.processes.iter().filter(|process| process.name.starts_with("worker")).count();
@@ -272,14 +272,14 @@ impl Fleet {
         Ok(())
     }
 
-    /// How late the database's bytes are.
+    /// Delays all traffic with the database.
     pub(super) fn slow_store(&self, delay: Duration) {
         if let Some(proxy) = &self.store {
             proxy.set(Faults { delay, ..Faults::default() });
         }
     }
 
-    /// Fills the store's disk, or empties what filled it.
+    /// Fills the store's disk, or frees it.
     pub(super) fn fill_disk(&self, full: bool) -> Result<(), ScenarioError> {
         self.disk.as_ref().map_or_else(
             || Err(ScenarioError::Set("fill_disk needs disk_megabytes".to_owned())),
@@ -287,7 +287,7 @@ impl Fleet {
         )
     }
 
-    /// Moves a process's clock; takes a second to show.
+    /// Moves a process' clock; takes effect within a second.
     pub(super) fn set_clock(&self, name: &str, seconds: i64) -> Result<(), ScenarioError> {
         let written = std::fs::write(self.clock_of(name), format!("{seconds:+}\n"));
         written.map_err(|error| ScenarioError::Io("moving a clock".to_owned(), error))
@@ -297,7 +297,7 @@ impl Fleet {
         self.folder.path().join(format!("{}.clock", name.replace(' ', "-")))
     }
 
-    /// What the processes wrote: for reports of failure.
+    /// Returns the processes' output, for reports of failures.
     pub(super) fn logs(&self) -> String {
         let mut text = String::new();
         for process in &self.processes {
@@ -320,13 +320,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Already ended is fine.
+        // It may already have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What every scenario's fleet has, under the scenario's own keys.
+/// Returns the configuration common to all scenarios, overridden by the scenario's own keys.
 fn config(scenario: &Scenario) -> Table {
     let base = r#"
         [policy]
@@ -353,7 +353,7 @@ fn config(scenario: &Scenario) -> Table {
 }
 
 impl Scenario {
-    /// Processes whose clocks are moved by an event.
+    /// Returns the processes whose clocks an event moves.
     fn jumping(&self) -> Vec<String> {
         let of = |event: &super::file::Event| match &event.what {
             super::file::What::Jump { processes, .. } => processes.clone(),

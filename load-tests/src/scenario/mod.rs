@@ -1,8 +1,9 @@
-//! Load scenarios: a file says what is asked, what is set up, what happens, and which figures must come of it; a real fleet is
-//! run over the scripted origin, and judged by the origin's log.
+//! Load scenarios: a file states the question, the set-up, the events, and the expected figures; a real fleet runs
+//! against the scripted origin, and is judged by the origin's log.
 //!
-//! The fleet is the real program as processes of its own: all in one, or roles over real servers. The feeds are added through
-//! the API while the fleet is paused; time zero is when it resumes. Nothing here knows how feedfleet works inside.
+//! The fleet consists of separate processes of the real program: all in one, or roles with real servers. The feeds are
+//! added through the API while the fleet is paused; time zero is when it resumes. Nothing here depends on feedfleet's
+//! internals.
 
 mod disk;
 mod error;
@@ -32,29 +33,29 @@ use self::world::World;
 /// How to run scenarios.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The program `feedfleet`.
+    /// The path of the program `feedfleet`.
     pub binary: PathBuf,
-    /// Which form of the file.
+    /// The form of the file.
     pub form: Form,
-    /// A line of progress each second, on standard error.
+    /// Whether to print a line of progress each second on standard error.
     pub progress: bool,
 }
 
-/// How often the fleet is looked at.
+/// The interval between two samples.
 const LOOK: Duration = Duration::from_secs(1);
-/// Between two lines of progress where they cannot be overwritten.
+/// The interval between two lines of progress where they cannot be overwritten.
 const LINE: f64 = 10.0;
-/// The pauses of this process are measured against this.
+/// The timer interval against which stalls of this process are measured.
 const TICK: Duration = Duration::from_millis(10);
-/// A new gate asks nobody for the life of a fetch and a gap: so long nobody knows who was asked before.
+/// A new gate stays closed for the lifetime of a fetch and a gap, because earlier requests are unknown.
 const GATE_OPENS: Duration = Duration::from_secs(15);
-/// How long reports that are under way may take to be stored.
+/// How long it may take to store reports in flight.
 const DRAIN: Duration = Duration::from_secs(60);
 
-/// Runs the scenario of a file: first what it is compared with, if it names that.
+/// Runs the scenario of a file, after the baseline if the file has one.
 ///
 /// # Errors
-/// When it cannot be run. A figure that misses its bound is no error: see [`Report::is_good`].
+/// If it cannot be run. A figure that misses its bound is not an error: see [`Report::is_good`].
 pub async fn run(path: &Path, setting: &Setting) -> Result<Report, ScenarioError> {
     let (scenario, baseline) = file::read(path, setting.form)?;
     let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -70,7 +71,7 @@ pub async fn run(path: &Path, setting: &Setting) -> Result<Report, ScenarioError
     Ok(Report::new(&name, &scenario, run, figures, compared.as_ref()))
 }
 
-/// One run from the first process to the last request.
+/// Runs a scenario from the first process to the last request.
 async fn play(scenario: &Scenario, name: &str, setting: &Setting) -> Result<Run, ScenarioError> {
     let world = World::start(scenario).await?;
     let mut fleet = Fleet::new(scenario, &setting.binary, world.root.as_deref()).await?;
@@ -86,7 +87,7 @@ async fn play(scenario: &Scenario, name: &str, setting: &Setting) -> Result<Run,
     fleet.post("/fleet/resume", "application/json", String::new()).await?;
     let (samples, claims) = live(scenario, &world, &mut fleet, &servers, go, setting).await?;
     let stall = stalls.longest();
-    // What is under way ends, so that stored items can be compared.
+    // Fetches in flight end, so that stored items can be compared.
     fleet.post("/fleet/pause", "application/json", String::new()).await.ok();
     let mut log = world.origin.log();
     log.sort_by_key(|record| (record.start, record.number));
@@ -107,14 +108,14 @@ fn feeds(scenario: &Scenario) -> usize {
     scenario.feeds.values().map(|group| group.count).sum()
 }
 
-/// Starts all processes, and adds all groups while the fleet is paused, those with the widest spread first: what is due soon
-/// must not wait for long.
+/// Starts all processes, and adds all groups while the fleet is paused, those with the widest spread first, so that
+/// feeds that are due soon do not wait for long.
 async fn assemble(scenario: &Scenario, world: &World, fleet: &mut Fleet) -> Result<(), ScenarioError> {
     let spread = |name: &String| scenario.feeds[name].spread.unwrap_or(scenario.feeds[name].interval);
     let spreads: BTreeSet<Duration> = scenario.feeds.keys().map(spread).collect();
     for (turn, wanted) in spreads.iter().rev().enumerate() {
         if turn > 0 {
-            // The spread is a setting of the process.
+            // The spread is part of the process' configuration.
             fleet.stop(0).await?;
         }
         fleet.start_first(*wanted).await?;
@@ -142,15 +143,15 @@ async fn assemble(scenario: &Scenario, world: &World, fleet: &mut Fleet) -> Resu
     Ok(())
 }
 
-/// Something to do at a time.
+/// Something to do at a certain time.
 struct Step<'a> {
     at: Duration,
     what: &'a What,
     begins: bool,
 }
 
-/// Lives through the scenario's time: looks each second, and does what is due. Gives what it saw, and the claims by their
-/// lag when all had settled and at the end.
+/// Runs the scenario's time line: takes a sample each second, and executes due steps. Returns the samples, and the
+/// histogram of lag after settling and at the end.
 async fn live(
     scenario: &Scenario,
     world: &World,
@@ -203,12 +204,12 @@ async fn act(fleet: &mut Fleet, what: &What, begins: bool) -> Result<(), Scenari
             let seconds = if begins { *seconds } else { 0 };
             processes.iter().try_for_each(|name| fleet.set_clock(name, seconds))
         }
-        // Scripts of the origin know their times.
+        // The origin's scripts already contain these times.
         What::Workers { .. } | What::Throttle { .. } | What::Fail { .. } => Ok(()),
     }
 }
 
-/// The same once all that was under way had time to be stored.
+/// Returns the same after all reports in flight had time to be stored.
 async fn missing_in_the_end(world: &World, fleet: &Fleet, end: Duration) -> Result<usize, ScenarioError> {
     let deadline = Instant::now() + DRAIN;
     loop {
@@ -220,7 +221,7 @@ async fn missing_in_the_end(world: &World, fleet: &Fleet, end: Duration) -> Resu
     }
 }
 
-/// Items that were sent whole before `end` and are not among the stored entries.
+/// Returns the number of items that were sent completely before `end` and are not stored.
 async fn missing(world: &World, fleet: &Fleet, end: Duration) -> Result<usize, ScenarioError> {
     let mut stored: BTreeSet<String> = BTreeSet::new();
     let mut after = 0;
@@ -245,7 +246,7 @@ async fn missing(world: &World, fleet: &Fleet, end: Duration) -> Result<usize, S
     Ok(missing.sum())
 }
 
-/// A line that is written over where it can be.
+/// A progress line that is overwritten where possible.
 #[derive(Default)]
 struct Progress {
     before: Option<(f64, usize)>,
@@ -279,7 +280,7 @@ impl Progress {
     }
 }
 
-/// How long this process stood still at most: what the machine took away from everybody.
+/// Measures the longest stall of this process, which the machine imposes on all processes.
 struct Stalls {
     longest: std::sync::Arc<std::sync::atomic::AtomicU64>,
     _task: tokio_util::task::AbortOnDropHandle<()>,

@@ -1,4 +1,4 @@
-//! A run as an SVG picture: panels below each other, lines with their names, events as bands.
+//! A run as an SVG chart: stacked panels, lines with their names, events as bands.
 
 use std::fmt::Write;
 
@@ -7,16 +7,16 @@ const PANEL: f64 = 210.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 150.0;
 const TOP: f64 = 40.0;
-/// Within a panel, above and below the lines.
+/// The margin within a panel, above and below the lines.
 const ROOM: f64 = 34.0;
 const COLOURS: [&str; 8] = ["#1f5fbf", "#c2185b", "#2e7d32", "#e06c00", "#7b4fb5", "#8a6d1d", "#111111", "#777777"];
 
-/// A picture within the picture.
+/// One panel of the chart.
 pub(super) struct Panel {
     pub(super) title: String,
-    /// The horizontal axis is the run's time.
+    /// Whether the horizontal axis is the run's time.
     pub(super) over_time: bool,
-    /// A value on the horizontal axis that is marked.
+    /// A marked value on the horizontal axis.
     pub(super) mark: Option<f64>,
     pub(super) lines: Vec<(String, Vec<(f64, f64)>)>,
 }
@@ -31,7 +31,7 @@ impl Panel {
     }
 }
 
-/// The whole picture. Events are names with the seconds from when to when they lasted.
+/// Returns the whole chart. Events are names with their start and end in seconds.
 pub(super) fn svg(title: &str, events: &[(String, f64, f64)], panels: &[Panel]) -> String {
     let height = TOP + PANEL * panels.len() as f64;
     let mut text = format!(
@@ -116,7 +116,7 @@ impl Panel {
     }
 }
 
-/// Round numbers up to a value, four to nine of them.
+/// Returns four to nine round numbers up to a value.
 fn marks(most: f64) -> impl Iterator<Item = f64> {
     let power = 10_f64.powf((most / 4.0).log10().floor());
     let step = [5.0, 2.0, 1.0].into_iter().map(|times| times * power).find(|step| most / step >= 4.0).unwrap_or(power);

@@ -1,4 +1,4 @@
-//! What came of a run: figures, checks, the judge's card, as text and JSON; the picture is beside.
+//! The report of a run: figures, checks, the judge's card, as text and JSON, with a chart.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,11 +17,11 @@ use super::samples::Sample;
 pub struct Report {
     /// The file's name.
     pub name: String,
-    /// What was asked.
+    /// The scenario's question.
     pub question: String,
     /// Every figure by its name.
     pub figures: BTreeMap<String, f64>,
-    /// Each expectation.
+    /// The result of each expectation.
     pub checks: Vec<Check>,
     card: String,
     samples: Vec<Sample>,
@@ -31,22 +31,22 @@ pub struct Report {
     events: Vec<(String, f64, f64)>,
 }
 
-/// A figure held against its bound.
+/// A figure compared with its bound.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Which figure.
+    /// The name of the figure.
     pub figure: String,
-    /// As the file says it.
+    /// The bound as written in the file.
     pub bound: String,
-    /// The figure; none if the run has no such one.
+    /// The figure; `None` if the run does not have it.
     pub value: Option<f64>,
-    /// The bound is kept.
+    /// Whether it meets the bound.
     pub good: bool,
 }
 
-/// Seconds that one point of a curve stands for, at least.
+/// The minimum number of seconds per point of a curve.
 const POINT: f64 = 1.0;
-/// Points of a curve, about.
+/// The approximate number of points of a curve.
 const POINTS: f64 = 150.0;
 
 impl Report {
@@ -83,12 +83,12 @@ impl Report {
         }
     }
 
-    /// Whether every check holds.
+    /// Returns whether every check passes.
     pub fn is_good(&self) -> bool {
         self.checks.iter().all(|check| check.good)
     }
 
-    /// The report for programs.
+    /// Returns the report for programs.
     pub fn json(&self) -> Value {
         let checks = self.checks.iter().map(
             |check| json!({ "figure": check.figure, "bound": check.bound, "value": check.value, "good": check.good }),
@@ -106,10 +106,10 @@ impl Report {
         })
     }
 
-    /// Writes `NAME.txt`, `NAME.json` and `NAME.svg` to a folder; gives the first one's path.
+    /// Writes `NAME.txt`, `NAME.json` and `NAME.svg` to a folder; returns the path of the first.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// If a file cannot be written.
     pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
         std::fs::create_dir_all(folder)?;
         let path = |ending: &str| folder.join(format!("{}.{ending}", self.name));
@@ -175,7 +175,7 @@ fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Median and 99th percentile over time.
+/// Returns the median and the 99th percentile over time.
 fn curve(points: &[(f64, f64)], end: f64) -> Vec<[f64; 3]> {
     let width = (end / POINTS).max(POINT);
     let mut parts: BTreeMap<u64, Vec<f64>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What is looked at each second of a run: polls, memory and CPU by process, the fleet's own word about its backlog.
+//! Samples, one per second of a run: polls, memory and CPU by process, the fleet's own metrics of its backlog.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,39 +8,39 @@ use serde::Serialize;
 use super::fleet::Fleet;
 use crate::{Origin, usage};
 
-/// One look.
+/// One sample.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Sample {
-    /// Seconds since polling began.
+    /// Seconds since polling started.
     pub(super) at: f64,
     /// Requests so far.
     pub(super) requests: usize,
     /// By process: `scheduler 0`, `worker 1`, `run`, and the servers.
     pub(super) processes: BTreeMap<String, Usage>,
-    /// The first process says that it is ready.
+    /// Whether the first process is ready.
     pub(super) ready: bool,
-    /// Seconds by which the most overdue feed is late, as the scheduler sees it.
+    /// The delay of the most overdue feed in seconds, according to the scheduler.
     pub(super) oldest_due: f64,
-    /// Feeds that are due, as the scheduler sees it.
+    /// Due feeds, according to the scheduler.
     pub(super) due: f64,
     /// Feeds that wait for their hosts.
     pub(super) parked: f64,
 }
 
-/// What a process has used.
+/// The resource usage of a process.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Usage {
-    /// Megabytes now.
+    /// Memory in megabytes.
     pub(super) memory: f64,
-    /// Seconds of CPU so far.
+    /// CPU seconds so far.
     pub(super) cpu: f64,
 }
 
-/// Who else is looked at: the servers of a cluster by name.
+/// The processes of a cluster's servers, by name.
 pub(super) struct Servers(Vec<(&'static str, Vec<u32>)>);
 
 impl Servers {
-    /// Those that the environment names; they must listen on this machine.
+    /// Finds the servers that the environment names; they must listen on this machine.
     pub(super) fn find() -> Self {
         let all = [
             ("PostgreSQL", "FEEDFLEET_TEST_POSTGRES", 5432),
@@ -55,7 +55,7 @@ impl Servers {
     }
 }
 
-/// Looks at everything.
+/// Takes a sample.
 pub(super) async fn look(fleet: &Fleet, servers: &Servers, origin: &Origin, go: Duration) -> Sample {
     let mut sample = Sample::default();
     if let Some(first) = fleet.processes.first() {
@@ -71,7 +71,7 @@ pub(super) async fn look(fleet: &Fleet, servers: &Servers, origin: &Origin, go: 
         sample.processes.insert(process.name.clone(), used(&[process.id()]));
     }
     for (name, pids) in &servers.0 {
-        // PostgreSQL's work is done by children that come and go.
+        // PostgreSQL uses short-lived child processes.
         sample.processes.insert((*name).to_owned(), used(&usage::family(pids)));
     }
     sample.processes.insert("origin".to_owned(), used(&[std::process::id()]));
@@ -81,13 +81,13 @@ pub(super) async fn look(fleet: &Fleet, servers: &Servers, origin: &Origin, go: 
 }
 
 fn used(pids: &[u32]) -> Usage {
-    // A process that has just ended uses nothing any more.
+    // A process that has just ended uses nothing.
     let memory: u64 = pids.iter().map(|pid| usage::memory(*pid).unwrap_or(0)).sum();
     let cpu: Duration = pids.iter().map(|pid| usage::cpu(*pid).unwrap_or_default()).sum();
     Usage { memory: memory as f64 / 1e6, cpu: cpu.as_secs_f64() }
 }
 
-/// The values of a metric's series.
+/// Returns the values of a metric's series.
 pub(super) fn series<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = f64> + 'a {
     text.lines().filter_map(move |line| {
         let rest = line.strip_prefix(name)?;

@@ -1,4 +1,4 @@
-//! The scenario's hosts and feeds: an origin that makes each feed's script when it is first asked for.
+//! The scenario's hosts and feeds: an origin that creates each feed's script at its first request.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,13 +10,13 @@ use super::file::{Answers, Event, Group, Scenario, Tls, What};
 use crate::tls::{Authority, secure_hosts};
 use crate::{Delivery, Feed, Origin, Pace, Script};
 
-/// The origin, and what belongs where.
+/// The origin and its groups of feeds.
 pub(super) struct World {
     pub(super) origin: Origin,
-    /// The authority that the fleet has to trust.
+    /// The certificate authority that the fleet has to trust.
     pub(super) root: Option<String>,
     groups: BTreeMap<String, Placed>,
-    /// When polling began, since the origin's start.
+    /// When polling started, since the origin's start.
     go: Arc<OnceLock<Duration>>,
 }
 
@@ -25,15 +25,15 @@ pub(super) struct World {
 struct Placed {
     group: Group,
     first_host: usize,
-    /// What its hosts do instead of answering well, since polling began.
+    /// Alternative responses of its hosts, with their start and end since polling started.
     spells: Vec<(Duration, Duration, Script)>,
 }
 
-/// Items that every feed has from the start.
+/// The number of items that every feed has from the start.
 const ITEMS: usize = 3;
 
 impl World {
-    /// Listens for a scenario.
+    /// Starts the origin of a scenario.
     pub(super) async fn start(scenario: &Scenario) -> Result<Self, ScenarioError> {
         let (mut groups, mut hosts) = (BTreeMap::new(), 0);
         for (name, group) in &scenario.feeds {
@@ -67,12 +67,12 @@ impl World {
         Ok(World { origin, root, groups, go })
     }
 
-    /// Polling begins now: the times of events count from here.
+    /// Marks the start of polling, from which the times of events count.
     pub(super) fn go(&self) -> Duration {
         *self.go.get_or_init(|| self.origin.elapsed())
     }
 
-    /// The URL of a group's feed.
+    /// Returns the URL of a group's feed.
     pub(super) fn url(&self, group: &str, number: usize) -> String {
         let placed = &self.groups[group];
         self.origin.url_on(placed.first_host + number % placed.group.hosts, &format!("/{group}/{number}"))
@@ -102,7 +102,7 @@ impl Placed {
     }
 }
 
-/// From when until when a group answers otherwise, and what.
+/// Returns when an event starts and stops to change a group's responses, and the script.
 fn spell(group: &str, event: &Event, end: Duration) -> Option<(Duration, Duration, Script)> {
     let script = match &event.what {
         What::Throttle { feeds, retry_after } if feeds == group => {
@@ -114,7 +114,7 @@ fn spell(group: &str, event: &Event, end: Duration) -> Option<(Duration, Duratio
     Some((event.at, event.until.unwrap_or(end), script))
 }
 
-/// The group and the number in a path.
+/// Returns the group and the number in a path.
 pub(super) fn split(path: &str) -> Option<(&str, usize)> {
     let (group, number) = path.strip_prefix('/')?.split_once('/')?;
     Some((group, number.parse().ok()?))

@@ -1,11 +1,11 @@
-//! A client that does nothing by itself: one request on one connection, the answer as it came.
+//! A minimal client: one request on one connection, the unprocessed response.
 
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// An answer as it came: chunk framing and coding still in place.
+/// A response as received, with chunk framing and coding.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,
@@ -36,7 +36,7 @@ pub(crate) async fn send(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     received
 }
 
-/// One GET on a connection of its own, with these extra header lines.
+/// Sends one GET on a separate connection, with these extra header lines.
 pub(crate) async fn get(address: SocketAddr, target: &str, headers: &[&str]) -> Answer {
     let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
     let request = format!("GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{lines}\r\n");

@@ -1,5 +1,5 @@
-//! The fake internet from outside: what the origin sends and records, a judged population, and the simulator beside its
-//! reference.
+//! The fake internet from outside: the origin's responses and records, a judged population, and the simulator compared
+//! with its reference.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! The ways in which the origin misbehaves on purpose, seen by a client of raw bytes.
+//! The origin's deliberate faults, as seen by a raw client.
 
 use std::time::{Duration, Instant};
 

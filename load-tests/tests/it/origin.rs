@@ -1,4 +1,4 @@
-//! What the origin answers and what it remembers, seen by a client of raw bytes.
+//! The origin's responses and records, as seen by a raw client.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn tags_and_dates_that_are_not_equal_byte_for_byte_do_not_match() {
     assert_eq!(get(origin.address(0), "/f", &["If-None-Match: *"]).await.status, 304);
     let date = format!("If-Modified-Since: {}", first.header("last-modified").unwrap());
     assert_eq!(get(origin.address(0), "/f", &["If-None-Match: \"other\"", &date]).await.status, 200);
-    // The tag decides where both are sent, unless the server wants both to match.
+    // If both are sent the tag decides, unless the server requires both to match.
     let tag = format!("If-None-Match: {tag}");
     assert_eq!(get(origin.address(0), "/f", &[&tag, later]).await.status, 304);
     origin.set("/f", Script::feed(Feed::rss().tag(Tag::Weak).conditions(Conditions::All)));

@@ -1,4 +1,4 @@
-//! A population on an origin, polled by a polite and by a rude client, judged.
+//! A population on an origin, polled by a polite and by an impolite client, and judged.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use load_tests::{Fault, Kind, Origin, Plan, Population, Rules, judge, loopback};
 
 const NAME: &str = "User-Agent: a test";
 
-/// Politeness in a run that takes milliseconds: the pace of the client is not what is judged.
+/// Rules for a run that takes milliseconds: the client's rate is not judged.
 fn rules() -> Rules {
     Rules {
         gap: Duration::ZERO,

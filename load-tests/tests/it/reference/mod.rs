@@ -1,15 +1,16 @@
-//! The simulator beside the reference simulation, a Python program that is no part of this project: its figures are recorded
-//! here, with the commands that gave them, and the rules of others have to come to the same.
+//! Compares the simulator with the reference simulation, a Python program that is not part of this project: its results
+//! are recorded here, with the commands that produced them, and other projects' rules must produce the same.
 
 use load_tests::simulate::histories::{self, Series};
 use load_tests::simulate::{Comparison, Figures, Recipe, SampledFeed, Simulated, sample};
 
-/// How far figures may be apart in all: the reference ends its search for a knob within 1.5 % of the budget.
+/// The maximum difference of results: the reference ends its search for a parameter within 1.5 % of the budget.
 const SEARCHED: f64 = 0.05;
-/// At the same knob: the fleets and the draws are the same, and times in milliseconds are the only difference.
+/// The maximum difference with the same parameter: fleets and draws are the same, only times are rounded to
+/// milliseconds.
 const AT_THE_SAME_KNOB: f64 = 0.005;
 
-/// The lines of a recorded table: policy, knob or budget, figures.
+/// Returns the rows of a recorded table: policy, parameter or budget, results.
 fn recorded(table: &str) -> Vec<(Simulated, f64, Vec<f64>)> {
     let lines = table.lines().filter(|line| !line.starts_with('#'));
     let of_line = |line: &str| {
