@@ -1,9 +1,9 @@
 """Scores `feedfleet parse` on feedparser's test corpus: corpus.py FEEDFLEET CORPUS. Run by dev/corpus.
 
-Each file of the corpus says in a comment what feedparser makes of it, as a Python expression. Those that speak only of
-titles, links, ids and the number of entries can be asked of any parser; they are asked of ours. Besides, the number of
-entries is compared with feedparser's own for every file that it takes for a feed. Texts are equal when they are so
-without markup, references and white space.
+Each file of the corpus contains a comment with feedparser's expected result, as a Python expression. Expressions that
+only use titles, links, ids and the number of entries apply to any parser; this script checks them with ours. It also
+compares the number of entries with feedparser's own for every file that feedparser accepts as a feed. Texts are
+compared without markup, references and white space.
 """
 
 import ast
@@ -18,7 +18,8 @@ import unicodedata
 
 import feedparser
 
-# What must hold: expectations met, of those of the folder of encodings, files with feedparser's number of entries.
+# Thresholds: expectations met, those in the folder of encodings, the share of files with feedparser's number of
+# entries.
 MET, ENCODINGS, COUNTS = 540, 100, 0.98
 SECONDS = 10  # for one file, the process included
 HOST = "http://127.0.0.1:8097"  # where feedparser's tests serve the corpus from
@@ -28,7 +29,7 @@ ENTRY_KEYS = FEED_KEYS | {"guid"}
 
 
 def read_case(path):
-    """The bytes of a file, the headers that it wants to be served with, and its expectation."""
+    """Returns the bytes of a file, the headers to serve it with, and its expectation."""
     data = path.read_bytes()
     for encoding in ("utf-8", "utf-16", "utf-32", "cp037"):
         comment = re.search(r"<!--(.*?)-->", data[:6000].decode(encoding, "ignore"), re.S)
@@ -44,11 +45,11 @@ def read_case(path):
 
 
 class Beyond(Exception):
-    """An expectation speaks of something that is not asked here."""
+    """An expectation uses something that is not checked here."""
 
 
 class Text(str):
-    """Equal to what reads the same."""
+    """A text that equals texts that read the same."""
 
     def __eq__(self, other):
         return plain(self) == plain(other) or address(self) == address(other)
@@ -66,7 +67,7 @@ def address(text):
 
 
 def holds(expectation, feed):
-    """Does the expectation hold? Raises Beyond where it cannot be asked, whatever the feed."""
+    """Returns whether the expectation holds. Raises Beyond if it cannot be checked for any feed."""
     tree = without_bozo(ast.parse(expectation.strip(), mode="eval").body)
     if tree is None:
         raise Beyond
@@ -80,7 +81,7 @@ def holds(expectation, feed):
 
 
 def without_bozo(node):
-    """The expression without what it says of feedparser's mark for ill-formed documents."""
+    """Returns the expression without feedparser's flag for ill-formed documents."""
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
         parts = [part for part in map(without_bozo, node.values) if part is not None]
         return ast.BoolOp(node.op, parts) if len(parts) > 1 else next(iter(parts), None)
@@ -150,7 +151,7 @@ def evaluate(node, names):
 
 
 def ask(program, path, headers):
-    """What the program makes of a file: how it ended, and the feed."""
+    """Runs the program on a file; returns its exit status and the feed."""
     command = [program, "parse", str(path), "--json"]
     if "content-type" in headers:
         command += ["--content-type", headers["content-type"]]

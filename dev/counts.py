@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""A reader that sends the subscriber counts of all its feeds each night, measured. Called by dev/bench counts.
+"""Measures a reader that sends the subscriber counts of all its feeds each night. Called by dev/bench counts.
 
     dev/counts.py PROGRAM [FEEDS]
 
-Adds FEEDS (a million) to a fleet whose polling is paused, then sends counts in requests of 5,000 lines, one after the other: all
-counts anew, the same again, and a twentieth of them changed; by number, and once by URL. Prints how long each took, the processor's time
-in the fleet's own processes, the longest request, the most memory of each process, and how long somebody else's calls took meanwhile: a change of a feed (it waits for the
-store's locks), and a feed's page. With the servers of `dev/services env` in the environment in a cluster.
+Adds FEEDS feeds (a million) to a paused fleet, then sends counts in requests of 5,000 lines, one after the other: all
+new counts, the same again, and a twentieth of them changed; by id, and once by URL. Prints how long each took, the CPU
+time of the fleet's own processes, the longest request, the peak memory of each process, and how long another client's
+calls took in the meantime: a change of a feed (which waits for the store's locks), and a feed's page. Uses a cluster if
+the environment contains the servers of `dev/services env`.
 """
 import http.client
 import json
@@ -26,7 +27,7 @@ def url(number):
 
 
 def sent(fleet, feeds, line):
-    """Sends a line for each feed that `line` gives one for; gives lines, seconds, the longest request, and answers by kind."""
+    """Sends a line for each feed for which `line` returns one; returns lines, seconds, the longest request, and answers by kind."""
     connection = http.client.HTTPConnection(fleet.address, timeout=600)
     lines, longest, told = 0, 0.0, {"new": 0, "changed": 0, "error": 0}
     begun = time.monotonic()
@@ -49,7 +50,7 @@ def sent(fleet, feeds, line):
 
 
 class Beside:
-    """Somebody else's calls, ten a second, while counts are sent."""
+    """Calls of another client, ten per second, while counts are sent."""
 
     def __init__(self, fleet):
         self.fleet, self.times, self.over = fleet, {"a change": [], "a look": []}, threading.Event()
@@ -90,7 +91,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="feedfleet-counts-") as folder:
         fleet = Fleet(program, folder, "", has_servers())
         fleet.call("POST", "/api/v1/fleet/pause")
-        # Somebody else's.
+        # Calls of another client.
         fleet.call("POST", "/api/v1/feeds", {"url": "http://first.example/"})
         count = lambda number, night: {"subscribers": 1 + (number * 7919 + night) % 50}
         nights = [

@@ -1,4 +1,4 @@
-"""A fleet as its operators run it, for benchmarks in Python: one process, or a cluster on the servers of `dev/services env`."""
+"""A fleet as operators run it, for benchmarks in Python: one process, or a cluster on the servers of `dev/services env`."""
 import http.client
 import json
 import os
@@ -13,12 +13,12 @@ SERVERS = ("STORE", "SCHEDULE", "GATE", "QUEUE")
 
 
 def has_servers():
-    """Are there servers for a cluster?"""
+    """Returns whether there are servers for a cluster."""
     return all(f"FEEDFLEET_{name}__URL" in os.environ for name in SERVERS)
 
 
 class Fleet:
-    """An empty fleet, its data in a new folder or a namespace of its own, until it is stopped."""
+    """An empty fleet with its data in a new folder or namespace, until it is stopped."""
 
     def __init__(self, program, folder, config, cluster=False):
         self.program, self.data = program, tempfile.mkdtemp(dir=folder)
@@ -59,7 +59,7 @@ class Fleet:
                 if connection.getresponse().status == 200:
                     return
             except (OSError, http.client.HTTPException):
-                # It says where it listens a moment before it does.
+                # It reports its address a moment before it listens.
                 with open(self.log(number)) as log:
                     assert self.processes[number].poll() is None, log.read()
             time.sleep(0.1)
@@ -73,7 +73,7 @@ class Fleet:
         return json.loads(text)
 
     def command(self, *arguments):
-        """Runs an operator's command; gives its output, seconds, and most memory in MiB."""
+        """Runs an operator's command; returns its output, seconds, and peak memory in MiB."""
         begun = time.monotonic()
         environment = os.environ | {"FEEDFLEET_SERVER": f"http://{self.address}"}
         process = subprocess.Popen([self.program, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -83,11 +83,11 @@ class Fleet:
         return output.decode(), time.monotonic() - begun, usage.ru_maxrss / 1024
 
     def most_memory(self):
-        """Of each process, in MiB."""
+        """Returns the memory of each process, in MiB."""
         return " + ".join(f"{most_memory(process):.0f}" for process in self.processes)
 
     def busy(self):
-        """Seconds of the processor that its processes had."""
+        """Returns the CPU seconds of its processes."""
         return sum(busy(process) for process in self.processes)
 
     def stop(self):

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A large import, measured on one machine. Called by dev/bench imports.
+"""Measures a large import on one machine. Called by dev/bench imports.
 
     dev/imports.py PROGRAM [FEEDS [SECONDS]]
 
-Starts `PROGRAM run` with a folder of its own, and an origin on a thousand loopback addresses. Prints what the import took, how
-many requests each host got in the SECONDS (60) after it and how far apart, and whether an export is the same set again. With the
-servers of `dev/services env` in the environment it is an import into a cluster of two schedulers and two workers.
+Starts `PROGRAM run` with a new folder, and an origin on a thousand loopback addresses. Prints the cost of the import,
+how many requests each host got in the SECONDS (60) after it and how far apart, and whether an export contains the same
+feeds. If the environment contains the servers of `dev/services env`, it imports into a cluster of two schedulers and two
+workers.
 """
 import asyncio
 import collections
@@ -28,7 +29,7 @@ def config():
 
 
 class Origin:
-    """Feeds of one item; remembers when each host was asked."""
+    """Serves feeds with one item; records when each host was polled."""
 
     def __init__(self):
         self.asked = []
@@ -58,7 +59,7 @@ class Origin:
             writer.close()
 
     def closest(self, since):
-        """The shortest time between two requests to one host after a time."""
+        """Returns the shortest time between two requests to one host after a time."""
         last, closest = {}, float("inf")
         for at, host, _ in self.asked:
             if at >= since and host in last:
@@ -106,7 +107,7 @@ def imports(program, folder, origin, feeds, seconds, cluster):
 
 
 def most_in(origin, seconds, of):
-    """The most requests of one kind within an interval of so many seconds, by the origin's log."""
+    """Returns the maximum number of requests of one kind within an interval of that many seconds, from the origin's log."""
     counts, recent = collections.Counter(), collections.deque()
     most = 0
     for at, host, _ in list(origin.asked):

@@ -19,13 +19,13 @@ from typing import Any
 
 from . import program
 
-# Far beyond what a loaded machine needs.
+# Far more than a loaded machine needs.
 PATIENCE_SECONDS = 120
 
 
 def free_port() -> int:
-    """A port that no other test takes while this process lives, below those that the system gives out to clients.
-    dev/services marks its ports in the same way."""
+    """Returns a port that no other test uses while this process runs, below the system's ephemeral ports.
+    dev/services reserves its ports in the same way."""
     while True:
         port = random.randrange(20_000, 30_000)
         mark = pathlib.Path(f"/tmp/.feedfleet-port-{port}")
@@ -41,7 +41,7 @@ def free_port() -> int:
 
 
 def answer(url: str, token: str = "") -> tuple[int, str]:
-    """Status and body; 0 when nobody answers."""
+    """Returns status and body; 0 if there is no response."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -54,7 +54,7 @@ def answer(url: str, token: str = "") -> tuple[int, str]:
 
 
 def until(what: str, holds: Any) -> Any:
-    """The first true value of `holds()`."""
+    """Waits for the first true value of `holds()` and returns it."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         value = holds()
@@ -66,7 +66,7 @@ def until(what: str, holds: Any) -> Any:
 
 @contextlib.contextmanager
 def running(arguments: list[str], env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is stopped at the end, with what it printed in a file of its own."""
+    """Runs a process that is stopped at the end, with its output in a separate file."""
     with tempfile.TemporaryFile() as log:
         child = subprocess.Popen(arguments, env=env if env is not None else dict(os.environ), stdout=log, stderr=log, cwd="/tmp")
         try:
@@ -86,7 +86,7 @@ def running(arguments: list[str], env: dict[str, str] | None = None) -> Iterator
 
 @contextlib.contextmanager
 def demo() -> Iterator[str]:
-    """The fleet of `feedfleet demo`; gives its address."""
+    """Runs the fleet of `feedfleet demo`; returns its address."""
     port = free_port()
     with running([program.BINARY, "demo", "--plain", "--for", "10m", "--listen", f"127.0.0.1:{port}"], env={}):
         address = f"http://127.0.0.1:{port}"
@@ -99,7 +99,7 @@ class Prometheus:
         self.address = address
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series that an expression has now."""
+        """Returns the current series of an expression."""
         query = urllib.parse.urlencode({"query": expression})
         status, body = answer(f"{self.address}/api/v1/query?{query}")
         assert status == 200, f"{expression}: {body}"
@@ -108,7 +108,7 @@ class Prometheus:
 
 @contextlib.contextmanager
 def prometheus(target: str) -> Iterator[Prometheus]:
-    """A Prometheus that has looked at `target` for ten seconds, once a second, labelled as in a cluster."""
+    """Runs a Prometheus that has scraped `target` for ten seconds, once a second, labelled as in a cluster."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "prometheus.yml"

@@ -1,4 +1,4 @@
-"""Renders overlays with kustomize, and finds things in what came out."""
+"""Renders overlays with kustomize, and searches the result."""
 
 import copy
 import os
@@ -17,11 +17,11 @@ Doc = dict[str, Any]
 
 
 class RenderError(Exception):
-    """What kustomize said."""
+    """The error output of kustomize."""
 
 
 def kustomize(folder: pathlib.Path) -> list[Doc]:
-    """The documents that `kubectl apply -k` would send, in order."""
+    """Returns the documents that `kubectl apply -k` would send, in order."""
     kubectl = os.environ.get("KUBECTL", "kubectl")
     ran = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False)
     if ran.returncode:
@@ -32,7 +32,7 @@ def kustomize(folder: pathlib.Path) -> list[Doc]:
 
 
 def overlays() -> dict[str, list[Doc]]:
-    """Everything that is offered, rendered: each overlay, and prod with the components that it leaves out in their turn."""
+    """Renders everything: each overlay, and prod with each of the components that it leaves out."""
     found = {folder.name: kustomize(folder) for folder in sorted((K8S / "overlays").iterdir())}
     with copied() as root:
         prod = root / "overlays" / "prod" / "kustomization.yaml"
@@ -44,7 +44,7 @@ def overlays() -> dict[str, list[Doc]]:
 
 
 class copied:
-    """A copy of the folder k8s in which a test may change things."""
+    """A copy of the folder k8s that a test may change."""
 
     def __enter__(self) -> pathlib.Path:
         self.folder = tempfile.mkdtemp(prefix="feedfleet-k8s.")
@@ -69,7 +69,7 @@ def workloads(docs: list[Doc]) -> list[Doc]:
 
 
 def role_of(workload: Doc) -> str | None:
-    """The role that a workload runs; none for the bundled servers."""
+    """Returns the role that a workload runs; none for the bundled servers."""
     labels = workload["spec"]["template"]["metadata"]["labels"]
     return labels.get("app.kubernetes.io/component") if labels.get("app.kubernetes.io/name") == "feedfleet" else None
 
@@ -93,7 +93,7 @@ def title(doc: Doc) -> str:
 
 
 def matches(selector: Doc, labels: dict[str, str]) -> bool:
-    """matchLabels only: nothing else is used here, and what is used otherwise must be noticed."""
+    """Supports matchLabels only: nothing else is used here, and anything else must fail."""
     assert set(selector) <= {"matchLabels"}, selector
     wanted = selector.get("matchLabels", {})
     return all(labels.get(key) == value for key, value in wanted.items())
@@ -105,7 +105,7 @@ def selected(docs: list[Doc], selector: Doc) -> list[Doc]:
 
 
 def changed(docs: list[Doc], change: Callable[[list[Doc]], None]) -> list[Doc]:
-    """A copy with a fault in it."""
+    """Returns a copy with a fault."""
     copy_of_all = copy.deepcopy(docs)
     change(copy_of_all)
     assert copy_of_all != docs, "the fault changes nothing"
@@ -113,7 +113,7 @@ def changed(docs: list[Doc], change: Callable[[list[Doc]], None]) -> list[Doc]:
 
 
 def secret_references(workload: Doc) -> Iterator[tuple[str, str | None]]:
-    """Each secret's name and the key that is read, None for all of it."""
+    """Returns each secret's name and the key that is read, None for all keys."""
     for variable in container(workload).get("env", []):
         reference = variable.get("valueFrom", {}).get("secretKeyRef")
         if reference and not reference.get("optional"):

@@ -1,4 +1,4 @@
-"""Do the documents fit each other and the program? Each function returns a sentence for each fault."""
+"""Checks that the documents are consistent with each other and with the program. Each function returns a sentence per fault."""
 
 import ipaddress
 import re
@@ -9,9 +9,9 @@ from . import program
 from .manifests import (Doc, K8S, ROLES, container, matches, named, of_kind, pod, role, role_of, secret_references, selected,
                         title, workloads)
 
-# What both roles may know: the broker's user, and the key that requests are signed with.
+# Secrets that both roles may read: the broker's user, and the key that signs requests.
 FOR_BOTH = {"feedfleet-rabbitmq-default-user", "feedfleet-bot-key"}
-# Secrets that are made by hand before `apply`, by the commands in k8s/README.md.
+# Secrets that people create before `apply`, with the commands in k8s/README.md.
 GIVEN = re.compile(r"kubectl create secret \w+ ([\w-]+)(.*?)(?:\n\n|```)", re.DOTALL)
 
 
@@ -61,7 +61,7 @@ def port_names(workload: Doc) -> dict[str, int]:
 
 
 def operator_run(docs: list[Doc], selector: Doc) -> bool:
-    """Is it the pods of the RabbitMQ operator, which labels them with the cluster's name and `rabbitmq`?"""
+    """Returns whether these are the pods of the RabbitMQ operator, which labels them with the cluster's name and `rabbitmq`."""
     return bool(of_kind(docs, "RabbitmqCluster")) and selector["matchLabels"].get("app.kubernetes.io/component") == "rabbitmq"
 
 
@@ -132,7 +132,7 @@ def secrets(docs: list[Doc]) -> list[str]:
 
 
 def given_by_hand() -> dict[str, set[str]]:
-    """The secrets that the README has people make, with their keys."""
+    """Returns the secrets that the README's commands create, with their keys."""
     commands = GIVEN.findall((K8S / "README.md").read_text())
     return {name: set(re.findall(r"--from-(?:literal|file)=([\w.-]+)=", rest)) for name, rest in commands}
 
@@ -140,7 +140,7 @@ def given_by_hand() -> dict[str, set[str]]:
 # ------------------------------------------------------------------------------------------- which servers are spoken to
 
 def addresses(docs: list[Doc]) -> list[str]:
-    """Each URL of a server inside of the cluster names a Service that is there, and the network policies let both speak."""
+    """Checks that each URL of a server inside the cluster names an existing Service, and that the network policies allow the connection."""
     found = []
     for name in ROLES:
         workload = role(docs, name)
@@ -166,7 +166,7 @@ def labels(workload: Doc) -> dict[str, str]:
 
 
 def resolved(docs: list[Doc], workload: Doc) -> tuple[dict[str, str], list[str]]:
-    """The variables whose values are known here, and what is wrong with them; `$(X)` means a variable that stands before."""
+    """Returns the variables with known values, and their faults; `$(X)` refers to an earlier variable."""
     known = {doc["metadata"]["name"]: doc.get("stringData", {}) for doc in of_kind(docs, "Secret")}
     values, faults, before = {}, [], set()
     for variable in container(workload).get("env", []):
@@ -180,7 +180,7 @@ def resolved(docs: list[Doc], workload: Doc) -> tuple[dict[str, str], list[str]]
 
 
 def served(docs: list[Doc], host: str, port: int | None) -> tuple[dict[str, str], set[int | str]] | None:
-    """The labels of the pods behind an address, and their port by number and name."""
+    """Returns the labels of the pods behind an address, and their port by number and name."""
     if host in {doc["metadata"]["name"] for doc in of_kind(docs, "RabbitmqCluster")}:
         return ({"app.kubernetes.io/name": host, "app.kubernetes.io/component": "rabbitmq"}, {5672}) if port == 5672 else None
     for service in of_kind(docs, "Service"):
@@ -234,7 +234,7 @@ def value_after(arguments: list[str], flag: str) -> str | None:
 
 
 def config_files(docs: list[Doc], workload: Doc) -> dict[str, str]:
-    """Where files of ConfigMaps appear in the container, with their texts."""
+    """Returns the paths of ConfigMaps' files in the container, with their texts."""
     paths = {mount["name"]: mount["mountPath"] for mount in container(workload).get("volumeMounts", [])}
     maps = {doc["metadata"]["name"]: doc["data"] for doc in of_kind(docs, "ConfigMap")}
     return {f"{paths.get(volume['name'])}/{file}": text for volume in pod(workload).get("volumes", []) if "configMap" in volume
@@ -247,9 +247,9 @@ def config_problems(text: str) -> list[str]:
 
 
 def effective(docs: list[Doc], workload: Doc) -> dict[str, Any]:
-    """The configuration that the role runs with, addresses of servers aside."""
+    """Returns the role's configuration, without servers' addresses."""
     text = config_files(docs, workload).get(value_after(container(workload)["args"], "--config") or "", "")
-    # What is wrong with the file is said by `environment`.
+    # `environment` reports what is wrong with the file.
     return program.configuration_of("" if config_problems(text) else text)
 
 
@@ -272,7 +272,7 @@ def probes(docs: list[Doc]) -> list[str]:
 
 
 def stopping(docs: list[Doc]) -> list[str]:
-    """A worker is killed by Kubernetes only after it has given up by itself, with some seconds to spare."""
+    """Checks that Kubernetes kills a worker only some seconds after the worker's own deadline."""
     worker = role(docs, "worker")
     timeout = seconds(effective(docs, worker)["fetch.timeout"])
     # What it takes on top of a fetch, for the last reports.
@@ -330,7 +330,7 @@ def spreading(docs: list[Doc]) -> list[str]:
 
 
 def network(docs: list[Doc]) -> list[str]:
-    """Everything is refused but what is listed, and a worker's list holds no private network."""
+    """Checks that everything is denied except what is listed, and that a worker's list contains no private network."""
     found = []
     for name in ROLES:
         policies = [policy for policy in of_kind(docs, "NetworkPolicy") if role(docs, name) in selected(docs, policy["spec"]["podSelector"])]
@@ -367,7 +367,7 @@ def internet(egress: list[Doc], configuration: dict[str, Any]) -> list[str]:
 
 
 def guarded() -> set[str]:
-    """The networks that the worker refuses, as its source lists them."""
+    """Returns the networks that the worker's source denies."""
     source = (program.ROOT / "worker/src/address.rs").read_text()
     four = re.findall(r"^ +v4\((\d+), (\d+), (\d+), (\d+), (\d+)\)", source, re.MULTILINE)
     six = re.findall(r"^ +v6\((0x[0-9a-f]+), (0x[0-9a-f]+|0), (0x[0-9a-f]+|0), (\d+)\)", source, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What dashboards, alerts and scalers ask Prometheus for."""
+"""The Prometheus queries of dashboards, alerts and scalers."""
 
 import importlib.util
 import json
@@ -11,13 +11,13 @@ from .manifests import Doc, K8S, of_kind
 
 FOLDER = K8S / "components" / "monitoring"
 ALERTS = yaml.safe_load((FOLDER / "alerts.yaml").read_text())
-# Grafana's $__rate_interval where Prometheus looks once a second, unless the machine is busy.
+# Grafana's $__rate_interval if Prometheus scrapes once a second, unless the machine is busy.
 RATE_INTERVAL = "1m"
 NAME = re.compile(r"\b(?:feedfleet|process)_[a-z_]+\b")
 
 
 def generator() -> Any:
-    """The module that writes the dashboards."""
+    """Returns the module that generates the dashboards."""
     spec = importlib.util.spec_from_file_location("dashboards", FOLDER / "dashboards.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -33,7 +33,7 @@ def panels() -> list[tuple[str, Doc]]:
 
 
 def panel_expressions() -> list[tuple[str, str]]:
-    """(dashboard: panel, expression), with Grafana's variables filled in."""
+    """Yields (dashboard: panel, expression), with Grafana's variables replaced."""
     return [(f"{slug}: {panel['title']}", filled(target["expr"])) for slug, panel in panels() for target in panel["targets"]]
 
 
@@ -50,12 +50,12 @@ def scaler_queries(docs: list[Doc]) -> list[str]:
 
 
 def families(exposition: str) -> dict[str, str]:
-    """Each exported metric's name and type."""
+    """Returns each exported metric's name and type."""
     return dict(re.findall(r"^# TYPE (\S+) (\S+)$", exposition, re.MULTILINE))
 
 
 def names(expression: str, exported: dict[str, str]) -> set[str]:
-    """The metrics that an expression names; a histogram's parts count as the histogram."""
+    """Returns the metrics that an expression uses; a histogram's parts count as the histogram."""
     found = set()
     for name in NAME.findall(expression):
         base = re.sub(r"_(bucket|count|sum)$", "", name)
@@ -64,7 +64,7 @@ def names(expression: str, exported: dict[str, str]) -> set[str]:
 
 
 def problems(exposition: str, asked: dict[str, str], panels_only: dict[str, str]) -> list[str]:
-    """What is asked for and not exported, and what of ours is exported and on no panel. Both are where -> expression."""
+    """Returns the queried metrics that are not exported, and the exported metrics without a panel. Both map places to expressions."""
     exported = families(exposition)
     found = [f"{where} asks for {name}, which is not exported"
              for where, expression in asked.items() for name in sorted(names(expression, exported) - set(exported))]

@@ -1,4 +1,4 @@
-"""The program under test: what it says about itself, and its real answers."""
+"""The program under test: its description of itself, and its real answers."""
 
 import functools
 import json
@@ -16,13 +16,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs it to its end, with nothing of this machine's environment."""
+    """Runs it to its end, without this machine's environment."""
     return subprocess.run([BINARY, *arguments], capture_output=True, text=True, env=env or {}, cwd="/", check=False)
 
 
 @functools.cache
 def with_file(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The same with a configuration file of this text."""
+    """Does the same with this configuration file."""
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write(text)
         file.flush()
@@ -30,7 +30,7 @@ def with_file(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def configuration_of(text: str) -> dict[str, Any]:
-    """Every key with its value under a configuration file of this text."""
+    """Returns every key with its value, given this configuration file."""
     ran = with_file(text, "config", "print", "--json")
     assert ran.returncode == 0, ran.stderr
     return {line["key"]: line["value"] for line in map(json.loads, ran.stdout.splitlines())}
@@ -59,12 +59,12 @@ def grace_logged_after(seconds: float) -> str | None:
 
 @functools.cache
 def flags(command: str) -> set[str]:
-    """The flags that a command takes."""
+    """Returns the flags of a command."""
     return set(re.findall(r"--[a-z-]+", run(command, "--help").stdout))
 
 
 def key_of(variable: str) -> str:
-    """The configuration key that a variable sets."""
+    """Returns the configuration key that a variable sets."""
     return variable.removeprefix("FEEDFLEET_").lower().replace("__", ".")
 
 

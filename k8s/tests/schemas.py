@@ -1,4 +1,4 @@
-"""Is each document what its kind's schema allows, field by field? Unknown fields are errors."""
+"""Validates each document against the schema of its kind, field by field. Unknown fields are errors."""
 
 import kubernetes_validate
 from cloudcoil.models.keda import v1alpha1 as keda
@@ -10,15 +10,16 @@ from .manifests import Doc, title
 # The oldest and the newest Kubernetes that are supported (docs/operations.md).
 VERSIONS = ("1.29", "1.37")
 
-# Kinds of operators as types that were made of the operators' own CRDs: what a type does not know is lost on the way through it.
+# Kinds of operators, as types generated from the operators' CRDs: a round trip drops fields that the type does not know.
 TYPED = {
     ("keda.sh/v1alpha1", "ScaledObject"): keda.ScaledObject,
     ("monitoring.coreos.com/v1", "PodMonitor"): prometheus_operator.PodMonitor,
     ("monitoring.coreos.com/v1", "PrometheusRule"): prometheus_operator.PrometheusRule,
 }
 
-# No package brings the CRD of the RabbitMQ cluster operator. Its fields, by its API reference (rabbitmq.com/v1beta1); `override`,
-# which takes a whole pod, is left out: none of ours should need it. `resources` and `affinity` are judged as those of a pod.
+# No package contains the CRD of the RabbitMQ cluster operator. These are its fields, from its API reference
+# (rabbitmq.com/v1beta1), without `override`, which takes a whole pod and should not be needed. `resources` and `affinity`
+# are validated as those of a pod.
 RABBITMQ_CLUSTER = {
     "type": "object",
     "required": ["apiVersion", "kind", "metadata", "spec"],
@@ -82,7 +83,7 @@ RABBITMQ_CLUSTER = {
 
 
 def problems(docs: list[Doc]) -> list[str]:
-    """A sentence for each fault; none when all is well."""
+    """Returns a sentence for each fault."""
     found = []
     for doc in docs:
         typed = TYPED.get((doc["apiVersion"], doc["kind"]))
@@ -116,7 +117,7 @@ def _typed_problems(typed: type, doc: Doc) -> list[str]:
 
 
 def _lost(before: object, after: object, path: str = "") -> list[str]:
-    """The paths that are in `before` and not in `after`."""
+    """Returns the paths that are in `before` but not in `after`."""
     if isinstance(before, dict):
         if not isinstance(after, dict):
             return [path]

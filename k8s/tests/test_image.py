@@ -1,4 +1,4 @@
-"""The Dockerfile: hadolint finds nothing, and it fits the program and the manifests. dev/image builds and starts it."""
+"""The Dockerfile: hadolint reports nothing, and it is consistent with the program and the manifests. dev/image builds and starts it."""
 
 import pathlib
 import re
@@ -15,7 +15,7 @@ DOCKERFILE = (program.ROOT / "Dockerfile").read_text()
 
 
 def hadolint(text):
-    """What hadolint says to a Dockerfile; empty when it is content."""
+    """Returns hadolint's report on a Dockerfile; empty if there is none."""
     lint = pathlib.Path(sys.executable).parent / "hadolint"
     ran = subprocess.run([lint, "--failure-threshold", "style", "-"], input=text, capture_output=True, text=True, check=False)
     assert (ran.returncode == 0) == (ran.stdout == ""), ran.stdout + ran.stderr

@@ -1,4 +1,4 @@
-"""Every overlay renders, is what the schemas allow, and fits itself and the program. Each check finds what was planted."""
+"""Every overlay renders, matches the schemas, and is consistent with itself and the program. Each check finds planted faults."""
 
 import unittest
 
@@ -46,7 +46,7 @@ def internet(docs):
     return named(docs, "NetworkPolicy", "feedfleet-internet")["spec"]["egress"][0]
 
 
-# What is planted, and words of the sentence that must come back.
+# The planted faults, and words that the reported problem must contain.
 FOREIGN_TO_SCHEMAS = {
     "a misspelt probe": (lambda d: moved(worker(d), "readinessProbe", "readinesProbe"), "readinesProbe"),
     "a port that is no number": (lambda d: scheduler(d)["ports"][0].update(containerPort="http"), "is not of type 'integer'"),
@@ -123,7 +123,7 @@ FOREIGN_TO_MEANING = {
 }
 
 
-# The same in the overlay that brings its servers.
+# The same for the overlay that includes its servers.
 FOREIGN_TO_DEV = {
     "a server that is none": (lambda d: secret(d, "worker").update({"redis-url": "redis://worker:x@cache:6379/0"}), "cache:6379, where nothing is"),
     "a server's wrong port": (lambda d: secret(d, "scheduler").update({"store-url": "postgres://x:y@postgres:5433/x"}), "postgres:5433, where"),
@@ -162,7 +162,7 @@ class Manifests(unittest.TestCase):
     def test_schema_checks_find_what_is_planted(self):
         for fault, (plant, words) in FOREIGN_TO_SCHEMAS.items():
             with self.subTest(fault=fault):
-                # Only what is no longer as it was: the rest is judged above.
+                # Only changed documents: the rest is checked above.
                 docs = manifests.changed(OVERLAYS["prod"], plant)
                 found = schemas.problems([doc for doc in docs if doc not in OVERLAYS["prod"]])
                 self.assertTrue(any(words in problem for problem in found), found)

@@ -1,4 +1,4 @@
-"""Dashboards and alerts: well-formed, complete, and about metrics that exist, asked of a real Prometheus."""
+"""Dashboards and alerts: well-formed, complete, and based on existing metrics, checked with a real Prometheus."""
 
 import pathlib
 import re
@@ -20,7 +20,7 @@ def promtool(*arguments, text=None):
 
 
 def tested(spec, cases):
-    """What promtool says to the cases of alerts_test.yaml, with these rules."""
+    """Returns promtool's report on the cases of alerts_test.yaml, with these rules."""
     with tempfile.TemporaryDirectory() as folder:
         rules, tests = pathlib.Path(folder) / "rules.yaml", pathlib.Path(folder) / "tests.yaml"
         rules.write_text(yaml.safe_dump(spec))
@@ -93,7 +93,7 @@ class Alerts(unittest.TestCase):
 
 
 class Running(unittest.TestCase):
-    """Against a fleet that polls, and a Prometheus that looks at it."""
+    """Tests with a polling fleet, and a Prometheus that scrapes it."""
 
     @classmethod
     def setUpClass(cls):

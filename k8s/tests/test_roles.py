@@ -34,12 +34,12 @@ def secret(name, key):
 
 
 def tool(name):
-    """A program of PostgreSQL's."""
+    """Returns the path of one of PostgreSQL's programs."""
     return shutil.which(name, path=os.pathsep.join([*map(str, pathlib.Path("/usr/lib/postgresql").glob("*/bin")), os.environ["PATH"]]))
 
 
 def operations(word):
-    """The block of docs/operations.md whose commands have this word among them."""
+    """Returns the block of docs/operations.md whose commands contain this word."""
     blocks = re.findall(r"^```\w*\n(.*?)^```$", (program.ROOT / "docs/operations.md").read_text(), re.MULTILINE | re.DOTALL)
     found = [block for block in blocks if word in block]
     assert len(found) == 1, f"{len(found)} blocks of docs/operations.md have {word}"
@@ -48,7 +48,7 @@ def operations(word):
 
 @contextlib.contextmanager
 def origin():
-    """Serves the example feeds on a port that workers dial; gives its address."""
+    """Serves the example feeds on a port that workers may dial; returns its address."""
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_):
             pass
@@ -56,7 +56,7 @@ def origin():
     handler = functools.partial(Quiet, directory=program.ROOT / "docs/example")
     for port in range(8000, 9000):
         try:
-            # Two of them must not share a port.
+            # Two roles must not share a port.
             serving = type("Alone", (http.server.ThreadingHTTPServer,), {"allow_reuse_address": False})(("127.0.0.1", port), handler)
             break
         except OSError:
@@ -71,7 +71,7 @@ def origin():
 
 @contextlib.contextmanager
 def redis():
-    """A Redis with the users of overlays/dev; gives its port."""
+    """Runs a Redis with the users of overlays/dev; returns its port."""
     users = next(doc for doc in manifests.of_kind(DOCS, "Secret") if doc["metadata"]["name"].startswith("redis-users"))
     arguments = container(named(DOCS, "StatefulSet", "redis"))["args"]
     port = live.free_port()
@@ -87,7 +87,7 @@ def redis():
 
 
 def talk(port, *commands):
-    """What Redis answers to these lines."""
+    """Returns Redis' replies to these lines."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=live.PATIENCE_SECONDS) as connection:
             connection.sendall("".join(f"{command}\r\n" for command in commands).encode())
@@ -127,12 +127,12 @@ def running(name, redis_port, database, more=None):
 class Roles(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # A database of this test's own: the namespace is the manifests'.
+        # A separate database, because the namespace is the manifests'.
         cls.database = f"k8s_{os.getpid()}"
         cls.url = re.sub(r"/[^/]*$", f"/{cls.database}", server("POSTGRES"))
         def sql(statement):
             subprocess.run([tool("psql"), "-q", server("POSTGRES"), "-c", statement], check=True, capture_output=True, text=True)
-        # template0, to which nobody can be connected.
+        # template0, because it can have no other connections.
         sql(f"CREATE DATABASE {cls.database} TEMPLATE template0")
         cls.addClassCleanup(sql, f"DROP DATABASE {cls.database} WITH (FORCE)")
         port = redis()
@@ -151,14 +151,14 @@ class Roles(unittest.TestCase):
                                 env={"FEEDFLEET_TOKEN": token})
             self.assertEqual(added.returncode, 0, added.stderr)
             self.assertEqual(live.answer(f"{scheduler}/api/v1/stats")[0], 401)
-            # Port 9 is refused by the worker's guard: a whole round through schedule, gate, queue and store, and no request.
+            # The worker's guard denies port 9: a complete round through schedule, gate, queue and store, without a request.
             live.until("a poll", lambda: re.search(r'feedfleet_polls_total{outcome="failed"} [1-9]', live.answer(f"{scheduler}/metrics")[1]))
             health = program.run("health", "--ready", "--server", worker)
             self.assertEqual((health.returncode, health.stdout), (0, "ready\n"), health.stderr)
 
     def test_a_fleet_is_backed_up_and_restored_by_the_documented_commands(self):
         backing_up, restoring = operations("pg_dump"), operations("pg_restore")
-        # Those of kubectl stop and start what this test stops and starts by itself.
+        # Skips the kubectl commands: this test stops and starts the roles itself.
         restoring = [line for line in restoring if not line.startswith("kubectl ")]
         self.assertEqual([line.split()[0] for line in restoring],
                          ["psql", "pg_restore", "redis-cli", "rabbitmqctl", "rabbitmqctl", "FEEDFLEET_STORE__URL=DATABASE"])
@@ -185,7 +185,7 @@ class Roles(unittest.TestCase):
                 self.shell(folder, backing_up)
                 ask("feed", "add", f"{feeds}/log.atom")
                 live.until("more entries", lambda: len(ask("entries")) > len(before))
-            # What the next version might add, and an older backup does not have.
+            # A column that the next version might add, and that an older backup lacks.
             self.shell(folder, ["psql DATABASE -qc 'CREATE TABLE feedfleet.newer (one int)'"])
             self.shell(folder, restoring)
             left = subprocess.run([tool("psql"), "-Atc", "SELECT to_regclass('feedfleet.newer') IS NULL", self.url], capture_output=True, check=True)
@@ -205,7 +205,7 @@ class Roles(unittest.TestCase):
         broker = re.search(r":(\d+)/", server("RABBITMQ")).group(1)
         known = {
             "redis-cli": f"exec {shutil.which('redis-cli')} --user scheduler --pass {password} --no-auth-warning -p {self.redis} \"$@\"",
-            # RabbitMQ's own, which does not change to the system's user; it finds the node as dev/services has named it.
+            # RabbitMQ's own script, which does not switch to the system's user; it finds the node by dev/services' name.
             "rabbitmqctl": f"HOME={services}/rabbitmq ERL_EPMD_PORT=$(cat {services}/epmd.port) ERL_EPMD_ADDRESS=127.0.0.1 "
                            f"RABBITMQ_CONF_ENV_FILE=/dev/null exec /usr/lib/rabbitmq/bin/rabbitmqctl -n t{broker}@localhost \"$@\"",
             "feedfleet": f"exec {program.BINARY} \"$@\"",

@@ -32,7 +32,8 @@ def share(part, whole):
     return f"{part} / {whole}"
 
 
-# Title, what it tells and when to worry, unit, [(expression, legend)], width in columns of 24, and further options of the panel.
+# Title, description with the warning signs, unit, [(expression, legend)], width in columns of 24, and further options
+# of the panel.
 FLEET = [
     ("Polls a second", "Finished polls by outcome. All at zero while feeds are due: see the alert NoPolls.", "reqps",
      [(rate("polls_total", "outcome"), "{{outcome}}")], 12, {"stack": True}),
