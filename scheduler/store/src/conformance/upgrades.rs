@@ -55,3 +55,12 @@ pub(crate) async fn what_any_earlier_program_left_is_brought_up_to_date_and_goes
     }
     assert!(version > 5, "there were more schemas than {version}");
 }
+
+/// Two branches that each add a migration may give both the same number.
+#[test]
+fn each_migration_has_a_number_of_its_own() {
+    for migrations in [sqlx::migrate!("migrations/sqlite"), sqlx::migrate!("migrations/postgres")] {
+        let versions: Vec<i64> = migrations.iter().map(|migration| migration.version).collect();
+        assert!(versions.is_sorted_by(|one, next| one < next), "{versions:?}");
+    }
+}
