@@ -134,6 +134,7 @@ async fn a_hold_is_on_the_gate_before_its_report_can_be_settled() {
     let store = Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap());
     let fleet = over(store, Arc::new(Faulty::new()), config()).await;
     let (slow, held) = (fleet.add("http://slow.example/").await, fleet.add("http://held.example/").await);
+    let versions = [fleet.feed(slow).await.version, fleet.feed(held).await.version];
     // Whoever wants to write waits.
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -147,7 +148,7 @@ async fn a_hold_is_on_the_gate_before_its_report_can_be_settled() {
         }
         until(async || fleet.ops.gate.held(now).await.unwrap() == 1).await;
         let stored = [fleet.feed(slow).await.version, fleet.feed(held).await.version];
-        assert_eq!(stored, [Version(0), Version(0)], "nothing is settled yet");
+        assert_eq!(stored, versions, "nothing is settled yet");
         other.execute_batch("ROLLBACK").unwrap();
     })
     .await;
@@ -158,9 +159,9 @@ async fn a_report_that_waited_here_for_too_long_is_returned_and_settled_afresh()
     let reports = Arc::new(Faulty { old: true, ..Faulty::new() });
     let fleet = over(memory().await, reports.clone(), config()).await;
     let id = fleet.add("http://a.example/").await;
-    let report = report(&fleet.dispatched().await[0], fleet.clock.now(), not_modified());
-    reports.publish(&[report]).await.unwrap();
-    settling(&fleet, until(async || fleet.feed(id).await.version > Version(0))).await;
+    let job = &fleet.dispatched().await[0];
+    reports.publish(&[report(job, fleet.clock.now(), not_modified())]).await.unwrap();
+    settling(&fleet, until(async || fleet.feed(id).await.version > job.version)).await;
     assert_eq!(reports.received.load(Ordering::SeqCst), 2, "once too old, once in time");
 }
 
@@ -180,35 +181,46 @@ async fn a_loop_that_panics_ends_the_scheduler_and_says_which() {
     assert_eq!(ended.unwrap_err().to_string(), "the scheduler's results loop ended before shutdown");
 }
 
+/// A fleet whose due times have no random part, and what it waits between two polls.
+async fn unsalted() -> (Fleet, Duration) {
+    let mut config = config();
+    config.policy.salt = 0.0;
+    let fleet = over(memory().await, Arc::new(Faulty::new()), config).await;
+    let id = fleet.add("http://like-all-others.example/").await;
+    let job = &fleet.dispatched().await[0];
+    let polled = fleet.work(job, not_modified()).await;
+    fleet.settle(polled.clone()).await;
+    let interval = fleet.feed(id).await.next_due.unwrap().since(polled.started);
+    assert!(fleet.ops.erase(id).await.unwrap());
+    (fleet, interval)
+}
+
 #[tokio::test]
-async fn a_stale_report_of_a_later_request_still_keeps_its_server_from_being_asked_too_soon() {
-    let fleet = Fleet::new().await;
+async fn a_stale_report_of_a_later_request_keeps_its_server_from_being_asked_too_soon() {
+    let (fleet, interval) = unsalted().await;
     let id = fleet.add("http://a.example/").await;
     let job = &fleet.dispatched().await[0];
     let first = fleet.work(job, not_modified()).await;
     // Its report could not be sent; the lease ended, and another worker fetched the feed.
-    let lease = Duration::from_secs(3600);
-    let later = fleet.clock.advance(lease);
+    let later = fleet.clock.advance(interval * 10);
     let second = report(job, later, not_modified());
-    fleet.settle(first.clone()).await;
-    let due = fleet.feed(id).await.next_due.unwrap();
-    let interval = due.since(first.started);
+    fleet.settle(first).await;
+    assert_eq!(fleet.feed(id).await.next_due, Some(later), "due long ago");
     fleet.settle(second).await;
-    fleet.clock.advance((due.since(later)).max(Duration::from_secs(60)));
-    assert!(fleet.dispatched().await.is_empty(), "an interval after the first request");
-    fleet.clock.advance(later.after(interval).since(fleet.clock.now()));
-    assert_eq!(fleet.dispatched_ids().await, [id], "an interval after the second one");
+    fleet.clock.advance(interval - Duration::from_millis(1));
+    assert!(fleet.dispatched().await.is_empty(), "within an interval of the second request");
+    fleet.clock.advance(Duration::from_millis(1));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
 }
 
 #[tokio::test]
-async fn a_report_that_comes_after_its_lease_has_its_feed_wait_for_the_report_of_a_second_fetch() {
-    let fleet = Fleet::new().await;
+async fn after_a_late_report_the_report_of_a_second_fetch_is_waited_for() {
+    let (fleet, interval) = unsalted().await;
     let id = fleet.add("http://a.example/").await;
     let job = &fleet.dispatched().await[0];
     let first = fleet.work(job, not_modified()).await;
-    let now = fleet.clock.advance(Duration::from_secs(100 * 86_400));
+    fleet.clock.advance(interval * 10);
     fleet.settle(first).await;
-    assert!(fleet.feed(id).await.next_due.unwrap() < now);
     assert!(fleet.dispatched().await.is_empty());
     fleet.clock.advance(fleet.ops.config.fetch.deadline());
     assert_eq!(fleet.dispatched_ids().await, [id]);

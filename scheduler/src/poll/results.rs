@@ -16,6 +16,7 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
 use common::policy::{Draw, Minutes, Policy, Status, category, first_hold, may_be_ours, rank, spare};
+use common::policy::{Draw, Minutes, Policy, Rule, Status, category, first_hold, may_be_ours, spare};
 use common::queue::Queue;
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
@@ -127,7 +128,10 @@ impl Results {
         let (planned_by, due) = (feed.state.last_polled?, feed.next_due?);
         let is_request = !matches!(report.outcome, Outcome::Deferred { .. });
         let later = is_request && report.started > planned_by && feed.status == Status::Active;
-        let due = report.started.after(due.since(planned_by)).max(due);
+        // Without what a late report was put off by.
+        let planned = feed.terms.iter().take_while(|term| term.rule != Rule::Late).last();
+        let interval = planned.map_or(due, |term| term.due).since(planned_by);
+        let due = report.started.after(interval).max(due);
         let due_at = feed.wake_at.map_or(due, |wake| wake.min(due));
         later.then(|| Slot { feed: feed.id, due_at, band: self.band(feed) })
     }
