@@ -12,6 +12,7 @@ mod health;
 mod help;
 mod hosts;
 mod import;
+mod logs;
 mod mistakes;
 mod operator;
 mod pages;

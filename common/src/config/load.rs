@@ -371,15 +371,31 @@ fn masked(key: &str, value: Value) -> Value {
     }
 }
 
-/// A URL to show: its password, if it has one, as stars.
+/// Returns a URL to show: its passwords, before the host or in the query, as stars; all of one that cannot be parsed and may
+/// hold a password.
 pub fn without_password(text: &str) -> String {
-    match url::Url::parse(text) {
-        Ok(mut url) if url.password().is_some() => match url.set_password(Some("***")) {
-            Ok(()) => url.to_string(),
-            Err(()) => "***".to_owned(),
-        },
-        _ => text.to_owned(),
+    let Ok(mut url) = url::Url::parse(text) else {
+        let may_hold_one = text.contains('@') || text.contains('?');
+        return if may_hold_one { "***".to_owned() } else { text.to_owned() };
+    };
+    if url.password().is_some() && url.set_password(Some("***")).is_err() {
+        return "***".to_owned();
     }
+    let is_secret = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        ["pass", "pwd", "secret", "token"].iter().any(|word| name.contains(word))
+    };
+    if url.query_pairs().any(|(name, _)| is_secret(&name)) {
+        let pairs: Vec<String> = url.query().unwrap_or_default().split('&').map(str::to_owned).collect();
+        let shown = pairs.iter().map(|pair| match pair.split_once('=') {
+            Some((name, _)) if is_secret(name) => format!("{name}=***"),
+            _ => pair.clone(),
+        });
+        let query = shown.collect::<Vec<_>>().join("&");
+        url.set_query(Some(&query));
+        return url.to_string();
+    }
+    if url.password().is_some() { url.to_string() } else { text.to_owned() }
 }
 
 #[cfg(test)]

@@ -299,3 +299,20 @@ fn the_defaults_hold_every_key_that_can_be_set() {
     collect_leaves("", &written, &mut fields);
     assert_eq!(known.keys().collect::<Vec<_>>(), fields.keys().collect::<Vec<_>>());
 }
+
+#[test]
+fn no_password_of_a_url_is_shown_wherever_it_stands() {
+    for (text, shown) in [
+        ("postgres://ann:zzz@h/db", "postgres://ann:***@h/db"),
+        ("postgres://h/db?password=zzz&sslmode=require", "postgres://h/db?password=***&sslmode=require"),
+        ("postgres://ann:zzz@h/db?sslpassword=zzz", "postgres://ann:***@h/db?sslpassword=***"),
+        ("redis://h/?Token=zzz", "redis://h/?Token=***"),
+        ("ann:zzz@h/db", "***"),
+        ("//h?password=zzz", "***"),
+        ("sqlite://data/feedfleet.db", "sqlite://data/feedfleet.db"),
+        ("memory:", "memory:"),
+        ("", ""),
+    ] {
+        assert_eq!(without_password(text), shown, "{text}");
+    }
+}

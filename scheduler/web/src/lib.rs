@@ -9,6 +9,7 @@ mod held;
 pub mod listener;
 mod listing;
 mod pages;
+mod recent;
 mod request;
 mod serve;
 mod state;

@@ -33,9 +33,20 @@ impl ListParams {
             sort: named("sort", self.sort.as_deref(), &SORTS, sort_name)?.unwrap_or_default(),
             limit: limit(self.limit.as_deref(), usual, 1000)?,
             after: self.after,
-            text: self.q.filter(|text| !text.is_empty()),
+            text: self.q.filter(|text| !text.is_empty()).map(searched).transpose()?,
         })
     }
+}
+
+/// Characters of a search: beyond it no title and few URLs are told apart, and a database refuses long patterns.
+const LONGEST_SEARCH: usize = 200;
+
+fn searched(text: String) -> Result<String, ApiError> {
+    if text.chars().count() > LONGEST_SEARCH || text.chars().any(char::is_control) {
+        let message = format!("q must be at most {LONGEST_SEARCH} characters, without control characters");
+        return Err(ApiError::bad(message));
+    }
+    Ok(text)
 }
 
 const SORTS: [FeedSort; 3] = [FeedSort::Id, FeedSort::Subscribers, FeedSort::NextDue];

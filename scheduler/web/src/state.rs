@@ -15,6 +15,7 @@ use store::FeedRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
+use crate::recent::Recent;
 use crate::streams::Streams;
 use crate::visitors::Visitors;
 
@@ -33,6 +34,8 @@ pub(crate) struct Api {
     pub(crate) tail: Arc<Tail>,
     /// The open event streams.
     pub(crate) streams: Arc<Streams>,
+    /// Whether the servers behind a scheduler answer.
+    pub(crate) servers: Arc<Recent<Result<(), String>>>,
     /// Limits the pages in progress.
     pub(crate) pages: Arc<Semaphore>,
     /// Limits the pages of entries that are being sanitised to the number of cores, so that other requests are answered.
@@ -61,6 +64,7 @@ impl Api {
             pings: Pings::new(ops.clone()),
             tail: Arc::new(Tail::of(ops.store.clone())),
             streams: Arc::new(Streams::new(ops.quiet.clone())),
+            servers: Arc::default(),
             pages: Arc::new(Semaphore::new(PAGES)),
             sanitisers: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from))),
             ops,

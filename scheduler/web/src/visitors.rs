@@ -13,6 +13,8 @@ use common::time::Timestamp;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Addresses that are told apart within a minute; all further ones count as one.
 const MAX_ADDRESSES: usize = 50_000;
+/// A site may call as often as this many addresses.
+const SITE_SHARE: u32 = 8;
 
 /// Who called within this minute.
 #[derive(Debug, Default)]
@@ -24,6 +26,8 @@ pub(crate) struct Visitors {
 struct Minute {
     began: Option<Timestamp>,
     calls: HashMap<IpAddr, u32>,
+    /// Calls of each /48 of IPv6: one site has 65,536 networks, which would otherwise be as many callers.
+    sites: HashMap<[u16; 3], u32>,
 }
 
 impl Visitors {
@@ -32,14 +36,24 @@ impl Visitors {
         let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
         let began = minute.began.filter(|began| *began <= now && now.since(*began) < WINDOW);
         let began = began.unwrap_or_else(|| {
-            *minute = Minute { began: Some(now), calls: HashMap::new() };
+            *minute = Minute { began: Some(now), calls: HashMap::new(), sites: HashMap::new() };
             now
         });
+        let until = WINDOW.saturating_sub(now.since(began));
+        // Looked at first, so that a site cannot fill the list of addresses either.
+        if let Some(site) = caller.site() {
+            let full = minute.sites.len() >= MAX_ADDRESSES && !minute.sites.contains_key(&site);
+            let calls = minute.sites.entry(if full { [0; 3] } else { site }).or_default();
+            *calls = calls.saturating_add(1);
+            if *calls > most.saturating_mul(SITE_SHARE) {
+                return Err(until);
+            }
+        }
         let known = minute.calls.contains_key(&caller.0);
         let counted = if known || minute.calls.len() < MAX_ADDRESSES { caller.0 } else { Caller::UNKNOWN.0 };
         let calls = minute.calls.entry(counted).or_default();
         *calls = calls.saturating_add(1);
-        if *calls > most { Err(WINDOW.saturating_sub(now.since(began))) } else { Ok(()) }
+        if *calls > most { Err(until) } else { Ok(()) }
     }
 }
 
@@ -49,6 +63,17 @@ pub(crate) struct Caller(IpAddr);
 
 impl Caller {
     const UNKNOWN: Caller = Caller(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+
+    /// Returns the /48 of an IPv6 address.
+    fn site(self) -> Option<[u16; 3]> {
+        match self.0 {
+            IpAddr::V6(address) => {
+                let [a, b, c, ..] = address.segments();
+                Some([a, b, c])
+            }
+            IpAddr::V4(_) => None,
+        }
+    }
 
     /// Returns who calls from this address.
     pub(crate) fn of(address: IpAddr) -> Self {
@@ -93,6 +118,17 @@ mod tests {
         assert_eq!(visitors.admit(caller("192.0.2.1"), 3, now.after(WINDOW)), Ok(()));
         assert_eq!(caller("2001:db8::1"), caller("2001:db8::2:0:0:1"), "a network of IPv6 is one caller");
         assert_ne!(caller("2001:db8::1"), caller("2001:db8:0:1::1"));
+    }
+
+    #[test]
+    fn a_site_of_ipv6_is_limited_and_leaves_room_for_others() {
+        let visitors = Visitors::default();
+        let now = Timestamp::from_millis(0);
+        let own = |network: u16| caller(&format!("2001:db8:7:{network:x}::1"));
+        let admitted = (0..u16::MAX).filter(|network| visitors.admit(own(*network), 10, now).is_ok()).count();
+        assert_eq!(admitted, 80);
+        assert_eq!(visitors.minute.lock().unwrap().calls.len(), 80);
+        assert_eq!(visitors.admit(caller("2001:db8:8::1"), 10, now), Ok(()));
     }
 
     #[test]

@@ -55,13 +55,8 @@ pub(super) async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiE
 /// `GET /readyz`: everything that it depends on answers too. A refusal names the root cause.
 pub(super) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
     let not_ready = |why: String| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why);
-    let unusable = |what: &str, error: &dyn Error| not_ready(format!("{what} is not usable: {}", causes(error)));
     let ops = &api.ops;
-    // Each server's clock is compared with the time at which it is asked.
-    ops.store.check(ops.clock.now()).await.map_err(|error| unusable("the store", &error))?;
-    ops.schedule.check(&*ops.clock).await.map_err(|error| unusable("the schedule", &error))?;
-    ops.gate.check(&*ops.clock).await.map_err(|error| unusable("the host gate", &error))?;
-    ops.jobs.check().await.map_err(|error| unusable("the queue", &error))?;
+    api.servers.get(|| servers(&api)).await.map_err(not_ready)?;
     if ops.quiet.is_cancelled() {
         return Err(not_ready("this scheduler is shutting down".to_owned()));
     }
@@ -69,6 +64,17 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiErr
         return Err(not_ready(format!("reports cannot be stored, and nothing more is fetched meanwhile: {why}")));
     }
     Ok(Json(json!({ "ready": true })))
+}
+
+/// Asks every server that a scheduler needs.
+async fn servers(api: &Api) -> Result<(), String> {
+    let unusable = |what: &str, error: &dyn Error| format!("{what} is not usable: {}", causes(error));
+    let ops = &api.ops;
+    // Each server's clock is compared with the time at which it is asked.
+    ops.store.check(ops.clock.now()).await.map_err(|error| unusable("the store", &error))?;
+    ops.schedule.check(&*ops.clock).await.map_err(|error| unusable("the schedule", &error))?;
+    ops.gate.check(&*ops.clock).await.map_err(|error| unusable("the host gate", &error))?;
+    ops.jobs.check().await.map_err(|error| unusable("the queue", &error))
 }
 
 /// `GET /metrics`

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
@@ -61,7 +61,9 @@ pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next
     let (is_page, is_api) = (is_page(path), path.starts_with("/api/"));
     let is_change = is_api && !request.method().is_safe();
     let (who, admitted) = if tokens.is_empty() {
-        ("loopback", from_this_machine(request.method(), request.uri(), request.headers()))
+        let direct = if is_api || is_page { without_proxy(request.headers()) } else { Ok(()) };
+        let local = from_this_machine(request.method(), request.uri(), request.headers());
+        ("loopback", local.and(direct))
     } else if is_api {
         with_token(tokens, request.method(), &bearer(request.headers()))
     } else if is_page {
@@ -159,6 +161,18 @@ fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<
     Ok(())
 }
 
+/// A proxy on this machine makes everybody's requests its own, and often names itself as their Host.
+fn without_proxy(headers: &HeaderMap) -> Result<(), ApiError> {
+    let tells_of_proxy = |name: &HeaderName| {
+        matches!(name.as_str(), "forwarded" | "via" | "x-real-ip") || name.as_str().starts_with("x-forwarded-")
+    };
+    if headers.keys().any(tells_of_proxy) {
+        let message = "without api.tokens requests that came through a proxy are refused; configure [[api.tokens]]";
+        return Err(ApiError::new(StatusCode::FORBIDDEN, message));
+    }
+    Ok(())
+}
+
 fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -224,5 +238,14 @@ mod tests {
         }
         assert!(with_token(&tokens, &Method::GET, "").1.is_err());
         assert_eq!(with_token(&tokens, &Method::POST, "0123456789abcdef").0, "look", "the audit names who was refused");
+    }
+
+    #[test]
+    fn a_request_through_a_proxy_is_told_by_its_headers() {
+        for name in ["forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-proto"] {
+            let error = without_proxy(&headers(&[("host", "127.0.0.1"), (name, "x")])).unwrap_err();
+            assert_eq!(error.status(), StatusCode::FORBIDDEN, "{name}");
+        }
+        assert!(without_proxy(&headers(&[("host", "127.0.0.1"), ("x-forwarded", "x")])).is_ok());
     }
 }

@@ -17,6 +17,8 @@ use crate::visitors::Caller;
 
 /// Bytes of a ping: a few addresses.
 pub(super) const MAX_BYTES: usize = 16 * 1024;
+/// Addresses of one ping that are looked up: services send two or three.
+const MOST_URLS: usize = 8;
 const KNOWN: &str = "Thanks for the ping.";
 const UNKNOWN: &str = "Thanks for the ping. No feed of that address is read here.";
 /// XML-RPC's usual numbers of faults.
@@ -96,7 +98,7 @@ pub(super) async fn rpc(State(api): State<Api>, caller: Caller, request: Request
 }
 
 fn urls<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<FeedUrl> {
-    texts.filter_map(|text| text.parse().ok()).collect()
+    texts.filter_map(|text| text.parse().ok()).take(MOST_URLS).collect()
 }
 
 /// Has the feed polled soon; false when it is not known.

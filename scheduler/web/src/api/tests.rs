@@ -468,3 +468,26 @@ async fn an_account_is_added_by_its_name() {
     assert_eq!(known.body["id"], added.body["id"]);
     assert_eq!(fleet.post("/api/v1/feeds", json!({ "url": "at://nobody" })).await.status, 400);
 }
+
+#[tokio::test]
+async fn a_search_has_a_length_and_no_control_characters() {
+    let fleet = Fleet::new().await;
+    for (query, status) in
+        [("x".repeat(200), 200), ("x".repeat(201), 400), ("%00".to_owned(), 400), ("%C3%BC".repeat(200), 200)]
+    {
+        let answer = fleet.get(&format!("/api/v1/feeds?q={query}")).await;
+        assert_eq!(answer.status, status, "{} {}", query.len(), answer.body);
+    }
+}
+
+#[tokio::test]
+async fn without_tokens_a_proxy_opens_the_public_pages_only() {
+    let fleet = Fleet::new().await;
+    let proxied = |path: &str| {
+        let request = Request::get(path).header(header::HOST, "127.0.0.1:7878").header("x-forwarded-for", "192.0.2.1");
+        request.body(Body::empty()).unwrap()
+    };
+    for (path, status) in [("/api/v1/stats", 403), ("/", 403), ("/feeds", 403), ("/status", 200), ("/healthz", 200)] {
+        assert_eq!(fleet.send(proxied(path)).await.status, status, "{path}");
+    }
+}

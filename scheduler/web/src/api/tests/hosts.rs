@@ -125,8 +125,10 @@ async fn a_block_holds_every_port_and_lifting_it_leaves_what_the_server_asked() 
     fleet.ops.gate.hold(&[(HostKey::new("example.com:80"), held)], now).await.unwrap();
     let lifted = fleet.ask("POST", &format!("{path}/unblock"), None).await;
     assert_eq!((lifted.status, &lifted.body["blocked_until"]), (200, &Value::Null));
-    assert_eq!(fleet.refused_until("example.com:443").await, None);
-    assert_eq!(fleet.refused_until("example.com:80").await, Some(held));
+    assert_eq!(fleet.refused_until("example.com:8080").await, None);
+    for host in ["example.com:80", "example.com:443"] {
+        assert_eq!(fleet.refused_until(host).await, Some(held), "both schemes of a name are one host: {host}");
+    }
 }
 
 #[tokio::test]
