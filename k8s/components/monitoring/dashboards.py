@@ -63,6 +63,11 @@ FLEET = [
     ("Memory", "Resident memory of each process.", "bytes", [("process_resident_memory_bytes{@}", "{{pod}}")], 8),
     ("File descriptors", "Open ones as a share of what is allowed.", "percentunit",
      [("process_open_fds{@} / process_max_fds{@}", "{{pod}}")], 8),
+    ("Able to poll", "Whether the host gate is open (1), and whether a scheduler's watchdog fails (1): feeds have been due for several leases and "
+     "no poll has ended.", "short", [("min (feedfleet_gate_open{@})", "gate open"), ("max (feedfleet_watchdog{@})", "watchdog")], 8),
+    ("Configurations", "Different configurations in force. More than one for longer than an upgrade takes: schedulers disagree about the policy.",
+     "short", [("count (count by (hash) (feedfleet_config_hash{@}))", "configurations")], 8, {"type": "stat"}),
+    ("Rejected tokens", "Requests to the API with a missing or wrong token.", "reqps", [(rate("rejected_tokens_total"), "rejected")], 8),
 ]
 
 HOSTS = [
@@ -86,6 +91,8 @@ HOSTS = [
     ("Slow polls", "Share of polls that took longer than ten seconds: they hold places that others could use.", "percentunit",
      [("1 - " + share(rate("poll_duration_seconds_bucket", more=',le="10"'), rate("poll_duration_seconds_count")), "slow")], 12),
     ("Bytes", "Body bytes as received and after decoding.", "Bps", [(rate("bytes_total", "kind"), "{{kind}}")], 12),
+    ("Blocked", "Polls that a challenge or block page ended, by the service that sent it.", "reqps", [(rate("blocked_total", "by"), "{{by}}")], 12),
+    ("Slow parses", "Documents that took longer than 2 s to parse. The log names their feeds.", "reqps", [(rate("slow_parses_total"), "slow")], 12),
 ]
 
 QUEUE = [
@@ -104,6 +111,9 @@ QUEUE = [
      {"stack": True}),
     ("Events behind the exchange", "Seconds since the oldest event was stored that the exchange does not have. It grows while RabbitMQ is away or a bound "
      "queue refuses.", "s", [(level("relay_lag_seconds"), "behind")], 12),
+    ("Kept for a newer program", "Messages of a newer version that were returned to the queue, and rows of feeds that could not be read.", "reqps",
+     [(rate("too_new_messages_total"), "messages"), (rate("unreadable_feeds_total"), "feeds")], 12),
+    ("Over quota", "Entries that were left out because their feed used up its quota, by quota.", "reqps", [(rate("over_quota_total", "kind"), "{{kind}}")], 12),
 ]
 
 POLICY = [
