@@ -10,7 +10,7 @@ use common::report::Outcome;
 use common::time::Timestamp;
 use rand::RngExt;
 use serde_json::{Value, json};
-use worker::parse::entry_json;
+use worker::parse::{apart, entry_json};
 use worker::trace::{Exchange, Field};
 
 use crate::feed_text::{hints_text, onward_fields, repaired_text};
@@ -129,17 +129,22 @@ fn exchange_json(exchange: &Exchange) -> Value {
 
 fn document_json(document: &Document) -> Value {
     let entries = document.entries.iter().rev().map(entry_json);
-    json!({
+    let (onward, about) = apart(&document.onward);
+    let mut shown = json!({
         "title": document.title,
         "link": document.link,
         "hints": document.hints,
         "hub": document.hub,
         "self_link": document.self_link,
         "cloud": document.cloud,
-        "onward": document.onward,
+        "onward": onward,
         "repaired": document.repaired,
         "entries": entries.collect::<Vec<_>>(),
-    })
+    });
+    if let (Some(shown), Value::Object(about)) = (shown.as_object_mut(), about) {
+        shown.extend(about);
+    }
+    shown
 }
 
 /// The whole story for people.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{Entry, Fingerprint};
+use crate::entry::{Author, Entry, Fingerprint};
 use crate::known::KnownEntries;
 
 /// What a good answer brought.
@@ -166,6 +166,74 @@ pub struct Onward {
     /// Nothing will follow: JSON Feed's `expired`, `itunes:complete`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub expired: bool,
+    /// What it says about itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub about: Option<Box<FeedAbout>>,
+}
+
+/// What a feed says about itself beside title and link. Texts are plain, addresses absolute.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FeedAbout {
+    /// What it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// A picture that stands for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// A small picture for lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub icon: Option<String>,
+    /// Its language, in lower case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
+    /// Who makes it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub authors: Vec<Author>,
+    /// Categories and tags.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<String>,
+    /// The program that wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generator: Option<String>,
+    /// Its licence or copyright.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copyright: Option<String>,
+    /// What it says as a podcast.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub podcast: Option<FeedPodcast>,
+}
+
+/// What a feed says as a podcast (Podcasting 2.0).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FeedPodcast {
+    /// Its identity, wherever it is hosted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guid: Option<String>,
+    /// It must not be imported by other hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub locked: Option<bool>,
+    /// Where it can be supported.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub funding: Vec<Funding>,
+    /// `podcast`, `music`, `video` ..
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub medium: Option<String>,
+    /// How often it appears, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_frequency: Option<String>,
+}
+
+/// `podcast:funding`
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Funding {
+    /// Where.
+    pub url: String,
+    /// What it is called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
 }
 
 impl Onward {

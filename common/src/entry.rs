@@ -1,6 +1,15 @@
 //! Entries: what feeds publish, in one normalised form for every kind of feed.
 
+mod canonical;
+mod details;
+
 use serde::{Deserialize, Serialize};
+
+pub use canonical::canonical_url;
+pub use details::{
+    AlternateEnclosure, Author, Chapters, EntryDetails, Extension, Geo, License, Location, Number, Person, Podcast,
+    Recipient, Soundbite, Source, Transcript, Value,
+};
 
 use crate::time::Timestamp;
 
@@ -53,6 +62,9 @@ pub struct Entry {
     /// Text was truncated, or content left out, to stay within the size limits.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
+    /// What only some entries have.
+    #[serde(flatten, with = "details::beside")]
+    pub details: Option<Box<EntryDetails>>,
 }
 
 /// A file that belongs to an entry: a podcast's episode, a picture.
@@ -67,6 +79,27 @@ pub struct Enclosure {
     /// Its length in bytes as announced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<u64>,
+    /// Seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Number>,
+    /// Pixels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub width: Option<u32>,
+    /// Pixels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub height: Option<u32>,
+    /// Kilobits a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bitrate: Option<Number>,
+    /// `image`, `audio`, `video`, `document` or `executable`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub medium: Option<String>,
+    /// What it shows, for those who do not see it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alt: Option<String>,
+    /// Small pictures of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub thumbnails: Vec<String>,
 }
 
 /// Eight bytes that identify an entry's state: see [`Entry::fingerprint`].
@@ -74,7 +107,12 @@ pub struct Enclosure {
 pub struct Fingerprint(pub u64);
 
 impl Fingerprint {
-    /// Returns true if both have the same identity, whatever the content.
+    /// What stands for an entry of this id, whatever its content.
+    pub fn of_identity(id: &str) -> Self {
+        Fingerprint(xxhash_rust::xxh3::xxh3_64(id.as_bytes()) & !u64::from(u32::MAX))
+    }
+
+    /// Do both stand for the same identity, whatever the content?
     pub fn same_identity(self, other: Fingerprint) -> bool {
         self.0 >> 32 == other.0 >> 32
     }
@@ -99,8 +137,20 @@ impl Entry {
         for enclosure in &self.enclosures {
             add(&enclosure.url);
         }
-        let identity = xxhash_rust::xxh3::xxh3_64(self.id.as_bytes());
-        Fingerprint(identity & !u64::from(u32::MAX) | content.digest() >> 32)
+        Fingerprint(Fingerprint::of_identity(&self.id).0 | content.digest() >> 32)
+    }
+
+    /// The details, to be filled in.
+    pub fn details_mut(&mut self) -> &mut EntryDetails {
+        self.details.get_or_insert_default()
+    }
+
+    /// Lists its authors where no more is known of them than their names.
+    pub fn name_authors(&mut self) {
+        let is_listed = self.details.as_ref().is_some_and(|details| !details.authors.is_empty());
+        if let Some(name) = self.author.clone().filter(|_| !is_listed) {
+            self.details_mut().authors = vec![Author { name, ..Author::default() }];
+        }
     }
 
     /// Returns what to show as the title: the title, or the first words of the text, or the URL.
@@ -108,12 +158,15 @@ impl Entry {
         [&self.title, &self.first_words, &self.url].into_iter().find_map(|text| text.as_deref()).unwrap_or(&self.id)
     }
 
-    /// Returns all text of the entry, for size limits.
+    /// Every text that the entry carries but those of its details, for limits of size.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let optional =
             [&self.url, &self.title, &self.author, &self.summary, &self.content, &self.language, &self.first_words];
         let listed = self.categories.iter().chain(&self.links).map(String::as_str);
-        let enclosures = self.enclosures.iter().map(|enclosure| enclosure.url.as_str());
+        let enclosures = self.enclosures.iter().flat_map(|enclosure| {
+            let texts = [&enclosure.media_type, &enclosure.medium, &enclosure.alt].into_iter().flatten();
+            std::iter::once(&enclosure.url).chain(texts).chain(&enclosure.thumbnails).map(String::as_str)
+        });
         std::iter::once(self.id.as_str())
             .chain(optional.into_iter().flatten().map(String::as_str))
             .chain(listed)

@@ -17,12 +17,14 @@ pub struct Timestamp(i64);
 impl Timestamp {
     /// 1970-01-01T00:00:00Z, used for "never" where an order is needed.
     pub const EPOCH: Timestamp = Timestamp(0);
+    /// 1000-01-01T00:00:00Z: archives have entries of before 1970.
+    pub const MIN: Timestamp = Timestamp(-30_610_224_000_000);
     /// The latest time that RFC 3339 can write: 9999-12-31T23:59:59.999Z.
     pub const MAX: Timestamp = Timestamp(253_402_300_799_999);
 
-    /// Creates a timestamp from milliseconds since 1970; values outside of [`Self::EPOCH`]..=[`Self::MAX`] saturate.
+    /// From milliseconds since 1970; values outside of [`Self::MIN`]..=[`Self::MAX`] saturate.
     pub fn from_millis(millis: i64) -> Self {
-        Timestamp(millis.clamp(Self::EPOCH.0, Self::MAX.0))
+        Timestamp(millis.clamp(Self::MIN.0, Self::MAX.0))
     }
 
     /// Returns the milliseconds since 1970.
@@ -44,7 +46,7 @@ impl Timestamp {
     /// Returns this time moved earlier; saturates at [`Self::EPOCH`].
     pub fn before(self, by: Duration) -> Self {
         let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
-        Self::from_millis(self.0.saturating_sub(millis))
+        Self::from_millis(self.0.saturating_sub(millis)).max(Self::EPOCH.min(self))
     }
 
     /// Returns how long ago `earlier` was; zero if it is in the future.

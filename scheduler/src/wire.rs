@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use common::calm::CalmGroup;
-use common::document::{ContentHash, FeedHints, Onward};
+use common::document::{ContentHash, FeedAbout, FeedHints, Onward};
+use common::entry::canonical_url;
 use common::feed::{Feed, OverQuota};
 use common::host::HostRule;
 use common::host::{HostKey, HostRules};
@@ -72,6 +73,9 @@ pub struct FeedView {
     /// What it says about its further documents and its end.
     #[serde(default, skip_serializing_if = "Onward::is_empty")]
     pub onward: Onward,
+    /// What it says about itself.
+    #[serde(flatten)]
+    pub about: FeedAbout,
     /// The feed that it turned out to be, when it is merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<FeedId>,
@@ -88,7 +92,8 @@ impl FeedView {
     pub fn of(feed: Feed, rules: &HostRules) -> Self {
         let category = category(&subject(rules, &feed));
         let private = feed.is_private();
-        let Feed { audience, validators, state, .. } = feed;
+        let Feed { audience, validators, state, mut onward, .. } = feed;
+        let about = onward.about.take().map(|about| *about).unwrap_or_default();
         FeedView {
             id: feed.id,
             url: feed.url.to_string(),
@@ -120,7 +125,8 @@ impl FeedView {
             wake_at: feed.wake_at,
             moved_from: feed.moved_from,
             hints: state.hints,
-            onward: feed.onward,
+            onward,
+            about,
             merged_into: feed.merged_into,
             version: feed.version,
             entries: feed.entries,
@@ -180,6 +186,9 @@ pub struct EntryView {
     /// What to show as its title: its title, else the first words of its text, else its address.
     #[serde(default)]
     pub display_title: String,
+    /// Its address without tracking, where that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canonical_url: Option<String>,
     /// Its summary as HTML that may be shown, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_html: Option<String>,
@@ -190,9 +199,11 @@ pub struct EntryView {
 
 impl EntryView {
     /// The entry alone.
-    pub fn of(stored: StoredEntry) -> Self {
+    pub fn of(mut stored: StoredEntry) -> Self {
+        stored.entry.name_authors();
         let display_title = stored.entry.display_title().to_owned();
-        EntryView { stored, display_title, summary_html: None, content_html: None }
+        let canonical_url = stored.entry.url.as_deref().and_then(canonical_url);
+        EntryView { stored, display_title, canonical_url, summary_html: None, content_html: None }
     }
 }
 

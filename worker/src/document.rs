@@ -142,8 +142,9 @@ fn announced_by(body: &[u8], content_type: Option<&str>, url: &str) -> Vec<Annou
 }
 
 fn document(feed: ParsedFeed, known: &KnownEntries) -> Document {
-    let ParsedFeed { title, link, hints, hub, self_link, cloud, onward, repaired, entries, .. } = feed;
+    let ParsedFeed { title, link, hints, hub, self_link, cloud, onward, repaired, mut entries, .. } = feed;
     let mut document = Document { title, link, hints, hub, self_link, cloud, onward, repaired, ..Document::default() };
+    parse::steady(&mut entries, known);
     document.keep_news(entries, known);
     document
 }
@@ -188,7 +189,8 @@ fn hold_within(document: &mut Document, known: &KnownEntries, max_bytes: usize) 
 /// About the bytes of an entry as JSON.
 fn weight(entry: &Entry) -> usize {
     let listed = entry.enclosures.len() * ENTRY_OVERHEAD + (entry.links.len() + entry.categories.len()) * QUOTES;
-    ENTRY_OVERHEAD + listed + entry.texts().map(escaped_len).sum::<usize>()
+    let details = entry.details.as_ref().and_then(|details| serde_json::to_string(details).ok());
+    ENTRY_OVERHEAD + listed + details.map_or(0, |json| json.len()) + entry.texts().map(escaped_len).sum::<usize>()
 }
 
 /// A text's length as a JSON string.

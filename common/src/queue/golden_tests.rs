@@ -78,6 +78,7 @@ fn document() -> Document {
             prev_archive: Some("https://example.com/2025.xml".into()),
             new_feed_url: Some("https://example.net/feed.xml".into()),
             expired: true,
+            about: None,
         },
         repaired: true,
         entries: vec![Entry {
@@ -93,12 +94,14 @@ fn document() -> Document {
                 url: "https://example.com/1.mp3".into(),
                 media_type: Some("audio/mpeg".into()),
                 length: Some(5),
+                ..Enclosure::default()
             }],
             categories: vec!["news".into()],
             language: Some("en".into()),
             links: vec!["https://example.org/".into()],
             first_words: Some("One two".into()),
             cut: true,
+            details: None,
         }],
         new_entries: 1,
         all_entries: 2,

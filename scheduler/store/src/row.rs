@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::calm::CalmGroup;
 use common::document::{ContentHash, Onward, Validators};
-use common::entry::{Enclosure, Entry};
+use common::entry::{Enclosure, Entry, EntryDetails};
 use common::feed::Feed;
 use common::host::HostKey;
 use common::job::Detour;
@@ -122,6 +122,8 @@ struct Details<'a> {
     links: Cow<'a, [String]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     first_words: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<Cow<'a, EntryDetails>>,
 }
 
 fn is_empty(list: &[String]) -> bool {
@@ -310,6 +312,7 @@ impl TryFrom<EntryRow> for StoredEntry {
                 links: details.links.into_owned(),
                 first_words: details.first_words.map(Cow::into_owned),
                 cut: row.cut,
+                details: details.more.map(|more| Box::new(more.into_owned())),
             },
         })
     }
@@ -379,13 +382,15 @@ pub(crate) fn pack_enclosures(enclosures: &[Enclosure]) -> String {
 
 /// The rest of an entry as it is stored; nothing is NULL.
 pub(crate) fn pack_details(entry: &Entry) -> Option<String> {
-    let Entry { categories, language, links, first_words, .. } = entry;
+    let Entry { categories, language, links, first_words, details: more, .. } = entry;
     let nothing = categories.is_empty() && language.is_none() && links.is_empty() && first_words.is_none();
+    let nothing = nothing && more.is_none();
     let details = Details {
         categories: categories.into(),
         language: language.as_deref().map(Cow::from),
         links: links.into(),
         first_words: first_words.as_deref().map(Cow::from),
+        more: more.as_deref().map(Cow::Borrowed),
     };
     if nothing { None } else { serde_json::to_string(&details).ok() }
 }

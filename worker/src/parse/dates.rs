@@ -2,12 +2,16 @@
 //!
 //! One reader for all forms: the text is cut into words, and each word is taken for what it looks like (a clock time, a
 //! zone, a month's name, a year, a day). What is missing is midnight and UTC. A date that cannot be, or that lies before
-//! 1970 or after 9999, is none: no date is better than a wrong one, and nothing may be keyed on dates.
+//! 1000 or after 9999, is none: no date is better than a wrong one, and nothing may be keyed on dates.
 
 use chrono::{DateTime, Duration, NaiveDate, NaiveTime, Utc};
 
 /// Longer texts are no dates.
 const MAX_BYTES: usize = 100;
+
+/// 1000-01-01T00:00:00Z, and the last second of 9999.
+const FIRST_SECOND: i64 = -30_610_224_000;
+const LAST_SECOND: i64 = 253_402_300_799;
 
 /// The point in time that a publisher's text means.
 pub(super) fn parse(text: &str) -> Option<DateTime<Utc>> {
@@ -16,7 +20,7 @@ pub(super) fn parse(text: &str) -> Option<DateTime<Utc>> {
         return None;
     }
     let at = iso(text).or_else(|| unix(text)).or_else(|| words(text)).or_else(|| words(&eastern(text)?))?;
-    (0..=253_402_300_799).contains(&at.timestamp()).then_some(at)
+    (FIRST_SECOND..=LAST_SECOND).contains(&at.timestamp()).then_some(at)
 }
 
 /// `2021-09-06`, `2021-09-06T00:01:00.5+02:00`, `2021-09-06 00:01`, `2021-09`, `20210906T000100Z`.
@@ -412,7 +416,7 @@ mod tests {
             "2021-02-30",
             "32 Sep 2021",
             "0001-01-01T00:00:00Z",
-            "1969-12-31",
+            "0999-12-31",
             "25:00",
             &long,
             "é:é",

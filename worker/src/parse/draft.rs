@@ -1,8 +1,12 @@
 //! What the readers hand on: a feed in our words, as its publisher wrote it, not yet within our limits.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
+use common::document::FeedAbout;
+use common::entry::{Author, Enclosure, EntryDetails, Podcast};
 use common::time::Timestamp;
+use url::Url;
 
 use super::hints::Announced;
 use super::link::Link;
@@ -21,7 +25,18 @@ pub(super) struct Draft<'a> {
     /// Of the entries that name none themselves.
     pub(super) authors: Best<Vec<Cow<'a, str>>>,
     pub(super) announced: Announced<'a>,
+    pub(super) about: DraftAbout<'a>,
     pub(super) entries: Vec<DraftEntry<'a>>,
+}
+
+/// What a feed says about itself. Addresses in `fields` are as they were written.
+#[derive(Debug, Default)]
+pub(super) struct DraftAbout<'a> {
+    pub(super) description: Best<Text<'a>>,
+    pub(super) image: Best<Link<'a>>,
+    pub(super) icon: Best<Link<'a>>,
+    pub(super) copyright: Best<Text<'a>>,
+    pub(super) fields: FeedAbout,
 }
 
 /// An entry as a reader found it.
@@ -40,8 +55,28 @@ pub(super) struct DraftEntry<'a> {
     pub(super) files: Vec<File<'a>>,
     pub(super) categories: Vec<Cow<'a, str>>,
     pub(super) language: Best<Cow<'a, str>>,
+    /// The base in force around its content, where it is another than the document's own URL.
+    pub(super) content_base: Option<Rc<Url>>,
+    /// What only some entries have.
+    pub(super) details: Option<Box<DraftDetails<'a>>>,
     /// Something was left out already.
     pub(super) cut: bool,
+}
+
+/// What only some entries have. Addresses are as they were written.
+#[derive(Debug, Default)]
+pub(super) struct DraftDetails<'a> {
+    pub(super) image: Best<Link<'a>>,
+    pub(super) rights: Best<Text<'a>>,
+    /// The entry's own address, where its link is a redirect of somebody else's.
+    pub(super) original_link: Option<Link<'a>>,
+    /// Persons, with the rank of what they said.
+    pub(super) authors: Vec<(u8, Author)>,
+    /// What the other addresses are resolved against.
+    pub(super) base: Option<Rc<Url>>,
+    pub(super) fields: EntryDetails,
+    /// Bytes of extensions so far.
+    pub(super) extension_bytes: usize,
 }
 
 /// A text, and what of it is markup; `None` for plain text.
@@ -57,6 +92,8 @@ pub(super) struct File<'a> {
     pub(super) link: Link<'a>,
     pub(super) media_type: Option<Cow<'a, str>>,
     pub(super) length: Option<u64>,
+    /// What only some files have: duration, size, alternative text. Addresses are as they were written.
+    pub(super) more: Option<Box<Enclosure>>,
 }
 
 /// The best of what a document says about one thing. Among equals the first stays.
@@ -108,7 +145,24 @@ impl<'a> Best<Vec<Cow<'a, str>>> {
     }
 }
 
+impl File<'_> {
+    /// What only some files have, to be filled in.
+    pub(super) fn more(&mut self) -> &mut Enclosure {
+        self.more.get_or_insert_default()
+    }
+}
+
 impl<'a> DraftEntry<'a> {
+    /// What only some entries have, to be filled in.
+    pub(super) fn details(&mut self) -> &mut DraftDetails<'a> {
+        self.details.get_or_insert_default()
+    }
+
+    /// The same for episodes.
+    pub(super) fn podcast(&mut self) -> &mut Podcast {
+        self.details().fields.podcast.get_or_insert_default()
+    }
+
     /// Adds a file, or completes what is known of it: the same file is often announced in two ways.
     pub(super) fn add_file(&mut self, new: File<'a>) {
         let full = self.files.len() == MAX_MEMBERS;
@@ -116,6 +170,9 @@ impl<'a> DraftEntry<'a> {
             Some(known) => {
                 known.media_type = known.media_type.take().or(new.media_type);
                 known.length = known.length.or(new.length);
+                if known.more.is_none() {
+                    known.more = new.more;
+                }
             }
             None if full => self.cut = true,
             None => self.files.push(new),

@@ -7,11 +7,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
+use common::document::FeedAbout;
+use common::entry::{Author, Number};
 use common::time::Timestamp;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::draft::{Best, Draft, DraftEntry, File, Text};
+use super::draft::{Best, Draft, DraftAbout, DraftEntry, File, MAX_MEMBERS as MAX_AUTHORS, Text};
 use super::hints::Announced;
 use super::link::Link;
 use super::text::as_html;
@@ -48,7 +50,16 @@ fn draft(feed: JsonFeed, limits: &ParseLimits) -> Result<Draft<'static>, ParseEr
         expired: feed.expired.0,
         ..Announced::default()
     };
+    let known = known_authors(feed.author.0.as_ref(), feed.authors.0.as_deref());
+    let about = DraftAbout {
+        description: Best::of(feed.description.0.map(|raw| Text { raw: raw.into(), markup: None })),
+        image: Best::of(feed.icon.0.map(link)),
+        icon: Best::of(feed.favicon.0.map(link)),
+        fields: FeedAbout { authors: known.into_iter().map(|(_, author)| author).collect(), ..FeedAbout::default() },
+        ..DraftAbout::default()
+    };
     Ok(Draft {
+        about,
         title: Best::of(feed.title.0.map(|raw| Text { raw: raw.into(), markup: None })),
         link: Best::of(feed.home_page_url.0.map(link)),
         id: Best::of(feed.feed_url.0.map(Cow::from)),
@@ -66,6 +77,8 @@ pub(super) fn claims_to_be_a_feed(text: &str) -> bool {
 
 fn draft_entry(item: JsonItem) -> DraftEntry<'static> {
     let as_html = |text: Loose| text.0.map(|text| as_html(text.into()));
+    let external_url = item.external_url.0.clone().filter(|_| item.url.0.is_some());
+    let known_authors = known_authors(item.author.0.as_ref(), item.authors.0.as_deref());
     let (summary, plain) = (as_html(item.summary), as_html(item.content_text));
     let (content, summary) = match item.content_html.0 {
         Some(html) => (Some(Cow::from(html)), summary.or(plain)),
@@ -88,7 +101,21 @@ fn draft_entry(item: JsonItem) -> DraftEntry<'static> {
     for attachment in item.attachments.0.unwrap_or_default() {
         let Some(url) = attachment.url.0 else { continue };
         let length = attachment.size_in_bytes.0.and_then(|size| size.split('.').next()?.parse().ok());
-        draft.add_file(File { link: link(url), media_type: attachment.mime_type.0.map(Cow::from), length });
+        let mut file = File { link: link(url), media_type: attachment.mime_type.0.map(Cow::from), length, more: None };
+        let duration = attachment.duration_in_seconds.0.and_then(|seconds| Number::new(seconds.parse().ok()?));
+        if let Some(duration) = duration {
+            file.more().duration = Some(duration);
+        }
+        draft.add_file(file);
+    }
+    if let Some(image) = item.image.0.or(item.banner_image.0).filter(|image| !image.trim().is_empty()) {
+        draft.details().image = Best::of(Some(link(image)));
+    }
+    if external_url.is_some() {
+        draft.details().fields.external_url = external_url;
+    }
+    if !known_authors.is_empty() {
+        draft.details().authors = known_authors;
     }
     for tag in item.tags.0.unwrap_or_default() {
         draft.add_category(tag.into());
@@ -98,6 +125,18 @@ fn draft_entry(item: JsonItem) -> DraftEntry<'static> {
 
 fn link(href: String) -> Link<'static> {
     Link { href: href.into(), base: None }
+}
+
+/// Of which more is known than their names.
+fn known_authors(one: Option<&JsonAuthor>, list: Option<&[JsonAuthor]>) -> Vec<(u8, Author)> {
+    let list =
+        list.filter(|list| !list.is_empty()).unwrap_or_else(|| one.map(std::slice::from_ref).unwrap_or_default());
+    let known = list.iter().take(MAX_AUTHORS).filter(|author| author.url.0.is_some() || author.avatar.0.is_some());
+    let author = |author: &JsonAuthor| {
+        let name = author.name.0.clone()?;
+        Some((0, Author { name, url: author.url.0.clone(), email: None, avatar: author.avatar.0.clone() }))
+    };
+    known.filter_map(author).collect()
 }
 
 /// Version 1.0 has one author, 1.1 a list; some feeds have both.
@@ -120,6 +159,9 @@ struct JsonFeed {
     next_url: Loose,
     expired: LooseTruth,
     language: Loose,
+    description: Loose,
+    icon: Loose,
+    favicon: Loose,
     author: LooseObject<JsonAuthor>,
     authors: LooseList<JsonAuthor>,
     hubs: LooseList<JsonHub>,
@@ -140,6 +182,8 @@ struct JsonItem {
     date_modified: Loose,
     language: Loose,
     tags: LooseTexts,
+    image: Loose,
+    banner_image: Loose,
     author: LooseObject<JsonAuthor>,
     authors: LooseList<JsonAuthor>,
     attachments: LooseList<JsonAttachment>,
@@ -149,6 +193,8 @@ struct JsonItem {
 #[serde(default)]
 struct JsonAuthor {
     name: Loose,
+    url: Loose,
+    avatar: Loose,
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -165,6 +211,7 @@ struct JsonAttachment {
     url: Loose,
     mime_type: Loose,
     size_in_bytes: Loose,
+    duration_in_seconds: Loose,
 }
 
 /// A text, or a number as its text; anything else is absent.

@@ -28,6 +28,7 @@ mod entities;
 mod error;
 mod feed;
 mod hints;
+mod identity;
 mod json;
 mod kinds;
 mod limits;
@@ -41,13 +42,15 @@ mod xml;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use common::entry::Entry;
+use common::document::Onward;
+use common::entry::{Entry, canonical_url};
 use serde_json::json;
 use url::Url;
 
 pub use decode::text_of;
 pub use error::ParseError;
 pub use feed::ParsedFeed;
+pub(crate) use identity::steady;
 pub(crate) use kinds::Lead;
 pub use limits::ParseLimits;
 use repair::Mended;
@@ -55,7 +58,7 @@ use xml::Refusal;
 
 /// Rises whenever the same bytes would be read differently. It is part of the content hash's key, so that a better parser
 /// reads feeds again that have not changed.
-pub const PARSER_VERSION: u64 = 3;
+pub const PARSER_VERSION: u64 = 4;
 
 /// Reads a feed of any kind. `content_type` is the answer's header field, `base_url` the URL after redirects that
 /// relative links are resolved against (one that is no URL resolves nothing).
@@ -98,30 +101,49 @@ pub(crate) fn lead(bytes: &[u8]) -> Option<Lead> {
 /// "published","updated"}]}` and what the feed announces; absent texts and times as null.
 pub fn to_json(feed: &ParsedFeed) -> serde_json::Value {
     let entries: Vec<serde_json::Value> = feed.entries.iter().map(entry_json).collect();
-    json!({
+    let (onward, about) = apart(&feed.onward);
+    let mut shown = json!({
         "title": feed.title,
         "link": feed.link,
         "id": feed.id,
+        "language": feed.language,
         "hints": feed.hints,
         "hub": feed.hub,
         "self_link": feed.self_link,
         "cloud": feed.cloud,
-        "onward": feed.onward,
+        "onward": onward,
         "repaired": feed.repaired,
         "truncated": feed.truncated,
         "entries": entries,
-    })
+    });
+    if let (Some(shown), serde_json::Value::Object(about)) = (shown.as_object_mut(), about) {
+        shown.extend(about);
+    }
+    shown
 }
 
-/// One entry in that shape.
+/// What a feed says about its further documents, and what it says about itself, whose fields are shown beside its title.
+pub fn apart(onward: &Onward) -> (Onward, serde_json::Value) {
+    let mut onward = onward.clone();
+    let about = onward.about.take().map(|about| json!(about));
+    (onward, about.unwrap_or_default())
+}
+
+/// One entry in that shape. `title`, `published` and `updated` are always there, and `link` is its `url`.
 pub fn entry_json(entry: &Entry) -> serde_json::Value {
-    json!({
-        "id": entry.id,
-        "title": entry.title,
-        "link": entry.url,
-        "published": entry.published,
-        "updated": entry.updated,
-    })
+    let mut with_authors = entry.clone();
+    with_authors.name_authors();
+    let mut shown = serde_json::to_value(with_authors).unwrap_or_default();
+    if let Some(fields) = shown.as_object_mut() {
+        fields.insert("link".to_owned(), json!(entry.url));
+        fields.insert("display_title".to_owned(), json!(entry.display_title()));
+        let canonical = entry.url.as_deref().and_then(canonical_url);
+        fields.extend(canonical.map(|canonical| ("canonical_url".to_owned(), json!(canonical))));
+        for name in ["title", "published", "updated"] {
+            fields.entry(name).or_insert(serde_json::Value::Null);
+        }
+    }
+    shown
 }
 
 /// Reads a text of whatever kind it is; one that is broken, a second time after a repair.

@@ -17,6 +17,16 @@ pub(super) enum Space {
     Media,
     /// Apple's podcasts.
     Itunes,
+    /// Podcasting 2.0.
+    Podcast,
+    /// `slash:comments`
+    Slash,
+    /// Atom's threads (RFC 4685).
+    Thread,
+    /// GeoRSS, and the W3C's latitude and longitude.
+    Geo,
+    /// `feedburner:origLink`
+    FeedBurner,
     /// `rdf:RDF`, `rdf:li`
     Rdf,
     Xhtml,
@@ -45,7 +55,7 @@ impl Space {
             Space::Feed => 0,
             Space::Dc | Space::Content | Space::Rdf | Space::Xhtml => 1,
             Space::Media => 2,
-            Space::Itunes | Space::Other => 3,
+            _ => 3,
         }
     }
 }
@@ -80,6 +90,13 @@ const URIS: &[(&str, Space)] = &[
     ("video.search.yahoo.com/mrss", Space::Media),
     ("www.itunes.com/dtds/podcast-1.0.dtd", Space::Itunes),
     ("example.com/dtds/podcast-1.0.dtd", Space::Itunes),
+    ("podcastindex.org/namespace/1.0", Space::Podcast),
+    ("github.com/Podcastindex-org/podcast-namespace/blob/main/docs/1.0.md", Space::Podcast),
+    ("purl.org/rss/1.0/modules/slash", Space::Slash),
+    ("purl.org/syndication/thread/1.0", Space::Thread),
+    ("www.georss.org/georss", Space::Geo),
+    ("www.w3.org/2003/01/geo/wgs84_pos#", Space::Geo),
+    ("rssnamespace.org/feedburner/ext/1.0", Space::FeedBurner),
     ("www.w3.org/1999/02/22-rdf-syntax-ns#", Space::Rdf),
     ("www.w3.org/1999/xhtml", Space::Xhtml),
 ];
@@ -94,6 +111,12 @@ const PREFIXES: &[(&str, Space)] = &[
     ("content", Space::Content),
     ("media", Space::Media),
     ("itunes", Space::Itunes),
+    ("podcast", Space::Podcast),
+    ("slash", Space::Slash),
+    ("thr", Space::Thread),
+    ("georss", Space::Geo),
+    ("geo", Space::Geo),
+    ("feedburner", Space::FeedBurner),
     ("rdf", Space::Rdf),
     ("xhtml", Space::Xhtml),
 ];
@@ -120,9 +143,59 @@ pub(super) enum Element {
     File,
     /// `media:group`
     Group,
+    /// A person's page.
+    Uri,
+    /// `feedburner:origLink`
+    OriginalLink,
+    /// Categories in one text, with commas between them.
+    Keywords,
+    Detail(Detail),
     Hint(Hint),
     /// Not read here; nor is what it holds.
     Unknown,
+}
+
+/// What only some entries have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// A picture: in attributes `href` or `url`.
+    Image,
+    Comments,
+    CommentsCount,
+    Source,
+    InReplyTo,
+    Rights,
+    /// Latitude and longitude in one text.
+    Point,
+    Latitude,
+    Longitude,
+    Duration,
+    Episode,
+    Season,
+    EpisodeType,
+    Explicit,
+    Transcript,
+    Chapters,
+    Person,
+    AlternateEnclosure,
+    Soundbite,
+    Value,
+    Recipient,
+    License,
+    Location,
+    /// Of feeds alone.
+    Subtitle,
+    /// `image` of RSS with its address in it, `logo`.
+    Logo,
+    Icon,
+    Generator,
+    Guid,
+    Locked,
+    Funding,
+    Medium,
+    UpdateFrequency,
+    /// Any other element of a namespace of its own.
+    Extension,
 }
 
 /// What an element says about when to poll, and whom to ask.
@@ -148,7 +221,7 @@ pub(super) struct Word {
 }
 
 /// Longest name that means anything, in bytes.
-const LONGEST_NAME: usize = 16;
+const LONGEST_NAME: usize = 20;
 
 /// What an element of this family with this local name says.
 pub(super) fn word(space: Space, local_name: &str) -> Word {
@@ -160,6 +233,11 @@ pub(super) fn word(space: Space, local_name: &str) -> Word {
         Space::Content if lower == "encoded" => Element::Content,
         Space::Media => of_media(lower),
         Space::Itunes => of_itunes(lower),
+        Space::Podcast => of_podcasting(lower),
+        Space::Slash if lower == "comments" => Element::Detail(Detail::CommentsCount),
+        Space::Thread => of_threads(lower),
+        Space::Geo => of_geo(lower),
+        Space::FeedBurner if lower == "origlink" => Element::OriginalLink,
         Space::Rdf if lower == "seq" => Element::Channel,
         Space::Xhtml if matches!(lower, "body" | "div") => Element::Content,
         _ => hint(lower),
@@ -200,9 +278,17 @@ fn of_feed(name: &str) -> Element {
         "content" | "encoded" | "fullitem" => Element::Content,
         "pubdate" | "published" | "issued" | "created" => Element::Published,
         "updated" | "modified" => Element::Updated,
-        "author" => Element::Author,
+        "author" | "managingeditor" => Element::Author,
         "name" => Element::Name,
         "email" => Element::Email,
+        "uri" | "url" => Element::Uri,
+        "comments" => Element::Detail(Detail::Comments),
+        "source" => Element::Detail(Detail::Source),
+        "rights" | "copyright" => Element::Detail(Detail::Rights),
+        "subtitle" | "tagline" => Element::Detail(Detail::Subtitle),
+        "image" | "logo" => Element::Detail(Detail::Logo),
+        "icon" => Element::Detail(Detail::Icon),
+        "generator" => Element::Detail(Detail::Generator),
         "category" => Element::Category,
         "language" => Element::Language,
         "enclosure" => Element::File,
@@ -218,6 +304,7 @@ fn of_dublin_core(name: &str) -> Element {
         "modified" => Element::Updated,
         "creator" | "author" => Element::Author,
         "subject" => Element::Category,
+        "rights" => Element::Detail(Detail::Rights),
         "language" => Element::Language,
         _ => Element::Unknown,
     }
@@ -229,6 +316,9 @@ fn of_media(name: &str) -> Element {
         "description" => Element::Summary,
         "content" => Element::File,
         "group" => Element::Group,
+        "thumbnail" => Element::Detail(Detail::Image),
+        "category" => Element::Category,
+        "keywords" => Element::Keywords,
         _ => Element::Unknown,
     }
 }
@@ -240,7 +330,54 @@ fn of_itunes(name: &str) -> Element {
         "author" => Element::Author,
         "category" => Element::Category,
         "complete" => Element::Hint(Hint::Complete),
+        "keywords" => Element::Keywords,
+        "image" => Element::Detail(Detail::Image),
+        "duration" => Element::Detail(Detail::Duration),
+        "episode" => Element::Detail(Detail::Episode),
+        "season" => Element::Detail(Detail::Season),
+        "episodetype" => Element::Detail(Detail::EpisodeType),
+        "explicit" => Element::Detail(Detail::Explicit),
         name => hint(name),
+    }
+}
+
+fn of_podcasting(name: &str) -> Element {
+    Element::Detail(match name {
+        "transcript" => Detail::Transcript,
+        "chapters" => Detail::Chapters,
+        "person" => Detail::Person,
+        "alternateenclosure" => Detail::AlternateEnclosure,
+        "source" => Detail::Source,
+        "soundbite" => Detail::Soundbite,
+        "value" => Detail::Value,
+        "valuerecipient" => Detail::Recipient,
+        "license" => Detail::License,
+        "location" => Detail::Location,
+        "season" => Detail::Season,
+        "episode" => Detail::Episode,
+        "guid" => Detail::Guid,
+        "locked" => Detail::Locked,
+        "funding" => Detail::Funding,
+        "medium" => Detail::Medium,
+        "updatefrequency" => Detail::UpdateFrequency,
+        _ => return Element::Unknown,
+    })
+}
+
+fn of_threads(name: &str) -> Element {
+    match name {
+        "in-reply-to" => Element::Detail(Detail::InReplyTo),
+        "total" => Element::Detail(Detail::CommentsCount),
+        _ => Element::Unknown,
+    }
+}
+
+fn of_geo(name: &str) -> Element {
+    match name {
+        "point" => Element::Detail(Detail::Point),
+        "lat" => Element::Detail(Detail::Latitude),
+        "long" => Element::Detail(Detail::Longitude),
+        _ => Element::Unknown,
     }
 }
 

@@ -7,6 +7,7 @@ mod fetch;
 mod kinds;
 mod mutations;
 mod parse;
+mod parse_fields;
 mod parse_hostile;
 mod parse_repairs;
 mod parse_second_opinion;

@@ -461,12 +461,13 @@ fn the_json_form_is_the_one_that_the_contract_shows() {
     let document = "<feed xmlns='http://www.w3.org/2005/Atom'><title>t</title><entry><id>1</id><updated>2026-11-02T08:30:00.5Z</updated></entry></feed>";
     let expected = serde_json::json!({
         "title": "t", "link": null, "id": null,
-        "entries": [{ "id": "1", "title": null, "link": null, "published": null, "updated": "2026-11-02T08:30:00.500Z" }],
+        "entries": [{ "id": "1", "title": null, "link": null, "published": null, "updated": "2026-11-02T08:30:00.500Z",
+            "display_title": "1" }],
     });
     let mut told = to_json(&read(document.as_bytes()));
     let announced: Vec<String> =
         told.as_object().unwrap().keys().filter(|key| expected.get(key).is_none()).cloned().collect();
     announced.iter().for_each(|key| drop(told.as_object_mut().unwrap().remove(key)));
     assert_eq!(told, expected);
-    assert_eq!(announced, ["cloud", "hints", "hub", "onward", "repaired", "self_link", "truncated"]);
+    assert_eq!(announced, ["cloud", "hints", "hub", "language", "onward", "repaired", "self_link", "truncated"]);
 }

@@ -1,5 +1,7 @@
 //! `apply`: one transaction, versions, what each outcome may change.
 
+use common::document::FeedAbout;
+
 use super::*;
 
 pub(crate) async fn a_report_of_another_version_changes_nothing(backend: &dyn Backend) {
@@ -126,7 +128,10 @@ pub(crate) async fn what_a_feed_says_about_its_end_is_kept_until_it_says_otherwi
     let store = backend.open().await;
     let id = add(&*store, "https://a.org/feed").await;
     let link = |path: &str| Some(format!("https://a.org/{path}?a='\"ü"));
-    let onward = Onward { next: link("2"), prev_archive: link("2025"), new_feed_url: link("new"), expired: true };
+    let about = FeedAbout { description: Some("of fog".into()), generator: link("g"), ..FeedAbout::default() };
+    let about = Some(Box::new(about));
+    let onward =
+        Onward { next: link("2"), prev_archive: link("2025"), new_feed_url: link("new"), expired: true, about };
     let ending = Document { onward: onward.clone(), ..document(vec![]) };
     poll(&*store, id, 10, Outcome::Modified(Box::new(ending))).await;
     poll(&*store, id, 20, unchanged()).await;

@@ -1,5 +1,7 @@
 //! Entries and events: unique, numbered in commit order, reported as new only once.
 
+use common::entry::{Author, Enclosure, Entry, EntryDetails, Extension, Geo, Number, Podcast};
+
 use super::*;
 
 async fn titles(store: &dyn Store, id: Option<FeedId>) -> Vec<(i64, String)> {
@@ -85,7 +87,27 @@ pub(crate) async fn an_identity_twice_in_a_document_is_one_entry(backend: &dyn B
 pub(crate) async fn every_part_of_an_entry_comes_back_equal(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = add(&*store, "https://a.org/feed").await;
-    let enclosure = |url: &str, length| Enclosure { url: url.into(), media_type: Some("audio/mpeg".into()), length };
+    let enclosure = |url: &str, length| Enclosure {
+        url: url.into(),
+        media_type: Some("audio/mpeg".into()),
+        length,
+        duration: Number::new(61.5),
+        alt: Some("\u{1F600}".into()),
+        ..Enclosure::default()
+    };
+    let podcast = Podcast { episode: Some(7.into()), explicit: Some(false), ..Podcast::default() };
+    let details = EntryDetails {
+        image: Some("https://a.org/i.png".into()),
+        authors: vec![Author { name: "Ann".into(), email: Some("ann@a.org".into()), ..Author::default() }],
+        geo: Some(Geo { lat: Number::new(-1.25).unwrap(), lon: 3.into() }),
+        podcast: Some(Box::new(podcast)),
+        extensions: [(
+            "x:y".into(),
+            vec![Extension::Text("z".into()), Extension::Element([("a".into(), "b".into())].into())],
+        )]
+        .into(),
+        ..EntryDetails::default()
+    };
     let whole = Entry {
         id: "urn:x '\"\\ \u{1F600}".into(),
         url: Some("https://a.org/?a=%20&b=[1]".into()),
@@ -101,6 +123,7 @@ pub(crate) async fn every_part_of_an_entry_comes_back_equal(backend: &dyn Backen
         links: vec!["https://b.org/?q='1'".into(), "https://c.org/".into()],
         first_words: Some("Nebel,\u{1F32B} \\ nichts".into()),
         cut: true,
+        details: Some(Box::new(details)),
     };
     let bare = Entry { id: String::new(), ..Entry::default() };
     poll(&*store, id, 10, modified(vec![whole.clone(), bare.clone()])).await;

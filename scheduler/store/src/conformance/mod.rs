@@ -23,7 +23,7 @@ use async_trait::async_trait;
 use common::calm::CalmGroup;
 use common::config::QuotaConfig;
 use common::document::{ContentHash, Document, Onward, Validators};
-use common::entry::{Enclosure, Entry};
+use common::entry::Entry;
 use common::feed::{Feed, OverQuota};
 use common::host::HostKey;
 use common::known::KnownEntries;

@@ -85,7 +85,8 @@ async fn made_safe(api: &Api, entries: Vec<StoredEntry>) -> Result<Vec<EntryView
         let _until_done = permit;
         let deadline = Instant::now() + SANITISING_TIME;
         let add = |stored: StoredEntry| {
-            let base = stored.entry.url.as_deref();
+            let said = stored.entry.details.as_ref().and_then(|details| details.base_url.as_deref());
+            let base = said.or(stored.entry.url.as_deref());
             let safe = |html: &Option<String>| html.as_deref().map(|html| sanitised(html, base, deadline));
             let (summary_html, content_html) = (safe(&stored.entry.summary), safe(&stored.entry.content));
             EntryView { summary_html, content_html, ..EntryView::of(stored) }

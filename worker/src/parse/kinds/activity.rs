@@ -165,7 +165,7 @@ fn files(object: &Value) -> Vec<Enclosure> {
         let media_type = string(file, "mediaType").or_else(|| media_type_of(&url));
         let is_file = media_type.as_ref().is_some_and(|it| !it.contains("html")) || is_one_of(file, &FILES);
         let length = file.get("size").and_then(Value::as_u64);
-        is_file.then_some(Enclosure { url, media_type, length })
+        is_file.then_some(Enclosure { url, media_type, length, ..Enclosure::default() })
     };
     attached.chain(own).filter_map(file).collect()
 }

@@ -169,7 +169,7 @@ fn add_quote(quoted: &Value, content: &mut String) {
 }
 
 fn file(url: &str, media_type: &str) -> Enclosure {
-    Enclosure { url: url.to_owned(), media_type: Some(media_type.to_owned()), length: None }
+    Enclosure { url: url.to_owned(), media_type: Some(media_type.to_owned()), ..Enclosure::default() }
 }
 
 fn str_at<'v>(value: &'v Value, pointer: &str) -> Option<&'v str> {

@@ -80,7 +80,7 @@ fn post(page: &Page, item: &Item<'_>, feed_author: Option<&String>, max_text_byt
         files.extend(page.photo_of_item(item).map(|url| Enclosure {
             media_type: media_type_of(&url),
             url,
-            length: None,
+            ..Enclosure::default()
         }));
     }
     files.extend(photos);
@@ -119,7 +119,7 @@ fn author(page: &Page, item: &Item<'_>) -> Option<String> {
 fn enclosure(page: &Page, file: &Property<'_>) -> Option<Enclosure> {
     let url = page.url_of(file)?;
     let media_type = page.tree.attribute(file.at, "type").map(str::to_owned).or_else(|| media_type_of(&url));
-    Some(Enclosure { url, media_type, length: None })
+    Some(Enclosure { url, media_type, ..Enclosure::default() })
 }
 
 /// The first `base` of a page counts. Every link of the page may repeat it, so that it must not be long.

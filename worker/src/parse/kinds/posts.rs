@@ -70,8 +70,8 @@ impl From<Post> for DraftEntry<'_> {
         };
         post.authors.into_iter().for_each(|name| draft.authors.add(0, name.into()));
         post.categories.into_iter().for_each(|category| draft.add_category(category.into()));
-        for Enclosure { url, media_type, length } in post.files {
-            draft.add_file(File { link: link(url), media_type: media_type.map(Cow::from), length });
+        for Enclosure { url, media_type, length, .. } in post.files {
+            draft.add_file(File { link: link(url), media_type: media_type.map(Cow::from), length, more: None });
         }
         draft
     }

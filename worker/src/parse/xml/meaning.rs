@@ -10,13 +10,14 @@ use quick_xml::events::BytesStart;
 
 use super::attribute::attribute;
 use super::capture::{Capture, Captured};
+use super::details::describe_file;
 use super::pass::{Format, Held, Pass, Root, Scope};
 use super::refusal::Refusal;
 use crate::parse::dates;
-use crate::parse::draft::{DraftEntry, File, Text};
+use crate::parse::draft::{DraftEntry, File, MAX_MEMBERS, Text};
 use crate::parse::link::Link;
 use crate::parse::text::{Markup, as_html};
-use crate::parse::vocabulary::{Element, Hint, Space, Word};
+use crate::parse::vocabulary::{Detail, Element, Hint, Space, Word};
 
 /// A web page before any other form of an entry: ranks of links.
 const TEXT_LINK: u8 = 0;
@@ -60,11 +61,27 @@ impl<'a> Pass<'a, '_> {
             (Scope::Feed, Element::Author) => self.begin_person(word.rank),
             (Scope::Feed, Element::Link) => self.link(word, tag, span),
             (Scope::Feed, Element::Title | Element::Id | Element::Language) => self.hold(word, tag, span),
+            (Scope::Feed, Element::Summary | Element::Category | Element::Keywords | Element::Detail(_)) => {
+                self.meet_about(word, tag, span)
+            }
+            (Scope::Logo, Element::Uri) => self.hold(word, tag, span),
             (Scope::Feed | Scope::Foreign, _) => Scope::Foreign,
             (Scope::Skips, Element::Hint(hint @ (Hint::Hour | Hint::Day))) => self.hint(hint, word, tag, span),
-            (Scope::Person, Element::Name | Element::Email) => self.hold(word, tag, span),
+            (Scope::Person, Element::Name | Element::Email | Element::Uri) => self.hold(word, tag, span),
             (Scope::Entry, _) => self.meet_in_entry(word, tag, span),
-            (Scope::Group, Element::Title | Element::Summary | Element::File | Element::Group) => {
+            (Scope::Source, _) => self.meet_in_source(word, tag, span),
+            (Scope::Value | Scope::Alternate, Element::Detail(detail)) => self.meet_in_podcast(detail, tag),
+            (
+                Scope::Group | Scope::File,
+                Element::Title
+                | Element::Summary
+                | Element::File
+                | Element::Group
+                | Element::Category
+                | Element::Keywords
+                | Element::Detail(Detail::Image)
+                | Element::Unknown,
+            ) => {
                 let less_trusted = Word { rank: word.rank + 1, ..word };
                 self.meet_in_entry(less_trusted, tag, span)
             }
@@ -76,6 +93,9 @@ impl<'a> Pass<'a, '_> {
         match word.element {
             Element::Link => self.link(word, tag, span),
             Element::Author => self.begin_person(word.rank),
+            Element::Detail(detail) => self.detail(detail, word, tag, span),
+            Element::Unknown if tag.name().prefix().is_some() => self.extension(word, tag, span),
+            Element::OriginalLink | Element::Keywords => self.hold(word, tag, span),
             Element::File => self.file(tag),
             Element::Group => Scope::Group,
             Element::Category => match attribute(tag, "term").or_else(|| attribute(tag, "text")) {
@@ -90,6 +110,7 @@ impl<'a> Pass<'a, '_> {
                     self.offer_link(OUT_OF_LINE, href);
                     return Scope::Ignored;
                 }
+                self.content_is(tag);
                 self.hold(word, tag, span)
             }
             Element::Title
@@ -102,6 +123,7 @@ impl<'a> Pass<'a, '_> {
             | Element::Channel
             | Element::Name
             | Element::Email
+            | Element::Uri
             | Element::Hint(_)
             | Element::Unknown => Scope::Ignored,
         }
@@ -178,9 +200,9 @@ impl<'a> Pass<'a, '_> {
                 Some((entry, _)) if relation.eq_ignore_ascii_case("enclosure") => {
                     let length = attribute(tag, "length").and_then(|length| length.trim().parse().ok());
                     let media_type = media_type.clone().map(Cow::from);
-                    entry.add_file(File { link: link.clone(), media_type, length });
+                    entry.add_file(File { link: link.clone(), media_type, length, more: None });
                 }
-                Some(_) => {}
+                Some(_) => self.further_link(relation, &link, is_page, tag),
                 None if is_alternate => {
                     self.draft.link.offer(rank, link.clone());
                 }
@@ -190,34 +212,20 @@ impl<'a> Pass<'a, '_> {
         Scope::Ignored
     }
 
-    /// `enclosure` and `media:content`. Words inside of the latter are about the entry.
-    fn file(&mut self, tag: &BytesStart<'_>) -> Scope {
-        let url = attribute(tag, "url").or_else(|| attribute(tag, "href")).filter(|url| !url.trim().is_empty());
-        if let Some(url) = url {
-            let length = attribute(tag, "length").or_else(|| attribute(tag, "fileSize"));
-            let file = File {
-                link: self.link_here(url),
-                media_type: attribute(tag, "type").map(Cow::from),
-                length: length.and_then(|length| length.trim().parse().ok()),
-            };
-            if let Some((entry, _)) = &mut self.entry {
-                entry.add_file(file);
-            }
-        }
-        Scope::Group
-    }
-
     /// Begins to collect an element's text.
-    fn hold(&mut self, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
+    pub(super) fn hold(&mut self, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
         let format = match word.element {
-            Element::Title | Element::Summary | Element::Content => self.format(tag),
+            Element::Title
+            | Element::Summary
+            | Element::Content
+            | Element::Detail(Detail::Rights | Detail::Subtitle) => self.format(tag),
             _ => Format::Plain,
         };
         let id_is_link = match word.element {
             Element::Id => attribute(tag, "isPermaLink").map(|word| word.trim().eq_ignore_ascii_case("true")),
             _ => None,
         };
-        let held = Held { word, format, id_is_link };
+        let held = Held { word, format, id_is_link, around: self.scopes.last().copied() };
         self.capture = Some((Capture::new(self.document, self.depth(), span.end), held));
         Scope::Held
     }
@@ -228,6 +236,8 @@ impl<'a> Pass<'a, '_> {
         let is_atom = self.root == Some(Root::Atom);
         match (media_type.as_deref(), mode.as_deref()) {
             (_, Some("base64")) => Format::Base64,
+            // neither text nor XML, by RFC 4287 (section 4.1.3.3)
+            (Some("application/html"), _) if is_atom => Format::Base64,
             (Some("xhtml" | "application/xhtml+xml"), mode) if mode != Some("escaped") => Format::Xhtml,
             (Some(html), _) if html.contains("html") => Format::Html,
             (None | Some("" | "text"), _) => {
@@ -246,16 +256,18 @@ impl<'a> Pass<'a, '_> {
 
     /// The end of a captured element: its text is what its word says.
     pub(super) fn release(&mut self, capture: Capture<'a>, held: Held, ends: usize) {
-        let Held { word: Word { element, rank }, format, id_is_link } = held;
+        let Held { word: Word { element, rank }, format, id_is_link, around } = held;
         let Captured { text, is_markup } = capture.finish(ends, format == Format::Xhtml);
         let (text, format) = match format {
             Format::Base64 if !is_markup => match from_base64(&text) {
                 Some(decoded) => (decoded.into(), Format::Html),
+                // it is what it is, whatever it claims to be
+                None if text.contains('<') => (text, Format::Html),
                 None => (text, Format::Plain),
             },
             format => (text, if is_markup { Format::Xhtml } else { format }),
         };
-        if text.trim().is_empty() {
+        if text.trim().is_empty() && !matches!(element, Element::Detail(_)) {
             return;
         }
         let markup = match format {
@@ -264,7 +276,17 @@ impl<'a> Pass<'a, '_> {
             Format::Plain => None,
         };
         match (element, &mut self.entry) {
-            (Element::Name | Element::Email, _) => self.part_of_person(element, text),
+            (Element::Uri, None) if around == Some(Scope::Logo) => {
+                let link = self.link_here(text);
+                self.draft.about.image.offer(0, link);
+            }
+            (Element::Name | Element::Email | Element::Uri, _) => self.part_of_person(element, text),
+            _ if around == Some(Scope::Source) => self.part_of_source(element, text),
+            (Element::OriginalLink, _) => self.original_link(text),
+            (Element::Keywords, _) => self.keywords(&text),
+            (Element::Detail(detail), _) => self.release_detail(detail, rank, Text { raw: text, markup }),
+            // the element around others is none of its own: what is in it was read, or is no text
+            (Element::Category, _) if is_markup => {}
             (Element::Hint(Hint::NewFeedUrl), _) => {
                 let link = self.link_here(text);
                 self.draft.announced.new_feed_url.get_or_insert(link);
@@ -279,7 +301,12 @@ impl<'a> Pass<'a, '_> {
             }
             (Element::Id, Some(_)) => self.offer_id(rank, text, id_is_link),
             (Element::Category, _) => self.category(text),
-            (_, Some((entry, _))) => put(entry, element, rank, Text { raw: text, markup }),
+            (_, Some((entry, _))) => {
+                if around == Some(Scope::File) && element == Element::Summary {
+                    describe_file(entry, &text, markup);
+                }
+                put(entry, element, rank, Text { raw: text, markup });
+            }
             (_, None) => self.put_in_feed(element, rank, Text { raw: text, markup }),
         }
     }
@@ -289,6 +316,7 @@ impl<'a> Pass<'a, '_> {
             Element::Id => self.draft.id.offer(rank, text.raw),
             Element::Title => self.draft.title.offer(rank, text),
             Element::Language => self.draft.language.offer(0, text.raw),
+            Element::Summary => self.draft.about.description.offer(rank, text),
             _ => false,
         };
     }
@@ -300,20 +328,24 @@ impl<'a> Pass<'a, '_> {
         }
     }
 
-    fn offer_link(&mut self, rank: u8, href: String) {
+    pub(super) fn offer_link(&mut self, rank: u8, href: String) {
         let link = self.link_here(href);
         if let Some((entry, _)) = &mut self.entry {
             entry.link.offer(rank, link);
         }
     }
 
-    fn category(&mut self, category: Cow<'a, str>) {
+    pub(super) fn category(&mut self, category: Cow<'a, str>) {
+        let of_feed = &mut self.draft.about.fields.categories;
+        if self.entry.is_none() && of_feed.len() < MAX_MEMBERS && !of_feed.iter().any(|known| *known == category) {
+            of_feed.push(category.clone().into_owned());
+        }
         if let Some((entry, _)) = &mut self.entry {
             entry.add_category(category);
         }
     }
 
-    fn link_here(&self, href: impl Into<Cow<'a, str>>) -> Link<'a> {
+    pub(super) fn link_here(&self, href: impl Into<Cow<'a, str>>) -> Link<'a> {
         Link { href: href.into(), base: self.context.base() }
     }
 }

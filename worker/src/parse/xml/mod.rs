@@ -3,9 +3,11 @@
 //! It stands on quick-xml's events and recurses nowhere. Here is the pass; what an element means at its place is in
 //! `meaning`. Deliberately not here: any repair of what is no XML, and the final form of what was found (`normalise`).
 
+mod about;
 mod attribute;
 mod capture;
 mod context;
+mod details;
 mod doctype;
 mod guard;
 mod meaning;

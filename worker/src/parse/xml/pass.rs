@@ -32,6 +32,8 @@ pub(super) struct Held {
     pub(super) format: Format,
     /// `isPermaLink` of a guid.
     pub(super) id_is_link: Option<bool>,
+    /// What the element stands in.
+    pub(super) around: Option<Scope>,
 }
 
 /// How a text is written.
@@ -54,6 +56,16 @@ pub(super) enum Scope {
     Entry,
     /// Something around words that are an entry's, but trusted less: a group of media.
     Group,
+    /// A file, and words about it.
+    File,
+    /// The feed that an entry was taken from.
+    Source,
+    /// `podcast:value`
+    Value,
+    /// `podcast:alternateEnclosure`
+    Alternate,
+    /// The picture of a feed, whose address is in an element of its own.
+    Logo,
     /// A person, of an entry or of the feed.
     Person,
     /// `skipHours`, `skipDays`: their members have names that others use as well.
@@ -75,6 +87,7 @@ pub(super) struct Person<'a> {
     pub(super) depth: usize,
     pub(super) name: Option<Cow<'a, str>>,
     pub(super) email: Option<Cow<'a, str>>,
+    pub(super) uri: Option<Cow<'a, str>>,
     pub(super) text: String,
 }
 
@@ -106,6 +119,8 @@ pub(super) struct Pass<'a, 'l> {
     pub(super) capture: Option<(Capture<'a>, Held)>,
     /// A person's own text is collected around its parts.
     pub(super) person: Option<Person<'a>>,
+    /// Attributes of an element whose text is collected, where both count.
+    pub(super) attributes: Vec<(String, String)>,
     pub(super) draft: Draft<'a>,
     /// The open entry, and its depth.
     pub(super) entry: Option<(DraftEntry<'a>, usize)>,
@@ -125,6 +140,7 @@ impl<'a, 'l> Pass<'a, 'l> {
             scopes: Vec::with_capacity(16),
             capture: None,
             person: None,
+            attributes: Vec::new(),
             draft: Draft::default(),
             entry: None,
         }

@@ -3,12 +3,15 @@
 use std::borrow::Cow;
 
 use super::pass::{Pass, Person, Root, Scope};
+use common::entry::Author;
+
+use crate::parse::draft::MAX_MEMBERS;
 use crate::parse::vocabulary::Element;
 
 impl<'a> Pass<'a, '_> {
     /// A person's element begins.
     pub(super) fn begin_person(&mut self, rank: u8) -> Scope {
-        let person = Person { rank, depth: self.depth(), name: None, email: None, text: String::new() };
+        let person = Person { rank, depth: self.depth(), name: None, email: None, uri: None, text: String::new() };
         self.person = Some(person);
         Scope::Person
     }
@@ -17,7 +20,24 @@ impl<'a> Pass<'a, '_> {
     pub(super) fn end_person(&mut self, depth: usize) {
         let Some(person) = self.person.take_if(|person| person.depth == depth) else { return };
         let own = || name_of_person(&person.text).map(|name| Cow::from(name.to_owned()));
+        let email = person.email.clone().map(Cow::into_owned).or_else(|| address_of_person(&person.text));
         let Some(name) = person.name.or_else(own).or(person.email) else { return };
+        if self.entry.is_none() {
+            let authors = &mut self.draft.about.fields.authors;
+            let url = person.uri.clone().map(Cow::into_owned);
+            let author = Author { name: name.clone().into_owned(), url, email: email.clone(), avatar: None };
+            if authors.len() < MAX_MEMBERS && authors.iter().all(|known| known.name != author.name) {
+                authors.push(author);
+            }
+        }
+        if let Some((entry, _)) = self.entry.as_mut().filter(|_| email.is_some() || person.uri.is_some()) {
+            let url = person.uri.map(Cow::into_owned);
+            let author = Author { name: name.clone().into_owned(), url, email, avatar: None };
+            let authors = &mut entry.details().authors;
+            if authors.len() < MAX_MEMBERS {
+                authors.push((person.rank, author));
+            }
+        }
         let authors = match &mut self.entry {
             Some((entry, _)) => &mut entry.authors,
             // An RSS channel's people are not the authors of its items.
@@ -30,7 +50,11 @@ impl<'a> Pass<'a, '_> {
     /// A part of the open person.
     pub(super) fn part_of_person(&mut self, part: Element, text: Cow<'a, str>) {
         let Some(person) = &mut self.person else { return };
-        let place = if part == Element::Name { &mut person.name } else { &mut person.email };
+        let place = match part {
+            Element::Name => &mut person.name,
+            Element::Uri => &mut person.uri,
+            _ => &mut person.email,
+        };
         place.get_or_insert(text);
     }
 }
@@ -45,6 +69,16 @@ fn name_of_person(text: &str) -> Option<&str> {
     let name = in_brackets.map(|(_, name)| name).or(before_address.map(|(name, _)| name));
     let name = name.map(|name| name.trim().trim_matches('"').trim()).filter(|name| !name.is_empty()).unwrap_or(text);
     (!name.is_empty()).then_some(name)
+}
+
+/// The address in a text of the first two of those forms.
+fn address_of_person(text: &str) -> Option<String> {
+    let text = text.trim();
+    let before_brackets = text.strip_suffix(')').and_then(|text| text.split_once('(')).map(|(before, _)| before);
+    let in_brackets = text.strip_suffix('>').and_then(|text| text.split_once('<')).map(|(_, inside)| inside);
+    let address = before_brackets.or(in_brackets)?.trim();
+    let is_address = address.contains('@') && !address.contains(char::is_whitespace);
+    is_address.then(|| address.to_owned())
 }
 
 #[cfg(test)]

@@ -1,0 +1,186 @@
+//! Ids that stay what they are: of entries that share one with others, and of those that no longer do.
+//!
+//! **Equal ids inside one document.** Some feeds give every item the same guid, others list an entry twice. Among the
+//! entries of one id the first of link, title, date and content that is not the same for all of them tells which are
+//! different: each of those gets an id made of the common one and a hash of that field, whatever the order; of entries
+//! that are equal in it the first is kept.
+//!
+//! **From one document to the next.** Entries come and go, so that one is alone with its id today and shares it tomorrow, or
+//! another field is the first that differs. [`steady`] gives an entry the id that it is known by, so that it is not announced
+//! again. What is known is a bounded list, and no more is stored for this.
+
+use std::collections::{HashMap, HashSet};
+
+use common::entry::{Entry, Fingerprint};
+use common::known::KnownEntries;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What tells two entries of one id apart, in the order of trust.
+const DISTINCTIONS: [fn(&Entry) -> String; 4] = [
+    |entry| entry.url.clone().unwrap_or_default(),
+    |entry| entry.title.clone().unwrap_or_default(),
+    |entry| entry.published.map(|at| at.to_string()).unwrap_or_default(),
+    |entry| format!("{:?}{:?}", entry.content, entry.summary),
+];
+
+/// Makes ids unique: see the module's description.
+pub(super) fn distinguished(entries: Vec<Entry>) -> Vec<Entry> {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::with_capacity(entries.len());
+    for (at, entry) in entries.iter().enumerate() {
+        places.entry(entry.id.as_str()).or_default().push(at);
+    }
+    let shared: Vec<Vec<usize>> = places.into_values().filter(|places| places.len() > 1).collect();
+    if shared.is_empty() {
+        return entries;
+    }
+    let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
+    for places in shared {
+        let suffixes = suffixes(places.iter().filter_map(|at| entries[*at].as_ref()));
+        let mut seen = HashSet::new();
+        for (at, suffix) in places.into_iter().zip(suffixes) {
+            if !seen.insert(suffix) {
+                entries[at] = None;
+            } else if let (Some(entry), Some(suffix)) = (entries[at].as_mut(), suffix) {
+                entry.id = with_suffix(&entry.id, suffix);
+            }
+        }
+    }
+    entries.into_iter().flatten().collect()
+}
+
+/// A hash of the first field in which the entries differ, for each of them; nothing where they do not.
+fn suffixes<'e>(entries: impl Iterator<Item = &'e Entry> + Clone) -> Vec<Option<u64>> {
+    for distinction in DISTINCTIONS {
+        let values: Vec<u64> = entries.clone().map(|entry| xxh3_64(distinction(entry).as_bytes())).collect();
+        if values.windows(2).any(|pair| pair[0] != pair[1]) {
+            return values.into_iter().map(Some).collect();
+        }
+    }
+    entries.map(|_| None).collect()
+}
+
+fn with_suffix(id: &str, suffix: u64) -> String {
+    format!("{id}#{suffix:016x}")
+}
+
+/// Gives entries the ids that they are known by, where a document without or with others of their id gave them another one.
+pub(crate) fn steady(entries: &mut [Entry], known: &KnownEntries) {
+    if known.is_empty() {
+        return;
+    }
+    let is_known = |id: &str| known.knows_identity(Fingerprint::of_identity(id));
+    let mut taken: HashSet<String> = entries.iter().map(|entry| entry.id.clone()).collect();
+    // Entries of a common id that are not known by any of theirs, by that id.
+    let mut strangers: HashMap<String, Vec<usize>> = HashMap::new();
+    for (at, entry) in entries.iter_mut().enumerate() {
+        if known.contains(entry.fingerprint()) {
+            continue;
+        }
+        let (common, is_shared) = common_id(entry);
+        if is_shared && is_known(&entry.id) {
+            continue;
+        }
+        let candidates = DISTINCTIONS.map(|distinction| with_suffix(common, xxh3_64(distinction(entry).as_bytes())));
+        let found = candidates.into_iter().find(|id| is_known(id) && !taken.contains(id));
+        let common = common.to_owned();
+        match found {
+            Some(id) => {
+                taken.insert(id.clone());
+                entry.id = id;
+            }
+            None if is_shared => strangers.entry(common).or_default().push(at),
+            None => {}
+        }
+    }
+    for (id, places) in strangers {
+        if !is_known(&id) || taken.contains(&id) {
+            continue;
+        }
+        // One may have been alone with the id: the one that reads as it did then. To guess at one that was edited meanwhile
+        // could make a new entry look like an edit, and nobody would be told of it.
+        let as_before = |at: &usize| known.contains(Entry { id: id.clone(), ..entries[*at].clone() }.fingerprint());
+        if let Some(at) = places.into_iter().find(as_before) {
+            entries[at].id = id;
+        }
+    }
+}
+
+/// The id that an entry shares with others, and whether it does: then its own is made of it and a hash of the entry's.
+fn common_id(entry: &Entry) -> (&str, bool) {
+    let parts = entry.id.rsplit_once('#').filter(|(_, suffix)| suffix.len() == 16);
+    let suffix = parts.and_then(|(common, suffix)| Some((common, u64::from_str_radix(suffix, 16).ok()?)));
+    let is_ours = |suffix| DISTINCTIONS.iter().any(|distinction| xxh3_64(distinction(entry).as_bytes()) == suffix);
+    match suffix {
+        Some((common, suffix)) if is_ours(suffix) => (common, true),
+        _ => (&entry.id, false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(id: &str, url: &str, title: &str) -> Entry {
+        Entry { id: id.into(), url: Some(url.into()), title: Some(title.into()), ..Entry::default() }
+    }
+
+    /// Ids of one document after the other, each by its entries' titles.
+    fn ids(documents: &[&[Entry]]) -> Vec<Vec<(String, String)>> {
+        let mut known = KnownEntries::default();
+        let mut all = Vec::new();
+        for document in documents {
+            let mut entries = distinguished(document.to_vec());
+            steady(&mut entries, &known);
+            let unique: HashSet<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+            assert_eq!(unique.len(), entries.len(), "each id once");
+            known = known.after_document(entries.iter().map(Entry::fingerprint));
+            all.push(entries.into_iter().map(|entry| (entry.title.unwrap_or_default(), entry.id)).collect());
+        }
+        all
+    }
+
+    /// Each title has one id in all documents, and no two titles have the same.
+    fn are_steady(documents: &[&[Entry]]) {
+        let mut of_title: HashMap<String, String> = HashMap::new();
+        let all = ids(documents);
+        for (title, id) in all.iter().flatten() {
+            assert_eq!(of_title.entry(title.clone()).or_insert_with(|| id.clone()), id, "{title}: {all:?}");
+        }
+        let different: HashSet<&String> = of_title.values().collect();
+        assert_eq!(different.len(), of_title.len(), "{all:?}");
+    }
+
+    #[test]
+    fn entries_that_share_an_id_keep_theirs_when_others_leave_and_join() {
+        let [a, b, c] = ["a", "b", "c"].map(|name| entry("g", &format!("https://a.example/{name}"), name));
+        are_steady(&[&[a.clone(), b.clone()], &[b.clone()], &[c.clone(), b.clone()], &[c.clone(), b, a.clone()], &[c]]);
+        let [a, b, c] = ["a", "b", "c"].map(|name| entry("g", "https://status.example/", name));
+        are_steady(&[&[a.clone()], &[b.clone(), a.clone()], &[b.clone()], &[c.clone(), b.clone()], &[a, b, c]]);
+    }
+
+    #[test]
+    fn entries_keep_their_ids_when_another_field_tells_them_apart() {
+        let [a, b] = ["a", "b"].map(|name| entry("g", "https://a.example/", name));
+        let c = entry("g", "https://a.example/c", "c");
+        let documents: [&[Entry]; 2] = [&[a.clone(), b.clone()], &[c, a, b]];
+        let all = ids(&documents);
+        let before: HashMap<_, _> = all[0].iter().cloned().collect();
+        for (title, id) in &all[1] {
+            assert!(before.get(title).is_none_or(|known| known == id), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_entry_is_not_taken_for_an_old_one_that_was_alone_with_the_id() {
+        let [a, b, c] = ["a", "b", "c"].map(|name| entry("g", "https://a.example/", name));
+        let all = ids(&[&[a], &[c, b]]);
+        assert_eq!(all[0][0].1, "g");
+        assert!(all[1].iter().all(|(_, id)| id.starts_with("g#")), "{all:?}");
+    }
+
+    #[test]
+    fn an_id_that_only_looks_like_one_of_ours_stays() {
+        let odd = entry("https://a.example/#0123456789abcdef", "https://a.example/", "a");
+        assert_eq!(ids(&[&[odd.clone()], &[odd.clone()]])[1][0].1, odd.id);
+    }
+}

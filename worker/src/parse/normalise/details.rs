@@ -1,0 +1,172 @@
+//! The final form of what only some entries have: absolute addresses, and texts that every store takes.
+
+use common::document::{FeedAbout, Funding};
+use common::entry::{Author, Enclosure, EntryDetails, Extension, Number, Podcast};
+
+use super::super::draft::{DraftAbout, DraftDetails, File, MAX_MEMBERS};
+use super::super::link::Link;
+use super::super::links::Links;
+use super::super::text;
+use super::{MAX_NAME_BYTES, name, title};
+
+/// The details of an entry whose authors have these names.
+pub(super) fn finish(draft: DraftDetails<'_>, authors: &[String], links: &mut Links<'_>) -> EntryDetails {
+    let DraftDetails { image, rights, authors: known, base, mut fields, .. } = draft;
+    let mut absolute = |href: &mut Option<String>| {
+        let link = href.take().map(|href| Link { href: href.into(), base: base.clone() });
+        *href = link.and_then(|link| links.absolute(&link));
+    };
+    absolute(&mut fields.comments_url);
+    absolute(&mut fields.external_url);
+    let mut all = |hrefs: &mut Vec<String>| {
+        let mut made = std::mem::take(hrefs).into_iter().map(Some);
+        made.by_ref().for_each(|mut href| {
+            absolute(&mut href);
+            hrefs.extend(href);
+        });
+    };
+    all(&mut fields.related);
+    fields.authors = of_authors(known, authors);
+    for author in &mut fields.authors {
+        absolute(&mut author.url);
+        absolute(&mut author.avatar);
+    }
+    if let Some(source) = &mut fields.source {
+        absolute(&mut source.url);
+        (source.title, source.id) = (tidy(source.title.take()), tidy(source.id.take()));
+    }
+    if let Some(podcast) = &mut fields.podcast {
+        finish_podcast(podcast, &mut absolute);
+    }
+    fields.source = fields.source.take().filter(|source| *source != Default::default());
+    fields.podcast = fields.podcast.take().filter(|podcast| **podcast != Podcast::default());
+    fields.image = image.into_option().and_then(|link| links.absolute(&link));
+    fields.rights = title(rights.into_option(), &mut false);
+    fields.content_type = tidy(fields.content_type.take());
+    fields.in_reply_to = std::mem::take(&mut fields.in_reply_to).into_iter().filter_map(|id| tidy(Some(id))).collect();
+    let extensions = std::mem::take(&mut fields.extensions).into_iter();
+    fields.extensions = extensions.filter_map(|(name, values)| Some((tidy(Some(name))?, extension(values)))).collect();
+    fields
+}
+
+/// The persons whose names were chosen, if more is known of one of them than the name.
+fn of_authors(known: Vec<(u8, Author)>, names: &[String]) -> Vec<Author> {
+    if known.is_empty() {
+        return Vec::new();
+    }
+    let author = |name: &String| {
+        let found = known.iter().map(|(_, author)| author).find(|author| author.name.trim() == name);
+        let Author { url, email, avatar, .. } = found.cloned().unwrap_or_default();
+        Author { name: name.clone(), url, email: tidy(email), avatar }
+    };
+    let authors: Vec<Author> = names.iter().take(MAX_MEMBERS).map(author).collect();
+    let adds = |author: &Author| author.url.is_some() || author.email.is_some() || author.avatar.is_some();
+    if authors.iter().any(adds) { authors } else { Vec::new() }
+}
+
+fn finish_podcast(podcast: &mut Podcast, absolute: &mut impl FnMut(&mut Option<String>)) {
+    let mut required = |url: &mut String| {
+        let mut whole = Some(std::mem::take(url));
+        absolute(&mut whole);
+        *url = whole.unwrap_or_default();
+    };
+    podcast.transcripts.iter_mut().for_each(|transcript| required(&mut transcript.url));
+    podcast.transcripts.retain(|transcript| !transcript.url.is_empty());
+    if let Some(chapters) = &mut podcast.chapters {
+        required(&mut chapters.url);
+    }
+    podcast.chapters = podcast.chapters.take().filter(|chapters| !chapters.url.is_empty());
+    for alternate in &mut podcast.alternate_enclosures {
+        alternate.sources.iter_mut().for_each(&mut required);
+        alternate.sources.retain(|source| !source.is_empty());
+    }
+    for person in &mut podcast.persons {
+        absolute(&mut person.image);
+        absolute(&mut person.url);
+        person.name = tidy(Some(std::mem::take(&mut person.name))).unwrap_or_default();
+    }
+    if let Some(license) = &mut podcast.license {
+        absolute(&mut license.url);
+    }
+}
+
+fn extension(values: Vec<Extension>) -> Vec<Extension> {
+    let clean = |text: String| tidy(Some(text)).unwrap_or_default();
+    let cleaned = |value| match value {
+        Extension::Text(text) => Extension::Text(clean(text)),
+        Extension::Element(attributes) => {
+            Extension::Element(attributes.into_iter().map(|(name, value)| (clean(name), clean(value))).collect())
+        }
+    };
+    values.into_iter().map(cleaned).collect()
+}
+
+/// A file in its final form.
+pub(super) fn enclosure(file: File<'_>, links: &mut Links<'_>) -> Option<Enclosure> {
+    let url = links.absolute(&file.link)?;
+    let media_type = file.media_type.filter(|media_type| media_type.len() <= MAX_NAME_BYTES);
+    let media_type = media_type.and_then(|media_type| name(media_type, MAX_NAME_BYTES));
+    let Some(more) = file.more else {
+        return Some(Enclosure { url, media_type, length: file.length, ..Enclosure::default() });
+    };
+    let Enclosure { duration, width, height, bitrate, medium, alt, thumbnails, .. } = *more;
+    let thumbnails = thumbnails.into_iter().map(|href| Link { href: href.into(), base: file.link.base.clone() });
+    let thumbnails = thumbnails.filter_map(|link| links.absolute(&link)).collect();
+    let positive = |number: Option<Number>| number.filter(|number| number.get() > 0.0);
+    let (duration, bitrate, medium, alt) = (positive(duration), positive(bitrate), tidy(medium), tidy(alt));
+    Some(Enclosure { url, media_type, length: file.length, duration, width, height, bitrate, medium, alt, thumbnails })
+}
+
+/// Longest description of a feed, in bytes, and bytes of its categories and authors each.
+const MAX_DESCRIPTION: usize = 4 * 1024;
+const MAX_LIST_BYTES: usize = 4 * 1024;
+
+/// What a feed says about itself, if it says anything.
+pub(super) fn finish_about(
+    draft: DraftAbout<'_>,
+    language: Option<String>,
+    links: &mut Links<'_>,
+) -> Option<FeedAbout> {
+    let DraftAbout { description, image, icon, copyright, mut fields } = draft;
+    fields.description = title(description.into_option(), &mut false).map(|text| {
+        let end = text.floor_char_boundary(MAX_DESCRIPTION);
+        text[..end].to_owned()
+    });
+    fields.image = image.into_option().and_then(|link| links.absolute(&link));
+    fields.icon = icon.into_option().and_then(|link| links.absolute(&link));
+    fields.copyright = tidy(title(copyright.into_option(), &mut false));
+    fields.language = language;
+    fields.generator = tidy(fields.generator.take());
+    let mut left = MAX_LIST_BYTES;
+    let mut fits = move |text: &String| {
+        left = left.saturating_sub(text.len() + 1);
+        left > 0
+    };
+    let mut absolute = |href: Option<String>| links.absolute(&Link { href: href?.into(), base: None });
+    let authors = std::mem::take(&mut fields.authors).into_iter().filter_map(|author| {
+        let (name, email, url) = (tidy(Some(author.name))?, tidy(author.email), absolute(author.url));
+        fits(&name).then_some(Author { name, url, email, avatar: None })
+    });
+    fields.authors = authors.collect();
+    let mut left = MAX_LIST_BYTES;
+    fields.categories.retain(|category| {
+        left = left.saturating_sub(category.len() + 1);
+        left > 0
+    });
+    fields.categories = std::mem::take(&mut fields.categories).into_iter().filter_map(|one| tidy(Some(one))).collect();
+    if let Some(podcast) = &mut fields.podcast {
+        (podcast.guid, podcast.medium) = (tidy(podcast.guid.take()), tidy(podcast.medium.take()));
+        podcast.update_frequency = tidy(podcast.update_frequency.take());
+        let funding = std::mem::take(&mut podcast.funding).into_iter();
+        let funding = funding.filter_map(|one| Some(Funding { url: absolute(Some(one.url))?, title: tidy(one.title) }));
+        podcast.funding = funding.collect();
+    }
+    (fields != FeedAbout::default()).then_some(fields)
+}
+
+/// A short text that every store takes.
+fn tidy(written: Option<String>) -> Option<String> {
+    let written = written?;
+    let short = &written[..written.floor_char_boundary(MAX_NAME_BYTES)];
+    text::cleaned(short.into())
+}
