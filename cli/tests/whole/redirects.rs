@@ -1,4 +1,4 @@
-//! Many feeds whose redirects lead to one busy host, beside feeds that have nothing to do with it: nobody else waits.
+//! Many feeds whose redirects lead to one busy host, next to feeds that do not use it: no other feed waits.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::harness::{Home, PATIENCE};
 
-/// How much of it: a short form among all tests, the long one by `dev/soak`.
+/// The size: a short form among all tests, the long one in `dev/soak`.
 struct Size {
     redirecting: usize,
     control: usize,
@@ -27,7 +27,8 @@ impl Size {
 const GAP: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_secs(3);
 const SLA_INTERVAL: Duration = Duration::from_secs(5);
-/// Of an unoptimised build on a loaded machine. Without parking the silence is that of a fetch's patience, 20 s and more.
+/// The tolerance of an unoptimised build on a loaded machine. Without parking the silence is the fetch timeout, 20 s
+/// and more.
 const NOISE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 4 } else { 1 });
 
 fn config(size: &Size) -> String {
@@ -57,7 +58,7 @@ concurrency = {concurrency}
     )
 }
 
-/// The longest time in which a path was not asked, from its first request on, up to `end`.
+/// Returns the longest time without a request to a path, from its first request up to `end`.
 fn longest_silence(requests: &[Record], end: Duration) -> Duration {
     let mut starts: Vec<Duration> = requests.iter().map(|request| request.start).collect();
     starts.sort();

@@ -371,31 +371,32 @@ fn masked(key: &str, value: Value) -> Value {
     }
 }
 
-/// Returns a URL to show: its passwords, before the host or in the query, as stars; all of one that cannot be parsed and may
-/// hold a password.
+/// Returns a URL to show: its passwords, before the host or in the query, as stars; all of one that has no
+/// host and may hold a password.
 pub fn without_password(text: &str) -> String {
-    let Ok(mut url) = url::Url::parse(text) else {
+    let parsed = url::Url::parse(text).ok().filter(url::Url::has_host);
+    let Some(mut url) = parsed else {
         let may_hold_one = text.contains('@') || text.contains('?');
         return if may_hold_one { "***".to_owned() } else { text.to_owned() };
     };
-    if url.password().is_some() && url.set_password(Some("***")).is_err() {
+    let has_password = url.password().is_some();
+    if has_password && url.set_password(Some("***")).is_err() {
         return "***".to_owned();
     }
     let is_secret = |name: &str| {
         let name = name.to_ascii_lowercase();
         ["pass", "pwd", "secret", "token"].iter().any(|word| name.contains(word))
     };
-    if url.query_pairs().any(|(name, _)| is_secret(&name)) {
-        let pairs: Vec<String> = url.query().unwrap_or_default().split('&').map(str::to_owned).collect();
-        let shown = pairs.iter().map(|pair| match pair.split_once('=') {
-            Some((name, _)) if is_secret(name) => format!("{name}=***"),
-            _ => pair.clone(),
-        });
-        let query = shown.collect::<Vec<_>>().join("&");
-        url.set_query(Some(&query));
-        return url.to_string();
+    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    let has_secret = pairs.iter().any(|(name, _)| is_secret(name));
+    if has_secret {
+        let shown = |(name, value): &(String, String)| {
+            let value = if is_secret(name) { "***".to_owned() } else { value.clone() };
+            (name.clone(), value)
+        };
+        url.query_pairs_mut().clear().extend_pairs(pairs.iter().map(shown));
     }
-    if url.password().is_some() { url.to_string() } else { text.to_owned() }
+    if has_password || has_secret { url.to_string() } else { text.to_owned() }
 }
 
 #[cfg(test)]
