@@ -59,7 +59,7 @@ async fn each_poll_is_one_debug_line_that_says_how_it_ended_and_holds_no_url() {
     let of_polls: Vec<&str> = text.lines().filter(|line| line.contains("poll::log")).collect();
     let [polled, deferred] = of_polls[..] else { panic!("{text}") };
     let next_due = fleet.feed(id).await.next_due.unwrap();
-    let job_span = format!("job{{feed.id={id} version={} host=a.example:80}}", job.version.0);
+    let job_span = format!("job{{feed.id={id} version={} host=a.example:443}}", job.version.0);
     assert!(polled.starts_with("DEBUG") && polled.contains(&job_span), "{polled}");
     let fields = format!(r#"polled outcome="failed" failure="status" status=503 lag_ms=84 next_due={next_due}"#);
     assert!(polled.ends_with(&fields), "{polled}");

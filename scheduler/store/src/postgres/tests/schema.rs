@@ -152,6 +152,7 @@ async fn every_statement_of_a_batch_finds_its_rows_by_index() {
         let types = "SELECT parameter_types::text[] FROM pg_prepared_statements WHERE name = 'batch'";
         let types: Vec<String> = sqlx::query_scalar(types).fetch_one(&mut *on).await.unwrap();
         let value = |kind: &String| match kind.strip_suffix("[]") {
+            Some("boolean") => "array_fill(true, ARRAY[500])".to_owned(),
             Some(kind) => format!("array_fill('7'::{kind}, ARRAY[500])"),
             None => format!("'7'::{kind}"),
         };
