@@ -126,9 +126,12 @@ const PIECES: [&str; 44] = [
     "<plaintext>",
 ];
 
+/// A pattern repeated to about this length.
+type Repeated = Box<dyn Fn(usize) -> String>;
+
 #[test]
 fn time_grows_with_the_input_whatever_is_repeated() {
-    let mut patterns: Vec<(String, Box<dyn Fn(usize) -> String>)> = Vec::new();
+    let mut patterns: Vec<(String, Repeated)> = Vec::new();
     for piece in PIECES {
         for before in ["", "<p a='", "<svg>", "<table>"] {
             let make = move |length: usize| format!("{before}{}", piece.repeat(length / piece.len()));
@@ -159,7 +162,7 @@ fn time_grows_with_the_input_whatever_is_repeated() {
     patterns.push(("depth".into(), Box::new(move |length| deep.clone() + &"</i>".repeat(length / 4))));
     for (name, make) in patterns {
         assert_linear(&name, make, |html| {
-            drop(Tree::of_fragment(html, LIMITS).map(|tree| tree.write_inside(tree.root(), usize::MAX, |_| None)))
+            drop(Tree::of_fragment(html, LIMITS).map(|tree| tree.write_inside(tree.root(), usize::MAX, |_| None)));
         });
     }
 }

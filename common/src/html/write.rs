@@ -130,7 +130,7 @@ fn prefix(attribute: &Attribute) -> &'static str {
 
 fn push_escaped(html: &mut String, text: &str, in_attribute: bool) {
     let mut rest = text;
-    while let Some(at) = rest.find(|c| matches!(c, '&' | '<' | '>' | '"' | '\u{A0}')) {
+    while let Some(at) = rest.find(['&', '<', '>', '"', '\u{A0}']) {
         let (plain, behind) = rest.split_at(at);
         html.push_str(plain);
         let mut characters = behind.chars();

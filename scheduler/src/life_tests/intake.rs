@@ -50,7 +50,7 @@ impl Queue<FetchReport> for Faulty {
 
     async fn depth(&self) -> Result<QueueDepth, QueueError> {
         if self.silent.load(Ordering::SeqCst) {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
         self.queue.depth().await
     }

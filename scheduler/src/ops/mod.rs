@@ -111,7 +111,7 @@ pub struct AudienceEdit {
 impl AudienceEdit {
     /// The fields in which these differ; `None` when they do not.
     pub fn between(before: Audience, after: Audience) -> Option<Self> {
-        fn changed<T: PartialEq>(before: T, after: T) -> Option<T> {
+        fn changed<T: Copy + PartialEq>(before: T, after: T) -> Option<T> {
             (before != after).then_some(after)
         }
         (before != after).then(|| AudienceEdit {

@@ -20,7 +20,7 @@ pub(super) fn polls(verdicts: &[Verdict], applied: &[Applied], feeds: &HashMap<F
         let _job = job(report).entered();
         tracing::debug!(
             outcome = report.outcome.kind().as_str(),
-            failure = report.outcome.failure().map(|failure| failure.as_str()),
+            failure = report.outcome.failure().map(common::outcome::FailureKind::as_str),
             status = report.http_status,
             lag_ms = lag_millis(feed, report),
             next_due = due.map(tracing::field::display),

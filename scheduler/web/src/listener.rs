@@ -77,7 +77,7 @@ impl Limits {
 pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) -> io::Result<()> {
     let admission = Arc::new(Admission::new(limits));
     // Accepting stops before the file descriptors run out: callers wait in the kernel's queue.
-    let most = u32::try_from(limits.descriptors()).unwrap_or(u32::MAX).min(Semaphore::MAX_PERMITS as u32);
+    let most = u32::try_from(limits.descriptors().min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
     let open = Arc::new(Semaphore::new(most as usize));
     loop {
         let accepted = async {

@@ -169,8 +169,7 @@ pub(crate) async fn pages_end_at_their_bytes_and_nothing_is_left_out(backend: &d
     let huge = |text: &str| Entry { content: Some(text.repeat(5 << 20)), ..entry("huge", "huge") };
     poll(&*store, id, 20, modified(vec![huge("xy")])).await;
     poll(&*store, id, 30, modified(vec![huge("yz")])).await;
-    let bounded =
-        |bytes: usize, items: usize| assert!(items == 1 || bytes <= PAGE_BYTES as usize, "{bytes} in {items}");
+    let bounded = |bytes: usize, items: usize| assert!(items == 1 || bytes as i64 <= PAGE_BYTES, "{bytes} in {items}");
     for feed in [None, Some(id)] {
         let (mut seen, mut after, mut cuts) = (Vec::new(), 0, 0);
         loop {

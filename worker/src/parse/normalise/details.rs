@@ -26,7 +26,7 @@ pub(super) fn finish(draft: DraftDetails<'_>, authors: &[String], links: &mut Li
         });
     };
     all(&mut fields.related);
-    fields.authors = of_authors(known, authors);
+    fields.authors = of_authors(&known, authors);
     for author in &mut fields.authors {
         absolute(&mut author.url);
         absolute(&mut author.avatar);
@@ -50,7 +50,7 @@ pub(super) fn finish(draft: DraftDetails<'_>, authors: &[String], links: &mut Li
 }
 
 /// The persons whose names were chosen, if more is known of one of them than the name.
-fn of_authors(known: Vec<(u8, Author)>, names: &[String]) -> Vec<Author> {
+fn of_authors(known: &[(u8, Author)], names: &[String]) -> Vec<Author> {
     if known.is_empty() {
         return Vec::new();
     }

@@ -97,7 +97,8 @@ async fn play(stream: TlsStream<TcpStream>, once: Vec<u8>, again: Vec<u8>) -> st
     let mut buffer = [0; 4096];
     reader.read_exact(&mut buffer[..24]).await?;
     writer.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
-    reader.read(&mut buffer).await?;
+    // Its length is the client's business.
+    let _settings_and_request = reader.read(&mut buffer).await?;
     tokio::spawn(async move { while reader.read(&mut buffer).await.is_ok_and(|read| read > 0) {} });
     writer.write_all(&once).await?;
     writer.flush().await?;
