@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Why a scenario could not be run. A run with bad results is not an error: see [`Report`].
+/// Why a scenario could not be run. A run with bad results is not an error: see [`super::Report`].
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// The file does not exist, or cannot be read.

@@ -140,7 +140,7 @@ pub struct Verdict {
     pub decision: Decision,
     /// The category that the feed has now.
     pub category: Category,
-    /// [`Feed::audience_at`] of the state that this was decided on.
+    /// [`audience_at`](common::feed::Feed::audience_at) of the state that this was decided on.
     pub audience_at: Timestamp,
 }
 

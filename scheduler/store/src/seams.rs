@@ -37,7 +37,7 @@ pub trait Polls: Send + Sync {
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError>;
 
     /// Stores verdicts in one transaction; one answer each, in order. Of two on the same feed the second is stale. A wake
-    /// that the job knew of as past ([`FetchReport::answers_wake`]), or that is older than the fetch's start by more than
+    /// that the job knew of as past ([`answers_wake`](common::report::FetchReport::answers_wake)), or that is older than the fetch's start by more than
     /// `clock_skew`, is answered by it and cleared. When the database refuses a row ([`StoreError::refuses_data`]) nothing
     /// of the batch is stored.
     async fn apply(
