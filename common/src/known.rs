@@ -48,6 +48,11 @@ impl KnownEntries {
         KnownEntries(self.0.iter().copied().filter(|known| !gone.contains(known)).collect())
     }
 
+    /// Returns the fingerprints, newest first.
+    pub fn iter(&self) -> impl Iterator<Item = Fingerprint> {
+        self.0.iter().copied()
+    }
+
     /// Returns the number of fingerprints.
     pub fn len(&self) -> usize {
         self.0.len()

@@ -135,6 +135,19 @@ async fn a_server_is_used_only_if_its_clock_agrees_and_it_forgets_nothing() {
 }
 
 #[tokio::test]
+async fn a_connection_to_a_server_that_became_a_replica_is_left_for_the_primary() {
+    let (demoted, promoted) = (PrivateServer::started(&[]), PrivateServer::started(&[]));
+    let server = demoted.client("demoted");
+    server.check_reading("key", &SystemClock).await.unwrap();
+    demoted.cli(&["REPLICAOF", "127.0.0.1", &promoted.port.to_string()]);
+    let refused = server.check_reading("key", &SystemClock).await;
+    assert!(matches!(refused, Err(ServerError::Unreachable(_))), "{refused:?}");
+    assert!(server.current().is_none(), "the connection to the replica was kept");
+    demoted.cli(&["REPLICAOF", "NO", "ONE"]);
+    server.check_reading("key", &SystemClock).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_wrong_password_is_told_as_such() {
     let private = PrivateServer::started(&["--requirepass", "right"]);
     let at = |password: &str| {

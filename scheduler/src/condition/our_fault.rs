@@ -99,9 +99,10 @@ impl OurFault {
         if seen.probes >= 1.0 { room.min(1) } else { 0 }
     }
 
-    /// So many were started.
+    /// Counts polls that were started; a round that was under way when the fault began started many, and they are not owed.
     pub(crate) fn spend(&self, polls: usize) {
-        self.seen().probes -= polls as f64;
+        let mut seen = self.seen();
+        seen.probes = (seen.probes - polls as f64).max(0.0);
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -213,6 +214,16 @@ mod tests {
         let later = at(0).after(2 * WINDOW);
         assert!(seen.note(&host(0), true, later).is_none() && seen.note(&host(1), true, later).is_none());
         assert_eq!(seen.hosts.len(), 2, "those of a minute ago make room");
+    }
+
+    #[test]
+    fn a_round_under_way_when_it_began_costs_no_later_probes() {
+        let mut seen = Seen::default();
+        turns(&mut seen, 0, &[false; 3]);
+        let ours = OurFault(Mutex::new(seen));
+        ours.spend(500);
+        assert_eq!(ours.room(500, at(2500)), 0, "not within the first second");
+        assert_eq!(ours.room(500, at(3100)), 1);
     }
 
     #[test]

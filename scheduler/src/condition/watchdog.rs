@@ -18,7 +18,7 @@ pub struct Watchdog(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// When a report arrived last, or polling was last known to be stopped on purpose.
+    /// When a report was stored last, or polling was last known to be stopped on purpose.
     progress: Instant,
     alarm: Option<String>,
 }

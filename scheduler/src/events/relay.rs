@@ -69,12 +69,12 @@ impl Relay {
             }
         }
         // If not, it ends by itself.
-        let _ = self.turn.take(0, Duration::ZERO).await;
+        let _ = self.turn.take(&Confirmed::default(), Duration::ZERO).await;
     }
 
     /// Passes on for as long as it is this one's turn.
     async fn pass_on(&mut self, trouble: &mut Trouble) -> Result<(), BackendError> {
-        let Some(cursor) = self.turn.take(0, TURN).await? else {
+        let Some(cursor) = self.turn.take(&Confirmed::default(), TURN).await? else {
             self.metrics.relay_lag.set(0.0);
             self.has_turn = false;
             return Ok(());
@@ -83,11 +83,22 @@ impl Relay {
             tracing::info!(holder = self.turn.holder, after = cursor, "it is this process that passes events on");
         }
         let mut follower = Follower::new(Arc::clone(&self.tail), cursor);
-        let mut confirmed = cursor;
+        let mut confirmed = Confirmed { seq: cursor, epoch: String::new() };
         loop {
             let page = follower.page().await?;
-            if Follower::missed(confirmed, &page) {
-                let (after, oldest) = (confirmed, page.oldest);
+            if confirmed.epoch.is_empty() {
+                confirmed.epoch.clone_from(&page.epoch);
+            } else if confirmed.epoch != page.epoch {
+                // What this one knows is of a history that ended: the cursor in the store is the new one's.
+                tracing::warn!(
+                    epoch = page.epoch,
+                    "the events have another history; they are passed on from its cursor"
+                );
+                self.has_turn = false;
+                return Ok(());
+            }
+            if Follower::missed(confirmed.seq, &page) {
+                let (after, oldest) = (confirmed.seq, page.oldest);
                 tracing::error!(after, oldest, "events were deleted by retention before the exchange had them");
             }
             self.note_lag(page.items.first());
@@ -97,17 +108,17 @@ impl Relay {
                 let messages: Vec<Announcement> =
                     page.items.iter().map(|event| announcement(event, &page.epoch)).collect();
                 follower.note_size(messages.len(), messages.iter().map(|message| message.body.len()).sum());
-                let Some(published) = self.publish(&messages, confirmed, &page.items).await? else { return Ok(()) };
+                let Some(published) = self.publish(&messages, &confirmed, &page.items).await? else { return Ok(()) };
                 if let Some(last) = published.confirmed.checked_sub(1) {
-                    confirmed = page.items[last].seq;
+                    confirmed.seq = page.items[last].seq;
                 }
                 if let Some(refusal) = published.trouble {
-                    self.turn.take(confirmed, TURN).await?;
+                    self.turn.take(&confirmed, TURN).await?;
                     return Err(refusal.into());
                 }
                 trouble.note(Ok::<(), BackendError>(()));
             }
-            if self.turn.take(confirmed, TURN).await?.is_none() {
+            if self.turn.take(&confirmed, TURN).await?.is_none() {
                 return Ok(());
             }
         }
@@ -117,7 +128,7 @@ impl Relay {
     async fn publish(
         &mut self,
         messages: &[Announcement],
-        confirmed: i64,
+        confirmed: &Confirmed,
         events: &[Event],
     ) -> Result<Option<Published>, BackendError> {
         let mut publishing = pin!(self.exchange.publish(messages));
@@ -150,6 +161,13 @@ fn announcement(event: &Event, epoch: &str) -> Announcement {
     Announcement { key: format!("{kind}.{feed}"), kind, id: format!("{epoch}-{seq}"), body }
 }
 
+/// How far the exchange has the events, as far as this process knows; of which history.
+#[derive(Default)]
+struct Confirmed {
+    seq: i64,
+    epoch: String,
+}
+
 /// The right to pass events on, as far as it can be had.
 struct Turn {
     store: Arc<dyn Store>,
@@ -160,8 +178,9 @@ struct Turn {
 
 impl Turn {
     /// Takes or keeps it for so long; gives the last event that was passed on.
-    async fn take(&self, confirmed: i64, lasts: Duration) -> Result<Option<i64>, BackendError> {
-        let turn = RelayTurn { holder: &self.holder, confirmed, lasts };
+    async fn take(&self, confirmed: &Confirmed, lasts: Duration) -> Result<Option<i64>, BackendError> {
+        let Confirmed { seq, epoch } = confirmed;
+        let turn = RelayTurn { holder: &self.holder, confirmed: *seq, epoch, lasts };
         Ok(self.store.relay_turn(&turn).await?)
     }
 }

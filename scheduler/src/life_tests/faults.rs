@@ -29,3 +29,43 @@ async fn jobs_that_are_in_the_queue_stay_hidden_when_others_of_their_round_could
     feeds.retain(|feed| !hidden.contains(feed));
     assert_eq!(again, feeds);
 }
+
+#[tokio::test]
+async fn a_late_report_does_not_put_off_a_feed_that_a_person_has_just_wanted_polled() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let first = &fleet.dispatched().await[0];
+    let report = fleet.work(first, not_modified()).await;
+    fleet.settle(report).await;
+    let next = fleet.feed(id).await.next_due.unwrap();
+    fleet.clock.advance(next.since(fleet.clock.now()));
+    let second = &fleet.dispatched().await[0];
+    let late = fleet.work(second, not_modified()).await;
+    fleet.clock.advance(GAP);
+    let pause = store::FeedChange { status: Some(Status::Paused), ..Default::default() };
+    fleet.ops.store.change_feed(id, &pause, fleet.clock.now()).await.unwrap();
+    fleet.ops.try_once(&fleet.feed(id).await, fleet.clock.now()).await.unwrap();
+    fleet.settle(late).await;
+    // The lease of the fetch before ends.
+    fleet.clock.advance(Duration::from_secs(120));
+    assert_eq!(fleet.dispatched_ids().await, [id]);
+}
+
+#[tokio::test]
+async fn only_a_stored_report_counts_as_progress() {
+    let fleet = Fleet::new().await;
+    fleet.add("http://a.example/feed").await;
+    let job = &fleet.dispatched().await[0];
+    let watchdog = &fleet.results.condition.watchdog;
+    std::thread::sleep(Duration::from_millis(1));
+    assert!(watchdog.judge(GAP, Duration::from_nanos(1)));
+    let report = fleet.work(job, not_modified()).await;
+    let stale = FetchReport { version: Version(99), ..report.clone() };
+    let deferred = FetchReport { outcome: Outcome::Deferred { until: fleet.clock.now() }, ..report.clone() };
+    for useless in [stale, deferred] {
+        fleet.settle(useless).await;
+        assert!(watchdog.alarm().is_some());
+    }
+    fleet.settle(report).await;
+    assert_eq!(watchdog.alarm(), None);
+}

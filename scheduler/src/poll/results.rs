@@ -55,7 +55,7 @@ pub struct Results {
     pub minutes: Mutex<Minutes>,
 }
 
-/// Transactions of one settlement that may find feeds changed by people, each time anew.
+/// How often a verdict is decided again that finds its feed changed by a person, each time anew.
 const TRIES: u32 = 5;
 
 impl Results {
@@ -84,7 +84,6 @@ impl Results {
             (feed.version == report.version).then_some((feed, report))
         });
         self.condition.our_fault.observe(told, now);
-        self.condition.watchdog.progressed();
         self.metrics.our_fault.set(i64::from(self.condition.our_fault.since().is_some()));
         for report in reports {
             let Some(feed) = feeds.get(&report.feed) else { continue };
@@ -124,6 +123,10 @@ impl Results {
     /// A stale report still proves that its server got a request. When that request came after the one that the feed was planned
     /// by (two fetches of one version, of which the earlier was settled first), the next one counts from it.
     fn proven_request(&self, feed: &Feed, report: &FetchReport) -> Option<Slot> {
+        // A person has just wanted it polled: no request before that puts it off.
+        if feed.terms.iter().any(|term| term.rule == Rule::Added) {
+            return None;
+        }
         let (planned_by, due) = (feed.state.last_polled?, feed.next_due?);
         let is_request = !matches!(report.outcome, Outcome::Deferred { .. });
         let later = is_request && report.started > planned_by && feed.status == Status::Active;
@@ -200,9 +203,9 @@ impl Results {
         feeds: &HashMap<FeedId, Feed>,
         now: Timestamp,
     ) -> Result<(), BackendError> {
-        let mut pending = vec![verdicts];
-        let mut tries = 0;
-        while let Some(mut batch) = pending.pop() {
+        // Each with how often its feeds were decided again.
+        let mut pending = vec![(verdicts, 0)];
+        while let Some((mut batch, tries)) = pending.pop() {
             if batch.is_empty() {
                 continue;
             }
@@ -210,15 +213,18 @@ impl Results {
                 Ok(applied) => {
                     log::polls(&batch, &applied, feeds);
                     self.reschedule(&batch, &applied, now).await?;
-                    pending.extend(self.decided_again(&batch, &applied, &mut tries, now).await?);
+                    if tries < TRIES {
+                        pending.push((self.decided_again(&batch, &applied, now).await?, tries + 1));
+                    }
                     self.moves.follow(&batch, &applied, feeds, &self.config.policy, now).await?;
                 }
                 Err(error) if error.refuses_data() && batch.len() > 1 => {
                     let rest = batch.split_off(batch.len() / 2);
-                    pending.extend([rest, batch]);
+                    pending.extend([(rest, tries), (batch, tries)]);
                 }
                 Err(error) if error.refuses_data() => {
-                    pending.extend(batch.pop().and_then(|verdict| self.refused(verdict, &error, feeds, now)));
+                    let again = batch.pop().and_then(|verdict| self.refused(verdict, &error, feeds, now));
+                    pending.extend(again.map(|again| (again, tries)));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -226,20 +232,18 @@ impl Results {
         Ok(())
     }
 
-    /// Decides again on the feeds whose audience a person changed since they were read.
+    /// Decides again on the feeds whose audience a person changed since they were read. After too many tries their leases bring
+    /// them back.
     async fn decided_again(
         &self,
         verdicts: &[Verdict],
         applied: &[Applied],
-        tries: &mut u32,
         now: Timestamp,
-    ) -> Result<Option<Vec<Verdict>>, BackendError> {
+    ) -> Result<Vec<Verdict>, BackendError> {
         let outdated = verdicts.iter().zip(applied).filter(|(_, applied)| **applied == Applied::Outdated);
         let reports: Vec<FetchReport> = outdated.map(|(verdict, _)| verdict.report.clone()).collect();
-        *tries += 1;
-        // Otherwise their leases bring them back.
-        if reports.is_empty() || *tries > TRIES {
-            return Ok(None);
+        if reports.is_empty() {
+            return Ok(Vec::new());
         }
         let ids: Vec<FeedId> = reports.iter().map(|report| report.feed).collect();
         let feeds: HashMap<FeedId, Feed> =
@@ -248,7 +252,7 @@ impl Results {
             let feed = feeds.get(&report.feed).filter(|feed| feed.version == report.version)?;
             Some(self.judge(feed, report, now))
         });
-        Ok(Some(again.collect()))
+        Ok(again.collect())
     }
 
     /// A report that the database will not take counts as a malformed feed. If that is refused as well, the feed's lease
@@ -288,6 +292,7 @@ impl Results {
                 Applied::Stale => self.metrics.stale_reports.inc(),
                 Applied::Outdated => {}
                 Applied::Stored { due, wake, new_entries, host_hold, over_quota, .. } => {
+                    self.condition.watchdog.progressed();
                     self.metrics.record_report(report);
                     self.condition.worst.observe(report, now);
                     self.metrics.record_decision(verdict.decision.terms.iter().map(|term| term.rule));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::Config;
-use common::host_gate::HostGate;
+use common::host_gate::{HostGate, LoadMark};
 use common::metrics::Metrics;
 use common::queue::Queue;
 use common::report::FetchReport;
@@ -99,7 +99,11 @@ impl Reconciler {
     }
 
     async fn open_gate_on_time(&self, clock: &dyn Clock) -> Result<bool, BackendError> {
-        self.open_gate(self.time(clock).await?).await
+        // Whatever our clock says: the gate goes by its server's time alone, and notes a step of that one here. Only what is
+        // loaded into it is judged by our clock.
+        let mark = self.gate.begin_loading(clock.now()).await?;
+        let now = self.time(clock).await?;
+        self.load_and_open(mark, now).await
     }
 
     async fn rebuild_on_time(
@@ -156,13 +160,20 @@ impl Reconciler {
     /// Opens a gate that lost its memory: only once no report is on its way that may carry a hold, and with all stored
     /// holds and operators' blocks loaded. True when the gate is open afterwards.
     pub async fn open_gate(&self, now: Timestamp) -> Result<bool, BackendError> {
-        let closed = self.load_gate(now).await?;
+        let mark = self.gate.begin_loading(now).await?;
+        self.load_and_open(mark, now).await
+    }
+
+    async fn load_and_open(&self, mark: Option<LoadMark>, now: Timestamp) -> Result<bool, BackendError> {
+        let closed = match mark {
+            Some(mark) => self.load_gate(&mark, now).await?,
+            None => None,
+        };
         Ok(self.condition.gate.note(closed, now))
     }
 
     /// Loads and opens a gate that lost its memory. Returns what it waits for, if it stays closed.
-    async fn load_gate(&self, now: Timestamp) -> Result<Option<&'static str>, BackendError> {
-        let Some(mark) = self.gate.begin_loading(now).await? else { return Ok(None) };
+    async fn load_gate(&self, mark: &LoadMark, now: Timestamp) -> Result<Option<&'static str>, BackendError> {
         self.orders.load(now).await?;
         if self.never_asked_anybody().await? {
             self.gate.open_new(now).await?;
@@ -172,7 +183,7 @@ impl Reconciler {
             return Ok(Some("the gate lost its memory, and reports that may carry holds are still to be stored"));
         }
         self.load_holds(now).await?;
-        let open = self.gate.open(&mark, now).await?;
+        let open = self.gate.open(mark, now).await?;
         Ok((!open).then_some("the gate lost its memory, and requests from before the loss may still be in flight"))
     }
 

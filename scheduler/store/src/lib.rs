@@ -385,6 +385,8 @@ pub struct RelayTurn<'a> {
     pub holder: &'a str,
     /// The exchange has all events up to here; zero when the process knows of none.
     pub confirmed: i64,
+    /// The epoch that this number is of: in another one it counts for nothing.
+    pub epoch: &'a str,
     /// How long the turn lasts by the database's clock, unless it is prolonged before.
     pub lasts: std::time::Duration,
 }

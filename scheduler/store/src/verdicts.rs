@@ -182,6 +182,15 @@ pub(super) fn stored_forms(changes: &[Change<'_>], verdict: usize) -> Vec<i64> {
     own.filter_map(|change| change.stored.map(|form| form.seq)).collect()
 }
 
+/// The fingerprints of the entries that stand in a verdict's document now, also of those that its job knew: a document's known
+/// entries begin with its own, and those that do not fit in there are reported each time.
+pub(super) fn still_there(fresh: &Fresh<'_>) -> Vec<i64> {
+    let Some(document) = fresh.document() else { return Vec::new() };
+    let known = document.known.iter().take(usize::try_from(document.all_entries).unwrap_or(usize::MAX));
+    let all = known.chain(document.entries.iter().map(Entry::fingerprint));
+    all.map(|fingerprint| fingerprint.0.cast_signed()).collect()
+}
+
 /// What a verdict does to the entries.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {

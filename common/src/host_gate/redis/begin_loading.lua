@@ -9,13 +9,12 @@ if open and open.fourth >= seen and now >= open.fifth - STEP_BACK then
   write_open_mark(open.nonce, open.lost, open.fourth)
   return { '', open.fourth, now }
 end
-if open then
-  seen = math.max(seen, open.fourth)
-  redis.call('DEL', KEYS[1])
-end
+seen = math.max(seen, last_generation())
+if open then redis.call('DEL', KEYS[1]) end
 local loading = mark(KEYS[2])
 if loading and loading.fifth > seen and loading.lost <= now + STEP_BACK then
   return { loading.nonce, loading.fifth, now }
 end
-redis.call('SET', KEYS[2], string.format('%s %s %.0f %.0f %.0f', run, ARGV[4], now, now + tonumber(ARGV[5]), seen + 1))
-return { ARGV[4], seen + 1, now }
+local generation = next_generation()
+redis.call('SET', KEYS[2], string.format('%s %s %.0f %.0f %.0f', run, ARGV[4], now, now + tonumber(ARGV[5]), generation))
+return { ARGV[4], generation, now }

@@ -31,6 +31,18 @@ local function mark(key)
   return { nonce = words[2], lost = tonumber(words[3]), fourth = tonumber(words[4]) or 0, fifth = tonumber(words[5]) or 0 }
 end
 
+-- The number of a mark KEYS[1] of any run, 0 if there is none: a generation that was opened once.
+local function last_generation()
+  local text = redis.call('GET', KEYS[1])
+  return tonumber(text and string.match(text, '^%S+ %S+ %S+ (%S+)')) or 0
+end
+
+-- The generation of a gate that is to be opened. The time makes it rise even when nothing here remembers the last one, neither
+-- this server, which may have lost its memory, nor the caller, which may have been restarted.
+local function next_generation()
+  return math.max(math.max(seen, last_generation()) + 1, now)
+end
+
 -- When the gate lost its memory for the last time, or nil while it is closed. A mark older than one that the caller has seen is
 -- of a server that was away while another one was the gate: what the other one learned is missing here.
 local function opened()

@@ -1,5 +1,6 @@
 -- Opens the gate of a fleet that never asked anybody, unless it is open. ARGV[4] is a nonce. Returns its generation.
 local open = mark(KEYS[1])
 if open and open.fourth >= seen then return open.fourth end
-write_open_mark(ARGV[4], 0, seen + 1)
-return seen + 1
+local generation = next_generation()
+write_open_mark(ARGV[4], 0, generation)
+return generation

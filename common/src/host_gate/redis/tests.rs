@@ -327,6 +327,32 @@ async fn a_server_that_was_the_gate_before_another_one_is_not_open_when_it_comes
     assert_eq!(scheduler.begin_loading(now()).await.unwrap(), None);
 }
 
+/// A worker that saw several generations, and then a server without memory and a scheduler without a past.
+#[tokio::test]
+async fn a_gate_that_a_fresh_scheduler_opens_after_a_loss_is_open_to_workers_that_saw_many_generations() {
+    let private = PrivateServer::started(&[]);
+    let [scheduler, worker] = [(); 2].map(|()| RedisGate::new(private.client("fresh"), Duration::ZERO));
+    for _ in 0..3 {
+        private.cli(&["FLUSHALL"]);
+        opened(&scheduler).await;
+        worker.check(&SystemClock).await.unwrap();
+    }
+    for new_fleet in [false, true] {
+        private.cli(&["FLUSHALL"]);
+        let fresh = RedisGate::new(private.client("fresh"), Duration::ZERO);
+        if new_fleet {
+            fresh.open_new(now()).await.unwrap();
+        } else {
+            opened(&fresh).await;
+        }
+        tokio::time::sleep(LIMITS.gap).await;
+        let ticket = reserve(&fresh, LIMITS).await.unwrap();
+        worker.check(&SystemClock).await.unwrap();
+        let acquired = acquire(&worker, ticket, 1, now(), PATIENCE).await;
+        assert!(matches!(acquired, Acquired::Granted(_)), "new fleet: {new_fleet}: {acquired:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_clock_that_was_ahead_and_was_put_back_counts_as_a_loss() {
     let gate = RedisGate::new(shared(), Duration::ZERO).on_callers_time();

@@ -276,8 +276,11 @@ pub(crate) async fn one_process_at_a_time_has_the_turn_to_pass_events_on(backend
     let store = backend.open().await;
     // By the database's clock: how far ours is off does not count.
     let long = Duration::from_secs(60);
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, modified((1..=9).map(|number| entry(&number.to_string(), "one of nine")).collect())).await;
+    let epoch = store.events(0, 1).await.unwrap().epoch;
     let turn = async |holder: &str, confirmed: i64, lasts: Duration| {
-        store.relay_turn(&RelayTurn { holder, confirmed, lasts }).await.unwrap()
+        store.relay_turn(&RelayTurn { holder, confirmed, epoch: &epoch, lasts }).await.unwrap()
     };
     assert_eq!(turn("one", 0, long).await, Some(0));
     assert_eq!(turn("two", 0, long).await, None);
@@ -288,4 +291,7 @@ pub(crate) async fn one_process_at_a_time_has_the_turn_to_pass_events_on(backend
     assert_eq!(turn("one", 8, long).await, None);
     assert_eq!(turn("two", 5, Duration::ZERO).await, Some(7), "the cursor never goes back; and the turn is given up");
     assert_eq!(turn("one", 8, long).await, Some(8));
+    let elsewhere = RelayTurn { holder: "one", confirmed: 9, epoch: "another", lasts: long };
+    assert_eq!(store.relay_turn(&elsewhere).await.unwrap(), Some(8), "that number is of another history");
+    assert_eq!(turn("one", 1000, long).await, Some(9), "no event has such a number yet");
 }

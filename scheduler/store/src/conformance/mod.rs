@@ -111,6 +111,7 @@ macro_rules! stamp {
                 dates_say_which_entries_are_the_newest;
                 large_entries_are_limited_by_their_bytes_and_changes_count_too;
                 beyond_its_rows_a_feed_loses_the_oldest_with_their_identities;
+                what_still_stands_in_the_document_stays;
             }
             counts {
                 counters_and_texts_are_those_of_a_recount_whatever_happened;

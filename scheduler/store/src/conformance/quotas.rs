@@ -87,3 +87,22 @@ pub(crate) async fn beyond_its_rows_a_feed_loses_the_oldest_with_their_identitie
     assert_eq!((new_entries(&applied), over(&applied)), ((1, 0), (0, 0, 0)), "its identity left as well");
     assert_eq!(feed(&*store, id).await.over_quota.rows, 7);
 }
+
+pub(crate) async fn what_still_stands_in_the_document_stays(backend: &dyn Backend) {
+    let store = backend.open_within(QuotaConfig { rows_per_feed: 20, ..QuotaConfig::NONE }).await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let entries =
+        |numbers: std::ops::Range<usize>| numbers.map(|number| entry(&number.to_string(), &number.to_string()));
+    poll(&*store, id, 10, modified(entries(0..15).collect())).await;
+    // The oldest three are never taken out, and not reported again.
+    let known = KnownEntries::default().after_document(entries(0..15).map(|entry| entry.fingerprint()));
+    let mut second = document(Vec::new());
+    second.keep_news(entries(15..25).chain(entries(0..3)).collect(), &known);
+    let applied = poll(&*store, id, 20, Outcome::Modified(Box::new(second))).await;
+    assert_eq!((new_entries(&applied), over(&applied)), ((10, 0), (0, 0, 7)));
+    let mut found: Vec<u32> = stored(&*store, id).await.iter().map(|id| id.parse().unwrap()).collect();
+    found.sort_unstable();
+    assert_eq!(found, (0..3).chain(10..25).collect::<Vec<_>>());
+    let applied = poll(&*store, id, 30, modified(vec![entry("0", "changed")])).await;
+    assert_eq!(new_entries(&applied), (0, 1), "an update, and not a new one");
+}

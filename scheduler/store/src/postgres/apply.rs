@@ -228,7 +228,8 @@ async fn make_room(
         if excess > 0 {
             let kept = verdicts::stored_forms(changes, number);
             let delete = sqlx::query_scalar(include_str!("quota_identities.sql")).bind(feed.0).bind(kept);
-            gone = delete.bind(excess.cast_signed()).fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
+            let delete = delete.bind(excess.cast_signed()).bind(verdicts::still_there(&fresh[number]));
+            gone = delete.fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
             let delete = sqlx::query("DELETE FROM entries WHERE seq = ANY ($1)").bind(&gone).execute(&mut *on);
             tallies[number].more -= delete.await.map_err(StoreError::on(ACTION))?.rows_affected().cast_signed();
         }

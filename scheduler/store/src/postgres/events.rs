@@ -110,7 +110,7 @@ impl Events for PostgresStore {
         let lasts = i64::try_from(turn.lasts.as_millis()).unwrap_or(i64::MAX);
         on_connection!(self, "take the turn to pass events on", |on| {
             let take = sqlx::query_scalar(include_str!("relay_turn.sql")).bind(turn.holder).bind(lasts);
-            take.bind(turn.confirmed).fetch_optional(on).await
+            take.bind(turn.confirmed).bind(turn.epoch).fetch_optional(on).await
         })
     }
 }

@@ -158,7 +158,13 @@ impl SqliteStore {
             if excess > 0 {
                 let kept = serde_json::json!(verdicts::stored_forms(changes, number)).to_string();
                 let delete = sqlx::query_scalar(include_str!("quota_identities.sql")).bind(feed.0).bind(kept);
-                gone = delete.bind(excess.cast_signed()).fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+                let there = serde_json::json!(verdicts::still_there(&fresh[number])).to_string();
+                gone = delete
+                    .bind(excess.cast_signed())
+                    .bind(there)
+                    .fetch_all(&mut *tx)
+                    .await
+                    .map_err(StoreError::on(ACTION))?;
                 let delete = sqlx::query("DELETE FROM entries WHERE seq IN (SELECT value FROM json_each(?1))")
                     .bind(serde_json::json!(gone).to_string());
                 let deleted = delete.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;

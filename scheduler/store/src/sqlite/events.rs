@@ -124,7 +124,7 @@ impl Events for SqliteStore {
     async fn relay_turn(&self, turn: &RelayTurn<'_>) -> Result<Option<i64>, StoreError> {
         let lasts = i64::try_from(turn.lasts.as_millis()).unwrap_or(i64::MAX);
         let take = sqlx::query_scalar(include_str!("relay_turn.sql")).bind(turn.holder).bind(lasts);
-        let cursor = take.bind(turn.confirmed).fetch_optional(&self.writer).await;
+        let cursor = take.bind(turn.confirmed).bind(turn.epoch).fetch_optional(&self.writer).await;
         cursor.map_err(StoreError::on("take the turn to pass events on"))
     }
 }
