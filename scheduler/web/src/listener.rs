@@ -5,7 +5,7 @@
 //! longest gives way to a new one: callers who open connections and say nothing displace each other, and a request that
 //! arrives with its connection is answered. When all connections are busy, [`RESERVED`] more are taken for health and metrics.
 //!
-//! HTTP/2 is off (`docs/decisions/0022-http-1-only.md`).
+//! HTTP/2 is off (`docs/decisions/0023-http-1-only.md`).
 
 mod admission;
 mod watched;
