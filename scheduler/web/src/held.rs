@@ -1,7 +1,7 @@
 //! A body that keeps something for as long as it is being sent: a permit, or the knowledge that a response is in progress.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes};
 use axum::response::Response;
@@ -10,12 +10,14 @@ use hyper::body::{Frame, SizeHint};
 /// A body with what is dropped when it was sent, or when its caller is gone.
 struct Held<T> {
     body: Body,
+    begun: bool,
+    ended: bool,
     _held: T,
 }
 
 /// Keeps `held` until the response was sent.
 pub(crate) fn until_sent<T: Send + Unpin + 'static>(response: Response, held: T) -> Response {
-    response.map(|body| Body::new(Held { body, _held: held }))
+    response.map(|body| Body::new(Held { body, begun: false, ended: false, _held: held }))
 }
 
 impl<T: Unpin> hyper::body::Body for Held<T> {
@@ -23,11 +25,14 @@ impl<T: Unpin> hyper::body::Body for Held<T> {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        (self.begun, self.ended) = (true, frame.is_none());
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        // Whoever is told of the end drops the body at once: after the one frame of most bodies not a byte of it was sent.
+        if self.begun { self.ended } else { self.body.is_end_stream() }
     }
 
     fn size_hint(&self) -> SizeHint {

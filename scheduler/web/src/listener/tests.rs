@@ -35,7 +35,8 @@ async fn served(limits: Limits) -> Served {
         .route("/healthz", get(async || "ok\n"))
         .route("/slow", get(std::future::pending::<&'static str>))
         .route("/pause", get(async || tokio::time::sleep(Duration::from_millis(900)).await))
-        .route("/large", get(async || vec![b'x'; LARGE]));
+        .route("/large", get(async || vec![b'x'; LARGE]))
+        .route("/turn", get(async move || until_sent(vec![b'x'; LARGE].into_response(), turn().lock_owned().await)));
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
     let serving = tokio::spawn(serve(listener, router, limits, stop.clone()));
     Served { address, stop, serving }
@@ -52,6 +53,12 @@ impl Served {
     async fn asked(&self, request: &[u8]) -> String {
         first_line(&mut self.sent(request).await).await
     }
+}
+
+/// What a response of `/turn` holds; of one test, which alone asks for it.
+fn turn() -> Arc<tokio::sync::Mutex<()>> {
+    static TURN: std::sync::LazyLock<Arc<tokio::sync::Mutex<()>>> = std::sync::LazyLock::new(Arc::default);
+    Arc::clone(&TURN)
 }
 
 async fn first_line(stream: &mut TcpStream) -> String {
@@ -111,6 +118,21 @@ async fn a_caller_that_reads_nothing_is_cut_off() {
     let mut read = Vec::new();
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut read)).await.expect("it was closed");
     assert!(read.len() < LARGE, "{} bytes", read.len());
+}
+
+#[tokio::test]
+async fn what_a_response_holds_is_held_until_its_caller_has_taken_it() {
+    let served = served(Limits::new(1, 1_000)).await;
+    let mut stream = served.sent(b"GET /turn HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    assert_eq!(first_line(&mut stream).await, "HTTP/1.1 200 OK");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(turn().try_lock().is_err(), "the response is under way");
+    let other = served.asked(b"GET /pause HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert_eq!(other, "HTTP/1.1 503 Service Unavailable", "a connection under way does not give way");
+    let mut rest = Vec::new();
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+    assert!(rest.len() > LARGE - 4096, "{} bytes", rest.len());
+    drop(tokio::time::timeout(PATIENCE, turn().lock_owned()).await.expect("it is free again"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -41,10 +41,11 @@ impl Activity {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns since when the connection waits for a request; `None` while it answers one.
+    /// Returns since when the connection waits for a request; `None` while it answers one, or its caller has yet to take
+    /// the end of a response.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
         let state = self.state();
-        (!state.busy).then_some(state.since)
+        (!state.busy && state.stalled.is_none()).then_some(state.since)
     }
 
     /// Returns when to close the connection, as far as is known now.
@@ -141,5 +142,22 @@ impl AsyncWrite for Watched {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_has_bytes_to_send_does_not_wait() {
+        let activity = Arc::new(Activity::opened());
+        assert!(activity.waiting_since().is_some());
+        let answered = activity.answering();
+        activity.written(true);
+        drop(answered);
+        assert_eq!(activity.waiting_since(), None);
+        activity.written(false);
+        assert!(activity.waiting_since().is_some());
     }
 }
