@@ -58,17 +58,22 @@ impl Admission {
         if of_caller >= self.limits.per_address && !open.make_room(Some(caller)) {
             return None;
         }
-        let full = open.connections.len() >= self.limits.connections && !open.make_room(None);
-        if full && open.connections.len() >= self.limits.connections + RESERVED {
+        if open.connections.len() >= self.limits.connections {
+            open.make_room(None);
+        }
+        // Who gave way may have been one beyond the limit itself: what counts is how many are open now.
+        let others = open.connections.len();
+        if others >= self.limits.connections + RESERVED {
             return None;
         }
+        let reserved = others >= self.limits.connections;
         let (activity, gave_way) = (Arc::new(Activity::opened()), CancellationToken::new());
         open.last += 1;
         let number = open.last;
         let connection = Connection { caller, activity: Arc::clone(&activity), gave_way: gave_way.clone() };
         open.connections.insert(number, connection);
         *open.addresses.entry(caller).or_default() += 1;
-        Some(Admitted { number, reserved: full, activity, gave_way, admission: Arc::clone(self) })
+        Some(Admitted { number, reserved, activity, gave_way, admission: Arc::clone(self) })
     }
 }
 
@@ -132,6 +137,12 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
+    impl Admitted {
+        fn busy(self) -> (super::super::watched::Answered, Self) {
+            (self.activity().answering(), self)
+        }
+    }
+
     fn gave_way(admitted: &Admitted) -> bool {
         admitted.gave_way.is_cancelled()
     }
@@ -156,9 +167,11 @@ mod tests {
         assert!(!busy.iter().any(gave_way));
         // Each reserved connection that still waited gave way to the next one.
         assert_eq!(reserved.iter().filter(|admitted| gave_way(admitted)).count(), RESERVED - 1);
-        let held = reserved.last().unwrap();
-        assert!(held.is_reserved() || !gave_way(held));
-        drop(answering);
+        assert!(reserved.iter().all(Admitted::is_reserved), "the limit is exceeded without them");
+        drop(reserved);
+        let beyond: Vec<_> = (0..RESERVED).map(|_| admission.admit(address(2)).unwrap().busy()).collect();
+        assert!(admission.admit(address(3)).is_none(), "all of them are busy");
+        drop((answering, beyond));
         assert!(!admission.admit(address(3)).unwrap().is_reserved());
     }
 
