@@ -1,5 +1,7 @@
 //! A new program on an earlier program's store, and an earlier program next to a new one.
 
+use common::host::HostKey;
+use common::time::Timestamp;
 use common::url::Version;
 
 use super::{Backend, at, entry, modified, new_entries, poll, told};
@@ -63,4 +65,34 @@ fn each_migration_has_a_number_of_its_own() {
         let versions: Vec<i64> = migrations.iter().map(|migration| migration.version).collect();
         assert!(versions.is_sorted_by(|one, next| one < next), "{versions:?}");
     }
+}
+
+/// What a program wrote that took ports 80 and 443 of a name for two hosts.
+pub(crate) const ROWS_OF_PORT_80: &str = "
+    UPDATE feeds SET host = 'a.org:80';
+    INSERT INTO host_blocks (host, blocked_until) VALUES ('a.org:80', 500), ('a.org:443', 0), ('b.org:80', 700);
+    INSERT INTO host_holds (host, held_until, feed_id) VALUES ('a.org:80', 800, 1), ('a.org:443', 900, 1), ('b.org:80', 950, 1);";
+/// The last schema of such a program, in SQLite and in PostgreSQL.
+pub(crate) const SCHEMAS_OF_PORT_80: [i64; 2] = [11, 10];
+
+/// `old` was left by such a program, with [`ROWS_OF_PORT_80`].
+pub(crate) async fn ports_80_and_443_become_one_host(old: &dyn Backend) {
+    let store = old.open().await;
+    let found = store.feed(&FeedRef::Url(URL.parse().unwrap())).await.unwrap().unwrap();
+    assert_eq!(found.host.as_str(), "a.org:443");
+    let audit = old.audit().await;
+    assert_eq!(audit.kept, audit.right);
+    let named = |rows: Vec<(HostKey, Timestamp)>| {
+        let mut rows: Vec<_> =
+            rows.into_iter().map(|(host, until)| (host.as_str().to_owned(), until.millis())).collect();
+        rows.sort();
+        rows
+    };
+    let expected = |a, b| vec![("a.org:443".to_owned(), a), ("b.org:443".to_owned(), b)];
+    assert_eq!(named(store.host_orders(None).await.unwrap().unwrap().blocks), expected(500, 700));
+    assert_eq!(named(store.holds(Timestamp::EPOCH).await.unwrap()), expected(900, 950));
+    store.block_hosts(&[HostKey::new("b.org:443")], None).await.unwrap();
+    let after = named(store.host_orders(None).await.unwrap().unwrap().blocks);
+    assert_eq!(after, expected(500, 0), "nothing shadows what is said later");
+    store.close().await;
 }

@@ -14,7 +14,9 @@ use tempfile::TempDir;
 use super::SqliteStore;
 use super::list::{View, bound};
 use crate::conformance::plans::{Explains, every_list_follows_its_index};
-use crate::conformance::upgrades::rows_of_the_first_program;
+use crate::conformance::upgrades::{
+    ROWS_OF_PORT_80, SCHEMAS_OF_PORT_80, ports_80_and_443_become_one_host, rows_of_the_first_program,
+};
 use crate::conformance::{Audit, Backend, add, entry, modified, new_entries, poll, stamp, told};
 use crate::listing::Statement;
 use crate::texts::Trigrams;
@@ -111,6 +113,17 @@ async fn every_list_of_a_large_fleet_follows_its_index() {
     sqlx::query(FILL).execute(&store.writer).await.unwrap();
     let mut on = store.writer.acquire().await.unwrap();
     every_list_follows_its_index(&mut View(&mut on), "feeds").await;
+}
+
+#[tokio::test]
+async fn what_was_stored_of_port_80_is_merged_into_443() {
+    let folder = Folder::new();
+    assert!(folder.is_left_by(SCHEMAS_OF_PORT_80[0]).await);
+    let options: SqliteConnectOptions = folder.url().parse().unwrap();
+    let mut on = options.connect().await.unwrap();
+    on.execute(ROWS_OF_PORT_80).await.unwrap();
+    on.close().await.unwrap();
+    ports_80_and_443_become_one_host(&folder).await;
 }
 
 /// What the database says about itself, and whether references lead somewhere.

@@ -6,7 +6,9 @@ use common::time::{Clock, SystemClock};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, Row};
 
+use crate::conformance::Backend;
 use crate::conformance::plans::{Explains, every_list_follows_its_index};
+use crate::conformance::upgrades::{ROWS_OF_PORT_80, SCHEMAS_OF_PORT_80, ports_80_and_443_become_one_host};
 use crate::conformance::{add, at, entry, modified, new_entries, poll};
 use crate::listing::Statement;
 use crate::postgres::PostgresStore;
@@ -29,6 +31,14 @@ async fn several_that_open_an_empty_database_at_once_migrate_it_once() {
         assert!(store.feed(&FeedRef::Id(id)).await.unwrap().is_some());
         store.close().await;
     }
+}
+
+#[tokio::test]
+async fn what_was_stored_of_port_80_is_merged_into_443() {
+    let schema = Schema::default();
+    assert!(schema.is_left_by(SCHEMAS_OF_PORT_80[1]).await);
+    schema.connection().await.execute(ROWS_OF_PORT_80).await.unwrap();
+    ports_80_and_443_become_one_host(&schema).await;
 }
 
 #[tokio::test]
