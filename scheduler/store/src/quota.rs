@@ -49,7 +49,8 @@ impl Budget {
 
     fn refilled(self, quota: &QuotaConfig, now: Timestamp) -> Self {
         let share = self.at.map_or(1.0, |at| now.since(at).as_secs_f64() / DAY.as_secs_f64());
-        let refill = |left: f64, limit: u64| (left + share * limit as f64).min(limit as f64);
+        // An earlier program took from allowances without a limit as well, so that they fell without end.
+        let refill = |left: f64, limit: u64| (left.max(0.0) + share * limit as f64).min(limit as f64);
         let (entries, bytes) = (refill(self.entries, quota.entries_per_day), refill(self.bytes, quota.bytes_per_day));
         // After a clock was set back the allowance waits for the earlier time to come again.
         Budget { at: Some(self.at.map_or(now, |at| at.max(now))), entries, bytes, ..self }
@@ -67,7 +68,7 @@ impl Budget {
             self.over.bytes += u64::from(!no_entry);
             return false;
         }
-        self.entries -= 1.0;
+        self.entries = (self.entries - 1.0).max(0.0);
         self.bytes = (self.bytes - bytes).max(0.0);
         true
     }
@@ -192,6 +193,9 @@ mod tests {
     fn without_limits_nothing_is_left_out() {
         let mut budget = Budget::default().refilled(&QuotaConfig::NONE, NOW);
         assert!((0..100).all(|_| budget.takes(1 << 30, &QuotaConfig::NONE)));
+        assert_eq!((budget.entries, budget.bytes), (0.0, 0.0), "and nothing is owed once there is a limit");
+        let owing = Budget { entries: -1e6, ..budget };
+        assert_eq!(taken(&mut owing.refilled(&QUOTA, NOW.after(DAY)), 15, 1), 10);
     }
 
     #[test]
