@@ -25,8 +25,8 @@ pub(crate) fn by_head(head: &Parts) -> Option<Blocker> {
     }
 }
 
-/// Whether an answer with this status may be such a page, so that its body is worth a look. A page with a good status is
-/// looked at when it turns out to be no feed.
+/// Whether an answer with this status may be such a page, so that its body is worth a look. Nobody who only
+/// publishes pages on a host gives them such a status, so these pages speak for the host.
 pub(crate) fn may_block(head: &Parts) -> bool {
     let is_page = |headers: &HeaderMap| {
         let declared = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
@@ -55,7 +55,7 @@ const MARKS: [(Blocker, &str); 16] = [
     (Blocker::Reddit, "whoa there, pardner!"),
 ];
 
-/// Who wrote this page, if it is such a page.
+/// Who wrote this page, if it is such a page. With a good status anybody may have written it.
 pub(crate) fn by_page(body: &[u8]) -> Option<Blocker> {
     let text = String::from_utf8_lossy(&body[..body.len().min(OPENING)]);
     MARKS.iter().find(|(_, mark)| text.contains(mark)).map(|(blocker, _)| *blocker)

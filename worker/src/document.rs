@@ -5,7 +5,6 @@
 use common::document::{ContentHash, Document, Validators};
 use common::entry::{Entry, Fingerprint};
 use common::known::KnownEntries;
-use common::outcome::Blocker;
 use common::report::Outcome;
 use url::Url;
 
@@ -53,14 +52,12 @@ pub(crate) struct Read {
     pub(crate) lead: Option<Lead>,
     /// It is a page that is no feed.
     pub(crate) is_page: bool,
-    /// It is the page of somebody who answered in place of the site.
-    pub(crate) blocked_by: Option<Blocker>,
 }
 
 impl Read {
     /// One that came to nothing that leads on.
     pub(crate) fn ended(outcome: Outcome, bytes: u64) -> Self {
-        Read { outcome, bytes, announced: Vec::new(), lead: None, is_page: false, blocked_by: None }
+        Read { outcome, bytes, announced: Vec::new(), lead: None, is_page: false }
     }
 }
 
@@ -96,10 +93,13 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
             Outcome::Modified(Box::new(document))
         }
         Err(error) => {
-            if let Some(by) = blocked::by_page(&body) {
-                return Read { blocked_by: Some(by), ..Read::ended(Failure::blocked(by).into(), bytes) };
-            }
             announced = announced_by(&body, content_type, &answer.url);
+            // Anybody can publish a page with such a mark: with a good status it says nothing of the host, and of a page that
+            // announces feeds nothing at all.
+            let by = if announced.is_empty() { blocked::by_page(&body) } else { None };
+            if let Some(by) = by {
+                return Read::ended(Failure::looks_blocked(by).into(), bytes);
+            }
             lead = lead_of(&body, &announced);
             is_page = discover::is_page(&body, content_type);
             match answer.codings.unknown {
@@ -109,7 +109,7 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
             }
         }
     };
-    Read { outcome, bytes, announced, lead, is_page, blocked_by: None }
+    Read { outcome, bytes, announced, lead, is_page }
 }
 
 /// A page that was read as a feed before: it stays one when it begins to announce another, because nobody was told to move.

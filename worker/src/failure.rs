@@ -71,6 +71,12 @@ impl Failure {
         Failure::new(FailureKind::Blocked, format!("a check for people or a block answers in place of the feed ({by})"))
     }
 
+    /// A page with a good status bears the mark of such an answer, which anybody could have written into it.
+    pub(crate) fn looks_blocked(by: Blocker) -> Self {
+        let detail = format!("no feed, but what looks like a check for people or a block ({by}), with a good status");
+        Failure::new(FailureKind::NotAFeed, detail)
+    }
+
     /// The whole fetch took too long.
     pub(crate) fn late(timeout: Duration) -> Self {
         Failure::new(FailureKind::Timeout, format!("no complete answer within {}", humantime::format_duration(timeout)))

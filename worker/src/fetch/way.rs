@@ -92,8 +92,7 @@ impl Fetch<'_> {
                 Step::Redirected | Step::Again => continue,
                 Step::Body(answer, place) => {
                     let was_delta = answer.delta;
-                    let Read { outcome, lead, bytes, announced, is_page, blocked_by } = self.read(*answer).await;
-                    self.fetched.blocked_by = blocked_by;
+                    let Read { outcome, lead, bytes, announced, is_page } = self.read(*answer).await;
                     drop(place);
                     self.is_bare_page = is_page && announced.is_empty() && lead.is_none();
                     (self.fetched.body_bytes, self.fetched.announced) = (bytes, self.dialable(announced).await);

@@ -163,7 +163,9 @@ async fn a_block_page_is_an_outcome_of_its_own_and_never_a_page_of_the_feed() {
     use common::outcome::{Blocker, FailureKind};
     let bench = Bench::start().await;
     let link = "<link rel=alternate type=application/rss+xml href=/feed>";
-    let page = |mark: &str| format!("<!DOCTYPE html><html><head>{mark}{link}</head><body>Please wait</body></html>");
+    let with =
+        |mark: &str, link| format!("<!DOCTYPE html><html><head>{mark}{link}</head><body>Please wait</body></html>");
+    let page = |mark: &str| with(mark, link);
     let challenge = "<title>Just a moment...</title>";
     let refused = |status: u16, mark: &str| {
         let page = page(mark);
@@ -172,10 +174,8 @@ async fn a_block_page_is_an_outcome_of_its_own_and_never_a_page_of_the_feed() {
             "HTTP/1.1 {status} No\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n{page}"
         ))
     };
-    let soul = "<script id=\"anubis_challenge\">";
+    let soul = "<script id=\"anubis_challenge\"></script>";
     for (script, by) in [
-        (Script::body("text/html", page(challenge)), Blocker::Cloudflare),
-        (Script::body("text/html", page(soul)), Blocker::Anubis),
         (Script::status(403).header("cf-mitigated", "challenge"), Blocker::Cloudflare),
         (refused(403, challenge), Blocker::Cloudflare),
         (refused(403, "errors.edgesuite.net"), Blocker::Akamai),
@@ -188,6 +188,13 @@ async fn a_block_page_is_an_outcome_of_its_own_and_never_a_page_of_the_feed() {
         assert_eq!((*failure, fetched.blocked_by), (FailureKind::Blocked, Some(by)), "{detail}");
         assert!(fetched.announced.is_empty() && fetched.outcome.rest() == Some(None));
         assert_eq!(bench.origin.log().len() - before, 1, "nothing else is asked");
+    }
+    for mark in [challenge, soul] {
+        let published = bench.fetch(&bench.feed("/", Script::body("text/html", with(mark, "")))).await;
+        assert_eq!(published.outcome.failure(), Some(FailureKind::NotAFeed), "{published:?}");
+        assert_eq!((published.outcome.rest(), published.blocked_by), (None, None), "the host answers others as before");
+        let announcing = bench.fetch(&bench.feed("/", Script::body("text/html", page(mark)))).await;
+        assert_eq!((announcing.announced.len(), announcing.outcome.rest()), (1, None), "{announcing:?}");
     }
     let plain = bench.fetch(&bench.feed("/", refused(403, "<title>No</title>"))).await;
     assert!(
