@@ -45,7 +45,7 @@ pub fn rest_after_poll(now: Timestamp, state: &PollState, config: &PolicyConfig)
 }
 
 /// Returns the time within which pings of this feed are answered: `ping_spread`, doubled by each poll in a row that a ping
-/// caused and that found no new entry. Anybody may ping, and the polls reach other people's servers.
+/// caused and that found no entry that is new or changed. Anybody may ping, and the polls reach other people's servers.
 fn spread(state: &PollState, config: &PolicyConfig) -> Duration {
     let doubled = 1_u32.checked_shl(state.fruitless_wakes.into()).unwrap_or(WIDEST);
     config.ping_spread.saturating_mul(doubled.min(WIDEST))

@@ -162,4 +162,7 @@ fn polls_for_pings_without_a_new_entry_are_counted_until_one_comes() {
     assert_eq!(polled(unchanged(), false), 1, "a poll of its own says nothing about pings");
     assert_eq!(polled(Outcome::Modified(Box::default()), true), 2);
     assert_eq!(polled(Outcome::Modified(Box::new(renamed(None))), false), 0);
+    assert_eq!(polled(unchanged(), true), 1);
+    let corrected = Document { entries: vec![Entry::default()], ..Document::default() };
+    assert_eq!(polled(Outcome::Modified(Box::new(corrected)), true), 0, "a changed entry was worth the ping");
 }
