@@ -59,7 +59,8 @@ pub struct FetchReport {
     /// What a HEAD came to, or would have come to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
-    /// When the server wants to be asked again, with any status but those of [`Outcome::Throttled`], which has it itself.
+    /// When the server wants to be asked again, with any status but those of [`Outcome::Throttled`], which has it itself. Of an
+    /// [`Outcome::Deferred`]: it is to wait until then also if its host is free before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Timestamp>,
     /// Of [`FailureKind::Blocked`]: who it was.

@@ -55,6 +55,9 @@ pub enum RedirectError {
     /// To something that feeds are not read from.
     #[error("a redirect to something that is not fetched: {0}")]
     NotFetched(&'static str),
+    /// The hops have to wait, and are too long to be kept meanwhile.
+    #[error("the redirects' URLs are too long to go on with them later")]
+    TooLong,
 }
 
 /// Is this a redirect that readers follow?
@@ -200,6 +203,7 @@ fn fetchable(url: Url) -> Result<FeedUrl, RedirectError> {
 /// A chain on its way to the next worker.
 #[derive(Serialize, Deserialize)]
 struct Way {
+    /// When it was interrupted first.
     at: Timestamp,
     chain: Chain,
 }
@@ -207,24 +211,30 @@ struct Way {
 impl Chain {
     /// A way older than this is gone again from its start. Feeds that wait for a host with many others take hours.
     const LIFE: Duration = Duration::from_secs(48 * 3600);
-    /// Bytes of a way that are kept; a longer one is gone again.
+    /// Bytes of a way that are kept. A longer one would be gone again from its start, and interrupted at the same place.
     const MAX_WAY: usize = 32 * 1024;
 
     /// What the next fetch of the feed needs to go on from here instead of asking the first hosts again. `None` when there is
-    /// nothing to spare.
-    pub fn detour(&self, now: Timestamp) -> Option<Detour> {
+    /// nothing to spare; `Err` when it is too much. `at` is when the chain was interrupted first.
+    pub fn detour(&self, at: Timestamp) -> Result<Option<Detour>, RedirectError> {
         if self.is_at_start() && !self.probed {
-            return None;
+            return Ok(None);
         }
-        let way = serde_json::to_string(&Way { at: now, chain: self.clone() }).ok()?;
-        (way.len() <= Self::MAX_WAY).then(|| Detour { next: self.current().clone(), way })
+        let way = Way { at, chain: self.clone() };
+        let way = serde_json::to_string(&way).ok().filter(|way| way.len() <= Self::MAX_WAY);
+        match way {
+            Some(way) => Ok(Some(Detour { next: self.current().clone(), way })),
+            None if self.is_at_start() => Ok(None),
+            None => Err(RedirectError::TooLong),
+        }
     }
 
-    /// The chain of a detour, if it is one of this feed's URL, and not too old. Its hops are judged like all others.
-    pub fn resumed(detour: &Detour, start: &FeedUrl, now: Timestamp) -> Option<Self> {
+    /// The chain of a detour and when it was interrupted first, if it is one of this feed's URL, and not too old. Its hops are
+    /// judged like all others.
+    pub fn resumed(detour: &Detour, start: &FeedUrl, now: Timestamp) -> Option<(Self, Timestamp)> {
         let Way { at, chain } = serde_json::from_str(&detour.way).ok()?;
         let is_whole = chain.visited.first() == Some(start) && chain.visited.last() == Some(&detour.next);
-        (is_whole && now.since(at) < Self::LIFE).then_some(chain)
+        (is_whole && now.since(at) < Self::LIFE).then_some((chain, at))
     }
 }
 
@@ -322,12 +332,12 @@ mod tests {
         let now = Timestamp::from_millis(1_790_000_000_000);
         let start = url("http://a.example/1");
         let mut chain = Chain::new(start.clone());
-        assert_eq!(chain.detour(now), None, "nothing is spared");
+        assert_eq!(chain.detour(now), Ok(None), "nothing is spared");
         follow(&mut chain, 301, "/2").unwrap();
         follow(&mut chain, 302, "http://b.example/").unwrap();
-        let detour = chain.detour(now).unwrap();
+        let detour = chain.detour(now).unwrap().unwrap();
         assert_eq!(detour.next, url("http://b.example/"));
-        assert_eq!(Chain::resumed(&detour, &start, now), Some(chain.clone()));
+        assert_eq!(Chain::resumed(&detour, &start, now), Some((chain.clone(), now)));
         assert_eq!(Chain::resumed(&detour, &url("http://a.example/2"), now), None, "the feed has moved");
         assert_eq!(Chain::resumed(&detour, &start, now.after(Chain::LIFE)), None);
         let forged = Detour { next: url("http://c.example/"), ..detour.clone() };
@@ -339,7 +349,13 @@ mod tests {
         for hop in 0..3 {
             follow(&mut chain, 302, &format!("/{hop}?{}", "x".repeat(8000))).unwrap();
         }
-        assert!(chain.detour(now).is_some());
+        assert!(matches!(chain.detour(now), Ok(Some(_))));
         follow(&mut chain, 302, &format!("/{}", "y".repeat(8000))).unwrap_err();
+        for hop in ["y", "z"] {
+            let headers = [(header::LOCATION, format!("/{}", hop.repeat(8000)).parse().unwrap())].into_iter().collect();
+            chain.follow(StatusCode::FOUND, &headers, 10).unwrap();
+        }
+        let refused = matches!(chain.detour(now), Err(RedirectError::TooLong));
+        assert!(refused, "it would begin anew and come here again, for ever");
     }
 }

@@ -67,6 +67,21 @@ async fn p29_feeds_on_their_way_to_a_busy_host_wait_there_and_go_on_one_by_one()
 }
 
 #[tokio::test]
+async fn a_redirect_to_its_own_host_that_says_when_is_followed_then_and_not_when_the_host_is_free() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add(HUB).await;
+    let job = &fleet.dispatched().await[0];
+    let until = fleet.clock.now().after(Duration::from_secs(600));
+    let report = FetchReport { retry_after: Some(until), ..interrupted(&fleet, job, until).await };
+    fleet.settle(report).await;
+    fleet.clock.advance(Duration::from_secs(599));
+    assert!(fleet.dispatched().await.is_empty(), "its host is free, but it was told to wait");
+    fleet.clock.advance(Duration::from_secs(1));
+    let jobs = fleet.dispatched().await;
+    assert_eq!(jobs.iter().map(|job| (job.feed, job.detour.is_some())).collect::<Vec<_>>(), [(id, true)]);
+}
+
+#[tokio::test]
 async fn the_way_of_a_feed_survives_a_restart_and_ends_with_its_report() {
     let (fleet, ids) = on_their_way(1).await;
     let fleet = fleet.restart().await;

@@ -77,7 +77,8 @@ impl Results {
         let ids: Vec<FeedId> = reports.iter().map(|report| report.feed).collect();
         let feeds: HashMap<FeedId, Feed> =
             self.store.states_for(&ids).await?.into_iter().map(|feed| (feed.id, feed)).collect();
-        let (mut verdicts, mut slots, mut interrupted) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut verdicts, mut slots) = (Vec::new(), Vec::new());
+        let (mut interrupted, mut kept) = (Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
         let told = reports.iter().filter_map(|report| {
             let feed = feeds.get(&report.feed)?;
@@ -96,9 +97,15 @@ impl Results {
                 Outcome::Deferred { until } => {
                     self.metrics.record_report(&report);
                     log::deferred(&report, until);
+                    // Who waits for a host is woken when that is free; who was told when to come waits for that time.
+                    let told = report.retry_after.is_some();
+                    if report.detour.is_none() || told {
+                        slots.push(Slot { feed: feed.id, due_at: until, band: self.band(feed) });
+                    }
                     match report.detour {
+                        Some(detour) if told => kept.push((feed.id, feed.version, detour)),
                         Some(detour) => interrupted.push((feed, detour, until)),
-                        None => slots.push(Slot { feed: feed.id, due_at: until, band: self.band(feed) }),
+                        None => {}
                     }
                 }
                 _ => {
@@ -106,6 +113,10 @@ impl Results {
                     verdicts.push(self.judge(feed, report, now));
                 }
             }
+        }
+        // First, so that whoever claims them next knows where they go on.
+        if !kept.is_empty() {
+            self.store.keep_detours(&kept).await?;
         }
         self.schedule.put(&slots, now).await?;
         self.park_on_the_way(interrupted).await?;

@@ -84,11 +84,23 @@ impl Fetch<'_> {
         now.after(GATE_RETRY)
     }
 
-    /// Puts the job off; the next fetch goes on where this one stopped.
+    /// Puts the job off until its host is free, at that time as far as is known; the next fetch goes on where this one stopped.
     pub(super) fn interrupt(&mut self, until: Timestamp) -> Outcome {
         self.forget_answer();
-        self.fetched.detour = self.chain.detour(self.hops.clock.now());
-        Outcome::Deferred { until }
+        match self.chain.detour(self.interrupted.unwrap_or(self.hops.clock.now())) {
+            Ok(detour) => {
+                self.fetched.detour = detour;
+                Outcome::Deferred { until }
+            }
+            Err(too_long) => Failure::from(too_long).into(),
+        }
+    }
+
+    /// The same, for a reason that is not over when the host is free.
+    fn pause(&mut self, until: Timestamp) -> Outcome {
+        let outcome = self.interrupt(until);
+        self.fetched.retry_after = matches!(outcome, Outcome::Deferred { .. }).then_some(until);
+        outcome
     }
 
     /// What the last answer said stands for no other.
@@ -128,7 +140,7 @@ impl Fetch<'_> {
         };
         let domain = match self.domain(url) {
             Ok(flight) => flight,
-            Err(Busy(wait)) => return Step::Ended(self.interrupt(self.hops.clock.now().after(wait))),
+            Err(Busy(wait)) => return Step::Ended(self.pause(self.hops.clock.now().after(wait))),
         };
         let mut sent = None;
         let response = client::send(&self.shared.client, method, url.as_url(), fields, limits, &mut sent).await;
@@ -143,7 +155,7 @@ impl Fetch<'_> {
         let ((head, incoming), _flights) = match response {
             Ok(Answered { response, flight }) => (response.into_parts(), (flight, domain)),
             Err(Unanswered::Shortage(reason)) => return Step::Ended(self.short_of(&reason)),
-            Err(Unanswered::Busy(wait)) => return Step::Ended(self.interrupt(received.after(wait))),
+            Err(Unanswered::Busy(wait)) => return Step::Ended(self.pause(received.after(wait))),
             Err(Unanswered::Throttled) => return Step::Ended(Outcome::Throttled { retry_after: None }),
             Err(Unanswered::Failed(failure)) if is_head => return self.head_failed(failure, sent.is_some()),
             Err(Unanswered::Failed(failure)) => return Step::Ended(failure.into()),
@@ -177,7 +189,7 @@ impl Fetch<'_> {
                 Ok(()) => match (blocked::by_redirect(self.chain.current().as_url()), self.fetched.retry_after) {
                     (Some(by), _) => Step::Ended(self.blocked(by)),
                     // RFC 9110, section 10.2.3: the least time to wait before the redirected request.
-                    (None, Some(until)) => Step::Ended(self.interrupt(until.min(received.after(LONGEST_DETOUR)))),
+                    (None, Some(until)) => Step::Ended(self.pause(until.min(received.after(LONGEST_DETOUR)))),
                     (None, None) => Step::Redirected,
                 },
                 Err(error) => Step::Ended(Failure::from(error).into()),
@@ -207,7 +219,7 @@ impl Fetch<'_> {
                 "this machine cannot open connections; fetches are deferred (logged once a minute)"
             );
         }
-        self.interrupt(now.after(SHORTAGE_RETRY))
+        self.pause(now.after(SHORTAGE_RETRY))
     }
 
     /// Somebody else answered for the site.
@@ -316,7 +328,7 @@ impl Fetch<'_> {
         Step::Body(Box::new(answer), body.place)
     }
 
-    fn unread(&self, error: &BodyError<hyper::Error>) -> Outcome {
+    fn unread(&mut self, error: &BodyError<hyper::Error>) -> Outcome {
         match error {
             BodyError::TooLarge => {
                 let detail = format!("the body has more than {} bytes", self.shared.max_wire_bytes);
@@ -330,7 +342,7 @@ impl Fetch<'_> {
             }
             BodyError::Broken(error) if failure::asks_for_calm(error) => Outcome::Throttled { retry_after: None },
             BodyError::Broken(error) => Failure::of_wire(error).into(),
-            BodyError::NoPlace => Outcome::Deferred { until: self.hops.clock.now().after(self.shared.timeout) },
+            BodyError::NoPlace => self.pause(self.hops.clock.now().after(self.shared.timeout)),
         }
     }
 

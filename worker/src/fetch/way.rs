@@ -7,6 +7,7 @@ use common::host::HostKey;
 use common::job::FetchJob;
 use common::outcome::FailureKind;
 use common::report::Outcome;
+use common::time::Timestamp;
 use common::url::Version;
 use tokio::time::{Instant, timeout_at};
 
@@ -37,6 +38,8 @@ pub(super) struct Fetch<'a> {
     pub(super) started: Instant,
     pub(super) deadline: Instant,
     pub(super) chain: Chain,
+    /// When the chain was interrupted first, by an earlier fetch.
+    pub(super) interrupted: Option<Timestamp>,
     pub(super) fetched: Fetched,
     pub(super) trace: Option<&'a mut Vec<Exchange>>,
     /// The last body was a page that tells nothing of feeds.
@@ -167,7 +170,7 @@ impl Fetch<'_> {
         let was_remembered = self.chain == start_of(self.job) && !self.chain.is_at_start();
         let anew = was_remembered && missing && outcome.failure().is_some();
         if anew {
-            self.chain = Chain::new(self.job.url.clone());
+            (self.chain, self.interrupted) = (Chain::new(self.job.url.clone()), None);
             // A fetch that were put off here would begin at the old place again.
             self.patience = self.shared.timeout;
         }

@@ -260,6 +260,31 @@ async fn armour_large_bodies_wait_for_a_place_and_small_ones_do_not() {
 }
 
 #[tokio::test]
+async fn armour_without_a_place_a_body_is_read_later_without_its_redirects() {
+    let bench = Bench::with(|fetch| {
+        fetch.max_wire_bytes = 50_000_000;
+        fetch.large_body_bytes = 10_000;
+        fetch.large_bodies = 1;
+        fetch.timeout = std::time::Duration::from_secs(6);
+    })
+    .await;
+    bench.origin.set("/large", Script::feed(feed_of(60_000)));
+    let mut large = bench.feed("/old", Script::redirect(302, "/large"));
+    let (sent, place_taken) = oneshot::channel();
+    let (end, ended) = oneshot::channel();
+    let hog = bench.job(&hog(sent, ended).await);
+    let others = async {
+        place_taken.await.unwrap();
+        let fetched = bench.poll(&mut large).await;
+        assert!(matches!(fetched.outcome, Outcome::Deferred { .. }), "{fetched:?}");
+        end.send(()).unwrap();
+    };
+    tokio::join!(bench.fetch(&hog), others);
+    assert_eq!(document(&bench.poll(&mut large).await).entries.len(), 10);
+    bench.requests("/old", 1).await;
+}
+
+#[tokio::test]
 async fn armour_ports_are_refused_unless_opened() {
     let bench = Bench::with(|fetch| fetch.allow_ports = vec!["80".to_owned(), "443".to_owned()]).await;
     let fetched = bench.fetch(&bench.feed("/feed", Script::feed(Feed::rss()))).await;

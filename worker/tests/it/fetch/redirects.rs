@@ -231,6 +231,24 @@ async fn p17_a_redirect_is_followed_no_sooner_than_it_says() {
 }
 
 #[tokio::test]
+async fn a_chain_that_is_interrupted_again_keeps_the_time_of_the_first() {
+    let bench = Bench::start().await;
+    bench.origin.set("/feed", Script::feed(Feed::rss()));
+    bench.origin.set("/middle", Script::redirect(302, "/feed").header("Retry-After", "30"));
+    let mut job = bench.feed("/old", Script::redirect(302, "/middle").header("Retry-After", "30"));
+    let mut begun = Vec::new();
+    for _ in 0..2 {
+        let fetched = bench.poll(&mut job).await;
+        let Outcome::Deferred { until } = fetched.outcome else { panic!("{fetched:?}") };
+        assert_eq!(fetched.retry_after, Some(until), "its host may be free before");
+        let way: serde_json::Value = serde_json::from_str(&fetched.detour.unwrap().way).unwrap();
+        begun.push(way["at"].clone());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(begun[0], begun[1]);
+}
+
+#[tokio::test]
 async fn p30_names_of_a_shared_host_are_one_host() {
     let rule =
         HostRule { r#match: "test".into(), shared: true, gap: Some(Duration::from_secs(3600)), ..HostRule::default() };
