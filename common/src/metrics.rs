@@ -245,6 +245,9 @@ impl Metrics {
         for kind in ["wire", "body"] {
             self.bytes.with_label_values(&[kind]);
         }
+        for kind in ["entries", "bytes", "rows"] {
+            self.over_quota.with_label_values(&[kind]);
+        }
         for band in ["urgent", "prompt", "steady", "patient"] {
             self.oldest_due.with_label_values(&[band]);
         }

@@ -35,9 +35,8 @@ impl Names {
     /// # Errors
     /// If the address cannot be bound.
     pub async fn serve(&self, address: SocketAddr) -> io::Result<SocketAddr> {
-        let socket = UdpSocket::bind(address).await?;
+        let (socket, listener) = bind(address).await?;
         let address = socket.local_addr()?;
-        let listener = TcpListener::bind(address).await?;
         let names = self.clone();
         tokio::spawn(async move {
             let mut buffer = [0; 1500];
@@ -123,5 +122,17 @@ impl Entry {
         let turn = (*asked).min(self.turns.len().saturating_sub(1));
         *asked += 1;
         self.turns.get(turn).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Binds one port for datagrams and for connections. With port 0 the system chooses it for datagrams, and another program may
+/// have it for connections: then it chooses again.
+async fn bind(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
+    loop {
+        let socket = UdpSocket::bind(address).await?;
+        match TcpListener::bind(socket.local_addr()?).await {
+            Err(error) if address.port() == 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+            listener => return Ok((socket, listener?)),
+        }
     }
 }

@@ -181,6 +181,8 @@ fn check_categories(category: &CategoriesConfig, refusals: &mut Refusals) {
 /// No delay may begin beyond the ceiling that it is promised never to exceed.
 fn check_penalty(penalty: &PenaltyConfig, refusals: &mut Refusals) {
     refusals.at_least("policy.penalty.box_after", penalty.box_after as usize, 1);
+    // The ceiling cuts it, so that a lower ceiling alone is a valid configuration.
+    refusals.positive("policy.penalty.crashed", penalty.crashed);
     for (key, delay) in [
         ("policy.penalty.transient_first", penalty.transient_first),
         ("policy.penalty.box", penalty.first_box),
@@ -188,7 +190,6 @@ fn check_penalty(penalty: &PenaltyConfig, refusals: &mut Refusals) {
         ("policy.penalty.not_found", penalty.not_found),
         ("policy.penalty.client_error", penalty.client_error),
         ("policy.penalty.bad_feed", penalty.bad_feed),
-        ("policy.penalty.crashed", penalty.crashed),
         ("policy.penalty.throttled", penalty.throttled),
     ] {
         refusals.positive(key, delay);

@@ -130,7 +130,7 @@ pub(crate) async fn p9(case: &Case<'_>) {
         ("a cut body", Script::body(RSS, DOCUMENT).deliver(Delivery::Truncated(80))),
         ("cut chunks", Script::body(RSS, DOCUMENT).deliver(Delivery::CutChunks(80))),
         ("a coding that is not there", Script::body(RSS, DOCUMENT).header("Content-Encoding", "gzip")),
-        ("an unknown coding", Script::body(RSS, DOCUMENT).header("Content-Encoding", "x-unknown")),
+        ("an unknown coding", Script::body(RSS, "coded as nobody knows").header("Content-Encoding", "x-unknown")),
         ("too many bytes", Script::body(RSS, "x".repeat(400_000))),
         ("a 226 that is no delta", Script::status(226)),
         ("a 429", Script::status(429).header("Retry-After", "1")),
