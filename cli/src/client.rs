@@ -1,12 +1,12 @@
 //! The operator commands' way to a fleet: its HTTP API.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 use common::url::FeedId;
-use reqwest::header::CONTENT_TYPE;
-use reqwest::{Method, RequestBuilder, StatusCode, Url};
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use scheduler::wire::FeedView;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -27,6 +27,16 @@ pub(crate) struct ClientArgs {
 
 /// No answer takes longer: the fleet's own limit and a slow way there.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a command waits for a scheduler that is starting.
+const STARTING: Duration = Duration::from_secs(10);
+/// How long it waits before it asks such a scheduler again.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Returns whether the response is that of a scheduler whose API is not there yet.
+fn is_starting(answer: &Response) -> bool {
+    answer.status() == StatusCode::SERVICE_UNAVAILABLE && answer.headers().contains_key(RETRY_AFTER)
+}
 
 /// What the fleet said instead of doing it.
 #[derive(Debug, thiserror::Error)]
@@ -172,8 +182,21 @@ impl Client {
         }
     }
 
+    /// Sends a request. A scheduler that is starting is asked again for a while: it has done nothing yet.
     async fn answer(&self, request: RequestBuilder) -> anyhow::Result<(StatusCode, Vec<u8>)> {
-        let answer = request.send().await.map_err(|error| self.unreachable(error))?;
+        let patience = Instant::now() + STARTING;
+        let mut request = request;
+        let answer = loop {
+            let again = request.try_clone();
+            let answer = request.send().await.map_err(|error| self.unreachable(error))?;
+            match again {
+                Some(again) if is_starting(&answer) && Instant::now() < patience => {
+                    tokio::time::sleep(AGAIN).await;
+                    request = again;
+                }
+                _ => break answer,
+            }
+        };
         let status = answer.status();
         let bytes = answer.bytes().await.map_err(|error| self.no_answer("broke off its answer", error))?;
         Ok((status, bytes.to_vec()))
