@@ -19,7 +19,9 @@ fn a_feed_is_printed_as_one_json_document() {
         json!([{
             "id": "c1",
             "title": "Crane repaired",
+            "display_title": "Crane repaired",
             "link": "https://harbour.example/crane",
+            "url": "https://harbour.example/crane",
             "published": "2024-01-02T10:00:00.000Z",
             "updated": null,
         }])

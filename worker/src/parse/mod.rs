@@ -35,6 +35,7 @@ mod limits;
 mod link;
 mod links;
 mod normalise;
+mod one_line;
 mod repair;
 mod text;
 mod vocabulary;

@@ -13,18 +13,15 @@ use common::entry::{Entry, EntryDetails};
 use url::Url;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::draft::{Draft, DraftEntry, Text};
+use super::draft::{Draft, DraftEntry};
 use super::link::Link;
 use super::links::{self, Links};
+use super::one_line::{MAX_NAME_BYTES, name, title};
 use super::{ParseLimits, ParsedFeed};
 use super::{identity, text};
 
 /// Longest id that is kept as it is, in bytes.
 pub(super) const MAX_ID_BYTES: usize = 1024;
-/// Longest title, in bytes: what is shown on a line.
-const MAX_LINE_BYTES: usize = 16 * 1024;
-/// Longest list of authors, media type or category, in bytes: what may be repeated in every entry.
-const MAX_NAME_BYTES: usize = 1024;
 /// Longest name of a language (RFC 5646, section 4.4.1), in bytes.
 const MAX_LANGUAGE_BYTES: usize = 35;
 
@@ -119,22 +116,6 @@ fn permalink(id: &str, said: Option<bool>, links: &mut Links<'_>) -> Option<Stri
     let is_web = id.starts_with("http://") || id.starts_with("https://");
     let is_link = said.unwrap_or(is_web);
     is_link.then(|| links.absolute(&Link { href: id.into(), base: None }))?
-}
-
-fn title(title: Option<Text<'_>>, cut: &mut bool) -> Option<String> {
-    let Text { mut raw, markup } = title?;
-    *cut |= text::cut(&mut raw, MAX_LINE_BYTES);
-    let plain = match markup {
-        Some(markup) => text::plain(&raw, markup),
-        None => Cow::Borrowed(&*raw),
-    };
-    text::cleaned(text::on_one_line(&plain))
-}
-
-/// A short text on one line, cut without a word.
-fn name(mut name: Cow<'_, str>, max: usize) -> Option<String> {
-    text::cut(&mut name, max);
-    text::cleaned(text::on_one_line(&name))
 }
 
 fn authors(names: Option<&[Cow<'_, str>]>) -> Option<String> {

@@ -7,7 +7,7 @@ use super::super::draft::{DraftAbout, DraftDetails, File, MAX_MEMBERS};
 use super::super::link::Link;
 use super::super::links::Links;
 use super::super::text;
-use super::{MAX_NAME_BYTES, name, title};
+use crate::parse::one_line::{MAX_NAME_BYTES, name, title};
 
 /// The details of an entry whose authors have these names.
 pub(super) fn finish(draft: DraftDetails<'_>, authors: &[String], links: &mut Links<'_>) -> EntryDetails {
