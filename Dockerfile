@@ -1,21 +1,24 @@
-# One binary on what it links to: no shell, no package manager, no root.
+# An image with one binary and the libraries that it links to: no shell, no package manager, no root.
 #
 #   docker build -t feedfleet .
-#   docker run --rm --read-only --cap-drop ALL -p 7878:7878 -v feedfleet:/data feedfleet run --data /data --listen 0.0.0.0:7878 ...
+#   docker run --rm --read-only --cap-drop ALL -p 127.0.0.1:7878:7878 -v feedfleet:/data \
+#     -e FEEDFLEET_API__TOKENS='[{name = "me", role = "write", token = "AT-LEAST-16-CHARACTERS"}]' \
+#     feedfleet run --data /data --listen 0.0.0.0:7878
 #
-# Without --build-arg anything, the program is built here. dev/image puts one that was built outside into ./prebuilt and gives
-# a base without Rust, which works without a network.
+# The token is required, because inside the container the API listens on a public address. Without build arguments this
+# file compiles the program. dev/image instead puts a compiled program into ./prebuilt and sets a base image without Rust,
+# so that the build needs no network.
 ARG BASE=docker.io/library/rust:1.95-slim-bookworm
 
 FROM ${BASE} AS build
 WORKDIR /source
 COPY . .
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
-# aws-lc, SQLite and zstd are C; the slim image has a compiler.
+# aws-lc, SQLite and zstd are written in C; the slim image includes a C compiler.
 RUN if [ ! -x prebuilt/feedfleet ]; then \
       cargo build --release --locked -p cli && install -D -s target/release/feedfleet prebuilt/feedfleet; \
     fi
-# The program, the libraries that it names and their loader, certificates, and the names of one user.
+# The program, its shared libraries and their loader, CA certificates, and one user.
 RUN install -D prebuilt/feedfleet /image/feedfleet && \
     mkdir -p /image/etc/ssl/certs /image/tmp /image/data && \
     ldd /image/feedfleet | grep -o '/[^ ]*' | while read -r library; do install -D "$library" "/image$library"; done && \
@@ -34,7 +37,7 @@ USER 65532:65532
 WORKDIR /data
 VOLUME /data
 EXPOSE 7878
-# Any role: all answer at this port unless --listen says otherwise. Kubernetes has probes of its own.
+# Works for every role: all listen on this port unless --listen changes it. Kubernetes uses its own probes.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s CMD ["/feedfleet", "health"]
 ENTRYPOINT ["/feedfleet"]
 CMD ["--help"]

@@ -1,8 +1,8 @@
 """The Grafana dashboards, as tables; writes dashboards/*.json: python3 k8s/components/monitoring/dashboards.py
 
-A test holds the files against this one, asks a real Prometheus for every expression, and wants every metric on a panel. A new
-metric is a new line here. In an expression `@` stands for the fleet that was chosen above the panels. What describes the whole
-fleet is exported by each scheduler (and as 0 by workers): its `max` is taken. What is counted is summed.
+A test compares the files with this one, evaluates every expression in a real Prometheus, and requires every metric on a panel. For a
+new metric, add a line here. In expressions `@` stands for the fleet selected above the panels. Values that describe the whole fleet are
+exported by every scheduler (and as 0 by workers), so panels show their `max`. Counters are summed.
 """
 
 import json
@@ -35,102 +35,102 @@ def share(part, whole):
 # Title, description with the warning signs, unit, [(expression, legend)], width in columns of 24, and further options
 # of the panel.
 FLEET = [
-    ("Polls a second", "Finished polls by outcome. All at zero while feeds are due: see the alert NoPolls.", "reqps",
+    ("Polls per second", "Finished polls by outcome. If all are zero while feeds are due, see the alert FeedfleetNoPolls.", "reqps",
      [(rate("polls_total", "outcome"), "{{outcome}}")], 12, {"stack": True}),
-    ("Wanted and made", "What the feeds want at the present price, beside what is polled. Wanted stays above made: the fleet is too small, "
+    ("Demand and polls", "The demand of all feeds at the current price, and actual polls. If demand stays above polls, the fleet is too small, "
      "and the price of a poll rises until both meet.", "reqps",
-     [(level("demand_per_second"), "wanted"), (rate("polls_total"), "made")], 12),
-    ("Lag of category A", "From due time to claim. The promise allows 30 s of it: interval, salt and fetch have the rest.", "s",
-     [(quantile(0.5, "lag_seconds", ',category="A"'), "half"), (quantile(0.99, "lag_seconds", ',category="A"'), "99 %")], 8),
-    ("Lag by category", "The slowest of a hundred claims.", "s",
+     [(level("demand_per_second"), "demand"), (rate("polls_total"), "polls")], 12),
+    ("Lag of category A", "Time from due to claimed. At most 30 s of the promised two minutes; interval, salt and fetch use the rest.", "s",
+     [(quantile(0.5, "lag_seconds", ',category="A"'), "p50"), (quantile(0.99, "lag_seconds", ',category="A"'), "p99")], 8),
+    ("Lag by category", "Time from due to claimed, p99.", "s",
      [(quantile(0.99, "lag_seconds", by=", category"), "{{category}}")], 8),
-    ("Age of the oldest due feed", "By band of the schedule. The workers' scaler looks at it; `patient` (category D) may wait.", "s",
+    ("Age of the oldest due feed", "By band of the schedule. The autoscaler of the workers uses it; feeds in `patient` (category D) are allowed to wait.", "s",
      [(level("oldest_due_seconds", "band"), "{{band}}")], 8),
-    ("Due now", "Feeds whose time has passed, and those of them that wait for a busy host: more workers help the difference only.", "short",
-     [(level("due_feeds"), "due"), (level("parked_feeds"), "wait for a host")], 8),
-    ("Feeds by status", "Feeds in the store: active, paused by a person, gone (410), blacklisted after months of failure, quarantined, removed, merged.", "short", [(f"sum by (status) ({level('feeds', 'category', 'status')})", "{{status}}")], 8,
+    ("Due now", "Overdue feeds, and those of them that wait for a busy host. More workers only help with the difference.", "short",
+     [(level("due_feeds"), "due"), (level("parked_feeds"), "waiting for a host")], 8),
+    ("Feeds by status", "Feeds in the store: active, paused by an operator, gone (410), blacklisted after months of failures, quarantined, removed, merged.", "short", [(f"sum by (status) ({level('feeds', 'category', 'status')})", "{{status}}")], 8,
      {"stack": True}),
-    ("Feeds by category", "Active feeds only: A under an SLA, B many readers, C some, D one, F by a host rule.", "short", [(level("feeds", "category", more=',status="active"'), "{{category}}")], 8,
+    ("Feeds by category", "Active feeds only: A with an SLA, B many subscribers, C some, D one, F with an interval from a host rule.", "short", [(level("feeds", "category", more=',status="active"'), "{{category}}")], 8,
      {"stack": True}),
-    ("New entries a second", "Entries stored that were not stored before.", "short", [(rate("entries_total"), "entries")], 8),
-    ("Promises not kept", "Feeds under an SLA that cannot be kept: a publisher's floor, a hold or a failure wins over it.", "short",
+    ("New entries per second", "Entries stored for the first time.", "short", [(rate("entries_total"), "entries")], 8),
+    ("SLA unmet", "Feeds whose SLA cannot be met because a publisher's limit, a hold or a failure takes precedence.", "short",
      [(level("sla_unmet"), "feeds")], 4, {"type": "stat"}),
-    ("Paused", "1 while all polling is paused by a person, or slowed to a probe because our own network fails.", "short",
+    ("Paused", "1 while an operator has paused all polling, or while only probes are sent because the fleet's own network fails.", "short",
      [(level("paused"), "paused"), (level("our_fault"), "our fault")], 4, {"type": "stat"}),
-    ("Versions", "Processes by version. Two of them for longer than an upgrade takes is an upgrade that stopped.", "short",
+    ("Versions", "Processes by version. Two versions for longer than an upgrade takes: the upgrade is stuck.", "short",
      [("count by (version) (feedfleet_build_info{@})", "{{version}}")], 8, {"type": "stat"}),
-    ("Processor", "Cores that each process uses.", "short", [(f"rate(process_cpu_seconds_total{{@}}{RATE})", "{{pod}}")], 8),
+    ("CPU", "Cores used by each process.", "short", [(f"rate(process_cpu_seconds_total{{@}}{RATE})", "{{pod}}")], 8),
     ("Memory", "Resident memory of each process.", "bytes", [("process_resident_memory_bytes{@}", "{{pod}}")], 8),
-    ("File descriptors", "Open ones as a share of what is allowed.", "percentunit",
+    ("File descriptors", "Open file descriptors as a share of the limit.", "percentunit",
      [("process_open_fds{@} / process_max_fds{@}", "{{pod}}")], 8),
-    ("Able to poll", "Whether the host gate is open (1), and whether a scheduler's watchdog fails (1): feeds have been due for several leases and "
-     "no poll has ended.", "short", [("min (feedfleet_gate_open{@})", "gate open"), ("max (feedfleet_watchdog{@})", "watchdog")], 8),
-    ("Configurations", "Different configurations in force. More than one for longer than an upgrade takes: schedulers disagree about the policy.",
+    ("Able to poll", "Whether the host gate is open (1), and whether a scheduler's watchdog fails (1): feeds have been due for several leases but "
+     "no poll has finished.", "short", [("min (feedfleet_gate_open{@})", "gate open"), ("max (feedfleet_watchdog{@})", "watchdog")], 8),
+    ("Configurations", "Number of different configurations in use. More than one for longer than an upgrade takes: schedulers use different policies.",
      "short", [("count (count by (hash) (feedfleet_config_hash{@}))", "configurations")], 8, {"type": "stat"}),
     ("Rejected tokens", "Requests to the API with a missing or wrong token.", "reqps", [(rate("rejected_tokens_total"), "rejected")], 8),
 ]
 
 HOSTS = [
-    ("Hosts that want to be left alone", "Hosts with a hold: they answered 429, or 503 with Retry-After.", "short",
+    ("Hosts on hold", "Hosts that responded with 429, or with 503 and Retry-After.", "short",
      [(level("hosts_held"), "hosts")], 6),
-    ("Waiting for a busy host", "Feeds that are due and wait for their host's gap or parallelism. Many, all the time: a host with more feeds than "
-     "its gap allows; a host rule may share it out.", "short", [(level("parked_feeds"), "feeds")], 6),
-    ("Sent to wait, and called", "Feeds that had to wait for a busy host, and those whose turn came. `again`: the turn came in vain; many of them cost "
-     "the schedule work for nothing.", "reqps", [(rate("parks_total", "kind"), "{{kind}}"), (rate("unparks_total"), "called")], 6),
-    ("Came back unasked", "Jobs whose host could not be asked when a worker got to it. A few are normal; a poll is neither counted nor lost.", "reqps",
-     [(rate("deferred_total"), "deferred"), (rate("unreadable_credentials_total"), "no key for their credentials")], 6),
-    ("Throttled", "Share of polls that a server refused as too many. It should stay below 1 %.", "percentunit",
+    ("Waiting for a busy host", "Due feeds that wait for their host's gap or parallelism. If there are always many, a host has more feeds than "
+     "its gap allows; consider a host rule.", "short", [(level("parked_feeds"), "feeds")], 6),
+    ("Parked and unparked", "Feeds parked because their host was busy, and feeds whose turn came. `again`: the host was still busy; many of these are "
+     "unnecessary work for the schedule.", "reqps", [(rate("parks_total", "kind"), "{{kind}}"), (rate("unparks_total"), "unparked")], 6),
+    ("Deferred", "Jobs whose host could not be polled when a worker received them. A few are normal; no poll is counted or lost.", "reqps",
+     [(rate("deferred_total"), "deferred"), (rate("unreadable_credentials_total"), "no key for the credentials")], 6),
+    ("Throttled", "Share of polls that a server rejected as too many. It should stay below 1 %.", "percentunit",
      [(share(rate("polls_total", more=',outcome="throttled"'), rate("polls_total")), "throttled")], 8),
-    ("Failures", "Failed polls by kind. Those of names, connections and time-outs rising together are most likely our own network.", "reqps",
+    ("Failures", "Failed polls by kind. If DNS, connection and timeout failures rise together, the cause is probably the fleet's own network.", "reqps",
      [(rate("failures_total", "kind"), "{{kind}}")], 16, {"stack": True}),
-    ("In the penalty box", "Feeds that failed so often that they wait, by kind of their last failure.", "short",
+    ("In the penalty box", "Feeds that wait after repeated failures, by the kind of the last one.", "short",
      [(level("penalised_feeds", "kind"), "{{kind}}")], 12, {"stack": True}),
-    ("Duration of a poll", "From a request's start to its last byte, or to its failure.", "s",
-     [(quantile(0.5, "poll_duration_seconds"), "half"), (quantile(0.9, "poll_duration_seconds"), "90 %"),
-      (quantile(0.99, "poll_duration_seconds"), "99 %")], 12),
-    ("Slow polls", "Share of polls that took longer than ten seconds: they hold places that others could use.", "percentunit",
+    ("Poll duration", "From the start of the request to the last byte of the response, or to the failure.", "s",
+     [(quantile(0.5, "poll_duration_seconds"), "p50"), (quantile(0.9, "poll_duration_seconds"), "p90"),
+      (quantile(0.99, "poll_duration_seconds"), "p99")], 12),
+    ("Slow polls", "Share of polls that took longer than 10 s. They occupy slots that other polls could use.", "percentunit",
      [("1 - " + share(rate("poll_duration_seconds_bucket", more=',le="10"'), rate("poll_duration_seconds_count")), "slow")], 12),
-    ("Bytes", "Body bytes as received and after decoding.", "Bps", [(rate("bytes_total", "kind"), "{{kind}}")], 12),
-    ("Blocked", "Polls that a challenge or block page ended, by the service that sent it.", "reqps", [(rate("blocked_total", "by"), "{{by}}")], 12),
+    ("Bytes", "Bytes of response bodies, as received and after decoding.", "Bps", [(rate("bytes_total", "kind"), "{{kind}}")], 12),
+    ("Blocked", "Polls answered with a challenge or block page, by the service that sent it.", "reqps", [(rate("blocked_total", "by"), "{{by}}")], 12),
     ("Slow parses", "Documents that took longer than 2 s to parse. The log names their feeds.", "reqps", [(rate("slow_parses_total"), "slow")], 12),
 ]
 
 QUEUE = [
-    ("Queue depth", "Items that wait in a queue or are not acknowledged. Reports that pile up: PostgreSQL is slow or away. Jobs that pile up: too few workers.",
+    ("Queue depth", "Messages that wait in a queue or are not acknowledged. Reports pile up if PostgreSQL is slow or unavailable, jobs if there are too few workers.",
      "short", [(level("queue_depth", "queue"), "{{queue}}")], 12),
-    ("In flight", "Requests under way, by process. A worker with as many as worker.concurrency is full.", "short",
+    ("In flight", "Requests in progress, by process. A worker with worker.concurrency requests is at its limit.", "short",
      [("sum by (pod) (feedfleet_in_flight{@})", "{{pod}}")], 12, {"stack": True}),
-    ("Leases that ended without a report", "Feeds claimed again because nothing came back: killed or stuck workers, or a queue that is too long.", "reqps",
+    ("Leases expired without a report", "Feeds claimed again because no report arrived: workers were killed or are stuck, or the queue is too long.", "reqps",
      [(rate("leases_expired_total"), "expired")], 8),
-    ("Stale reports", "Reports of an earlier version of their feed, which changed nothing. A few with each killed process.", "reqps",
+    ("Stale reports", "Reports for an earlier version of their feed, which changed nothing. A few after each killed process are normal.", "reqps",
      [(rate("stale_reports_total"), "stale")], 8),
-    ("Dead letters", "Messages put aside for good. Each one is worth a look.", "short",
+    ("Dead letters", "Messages that were dead-lettered. Investigate each one.", "short",
      [(f"sum by (queue) (increase(feedfleet_dead_letters_total{{@}}{RATE}))", "{{queue}}")], 8),
-    ("Lag by category, half of the claims", "From due time to claim; the usual case beside the worst on the dashboard Fleet.", "s", [(quantile(0.5, "lag_seconds", by=", category"), "{{category}}")], 12),
-    ("Claims a second", "Feeds claimed, by category; more than polls, where hosts could not be asked after all.", "reqps", [(f"sum by (category) (rate(feedfleet_lag_seconds_count{{@}}{RATE}))", "{{category}}")], 12,
+    ("Median lag by category", "Time from due to claimed, p50; the dashboard Fleet shows p99.", "s", [(quantile(0.5, "lag_seconds", by=", category"), "{{category}}")], 12),
+    ("Claims per second", "Claimed feeds by category. Higher than polls if hosts could not be polled after all.", "reqps", [(f"sum by (category) (rate(feedfleet_lag_seconds_count{{@}}{RATE}))", "{{category}}")], 12,
      {"stack": True}),
-    ("Events behind the exchange", "Seconds since the oldest event was stored that the exchange does not have. It grows while RabbitMQ is away or a bound "
-     "queue refuses.", "s", [(level("relay_lag_seconds"), "behind")], 12),
-    ("Kept for a newer program", "Messages of a newer version that were returned to the queue, and rows of feeds that could not be read.", "reqps",
+    ("Event relay lag", "Age of the oldest stored event that is not published to the exchange. It grows while RabbitMQ is unavailable or a bound "
+     "queue rejects messages.", "s", [(level("relay_lag_seconds"), "behind")], 12),
+    ("Newer or unreadable data", "Messages of a newer version that were returned to the queue, and feed rows that could not be read.", "reqps",
      [(rate("too_new_messages_total"), "messages"), (rate("unreadable_feeds_total"), "feeds")], 12),
-    ("Over quota", "Entries that were left out because their feed used up its quota, by quota.", "reqps", [(rate("over_quota_total", "kind"), "{{kind}}")], 12),
+    ("Over quota", "Entries that were skipped because their feed exceeded a quota, by quota.", "reqps", [(rate("over_quota_total", "kind"), "{{kind}}")], 12),
 ]
 
 POLICY = [
-    ("Price of a poll", "What a poll has to be worth, in subscriber-hours of expected waiting. Above its configured value the fleet is short of capacity.",
+    ("Price of a poll", "The expected waiting time, in subscriber-hours, that justifies a poll. Above the configured value, the fleet lacks capacity.",
      "short", [(level("poll_price"), "price")], 8),
-    ("Answered with 304", "Share of answered polls that found nothing new at no cost to anybody.", "percentunit",
+    ("304 rate", "Share of successful polls with the status 304 Not Modified.", "percentunit",
      [(share(rate("polls_total", more=',outcome="not_modified"'), rate("polls_total", more=',outcome=~"modified|not_modified"')), "304")], 8),
-    ("Unconditional", "Share of requests without validators: first polls, and servers that give none.", "percentunit",
+    ("Unconditional", "Share of requests without validators: first polls, and servers that send none.", "percentunit",
      [(share(rate("unconditional_total"), rate("polls_total")), "unconditional")], 8),
-    ("What moved due times", "Decisions by the rules that moved the due time. One counts under each of its rules.", "reqps",
+    ("Decisions by rule", "Decisions by the rules that moved the due time. A decision counts under each of its rules.", "reqps",
      [(rate("decisions_total", "reason"), "{{reason}}")], 16, {"stack": True}),
-    ("Polls for an entry", "Polls made for each new entry. It rises when feeds fall silent, or are asked too often.", "short",
+    ("Polls per entry", "Polls per new entry. It rises when feeds stop posting, or are polled too often.", "short",
      [(share(rate("polls_total"), rate("entries_total")), "polls")], 8),
-    ("Pings", "Pings received, known feeds' and others', by the way they came.", "reqps", [(rate("pushes_total", "kind"), "{{kind}}")], 8),
-    ("Mended feeds", "Feeds that were broken and read after a repair.", "reqps", [(rate("parse_repaired_total"), "mended")], 8),
-    ("Gone", "Feeds that answered 410, and are not asked again.", "reqps", [(rate("polls_total", more=',outcome="gone"'), "gone")], 8),
-    ("Compression", "Bytes after decoding for each byte received.", "short",
+    ("Pings", "Received pings by endpoint, for known and unknown feeds.", "reqps", [(rate("pushes_total", "kind"), "{{kind}}")], 8),
+    ("Repaired feeds", "Malformed feeds that could be parsed after a repair.", "reqps", [(rate("parse_repaired_total"), "repaired")], 8),
+    ("Gone", "Feeds that responded with 410 and are not polled again.", "reqps", [(rate("polls_total", more=',outcome="gone"'), "gone")], 8),
+    ("Compression", "Decoded bytes per received byte.", "short",
      [(share(rate("bytes_total", more=',kind="body"'), rate("bytes_total", more=',kind="wire"')), "ratio")], 8),
 ]
 
@@ -143,7 +143,7 @@ DASHBOARDS = {
 
 
 def panel(number, at, title, description, unit, queries, width, options=None):
-    """One panel; `at` is (column, row)."""
+    """Returns one panel; `at` is (column, row)."""
     options = options or {}
     made = {
         "id": number,
@@ -167,7 +167,7 @@ def panel(number, at, title, description, unit, queries, width, options=None):
 
 
 def dashboard(slug):
-    """A dashboard as Grafana reads it."""
+    """Returns a dashboard in Grafana's format."""
     title, table = DASHBOARDS[slug]
     panels, column, row = [], 0, 0
     for number, (name, description, unit, queries, width, *options) in enumerate(table, 1):
@@ -196,7 +196,7 @@ def dashboard(slug):
 
 
 def text(slug):
-    """The file's text."""
+    """Returns the text of the file."""
     return json.dumps(dashboard(slug), indent=1) + "\n"
 
 
