@@ -52,15 +52,17 @@ impl Fetcher {
     async fn run(&self, job: &FetchJob, hops: &Hops<'_>, trace: Option<&mut Vec<Exchange>>) -> Fetched {
         let started = Instant::now();
         let resumed = job.detour.as_ref().and_then(|detour| Chain::resumed(detour, &job.url, hops.clock.now()));
+        let interrupted = resumed.as_ref().map(|(_, at)| *at);
+        let chain = resumed.map_or_else(|| start_of(job), |(chain, _)| chain);
         let mut fetch = Fetch {
             shared: &self.0,
             job,
             hops,
             started,
             deadline: started + self.0.timeout,
-            interrupted: resumed.as_ref().map(|(_, at)| *at),
-            chain: resumed.map_or_else(|| start_of(job), |(chain, _)| chain),
-            fetched: Fetched::unasked(Outcome::Gone),
+            interrupted,
+            fetched: Fetched { probe: chain.probe(), ..Fetched::unasked(Outcome::Gone) },
+            chain,
             trace,
             is_bare_page: false,
             patience: hops.patience,

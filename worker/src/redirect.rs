@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use common::job::Detour;
+use common::report::Probe;
 use common::time::Timestamp;
 use common::url::FeedUrl;
 use http::StatusCode;
@@ -29,8 +30,9 @@ pub struct Chain {
     leads: usize,
     /// What the answers on the way told.
     about: About,
-    /// The last URL was asked with HEAD, and is to be asked with GET.
-    probed: bool,
+    /// What a HEAD of the last URL showed, if a GET must follow it.
+    #[serde(default)]
+    probe: Option<Probe>,
 }
 
 /// What an actor's document tells of the posts that are found behind it.
@@ -75,7 +77,7 @@ impl Chain {
             permanent: true,
             leads: 0,
             about: About::default(),
-            probed: false,
+            probe: None,
         }
     }
 
@@ -90,14 +92,14 @@ impl Chain {
         self.visited.len() - 1 - self.leads
     }
 
-    /// Was a HEAD sent that was not enough?
-    pub(crate) fn was_probed(&self) -> bool {
-        self.probed
+    /// Returns what a HEAD showed that a GET must follow.
+    pub(crate) fn probe(&self) -> Option<Probe> {
+        self.probe
     }
 
-    /// Notes that.
-    pub(crate) fn probed(&mut self) {
-        self.probed = true;
+    /// Remembers such a HEAD, also for a worker that sends the GET later.
+    pub(crate) fn probed(&mut self, probe: Probe) {
+        self.probe = Some(probe);
     }
 
     /// Was only the feed's own URL asked so far?
@@ -217,7 +219,7 @@ impl Chain {
     /// What the next fetch of the feed needs to go on from here instead of asking the first hosts again. `None` when there is
     /// nothing to spare; `Err` when it is too much. `at` is when the chain was interrupted first.
     pub fn detour(&self, at: Timestamp) -> Result<Option<Detour>, RedirectError> {
-        if self.is_at_start() && !self.probed {
+        if self.is_at_start() && self.probe.is_none() {
             return Ok(None);
         }
         let way = Way { at, chain: self.clone() };

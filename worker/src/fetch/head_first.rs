@@ -21,7 +21,7 @@ impl Fetch<'_> {
         let policy = self.hops.rules.for_url(url.as_url());
         let is_known = self.job.content_hash.is_some() && request::is_conditional(fields);
         let time_for_two = policy.limits.burst > 1 || policy.limits.gap < self.shared.timeout / 3;
-        let may = is_known && time_for_two && !self.chain.asks_for_activities() && !self.chain.was_probed();
+        let may = is_known && time_for_two && !self.chain.asks_for_activities() && self.chain.probe().is_none();
         if !may || !is_wanted(policy.rule, self.job.head_first) {
             return Method::GET;
         }
@@ -41,8 +41,7 @@ impl Fetch<'_> {
             Head::Content | Head::Redirect => None,
             // Many servers answer 405 or 501, and some know no HEAD of a page that a program makes: the GET will tell.
             Head::Delta | Head::Ended(_) => {
-                self.fetched.probe = Some(Probe::Refused);
-                return self.ask_again();
+                return self.ask_again(Probe::Refused);
             }
         };
         match outcome {
@@ -50,16 +49,15 @@ impl Fetch<'_> {
                 self.fetched.probe = Some(Probe::Enough { spent, length: content_length(&head.headers) });
                 Step::Ended(Outcome::NotModified { validators })
             }
-            None => {
-                self.fetched.probe = Some(Probe::NotEnough { spent });
-                self.ask_again()
-            }
+            None => self.ask_again(Probe::NotEnough { spent }),
         }
     }
 
-    /// The GET after a HEAD belongs to the same report, which tells of both; it waits for the host within the fetch.
-    fn ask_again(&mut self) -> Step {
-        self.chain.probed();
+    /// Continues with a GET. It belongs to the same report, which covers both requests, and waits for the host within this fetch
+    /// or in the next one.
+    fn ask_again(&mut self, probe: Probe) -> Step {
+        self.chain.probed(probe);
+        self.fetched.probe = Some(probe);
         self.patience = self.shared.timeout;
         Step::Again
     }

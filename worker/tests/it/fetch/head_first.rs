@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use common::host::{HostConfig, HostRule};
+use common::host_gate::HostGate as _;
 use common::job::FetchJob;
 use common::outcome::FailureKind;
 use common::report::{Outcome, Probe};
+use common::time::{Clock as _, SystemClock};
 use load_tests::{Conditions, Feed, Script, Tag};
 
 use super::bench::{Bench, document, failure, not_modified};
@@ -72,6 +74,26 @@ async fn p44_a_head_that_is_refused_is_followed_by_a_get() {
         assert!(not_modified(&second) && second.probe == Some(Probe::Refused), "{status}: {second:?}");
         assert_eq!(methods(&bench, &path, 3).await, ["GET", "HEAD", "GET"]);
     }
+}
+
+#[tokio::test]
+async fn p44_what_a_head_showed_is_reported_by_the_later_fetch_that_sends_the_get() {
+    let rule = HostRule { r#match: "127.0.0.1".into(), head_first: Some(true), ..HostRule::default() };
+    let host = HostConfig { gap: GAP, ..HostConfig::default() };
+    let bench = Bench::with_hosts(host, vec![rule], |config| config.timeout = Duration::from_secs(2)).await;
+    let refuses = Script::status(405).delay(Duration::from_millis(600));
+    let mut job = known(&bench, "/feed", Script::feed(ignoring()).then(refuses).then(Script::feed(ignoring()))).await;
+    let hold_it_meanwhile = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let now = SystemClock.now();
+        bench.gate.hold(&[(job.host.clone(), now.after(Duration::from_secs(3)))], now).await.unwrap();
+    };
+    let (second, ()) = tokio::join!(bench.fetch(&job), hold_it_meanwhile);
+    assert!(matches!(second.outcome, Outcome::Deferred { .. }), "{second:?}");
+    job.detour = second.detour;
+    let third = bench.poll(&mut job).await;
+    assert!(not_modified(&third) && third.probe == Some(Probe::Refused), "{third:?}");
+    assert_eq!(methods(&bench, "/feed", 3).await, ["GET", "HEAD", "GET"]);
 }
 
 #[tokio::test]
