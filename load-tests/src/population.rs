@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::origin::mix;
+use crate::origin::mix::mix;
 use crate::{Coding, Conditions, Delivery, Feed, Format, Origin, Pace, Script, Stamp, Tag, bodies};
 
 /// The parameters of a population.

@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
+use super::mix::mix;
+
 /// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
@@ -95,7 +97,7 @@ pub fn html_page() -> Vec<u8> {
 
 /// Returns bytes in no known format; deterministic.
 pub fn garbage(bytes: usize) -> Vec<u8> {
-    (0..bytes as u64).map(|number| super::mix(number).to_le_bytes()[0]).collect()
+    (0..bytes as u64).map(|number| mix(number).to_le_bytes()[0]).collect()
 }
 
 /// Returns a decompression bomb: zero bytes in this coding that expand to `mebibytes` MiB. Cheap to create at any size,

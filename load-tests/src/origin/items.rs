@@ -10,6 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use common::time::Timestamp;
 
 use super::feed::{Conditions, Feed, Item, Pace, Stamp, Tag};
+use super::mix::mix;
 
 /// Minimum interval between automatic items: a period of zero must not publish in an endless loop.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -195,7 +196,7 @@ fn whole_seconds(at: Timestamp) -> Timestamp {
 /// Draws from the exponential distribution with mean 1, determined by seed and number.
 #[expect(clippy::cast_precision_loss, reason = "53 random bits are what a fraction holds")]
 fn exponential(seed: u64, number: u64) -> f64 {
-    let bits = crate::origin::mix(seed ^ crate::origin::mix(number));
+    let bits = mix(seed ^ mix(number));
     let fraction = ((bits >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     -fraction.ln()
 }

@@ -10,22 +10,22 @@ pub mod bodies;
 pub mod feed;
 mod items;
 pub mod log;
+pub(crate) mod mix;
 mod plan;
 mod render;
 pub mod script;
 mod server;
+mod shared;
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::time::{Clock, Timestamp};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -33,21 +33,13 @@ use feed::Item;
 use items::FeedState;
 use log::{Log, Record, Time};
 use script::Script;
+use shared::{Route, Shared};
+
+pub use shared::{Fallback, Wire, Wrap};
 
 /// How often binding a taken port is retried, and the pause in between.
 const REBINDS: u32 = 600;
 const REBIND_PAUSE: Duration = Duration::from_millis(100);
-
-/// A connection to a host, after an optional TLS handshake.
-pub trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire for S {}
-
-/// Adds TLS to a host's connection, or rejects it.
-pub type Wrap = Arc<dyn Fn(TcpStream) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Wire>>> + Send>> + Send + Sync>;
-
-/// Creates the script of a path without one at its first request.
-pub type Fallback = Box<dyn Fn(&str) -> Option<Script> + Send + Sync>;
 
 /// A running origin; see the [crate's example](crate). Stops when dropped: open connections are closed, the log is
 /// lost.
@@ -64,25 +56,6 @@ pub struct Origin {
 struct Host {
     stop: CancellationToken,
     accepting: JoinHandle<Option<()>>,
-}
-
-/// The state that all connections of an origin share.
-struct Shared {
-    /// The number of accepted connections, which numbers them in the log.
-    connections: AtomicU64,
-    log: Log,
-    routes: Mutex<HashMap<Arc<str>, Route>>,
-    fallback: OnceLock<Fallback>,
-}
-
-/// A path: its script, the current step, its items.
-struct Route {
-    script: Script,
-    step: usize,
-    served_in_step: usize,
-    feed: Option<FeedState>,
-    /// The last encoded body, with what it was made from: step, revision, coding.
-    coded: Option<((usize, u64, bodies::Coding), bytes::Bytes)>,
 }
 
 impl Origin {
@@ -300,14 +273,6 @@ impl Origin {
     }
 }
 
-impl Route {
-    fn new(path: &Arc<str>, script: Script, kept: Option<FeedState>, started: Timestamp) -> Self {
-        let first = || script.first_feed().map(|feed| FeedState::new(Arc::clone(path), feed, started));
-        let feed = kept.or_else(first);
-        Route { script, step: 0, served_in_step: 0, feed, coded: None }
-    }
-}
-
 impl Host {
     fn up(shared: Arc<Shared>, listener: TcpListener, wrap: Option<Wrap>, stop: CancellationToken) -> Self {
         let accepting = server::accept(shared, listener, wrap, stop.clone());
@@ -324,12 +289,4 @@ impl Drop for Origin {
 /// Returns `hosts` loopback addresses, starting at 127.0.0.1, each with this port (0: a free one), one per host.
 pub fn loopback(hosts: u16, port: u16) -> Vec<SocketAddr> {
     (0..u32::from(hosts)).map(|host| (Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + host), port).into()).collect()
-}
-
-/// Returns a hash of a number; deterministic.
-pub(crate) fn mix(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }

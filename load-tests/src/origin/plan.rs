@@ -11,8 +11,9 @@ use common::time::Timestamp;
 use super::bodies::Coding;
 use super::feed::{Feed, Tag};
 use super::items::{FeedState, http_date};
+use super::render;
 use super::script::{Delivery, Gate, Lasts, Source};
-use super::{Route, Shared, render};
+use super::shared::{Route, Shared};
 
 /// The parts of a request that responses depend on.
 pub(super) struct Request<'a> {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::log::{Begin, Cut, End};
 use super::plan::{Plan, Request};
 use super::script::Delivery;
-use super::{Shared, Wire, Wrap};
+use super::shared::{Shared, Wire, Wrap};
 
 /// Maximum length of a request's head.
 const MAX_HEAD: usize = 64 * 1024;

@@ -10,8 +10,8 @@ use toml::{Table, Value};
 
 use super::disk::Disk;
 use super::error::ScenarioError;
+use super::exposition::series;
 use super::file::{Deployment, Scenario, lay_over};
-use super::samples::series;
 use crate::proxy::{FaultProxy, Faults};
 
 /// How long a process may take to become ready.

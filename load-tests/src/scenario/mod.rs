@@ -7,6 +7,7 @@
 
 mod disk;
 mod error;
+mod exposition;
 mod figures;
 pub mod file;
 mod fleet;

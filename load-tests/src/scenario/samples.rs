@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::exposition::series;
 use super::fleet::Fleet;
 use crate::{Origin, usage};
 
@@ -85,12 +86,4 @@ fn used(pids: &[u32]) -> Usage {
     let memory: u64 = pids.iter().map(|pid| usage::memory(*pid).unwrap_or(0)).sum();
     let cpu: Duration = pids.iter().map(|pid| usage::cpu(*pid).unwrap_or_default()).sum();
     Usage { memory: memory as f64 / 1e6, cpu: cpu.as_secs_f64() }
-}
-
-/// Returns the values of a metric's series.
-pub(super) fn series<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = f64> + 'a {
-    text.lines().filter_map(move |line| {
-        let rest = line.strip_prefix(name)?;
-        rest.starts_with([' ', '{']).then(|| rest.rsplit(' ').next()?.parse().ok())?
-    })
 }

@@ -10,7 +10,7 @@ use common::policy::{Decision, Rule, Terms};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl};
-use store::cursor::never;
+use store::never;
 use store::sqlite::SqliteStore;
 use store::testing::Schema;
 use store::{FeedChange, FeedQuery, FeedSort, NewFeed, Store, Verdict};

@@ -17,8 +17,8 @@ use common::url::FeedId;
 
 use crate::error::BackendError;
 use crate::schedule::Schedule;
-use store::cursor::{self, Place, never};
-use store::{FeedQuery, FeedSort, Page, Store, StoreError};
+use store::cursor::{self, Place};
+use store::{FeedQuery, FeedSort, Page, Store, StoreError, never};
 
 /// Feeds that are claimed or parked of which a page shows those that belong there, at most.
 pub const TAKEN: usize = 500;

@@ -1,23 +1,29 @@
 //! Feeds whose host got an interval of its own (category F) since they were planned: each is planned again when it is claimed,
 //! instead of being polled once more at the old pace. The store's category tells which they are, so a feed comes here once.
 
+use common::host::HostRules;
 use common::policy::{Category, Policy, category, postponed};
 use common::time::Timestamp;
 use common::url::FeedId;
 
 use crate::error::BackendError;
-use crate::poll::dispatch::Dispatcher;
 use crate::poll::subject::{draw, subject};
-use crate::schedule::{Band, Claim, Slot};
-use store::{FeedChange, JobRow, StoreError};
+use crate::schedule::{Band, Claim, Schedule, Slot};
+use store::{FeedChange, JobRow, Store, StoreError};
 
 /// What a dispatcher claimed and may poll.
 type Due = Vec<(JobRow, Claim)>;
 
 /// Takes the feeds out of `due` that today's rules put off, and plans them again. A feed that a person woke is polled all the
 /// same.
-pub(crate) async fn replanned(of: &Dispatcher, due: Due, now: Timestamp) -> Result<Due, BackendError> {
-    let rules = of.rules.get();
+pub(crate) async fn replanned(
+    store: &dyn Store,
+    schedule: &dyn Schedule,
+    rules: &HostRules,
+    policy: &Policy<'_>,
+    due: Due,
+    now: Timestamp,
+) -> Result<Due, BackendError> {
     let outdated = |row: &JobRow| {
         let woken = row.wake_at.is_some_and(|wake| wake <= now);
         let planned = matches!(row.category, Category::A | Category::F) || woken;
@@ -27,11 +33,10 @@ pub(crate) async fn replanned(of: &Dispatcher, due: Due, now: Timestamp) -> Resu
     if ids.is_empty() {
         return Ok(due);
     }
-    let policy = Policy { config: &of.config.policy, load: 0.0, price: of.condition.price.get() };
     let (mut put_off, mut changes) = (Vec::new(), Vec::new());
-    for feed in of.store.states_for(&ids).await? {
-        let subject = subject(&rules, &feed);
-        let Some((due_at, terms)) = postponed(&subject, now, draw(), &policy) else { continue };
+    for feed in store.states_for(&ids).await? {
+        let subject = subject(rules, &feed);
+        let Some((due_at, terms)) = postponed(&subject, now, draw(), policy) else { continue };
         let category = category(&subject);
         let change = FeedChange {
             audience: Some((feed.audience, category)),
@@ -42,14 +47,14 @@ pub(crate) async fn replanned(of: &Dispatcher, due: Due, now: Timestamp) -> Resu
         changes.push((feed.id, change));
         put_off.push(Slot { feed: feed.id, due_at, band: Band::of(category, false) });
     }
-    match of.store.change_feeds(&changes, now).await {
+    match store.change_feeds(&changes, now).await {
         // A person changed one of them just now. They are polled once more at the old pace.
         Err(StoreError::Outdated) => return Ok(due),
         changed => changed?,
     };
-    of.schedule.put(&put_off, now).await?;
+    schedule.put(&put_off, now).await?;
     let (gone, due): (Due, Due) = due.into_iter().partition(|(row, _)| put_off.iter().any(|slot| slot.feed == row.id));
     let idle: Vec<_> = gone.into_iter().filter_map(|(_, claim)| Some((claim.parked_at?, now))).collect();
-    of.schedule.unpark(&idle).await?;
+    schedule.unpark(&idle).await?;
     Ok(due)
 }

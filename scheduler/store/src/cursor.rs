@@ -6,7 +6,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use common::feed::Feed;
-use common::policy::Status;
 use serde::{Deserialize, Serialize};
 
 use super::row::{FeedRow, readable};
@@ -20,11 +19,6 @@ pub struct Place {
     pub value: i64,
     /// The feed's number.
     pub id: i64,
-}
-
-/// The value by due time of feeds with this status, which are never due: they stand behind all others.
-pub fn never(status: Status) -> i64 {
-    i64::MAX - 100 + status as i64
 }
 
 /// The place that the query's cursor names.

@@ -51,6 +51,7 @@ pub use error::StoreError;
 pub use hosts::{HostOrders, HostQuery, HostRow};
 pub use page_size::PAGE_BYTES;
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
+pub use row::never;
 pub use seams::{Events, Feeds, Hosts, Polls, Requeues, Store, Upkeep};
 
 /// A feed to be added.
@@ -317,7 +318,7 @@ pub struct FeedQuery {
 
 impl FeedQuery {
     /// Feeds that are put in order at once, at most.
-    pub const MOST_SORTED: u32 = listing::MOST;
+    pub const MOST_SORTED: u32 = 2_000;
 }
 
 /// A part of a list.

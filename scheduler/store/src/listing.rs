@@ -21,13 +21,13 @@ use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 
 use super::counts::Counts;
-use super::cursor::{self, Place, never};
-use super::row::{FeedRow, readable};
+use super::cursor::{self, Place};
+use super::row::{FeedRow, never, readable};
 use super::texts::Trigrams;
 use super::{FeedQuery, FeedSort, Page, StoreError};
 
-/// Feeds that one call looks at, and puts in order, at most: each may be on a page of the database of its own.
-pub(super) const MOST: u32 = 2_000;
+/// The maximum number of feeds that one call looks at and sorts: each may be on a separate page of the database.
+pub(super) const MOST: u32 = FeedQuery::MOST_SORTED;
 /// The same of feeds by number, which lie beside each other.
 const MOST_IN_A_ROW: u32 = 4_000;
 /// Places all over the table, and feeds at each, whose texts tell how frequent a text is.

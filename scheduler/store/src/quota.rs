@@ -5,16 +5,12 @@
 //! the newest entries are stored, the rest is counted. A feed that has more rows than allowed loses the oldest ones, with their
 //! identities.
 
-use std::cmp::Reverse;
-use std::collections::HashSet;
 use std::time::Duration;
 
 use common::config::QuotaConfig;
 use common::feed::OverQuota;
 use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
-
-use crate::verdicts::{Change, Fresh};
 
 const DAY: Duration = Duration::from_secs(86_400);
 /// When rows leave, this share of the limit leaves at once, so that the search for the oldest is rare.
@@ -86,6 +82,19 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
+    /// Begins with what is stored of a budget, refilled.
+    pub(crate) fn none(stored: Option<&str>, quota: &QuotaConfig, now: Timestamp) -> Self {
+        let budget = Budget::read(stored).refilled(quota, now);
+        Spent { budget, before: budget.over, new: 0 }
+    }
+
+    /// Takes an entry's cost from the budget; returns false when it does not fit.
+    pub(crate) fn takes(&mut self, bytes: usize, is_new: bool, quota: &QuotaConfig) -> bool {
+        let fits = self.budget.takes(bytes, quota);
+        self.new += u64::from(fits && is_new);
+        fits
+    }
+
     /// Returns what this document had left out, or drove out.
     pub(crate) fn over(&self) -> OverQuota {
         let (now, before) = (self.budget.over, self.before);
@@ -124,40 +133,6 @@ impl Spent {
             self.budget.over.last = Some(now);
         }
     }
-}
-
-/// Leaves the changes that their feeds may store, the newest of each document first; returns what each of the fresh verdicts
-/// spent, `None` where it changes nothing.
-pub(crate) fn keep_within(
-    fresh: &[Fresh<'_>],
-    changes: &mut Vec<Change<'_>>,
-    quota: &QuotaConfig,
-    now: Timestamp,
-) -> Vec<Option<Spent>> {
-    let mut spent: Vec<Option<Spent>> = vec![None; fresh.len()];
-    // Documents begin with their newest entry, and stand here in reverse.
-    let mut order: Vec<usize> = (0..changes.len()).rev().collect();
-    order.sort_by_key(|place| {
-        let entry = changes[*place].entry;
-        Reverse(entry.published.or(entry.updated))
-    });
-    let mut left_out = HashSet::new();
-    for place in order {
-        let change = &changes[place];
-        let number = change.verdict();
-        let spent = spent[number].get_or_insert_with(|| {
-            let budget = Budget::read(fresh[number].row.quota.as_deref()).refilled(quota, now);
-            Spent { budget, before: budget.over, new: 0 }
-        });
-        if spent.budget.takes(change.entry.text_bytes(), quota) {
-            spent.new += u64::from(change.is_new());
-        } else {
-            left_out.insert(place);
-        }
-    }
-    let mut places = 0..;
-    changes.retain(|_| places.next().is_none_or(|place| !left_out.contains(&place)));
-    spent
 }
 
 #[cfg(test)]

@@ -20,7 +20,6 @@ use common::url::{FeedId, FeedUrl, Version};
 use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
 
-use super::cursor::never;
 use super::quota::Budget;
 use super::{JobRow, OldSeal, Placement, StoreError, StoredEntry};
 
@@ -156,6 +155,11 @@ impl FeedRow {
             (status, _) => never(status),
         }
     }
+}
+
+/// Returns the value by due time of feeds with this status, which are never due: they come after all others.
+pub fn never(status: Status) -> i64 {
+    i64::MAX - 100 + status as i64
 }
 
 impl TryFrom<FeedRow> for Feed {

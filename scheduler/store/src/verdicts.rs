@@ -1,9 +1,11 @@
 //! What verdicts do to the store, as far as it follows from the rows that were there before: both databases read, ask
 //! here, and write.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
+use common::config::QuotaConfig;
 use common::document::{Document, Validators};
 use common::entry::Entry;
 use common::host::HostKey;
@@ -174,6 +176,35 @@ impl Change<'_> {
     pub(super) fn seen(&self, now: Timestamp) -> i64 {
         self.stored.and_then(|form| form.seen).unwrap_or(now.millis())
     }
+}
+
+/// Leaves the changes that their feeds may store, the newest of each document first; returns what each of the fresh verdicts
+/// spent, `None` where it changes nothing.
+pub(super) fn keep_within(
+    fresh: &[Fresh<'_>],
+    changes: &mut Vec<Change<'_>>,
+    quota: &QuotaConfig,
+    now: Timestamp,
+) -> Vec<Option<Spent>> {
+    let mut spent: Vec<Option<Spent>> = vec![None; fresh.len()];
+    // Documents begin with their newest entry, and stand here in reverse.
+    let mut order: Vec<usize> = (0..changes.len()).rev().collect();
+    order.sort_by_key(|place| {
+        let entry = changes[*place].entry;
+        Reverse(entry.published.or(entry.updated))
+    });
+    let mut left_out = HashSet::new();
+    for place in order {
+        let change = &changes[place];
+        let number = change.verdict();
+        let spent = spent[number].get_or_insert_with(|| Spent::none(fresh[number].row.quota.as_deref(), quota, now));
+        if !spent.takes(change.entry.text_bytes(), change.is_new(), quota) {
+            left_out.insert(place);
+        }
+    }
+    let mut places = 0..;
+    changes.retain(|_| places.next().is_none_or(|place| !left_out.contains(&place)));
+    spent
 }
 
 /// The numbers that changed entries of this verdict have in the store.

@@ -8,6 +8,7 @@
 //! HTTP/2 is off (`docs/decisions/0023-http-1-only.md`).
 
 mod admission;
+mod limits;
 mod watched;
 
 use std::convert::Infallible;
@@ -34,44 +35,13 @@ use crate::held::until_sent;
 use admission::{Admission, Admitted};
 use watched::{Answered, Watched};
 
-/// Connections beyond the limit that are answered for health and metrics while all others are busy.
-pub const RESERVED: usize = 32;
-/// Connections that may still be closing after they gave way to others.
-const CLOSING: usize = 32;
+pub use limits::{Limits, RESERVED};
 
 /// How long a stop waits for requests in progress: a caller that never finishes its request must not hold it up.
 pub(crate) const DRAIN: Duration = Duration::from_secs(2);
 
 /// How long to wait after the operating system refused to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-
-/// The limits of one listener.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Connections in total.
-    pub connections: usize,
-    /// Connections of one address (IPv6: of one /64).
-    pub per_address: usize,
-    /// From the first byte of a request's head, or from connecting, to the head's end.
-    pub head: Duration,
-    /// From a response's end to the next request.
-    pub idle: Duration,
-    /// How long a caller may take none of its response.
-    pub stalled: Duration,
-}
-
-impl Limits {
-    /// Returns the limits with the usual timeouts.
-    pub fn new(connections: usize, per_address: usize) -> Self {
-        let (head, idle) = (Duration::from_secs(10), Duration::from_secs(60));
-        Limits { connections, per_address, head, idle, stalled: Duration::from_secs(30) }
-    }
-
-    /// Returns the largest number of file descriptors that connections take.
-    pub fn descriptors(&self) -> usize {
-        self.connections + RESERVED + CLOSING
-    }
-}
 
 /// Serves until `stop`; requests in progress are then finished, as far as two seconds allow.
 pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) -> io::Result<()> {

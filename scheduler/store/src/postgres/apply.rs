@@ -20,11 +20,11 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use sqlx::{Connection, Executor, PgConnection};
 
-use super::feeds::feed_columns;
+use super::list::feed_columns;
 use super::session::{in_transaction, on_connection};
 use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, column, entries, numbers, optional_text, text};
-use crate::quota::{self, Spent};
+use crate::quota::Spent;
 use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_detour, pack_onward, pack_state, pack_terms, readable};
 use crate::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
@@ -153,7 +153,7 @@ async fn apply(
         return Ok(None);
     }
     let mut changes = entries::changes(&mut tx, &fresh).await?;
-    let mut spent = quota::keep_within(&fresh, &mut changes, quota, now);
+    let mut spent = verdicts::keep_within(&fresh, &mut changes, quota, now);
     let mut tallies = verdicts::tallies(&fresh, &changes);
     make_room(&mut tx, quota, (&fresh, &changes), &mut spent, &mut tallies, now).await?;
     write_documents(&mut tx, &fresh, &tallies, &spent).await?;

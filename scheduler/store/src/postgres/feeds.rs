@@ -10,7 +10,9 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use sqlx::{Connection, PgConnection};
 
+use super::list::feed_columns;
 use super::session::{in_transaction, on_connection};
+use super::urls::lock_urls;
 use super::{PostgresStore, column, list, moves, numbers};
 use crate::listing;
 use crate::row::{CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_calm, pack_terms, readable};
@@ -19,21 +21,11 @@ use crate::{
     Unmove, Unmoved, history,
 };
 
-/// The columns of a [`FeedRow`].
-macro_rules! feed_columns {
-    () => {
-        "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, private, version, \
-         next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, entries, moved_from, \
-         onward, merged_into, state, rhythm, terms, quota"
-    };
-}
-pub(super) use feed_columns;
-
 #[async_trait]
 impl Feeds for PostgresStore {
     async fn add_feeds(&self, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, StoreError> {
         in_transaction!(self, "add feeds", |tx| {
-            give_out_urls(&mut *tx).await?;
+            lock_urls(&mut *tx).await?;
             let mut added = Vec::with_capacity(feeds.len());
             for chunk in feeds.chunks(CHUNK) {
                 added.extend(add_chunk(&mut *tx, chunk, now).await?);
@@ -192,20 +184,6 @@ async fn change_row(
         }
     }
     Ok(row)
-}
-
-/// The number of the lock under which feeds get URLs, and counters are written.
-macro_rules! url_lock {
-    () => {
-        "hashtextextended('feedfleet URLs of ' || current_schema(), 0)"
-    };
-}
-pub(super) use url_lock;
-
-/// Until the transaction ends nobody else gives URLs to feeds: two that did so in different orders would wait for each other.
-pub(super) async fn give_out_urls(on: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::query(concat!("SELECT pg_advisory_xact_lock(", url_lock!(), ")")).execute(on).await?;
-    Ok(())
 }
 
 /// Adds at most [`CHUNK`] feeds. The same URL twice is one feed.

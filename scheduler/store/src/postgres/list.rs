@@ -5,7 +5,6 @@ use sqlx::query::QueryAs;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Postgres};
 
 use super::PostgresStore;
-use super::feeds::feed_columns;
 use super::session::SNAPSHOT;
 use crate::counts::Counts;
 use crate::cursor;
@@ -17,6 +16,16 @@ use crate::{FeedQuery, StoreError};
 pub(super) const ACTION: &str = "list feeds";
 /// An index that has the feeds in order is followed, however few feeds the planner thinks that it would have to sort.
 pub(super) const ALONG_INDEXES: &str = "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off";
+
+/// The columns of a [`FeedRow`].
+macro_rules! feed_columns {
+    () => {
+        "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, private, version, \
+         next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, entries, moved_from, \
+         onward, merged_into, state, rhythm, terms, quota"
+    };
+}
+pub(super) use feed_columns;
 
 impl PostgresStore {
     /// Reads from one view of the feeds.

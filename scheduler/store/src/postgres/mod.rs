@@ -29,6 +29,7 @@ mod silence;
 mod tests;
 mod timeline;
 mod upkeep;
+mod urls;
 
 use std::borrow::Cow;
 use std::sync::Arc;

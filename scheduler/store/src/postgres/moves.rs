@@ -4,7 +4,7 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use sqlx::PgConnection;
 
-use super::feeds::give_out_urls;
+use super::urls::lock_urls;
 use crate::row::{added_terms, calm_without, pack_state};
 use crate::{Move, Moved, Unmove, Unmoved};
 
@@ -15,7 +15,7 @@ pub(super) async fn move_on(
     to: &Move,
     now: Timestamp,
 ) -> Result<Moved, sqlx::Error> {
-    give_out_urls(&mut *on).await?;
+    lock_urls(&mut *on).await?;
     let look = sqlx::query_as(include_str!("move_before.sql")).bind(id.0).bind(version.0).bind(to.url.as_str());
     let rows: Vec<(i64, bool, bool, String, Vec<u8>)> = look.fetch_all(&mut *on).await?;
     let may_move = rows.iter().any(|(_, fresh, there, from, login)| *fresh && !there && to.is_allowed(from, login));
@@ -48,7 +48,7 @@ pub(super) async fn move_back(
     back: &Unmove,
     now: Timestamp,
 ) -> Result<Unmoved, sqlx::Error> {
-    give_out_urls(&mut *on).await?;
+    lock_urls(&mut *on).await?;
     type Row = (i64, bool, Option<i64>, bool, Option<String>);
     let look = sqlx::query_as(include_str!("unmove_before.sql")).bind(id.0).bind(version.0);
     let rows: Vec<Row> = look.fetch_all(&mut *on).await?;

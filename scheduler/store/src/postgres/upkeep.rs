@@ -9,8 +9,8 @@ use common::url::FeedId;
 use sqlx::{Connection, PgConnection};
 
 use super::PostgresStore;
-use super::feeds::url_lock;
 use super::session::{in_transaction, on_connection};
+use super::urls::url_lock;
 use crate::row::{SealColumns, readable};
 use crate::{OldSeal, StoreError, StoreStats, Upkeep};
 

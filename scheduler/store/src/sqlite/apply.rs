@@ -19,7 +19,7 @@ use sqlx::{FromRow, SqliteConnection};
 
 use super::batch::{Batch, id_list};
 use super::{SqliteStore, entries};
-use crate::quota::{self, Spent};
+use crate::quota::Spent;
 use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_detour, pack_onward, pack_state, pack_terms, readable};
 use crate::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
@@ -83,7 +83,7 @@ impl Polls for SqliteStore {
             return Ok(answers);
         }
         let mut changes = entries::changes(&mut tx, &fresh).await?;
-        let mut spent = quota::keep_within(&fresh, &mut changes, &self.quota, now);
+        let mut spent = verdicts::keep_within(&fresh, &mut changes, &self.quota, now);
         let told = number(&mut tx, &fresh, &mut changes).await?;
         let mut tallies = verdicts::tallies(&fresh, &changes);
         self.make_room(&mut tx, &fresh, &changes, &mut spent, &mut tallies, now).await?;

@@ -12,6 +12,7 @@ mod events;
 mod feeds;
 mod hosts;
 mod list;
+mod lock;
 mod moves;
 mod open;
 mod requeues;
@@ -36,7 +37,7 @@ pub struct SqliteStore {
     /// What one feed may cost.
     quota: QuotaConfig,
     /// Held as long as the database is open. Last, so that it is let go last.
-    lock: Option<open::Lock>,
+    lock: Option<lock::Lock>,
 }
 
 impl SqliteStore {

@@ -1,6 +1,5 @@
-//! Opening: the place, the lock, the pragmas, the schema.
+//! Opening: the file, the pragmas, the schema.
 
-use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,9 +7,9 @@ use std::time::Duration;
 use common::config::QuotaConfig;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{SqliteExecutor, SqlitePool};
-use tracing::warn;
 
 use super::SqliteStore;
+use super::lock::lock;
 use crate::StoreError;
 use crate::error::{NOT_A_DATABASE, sqlite_code};
 
@@ -108,38 +107,6 @@ pub(super) fn place(url: &str) -> Result<Place, StoreError> {
     }
 }
 
-/// The lock on a database, held until it is dropped. It is let go in words: a process that another thread starts at that
-/// moment has a copy of the descriptor for an instant, and the lock would live as long as the copy.
-#[derive(Debug)]
-pub(super) struct Lock(File);
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        if let Err(error) = self.0.unlock() {
-            warn!(%error, "the lock on the data folder was not let go; it ends with this process");
-        }
-    }
-}
-
-/// Takes the lock file beside the database (`feedfleet.db` has `feedfleet.lock`), making the folder if need be. The
-/// operating system lets the lock go when the process ends, however it ends; the file stays.
-fn lock(database: &Path) -> Result<Lock, StoreError> {
-    let unusable = |path: &Path| {
-        let path = path.to_owned();
-        |source| StoreError::Unusable { path, source }
-    };
-    if let Some(folder) = database.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(unusable(folder))?;
-    }
-    let path = database.with_extension("lock");
-    let file = File::options().create(true).append(true).open(&path).map_err(unusable(&path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Lock(file)),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: database.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(unusable(&path)(source)),
-    }
-}
-
 /// What the first connection's failure means.
 pub(super) fn unopened(path: &Path, error: sqlx::Error) -> StoreError {
     match sqlite_code(&error) {
@@ -175,20 +142,4 @@ async fn migrate(pool: &SqlitePool) -> Result<(), StoreError> {
         return Err(StoreError::TooNew { found, known });
     }
     migrations.run(pool).await.map_err(|error| StoreError::Migrate(Box::new(error)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lock_ends_with_its_holder_even_while_a_copy_of_its_descriptor_is_open() {
-        let folder = tempfile::tempdir().unwrap();
-        let database = folder.path().join("feedfleet.db");
-        let first = lock(&database).unwrap();
-        let copy = first.0.try_clone().unwrap();
-        drop(first);
-        lock(&database).unwrap();
-        drop(copy);
-    }
 }

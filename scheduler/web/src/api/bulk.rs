@@ -12,8 +12,8 @@ use common::feed::Feed;
 use common::url::FeedId;
 use rand::RngExt;
 
+use super::change::run_to_completion;
 use super::feeds::FeedBody;
-use super::to_the_end;
 use crate::error::ApiError;
 use crate::request::{body_bytes, fields, media_type, object};
 use crate::state::Api;
@@ -65,7 +65,7 @@ pub(super) async fn bulk(
     for batch in lines.chunks(BATCH) {
         let wishes: Vec<_> = batch.iter().map(|(_, line)| wish(&api, line)).collect();
         let ops = api.ops.clone();
-        let answers = to_the_end(async move { settle(&ops, wishes).await }).await?;
+        let answers = run_to_completion(async move { settle(&ops, wishes).await }).await?;
         for ((index, _), answer) in batch.iter().zip(answers) {
             let answer =
                 answer.unwrap_or_else(|error| BulkView { error: Some(error.to_string()), ..BulkView::default() });

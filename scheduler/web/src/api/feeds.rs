@@ -12,7 +12,7 @@ use common::url::FeedId;
 use serde::{Deserialize, Deserializer};
 
 use super::audit::Subject;
-use super::to_the_end;
+use super::change::run_to_completion;
 use crate::error::ApiError;
 use crate::explain;
 use crate::listing::ListParams;
@@ -120,7 +120,7 @@ pub(super) async fn add(
 ) -> Result<(StatusCode, Extension<Subject>, Json<AddedView>), ApiError> {
     let feed = body.new_feed(&api)?;
     let ops = api.ops.clone();
-    let added = to_the_end(async move { ops.add(&[feed], None).await }).await?;
+    let added = run_to_completion(async move { ops.add(&[feed], None).await }).await?;
     let gone = || ApiError::new(StatusCode::CONFLICT, "the feed was erased while it was added; add it again");
     let added = added.into_iter().next().ok_or_else(gone)?;
     let feed = api.ops.feed(&FeedRef::Id(added.id)).await?.ok_or_else(gone)?;
@@ -185,7 +185,7 @@ pub(super) async fn change(
 
 /// `DELETE /feeds/{id}`: erases the feed with its entries and history.
 pub(super) async fn erase(State(api): State<Api>, PathId(id): PathId) -> Result<StatusCode, ApiError> {
-    let erased = to_the_end(async move { api.ops.erase(id).await }).await?;
+    let erased = run_to_completion(async move { api.ops.erase(id).await }).await?;
     if erased { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::no_feed(id)) }
 }
 
@@ -213,7 +213,7 @@ pub(super) async fn refresh(
     PathId(id): PathId,
 ) -> Result<(StatusCode, Json<FeedView>), ApiError> {
     let ops = api.ops.clone();
-    let woken = to_the_end(async move { ops.wake(&[id]).await }).await?;
+    let woken = run_to_completion(async move { ops.wake(&[id]).await }).await?;
     let feed = api.feed(id).await?;
     if woken == 0 {
         return Err(conflict(&feed, not_polled(&feed)));
@@ -224,7 +224,7 @@ pub(super) async fn refresh(
 /// `POST /feeds/{id}/unmove`: back to where it was before it moved or was merged.
 pub(super) async fn unmove(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
     let ops = api.ops.clone();
-    let taken = to_the_end(async move { ops.unmove(id).await }).await?;
+    let taken = run_to_completion(async move { ops.unmove(id).await }).await?;
     match taken.ok_or_else(|| ApiError::no_feed(id))? {
         TakenBack::Done(feed) => Ok(Json(api.view(*feed))),
         TakenBack::NotMoved => Err(conflict(&api.feed(id).await?, "has not moved; nothing is taken back")),
@@ -238,7 +238,7 @@ pub(super) async fn unmove(State(api): State<Api>, PathId(id): PathId) -> Result
 /// `POST /feeds/{id}/forget`: drops validators and content hash, so that the next poll reads the feed whole.
 pub(super) async fn forget(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
     let ops = api.ops.clone();
-    let forgotten = to_the_end(async move { ops.forget(id).await }).await?;
+    let forgotten = run_to_completion(async move { ops.forget(id).await }).await?;
     Ok(Json(api.view(forgotten.ok_or_else(|| ApiError::no_feed(id))?)))
 }
 
@@ -256,7 +256,7 @@ pub(super) async fn history(State(api): State<Api>, PathId(id): PathId) -> Resul
 
 async fn edit(api: &Api, id: FeedId, edit: EditFeed) -> Result<Json<FeedView>, ApiError> {
     let ops = api.ops.clone();
-    let feed = to_the_end(async move { ops.edit(id, &edit).await }).await?;
+    let feed = run_to_completion(async move { ops.edit(id, &edit).await }).await?;
     Ok(Json(api.view(feed.ok_or_else(|| ApiError::no_feed(id))?)))
 }
 

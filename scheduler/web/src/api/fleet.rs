@@ -10,7 +10,7 @@ use common::bot_auth::DIRECTORY_TYPE;
 use common::causes::causes;
 use serde_json::{Value, json};
 
-use super::to_the_end;
+use super::change::run_to_completion;
 use crate::error::ApiError;
 use crate::state::Api;
 use scheduler::error::BackendError;
@@ -27,7 +27,7 @@ pub(super) async fn resume(State(api): State<Api>) -> Result<Json<Value>, ApiErr
 }
 
 async fn set_paused(api: Api, paused: bool) -> Result<Json<Value>, ApiError> {
-    to_the_end(async move { api.ops.set_paused(paused).await }).await?;
+    run_to_completion(async move { api.ops.set_paused(paused).await }).await?;
     Ok(Json(json!({ "paused": paused })))
 }
 

@@ -14,7 +14,7 @@ use common::suggest::field_names;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::to_the_end;
+use super::change::run_to_completion;
 use crate::error::ApiError;
 use crate::request::{Accepts, Body, Params, limit};
 use crate::state::Api;
@@ -130,7 +130,7 @@ pub(super) async fn set(
         return Err(ApiError::bad(format!("{} {}", refusal.key, refusal.reason)));
     }
     let ops = api.ops.clone();
-    let changed = to_the_end(async move { ops.set_host_rule(&rule).await }).await?;
+    let changed = run_to_completion(async move { ops.set_host_rule(&rule).await }).await?;
     told(&domain, changed)?;
     show(State(api), PathHost(HostName::Name(domain))).await
 }
@@ -139,7 +139,7 @@ pub(super) async fn set(
 pub(super) async fn remove(State(api): State<Api>, PathHost(host): PathHost) -> Result<Json<HostView>, ApiError> {
     let domain = rule_domain(&host)?;
     let (ops, of) = (api.ops.clone(), domain.clone());
-    let changed = to_the_end(async move { ops.remove_host_rule(&of).await }).await?;
+    let changed = run_to_completion(async move { ops.remove_host_rule(&of).await }).await?;
     told(&domain, changed)?;
     show(State(api), PathHost(HostName::Name(domain))).await
 }
@@ -155,14 +155,14 @@ pub(super) async fn block(
     let duration = duration.filter(|duration| !duration.is_zero() && *duration <= LONGEST_BLOCK);
     let duration = duration.ok_or_else(|| ApiError::bad(format!("for must be {BLOCK_FOR}")))?;
     let (ops, name) = (api.ops.clone(), host.clone());
-    to_the_end(async move { ops.block_host(&name, duration).await }).await?;
+    run_to_completion(async move { ops.block_host(&name, duration).await }).await?;
     show(State(api), PathHost(host)).await
 }
 
 /// `POST /hosts/{host}/unblock`: lifts a block; a hold that the server asked for stays.
 pub(super) async fn unblock(State(api): State<Api>, PathHost(host): PathHost) -> Result<Json<HostView>, ApiError> {
     let (ops, name) = (api.ops.clone(), host.clone());
-    to_the_end(async move { ops.unblock_host(&name).await }).await?;
+    run_to_completion(async move { ops.unblock_host(&name).await }).await?;
     show(State(api), PathHost(host)).await
 }
 

@@ -6,6 +6,7 @@
 
 mod audit;
 mod bulk;
+mod change;
 mod entries;
 mod events;
 mod feeds;
@@ -18,15 +19,11 @@ mod requeue;
 mod sanitised;
 mod xml_rpc;
 
-use std::future::Future;
-
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::http::StatusCode;
 use axum::routing::{MethodRouter, get, post};
 use common::bot_auth::DIRECTORY_PATH;
 
-use crate::error::ApiError;
 use crate::state::Api;
 
 /// A router that remembers its paths, so that they can be compared with the description.
@@ -90,16 +87,6 @@ fn versioned() -> Routes {
         .route("/requeue/{id}", get(requeue::show))
         .route("/requeue/{id}/cancel", post(requeue::cancel))
         .route("/stats", get(fleet::stats))
-}
-
-/// Runs a change to its end even when the caller hangs up half way: store and schedule are written one after the other.
-async fn to_the_end<T: Send + 'static, E: Into<ApiError> + Send + 'static>(
-    change: impl Future<Output = Result<T, E>> + Send + 'static,
-) -> Result<T, ApiError> {
-    match tokio::spawn(change).await {
-        Ok(result) => result.map_err(Into::into),
-        Err(_) => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the change failed half way; look at the log")),
-    }
 }
 
 #[cfg(test)]

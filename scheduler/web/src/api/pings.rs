@@ -9,6 +9,7 @@ use common::url::FeedUrl;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::change::run_to_completion;
 use super::xml_rpc;
 use crate::error::ApiError;
 use crate::request::{Accepts, body_bytes, fields, media_type, object};
@@ -105,7 +106,7 @@ fn urls<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<FeedUrl> {
 async fn heard(api: &Api, kind: &str, urls: &[FeedUrl]) -> Result<bool, ApiError> {
     api.ops.metrics.pushes.with_label_values(&[kind]).inc();
     let (pings, urls) = (api.pings.clone(), urls.to_vec());
-    super::to_the_end(async move { pings.ping(&urls).await }).await
+    run_to_completion(async move { pings.ping(&urls).await }).await
 }
 
 fn thanks(known: bool) -> &'static str {

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::audit::{Subject, Who};
-use super::to_the_end;
+use super::change::run_to_completion;
 use crate::error::ApiError;
 use crate::listing::named;
 use crate::request::{Accepts, Body, explained, fields};
@@ -100,7 +100,7 @@ pub(super) async fn begin(
     let by = who.0.to_string();
     let new = NewRequeue { filter, rate, lift_penalties, by, matched: view.matched, queued: view.queued };
     let ops = api.ops.clone();
-    let begun = to_the_end(async move { ops.store.begin_requeue(&new, ops.clock.now()).await }).await?;
+    let begun = run_to_completion(async move { ops.store.begin_requeue(&new, ops.clock.now()).await }).await?;
     let too_many = || {
         let message = format!("{MOST_REQUEUES} requeues run already; wait for one, or cancel one");
         ApiError::new(StatusCode::CONFLICT, message)
@@ -167,7 +167,7 @@ pub(super) async fn show(State(api): State<Api>, RequeueId(id): RequeueId) -> Re
 /// `POST /requeue/{id}/cancel`: wakes no further feeds; those that were woken are polled.
 pub(super) async fn cancel(State(api): State<Api>, RequeueId(id): RequeueId) -> Result<Json<Requeue>, ApiError> {
     let ops = api.ops.clone();
-    let cancelled = to_the_end(async move { ops.store.cancel_requeue(id, ops.clock.now()).await }).await?;
+    let cancelled = run_to_completion(async move { ops.store.cancel_requeue(id, ops.clock.now()).await }).await?;
     let Json(requeue) = show(State(api), RequeueId(id)).await?;
     if !cancelled {
         let message = format!("requeue {id} is {} already", requeue.state.as_str());

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
+use super::limits::{Limits, RESERVED};
 use super::watched::Activity;
-use super::{Limits, RESERVED};
 use crate::visitors::Caller;
 
 /// The connections that are open.

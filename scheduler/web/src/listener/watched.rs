@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::Limits;
+use super::limits::Limits;
 
 /// How often a busy connection is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

@@ -11,9 +11,10 @@ use common::policy::Status;
 use common::time::Timestamp;
 use common::url::FeedId;
 
-use super::fleet::{EntryLine, entry_line};
+use super::advice;
+use super::frame::{Frame, Refusal, answer};
+use super::lists::{EntryLine, entry_line};
 use super::words::{self, Moment};
-use super::{Frame, Refusal, advice, answer};
 use crate::error::ApiError;
 use crate::explain;
 use crate::state::Api;

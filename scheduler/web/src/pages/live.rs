@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -16,8 +16,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::charts::{Ring, Sample};
-use super::fleet::Shown;
-use super::{Refusal, fleet, protect};
+use super::frame::{Refusal, protect};
+use super::lists::fragments;
+use super::shown::Shown;
 use crate::error::ApiError;
 use crate::state::Api;
 use scheduler::condition::trouble::Trouble;
@@ -54,8 +55,8 @@ impl Default for Live {
 
 impl Live {
     /// The last half hour.
-    pub(super) fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn ring(&self) -> &Mutex<Ring> {
+        &self.ring
     }
 
     /// Tells listeners what is shown now.
@@ -82,8 +83,8 @@ impl Live {
 
     /// One look at the fleet; `turn` counts the looks of this audience.
     pub(super) async fn look(&self, ops: &Ops, turn: u32) -> Result<(), BackendError> {
-        let shown = Shown::now(ops, self).await?;
-        let lists = if turn.is_multiple_of(LISTS_EVERY) { Some(fleet::fragments(ops, &shown).await?) } else { None };
+        let shown = Shown::now(ops, &self.ring).await?;
+        let lists = if turn.is_multiple_of(LISTS_EVERY) { Some(fragments(ops, &shown).await?) } else { None };
         self.tell(&shown, lists);
         Ok(())
     }
@@ -100,7 +101,7 @@ pub(crate) async fn watch(live: Arc<Live>, ops: Arc<Ops>, stop: CancellationToke
             () = stop.cancelled() => return,
             _ = every.tick() => {}
         }
-        live.ring().push(Sample::of(&ops.metrics, ops.clock.now()));
+        live.ring.lock().unwrap_or_else(PoisonError::into_inner).push(Sample::of(&ops.metrics, ops.clock.now()));
         if live.news.receiver_count() == 0 {
             turn = 0;
             continue;

@@ -9,8 +9,8 @@ use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 use common::time::Timestamp;
 
+use super::frame::{Frame, Refusal, answer};
 use super::words::{self, Moment};
-use super::{Frame, Refusal, answer};
 use crate::error::ApiError;
 use crate::listing::ListParams;
 use crate::request::Params;

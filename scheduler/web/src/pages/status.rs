@@ -11,17 +11,16 @@ use common::policy::Status;
 use common::time::Timestamp;
 use serde::Deserialize;
 
+use super::advice;
 use super::feed::{PenaltyLine, PollLine, penalty, poll_line};
+use super::frame::{Frame, PUBLIC, Refusal, answer};
 use super::words::{self, Moment};
-use super::{Frame, Refusal, advice, answer};
 use crate::error::ApiError;
 use crate::request::Params;
 use crate::state::Api;
 use crate::visitors::Caller;
 use store::FeedRef;
 
-/// Its name in the navigation.
-pub(super) const NAME: &str = "status";
 /// Polls that are shown.
 const POLLS: usize = 10;
 
@@ -74,7 +73,7 @@ pub(super) async fn page(
     let Params(StatusParams { url }) = params?;
     let asked = url.unwrap_or_default().trim().to_owned();
     let mut page = StatusPage {
-        frame: Frame::new("./", NAME, now),
+        frame: Frame::new("./", PUBLIC, now),
         wrong: None,
         found: None,
         example: "https://example.com/feed.xml".to_owned(),

@@ -1,0 +1,216 @@
+//! The fleet page's lists, rendered again while somebody looks at the page.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use common::feed::Feed;
+use common::outcome::{FailureKind, OutcomeKind};
+use common::policy::{Category, Status};
+use common::time::Timestamp;
+
+use super::frame::Frame;
+use super::shown::Shown;
+use super::words::{self, Moment};
+use scheduler::error::BackendError;
+use scheduler::ops::Ops;
+use scheduler::wire::StatsView;
+use store::{FeedQuery, FeedSort, StoredEntry};
+
+/// Rows of each list.
+const ROWS: usize = 8;
+/// Feeds of each kind of trouble.
+const FAILING: u32 = 3;
+
+/// What is listed.
+pub(super) struct Lists {
+    pub(super) paused: bool,
+    pub(super) trouble: Option<String>,
+    pub(super) our_fault: Option<Moment>,
+    pub(super) categories: Vec<Share>,
+    pub(super) statuses: Vec<Count>,
+    pub(super) penalised: Vec<Count>,
+    pub(super) failing: Vec<FeedLine>,
+    pub(super) next: Vec<FeedLine>,
+    pub(super) worst: Vec<HostLine>,
+    pub(super) news: Vec<EntryLine>,
+    pub(super) empty: bool,
+}
+
+pub(super) struct Count {
+    pub(super) name: String,
+    pub(super) query: String,
+    pub(super) value: String,
+}
+
+/// A part of a bar, in thousandths.
+pub(super) struct Share {
+    pub(super) letter: &'static str,
+    pub(super) about: &'static str,
+    pub(super) value: String,
+    pub(super) start: u64,
+    pub(super) width: u64,
+}
+
+pub(super) struct FeedLine {
+    pub(super) id: i64,
+    pub(super) name: String,
+    pub(super) note: String,
+}
+
+pub(super) struct HostLine {
+    pub(super) host: String,
+    pub(super) failed: String,
+    pub(super) throttled: String,
+    pub(super) last: String,
+    pub(super) held: Option<Moment>,
+}
+
+pub(super) struct EntryLine {
+    pub(super) title: String,
+    pub(super) link: Option<String>,
+    pub(super) seen: Moment,
+    pub(super) feed: i64,
+}
+
+#[derive(Template)]
+#[template(path = "pages/fleet_alarms.html")]
+struct AlarmsPart<'a> {
+    lists: &'a Lists,
+}
+
+#[derive(Template)]
+#[template(path = "pages/fleet_lists.html")]
+struct ListsPart<'a> {
+    frame: &'a Frame,
+    lists: &'a Lists,
+}
+
+pub(super) fn frame(now: Timestamp) -> Frame {
+    Frame::new("./", "fleet", now)
+}
+
+/// The parts of the page that `/live` renews as a whole, by their ids.
+pub(super) async fn fragments(ops: &Ops, shown: &Shown) -> Result<BTreeMap<&'static str, String>, BackendError> {
+    let (frame, lists) = (frame(shown.now), lists(ops, shown).await?);
+    let rendered = |part: Result<String, askama::Error>| {
+        // The same templates have rendered the page before.
+        part.inspect_err(|error| tracing::error!(error = error as &dyn std::error::Error, "a part was not rendered"))
+    };
+    let alarms = rendered(AlarmsPart { lists: &lists }.render());
+    let lists = rendered(ListsPart { frame: &frame, lists: &lists }.render());
+    let parts = [("alarms", alarms), ("lists", lists)];
+    Ok(parts.into_iter().filter_map(|(id, part)| Some((id, part.ok()?))).collect())
+}
+
+pub(super) async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, BackendError> {
+    let (stats, now) = (&shown.stats, shown.now);
+    let count = |(name, number): (&String, &u64), filter: &str| Count {
+        name: words::spaced(name),
+        query: format!("{filter}={name}"),
+        value: words::number(*number),
+    };
+    let nonzero = |counts: &BTreeMap<String, u64>, filter: &str| {
+        counts.iter().filter(|(_, number)| **number > 0).map(|pair| count(pair, filter)).collect::<Vec<_>>()
+    };
+    Ok(Lists {
+        paused: stats.paused,
+        trouble: ops.condition.storing.trouble(),
+        our_fault: stats.our_fault_since.map(|since| Moment::of(since, now)),
+        categories: categories(stats),
+        statuses: nonzero(&stats.by_status, "status"),
+        penalised: nonzero(&stats.penalised, "status=active&failure"),
+        failing: failing(ops, stats, now).await?,
+        next: next(ops, now).await?,
+        worst: worst(ops, now).await?,
+        news: news(ops, now).await?,
+        empty: stats.feeds == 0,
+    })
+}
+
+fn categories(stats: &StatsView) -> Vec<Share> {
+    let about = |category| match category {
+        Category::A => "under an SLA",
+        Category::B => "more than 20 subscribers, or important",
+        Category::C => "2 to 20 subscribers, or a login",
+        Category::D => "one subscriber, or none",
+        Category::F => "the host has an interval of its own",
+    };
+    let mut start = 0;
+    let share = |category: Category| {
+        let number = stats.by_category.get(category.as_str()).copied().unwrap_or(0);
+        let width = (number * 1000).checked_div(stats.feeds).unwrap_or(0);
+        let share =
+            Share { letter: category.as_str(), about: about(category), value: words::number(number), start, width };
+        start += width;
+        share
+    };
+    Category::ALL.into_iter().map(share).collect()
+}
+
+/// Some feeds of each kind of trouble.
+async fn failing(ops: &Ops, stats: &StatsView, now: Timestamp) -> Result<Vec<FeedLine>, BackendError> {
+    let mut lines = Vec::new();
+    for kind in FailureKind::ALL.iter().filter(|kind| stats.penalised.get(kind.as_str()).is_some_and(|n| *n > 0)) {
+        let query =
+            FeedQuery { failure: Some(*kind), status: Some(Status::Active), limit: FAILING, ..FeedQuery::default() };
+        lines.extend(ops.store.feeds(&query).await?.items.iter().map(|feed| trouble(feed, *kind, now)));
+    }
+    lines.truncate(ROWS);
+    Ok(lines)
+}
+
+fn trouble(feed: &Feed, kind: FailureKind, now: Timestamp) -> FeedLine {
+    let next = feed.next_due.map_or_else(|| "never".to_owned(), |due| words::due(due, now));
+    let failures = feed.state.consecutive_failures;
+    line(feed, format!("{}, {failures} in a row, next {next}", words::spaced(kind.as_str())))
+}
+
+async fn next(ops: &Ops, now: Timestamp) -> Result<Vec<FeedLine>, BackendError> {
+    let limit = u32::try_from(ROWS).unwrap_or(u32::MAX);
+    let query = FeedQuery { status: Some(Status::Active), sort: FeedSort::NextDue, limit, ..FeedQuery::default() };
+    let due = |feed: &Feed| feed.due().map_or_else(String::new, |due| words::due(due, now));
+    Ok(ops.feeds(&query).await?.items.iter().map(|feed| line(feed, due(feed))).collect())
+}
+
+fn line(feed: &Feed, note: String) -> FeedLine {
+    FeedLine { id: feed.id.0, name: feed.title.clone().unwrap_or_else(|| feed.url.to_string()), note }
+}
+
+/// Hosts in trouble, then others that asked to be left alone.
+async fn worst(ops: &Ops, now: Timestamp) -> Result<Vec<HostLine>, BackendError> {
+    let holds = ops.store.holds(now).await?;
+    let mut lines: Vec<HostLine> = Vec::new();
+    for (host, tally) in ops.condition.worst.list(ROWS, now) {
+        let held = holds.iter().find(|(other, _)| *other == host).map(|(_, until)| Moment::of(*until, now));
+        let last = match tally.last {
+            Some(kind) => words::spaced(kind.as_str()),
+            None => words::spaced(OutcomeKind::Throttled.as_str()),
+        };
+        let (failed, throttled) = (words::number(tally.failed.into()), words::number(tally.throttled.into()));
+        lines.push(HostLine { host: host.to_string(), failed, throttled, last, held });
+    }
+    for (host, until) in holds.into_iter().take(ROWS) {
+        if lines.len() < ROWS && !lines.iter().any(|line| line.host == host.as_str()) {
+            let (host, held) = (host.to_string(), Some(Moment::of(until, now)));
+            lines.push(HostLine { host, failed: "0".into(), throttled: "0".into(), last: "held".into(), held });
+        }
+    }
+    Ok(lines)
+}
+
+async fn news(ops: &Ops, now: Timestamp) -> Result<Vec<EntryLine>, BackendError> {
+    let entries = ops.store.newest_entries(None, u32::try_from(ROWS).unwrap_or(u32::MAX)).await?;
+    Ok(entries.into_iter().map(|entry| entry_line(entry, now)).collect())
+}
+
+/// An entry in a list.
+pub(super) fn entry_line(stored: StoredEntry, now: Timestamp) -> EntryLine {
+    let entry = stored.entry;
+    EntryLine {
+        title: entry.display_title().to_owned(),
+        link: entry.url.as_deref().and_then(words::web_link),
+        // Stored while the page was being made: no entry is of the future.
+        seen: Moment::of(stored.seen.min(now), now),
+        feed: stored.feed_id.0,
+    }
+}
