@@ -29,7 +29,7 @@ def url(number):
 def sent(fleet, feeds, line):
     """Sends a line for each feed for which `line` returns one; returns lines, seconds, the longest request, and answers by kind."""
     connection = http.client.HTTPConnection(fleet.address, timeout=600)
-    lines, longest, told = 0, 0.0, {"new": 0, "changed": 0, "error": 0}
+    lines, longest, counts = 0, 0.0, {"new": 0, "changed": 0, "error": 0}
     begun = time.monotonic()
     for first in range(0, feeds, LINES):
         some = [line(number) for number in range(first, min(first + LINES, feeds))]
@@ -44,9 +44,9 @@ def sent(fleet, feeds, line):
         longest = max(longest, time.monotonic() - asked)
         for one in map(json.loads, text.splitlines()):
             lines += 1
-            for kind in told:
-                told[kind] += bool(one.get(kind))
-    return lines, time.monotonic() - begun, longest, told
+            for kind in counts:
+                counts[kind] += bool(one.get(kind))
+    return lines, time.monotonic() - begun, longest, counts
 
 
 class Beside:
@@ -77,13 +77,13 @@ class Beside:
         self.times[kind].append(time.monotonic() - begun)
 
     def __str__(self):
-        def told(kind):
+        def summary(kind):
             times = sorted(self.times[kind])
             if not times:
                 return f"{kind} -"
             return f"{kind} p50 {times[len(times) // 2] * 1e3:.0f}, p99 {times[(len(times) - 1) * 99 // 100] * 1e3:.0f}, most {times[-1] * 1e3:.0f} ms"
 
-        return "; ".join(map(told, self.times))
+        return "; ".join(map(summary, self.times))
 
 
 def main():
@@ -96,16 +96,16 @@ def main():
         count = lambda number, night: {"subscribers": 1 + (number * 7919 + night) % 50}
         nights = [
             ("added", lambda number: {"url": url(number), **count(number, 0)}),
-            ("all counts anew, by number", lambda number: {"id": number + 2, **count(number, 1)}),
+            ("all counts changed, by id", lambda number: {"id": number + 2, **count(number, 1)}),
             ("the same again", lambda number: {"id": number + 2, **count(number, 1)}),
             ("one in twenty changed", lambda number: {"id": number + 2, **count(number, 2 if number % 20 == 0 else 1)}),
-            ("all counts anew, by URL", lambda number: {"url": url(number), **count(number, 3)}),
+            ("all counts changed, by URL", lambda number: {"url": url(number), **count(number, 3)}),
         ]
         for name, line in nights:
             busy = fleet.busy()
             with Beside(fleet) as beside:
-                lines, seconds, longest, told = sent(fleet, feeds, line)
-            print(f"{name}: {lines} lines in {seconds:.0f} s, {lines / seconds:.0f}/s, {(fleet.busy() - busy) / lines * 1e6:.0f} us CPU each, longest request {longest:.2f} s, {told}; "
+                lines, seconds, longest, counts = sent(fleet, feeds, line)
+            print(f"{name}: {lines} lines in {seconds:.0f} s, {lines / seconds:.0f}/s, {(fleet.busy() - busy) / lines * 1e6:.0f} us CPU each, longest request {longest:.2f} s, {counts}; "
                   f"{fleet.most_memory()} MiB; beside: {beside}", flush=True)
         fleet.stop()
 

@@ -83,8 +83,8 @@ def imports(program, folder, origin, feeds, seconds, cluster):
         file.write("</outline></body></opml>")
     fleet = Fleet(program, folder, config(), cluster)
     begun = time.monotonic()
-    told, took, memory = fleet.command("import", source, "--json")
-    print(f"import of {feeds} feeds: {took:.1f} s, {memory:.0f} MiB the command, {fleet.most_memory()} MiB the fleet;", told.strip(), flush=True)
+    output, took, memory = fleet.command("import", source, "--json")
+    print(f"import of {feeds} feeds: {took:.1f} s, {memory:.0f} MiB the command, {fleet.most_memory()} MiB the fleet;", output.strip(), flush=True)
     time.sleep(seconds)
     polled = len(origin.asked)
     passed = time.monotonic() - begun

@@ -212,7 +212,7 @@ def environment(docs: list[Doc]) -> list[str]:
                 continue
             key = program.key_of(variable["name"])
             if key not in known:
-                found.append(f"{title(workload)}: {variable['name']} is no key of the configuration")
+                found.append(f"{title(workload)}: {variable['name']} is not a key of the configuration")
         for file, text in config_files(docs, workload).items():
             found += [f"{title(workload)}: {file}: {fault}" for fault in config_problems(text)]
         arguments = container(workload)["args"]

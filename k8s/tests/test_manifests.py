@@ -49,7 +49,7 @@ def internet(docs):
 # The planted faults, and words that the reported problem must contain.
 FOREIGN_TO_SCHEMAS = {
     "a misspelt probe": (lambda d: moved(worker(d), "readinessProbe", "readinesProbe"), "readinesProbe"),
-    "a port that is no number": (lambda d: scheduler(d)["ports"][0].update(containerPort="http"), "is not of type 'integer'"),
+    "a port that is not a number": (lambda d: scheduler(d)["ports"][0].update(containerPort="http"), "is not of type 'integer'"),
     "a field of another kind": (lambda d: named(d, "Service", "feedfleet")["spec"].update(replicas=2), "replicas"),
     "a kind that is none": (lambda d: named(d, "Service", "feedfleet").update(kind="Servce"), "nothing is known"),
     "a misspelt metric type": (lambda d: moved(of_kind(d, "ScaledObject")[0]["spec"]["triggers"][0], "metricType", "metricsType"),
@@ -74,7 +74,7 @@ FOREIGN_TO_MEANING = {
     "an address that nobody reaches": (lambda d: worker(d).update(args=["worker", "--listen", "127.0.0.1:7878"]), "where nobody reaches it"),
     "a flag that is none": (lambda d: worker(d)["args"].append("--threads=4"), "has no flag --threads"),
     "another role": (lambda d: worker(d).update(args=["scheduler", *worker(d)["args"][1:]]), "runs scheduler"),
-    "an unknown key": (worker_env("FEEDFLEET_WORKER__CONCURENCY", value="9"), "is no key of the configuration"),
+    "an unknown key": (worker_env("FEEDFLEET_WORKER__CONCURENCY", value="9"), "is not a key of the configuration"),
     "an unknown key in the file": (lambda d: config_map(d)["data"].update({"feedfleet.toml": "[log]\nformt = 'json'"}), "log.formt"),
     "a value that is refused": (lambda d: config_map(d)["data"].update({"feedfleet.toml": "[host]\nburst = 0"}), "host.burst"),
     "a secret that is none": (worker_env("FEEDFLEET_GATE__URL", **secret_key("feedfleet-workr", "redis-url")), "no Secret feedfleet-workr"),

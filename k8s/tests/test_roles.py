@@ -99,7 +99,7 @@ def talk(port, *commands):
 
 @contextlib.contextmanager
 def running(name, redis_port, database, more=None):
-    """The container of a role, its servers' addresses replaced, with more variables; gives the address it listens at."""
+    """Runs the container of a role, with replaced server addresses and further variables; yields its own address."""
     workload, port = role(DOCS, name), live.free_port()
     values = {
         "store-url": database,
@@ -166,7 +166,7 @@ class Roles(unittest.TestCase):
 
         @contextlib.contextmanager
         def fleet():
-            """Gives what asks it by a command, in JSON, a line each, and what asks for events by a path."""
+            """Yields a function that runs a command and returns its JSON lines, and one that requests a path of the API."""
             with running("scheduler", self.redis, self.url) as scheduler, \
                     running("worker", self.redis, self.url, {"FEEDFLEET_FETCH__ALLOW_NETWORKS": "127.0.0.0/8"}):
                 live.until("readiness", lambda: live.answer(f"{scheduler}/readyz")[0] == 200)
@@ -194,7 +194,7 @@ class Roles(unittest.TestCase):
                 self.assertEqual([feed["url"] for feed in ask("feed", "list")], [f"{feeds}/news.xml"])
                 self.assertEqual(ask("entries"), before)
                 self.assertNotEqual(json.loads(listed("entries")[1])["epoch"], epoch)
-                self.assertEqual(listed(f"events?after=0&epoch={epoch}")[0], 410, "a follower learns that it must begin anew")
+                self.assertEqual(listed(f"events?after=0&epoch={epoch}")[0], 410, "a consumer must be able to notice that it has to start from scratch")
                 ask("feed", "add", f"{feeds}/notes.json")
                 live.until("entries of after the restore", lambda: len(ask("entries")) > len(before))
 

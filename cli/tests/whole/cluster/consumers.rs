@@ -68,7 +68,7 @@ impl Consumer {
         let file = sqlx::sqlite::SqliteConnectOptions::new().filename(&self.file).busy_timeout(PATIENCE);
         // Before the first one there may be no file, or no table in it.
         let Ok(mut connection) = file.connect().await else { return Vec::new() };
-        let rows = sqlx::query_scalar("SELECT seq FROM told ORDER BY place").fetch_all(&mut connection).await;
+        let rows = sqlx::query_scalar("SELECT seq FROM event ORDER BY position").fetch_all(&mut connection).await;
         connection.close().await.unwrap();
         rows.unwrap_or_default()
     }
