@@ -68,6 +68,7 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("last change", when(feed.last_changed)),
         ("failures", failures),
         ("penalty box", penalty),
+        ("failing", feed.failing.then(|| "for long enough that readers should know (event feed.failing)".to_owned())),
         ("entries", Some(feed.entries.to_string())),
         ("over quota", over_quota_text(&feed.over_quota)),
         ("etag", feed.etag.as_deref().map(|etag| plain(etag, 200))),

@@ -107,7 +107,7 @@ fn as_json(single: &Single, verdict: Option<&Verdict>) -> Value {
         "decision": verdict.map(|verdict| json!({
             "next_due": verdict.decision.next_due,
             "status": verdict.decision.status,
-            "notice": verdict.decision.notice,
+            "notice": verdict.decision.notices.first(),
             "host_hold": verdict.decision.host_hold,
             "terms": verdict.terms,
         })),

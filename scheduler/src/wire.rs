@@ -58,6 +58,9 @@ pub struct FeedView {
     pub last_outcome: Option<OutcomeKind>,
     pub consecutive_failures: u32,
     pub failing_since: Option<Timestamp>,
+    /// It has failed for so long that readers should know: see the event `feed.failing`.
+    #[serde(default)]
+    pub failing: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub penalty: Option<Penalty>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,6 +123,7 @@ impl FeedView {
             last_outcome: state.last_outcome,
             consecutive_failures: state.consecutive_failures,
             failing_since: state.failing_since,
+            failing: state.failing,
             penalty: state.penalty,
             hold_until: state.hold_until,
             wake_at: feed.wake_at,
@@ -228,8 +232,8 @@ pub struct EventView {
     /// The epoch in which that number was given; absent in lists, which have it once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
-    /// What happened: `entry.new`, `entry.updated`, `feed.gone`, `feed.moved`, `feed.penalised`, `feed.recovered`,
-    /// `feed.blacklisted`, `feed.quarantined`.
+    /// What happened: `entry.new`, `entry.updated`, `feed.gone`, `feed.moved`, `feed.penalised`, `feed.failing`,
+    /// `feed.recovered`, `feed.blacklisted`, `feed.quarantined`.
     pub kind: String,
     /// To which feed.
     pub feed_id: FeedId,

@@ -4,7 +4,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{ApiConfig, CategoriesConfig, Config, FetchConfig, PenaltyConfig, PolicyConfig, SchedulerConfig};
+use super::{
+    ApiConfig, CategoriesConfig, Config, FailingConfig, FetchConfig, PenaltyConfig, PolicyConfig, SchedulerConfig,
+};
 use crate::host::HostRule;
 use crate::secrets::{SecretsConfig, key_bytes};
 
@@ -61,6 +63,7 @@ impl Config {
         check_policy(&self.policy, &mut refusals);
         check_categories(&self.policy.category, &mut refusals);
         check_penalty(&self.policy.penalty, &mut refusals);
+        check_failing(&self.policy.failing, &mut refusals);
         check_fetch(&self.fetch, &mut refusals);
         self.check_hosts(&mut refusals);
         check_scheduler(&self.scheduler, &mut refusals);
@@ -280,6 +283,12 @@ pub fn check_host_rule(rule: &HostRule) -> Vec<Refusal> {
         format!("must have at most {LONGEST_TEXT} characters")
     });
     refusals.0
+}
+
+fn check_failing(failing: &FailingConfig, refusals: &mut Refusals) {
+    let possible = (0.0..=1_000.0).contains(&failing.posts);
+    refusals.require(possible, "policy.failing.posts", || "must be a number from 0 to 1000".into());
+    refusals.ordered(("policy.failing.min", failing.min), ("policy.failing.max", failing.max));
 }
 
 fn check_scheduler(scheduler: &SchedulerConfig, refusals: &mut Refusals) {

@@ -154,6 +154,7 @@ pub struct PolicyConfig {
     pub stretch_ceiling: Duration,
     pub category: CategoriesConfig,
     pub penalty: PenaltyConfig,
+    pub failing: FailingConfig,
 }
 
 /// `[policy.category]`
@@ -251,6 +252,18 @@ pub struct PenaltyConfig {
     pub throttled: Duration,
     #[serde(with = "text")]
     pub ceiling: Duration,
+}
+
+/// `[policy.failing]`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
+pub struct FailingConfig {
+    pub posts: f64,
+    #[serde(with = "text")]
+    pub min: Duration,
+    #[serde(with = "text")]
+    pub max: Duration,
 }
 
 /// `[fetch]`

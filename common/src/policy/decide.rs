@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::category::{base, category};
 use super::penalty::Trouble;
 use super::plan::Plan;
-use super::{Decision, Draw, Notice, Policy, Rule, Subject, Terms};
-use super::{cost, hints, hot_minute, moves, penalty, remember, salt, throttle};
+use super::{Decision, Draw, Notice, Notices, Policy, Rule, Subject, Terms};
+use super::{cost, failing, hints, hot_minute, moves, penalty, remember, salt, throttle};
 use crate::config::PolicyConfig;
 use crate::outcome::FailureKind;
 use crate::policy::{Category, PollState, Status};
@@ -30,10 +30,10 @@ pub fn decide(
     let mut state = remember::answer(before, report, polled, now);
     let fresh_for = remember::freshness(before, report, polled);
     let mut trouble = None;
-    let mut hold = None;
+    let (mut hold, mut failing) = (None, None);
     match &report.outcome {
         Outcome::Deferred { until } => return deferred(subject, *until),
-        Outcome::Gone => return retired(state, Status::Gone, Some(Notice::Gone)),
+        Outcome::Gone => return retired(state, Status::Gone, Notice::Gone.into()),
         Outcome::Modified(document) => {
             remember::modified(&mut state, report.conditional, document, polled);
             moves::sighted(&mut state, report, polled);
@@ -48,14 +48,17 @@ pub fn decide(
         Outcome::Failed { failure, .. } => {
             remember::failed(&mut state, before, polled);
             if let Some((status, notice)) = given_up(&state, polled, policy.config) {
-                return retired(state, status, Some(notice));
+                return retired(state, status, notice.into());
             }
+            failing = failing::began(&mut state, polled, &policy.config.failing).then_some(Notice::Failing);
             let soft_statuses = subject.soft_statuses;
             trouble = Some(Trouble { kind: *failure, status: report.http_status, soft_statuses });
         }
     }
     let good = trouble.is_none() && hold.is_none();
-    let Some(status) = standing(subject.status, good) else { return retired(state, subject.status, None) };
+    let Some(status) = standing(subject.status, good) else {
+        return retired(state, subject.status, Notices::default());
+    };
 
     let category = category(subject);
     let mut plan = normal_plan(&Subject { state, ..*subject }, category, polled, fresh_for, policy); // rules 1 to 3
@@ -82,7 +85,7 @@ pub fn decide(
         next_due: Some(plan.due),
         terms: plan.terms,
         host_hold: hold.map(|hold| hold.until).or_else(|| report.outcome.rest().map(|_| plan.due)),
-        notice: notice(before, &state, subject.status != status),
+        notices: Notices::of(standing_changed(before, &state, subject.status != status), failing),
     }
 }
 
@@ -133,24 +136,32 @@ fn standing(status: Status, good: bool) -> Option<Status> {
     }
 }
 
-fn notice(before: &PollState, after: &PollState, came_back: bool) -> Option<Notice> {
+/// Returns what became of the feed's standing. A recovery is published after everything that was published as trouble.
+fn standing_changed(before: &PollState, after: &PollState, came_back: bool) -> Option<Notice> {
     match (before.penalty, after.penalty) {
         (before, Some(after)) if after.kind == FailureKind::Crashed => {
             before.is_none_or(|before| before.kind != FailureKind::Crashed).then_some(Notice::Quarantined)
         }
         (None, Some(_)) => Some(Notice::Penalised),
         (Some(_), None) => Some(Notice::Recovered),
-        _ => came_back.then_some(Notice::Recovered),
+        _ => (came_back || before.failing && !after.failing).then_some(Notice::Recovered),
     }
 }
 
-/// Returns the decision to stop polling. `notice` is set only when this is a change.
-fn retired(state: PollState, status: Status, notice: Option<Notice>) -> Decision {
-    Decision { state, status, next_due: None, terms: Terms::default(), host_hold: None, notice }
+/// Returns the decision to stop polling. There are notices only when this is a change.
+fn retired(state: PollState, status: Status, notices: Notices) -> Decision {
+    Decision { state, status, next_due: None, terms: Terms::default(), host_hold: None, notices }
 }
 
 fn deferred(subject: &Subject<'_>, until: Timestamp) -> Decision {
     debug_assert!(false, "a deferred report is re-scored, not decided");
     let Subject { state, status, .. } = *subject;
-    Decision { state, status, next_due: Some(until), terms: Terms::default(), host_hold: None, notice: None }
+    Decision {
+        state,
+        status,
+        next_due: Some(until),
+        terms: Terms::default(),
+        host_hold: None,
+        notices: Notices::default(),
+    }
 }

@@ -18,11 +18,13 @@ mod category;
 mod cost;
 mod decide;
 mod explain;
+mod failing;
 mod head_first;
 mod hints;
 mod hot_minute;
 mod minutes;
 mod moves;
+mod notices;
 mod our_fault;
 mod penalty;
 mod pings;
@@ -41,8 +43,6 @@ mod tests;
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 pub use added::{first_due, postponed, replan};
 pub use category::{category, rank, sla_unmet, weight};
 pub use decide::decide;
@@ -50,6 +50,7 @@ pub use explain::{ExplainedTerm, explain};
 pub use head_first::HeadFirst;
 pub use minutes::Minutes;
 pub use moves::{move_is_settled, move_target};
+pub use notices::{Notice, Notices};
 pub use our_fault::{may_be_ours, spare};
 pub use pings::{PingWindow, rest_after_poll};
 pub use rhythm::Rhythm;
@@ -130,22 +131,6 @@ pub struct Decision {
     pub terms: Terms,
     /// Until when the whole host is held; the store shortens it while only one feed of the host was throttled.
     pub host_hold: Option<Timestamp>,
-    /// The event to publish to consumers, if any.
-    pub notice: Option<Notice>,
-}
-
-/// A change of a feed's status that is published to consumers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Notice {
-    /// 410: consumers should unsubscribe.
-    Gone,
-    /// Entered the penalty box.
-    Penalised,
-    /// A good answer while in the penalty box.
-    Recovered,
-    /// Failed for too long: no longer polled.
-    Blacklisted,
-    /// Crashed its workers: no longer polled.
-    Quarantined,
+    /// The events to publish to consumers.
+    pub notices: Notices,
 }

@@ -6,7 +6,7 @@
 use super::category::category;
 use super::decide::normal_plan;
 use super::plan::scaled;
-use super::{Decision, Draw, Policy, Rule, Subject, Terms};
+use super::{Decision, Draw, Notices, Policy, Rule, Subject, Terms};
 use crate::outcome::FailureKind;
 use crate::policy::PollState;
 use crate::time::Timestamp;
@@ -27,5 +27,5 @@ pub fn spare(subject: &Subject<'_>, now: Timestamp, draw: Draw, policy: &Policy<
     let due = now.after(wait).after(scaled(wait, draw.salt)).max(state.hold_until.unwrap_or(now));
     let mut terms = Terms::default();
     terms.push(Rule::OurFault, due);
-    Decision { state, status: subject.status, next_due: Some(due), terms, host_hold: None, notice: None }
+    Decision { state, status: subject.status, next_due: Some(due), terms, host_hold: None, notices: Notices::default() }
 }

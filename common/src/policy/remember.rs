@@ -80,6 +80,7 @@ fn good(state: &mut PollState, validators: &Validators, polled: Timestamp) {
     state.last_success = Some(polled);
     state.consecutive_failures = 0;
     state.failing_since = None;
+    state.failing = false;
     state.failure_delay = Duration::ZERO;
     state.penalty = None;
     state.no_validators = validators.is_empty();

@@ -169,6 +169,9 @@ pub struct PollState {
     pub consecutive_failures: u32,
     /// The first failure of this run; moved later by the time in which the feed was not polled at all.
     pub failing_since: Option<Timestamp>,
+    /// This run of failures was published as [`super::Notice::Failing`].
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub failing: bool,
     /// The last delay of this run of failures, a lower bound for the next one. JSON: milliseconds.
     #[serde(with = "crate::duration::millis")]
     pub failure_delay: Duration,

@@ -269,7 +269,7 @@ impl Fleet {
             next_due: next.map(at),
             terms: Terms::default(),
             host_hold: None,
-            notice: None,
+            notices: common::policy::Notices::default(),
         };
         Verdict { report: fetched, decision, category: Category::C, audience_at: Timestamp::EPOCH }
     }

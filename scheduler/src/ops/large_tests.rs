@@ -70,7 +70,14 @@ fn failed(feed: &Feed, failure: FailureKind) -> Verdict {
     let state = PollState { last_polled: Some(at(10)), last_outcome: Some(outcome.kind()), ..feed.state };
     Verdict {
         report: FetchReport::of(feed.id, feed.version, feed.host.clone(), at(10), outcome),
-        decision: Decision { state, status: feed.status, next_due: Some(due), terms, host_hold: None, notice: None },
+        decision: Decision {
+            state,
+            status: feed.status,
+            next_due: Some(due),
+            terms,
+            host_hold: None,
+            notices: common::policy::Notices::default(),
+        },
         category: Category::B,
         audience_at: feed.audience_at,
     }

@@ -131,7 +131,7 @@ mod tests {
             next_due: Some(Timestamp::MAX),
             terms,
             host_hold: None,
-            notice: None,
+            notices: common::policy::Notices::default(),
         };
         (report, decision)
     }

@@ -253,7 +253,7 @@ pub(super) struct Told {
 
 /// How many events there are to be told.
 pub(super) fn events(fresh: &[Fresh<'_>], changes: &[Change<'_>]) -> usize {
-    changes.len() + fresh.iter().filter(|fresh| fresh.verdict.decision.notice.is_some()).count()
+    changes.len() + fresh.iter().map(|fresh| fresh.verdict.decision.notices.iter().count()).sum::<usize>()
 }
 
 /// Gives every change its `seq` after `last`, feed by feed, entries before the feed's own notice.
@@ -269,7 +269,7 @@ pub(super) fn number(fresh: &[Fresh<'_>], changes: &mut [Change<'_>], last: i64)
             let kind = if change.is_new() { "entry.new" } else { "entry.updated" };
             told.push(Told { seq: change.seq, kind, feed, identity: Some(change.identity) });
         }
-        if let Some(notice) = fresh.verdict.decision.notice {
+        for notice in fresh.verdict.decision.notices.iter() {
             told.push(Told { seq: next(), kind: event_kind(notice), feed, identity: None });
         }
     }
@@ -280,6 +280,7 @@ fn event_kind(notice: Notice) -> &'static str {
     match notice {
         Notice::Gone => "feed.gone",
         Notice::Penalised => "feed.penalised",
+        Notice::Failing => "feed.failing",
         Notice::Recovered => "feed.recovered",
         Notice::Blacklisted => "feed.blacklisted",
         Notice::Quarantined => "feed.quarantined",

@@ -151,7 +151,14 @@ impl Fleet {
             ..FetchReport::of(feed.id, feed.version, feed.host.clone(), now, outcome)
         };
         let next_due = terms.last().map(|term| term.due);
-        let decision = Decision { state, status: feed.status, next_due, terms, host_hold: None, notice: None };
+        let decision = Decision {
+            state,
+            status: feed.status,
+            next_due,
+            terms,
+            host_hold: None,
+            notices: common::policy::Notices::default(),
+        };
         let (category, audience_at) = (common::policy::Category::D, feed.audience_at);
         let verdict = Verdict { report, decision, category, audience_at };
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();

@@ -1,9 +1,10 @@
-//! What [`decide`] guarantees: by example in `categories`, `rhythm`, `table`, `order`, `moves` and `state`; for all
+//! What [`decide`] guarantees: by example in `categories`, `rhythm`, `table`, `failing`, `order`, `moves` and `state`; for all
 //! inputs in `properties`; over many feeds in `even`.
 
 mod calm;
 mod categories;
 mod even;
+mod failing;
 mod head_first;
 mod moves;
 mod order;

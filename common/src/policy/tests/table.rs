@@ -116,7 +116,7 @@ fn one_good_answer_clears_the_box() {
         assert_eq!((state.penalty, state.consecutive_failures, state.failing_since), (None, 0, None));
         assert_eq!(delay(&decisions[2]), HOUR);
         assert_eq!(delay(&decisions[3]), 4 * HOUR, "a new run");
-        let notices: Vec<_> = decisions.iter().map(|decision| decision.notice).collect();
+        let notices: Vec<_> = decisions.iter().map(|decision| decision.notices.first()).collect();
         assert_eq!(notices, [Some(Notice::Penalised), None, Some(Notice::Recovered), Some(Notice::Penalised)]);
     }
 }
@@ -124,7 +124,7 @@ fn one_good_answer_clears_the_box() {
 #[test]
 fn passing_trouble_is_no_news() {
     let decisions = live(&reader(), [failed(FailureKind::Dns), unchanged()], &plain());
-    assert!(decisions.iter().all(|decision| decision.notice.is_none()));
+    assert!(decisions.iter().all(|decision| decision.notices.first().is_none()));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_site_that_blocks_is_left_alone_and_so_is_its_host() {
 fn gone_is_gone_at_once() {
     let decision = ask(&reader(), &report(Outcome::Gone, Some(410)), &plain());
     assert_eq!((decision.status, decision.next_due), (Status::Gone, None));
-    assert_eq!(decision.notice, Some(Notice::Gone));
+    assert_eq!(decision.notices, Notice::Gone.into());
     assert_eq!(decision.state.consecutive_failures, 0, "not an error");
 }
 
@@ -193,7 +193,7 @@ fn a_feed_that_kills_workers_is_quarantined_for_an_hour_then_for_a_day_and_polle
         assert!(waits >= longest / 2 && waits <= longest, "{waits:?}");
         before = due;
     }
-    let told: Vec<_> = decisions.iter().map(|decision| decision.notice).collect();
+    let told: Vec<_> = decisions.iter().map(|decision| decision.notices.first()).collect();
     assert_eq!(told, [Some(Notice::Quarantined), None, None]);
 }
 
@@ -203,7 +203,7 @@ fn ninety_days_of_failures_blacklist_a_feed() {
     let (last, before): (Vec<&Decision>, Vec<&Decision>) =
         decisions.iter().partition(|decision| decision.next_due.is_none());
     assert_eq!(before.len(), 90, "a try a day");
-    assert_eq!((last[0].status, last[0].notice), (Status::Blacklisted, Some(Notice::Blacklisted)));
+    assert_eq!((last[0].status, last[0].notices.first()), (Status::Blacklisted, Some(Notice::Blacklisted)));
     let mixed = [failed(FailureKind::Dns), answered(500), failed(FailureKind::Malformed)];
     let kinds = (0..400).map(|index| mixed[index % 3].clone());
     assert!(live(&reader(), kinds, &plain()).iter().any(|decision| decision.status == Status::Blacklisted));
@@ -229,9 +229,9 @@ fn a_blacklisted_feed_comes_back_by_a_good_fetch_alone() {
     let state = PollState { failing_since: Some(noon()), consecutive_failures: 99, ..PollState::default() };
     let blacklisted = Subject { status: Status::Blacklisted, state, ..reader() };
     let still = ask(&blacklisted, &answered(500), &plain());
-    assert_eq!((still.status, still.next_due, still.notice), (Status::Blacklisted, None, None));
+    assert_eq!((still.status, still.next_due, still.notices.first()), (Status::Blacklisted, None, None));
     let back = ask(&blacklisted, &unchanged(), &plain());
-    assert_eq!((back.status, back.notice), (Status::Active, Some(Notice::Recovered)));
+    assert_eq!((back.status, back.notices.first()), (Status::Active, Some(Notice::Recovered)));
     assert!(back.next_due.is_some());
 }
 
@@ -239,7 +239,7 @@ fn a_blacklisted_feed_comes_back_by_a_good_fetch_alone() {
 fn what_a_person_ended_stays_ended() {
     for status in [Status::Removed, Status::Merged, Status::Gone] {
         let decision = ask(&Subject { status, ..reader() }, &unchanged(), &plain());
-        assert_eq!((decision.status, decision.next_due, decision.notice), (status, None, None));
+        assert_eq!((decision.status, decision.next_due, decision.notices.first()), (status, None, None));
     }
     let paused = ask(&Subject { status: Status::Paused, ..reader() }, &unchanged(), &plain());
     assert_eq!(paused.status, Status::Paused, "a fetch that was under way does not resume a feed");

@@ -13,7 +13,7 @@ pub(crate) async fn a_report_of_another_version_changes_nothing(backend: &dyn Ba
 
     let mut held = late.clone();
     held.decision.host_hold = Some(at(9000));
-    held.decision.notice = Some(Notice::Penalised);
+    held.decision.notices = Notice::Penalised.into();
     let mut early = late;
     early.report.version = Version(before.version.0 + 1);
     assert_eq!(apply(&*store, &[held, early], 30).await, [Applied::Stale, Applied::Stale]);
@@ -216,7 +216,7 @@ pub(crate) async fn a_feed_that_is_gone_is_told_and_not_due(backend: &dyn Backen
     let id = add(&*store, "https://a.org/feed").await;
     store.wake(&[id], at(15), at(15)).await.unwrap();
     let mut gone = verdict(&*store, id, 10, Outcome::Gone).await;
-    gone.decision = Decision { status: Status::Gone, next_due: None, notice: Some(Notice::Gone), ..gone.decision };
+    gone.decision = Decision { status: Status::Gone, next_due: None, notices: Notice::Gone.into(), ..gone.decision };
     let applied = apply(&*store, &[gone], 20).await;
     let stored = Applied::Stored {
         due: None,
@@ -249,7 +249,7 @@ pub(crate) async fn a_batch_of_hundreds_is_stored(backend: &dyn Backend) {
     for verdict in &mut verdicts {
         let failed = verdict.report.outcome.kind() == OutcomeKind::Failed;
         verdict.decision.host_hold = failed.then_some(at(100));
-        verdict.decision.notice = failed.then_some(Notice::Penalised);
+        verdict.decision.notices = Notices::of(failed.then_some(Notice::Penalised), None);
     }
     let applied = apply(&*store, &verdicts, 12).await;
     assert!(applied.iter().all(|applied| *applied != Applied::Stale));

@@ -202,7 +202,7 @@ pub(crate) async fn events_of_a_batch_stand_in_its_order_with_entries_in_their_n
     let store = backend.open().await;
     let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];
     let mut second = verdict(&*store, ids[1], 10, modified(vec![entry("2", "two")])).await;
-    second.decision.notice = Some(Notice::Recovered);
+    second.decision.notices = Notices::of(Some(Notice::Recovered), Some(Notice::Failing));
     let first = verdict(&*store, ids[0], 10, modified(vec![entry("1", "one"), entry("0", "zero")])).await;
     apply(&*store, &[second, first], 11).await;
     poll(&*store, ids[1], 20, modified(vec![entry("2", "two, mended")])).await;
@@ -210,6 +210,7 @@ pub(crate) async fn events_of_a_batch_stand_in_its_order_with_entries_in_their_n
     let expected = [
         ("entry.new", Some("two, mended")),
         ("feed.recovered", None),
+        ("feed.failing", None),
         ("entry.new", Some("one")),
         ("entry.new", Some("zero")),
         ("entry.updated", Some("two, mended")),

@@ -28,7 +28,9 @@ use common::feed::{Feed, OverQuota};
 use common::host::HostKey;
 use common::known::KnownEntries;
 use common::outcome::{FailureKind, OutcomeKind};
-use common::policy::{Audience, Category, Decision, Notice, Penalty, PollState, Rhythm, Rule, Status, Term, Terms};
+use common::policy::{
+    Audience, Category, Decision, Notice, Notices, Penalty, PollState, Rhythm, Rule, Status, Term, Terms,
+};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
@@ -291,7 +293,14 @@ pub(crate) fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict
             body_bytes: 3000,
             ..FetchReport::of(feed.id, feed.version, feed.host.clone(), at(started), outcome)
         },
-        decision: Decision { state, status: feed.status, next_due: Some(due), terms, host_hold: None, notice: None },
+        decision: Decision {
+            state,
+            status: feed.status,
+            next_due: Some(due),
+            terms,
+            host_hold: None,
+            notices: common::policy::Notices::default(),
+        },
         category: Category::D,
         audience_at: feed.audience_at,
     }

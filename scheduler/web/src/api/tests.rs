@@ -76,6 +76,7 @@ async fn the_fields_of_a_feed_are_the_ones_that_are_documented() {
         "last_outcome",
         "consecutive_failures",
         "failing_since",
+        "failing",
         "private",
         "version",
         "entries",

@@ -30,7 +30,7 @@ impl Fleet {
             next_due,
             terms: Terms::default(),
             host_hold: Some(until),
-            notice: None,
+            notices: common::policy::Notices::default(),
         };
         let (category, audience_at) = (common::policy::Category::D, feed.audience_at);
         let verdict = Verdict { report, decision, category, audience_at };

@@ -1,0 +1,31 @@
+//! When a run of failures is long enough that the feed's readers should know.
+//!
+//! A feed that posts every hour is missed within hours, one that posts once a month is not missed for a week. So the time is
+//! the one in which some posts are expected, at the feed's own rate, within limits.
+
+use std::time::Duration;
+
+use super::PollState;
+use crate::config::FailingConfig;
+use crate::time::Timestamp;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Marks the feed as failing, and returns true, if this failed poll is the first of its run that is late enough.
+pub(super) fn began(state: &mut PollState, polled: Timestamp, config: &FailingConfig) -> bool {
+    let lasted = state.failing_since.map_or(Duration::ZERO, |since| polled.since(since));
+    // A second failure confirms the first one.
+    let began = !state.failing && state.consecutive_failures > 1 && lasted >= noticeable_after(state, config);
+    state.failing |= began;
+    began
+}
+
+/// Returns how long a run of failures lasts before readers miss something.
+fn noticeable_after(state: &PollState, config: &FailingConfig) -> Duration {
+    // Whoever subscribed a feed that was never read is waiting for its first posts.
+    if state.last_success.is_none() {
+        return config.min;
+    }
+    let days = (config.posts / state.rhythm.per_day()).min(config.max.as_secs_f64() / DAY.as_secs_f64());
+    DAY.mul_f64(days).clamp(config.min, config.max)
+}
