@@ -19,6 +19,7 @@ use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedUrl, without_login};
 use rand::RngExt;
+use scheduler::condition::live_config::ConfigSource;
 use scheduler::events::relay::{self, Relay};
 use scheduler::ops::{AddFeed, Ops};
 use scheduler::{Backends, LoopEnded, Scheduler};
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use worker::run::{Worker, WorkerDied};
 
 use crate::backends::{self, Links};
+use crate::reload::Hangups;
 use crate::usage::Usage;
 use crate::{descriptors, follow, subscriptions};
 
@@ -40,12 +42,15 @@ const ONCE_HORIZON: Duration = Duration::from_secs(60);
 const ONCE_CHECK: Duration = Duration::from_millis(50);
 
 /// Runs the whole fleet until a signal, or with `once` until what is due was polled.
-pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String], once: bool) -> anyhow::Result<()> {
+    let hangups = Hangups::caught()?;
     let config = Arc::new(descriptors::fit(config)?);
     let feeds = read_sources(sources, &config.fetch.at_service)?;
     let fleet = Fleet::open(config).await?;
     let listener = bind(fleet.config.api.listen).await?;
     let ops = fleet.ops();
+    // Nobody else knows of it yet.
+    let _ = ops.config_source.set(source);
 
     let seen = ops.store.latest_seq().await?;
     add_sources(ops, feeds, once).await?;
@@ -56,6 +61,7 @@ pub(crate) async fn run(config: Config, sources: &[String], once: bool) -> anyho
     }
     let started = ops.clock.now();
     let mut work = fleet.start(listener);
+    tokio::spawn(hangups.serve(Arc::clone(ops), work.stop.clone()));
     let printer = tokio::spawn(follow::print_new_entries(Arc::clone(&ops.store), seen, work.stop.clone()));
     tokio::select! {
         signal = stop_signal() => signal?,
@@ -265,7 +271,7 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
     let mut added = ops.add(&by_hand, None).await?;
     let places: Vec<f64> = imported.iter().map(|_| if once { 0.0 } else { rand::rng().random() }).collect();
     let imported = ops.add(&imported, Some(&places)).await?;
-    let spread = ops.config.policy.import_spread;
+    let spread = ops.condition.config.get().policy.import_spread;
     if !once && !spread.is_zero() && imported.iter().any(|feed| feed.new) {
         let spread = humantime::format_duration(spread);
         eprintln!("feeds of files are first polled spread over {spread} (policy.import_spread)");

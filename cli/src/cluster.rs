@@ -15,6 +15,7 @@ use common::bot_auth::BotKey;
 use common::config::Config;
 use common::metrics::Metrics;
 use common::time::{Clock, SystemClock};
+use scheduler::condition::live_config::ConfigSource;
 use scheduler::{Backends, Scheduler};
 use store::Store;
 use tokio::net::TcpListener;
@@ -25,6 +26,7 @@ use worker::run::Worker;
 use crate::all_in_one::{bind, run_loops, stop_signal, unless_signalled_again};
 use crate::backends::{self, Links};
 use crate::health::{self, Role};
+use crate::reload::{self, Hangups};
 use crate::settings::SettingsArgs;
 use crate::usage::Usage;
 use crate::{descriptors, logs, values};
@@ -63,7 +65,10 @@ const LAST_REPORT: Duration = Duration::from_secs(10);
 
 /// Runs a scheduler until a signal.
 pub(crate) async fn scheduler(args: &SchedulerArgs) -> anyhow::Result<ExitCode> {
+    let hangups = Hangups::caught()?;
     let config = configuration(&args.settings, args.listen, None)?;
+    let (settings, flags) = (args.settings.clone(), flags(args.listen, None));
+    let source = reload::source(&config, move || settings.load(&flags));
     require_servers(&config, "scheduler", &["store.url", "schedule.url", "gate.url", "queue.url"])?;
     BotKey::of(&config)?;
     let config = Arc::new(descriptors::fit_scheduler(Arc::unwrap_or_clone(config))?);
@@ -73,7 +78,7 @@ pub(crate) async fn scheduler(args: &SchedulerArgs) -> anyhow::Result<ExitCode> 
     let listener = listener.into_std()?;
     tokio::select! {
         store = wait_for_store(&config, &metrics, listener.try_clone()?) => {
-            schedule(&config, &metrics, store?, TcpListener::from_std(listener)?).await?;
+            schedule(&config, &metrics, store?, TcpListener::from_std(listener)?, (source, hangups)).await?;
         }
         signal = stop_signal() => signal?,
     }
@@ -86,12 +91,15 @@ async fn schedule(
     metrics: &Arc<Metrics>,
     store: Arc<dyn Store>,
     listener: TcpListener,
+    (source, hangups): (ConfigSource, Hangups),
 ) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let links = Links::open(config, metrics, Some(&*store), &*clock).await?;
     let Links { gate, jobs, reports, .. } = links.clone();
     let backends = Backends { store: Arc::clone(&store), schedule: backends::schedule(config)?, gate, jobs, reports };
     let scheduler = Arc::new(Scheduler::new(&backends, config, metrics, &clock));
+    // Nobody else knows of it yet.
+    let _ = scheduler.ops.config_source.set(source);
     // Servers that are away are no reason to wait: the loops say which, and go on when they are back.
     if tokio::time::timeout(FIRST_CONNECTIONS, connected(&links, &*clock)).await.is_ok() {
         // Before anybody can add a feed: the gate of a fleet without any opens at once.
@@ -100,6 +108,7 @@ async fn schedule(
     let stop = CancellationToken::new();
     let mut api = tokio::spawn(web::serve(listener, Arc::clone(&scheduler.ops), stop.clone()));
     let quiet = scheduler.ops.quiet.clone();
+    tokio::spawn(hangups.serve(Arc::clone(&scheduler.ops), quiet.clone()));
     let mut loops = {
         let quiet = quiet.clone();
         let relay = links.relay(&store, &clock, metrics);
@@ -152,6 +161,7 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
     let metrics = Arc::new(Metrics::new());
     let links = Links::open(&config, &metrics, None, &*clock).await?;
     let (quiet, stop) = (CancellationToken::new(), CancellationToken::new());
+    tokio::spawn(Hangups::caught()?.ignore(stop.clone()));
     let ready = {
         let (links, quiet, clock) = (links.clone(), quiet.clone(), Arc::clone(&clock));
         move || {
@@ -224,12 +234,17 @@ fn configuration(
     listen: Option<SocketAddr>,
     concurrency: Option<i64>,
 ) -> anyhow::Result<Arc<Config>> {
+    let loaded = settings.load(&flags(listen, concurrency))?;
+    logs::start(&loaded.config.log)?;
+    Ok(Arc::new(loaded.config))
+}
+
+/// Returns the flags that are configuration keys under another name.
+fn flags(listen: Option<SocketAddr>, concurrency: Option<i64>) -> Vec<(&'static str, Value)> {
     let mut flags = Vec::new();
     flags.extend(listen.map(|listen| ("api.listen", Value::String(listen.to_string()))));
     flags.extend(concurrency.map(|concurrency| ("worker.concurrency", Value::Integer(concurrency))));
-    let loaded = settings.load(&flags)?;
-    logs::start(&loaded.config.log)?;
-    Ok(Arc::new(loaded.config))
+    flags
 }
 
 /// A role shares its servers with others; what is in one process's memory cannot be shared.

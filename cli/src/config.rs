@@ -1,12 +1,16 @@
-//! `feedfleet config`: what is configured, and whether it is accepted.
+//! `feedfleet config`: what is configured, whether it is accepted, what a fleet has in force.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use common::config::{Config, Setting, Source};
+use common::time::{Clock, SystemClock, Timestamp};
+use reqwest::Method;
+use scheduler::wire::{ConfigView, ReloadView};
 use serde_json::json;
 
-use crate::output;
+use crate::client::{Client, ClientArgs};
+use crate::output::{self, moment};
 use crate::settings::SettingsArgs;
 
 /// Shows and checks the configuration
@@ -16,6 +20,15 @@ pub(crate) enum ConfigCommand {
     Check(SettingsArgs),
     /// Prints every key, its value and where it came from; secrets are masked
     Print(PrintArgs),
+    /// Shows the policy and host rules that a running fleet has in force, and which version they are
+    Show(ClientArgs),
+    /// Has a running fleet read its configuration again
+    ///
+    /// The scheduler that answers reads its file, environment and flags, as at its start, and checks all of it. Its [policy],
+    /// [host] and [[host_rule]] sections become the next version of the fleet's, and every scheduler and worker follows within
+    /// seconds; a feed follows from its next poll on. A configuration with a mistake changes nothing. Other keys need a
+    /// restart and are listed. SIGHUP does the same.
+    Reload(ClientArgs),
 }
 
 /// `config print`
@@ -29,7 +42,7 @@ pub(crate) struct PrintArgs {
 }
 
 /// Runs one of them.
-pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     match command {
         ConfigCommand::Check(settings) => {
             let loaded = settings.load(&[])?;
@@ -45,8 +58,75 @@ pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
                 output::line(&listing(&loaded.settings))?;
             }
         }
+        ConfigCommand::Show(args) => {
+            let view: ConfigView = Client::new(&args)?.get("/config", &[]).await?;
+            if args.json {
+                output::json(&view)?;
+            } else {
+                output::line(&in_force(&view, SystemClock.now()))?;
+            }
+        }
+        ConfigCommand::Reload(args) => {
+            let reloaded: ReloadView = Client::new(&args)?.change(Method::POST, "/config/reload", None).await?;
+            if args.json {
+                output::json(&reloaded)?;
+            } else {
+                output::line(&reload_text(&reloaded))?;
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn reload_text(reloaded: &ReloadView) -> String {
+    let ReloadView { version, hash, changed, needs_restart } = reloaded;
+    let mut text = match changed {
+        true => format!("policy and host rules are version {version} now ({hash})"),
+        false => format!("policy and host rules are the same as before: version {version} ({hash})"),
+    };
+    if !needs_restart.is_empty() {
+        text += &format!("\nneeds a restart: {}", needs_restart.join(", "));
+    }
+    text
+}
+
+/// The versions, then `key = value`, a line each.
+fn in_force(view: &ConfigView, now: Timestamp) -> String {
+    let version = match (view.version, &view.hash, view.accepted, &view.accepted_by) {
+        (Some(version), Some(hash), Some(at), Some(by)) => {
+            format!("{version} ({hash}), accepted {} by {by}", moment(at, now))
+        }
+        _ => "the scheduler's own; the store was not read yet".to_owned(),
+    };
+    let own = match view.hash.as_ref() == Some(&view.own_hash) {
+        true => "the same".to_owned(),
+        false => format!("differs ({}): `feedfleet config reload` makes it count", view.own_hash),
+    };
+    let reload = view.last_reload.as_ref().map(|reload| match &reload.error {
+        None => format!("accepted {}", moment(reload.at, now)),
+        Some(error) => format!("refused {}: {error}", moment(reload.at, now)),
+    });
+    let mut text = output::fields(&[
+        ("version", Some(version)),
+        ("this scheduler's file", Some(own)),
+        ("not in force here", view.refused.clone()),
+        ("last reload", reload),
+    ]);
+    for (name, section) in [("policy", &view.policy), ("host", &view.host)] {
+        lines(name, section, &mut text);
+    }
+    for rule in view.host_rule.as_array().into_iter().flatten() {
+        text += &format!("\nhost_rule {rule}");
+    }
+    text
+}
+
+/// Adds `key = value` for every value in a section.
+fn lines(key: &str, value: &serde_json::Value, text: &mut String) {
+    match value.as_object() {
+        Some(section) => section.iter().for_each(|(name, value)| lines(&format!("{key}.{name}"), value, text)),
+        None => *text += &format!("\n{key} = {value}"),
+    }
 }
 
 /// What is accepted but should be changed.

@@ -33,6 +33,7 @@ mod output;
 mod parse;
 mod ping;
 mod progress;
+mod reload;
 mod requeue;
 mod run;
 mod settings;
@@ -150,7 +151,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Discover(args) => discover::run(&args).await,
         Command::Parse(args) => parse::run(&args),
         Command::Simulate(args) => simulate::run(&args).await,
-        Command::Config(command) => config::run(command),
+        Command::Config(command) => config::run(command).await,
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man(args) => man::run(&args, Cli::command()),
     }

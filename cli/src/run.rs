@@ -7,7 +7,7 @@ use clap::Args;
 use toml::Value;
 
 use crate::settings::SettingsArgs;
-use crate::{all_in_one, logs, values};
+use crate::{all_in_one, logs, reload, values};
 
 /// Runs the whole fleet in this process: polls feeds, prints new entries as they come, serves the API
 #[derive(Debug, Args)]
@@ -60,6 +60,8 @@ pub(crate) fn store_url(data: &str) -> String {
 pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let loaded = args.settings.load(&args.flags())?;
     logs::start(&loaded.config.log)?;
-    all_in_one::run(loaded.config, &args.sources, args.once).await?;
+    let (settings, flags) = (args.settings.clone(), args.flags());
+    let source = reload::source(&loaded.config, move || settings.load(&flags));
+    all_in_one::run(loaded.config, source, &args.sources, args.once).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -36,6 +36,7 @@ fn summary(stats: &StatsView) -> String {
         ("polling", Some(if stats.paused { "paused" } else { "running" }.to_owned())),
         ("our own network", stats.our_fault_since.map(|since| format!("fails since {since}: polls are probes"))),
         ("host gate", stats.gate_closed.clone()),
+        ("policy", stats.policy_version.map(|version| format!("version {version}"))),
         ("feeds", Some(stats.feeds.to_string())),
         ("by category", listed(&stats.by_category)),
         ("by status", listed(&stats.by_status)),

@@ -105,6 +105,12 @@ pub struct Metrics {
     pub paused: IntGauge,
     /// Always 1; the label is a hash of the keys by which this scheduler decides.
     pub config_hash: IntGaugeVec,
+    /// The version of policy and host rules in force.
+    pub policy_version: IntGauge,
+    /// 1 unless the configuration was read again and refused.
+    pub config_reload_successful: IntGauge,
+    /// When it was last read again and accepted.
+    pub config_reloaded_at: Gauge,
     /// 1 while the host gate lets requests start.
     pub gate_open: IntGauge,
     /// 1 while feeds are due and nothing is polled, for no reason that is known.
@@ -206,6 +212,16 @@ impl Metrics {
                 "config_hash",
                 "Always 1; the label is a hash of the keys by which a scheduler decides: the same in all of a fleet.",
                 &["hash"],
+            ),
+            policy_version: makes
+                .gauge("policy_version", "Version of the policy and host rules in force: the same in all of a fleet."),
+            config_reload_successful: makes.gauge(
+                "config_last_reload_successful",
+                "0 if the configuration was refused when it was last read again: the one before is in force.",
+            ),
+            config_reloaded_at: makes.level(
+                "config_last_reload_success_timestamp_seconds",
+                "When the configuration was last read again and accepted; 0 if not since the start.",
             ),
             gate_open: makes.gauge("gate_open", "1 while the host gate lets requests start, as a scheduler sees it."),
             watchdog: makes.gauge(

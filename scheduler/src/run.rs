@@ -1,7 +1,7 @@
 //! A scheduler as a whole: its loops over one set of backends, started and stopped together.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use common::bot_auth::BotKey;
 use common::config::Config;
@@ -82,11 +82,19 @@ impl Scheduler {
     pub fn new(backends: &Backends, config: &Arc<Config>, metrics: &Arc<Metrics>, clock: &Arc<dyn Clock>) -> Self {
         let Backends { store, schedule, gate, jobs, reports } = backends.clone();
         let rules = Arc::new(LiveRules::new(config));
-        let orders = Orders::new(store.clone(), gate.clone(), schedule.clone(), rules.clone());
-        let orders = Arc::new(orders);
         let (config, metrics, clock) = (Arc::clone(config), Arc::clone(metrics), Arc::clone(clock));
         let condition = Arc::new(Condition::new(&config));
+        let orders = Orders::new(
+            store.clone(),
+            gate.clone(),
+            schedule.clone(),
+            rules.clone(),
+            condition.clone(),
+            metrics.clone(),
+        );
+        let orders = Arc::new(orders);
         metrics.config_hash.with_label_values(&[&config.shared_hash()]).set(1);
+        metrics.config_reload_successful.set(1);
         let secrets = Arc::new(Keyring::new(&config.secrets));
         let results = Arc::new(Results {
             store: store.clone(),
@@ -109,6 +117,7 @@ impl Scheduler {
                 jobs: jobs.clone(),
                 clock: clock.clone(),
                 config: config.clone(),
+                config_source: OnceLock::new(),
                 rules: rules.clone(),
                 orders: orders.clone(),
                 metrics: metrics.clone(),
@@ -158,8 +167,9 @@ impl Scheduler {
 
     /// Fills the schedule from the store and tries to open the gate; the loops go on with both.
     pub async fn boot(&self) -> Result<(), BackendError> {
-        self.maintainer.condition.price.load(&*self.maintainer.store, &self.maintainer.config).await?;
         self.ops.orders.look(self.clock.now()).await?;
+        let condition = &self.maintainer.condition;
+        condition.price.load(&*self.maintainer.store, &condition.config.get()).await?;
         self.reconciler.rebuild(&*self.clock).await?;
         self.reconciler.open_gate(self.clock.now()).await?;
         Ok(())

@@ -18,7 +18,9 @@ use common::url::{FeedId, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::condition::live_config::InForce;
 use crate::condition::price::Price;
+use crate::ops::config::Reloaded;
 use crate::ops::hosts::HostState;
 use crate::poll::subject::subject;
 use crate::schedule::Depth;
@@ -336,6 +338,9 @@ pub struct StatsView {
     /// Since when most hosts fail because of our own network, as this scheduler sees it; absent while all is well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub our_fault_since: Option<Timestamp>,
+    /// The version of policy and host rules in force; absent until the store was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_version: Option<i64>,
     /// Why no request starts: the host gate is closed; absent while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_closed: Option<String>,
@@ -424,6 +429,89 @@ fn rule_fields(rule: &HostRule, source: &str) -> Map<String, Value> {
     }
     fields.insert("source".to_owned(), source.into());
     fields
+}
+
+/// Policy and host rules in force, as one scheduler has them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConfigView {
+    /// Counts the changes that the fleet accepted; null until the store was read.
+    pub version: Option<i64>,
+    /// The hash of the accepted sections; the same in every scheduler of a fleet.
+    pub hash: Option<String>,
+    /// When they were accepted.
+    pub accepted: Option<Timestamp>,
+    /// Who brought them: a token's name, `signal` or `start`.
+    pub accepted_by: Option<String>,
+    /// The hash of the sections in this scheduler's own file, environment and flags, as they were read last.
+    pub own_hash: String,
+    /// Why the accepted sections are not in force in this scheduler; absent while they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// The last time that this scheduler read its configuration again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_reload: Option<LastReload>,
+    /// `[policy]`
+    pub policy: Value,
+    /// `[host]`
+    pub host: Value,
+    /// `[[host_rule]]`, without those that operators set.
+    pub host_rule: Value,
+}
+
+/// An attempt to read the configuration again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LastReload {
+    /// When.
+    pub at: Timestamp,
+    /// Why it was refused; absent if it was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl ConfigView {
+    /// What is in force.
+    pub fn of(in_force: &InForce) -> Self {
+        let InForce { config, accepted, own_hash, refused, last_reload } = in_force.clone();
+        // They consist of texts, numbers and lists.
+        let value = |value: serde_json::Result<Value>| value.unwrap_or_default();
+        let (version, hash, at, by) = match accepted {
+            Some(accepted) => (Some(accepted.version), Some(accepted.hash), Some(accepted.at), Some(accepted.by)),
+            None => (None, None, None, None),
+        };
+        ConfigView {
+            version,
+            hash,
+            accepted: at,
+            accepted_by: by,
+            own_hash,
+            refused,
+            last_reload: last_reload.map(|reload| LastReload { at: reload.at, error: reload.error }),
+            policy: value(serde_json::to_value(&config.policy)),
+            host: value(serde_json::to_value(&config.host)),
+            host_rule: value(serde_json::to_value(&config.host_rule)),
+        }
+    }
+}
+
+/// What became of reading the configuration again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReloadView {
+    /// The version in force.
+    pub version: i64,
+    /// The hash of its sections.
+    pub hash: String,
+    /// Something is different from before.
+    pub changed: bool,
+    /// Keys that have other values than at the start, and need a restart.
+    pub needs_restart: Vec<String>,
+}
+
+impl ReloadView {
+    /// The answer to a reload.
+    pub fn of(reloaded: Reloaded) -> Self {
+        let Reloaded { version, hash, changed, needs_restart } = reloaded;
+        ReloadView { version, hash, changed, needs_restart }
+    }
 }
 
 /// What a requeue would do, or does.

@@ -58,13 +58,14 @@ async fn poller() -> anyhow::Result<Poller> {
     config.fetch.allow_networks = vec!["127.0.0.0/8".parse()?];
     config.fetch.allow_ports = vec!["1-65535".to_owned()];
     config.host.gap = Duration::ZERO;
+    config.host_rule.clear();
     let rules = HostRules::new(config.host.clone(), Vec::new());
     let gate = MemoryGate::new(Timestamp::EPOCH);
     gate.open(&LoadMark(String::new()), SystemClock.now()).await?;
     Ok(Poller {
         fetcher: Fetcher::new(&config.fetch, &rules)?,
         gate: Arc::new(gate),
-        rules: Arc::new(LiveRules::over(config.host.clone(), Vec::new())),
+        rules: Arc::new(LiveRules::new(&config)),
         config: Arc::new(config),
         clock: Arc::new(SystemClock),
         metrics: Arc::new(Metrics::new()),

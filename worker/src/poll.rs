@@ -201,7 +201,7 @@ impl Poller {
             // As the report says it, whatever happens to the clock meanwhile.
             let now = started.after(fetched.duration);
             let host = fetched.last_host.as_ref().unwrap_or(&job.host);
-            let asked = (host.clone(), first_hold(until, now, &self.config.policy));
+            let asked = (host.clone(), first_hold(until, now, self.rules.throttled()));
             if let Err(error) = gate.hold(std::slice::from_ref(&asked), now).await {
                 tracing::warn!(feed = %job.feed, error = &error as &dyn std::error::Error, "a hold waits for the host gate");
                 hold = Some(asked);

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use common::live_rules;
 use tokio_util::sync::CancellationToken;
 
 use crate::poll::Poller;
@@ -41,7 +40,7 @@ impl Follower {
             Ok(shown) => {
                 self.asked = true;
                 if let Some(text) = shown {
-                    poller.rules.set(&live_rules::from_text(&text));
+                    poller.rules.take(&text);
                     self.known = Some(text);
                 }
             }

@@ -171,6 +171,7 @@ impl VirtualFleet {
         let mut config = Config::clone(&self.dispatcher.config);
         change(&mut config);
         let config = Arc::new(config);
+        self.condition.config.replace(Arc::clone(&config));
         self.dispatcher.config = Arc::clone(&config);
         self.results.config = config;
     }

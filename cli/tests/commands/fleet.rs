@@ -90,6 +90,12 @@ impl Fleet {
         Fleet { child, server, origin: Origin::start().await.unwrap() }
     }
 
+    /// Sends SIGHUP: it reads its configuration again.
+    pub(crate) fn hang_up(&self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    }
+
     /// Stops it gracefully, and waits for its exit.
     pub(crate) fn stop(mut self) {
         let pid = self.child.id().to_string();

@@ -42,6 +42,8 @@ fn help_texts_are_as_they_were_read_last() {
         &["config"],
         &["config", "check"],
         &["config", "print"],
+        &["config", "reload"],
+        &["config", "show"],
         &["fleet", "pause"],
         &["fetch"],
         &["discover"],

@@ -19,6 +19,7 @@ mod pages;
 mod parse;
 mod pings;
 mod program;
+mod reload;
 mod requeue;
 mod simulate;
 mod single;

@@ -16,10 +16,10 @@ use crate::url::FeedId;
 pub(super) const SINGLE_FEED_HOLD: Duration = Duration::from_secs(3600);
 
 /// Returns until when a host is held as soon as a response at `now` asks for it, before the scheduler has decided: what
-/// the response says, or the first delay if it says nothing; at most what a single feed can cause.
-pub fn first_hold(retry_after: Option<Timestamp>, now: Timestamp, config: &PolicyConfig) -> Timestamp {
+/// the response says, or `throttled` (the configured first delay) if it says nothing; at most what a single feed can cause.
+pub fn first_hold(retry_after: Option<Timestamp>, now: Timestamp, throttled: Duration) -> Timestamp {
     let latest = now.after(SINGLE_FEED_HOLD);
-    retry_after.unwrap_or_else(|| now.after(config.penalty.throttled)).min(latest)
+    retry_after.unwrap_or_else(|| now.after(throttled)).min(latest)
 }
 
 /// The factor on the feed's interval for each throttled response without Retry-After.
@@ -122,11 +122,9 @@ mod tests {
     fn a_host_that_did_not_say_is_held_for_the_configured_time_and_an_hour_at_most() {
         let now = Timestamp::from_millis(1_790_000_000_000);
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-        let mut config = crate::config::defaults().policy;
-        assert_eq!(first_hold(None, now, &config), now.after(minutes(60)));
-        config.penalty.throttled = minutes(10);
-        assert_eq!(first_hold(None, now, &config), now.after(minutes(10)));
-        assert_eq!(first_hold(Some(now.after(minutes(20))), now, &config), now.after(minutes(20)));
-        assert_eq!(first_hold(Some(now.after(minutes(90))), now, &config), now.after(minutes(60)));
+        assert_eq!(first_hold(None, now, minutes(240)), now.after(minutes(60)));
+        assert_eq!(first_hold(None, now, minutes(10)), now.after(minutes(10)));
+        assert_eq!(first_hold(Some(now.after(minutes(20))), now, minutes(10)), now.after(minutes(20)));
+        assert_eq!(first_hold(Some(now.after(minutes(90))), now, minutes(10)), now.after(minutes(60)));
     }
 }

@@ -42,10 +42,12 @@ pub(crate) async fn measure(server: &RedisServer, postgres: &str) -> anyhow::Res
     let store: Arc<dyn Store> = Arc::new(store);
     let gate = Arc::new(RedisGate::new(server.clone(), Duration::ZERO));
     let rules = Arc::new(LiveRules::new(&config));
+    let (condition, metrics) = (Arc::new(Condition::new(&config)), Arc::new(Metrics::new()));
+    let orders = Orders::new(store.clone(), gate.clone(), schedule.clone(), rules, condition.clone(), metrics.clone());
     let reconciler = Reconciler {
-        condition: Arc::new(Condition::new(&config)),
-        metrics: Arc::new(Metrics::new()),
-        orders: Arc::new(Orders::new(store.clone(), gate.clone(), schedule.clone(), rules)),
+        condition,
+        metrics,
+        orders: Arc::new(orders),
         store,
         schedule: schedule.clone(),
         gate,

@@ -1,6 +1,7 @@
 //! The condition of the fleet: what its loops measure and take into account, beside the feeds themselves.
 
 pub mod gate;
+pub mod live_config;
 pub mod load;
 pub mod our_fault;
 pub mod pace;
@@ -13,6 +14,7 @@ pub mod worst;
 use common::config::Config;
 
 use gate::GateState;
+use live_config::LiveConfig;
 use load::Load;
 use our_fault::OurFault;
 use price::Price;
@@ -23,6 +25,8 @@ use worst::WorstHosts;
 /// One scheduler's view of the fleet's condition, shared by the loops that measure it and those that decide by it.
 #[derive(Debug)]
 pub struct Condition {
+    /// The configuration in force.
+    pub config: LiveConfig,
     /// What a poll costs.
     pub price: Price,
     /// How loaded the fleet is.
@@ -43,6 +47,7 @@ impl Condition {
     /// The condition of a fleet that has done nothing yet.
     pub fn new(config: &Config) -> Self {
         Condition {
+            config: LiveConfig::new(config),
             price: Price::new(config),
             load: Load::default(),
             storing: Storing::default(),

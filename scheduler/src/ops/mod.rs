@@ -4,6 +4,7 @@
 //! Each operation writes the store first and the schedule second: a crash between the two is repaired by reconcile. No
 //! polling decisions are made here.
 
+pub mod config;
 pub mod hosts;
 #[cfg(test)]
 mod large_tests;
@@ -12,7 +13,7 @@ pub mod unmove;
 pub mod upcoming;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use common::bot_auth::BotKey;
@@ -31,6 +32,7 @@ use common::url::{FeedId, FeedUrl};
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
+use crate::condition::live_config::ConfigSource;
 use crate::error::BackendError;
 use crate::poll::subject::{draw, new_subject, placement_slot, slot, subject};
 use crate::schedule::{Band, Schedule, Slot};
@@ -49,8 +51,10 @@ pub struct Ops {
     pub jobs: Arc<dyn Queue<FetchJob>>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// The configuration in force.
+    /// The configuration at the start; what may change since then is in [`Condition::config`].
     pub config: Arc<Config>,
+    /// Where it is read again.
+    pub config_source: OnceLock<ConfigSource>,
     /// The host rules in force.
     pub rules: Arc<LiveRules>,
     /// What operators say about hosts, and the way of it.
@@ -148,7 +152,7 @@ impl Ops {
     /// place in the spread of an import; `None` polls at once, as for feeds added by hand.
     pub async fn add(&self, feeds: &[AddFeed], spread: Option<&[f64]>) -> Result<Vec<Added>, BackendError> {
         let now = self.clock.now();
-        let rules = self.rules.get();
+        let (rules, config) = (self.rules.get(), self.condition.config.get());
         let new_feeds = feeds
             .iter()
             .enumerate()
@@ -163,7 +167,7 @@ impl Ops {
                     calm: feed.calm.clone(),
                     category: category(&subject),
                     private: feed.private,
-                    first_due: first_due(now, place, &self.config.policy),
+                    first_due: first_due(now, place, &config.policy),
                     by_hand: spread.is_none(),
                 })
             })
@@ -238,8 +242,9 @@ impl Ops {
         let has_login = credentials.as_ref().map_or(before.credentials.is_some(), Option::is_some);
         let calm = edit.calm.as_deref().unwrap_or(&before.calm);
         let subject = Subject { audience, calm, credentials: has_login, ..subject(&rules, before) };
+        let config = self.condition.config.get();
         let policy =
-            Policy { config: &self.config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
+            Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
         let earlier = before.next_due.and_then(|due| replan(&subject, due, now, draw(), &policy));
         Ok(FeedChange {
             audience: (edit.audience.is_some() || edit.login.is_some()).then(|| (audience, category(&subject))),

@@ -91,12 +91,17 @@ pub(crate) struct Sorted {
 impl Dispatcher {
     /// Dispatches until stopped. A failing round is logged when it starts to fail, not each time.
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        let mut pace = Pace::new(&self.config, clock.now());
+        let mut config = self.condition.config.get();
+        let mut pace = Pace::new(&config, clock.now());
         let (mut paused, mut schedulers) = (false, 1);
         let mut paused_checked = Timestamp::EPOCH;
         let mut dispatching = Trouble::with("dispatch");
         while !stop.is_cancelled() {
             let now = clock.now();
+            let current = self.condition.config.get();
+            if !Arc::ptr_eq(&config, &current) {
+                (pace, config) = (Pace::new(&current, now), current);
+            }
             if now.is_time_again(paused_checked, PAUSE_CHECK) {
                 paused = self.store.paused().await.unwrap_or(paused);
                 schedulers = self.schedulers().await.unwrap_or(schedulers);
@@ -169,7 +174,8 @@ impl Dispatcher {
         self.schedule.put(&early, now).await?;
         self.schedule.unpark(&idle).await?;
         let (rules, price) = (self.rules.get(), self.condition.price.get());
-        let policy = Policy { config: &self.config.policy, load: 0.0, price };
+        let config = self.condition.config.get();
+        let policy = Policy { config: &config.policy, load: 0.0, price };
         let due = new_rules::replanned(&*self.store, &*self.schedule, &rules, &policy, due, now).await?;
         let first_claims = due.iter().filter(|(_, claim)| claim.parked_at.is_none() && !claim.lease_expired).count();
         let published = self.dispatch(due, now).await?;
@@ -296,7 +302,7 @@ impl Dispatcher {
     fn expires(&self, row: &JobRow, now: Timestamp) -> Timestamp {
         let queue_lease = self.config.scheduler.queue_lease;
         match row.category {
-            Category::A => now.after(queue_lease.min(self.config.policy.category.a.interval / 2)),
+            Category::A => now.after(queue_lease.min(self.condition.config.get().policy.category.a.interval / 2)),
             _ => now.after(queue_lease),
         }
     }

@@ -65,8 +65,10 @@ impl Results {
         reports: impl Iterator<Item = &FetchReport>,
         now: Timestamp,
     ) -> Result<(), BackendError> {
+        let config = self.condition.config.get();
         let throttled = reports.filter_map(|report| {
-            let until = first_hold(report.outcome.rest()?, report.started.after(report.duration), &self.config.policy);
+            let finished = report.started.after(report.duration);
+            let until = first_hold(report.outcome.rest()?, finished, config.policy.penalty.throttled);
             Some((report.answering_host().clone(), until))
         });
         Ok(self.gate.hold(&throttled.collect::<Vec<_>>(), now).await?)
@@ -185,8 +187,9 @@ impl Results {
         }
         let subject = subject(&rules, feed);
         report.moved_to = report.moved_to.filter(|to| may_move(&subject, feed, to));
+        let config = self.condition.config.get();
         let policy =
-            Policy { config: &self.config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
+            Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
         if self.condition.our_fault.since().is_some() && report.outcome.failure().is_some_and(may_be_ours) {
             let decision = spare(&subject, now, (self.draw)(), &policy);
             return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at };
@@ -227,7 +230,8 @@ impl Results {
                     if tries < TRIES {
                         pending.push((self.decided_again(&batch, &applied, now).await?, tries + 1));
                     }
-                    self.moves.follow(&batch, &applied, feeds, &self.config.policy, now).await?;
+                    let config = self.condition.config.get();
+                    self.moves.follow(&batch, &applied, feeds, &config.policy, now).await?;
                 }
                 Err(error) if error.refuses_data() && batch.len() > 1 => {
                     let rest = batch.split_off(batch.len() / 2);

@@ -132,7 +132,8 @@ impl Maintainer {
             let count = stats.penalised.iter().find(|found| found.0 == *kind).map_or(0, |found| found.1);
             self.metrics.penalised_feeds.with_label_values(&[kind.as_str()]).set(gauge(count));
         }
-        let a = &self.config.policy.category.a;
+        let config = self.condition.config.get();
+        let a = &config.policy.category.a;
         let longest = a.promise.saturating_sub(a.fetch_allowance);
         self.metrics.sla_unmet.set(gauge(self.store.sla_unmet(longest).await?));
         self.metrics.paused.set(i64::from(self.store.paused().await?));
@@ -144,7 +145,7 @@ impl Maintainer {
         let now = clock.now();
         let depth = self.schedule.depth(now).await?;
         let backlog = depth.due.saturating_sub(depth.parked);
-        self.condition.price.correct(&*self.store, backlog, now, &self.config).await?;
+        self.condition.price.correct(&*self.store, backlog, now, &self.condition.config.get()).await?;
         self.metrics.poll_price.set(self.condition.price.get());
         self.metrics.demand.set(self.condition.price.demand());
         Ok(())

@@ -1,5 +1,5 @@
-//! What operators say about hosts, carried to where it counts: rules to this scheduler's own snapshot and to the gate, where
-//! workers read them, blocks to the gate.
+//! What operators say while a fleet runs, carried to where it counts: the accepted configuration to this scheduler's own
+//! snapshot, host rules there and to the gate, where workers read them, blocks to the gate.
 //!
 //! The store is the truth. Every scheduler looks about once a second whether something changed there, and whoever changes
 //! something looks at once; nobody leads. Everything that a look does may be done by several and again: an older word that
@@ -9,17 +9,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::accepted;
 use common::host::HostKey;
 use common::host_gate::HostGate;
-use common::live_rules::{self, LiveRules};
+use common::live_rules::LiveRules;
+use common::metrics::Metrics;
 use common::time::{Clock, Timestamp};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::condition::Condition;
 use crate::condition::trouble::Trouble;
 use crate::error::BackendError;
 use crate::schedule::Schedule;
-use store::Store;
+use store::{AcceptedPolicy, NewPolicy, Store};
 
 /// How often a change is looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -34,6 +37,10 @@ pub struct Orders {
     pub schedule: Arc<dyn Schedule>,
     /// This scheduler's own.
     pub rules: Arc<LiveRules>,
+    /// Whose configuration it is.
+    pub condition: Arc<Condition>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     carried: Mutex<Carried>,
 }
 
@@ -41,6 +48,10 @@ pub struct Orders {
 #[derive(Debug, Default)]
 struct Carried {
     change: Option<i64>,
+    /// This scheduler's own configuration was offered to the fleet.
+    offered: bool,
+    /// The version of the accepted configuration.
+    policy: Option<i64>,
     rules: String,
     blocks: HashMap<HostKey, Timestamp>,
     /// All of it stands on the gate.
@@ -54,8 +65,10 @@ impl Orders {
         gate: Arc<dyn HostGate>,
         schedule: Arc<dyn Schedule>,
         rules: Arc<LiveRules>,
+        condition: Arc<Condition>,
+        metrics: Arc<Metrics>,
     ) -> Self {
-        Orders { store, gate, schedule, rules, carried: Mutex::default() }
+        Orders { store, gate, schedule, rules, condition, metrics, carried: Mutex::default() }
     }
 
     /// Looks until stopped.
@@ -88,16 +101,26 @@ impl Orders {
     pub async fn look(&self, now: Timestamp) -> Result<(), BackendError> {
         let mut carried = self.carried.lock().await;
         let mut lifted = Vec::new();
+        if !carried.offered {
+            self.offer(now).await?;
+            carried.offered = true;
+        }
         if let Some(orders) = self.store.host_orders(carried.change).await? {
+            let accepted = orders.policy.filter(|policy| Some(policy.version) != carried.policy);
+            if let Some(policy) = accepted {
+                carried.policy = Some(policy.version);
+                self.adopt(&policy);
+            }
             self.rules.set(&orders.rules);
             let blocks: HashMap<HostKey, Timestamp> = orders.blocks.into_iter().collect();
             let ended = |host: &HostKey| blocks.get(host).is_none_or(|until| *until <= now);
             lifted = carried.blocks.keys().filter(|host| ended(host)).map(|host| (host.clone(), now)).collect();
             *carried = Carried {
                 change: Some(orders.change),
-                rules: live_rules::to_text(&orders.rules),
+                rules: self.rules.to_text(),
                 blocks,
                 whole: false,
+                ..std::mem::take(&mut *carried)
             };
         }
         self.gate.show_rules(&carried.rules).await?;
@@ -107,6 +130,43 @@ impl Orders {
         }
         self.schedule.unpark(&lifted).await?;
         Ok(())
+    }
+
+    /// Offers the configuration that this scheduler was started with. One that the fleet never saw is somebody's decision, and
+    /// counts from now on; one that it has replaced does not come back by a restart (`docs/decisions/0024-config-reload.md`).
+    async fn offer(&self, now: Timestamp) -> Result<(), BackendError> {
+        let own = self.condition.config.own();
+        let text = accepted::text(own);
+        let hash = accepted::hash(&text);
+        // Whoever has an SQLite file is alone with it.
+        let decided = own.store.url.starts_with("sqlite");
+        let policy =
+            self.store.accept_policy(&NewPolicy { text: &text, hash: &hash, by: "start", decided }, now).await?;
+        if policy.hash != hash {
+            tracing::warn!(
+                version = policy.version,
+                by = policy.by,
+                "the fleet has replaced the policy and host rules of this scheduler's configuration, and follows newer ones; \
+                 `feedfleet config reload` makes those of this scheduler count"
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes over the configuration that the fleet accepted.
+    fn adopt(&self, policy: &AcceptedPolicy) {
+        if let Some(config) = self.condition.config.adopt(policy) {
+            self.rules.configure(&config);
+            self.metrics.config_hash.reset();
+            self.metrics.config_hash.with_label_values(&[&config.shared_hash()]).set(1);
+            self.metrics.policy_version.set(policy.version);
+            tracing::info!(
+                version = policy.version,
+                hash = policy.hash,
+                by = policy.by,
+                "policy and host rules are in force"
+            );
+        }
     }
 
     /// Puts everything onto a gate that lost its memory, before it opens.

@@ -18,6 +18,65 @@ pub struct HostOrders {
     pub rules: Vec<HostRule>,
     /// Blocks; those that ended or were lifted stay in the list, with the time at which they did or with 1970.
     pub blocks: Vec<(HostKey, Timestamp)>,
+    /// The configuration that the fleet accepted last.
+    pub policy: Option<AcceptedPolicy>,
+}
+
+/// Policy and host rules of a configuration, as a scheduler offers them to its fleet.
+#[derive(Clone, Copy, Debug)]
+pub struct NewPolicy<'a> {
+    /// [`common::accepted::text`]
+    pub text: &'a str,
+    /// [`common::accepted::hash`]
+    pub hash: &'a str,
+    /// Who offers it.
+    pub by: &'a str,
+    /// It counts even if the fleet has accepted the same one before and replaced it since.
+    pub decided: bool,
+}
+
+/// Policy and host rules that a fleet accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptedPolicy {
+    /// Counts the accepted ones, from 1.
+    pub version: i64,
+    /// [`common::accepted::hash`]
+    pub hash: String,
+    /// [`common::accepted::text`]
+    pub text: String,
+    /// When it was accepted.
+    pub accepted: Timestamp,
+    /// Who offered it.
+    pub by: String,
+}
+
+/// The columns of [`AcceptedPolicy::LATEST`].
+pub(super) type PolicyColumns = (i64, String, String, i64, String);
+
+impl AcceptedPolicy {
+    /// Accepted versions that are remembered, to know an old configuration when it is offered again.
+    pub(super) const REMEMBERED: i64 = 1_000;
+
+    /// The last accepted one. Both databases read it so.
+    pub(super) const LATEST: &str =
+        "SELECT version, hash, text, accepted, offered_by FROM policies ORDER BY version DESC LIMIT 1";
+
+    /// Reads a row of [`AcceptedPolicy::LATEST`].
+    pub(super) fn read((version, hash, text, accepted, by): PolicyColumns) -> Self {
+        AcceptedPolicy { version, hash, text, accepted: Timestamp::from_millis(accepted), by }
+    }
+
+    /// Returns the next version, if the offered one is to be accepted after this one.
+    pub(super) fn next(latest: Option<&Self>, offered: &NewPolicy<'_>, is_known: bool, now: Timestamp) -> Option<Self> {
+        let accept = latest.is_none_or(|latest| latest.hash != offered.hash && (offered.decided || !is_known));
+        accept.then(|| AcceptedPolicy {
+            version: latest.map_or(1, |latest| latest.version + 1),
+            hash: offered.hash.to_owned(),
+            text: offered.text.to_owned(),
+            accepted: now,
+            by: offered.by.to_owned(),
+        })
+    }
 }
 
 impl HostOrders {
@@ -25,13 +84,19 @@ impl HostOrders {
     pub const MOST_RULES: i64 = 10_000;
 
     /// The orders as they were stored. A rule that cannot be read is left out and logged.
-    pub(super) fn read(change: i64, rules: Vec<String>, blocks: Vec<(String, i64)>) -> Self {
+    pub(super) fn read(
+        change: i64,
+        rules: Vec<String>,
+        blocks: Vec<(String, i64)>,
+        policy: Option<AcceptedPolicy>,
+    ) -> Self {
         let rule = |text: String| live_rules::from_value(serde_json::from_str(&text).unwrap_or_default());
         let block = |(host, until): (String, i64)| (HostKey::new(&host), Timestamp::from_millis(until));
         HostOrders {
             change,
             rules: rules.into_iter().filter_map(rule).collect(),
             blocks: blocks.into_iter().map(block).collect(),
+            policy,
         }
     }
 }

@@ -48,7 +48,7 @@ use common::url::{FeedId, FeedUrl, Version};
 use serde::{Deserialize, Serialize};
 
 pub use error::StoreError;
-pub use hosts::{HostOrders, HostQuery, HostRow};
+pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
 pub use page_size::PAGE_BYTES;
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
 pub use row::never;

@@ -11,9 +11,9 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 
 use crate::{
-    Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRow,
-    JobRow, Move, Moved, NewFeed, NewRequeue, OldSeal, Page, Placement, RelayTurn, Requeue, RequeueFilter, RequeuePlan,
-    RequeueStep, StoreError, StoreStats, StoredEntry, Unmove, Unmoved, Verdict,
+    AcceptedPolicy, Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders,
+    HostQuery, HostRow, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement, RelayTurn,
+    Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Unmove, Unmoved, Verdict,
 };
 
 /// Everything at once, for the code that wires a fleet together.
@@ -125,6 +125,11 @@ pub trait Hosts: Send + Sync {
 
     /// Blocks hosts until then, or lifts their blocks. Holds that servers asked for are no business of it.
     async fn block_hosts(&self, hosts: &[HostKey], until: Option<Timestamp>) -> Result<(), StoreError>;
+
+    /// Offers policy and host rules of a configuration to the fleet. Returns what is in force after it: the offered one as a
+    /// new version if the fleet never accepted it before, or if a person [decided](NewPolicy::decided) so; otherwise the one
+    /// that was in force.
+    async fn accept_policy(&self, offered: &NewPolicy<'_>, now: Timestamp) -> Result<AcceptedPolicy, StoreError>;
 
     /// A page of hosts by name: those that have feeds, a hold, a block or an operator's rule.
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError>;

@@ -23,7 +23,8 @@ pub(crate) async fn of(api: &Api, feed: &Feed) -> Result<ExplainView, ApiError> 
     let sealed = feed.credentials.as_ref().map(|sealed| api.ops.secrets.open(sealed, &feed.url).err());
     let unreadable = sealed.flatten();
     let gate_closed = api.ops.condition.gate.closed().map(|closed| closed.to_string());
-    let waits = Waits { unreadable, fleet_paused, gate_closed, host_hold, block, policy: &api.ops.config.policy, now };
+    let config = api.ops.condition.config.get();
+    let waits = Waits { unreadable, fleet_paused, gate_closed, host_hold, block, policy: &config.policy, now };
     Ok(view(feed, category, &waits))
 }
 

@@ -18,6 +18,7 @@ use common::queue::memory::MemoryQueue;
 use common::report::{FetchReport, Outcome};
 use common::time::{Clock, ManualClock, Timestamp};
 use common::url::FeedId;
+use scheduler::condition::live_config::ConfigSource;
 use scheduler::ops::Ops;
 use scheduler::schedule::memory::MemorySchedule;
 use scheduler::{Backends, Scheduler};
@@ -59,7 +60,11 @@ impl Fleet {
             reports: Arc::new(MemoryQueue::new(1 << 20)),
         };
         let shared_clock: Arc<dyn Clock> = clock.clone();
+        let started_with = config.clone();
         let ops = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &shared_clock).ops;
+        let again = started_with.clone();
+        let read = Box::new(move || Ok(again.clone()));
+        assert!(ops.config_source.set(ConfigSource { started_with, read }).is_ok());
         Fleet { router: router(ops.clone()), ops, clock }
     }
 

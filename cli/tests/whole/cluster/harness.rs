@@ -172,10 +172,16 @@ impl Cluster {
     pub(crate) async fn new(servers: &Servers, urls: Urls, config: &str) -> Self {
         let namespace = format!("whole-{}-{}", std::process::id(), rand::rng().random::<u32>());
         let folder = tempfile::tempdir().unwrap();
-        let config = format!("namespace = \"{namespace}\"\n{config}");
-        std::fs::write(folder.path().join("config.toml"), config).unwrap();
         let store = PostgresStore::open(&servers.postgres, &namespace).await.unwrap();
-        Cluster { folder, namespace, urls, store }
+        let cluster = Cluster { folder, namespace, urls, store };
+        cluster.configure(config);
+        cluster
+    }
+
+    /// Writes the roles' configuration file.
+    pub(crate) fn configure(&self, config: &str) {
+        let config = format!("namespace = \"{}\"\n{config}", self.namespace);
+        std::fs::write(self.folder.path().join("config.toml"), config).unwrap();
     }
 
     /// Returns the configuration as the roles read it.

@@ -8,6 +8,7 @@ mod kills;
 mod load;
 mod outages;
 mod relay;
+mod reload;
 mod requeue;
 mod restarts;
 mod rules;

@@ -111,7 +111,7 @@ impl Gathered {
                 break;
             }
             let left = window.end.saturating_sub(first.elapsed());
-            let rest = rest_after_poll(now, &feed.state, &self.ops.config.policy).min(left);
+            let rest = rest_after_poll(now, &feed.state, &self.ops.condition.config.get().policy).min(left);
             if quits || rest.is_zero() {
                 self.ops.wake(&[id]).await?;
                 break;
@@ -134,7 +134,7 @@ impl Gathered {
             let wait = {
                 let mut last = self.last();
                 let ping = last.get(&id)?;
-                let due = window.due(ping.came.duration_since(first), &self.ops.config.policy);
+                let due = window.due(ping.came.duration_since(first), &self.ops.condition.config.get().policy);
                 let wait = due.saturating_sub(first.elapsed());
                 if wait < Duration::from_millis(1) || self.ops.quiet.is_cancelled() {
                     return last.remove(&id);

@@ -61,7 +61,8 @@ impl Pings {
 
     async fn announced(&self, feed: &Feed) -> Result<(), BackendError> {
         let now = self.ops.clock.now();
-        let policy = &self.ops.config.policy;
+        let config = self.ops.condition.config.get();
+        let policy = &config.policy;
         let window = PingWindow::open(now, &feed.state, draw().salt, policy);
         match feed.status {
             Status::Active => self.gathered.add(feed, window).await?,

@@ -3,7 +3,7 @@
 use common::host::HostRule;
 
 use super::*;
-use crate::{HostOrders, HostQuery, HostRow};
+use crate::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
 
 fn rule(domain: &str) -> HostRule {
     HostRule {
@@ -111,4 +111,43 @@ pub(crate) async fn hosts_are_listed_by_name_in_complete_pages(backend: &dyn Bac
     assert_eq!((one.items.len(), one.items[0].feeds, one.next), (1, 2, None));
     let foreign = store.hosts(&HostQuery::all(Some("?".into()), 5), at(2)).await.unwrap_err();
     assert!(matches!(foreign, StoreError::Cursor(_)));
+}
+
+pub(crate) async fn an_offered_policy_counts_once_unless_a_person_decides(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let offer = |hash: &'static str, decided: bool| NewPolicy { text: "{}", hash, by: "test", decided };
+    let accepted = |hash: &'static str, decided: bool, seconds: u64| {
+        let store = &store;
+        async move {
+            let policy = store.accept_policy(&offer(hash, decided), at(seconds)).await.unwrap();
+            (policy.version, policy.hash)
+        }
+    };
+    assert_eq!(accepted("a", false, 1).await, (1, "a".to_owned()), "the first one");
+    let known = orders(&*store).await.change;
+    assert_eq!(accepted("a", false, 2).await, (1, "a".to_owned()));
+    assert_eq!(accepted("a", true, 3).await, (1, "a".to_owned()), "it is in force already");
+    assert_eq!(store.host_orders(Some(known)).await.unwrap(), None, "nothing changed");
+    assert_eq!(accepted("b", false, 4).await, (2, "b".to_owned()), "never seen");
+    assert_eq!(accepted("a", false, 5).await, (2, "b".to_owned()), "a restart with an old file");
+    assert_eq!(accepted("a", true, 6).await, (3, "a".to_owned()), "a person wants it back");
+    drop(store);
+    let store = backend.open().await;
+    let seen = store.host_orders(Some(known)).await.unwrap().unwrap().policy.unwrap();
+    let expected =
+        AcceptedPolicy { version: 3, hash: "a".into(), text: "{}".into(), accepted: at(6), by: "test".into() };
+    assert_eq!(seen, expected);
+}
+
+pub(crate) async fn schedulers_that_offer_at_once_agree_on_one_policy(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let offered = ["a", "b", "c", "d"].map(|hash| {
+        let offer = NewPolicy { text: "{}", hash, by: "test", decided: false };
+        let store = &store;
+        async move { store.accept_policy(&offer, at(1)).await.unwrap().version }
+    });
+    let mut versions = futures_util::future::join_all(offered).await;
+    versions.sort_unstable();
+    assert_eq!(versions, [1, 2, 3, 4]);
+    assert_eq!(orders(&*store).await.policy.unwrap().version, 4);
 }

@@ -121,6 +121,8 @@ macro_rules! stamp {
             hosts {
                 rules_are_kept_replaced_and_taken_back;
                 every_change_of_orders_is_seen_and_nothing_else;
+                an_offered_policy_counts_once_unless_a_person_decides;
+                schedulers_that_offer_at_once_agree_on_one_policy;
                 a_block_is_kept_beside_a_hold_and_lifted_without_it;
                 hosts_are_listed_by_name_in_complete_pages;
             }

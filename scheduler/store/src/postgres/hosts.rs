@@ -8,12 +8,16 @@ use sqlx::PgConnection;
 use super::session::{in_transaction, on_connection};
 use super::{PostgresStore, column};
 use crate::hosts::packed;
-use crate::{HostOrders, HostQuery, HostRow, Hosts, Page, StoreError};
+use crate::{AcceptedPolicy, HostOrders, HostQuery, HostRow, Hosts, NewPolicy, Page, StoreError};
 
 #[async_trait]
 impl Hosts for PostgresStore {
     async fn host_orders(&self, known: Option<i64>) -> Result<Option<HostOrders>, StoreError> {
         in_transaction!(self, "read what operators say about hosts", |tx| orders_from(tx, known).await)
+    }
+
+    async fn accept_policy(&self, offered: &NewPolicy<'_>, now: Timestamp) -> Result<AcceptedPolicy, StoreError> {
+        in_transaction!(self, "accept a policy", |tx| accept(tx, offered, now).await)
     }
 
     async fn set_host_rule(&self, rule: &HostRule, now: Timestamp) -> Result<bool, StoreError> {
@@ -66,8 +70,30 @@ async fn orders_from(on: &mut PgConnection, known: Option<i64>) -> Result<Option
         return Ok(None);
     }
     let rules = sqlx::query_scalar("SELECT rule FROM host_rules ORDER BY domain").fetch_all(&mut *on).await?;
-    let blocks = sqlx::query_as("SELECT host, blocked_until FROM host_blocks ORDER BY host").fetch_all(on).await?;
-    Ok(Some(HostOrders::read(change, rules, blocks)))
+    let blocks =
+        sqlx::query_as("SELECT host, blocked_until FROM host_blocks ORDER BY host").fetch_all(&mut *on).await?;
+    let policy = sqlx::query_as(AcceptedPolicy::LATEST).fetch_optional(on).await?;
+    Ok(Some(HostOrders::read(change, rules, blocks, policy.map(AcceptedPolicy::read))))
+}
+
+async fn accept(on: &mut PgConnection, offered: &NewPolicy<'_>, now: Timestamp) -> Result<AcceptedPolicy, sqlx::Error> {
+    // One after the other. Nothing else that locks the store's row waits for these rows.
+    sqlx::query("SELECT 1 FROM store FOR UPDATE").execute(&mut *on).await?;
+    let latest = sqlx::query_as(AcceptedPolicy::LATEST).fetch_optional(&mut *on).await?.map(AcceptedPolicy::read);
+    let known = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM policies WHERE hash = $1)").bind(offered.hash);
+    let known: bool = known.fetch_one(&mut *on).await?;
+    let Some(next) = AcceptedPolicy::next(latest.as_ref(), offered, known, now) else {
+        return latest.ok_or(sqlx::Error::RowNotFound);
+    };
+    let sql = "INSERT INTO policies (version, hash, text, accepted, offered_by) VALUES ($1, $2, $3, $4, $5)";
+    let insert = sqlx::query(sql).bind(next.version).bind(&next.hash).bind(&next.text);
+    insert.bind(now.millis()).bind(&next.by).execute(&mut *on).await?;
+    let shorten = sqlx::query("UPDATE policies SET text = '' WHERE version < $1 AND text <> ''").bind(next.version);
+    shorten.execute(&mut *on).await?;
+    let oldest = next.version - AcceptedPolicy::REMEMBERED;
+    sqlx::query("DELETE FROM policies WHERE version <= $1").bind(oldest).execute(&mut *on).await?;
+    count_change(on).await?;
+    Ok(next)
 }
 
 /// Last in its transaction, as every lock of the store's row.

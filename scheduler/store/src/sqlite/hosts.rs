@@ -7,7 +7,7 @@ use sqlx::SqliteConnection;
 
 use super::SqliteStore;
 use crate::hosts::packed;
-use crate::{HostOrders, HostQuery, HostRow, Hosts, Page, StoreError};
+use crate::{AcceptedPolicy, HostOrders, HostQuery, HostRow, Hosts, NewPolicy, Page, StoreError};
 
 #[async_trait]
 impl Hosts for SqliteStore {
@@ -26,7 +26,33 @@ impl Hosts for SqliteStore {
         let rules: Vec<String> = rules.fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
         let blocks = sqlx::query_as("SELECT host, blocked_until FROM host_blocks ORDER BY host");
         let blocks: Vec<(String, i64)> = blocks.fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
-        Ok(Some(HostOrders::read(change, rules, blocks)))
+        let policy = sqlx::query_as(AcceptedPolicy::LATEST).fetch_optional(&mut *tx).await.map_err(failed(ACTION))?;
+        Ok(Some(HostOrders::read(change, rules, blocks, policy.map(AcceptedPolicy::read))))
+    }
+
+    async fn accept_policy(&self, offered: &NewPolicy<'_>, now: Timestamp) -> Result<AcceptedPolicy, StoreError> {
+        const ACTION: &str = "accept a policy";
+        let mut tx = self.write(ACTION).await?;
+        let failed = StoreError::on;
+        let latest = sqlx::query_as(AcceptedPolicy::LATEST).fetch_optional(&mut *tx).await.map_err(failed(ACTION))?;
+        let latest = latest.map(AcceptedPolicy::read);
+        let known = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM policies WHERE hash = ?1)").bind(offered.hash);
+        let known: bool = known.fetch_one(&mut *tx).await.map_err(failed(ACTION))?;
+        let Some(next) = AcceptedPolicy::next(latest.as_ref(), offered, known, now) else {
+            return latest.ok_or_else(|| failed(ACTION)(sqlx::Error::RowNotFound));
+        };
+        let sql = "INSERT INTO policies (version, hash, text, accepted, offered_by) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let insert = sqlx::query(sql).bind(next.version).bind(&next.hash).bind(&next.text);
+        let insert = insert.bind(now.millis()).bind(&next.by).execute(&mut *tx);
+        insert.await.map_err(failed(ACTION))?;
+        let shorten = sqlx::query("UPDATE policies SET text = '' WHERE version < ?1 AND text <> ''").bind(next.version);
+        shorten.execute(&mut *tx).await.map_err(failed(ACTION))?;
+        let oldest = next.version - AcceptedPolicy::REMEMBERED;
+        let forget = sqlx::query("DELETE FROM policies WHERE version <= ?1").bind(oldest);
+        forget.execute(&mut *tx).await.map_err(failed(ACTION))?;
+        count_change(&mut tx).await.map_err(failed(ACTION))?;
+        tx.commit().await.map_err(failed(ACTION))?;
+        Ok(next)
     }
 
     async fn set_host_rule(&self, rule: &HostRule, now: Timestamp) -> Result<bool, StoreError> {

@@ -246,7 +246,7 @@ mod tests {
         let (_, answers) = send(&fleet, lines.join("\n")).await;
         assert!(answers.len() == 1200 && answers.iter().all(|answer| answer["new"] == true));
         let places = fleet.ops.store.placements(FeedId(0), 2000).await.unwrap();
-        let (now, spread) = (fleet.clock.now(), fleet.ops.config.policy.import_spread);
+        let (now, spread) = (fleet.clock.now(), fleet.ops.condition.config.get().policy.import_spread);
         let mut quarters = [0; 4];
         for place in &places {
             assert!(place.due >= now && place.due <= now.after(spread));

@@ -41,7 +41,8 @@ pub(super) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, Api
     let our_fault_since = condition.our_fault.since();
     let gate_closed = condition.gate.closed().map(|closed| closed.to_string());
     let view = StatsView::of(&store, &depth, &condition.price, paused, now);
-    Ok(Json(StatsView { our_fault_since, gate_closed, ..view }))
+    let policy_version = condition.config.in_force().accepted.map(|accepted| accepted.version);
+    Ok(Json(StatsView { our_fault_since, gate_closed, policy_version, ..view }))
 }
 
 /// `GET /healthz`: the process answers, and its watchdog has not found it stuck. Does not depend on any server.

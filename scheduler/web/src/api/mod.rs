@@ -7,6 +7,7 @@
 mod audit;
 mod bulk;
 mod change;
+mod config;
 mod entries;
 mod events;
 mod feeds;
@@ -77,6 +78,8 @@ fn versioned() -> Routes {
         .route("/feeds/{id}/unmove", post(feeds::unmove))
         .route("/entries", get(entries::all))
         .route("/events", get(events::events))
+        .route("/config", get(config::show))
+        .route("/config/reload", post(config::reload))
         .route("/fleet/pause", post(fleet::pause))
         .route("/fleet/resume", post(fleet::resume))
         .route("/hosts", get(hosts::list))

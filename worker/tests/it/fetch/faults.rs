@@ -44,6 +44,7 @@ impl World {
         config.fetch.allow_networks = vec!["127.0.0.0/8".parse().unwrap()];
         config.fetch.allow_ports = vec!["1-65535".to_owned()];
         config.fetch.timeout = Duration::from_secs(3);
+        config.host_rule.clear();
         (config.host.gap, config.host.parallel) = (Duration::ZERO, 100);
         let gate = MemoryGate::new(Timestamp::EPOCH);
         gate.open(&LoadMark(String::new()), SystemClock.now()).await.unwrap();
@@ -62,7 +63,7 @@ impl World {
         let poller = Poller {
             fetcher: Fetcher::new(&self.config.fetch, &rules).unwrap(),
             gate: Arc::new(Faulty::new(Arc::clone(&self.gate), faults)),
-            rules: Arc::new(LiveRules::over(self.config.host.clone(), Vec::new())),
+            rules: Arc::new(LiveRules::new(&self.config)),
             config: Arc::clone(&self.config),
             clock: Arc::new(SystemClock),
             metrics: Arc::new(Metrics::new()),

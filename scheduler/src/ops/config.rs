@@ -1,0 +1,82 @@
+//! Reading the configuration again while the fleet runs.
+//!
+//! The scheduler that is asked reads its own file, environment and flags, and checks all of it. What is accepted goes to the
+//! store as the fleet's next version, and every scheduler takes it up from there ([`crate::upkeep::orders`]).
+
+use std::sync::Arc;
+
+use common::accepted;
+
+use crate::error::BackendError;
+use crate::ops::Ops;
+use store::NewPolicy;
+
+/// What became of a reload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reloaded {
+    /// The version in force, and the hash of its sections.
+    pub version: i64,
+    /// The hash of the accepted sections.
+    pub hash: String,
+    /// The sections differ from those that were in force before.
+    pub changed: bool,
+    /// Keys outside of these sections that have other values than at the start.
+    pub needs_restart: Vec<String>,
+}
+
+/// Why nothing was reloaded. Nothing changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// This process was started without anything to read again.
+    #[error("this process cannot read its configuration again")]
+    NoSource,
+    /// The configuration is not accepted.
+    #[error("{0}")]
+    Refused(String),
+    /// It could not be stored.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+}
+
+impl Ops {
+    /// Reads the configuration again, and makes its sections those of the fleet.
+    pub async fn reload_config(self: &Arc<Self>, by: &str) -> Result<Reloaded, ReloadError> {
+        let reloaded = self.reload(by).await;
+        let now = self.clock.now();
+        let outcome = match &reloaded {
+            Ok((own_hash, _)) => Ok(own_hash.clone()),
+            Err(error) => Err(error.to_string()),
+        };
+        self.metrics.config_reload_successful.set(i64::from(outcome.is_ok()));
+        self.condition.config.reloaded(now, outcome);
+        if reloaded.is_ok() {
+            self.metrics.config_reloaded_at.set(now.millis() as f64 / 1000.0);
+        }
+        Ok(reloaded?.1)
+    }
+
+    async fn reload(self: &Arc<Self>, by: &str) -> Result<(String, Reloaded), ReloadError> {
+        let ops = Arc::clone(self);
+        // Files are read where nothing else waits.
+        let read = tokio::task::spawn_blocking(move || {
+            let source = ops.config_source.get().ok_or(ReloadError::NoSource)?;
+            let config = (source.read)().map_err(ReloadError::Refused)?;
+            Ok::<_, ReloadError>((accepted::needs_restart(&source.started_with, &config), config))
+        });
+        let (needs_restart, config) = match read.await {
+            Ok(read) => read?,
+            Err(panicked) => return Err(ReloadError::Refused(panicked.to_string())),
+        };
+        let text = accepted::text(&config);
+        let own_hash = accepted::hash(&text);
+        let before = self.condition.config.in_force().accepted;
+        let offered = NewPolicy { text: &text, hash: &own_hash, by, decided: true };
+        let policy = self.store.accept_policy(&offered, self.clock.now()).await.map_err(BackendError::from)?;
+        self.orders.look(self.clock.now()).await?;
+        if let Some(why) = self.condition.config.in_force().refused {
+            return Err(ReloadError::Refused(why));
+        }
+        let changed = before.is_none_or(|before| before.hash != policy.hash);
+        Ok((own_hash, Reloaded { version: policy.version, hash: policy.hash, changed, needs_restart }))
+    }
+}

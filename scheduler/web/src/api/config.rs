@@ -1,0 +1,38 @@
+//! The configuration in force, and reading it again.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+
+use super::audit::Who;
+use super::change::to_the_end;
+use crate::error::ApiError;
+use crate::state::Api;
+use scheduler::ops::config::ReloadError;
+use scheduler::wire::{ConfigView, ReloadView};
+
+/// `GET /config`
+pub(super) async fn show(State(api): State<Api>) -> Json<ConfigView> {
+    Json(ConfigView::of(&api.ops.condition.config.in_force()))
+}
+
+/// `POST /config/reload`
+pub(super) async fn reload(
+    State(api): State<Api>,
+    Extension(Who(who)): Extension<Who>,
+) -> Result<Json<ReloadView>, ApiError> {
+    let ops = api.ops.clone();
+    let reloaded = to_the_end(async move { ops.reload_config(&who).await }).await?;
+    Ok(Json(ReloadView::of(reloaded)))
+}
+
+impl From<ReloadError> for ApiError {
+    fn from(error: ReloadError) -> Self {
+        match error {
+            ReloadError::Backend(error) => error.into(),
+            refused @ (ReloadError::NoSource | ReloadError::Refused(_)) => {
+                ApiError::new(StatusCode::CONFLICT, refused.to_string())
+            }
+        }
+    }
+}
