@@ -216,7 +216,7 @@ pub(crate) async fn events_of_a_batch_stand_in_its_order_with_entries_in_their_n
         ("entry.updated", Some("two, mended")),
     ];
     assert_eq!(kinds(&events), expected);
-    let page = store.events(2, 2).await.unwrap();
+    let page = store.events(3, 2).await.unwrap();
     let seen: Vec<(i64, FeedId, Timestamp)> =
         page.items.iter().map(|event: &Event| (event.seq, event.feed_id, event.at)).collect();
     assert_eq!(seen, [(3, ids[0], at(11)), (4, ids[0], at(11))]);
