@@ -219,9 +219,9 @@ pub(crate) async fn events_of_a_batch_stand_in_its_order_with_entries_in_their_n
     let page = store.events(3, 2).await.unwrap();
     let seen: Vec<(i64, FeedId, Timestamp)> =
         page.items.iter().map(|event: &Event| (event.seq, event.feed_id, event.at)).collect();
-    assert_eq!(seen, [(3, ids[0], at(11)), (4, ids[0], at(11))]);
+    assert_eq!(seen, [(4, ids[0], at(11)), (5, ids[0], at(11))]);
     assert_eq!(page.epoch, store.entries(None, 0, 1).await.unwrap().epoch);
-    assert_eq!(store.events(5, 10).await.unwrap().items, []);
+    assert_eq!(store.events(6, 10).await.unwrap().items, []);
 }
 
 pub(crate) async fn numbers_go_on_after_everything_was_deleted(backend: &dyn Backend) {

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 
 use super::audit::Who;
-use super::change::to_the_end;
+use super::change::run_to_completion;
 use crate::error::ApiError;
 use crate::state::Api;
 use scheduler::ops::config::ReloadError;
@@ -22,7 +22,7 @@ pub(super) async fn reload(
     Extension(Who(who)): Extension<Who>,
 ) -> Result<Json<ReloadView>, ApiError> {
     let ops = api.ops.clone();
-    let reloaded = to_the_end(async move { ops.reload_config(&who).await }).await?;
+    let reloaded = run_to_completion(async move { ops.reload_config(&who).await }).await?;
     Ok(Json(ReloadView::of(reloaded)))
 }
 
