@@ -109,6 +109,8 @@ pub(crate) fn outline(feed: &FeedView) -> String {
 
 #[cfg(test)]
 mod tests {
+    use common::testing::assert_linear;
+
     use super::*;
 
     fn urls(document: &str) -> Vec<String> {
@@ -147,5 +149,49 @@ mod tests {
         assert!(read("plain text").is_err());
         let error = read("<opml>\n<outline").err().map(|error| error.to_string());
         assert!(error.is_some_and(|error| error.starts_with("line 2: it is not well-formed XML")));
+    }
+
+    #[test]
+    fn time_grows_with_the_document_whatever_is_repeated() {
+        let pieces = [
+            "<",
+            "<outline",
+            "<outline ",
+            "<outline xmlUrl=\"",
+            "<outline xmlUrl='http://a/'/>\n",
+            "<outline>",
+            "</outline>",
+            "<outline text='&'>",
+            "<a b='",
+            "<!--",
+            "-->",
+            "<![CDATA[",
+            "]]>",
+            "<?",
+            "<!DOCTYPE [",
+            "&",
+            "&amp;",
+            "&amp",
+            "\n",
+            "x",
+            " a='b'",
+            " xmlUrl='&amp;'",
+            "'",
+            "\"",
+            "é",
+        ];
+        for piece in pieces {
+            for beginning in ["", "<opml><body>", "<opml><outline xmlUrl='", "<opml><outline "] {
+                let make = |length: usize| format!("{beginning}{}", piece.repeat(length / piece.len()));
+                assert_linear(&format!("{beginning}{piece}.."), make, |document| drop(read(document)));
+            }
+        }
+        let attributes = |length: usize| {
+            let attributes: String = (0..length / 14).map(|n| format!(" feedfleet:a{n}='&'")).collect();
+            format!("<opml><outline xmlUrl='http://a/'{attributes}/></opml>")
+        };
+        assert_linear("attributes", attributes, |document| drop(read(document)));
+        let value = |length: usize| format!("<opml><outline xmlUrl='{}'/></opml>", "&".repeat(length));
+        assert_linear("a value", value, |document| drop(read(document)));
     }
 }

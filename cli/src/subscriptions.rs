@@ -46,6 +46,8 @@ fn list(text: &str) -> Vec<Subscription> {
 
 #[cfg(test)]
 mod tests {
+    use common::testing::mutations::{count, survives};
+
     use super::*;
 
     fn urls(bytes: &[u8]) -> Vec<String> {
@@ -81,5 +83,21 @@ mod tests {
         assert_eq!(urls(&[&[0xFF, 0xFE][..], &wide].concat()), ["http://a.example/caf\u{e9}"]);
         let wide_list: Vec<u8> = "\u{feff}http://a.example/".encode_utf16().flat_map(u16::to_be_bytes).collect();
         assert_eq!(urls(&wide_list), ["http://a.example/"]);
+    }
+
+    #[test]
+    fn mutated_files_neither_kill_their_reader_nor_take_long() {
+        let opml = "<?xml version='1.0' encoding='utf-8'?><opml version='2.0' xmlns:feedfleet='urn:feedfleet:opml'><head>\
+            <title>a &amp; b</title></head><body><outline text='folder'><outline type='rss' text='&lt;b&gt;' \
+            xmlUrl='http://a.example/?x=1&amp;y=2' feedfleet:subscribers='7' feedfleet:calm='[\"Europe/Zurich\"]'/></outline>\n\
+            <outline xmlUrl='http://b.example/?x&y'></outline><!-- x --><![CDATA[y]]></body></opml>";
+        let wide: Vec<u8> = opml.replace("utf-8", "utf-16").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let list = "# mine\r\nhttp://a.example/\r\n\r\n  http://b.example/#x  \r\nnonsense".as_bytes();
+        let seeds =
+            [opml.as_bytes().to_vec(), wide, list.to_vec(), b"<opml><outline xmlUrl='&#x41;&nbsp;&'/>".to_vec()];
+        survives("files of subscriptions", &seeds, 4 * count(), |bytes| {
+            let found = read_bytes(bytes).unwrap_or_default();
+            assert!(found.len() <= bytes.len() && found.iter().all(|subscription| subscription.line > 0));
+        });
     }
 }

@@ -1,6 +1,8 @@
 //! What tests of several crates want of the machine.
 #![expect(clippy::unwrap_used, reason = "for tests")]
 
+pub mod mutations;
+
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;

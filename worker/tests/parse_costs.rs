@@ -1,7 +1,11 @@
 //! What hostile documents cost in processor time and memory, each read by a process of its own whose peak can be measured, and
-//! whether they get it to open a file or to call a host.
+//! whether they get it to open a file or to call a host. And what documents as large as the limits allow cost, whatever is
+//! repeated in them.
 //!
-//! The process is this test itself, told by `FEEDFLEET_HOSTILE` which document to read.
+//! The process is this test itself; `FEEDFLEET_HOSTILE` names the document that it reads.
+
+#[path = "it/patterns.rs"]
+mod patterns;
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -40,6 +44,35 @@ fn with_doctype(doctype: &str, title: &str) -> Vec<u8> {
 
 fn utf16(text: &str, order: fn(u16) -> [u8; 2]) -> Vec<u8> {
     text.encode_utf16().flat_map(order).collect()
+}
+
+/// Pages that cost quadratic time once, in the sizes that were measured then and in the largest that the limits allow.
+fn pages() -> Vec<(String, Vec<u8>)> {
+    let content =
+        |piece: &str, bytes: usize| format!("{}{}", patterns::PAGE, piece.repeat(bytes / piece.len())).into_bytes();
+    let attributes = |bytes: usize| {
+        let tag: String = (0..)
+            .map(|n| format!(" a{n}"))
+            .scan(0, |length, attribute| {
+                *length += attribute.len();
+                (*length < bytes).then_some(attribute)
+            })
+            .collect();
+        format!("<!DOCTYPE html><div class=h-feed><p{tag}>").into_bytes()
+    };
+    let sizes: [usize; 2] = if cfg!(debug_assertions) { [1_000_000, 1_500_000] } else { [8_000_000, 20_000_000] };
+    let mut pages: Vec<(String, Vec<u8>)> = Vec::new();
+    for bytes in [200_000, 400_000, 800_000, 1_000_000, sizes[0]] {
+        pages.push((format!("h-feed, {} KB of &", bytes / 1000), content("&", bytes)));
+    }
+    for bytes in [427_000, 889_000, 1_489_000, sizes[1]] {
+        pages.push((format!("one tag, {} KB of attributes", bytes / 1000), attributes(bytes)));
+    }
+    pages.push(("260 KB of no-break space and x".to_owned(), content("\u{a0}x", 260_000)));
+    let feed = "<rss><channel><title>t</title><item><guid>1</guid></item></channel></rss>";
+    pages.push(("60,000 times <, then x".to_owned(), format!("{}x", "<".repeat(60_000)).into_bytes()));
+    pages.push(("60,000 times <, then a feed".to_owned(), format!("{} {feed}", "<".repeat(60_000)).into_bytes()));
+    pages
 }
 
 /// The documents; those about files and hosts name this file and this address.
@@ -103,7 +136,8 @@ fn hostile_documents_cost_little_and_reach_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
 
-    for (name, bytes) in documents(&pipe, &listener.local_addr().unwrap().to_string()) {
+    let feeds = documents(&pipe, &listener.local_addr().unwrap().to_string());
+    for (name, bytes) in feeds.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).chain(pages()) {
         let path = folder.join("document");
         std::fs::File::create(&path).unwrap().write_all(&bytes).unwrap();
         let child = Command::new("timeout")
@@ -128,4 +162,25 @@ fn hostile_documents_cost_little_and_reach_nothing() {
     let called = listener.accept();
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(called.is_err(), "a document had its parser call {called:?}");
+}
+
+/// Bytes of each document of the sweep: as many as `fetch.max_body_bytes` allows. Without optimisation a hundredth.
+const LARGE: usize = if cfg!(debug_assertions) { 200_000 } else { 20_000_000 };
+/// Processor time of each: a second for 20 MB. Small ones may cost more for their size, and everything without optimisation.
+const LONGEST_OF_LARGE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 5 } else { 1 });
+
+#[test]
+fn documents_as_large_as_the_limits_allow_cost_a_second_at_most() {
+    let mut costs: Vec<(Duration, String)> = Vec::new();
+    for pattern in patterns::all() {
+        let document = (pattern.make)(LARGE);
+        let begun = processor_time();
+        let _whatever = parse(document.as_bytes(), None, "https://example.org/feed", &ParseLimits::default());
+        costs.push((processor_time() - begun, pattern.name));
+    }
+    costs.sort_by(|one, other| other.cmp(one));
+    println!("{} documents of {LARGE} bytes; the most expensive:", costs.len());
+    costs.iter().take(12).for_each(|(cost, name)| println!("{cost:>12.3?}  {name}"));
+    println!("{:>12.3?}  median", costs[costs.len() / 2].0);
+    assert!(costs[0].0 < LONGEST_OF_LARGE, "{:?}: {}", costs[0].0, costs[0].1);
 }

@@ -18,11 +18,13 @@ use store::Feeds;
 struct Size {
     good: usize,
     hosts: u16,
-    /// Each has a separate host, because a misbehaving host delays only its own feeds. So all of them are polled at
-    /// once.
-    hostile: u16,
+    /// Hostile feeds of each kind. Each has a separate host, because a misbehaving host delays only its own feeds. So all of
+    /// them are polled at once.
+    of_each_kind: u16,
     /// The number of polls of good feeds per measurement.
     polls: f64,
+    /// Measurements of each kind, alternating.
+    runs: u32,
     good_interval: Duration,
     hostile_interval: Duration,
     /// By this time the first round of the good feeds, all due at once, has ended.
@@ -38,8 +40,9 @@ impl Size {
             None => Size {
                 good: 1000,
                 hosts: 250,
-                hostile: 25,
+                of_each_kind: 1,
                 polls: 3000.0,
+                runs: 1,
                 good_interval: Duration::from_secs(4),
                 hostile_interval: Duration::from_secs(3),
                 hostile_after: Duration::ZERO,
@@ -49,8 +52,9 @@ impl Size {
             Some(_) => Size {
                 good: 5000,
                 hosts: 1000,
-                hostile: 500,
+                of_each_kind: 50,
                 polls: 40_000.0,
+                runs: 2,
                 good_interval: Duration::from_secs(10),
                 hostile_interval: Duration::from_secs(30),
                 hostile_after: Duration::from_secs(15),
@@ -127,10 +131,13 @@ const PROCESS_ALLOWANCE: u64 = 100_000_000;
 
 /// How long a poll waits for a hostile server.
 const TIMEOUT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 5 });
-/// The difference between two identical runs: small for the optimised build in `dev/soak`, whose figures are in
-/// `docs/measurements.md`. An unoptimised build competes with other tests for the processor; there the limit is half
-/// the wait for a hostile server.
-const NOISE: Duration = if cfg!(debug_assertions) { Duration::from_secs(10) } else { Duration::from_millis(400) };
+/// How much later than alone good feeds may be polled among hostile ones, at p99 (`docs/measurements.md`).
+const MOST_LAG: f64 = 1.2;
+/// The difference between two identical runs: small for the optimised build in `dev/soak`. An unoptimised build competes with
+/// other tests for the processor; there the limit is half the wait for a hostile server.
+const NOISE: Duration = if cfg!(debug_assertions) { Duration::from_secs(10) } else { Duration::from_millis(10) };
+/// Bytes of a hostile document before its coding.
+const DOCUMENT: usize = if cfg!(debug_assertions) { 300_000 } else { 1_500_000 };
 
 async fn seed(home: &Home, good: &[String], hostile: &[String], hostile_after: Duration) {
     std::fs::create_dir_all(home.path("data")).unwrap();
@@ -189,14 +196,34 @@ fn kinds() -> Vec<(&'static str, Script)> {
         ("wrong-coding", text().header("Content-Encoding", "br")),
         ("fifty-codings", text().header("Content-Encoding", ["gzip"; 50].join(", "))),
         ("garbage", Script::body(rss, bodies::garbage(65_536))),
+        ("ampersands", packed("text/html", &format!("<!DOCTYPE html><p>{}", "&".repeat(DOCUMENT)))),
+        ("no-breaks", packed("text/html", &format!("<!DOCTYPE html><p>{}", "\u{a0}x".repeat(DOCUMENT / 3)))),
+        ("formatting", packed("text/html", &format!("<!DOCTYPE html>{}", numbered(|n| format!("<b id={n}><p>"))))),
+        ("attributes", packed("text/html", &format!("<!DOCTYPE html><p{}", numbered(|n| format!(" a{n}"))))),
+        ("less-than", packed(rss, &"<".repeat(DOCUMENT))),
+        ("unclosed", packed(rss, &format!("<rss><channel>&{}", numbered(|n| format!("<a{n}>"))))),
     ]
 }
 
-/// Returns `count` hostile paths, about the same number of each kind.
-fn hostile_scripts(count: u16) -> Vec<(String, Script)> {
-    let kinds = kinds();
-    let numbered = (0..usize::from(count)).map(|number| (number, &kinds[number % kinds.len()]));
-    numbered.map(|(number, (kind, script))| (format!("/{kind}/{number}"), script.clone())).collect()
+/// A document that costs a careless parser more than its size.
+fn packed(content_type: &str, document: &str) -> Script {
+    let packed = Coding::Gzip.encode(document.as_bytes()).unwrap();
+    Script::body(content_type, packed).header("Content-Encoding", "gzip")
+}
+
+/// Returns different pieces, in all about as long as a document.
+fn numbered(piece: impl Fn(usize) -> String) -> String {
+    let mut text = String::new();
+    (0..).map_while(|n| (text.len() < DOCUMENT).then(|| text.push_str(&piece(n)))).for_each(drop);
+    text
+}
+
+/// Returns hostile paths, so many of each kind.
+fn hostile_scripts(of_each_kind: u16) -> Vec<(String, Script)> {
+    let of_kind = |(kind, script): (&str, Script)| {
+        (0..of_each_kind).map(move |number| (format!("/{kind}/{number}"), script.clone())).collect::<Vec<_>>()
+    };
+    kinds().into_iter().flat_map(of_kind).collect()
 }
 
 /// Returns how late each good feed was polled, ascending, after the first round in which all are due at once: the start
@@ -222,7 +249,8 @@ fn percentile(ascending: &[Duration], share: f64) -> Duration {
 
 /// Runs good feeds, optionally with hostile ones among them, until enough good polls were made.
 async fn measure(size: &Size, with_hostile: bool) -> Measured {
-    let origin = Origin::listen(&loopback(size.hosts + size.hostile, 0)).await.unwrap();
+    let scripts = if with_hostile { hostile_scripts(size.of_each_kind) } else { Vec::new() };
+    let origin = Origin::listen(&loopback(size.hosts + u16::try_from(scripts.len()).unwrap(), 0)).await.unwrap();
     let mut good = Vec::new();
     for n in 0..size.good {
         let path = format!("/good{n}");
@@ -230,7 +258,6 @@ async fn measure(size: &Size, with_hostile: bool) -> Measured {
         good.push(origin.url_on(n % usize::from(size.hosts), &path));
     }
     let (mut hostile, mut hostile_paths) = (Vec::new(), Vec::new());
-    let scripts = if with_hostile { hostile_scripts(size.hostile) } else { Vec::new() };
     for (n, (path, script)) in scripts.into_iter().enumerate() {
         origin.set(&path, script);
         hostile.push(origin.url_on(usize::from(size.hosts) + n, &path));
@@ -286,19 +313,27 @@ struct Measured {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_servers_among_many_good_feeds_abort_nothing_and_delay_hardly_anyone() {
     let size = Size::pick();
-    let calm = measure(&size, false).await;
-    let among = measure(&size, true).await;
-    println!("{} good feeds, {} hostile ones of {} kinds", size.good, size.hostile, kinds().len());
-    for (name, measured) in [("alone", &calm), ("among hostile ones", &among)] {
-        println!(
-            "good feeds {name}: lag p50 {:?}, p99 {:?} over {} polls, peak memory {} MB",
-            measured.p50,
-            measured.p99,
-            measured.polls,
-            measured.memory / 1_000_000,
-        );
+    // Alternating, so that what else the machine does meets both.
+    let (mut alone, mut among) = (Vec::new(), Vec::new());
+    for _ in 0..size.runs {
+        alone.push(measure(&size, false).await);
+        among.push(measure(&size, true).await);
+    }
+    println!("{} good feeds, {} hostile ones of each of {} kinds", size.good, size.of_each_kind, kinds().len());
+    for (name, runs) in [("alone", &alone), ("among hostile ones", &among)] {
+        for measured in runs {
+            println!(
+                "good feeds {name}: lag p50 {:?}, p99 {:?} over {} polls, peak memory {} MB",
+                measured.p50,
+                measured.p99,
+                measured.polls,
+                measured.memory / 1_000_000,
+            );
+        }
     }
     println!("memory bound {} MB", size.memory_bound() / 1_000_000);
-    assert!(among.memory < size.memory_bound(), "{among:?}");
-    assert!(among.p99 <= calm.p99.mul_f64(1.5).max(NOISE), "{among:?}, alone {calm:?}");
+    assert!(among.iter().all(|measured| measured.memory < size.memory_bound()), "{among:?}");
+    let mean = |runs: &[Measured]| runs.iter().map(|measured| measured.p99).sum::<Duration>() / size.runs;
+    let (calm, hostile) = (mean(&alone), mean(&among));
+    assert!(hostile <= calm.mul_f64(MOST_LAG) + NOISE, "{hostile:?} among hostile ones, {calm:?} alone");
 }

@@ -55,7 +55,7 @@ fn the_scheduler_has_no_http_client_and_no_parser_and_the_worker_no_sql() {
         for banned in ["reqwest", "feed-rs"] {
             assert!(!names(crate_name).contains(banned), "{crate_name} depends on {banned}");
         }
-        // The web crate serves with hyper, whose client it does not use.
+        // The web crate serves with hyper; the test below says that it uses no client of it.
         assert!(crate_name == "web" || !names(crate_name).contains("hyper"), "{crate_name} depends on hyper");
     }
     for banned in ["sqlx", "axum", "askama", "ammonia", "quick-xml"] {
@@ -65,6 +65,53 @@ fn the_scheduler_has_no_http_client_and_no_parser_and_the_worker_no_sql() {
     assert!(!names("store").contains("quick-xml"), "the store parses nothing");
     for banned in ["sqlx", "axum"] {
         assert!(!names("worker").contains(banned), "{banned}");
+    }
+}
+
+/// Returns the text of every source file below a folder of the workspace, by its path.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder)];
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                sources.push((path.display().to_string(), std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    sources
+}
+
+/// Features of dependencies are those of the whole workspace, so that hyper's client is compiled into the web crate too: what
+/// counts is what its code names.
+#[test]
+fn a_scheduler_opens_no_connection_for_a_stranger() {
+    for crate_name in ["scheduler", "store", "web"] {
+        let sources = sources(&format!("{}/src", folder(crate_name)));
+        assert!(sources.len() > 10, "{crate_name}: {}", sources.len());
+        for (path, text) in sources.iter().filter(|(path, _)| !path.contains("test")) {
+            // Tests at a file's end call the server that they test.
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            for banned in [
+                "hyper::client",
+                "hyper_util::client",
+                "client::conn",
+                "client::legacy",
+                "TcpStream::connect",
+                "lookup_host",
+            ] {
+                assert!(!code.contains(banned), "{path} names {banned}");
+            }
+            let grouped = ["use hyper::{", "use hyper_util::{"].iter().any(|group| {
+                code.split(group)
+                    .skip(1)
+                    .any(|rest| rest.split(';').next().is_some_and(|names| names.contains("client")))
+            });
+            assert!(!grouped, "{path} imports a client");
+        }
     }
 }
 

@@ -33,6 +33,12 @@ async fn the_steady_mix_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_that_hold_on_to_the_api_fail_no_feed_and_leave_health_answering() {
+    let report = short("callers", false).await;
+    assert!(report.is_good(), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_that_crowds_its_hosts_is_found_out() {
     let report = short("throttling", true).await;
     let missed: Vec<&str> =

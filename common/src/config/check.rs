@@ -334,6 +334,10 @@ fn check_api(api: &ApiConfig, refusals: &mut Refusals) {
     });
     refusals.at_least("api.max_connections", api.max_connections, 16);
     refusals.at_least("api.max_connections_per_address", api.max_connections_per_address, 8);
+    let anybody = api.trusted_proxies.iter().any(|network| network.prefix_len() == 0);
+    refusals.require(!anybody, "api.trusted_proxies", || {
+        "must name the networks of your proxies: anybody else could claim to be another caller".into()
+    });
     let mut names = HashSet::new();
     let mut secrets = HashSet::new();
     for token in &api.tokens {

@@ -183,7 +183,7 @@ impl Layers {
             return Some("must be tables with name, token and role, where role is \"read\" or \"write\"".to_owned());
         }
         let example = match key {
-            "fetch.allow_networks" | "fetch.address_exempt" => "[\"127.0.0.0/8\"]".to_owned(),
+            "fetch.allow_networks" | "fetch.address_exempt" | "api.trusted_proxies" => "[\"127.0.0.0/8\"]".to_owned(),
             "fetch.name_servers" => "[\"192.0.2.53:53\"]".to_owned(),
             _ => default.to_string(),
         };

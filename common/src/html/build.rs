@@ -5,6 +5,7 @@
 //!
 //! - Attributes. Its tokenizer compares each attribute of a tag with all before it, and returns to its caller only at the end
 //!   of what it was given. [`Feeder`] counts the attributes before html5ever sees them.
+//! - Tokens. A page has one in some ten bytes; `&&&&` and `<<<<` have one or two in each.
 //! - Looking through the open elements. Most tags do, and there may be as many as [`TreeLimits::max_depth`].
 //! - Comparing formatting elements (the standard's "Noah's Ark clause"): each with all open ones of its name, attributes sorted.
 //! - Looking for an element among its siblings. This tree does not, but ammonia's does, on the same requests.
@@ -25,10 +26,12 @@ use super::{Content, Node, NodeId, TooCostly, Tree, TreeLimits};
 
 /// Bytes of one portion at most, and how often the costlier limits are checked.
 const PORTION: usize = 4096;
-/// Units of work for each byte of HTML, on top of [`MIN_WORK`]. A unit is about 2 ns; ordinary pages take 2 to 8 a byte.
+/// Units of work for each byte of HTML, on top of [`MIN_WORK`]. A unit is about 2 ns; ordinary pages take 8 to 16 a byte.
 const WORK_PER_BYTE: u64 = 24;
 /// Units of work that any HTML may take: old pages nest dozens of `font` elements and stay small.
 const MIN_WORK: u64 = 20_000_000;
+/// Units for each token.
+const TOKEN: u64 = 60;
 /// Units for comparing two formatting elements of one name, and for each attribute of either.
 const COMPARISON: u64 = 20;
 const COMPARED_ATTRIBUTE: u64 = 12;
@@ -96,6 +99,7 @@ impl TokenSink for Counted {
     fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<NodeId> {
         let is_error = matches!(token, Token::ParseError(_));
         self.tokens.set(self.tokens.get() + u64::from(!is_error));
+        self.tree_builder.sink.work(TOKEN);
         self.tree_builder.process_token(token, line)
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
+use super::callers::Numbers;
 use super::error::ScenarioError;
 
 /// One scenario, after its forms have been applied.
@@ -116,6 +117,9 @@ pub struct Group {
     /// The time between two items; no items appear if not given.
     #[serde(default, deserialize_with = "some_duration")]
     pub publishes: Option<Duration>,
+    /// Bytes of the text of each item.
+    #[serde(default)]
+    pub item_bytes: usize,
     /// Whether the server closes each connection after its response.
     #[serde(default)]
     pub close: bool,
@@ -193,6 +197,8 @@ pub enum What {
     },
     /// No byte is left on the store's disk.
     FillDisk,
+    /// Callers hold on to the API. It needs an end, at which they are counted.
+    Callers(Numbers),
     /// The clocks of some processes are set to another time.
     Jump {
         /// The offset in seconds; negative ones are in the past.

@@ -176,7 +176,7 @@ impl Fleet {
         let mut counters = BTreeMap::new();
         for process in &self.processes {
             let text = self.metrics(&process.address).await.unwrap_or_default();
-            for name in ["deferred", "leases_expired", "stale_reports", "dead_letters", "unparks"] {
+            for name in ["deferred", "failures", "leases_expired", "stale_reports", "dead_letters", "unparks"] {
                 *counters.entry(name.to_owned()).or_default() +=
                     series(&text, &format!("feedfleet_{name}_total")).sum::<f64>();
             }
@@ -226,7 +226,8 @@ impl Fleet {
         serde_json::from_str(&text).map_err(|_| ScenarioError::Set(format!("{path} answered no JSON: {text}")))
     }
 
-    fn api(&self) -> &str {
+    /// Returns the address of the API.
+    pub(super) fn api(&self) -> &str {
         self.processes.first().map_or("", |process| &process.address)
     }
 

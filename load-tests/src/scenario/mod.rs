@@ -5,6 +5,7 @@
 //! added through the API while the fleet is paused; time zero is when it resumes. Nothing here depends on feedfleet's
 //! internals.
 
+mod callers;
 mod disk;
 mod error;
 mod exposition;
@@ -16,13 +17,14 @@ mod report;
 mod samples;
 mod world;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use self::callers::Callers;
 pub use self::error::ScenarioError;
 use self::figures::{Run, figures};
 use self::file::{Deployment, Form, Scenario, What};
@@ -86,7 +88,8 @@ async fn play(scenario: &Scenario, name: &str, setting: &Setting) -> Result<Run,
     }
     let go = world.go();
     fleet.post("/fleet/resume", "application/json", String::new()).await?;
-    let (samples, claims) = live(scenario, &world, &mut fleet, &servers, go, setting).await?;
+    let mut callers = None;
+    let (samples, claims) = live(scenario, &world, &mut fleet, &mut callers, &servers, go, setting).await?;
     let stall = stalls.longest();
     // Fetches in flight end, so that stored items can be compared.
     fleet.post("/fleet/pause", "application/json", String::new()).await.ok();
@@ -98,7 +101,8 @@ async fn play(scenario: &Scenario, name: &str, setting: &Setting) -> Result<Run,
         false => None,
         true => Some(missing_in_the_end(&world, &fleet, end).await?),
     };
-    let counters = fleet.counters().await;
+    let mut counters = fleet.counters().await;
+    counters.extend(callers.into_iter().flatten());
     if setting.progress {
         eprint!("{}", fleet.logs());
     }
@@ -157,6 +161,7 @@ async fn live(
     scenario: &Scenario,
     world: &World,
     fleet: &mut Fleet,
+    called: &mut Option<BTreeMap<String, f64>>,
     servers: &Servers,
     go: Duration,
     setting: &Setting,
@@ -169,12 +174,16 @@ async fn live(
     let mut steps: Vec<Step> = begins.chain(ends).collect();
     steps.sort_by_key(|step| step.at);
     let mut steps = steps.into_iter().peekable();
-    let mut progress = Progress::default();
+    let (mut progress, mut callers) = (Progress::default(), None);
     let (mut samples, mut claims): (Vec<Sample>, Vec<(f64, f64)>) = (Vec::new(), Vec::new());
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     while world.origin.elapsed() < go + scenario.duration {
         while let Some(step) = steps.next_if(|step| go + step.at <= world.origin.elapsed()) {
+            if let What::Callers(numbers) = step.what {
+                *called = callers.take().map(|callers: Callers| callers.figures());
+                callers = step.begins.then(|| Callers::start(fleet.api(), *numbers));
+            }
             act(fleet, step.what, step.begins).await?;
         }
         let sample = look(fleet, servers, &world.origin, go).await;
@@ -206,7 +215,7 @@ async fn act(fleet: &mut Fleet, what: &What, begins: bool) -> Result<(), Scenari
             processes.iter().try_for_each(|name| fleet.set_clock(name, seconds))
         }
         // The origin's scripts already contain these times.
-        What::Workers { .. } | What::Throttle { .. } | What::Fail { .. } => Ok(()),
+        What::Workers { .. } | What::Throttle { .. } | What::Fail { .. } | What::Callers(_) => Ok(()),
     }
 }
 

@@ -92,7 +92,8 @@ impl Placed {
 
     fn usual(&self) -> Script {
         let pace = self.group.publishes.map_or(Pace::Manual, Pace::Every);
-        let script = Script::feed(Feed::rss().initial(ITEMS).shown(1000).pace(pace)).delay(self.group.delay);
+        let script = Script::feed(Feed::rss().initial(ITEMS).shown(1000).padding(self.group.item_bytes).pace(pace))
+            .delay(self.group.delay);
         let script = if self.group.close { script.header("Connection", "close") } else { script };
         match self.group.answers {
             Answers::Well => script,

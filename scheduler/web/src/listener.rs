@@ -9,6 +9,7 @@
 
 mod admission;
 mod limits;
+mod proxies;
 mod watched;
 
 use std::convert::Infallible;
@@ -36,6 +37,7 @@ use admission::{Admission, Admitted};
 use watched::{Answered, Watched};
 
 pub use limits::{Limits, RESERVED};
+pub use proxies::Proxies;
 
 /// How long a stop waits for requests in progress: a caller that never finishes its request must not hold it up.
 pub(crate) const DRAIN: Duration = Duration::from_secs(2);
@@ -45,7 +47,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Serves until `stop`; requests in progress are then finished, as far as two seconds allow.
 pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) -> io::Result<()> {
-    let admission = Arc::new(Admission::new(limits));
+    let admission = Arc::new(Admission::new(limits.clone()));
     // Accepting stops before the file descriptors run out: callers wait in the kernel's queue.
     let most = u32::try_from(limits.descriptors().min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
     let open = Arc::new(Semaphore::new(most as usize));
@@ -67,9 +69,9 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: 
             },
         };
         let Some(admitted) = admission.admit(address.ip()) else { continue };
-        let (router, stop) = (router.clone(), stop.clone());
+        let (router, limits, stop) = (router.clone(), limits.clone(), stop.clone());
         tokio::spawn(async move {
-            connection(stream, address, router, limits, &admitted, &stop).await;
+            connection(stream, address, router, &limits, &admitted, &stop).await;
             drop((admitted, permit));
         });
     }
@@ -90,7 +92,7 @@ async fn connection(
     stream: TcpStream,
     address: SocketAddr,
     router: Router,
-    limits: Limits,
+    limits: &Limits,
     admitted: &Admitted,
     stop: &CancellationToken,
 ) {
@@ -99,9 +101,10 @@ async fn connection(
     let activity = admitted.activity();
     let io = TokioIo::new(Watched::new(stream, Arc::clone(activity)));
     let reserved = admitted.is_reserved();
-    let service = service_fn(|request| {
+    let service = service_fn(|request: Request<Incoming>| {
         let answered = activity.answering();
-        respond(router.clone(), request, address, reserved, answered)
+        let caller = limits.proxies.caller(address, request.headers());
+        respond(router.clone(), request, caller, reserved, answered)
     });
     let mut http = http1::Builder::new();
     // The deadlines below are wider for an idle connection than for half a head.
@@ -109,7 +112,7 @@ async fn connection(
     let mut served = std::pin::pin!(http.serve_connection(io, service));
     let mut stopping = false;
     loop {
-        let deadline = activity.deadline(&limits);
+        let deadline = activity.deadline(limits);
         tokio::select! {
             // An error is the caller's: it hung up, or sent something else than HTTP.
             _ = served.as_mut() => return,
@@ -119,7 +122,7 @@ async fn connection(
                 served.as_mut().graceful_shutdown();
             }
             () = tokio::time::sleep_until(deadline) => {
-                if activity.deadline(&limits) <= tokio::time::Instant::now() {
+                if activity.deadline(limits) <= tokio::time::Instant::now() {
                     return;
                 }
             }
@@ -130,7 +133,7 @@ async fn connection(
 async fn respond(
     mut router: Router,
     request: Request<Incoming>,
-    address: SocketAddr,
+    caller: SocketAddr,
     reserved: bool,
     answered: Answered,
 ) -> Result<Response, Infallible> {
@@ -138,7 +141,7 @@ async fn respond(
     let mut response = if reserved && !is_vital(request.uri().path()) {
         (StatusCode::SERVICE_UNAVAILABLE, "all connections are in use; try again\n").into_response()
     } else {
-        request.extensions_mut().insert(ConnectInfo(address));
+        request.extensions_mut().insert(ConnectInfo(caller));
         router.call(request).await?
     };
     if reserved {

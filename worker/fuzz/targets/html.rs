@@ -1,7 +1,7 @@
 //! libFuzzer's way into `targets::html`.
 #![no_main]
 
-#[path = "../../tests/mutations/targets.rs"]
+#[path = "../../tests/it/mutations/targets.rs"]
 #[expect(dead_code, reason = "shared with the other targets")]
 mod targets;
 

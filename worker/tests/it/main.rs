@@ -12,3 +12,4 @@ mod parse_hostile;
 mod parse_repairs;
 mod parse_second_opinion;
 mod parse_stability;
+mod patterns;

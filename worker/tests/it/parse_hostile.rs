@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use common::testing::{assert_linear, processor_time};
 use proptest::prelude::*;
+use worker::discover::announced;
 use worker::parse::{ParseError, ParseLimits, ParsedFeed, parse};
+
+use crate::patterns;
 
 /// What the standard library and the async runtime give their threads.
 const STACK: usize = 2 * 1024 * 1024;
@@ -184,71 +187,16 @@ fn authors_are_read_in_whatever_brackets() {
     assert_eq!((feed.entries[0].author.as_deref(), feed.repaired), (Some("作者（mail@example.org）"), false));
 }
 
-/// Pieces of feeds, pages and what is neither.
-const TOKENS: [&str; 48] = [
-    "<",
-    "<x",
-    "<x:",
-    "<b",
-    "<a ",
-    "<a '",
-    "<a \"",
-    "<a b=",
-    "<a b='",
-    "<!--",
-    "-->",
-    "<![CDATA[",
-    "]]>",
-    "</b>",
-    "<b><i></b>",
-    "&",
-    "&#",
-    "&amp;",
-    "<item>",
-    "<entry>",
-    "<title>",
-    "<?",
-    "<!x [",
-    "<p><item>",
-    "<br>",
-    ">",
-    "'",
-    "\"",
-    "x",
-    " ",
-    "\n",
-    "é",
-    "\u{a0}",
-    "<rss ",
-    "<feed ",
-    "<a href=x>",
-    "<div class=h-entry>",
-    "<p class=p-category>",
-    "<p class='e-content u-photo h-card'>",
-    "<a rel=feed href=x>",
-    "{",
-    "[",
-    "\\",
-    "{\"a\":",
-    "\"\t\",",
-    "\\ud800",
-    ",",
-    "<media:group>",
-];
-
 #[test]
 fn time_grows_with_the_document_whatever_is_repeated() {
-    let html = "<!DOCTYPE html><div class=h-feed><div class=h-entry><a class=u-url href=/1>1</a><p class=e-content>";
-    let beginnings =
-        ["", "<rss><channel>&", "<feed>&<entry><content type='html'><![CDATA[", "<rss><channel><item><title>&", html];
-    let json = "{\"version\":\"https://jsonfeed.org/version/1\",\"items\":[";
-    for token in TOKENS {
-        for beginning in beginnings.into_iter().chain([json]) {
-            let make = |length: usize| format!("{beginning}{}", token.repeat(length / token.len()));
-            assert_linear(&format!("{beginning}{token}.."), make, |document| {
-                let _whatever = parse(document.as_bytes(), None, "https://example.org/feed", &ParseLimits::default());
-            });
-        }
+    let url = url::Url::parse("https://example.org/feed").unwrap();
+    for pattern in patterns::all() {
+        assert_linear(&pattern.name, &pattern.make, |document| {
+            let _whatever = parse(document.as_bytes(), None, url.as_str(), &ParseLimits::default());
+        });
+        assert_linear(&format!("announced by {}", pattern.name), &pattern.make, |document| {
+            let _whatever = announced(document.as_bytes(), Some("text/html"), &url);
+        });
     }
 }
 

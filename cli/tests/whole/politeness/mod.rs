@@ -165,8 +165,6 @@ head_first = true
 queue_lease = "10s"
 fetch_lease = "10s"
 [api]
-# All cases call at the same time, from one address.
-max_connections_per_address = 1000
 public_url = "https://fleet.example"
 [secrets]
 key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="

@@ -75,7 +75,8 @@ fn cleaned(html: &str, base: Option<Url>) -> String {
 mod tests {
     use std::time::Duration;
 
-    use common::testing::assert_linear;
+    use common::testing::mutations::{count, survives};
+    use common::testing::{assert_linear, processor_time};
 
     use super::*;
 
@@ -217,31 +218,75 @@ mod tests {
         "\u{feff}<script>alert(1)</script>",
     ];
 
+    /// Elements that must not come out. An element that is not listed here is checked by its attributes alone.
+    const TAGS: &[&str] = &[
+        "script",
+        "style",
+        "iframe",
+        "frame",
+        "frameset",
+        "object",
+        "embed",
+        "applet",
+        "base",
+        "meta",
+        "link",
+        "form",
+        "input",
+        "button",
+        "select",
+        "textarea",
+        "svg",
+        "math",
+        "template",
+        "noscript",
+        "portal",
+        "dialog",
+        "marquee",
+        "title",
+        "xmp",
+        "noembed",
+        "isindex",
+        "x-widget",
+        "plaintext",
+    ];
+    /// Attributes that may come out.
+    const ATTRIBUTES: &[&str] = &[
+        "href", "src", "title", "alt", "rel", "poster", "controls", "width", "height", "type", "lang", "colspan",
+        "rowspan", "hreflang", "align", "char", "charoff", "datetime", "headers", "scope", "span", "start", "summary",
+        "valign", "dir", "color", "size",
+    ];
+
+    /// Fails if anything that runs is left. Reads the text again as a browser would: what counts is the tree, not the spelling.
+    fn assert_harmless(made: &str, of: &str) {
+        let tree = Tree::of_fragment(made, LIMITS).unwrap();
+        for node in tree.inside(tree.root()) {
+            assert!(!TAGS.contains(&tree.name(node)), "{of} became {made}");
+            for (name, value) in tree.attributes(node) {
+                assert!(ATTRIBUTES.contains(&name), "{of} became {made}");
+                let scheme = Url::parse(value).map(|url| url.scheme().to_owned());
+                let harmless = scheme.is_err() || scheme.is_ok_and(|scheme| LINK_SCHEMES.contains(&scheme.as_str()));
+                assert!(harmless || !matches!(name, "href" | "src" | "poster"), "{of} became {made}");
+            }
+        }
+    }
+
     #[test]
     fn no_known_spelling_of_an_attack_gets_through() {
-        const TAGS: &[&str] = &[
-            "script", "style", "iframe", "frame", "frameset", "object", "embed", "applet", "base", "meta", "link",
-            "form", "input", "button", "select", "textarea", "svg", "math", "template", "noscript", "portal", "dialog",
-            "marquee", "title", "xmp", "noembed", "isindex", "x-widget",
-        ];
-        const ATTRIBUTES: &[&str] =
-            &["href", "src", "title", "alt", "rel", "poster", "controls", "width", "height", "type", "lang", "colspan"];
         for attack in ATTACKS {
             let made = safe(attack);
-            // read again as a browser would: what counts is the tree, not the spelling
-            let tree = Tree::of_fragment(&made, LIMITS).unwrap();
-            for node in tree.inside(tree.root()) {
-                assert!(!TAGS.contains(&tree.name(node)), "{attack} became {made}");
-                for (name, value) in tree.attributes(node) {
-                    assert!(ATTRIBUTES.contains(&name), "{attack} became {made}");
-                    let scheme = Url::parse(value).map(|url| url.scheme().to_owned());
-                    let harmless =
-                        scheme.is_err() || scheme.is_ok_and(|scheme| LINK_SCHEMES.contains(&scheme.as_str()));
-                    assert!(harmless || !matches!(name, "href" | "src" | "poster"), "{attack} became {made}");
-                }
-            }
+            assert_harmless(&made, attack);
             assert_eq!(safe(&made), made, "what is safe stays as it is: {attack}");
         }
+    }
+
+    #[test]
+    fn no_mutation_of_an_attack_gets_through() {
+        let seeds: Vec<Vec<u8>> = ATTACKS.iter().map(|attack| attack.as_bytes().to_vec()).collect();
+        survives("attacks", &seeds, 20 * count(), |bytes| {
+            let attack = String::from_utf8_lossy(bytes);
+            assert_harmless(&safe(&attack), &attack);
+        });
     }
 
     #[test]
@@ -258,11 +303,42 @@ mod tests {
         assert_eq!(sanitised("<p>a</p>", None, Instant::now()), ammonia::clean_text("<p>a</p>"));
     }
 
+    /// What texts of entries are made of, and what those write who want to cost us time.
+    const PIECES: [&str; 28] = [
+        "&",
+        "&a",
+        "\u{a0}x",
+        "©",
+        "<",
+        "<b>",
+        "<p>x",
+        "<a href=x>",
+        "</p>",
+        "<br>",
+        "<q cite=x>",
+        "\"",
+        "<a href=",
+        "<img src=x>",
+        "<table>",
+        "<td>",
+        "<svg>",
+        "<math>",
+        "<style>",
+        "<script>",
+        "<!--",
+        "<div>",
+        "</div>",
+        "<a href='",
+        "<video src=x>",
+        "text ",
+        "<select>",
+        "<b><i></b>",
+    ];
+
     #[test]
     fn time_grows_with_the_text_whatever_is_repeated() {
         let repeated = |piece: &'static str| move |length: usize| piece.repeat(length / piece.len());
-        for piece in ["&", "&a", "\u{a0}x", "©", "<", "<b>", "<p>x", "<a href=x>", "</p>", "<br>", "<q cite=x>", "\""]
-        {
+        for piece in PIECES {
             assert_linear(piece, repeated(piece), |html| drop(safe(html)));
         }
         assert_linear(
@@ -282,5 +358,26 @@ mod tests {
         let links = "<a href=x>y</a>".repeat(5000);
         assert!(with_base(&links, Some(&long)).len() < 10 * links.len());
         assert!(with_base("<a href=x>y</a>", Some(&long)).contains("b/b/x"));
+    }
+
+    /// As many texts as fit into 20 MB, each as large as an entry's may be. Without optimisation a hundredth.
+    #[test]
+    fn twenty_megabytes_of_text_cost_a_second_at_most() {
+        const TEXT: usize = 1024 * 1024;
+        let (texts, longest) = if cfg!(debug_assertions) { (1, 5) } else { (20, 1) };
+        let length = if cfg!(debug_assertions) { TEXT / 5 } else { TEXT };
+        let mut costs: Vec<(Duration, &str)> = Vec::new();
+        for piece in PIECES {
+            let text = piece.repeat(length / piece.len());
+            let begun = processor_time();
+            (0..texts).for_each(|_| drop(safe(&text)));
+            costs.push((processor_time() - begun, piece));
+        }
+        costs.sort_by(|one, other| other.cmp(one));
+        costs
+            .iter()
+            .take(8)
+            .for_each(|(cost, piece)| println!("{cost:>12.3?} for {texts} texts of {length} bytes: {piece:?}"));
+        assert!(costs[0].0 < Duration::from_secs(longest), "{:?}: {:?}", costs[0].0, costs[0].1);
     }
 }

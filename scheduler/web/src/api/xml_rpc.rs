@@ -115,6 +115,9 @@ fn structure(members: &[(&str, String)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use common::testing::assert_linear;
+    use common::testing::mutations::{count, survives};
+
     use super::*;
 
     fn call(params: &str) -> Result<Call, String> {
@@ -147,5 +150,67 @@ mod tests {
             assert!(read(broken.as_bytes()).is_err(), "{broken}");
         }
         assert_eq!(call(&"<param><value>a</value></param>".repeat(100)).unwrap().params.len(), MAX_PARAMS);
+    }
+
+    #[test]
+    fn time_grows_with_the_call_whatever_is_repeated() {
+        let begun = "<methodCall><methodName>a</methodName><params>";
+        let pieces = [
+            "<",
+            "<a",
+            "<a ",
+            "<a b=\"",
+            "</a>",
+            "<a/>",
+            "<!--",
+            "<![CDATA[",
+            "]]>",
+            "&",
+            "&amp;",
+            "&#65;",
+            "&x;",
+            "<?",
+            "<!x",
+            "x",
+        ];
+        let params = ["<param><value>x</value></param>", "<param><value>&amp;</value></param>"];
+        for piece in pieces.into_iter().chain(params) {
+            for beginning in ["", begun, "<methodCall><methodName>"] {
+                let make = |length: usize| format!("{beginning}{}", piece.repeat(length / piece.len()));
+                assert_linear(&format!("{beginning}{piece}.."), make, |call| drop(read(call.as_bytes())));
+            }
+        }
+        let attributes = |length: usize| {
+            let attributes: String = (0..length / 6).map(|n| format!(" a{n}=''")).collect();
+            format!("{begun}<param{attributes}><value>x</value></param></params></methodCall>")
+        };
+        assert_linear("attributes", attributes, |call| drop(read(call.as_bytes())));
+    }
+
+    #[test]
+    fn mutated_calls_neither_kill_the_reader_nor_take_long() {
+        let call = |method: &str, params: &str| {
+            format!(
+                "<?xml version='1.0'?><methodCall><methodName>{method}</methodName><params>{params}</params></methodCall>"
+            )
+        };
+        let string = "<param><value><string>Caf\u{e9} &amp; &#33; <![CDATA[<]]></string></value></param>";
+        let seeds = [
+            call("weblogUpdates.ping", &string.repeat(2)),
+            call("weblogUpdates.extendedPing", &string.repeat(4)),
+            call(
+                "rssCloud.ping",
+                "<param><value>http://a/?x=1&amp;y</value></param><param><value><int>7</int></value></param>",
+            ),
+            "<!DOCTYPE a [<!ENTITY b 'c'>]><methodCall><methodName>&b;</methodName></methodCall>".to_owned(),
+        ];
+        survives("calls", &seeds.map(String::into_bytes), 4 * count(), |bytes| {
+            if let Ok(call) = read(bytes) {
+                assert!(call.params.len() <= MAX_PARAMS && !call.method.is_empty());
+                // A byte that is not UTF-8 becomes a character of two.
+                let length = call.method.len() + call.params.iter().map(String::len).sum::<usize>();
+                assert!(length <= 2 * bytes.len(), "{length} bytes out of {}", bytes.len());
+            }
+        });
     }
 }

@@ -54,9 +54,11 @@ impl Admission {
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Admitted> {
         let caller = Caller::of(address);
         let mut open = self.open();
-        let of_caller = open.addresses.get(&caller).copied().unwrap_or(0);
-        if of_caller >= self.limits.per_address && !open.make_room(Some(caller)) {
-            return None;
+        if !self.limits.proxies.stands_for_many(address) {
+            let of_caller = open.addresses.get(&caller).copied().unwrap_or(0);
+            if of_caller >= self.limits.per_address && !open.make_room(Some(caller)) {
+                return None;
+            }
         }
         if open.connections.len() >= self.limits.connections {
             open.make_room(None);
@@ -127,6 +129,7 @@ impl Drop for Admitted {
 
 #[cfg(test)]
 mod tests {
+    use super::super::proxies::Proxies;
     use super::*;
 
     fn admission(connections: usize, per_address: usize) -> Arc<Admission> {
@@ -185,5 +188,20 @@ mod tests {
         let _answering: Vec<_> = own.iter().map(|admitted| admitted.activity().answering()).collect();
         assert!(admission.admit(address(1)).is_none(), "all of its connections are busy");
         assert!(admission.admit(address(2)).is_some());
+    }
+
+    #[test]
+    fn loopback_and_trusted_proxies_are_limited_in_total_only() {
+        let proxies = Proxies::new(&["192.0.2.8/32".parse().unwrap()]);
+        let admission = Arc::new(Admission::new(Limits { proxies, ..Limits::new(100, 2) }));
+        let count = |address: IpAddr| {
+            let admitted: Vec<_> = (0..50).filter_map(|_| Some(admission.admit(address)?.busy())).collect();
+            admitted.len()
+        };
+        assert_eq!(count([127, 0, 0, 1].into()), 50, "a proxy on this machine has all its callers");
+        assert_eq!(count(address(8)), 50);
+        assert_eq!(count(address(1)), 2);
+        let _all: Vec<_> = (0..100).map(|_| admission.admit([127, 0, 0, 1].into()).unwrap().busy()).collect();
+        assert!(admission.admit([127, 0, 0, 1].into()).unwrap().is_reserved(), "and all of them the same limit");
     }
 }

@@ -33,6 +33,7 @@ async fn served(limits: Limits) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
+        .route("/caller", get(async |ConnectInfo(from): ConnectInfo<SocketAddr>| from.ip().to_string()))
         .route("/slow", get(std::future::pending::<&'static str>))
         .route("/pause", get(async || tokio::time::sleep(Duration::from_millis(900)).await))
         .route("/large", get(async || vec![b'x'; LARGE]))
@@ -82,16 +83,26 @@ fn quick() -> Limits {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn half_open_requests_beyond_the_limit_leave_health_answering() {
-    for limits in [Limits::new(40, 1_000), Limits::new(1_000, 40)] {
-        let served = served(limits).await;
-        let mut half_open = Vec::new();
-        for _ in 0..400 {
-            half_open.push(served.sent(HALF).await);
-        }
-        let begun = Instant::now();
-        assert_eq!(served.asked(HEALTH).await, "HTTP/1.1 200 OK");
-        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
-        assert!(closed(&mut half_open[0]).await < PATIENCE, "the first of them gave way");
+    let served = served(Limits::new(40, 20)).await;
+    let mut half_open = Vec::new();
+    for _ in 0..400 {
+        half_open.push(served.sent(HALF).await);
+    }
+    let begun = Instant::now();
+    assert_eq!(served.asked(HEALTH).await, "HTTP/1.1 200 OK");
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    assert!(closed(&mut half_open[0]).await < PATIENCE, "the first of them gave way");
+}
+
+#[tokio::test]
+async fn a_request_through_a_trusted_proxy_has_the_address_that_the_proxy_names() {
+    let asked = b"GET /caller HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 192.0.2.7\r\nConnection: close\r\n\r\n";
+    for (trusted, expected) in [("127.0.0.0/8", "192.0.2.7"), ("10.0.0.0/8", "127.0.0.1")] {
+        let proxies = Proxies::new(&[trusted.parse().unwrap()]);
+        let served = served(Limits { proxies, ..quick() }).await;
+        let mut read = String::new();
+        served.sent(asked).await.read_to_string(&mut read).await.unwrap();
+        assert!(read.ends_with(expected), "{read}");
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod activities;
 mod armour;
-mod bench;
+pub(crate) mod bench;
 mod bodies;
 mod conditional;
 mod credentials;
