@@ -79,8 +79,11 @@ const BEGINNINGS: [&str; 6] = [
     "{\"version\":\"https://jsonfeed.org/version/1\",\"items\":[",
 ];
 
-/// Beginnings with pieces of which no two are equal.
-const NUMBERED: [(&str, &str, fn(usize) -> String); 12] = [
+/// Makes the piece of a number.
+type Piece = fn(usize) -> String;
+
+/// Names of patterns, their beginnings, and pieces of which no two are equal.
+const NUMBERED: [(&str, &str, Piece); 12] = [
     ("attributes of a page", "<!DOCTYPE html><div class=h-feed><p", |n| format!(" a{n}")),
     ("attributes of an element", "<rss><channel><item", |n| format!(" a{n}=''")),
     ("attributes without an end", "<rss><channel>&<item", |n| format!(" a{n}='<'")),
