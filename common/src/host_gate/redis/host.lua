@@ -1,6 +1,6 @@
--- Shared by the gate's scripts: what is kept of the gate, of a host and of a feed.
+-- Shared by the gate's scripts: the records of the gate, of a host and of a feed.
 --
--- All keys carry one hash tag, so that a script may touch several. KEYS[1] is the mark of an open gate, KEYS[2] that of a
+-- All keys have the same hash tag, so that a script may use several. KEYS[1] is the mark of an open gate, KEYS[2] that of a
 -- gate whose holds are being loaded; ARGV[1] is the run of this server's process, ARGV[2] a time for tests, ARGV[3] the newest
 -- generation of the gate that the caller has seen. All times are milliseconds since 1970 by this server's clock: callers'
 -- clocks differ, and a gap must not.
@@ -11,17 +11,17 @@ if not now then
   now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
--- How much longer than needed a key lives.
+-- How much longer than needed a key is kept.
 local SLACK = 2000
--- No host has more places, whatever a rule says: each script reads all of a host's places.
+-- The maximum number of slots of a host, whatever its rule says: each script reads all of them.
 local MOST_PLACES = 1000
--- A closed gate is asked again after this.
+-- How long callers wait before they retry at a closed gate.
 local UNOPENED_RETRY = 1000
--- A busy host is asked again after its gap, but no sooner than this.
+-- The minimum time before callers retry at a busy host; otherwise its gap.
 local SHORTEST_RETRY = 10
 
--- The words of a mark of this very run, RUN NONCE LOST and then, in an open gate's, GENERATION CLOCK, in a loading's,
--- OPENS GENERATION. A mark that came along with an old dump is of another run.
+-- The words of a mark of this run: RUN NONCE LOST, followed by GENERATION CLOCK for an open gate, or by OPENS GENERATION for a
+-- loading one. A mark from an old dump is of another run.
 local function mark(key)
   local text = redis.call('GET', key)
   if not text then return nil end
@@ -31,20 +31,20 @@ local function mark(key)
   return { nonce = words[2], lost = tonumber(words[3]), fourth = tonumber(words[4]) or 0, fifth = tonumber(words[5]) or 0 }
 end
 
--- The number of a mark KEYS[1] of any run, 0 if there is none: a generation that was opened once.
+-- The generation in a mark KEYS[1] of any run, 0 if there is none: a generation that was opened once.
 local function last_generation()
   local text = redis.call('GET', KEYS[1])
   return tonumber(text and string.match(text, '^%S+ %S+ %S+ (%S+)')) or 0
 end
 
--- The generation of a gate that is to be opened. The time makes it rise even when nothing here remembers the last one, neither
--- this server, which may have lost its memory, nor the caller, which may have been restarted.
+-- The generation of a gate that is about to open. It contains the time, so that it increases even if neither this server, which
+-- may have lost its memory, nor the caller, which may have been restarted, knows the last one.
 local function next_generation()
   return math.max(math.max(seen, last_generation()) + 1, now)
 end
 
--- When the gate lost its memory for the last time, or nil while it is closed. A mark older than one that the caller has seen is
--- of a server that was away while another one was the gate: what the other one learned is missing here.
+-- When the gate last lost its memory, or nil while it is closed. A mark older than one that the caller has seen belongs to a
+-- server that was unavailable while another one was the gate: it lacks that server's writes.
 local function opened()
   local open = mark(KEYS[1])
   if not open or open.fourth < seen then return nil end
@@ -55,19 +55,19 @@ local function write_open_mark(nonce, lost, generation)
   redis.call('SET', KEYS[1], string.format('%s %s %.0f %.0f %.0f', run, nonce, lost, generation, now))
 end
 
--- When it makes sense to ask a closed gate again.
+-- When to retry at a closed gate.
 local function closed_until()
   local loading = mark(KEYS[2])
   return math.max(now + UNOPENED_RETRY, loading and loading.fourth or 0)
 end
 
--- A block by an operator stands among the places, under a name that no place has: a script of the version before takes it for
--- one, and refuses.
+-- An operator's block is stored among the slots, under a name that no slot has: a script of the previous version treats it as a
+-- slot, and refuses.
 local BLOCK = 'blocked.'
 
 -- A host: `reserved` and `started` are theoretical arrival times (generic cell rate algorithm) of reservations and of real
--- starts; `held` and `blocked` end a server's hold and an operator's block; `ends` and `ids` are its outstanding places,
--- tickets and requests alike. Packed: three doubles, then a double and eight bytes a place. Places that have ended are not
+-- starts; `held` and `blocked` are the ends of a server's hold and of an operator's block; `ends` and `ids` are its slots in use,
+-- both tickets and requests. Packed: three doubles, then a double and eight bytes per slot. Expired slots are not
 -- read.
 local function read_host(key)
   local host = { reserved = 0, started = 0, held = 0, blocked = 0, ends = {}, ids = {} }
@@ -88,7 +88,7 @@ local function read_host(key)
   return host
 end
 
--- Keeps a host for as long as it says more than an unknown one.
+-- Stores a host for as long as its record differs from that of an unknown host.
 local function write_host(key, host)
   local latest = math.max(host.reserved, host.started, host.held, host.blocked)
   local packed = { struct.pack('>ddd', host.reserved, host.started, host.held) }
@@ -104,7 +104,7 @@ local function write_host(key, host)
   end
 end
 
--- Until when nothing may start, whoever said so.
+-- Until when nothing may start, because of a hold or a block.
 local function held_until(host)
   return math.max(host.held, host.blocked)
 end
@@ -127,7 +127,7 @@ local function add_place(host, id, last)
   host.ends[#host.ends + 1] = last
 end
 
--- Gives a place back; true if there was one.
+-- Releases a slot; returns true if there was one.
 local function take_place(host, id)
   local i = place(host, id)
   if i then
@@ -137,18 +137,18 @@ local function take_place(host, id)
   return i ~= nil
 end
 
--- From when on a pace allows the next, after `arrival`; never within a gap of the gate's loss of memory.
+-- When the limits allow the next start, after `arrival`; never within a gap after the gate lost its memory.
 local function allowed_from(arrival, gap, burst, lost)
   return math.max(arrival - gap * (burst - 1), lost + gap)
 end
 
--- Charges a start, which the next reservation counts from as well: a job may wait in the queue between the two.
+-- Charges a start, from which the next reservation counts too: a job may wait in the queue between the two.
 local function charge_start(host, gap)
   host.started = math.max(host.started, now) + gap
   host.reserved = math.max(host.reserved, host.started)
 end
 
--- When a host whose places are all taken is worth asking again. Ends are the worst case: most requests are over long before.
+-- When a host whose places are all taken is worth asking again. Ends are the worst case: most requests have ended long before.
 local function full_until(host, gap)
   local first = now + math.max(gap, SHORTEST_RETRY)
   for i = 1, #host.ends do

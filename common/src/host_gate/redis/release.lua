@@ -1,5 +1,5 @@
--- Gives back what an acquire took at the host KEYS[3] and, if there is one, of the feed KEYS[4]. ARGV[4..]: nonce, the host's
--- next start or 0; for a feed also version, and until when it counts as reported or 0.
+-- Releases what an acquire took at the host KEYS[3] and, if given, for the feed KEYS[4]. ARGV[4..]: nonce, the host's next start
+-- or 0; for a feed also its version, and until when it counts as reported, or 0.
 local nonce, next_start = ARGV[4], tonumber(ARGV[5])
 
 local host = read_host(KEYS[3])
@@ -19,7 +19,7 @@ if KEYS[4] then
       feed.reported, feed.reported_until = version, reported_until
     end
   elseif own and feed.started == version then
-    -- It came back alive, so it killed nobody. A second run of this finds no token and does not count down again.
+    -- The worker survived the fetch. A second run of this script finds no token and does not count down again.
     feed.starts = math.max(feed.starts - 1, 0)
   end
   write_feed(KEYS[4], feed)

@@ -1,7 +1,7 @@
--- Reserves a place at each host KEYS[3..]. ARGV[4..], five a host: gap, burst, parallel, end of the ticket, ticket.
--- Returns for each host 0 (the ticket holds) or when to ask again. A ticket that holds already is given again.
+-- Reserves a slot at each host KEYS[3..]. ARGV[4..], five per host: gap, burst, parallel, end of the ticket, ticket.
+-- Returns for each host 0 (the ticket is valid) or when to retry. A ticket that is already valid is granted again.
 local lost = opened()
--- A host that occurs often is read and written once: its record grows with its places.
+-- A host that occurs several times is read and written once: its record grows with its slots.
 local hosts, changed, answers = {}, {}, {}
 
 local function known_host(key)

@@ -1,5 +1,5 @@
--- A document that was read whole and accepted replaces all that was known of the one before, but for the feed's own title and
--- site: some kinds of feed do not repeat them in each document.
+-- A complete and accepted document replaces everything known from the previous one, except the feed's title and site: some kinds
+-- of feed do not repeat them in each document.
 UPDATE feeds
 SET entries        = feeds.entries + new.entries,
     etag           = new.etag,

@@ -1,6 +1,5 @@
--- Every applied report, sorted by feed: so two batches wait for each other's rows in the same order. A row that changed since
--- it was looked at is left alone; category, status and host are null where they stay. The history keeps $17 bytes of earlier
--- polls.
+-- Applies reports, sorted by feed, so that two batches lock rows in the same order. A row that has changed since it was read is
+-- not updated; category, status and host are null if they do not change. The history keeps $17 bytes of earlier polls.
 UPDATE feeds
 SET version    = feeds.version + 1,
     category   = coalesce(new.category, feeds.category),

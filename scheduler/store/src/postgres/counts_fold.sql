@@ -1,4 +1,4 @@
--- Adds at most $1 changes to the counters. Whoever does that holds the lock of URLs, as who adds feeds does.
+-- Adds at most $1 changes to the counters. The caller holds the lock of URLs, like a caller that adds feeds.
 WITH first AS MATERIALIZED (
     SELECT ctid FROM feed_count_changes LIMIT $1
 ), gone AS (

@@ -1,5 +1,5 @@
--- Number and status of each URL's feed with its login's name, in the URLs' order. LIMIT has each looked up by itself, whatever the planner thinks
--- of `credentials`.
+-- Id and status of each URL's feed with its login's name, in the order of the URLs. LIMIT makes the planner look up each one
+-- separately, whatever its estimate for `credentials`.
 SELECT found.id, found.status
 FROM UNNEST($1::text[], $2::bytea[]) WITH ORDINALITY AS new (url, credentials, number)
 LEFT JOIN LATERAL (

@@ -1,4 +1,4 @@
--- Feed $1 and whoever has the URL $3 with its credentials, locked in the order of their numbers: whether it is feed $1, live
+-- Feed $1 and the feed that has the URL $3 with its credentials, locked in the order of their ids: whether it is feed $1, live
 -- and of version $2, whether it has that URL, which one it has, and its login's name.
 SELECT
     id,

@@ -1,4 +1,4 @@
--- Feed $1 starts anew at URL $2 on host $3 in category $4, due at $5 by terms $6. Its past stays in its history alone.
+-- Restarts feed $1 at URL $2 on host $3 in category $4, due at $5 by terms $6. Only its history keeps its past.
 UPDATE feeds
 SET moved_from = url, url = $2, url_digest = sha256(convert_to($2, 'UTF8')), host = $3, category = $4,
     version = version + 1, next_due = $5, terms = $6,

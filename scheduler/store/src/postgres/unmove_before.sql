@@ -1,5 +1,5 @@
--- Feed $1, the feed that it was merged into, and whoever has the URL of before with its credentials, locked in the order of their
--- numbers: whether it is feed $1 of version $2, into which it was merged, whether it moved, and its calm groups.
+-- Feed $1, the feed that it was merged into, and the feed that has its previous URL and credentials, locked in the order of their
+-- ids: whether it is feed $1 of version $2, into which it was merged, whether it moved, and its calm groups.
 SELECT id, id = $1 AND version = $2, merged_into, moved_from IS NOT NULL, calm
 FROM feeds
 WHERE id = $1

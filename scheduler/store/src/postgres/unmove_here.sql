@@ -1,9 +1,9 @@
--- Feed $1 has the URL of before again, on host $2 in category $3, with memory $4.
+-- Restores the previous URL of feed $1, on host $2 in category $3, with memory $4.
 UPDATE feeds
 SET url = moved_from, url_digest = sha256(convert_to(moved_from, 'UTF8')), moved_from = NULL, host = $2, category = $3, state = $4,
     version = version + 1,
     validators_url = CASE
-        WHEN validators_url IS NULL AND (etag IS NOT NULL OR last_modified IS NOT NULL) THEN url  -- the old one gave them
+        WHEN validators_url IS NULL AND (etag IS NOT NULL OR last_modified IS NOT NULL) THEN url  -- sent by the old one
         WHEN validators_url = moved_from THEN NULL
         ELSE validators_url END
 WHERE id = $1

@@ -1,6 +1,6 @@
 -- Rows: feed, further entries, etag, last modified, URL of these two, content hash, title, link, hub, self link, cloud, known
--- entries, what follows, quota (null: as before). A document that was read whole and accepted replaces all that was known of the one before, but for the feed's own
--- title and site: some kinds of feed do not repeat them in each document.
+-- entries, what follows, quota (null: unchanged). A complete and accepted document replaces everything known from the previous
+-- one, except the feed's title and site: some kinds of feed do not repeat them in each document.
 UPDATE feeds
 SET entries        = entries + (new.value ->> 1),
     etag           = CAST(substr(?2, new.value ->> 2,  new.value ->> 3)  AS TEXT),
