@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -277,7 +277,7 @@ async fn wait_for_store(
     let stop = CancellationToken::new();
     let _served = stop.clone().drop_guard();
     let told = Arc::clone(&trouble);
-    let not_ready = move || std::future::ready(Err(told.lock().unwrap_or_else(PoisonError::into_inner).clone()));
+    let not_ready = move || std::future::ready(Err(common::lock(&told).clone()));
     tokio::spawn(health::serve(
         TcpListener::from_std(listener)?,
         Role::StartingScheduler,
@@ -292,7 +292,7 @@ async fn wait_for_store(
             Err(error) if !error.may_pass() => return Err(error.into()),
             Err(error) => {
                 let why = format!("{:#}", anyhow::Error::from(error));
-                let mut known = trouble.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut known = common::lock(&trouble);
                 if *known != why {
                     tracing::error!(why, "the store cannot be opened; it is tried again");
                     *known = why;

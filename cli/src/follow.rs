@@ -42,10 +42,7 @@ pub(crate) async fn print_new_entries(store: Arc<dyn Store>, mut after: i64, sto
             let _ = all_written.await;
             return;
         }
-        tokio::select! {
-            () = stop.cancelled() => last_round = true,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
-        }
+        last_round = !common::sleep_or_stop(LOOK_EVERY, &stop).await;
     }
 }
 

@@ -9,6 +9,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use rustls_pki_types::pem::PemObject as _;
 use url::Url;
 
 use crate::config::Config;
@@ -77,11 +79,9 @@ impl BotKey {
 
     /// A key in PEM (PKCS #8), for a fleet that is reached at `public_url`.
     pub fn from_pem(text: &str, public_url: &str) -> Option<Self> {
-        let (_, rest) = text.split_once("-----BEGIN PRIVATE KEY-----")?;
-        let (encoded, _) = rest.split_once("-----END PRIVATE KEY-----")?;
-        let encoded: String = encoded.split_whitespace().collect();
+        let encoded = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).ok()?;
         // as OpenSSL writes it: without the public half
-        let key = Ed25519KeyPair::from_pkcs8_maybe_unchecked(&STANDARD.decode(encoded).ok()?).ok()?;
+        let key = Ed25519KeyPair::from_pkcs8_maybe_unchecked(encoded.secret_pkcs8_der()).ok()?;
         let id = thumbprint(&public_half(&key));
         Some(BotKey { key, id, agent: format!("\"{}\"", public_url.trim_end_matches('/')) })
     }

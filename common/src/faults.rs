@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -53,7 +53,7 @@ impl Faults {
 
     /// The faults that struck so far: the call's number, its name, and what happened.
     pub fn struck(&self) -> Vec<(usize, &'static str, Fault)> {
-        self.struck.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        crate::lock(&self.struck).clone()
     }
 
     async fn around<T, E>(
@@ -63,9 +63,9 @@ impl Faults {
         call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst);
-        let fault = self.planned.lock().unwrap_or_else(PoisonError::into_inner).get(&number).copied();
+        let fault = crate::lock(&self.planned).get(&number).copied();
         let Some(fault) = fault else { return call.await };
-        self.struck.lock().unwrap_or_else(PoisonError::into_inner).push((number, name, fault));
+        crate::lock(&self.struck).push((number, name, fault));
         match fault {
             Fault::Before => Err(error()),
             Fault::After => {

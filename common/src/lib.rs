@@ -23,6 +23,7 @@ pub mod job;
 pub mod known;
 pub mod live_rules;
 pub mod metrics;
+mod named;
 pub mod outcome;
 pub mod policy;
 pub mod queue;
@@ -30,7 +31,10 @@ pub mod redis;
 pub mod report;
 pub mod secrets;
 pub mod suggest;
+mod sync;
 #[cfg(any(test, feature = "conformance"))]
 pub mod testing;
 pub mod time;
 pub mod url;
+
+pub use sync::{lock, sleep_or_stop};

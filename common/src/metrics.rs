@@ -127,108 +127,108 @@ impl Metrics {
     /// Creates all metrics at zero, with every possible label value, so that the rate of a rare event is 0 and not
     /// absent.
     pub fn new() -> Self {
-        let metrics = Self::register(&Makes(Registry::new()));
+        let metrics = Self::register(&MetricFactory(Registry::new()));
         metrics.touch_labels();
         metrics
     }
 
-    fn register(makes: &Makes) -> Self {
-        makes.build_info();
+    fn register(factory: &MetricFactory) -> Self {
+        factory.build_info();
         Metrics {
-            polls: makes.counters("polls_total", "Finished polls by outcome.", &["outcome"]),
-            failures: makes.counters("failures_total", "Failed polls by kind of failure.", &["kind"]),
-            blocked: makes.counters(
+            polls: factory.counters("polls_total", "Finished polls by outcome.", &["outcome"]),
+            failures: factory.counters("failures_total", "Failed polls by kind of failure.", &["kind"]),
+            blocked: factory.counters(
                 "blocked_total",
                 "Polls answered by a check for people or a refusal of robots.",
                 &["by"],
             ),
-            poll_duration: makes.poll_duration(),
-            pushes: makes.counters("pushes_total", "Pings received by the way they came.", &["kind"]),
-            unconditional: makes.counter("unconditional_total", "Requests sent without validators."),
-            repaired: makes.counter("parse_repaired_total", "Feeds that were broken and read after a repair."),
-            slow_parses: makes.counter("slow_parses_total", "Bodies whose parsing took longer than 2 s."),
-            bytes: makes.counters("bytes_total", "Body bytes, as received (wire) and decoded (body).", &["kind"]),
-            deferred: makes.counter("deferred_total", "Jobs returned unasked because the host could not be asked."),
-            unreadable_credentials: makes.counter(
+            poll_duration: factory.poll_duration(),
+            pushes: factory.counters("pushes_total", "Pings received by the way they came.", &["kind"]),
+            unconditional: factory.counter("unconditional_total", "Requests sent without validators."),
+            repaired: factory.counter("parse_repaired_total", "Feeds that were broken and read after a repair."),
+            slow_parses: factory.counter("slow_parses_total", "Bodies whose parsing took longer than 2 s."),
+            bytes: factory.counters("bytes_total", "Body bytes, as received (wire) and decoded (body).", &["kind"]),
+            deferred: factory.counter("deferred_total", "Jobs returned unasked because the host could not be asked."),
+            unreadable_credentials: factory.counter(
                 "unreadable_credentials_total",
                 "Jobs returned unasked because this worker has not the key of the feed's credentials.",
             ),
-            in_flight: makes.gauge("in_flight", "Requests under way in this process."),
-            lag: makes.lag(),
-            feeds: makes.gauges("feeds", "Feeds in the store by category and status.", &["category", "status"]),
-            penalised_feeds: makes.gauges("penalised_feeds", "Feeds in the penalty box by kind of failure.", &["kind"]),
-            due_feeds: makes.gauge("due_feeds", "Feeds whose scheduled time has passed."),
-            parked_feeds: makes.gauge("parked_feeds", "Feeds that wait for a busy host."),
-            parks: makes.counters(
+            in_flight: factory.gauge("in_flight", "Requests under way in this process."),
+            lag: factory.lag(),
+            feeds: factory.gauges("feeds", "Feeds in the store by category and status.", &["category", "status"]),
+            penalised_feeds: factory.gauges("penalised_feeds", "Feeds in the penalty box by kind of failure.", &["kind"]),
+            due_feeds: factory.gauge("due_feeds", "Feeds whose scheduled time has passed."),
+            parked_feeds: factory.gauge("parked_feeds", "Feeds that wait for a busy host."),
+            parks: factory.counters(
                 "parks_total",
                 "Due feeds that had to wait for a busy host: for the first time, or again when their turn had come.",
                 &["kind"],
             ),
-            unparks: makes.counter("unparks_total", "Feeds that waited for a busy host and whose turn came."),
-            oldest_due: makes.oldest_due(),
-            queue_depth: makes.gauges("queue_depth", "Items waiting in or unacknowledged by a queue.", &["queue"]),
-            dead_letters: makes.counters("dead_letters_total", "Messages put aside for good.", &["queue"]),
-            too_new: makes.counters(
+            unparks: factory.counter("unparks_total", "Feeds that waited for a busy host and whose turn came."),
+            oldest_due: factory.oldest_due(),
+            queue_depth: factory.gauges("queue_depth", "Items waiting in or unacknowledged by a queue.", &["queue"]),
+            dead_letters: factory.counters("dead_letters_total", "Messages put aside for good.", &["queue"]),
+            too_new: factory.counters(
                 "too_new_messages_total",
                 "Messages of a newer version that were returned to the queue.",
                 &["queue"],
             ),
-            decisions: makes.counters(
+            decisions: factory.counters(
                 "decisions_total",
                 "Decisions by the rules that moved the due time; one counts under each of its rules.",
                 &["reason"],
             ),
-            stale_reports: makes
+            stale_reports: factory
                 .counter("stale_reports_total", "Reports of an outdated version, which changed nothing."),
-            unreadable_feeds: makes.counter(
+            unreadable_feeds: factory.counter(
                 "unreadable_feeds_total",
                 "Claims of feeds whose rows in the store this program cannot read; they are not polled.",
             ),
-            rejected_tokens: makes
+            rejected_tokens: factory
                 .counter("rejected_tokens_total", "Requests to API and pages with a missing or wrong token."),
-            leases_expired: makes
+            leases_expired: factory
                 .counter("leases_expired_total", "Feeds claimed again after a lease without a report."),
-            over_quota: makes.counters(
+            over_quota: factory.counters(
                 "over_quota_total",
                 "Entries left out by quotas of their number (entries) and size (bytes), and old rows that made room (rows).",
                 &["kind"],
             ),
-            entries: makes.counter("entries_total", "Entries stored that were not stored before."),
-            hosts_held: makes.gauge("hosts_held", "Hosts that are left alone because they asked for it."),
-            relay_lag: makes.level(
+            entries: factory.counter("entries_total", "Entries stored that were not stored before."),
+            hosts_held: factory.gauge("hosts_held", "Hosts that are left alone because they asked for it."),
+            relay_lag: factory.level(
                 "relay_lag_seconds",
                 "Seconds since the oldest event was stored that the exchange does not have; 0 in who passes none on.",
             ),
-            sla_unmet: makes.gauge("sla_unmet", "Feeds under an SLA that cannot be kept."),
-            poll_price: makes.level(
+            sla_unmet: factory.gauge("sla_unmet", "Feeds under an SLA that cannot be kept."),
+            poll_price: factory.level(
                 "poll_price",
                 "What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.",
             ),
-            demand: makes.level("demand_per_second", "Polls a second that the feeds want at the present price."),
-            our_fault: makes
+            demand: factory.level("demand_per_second", "Polls a second that the feeds want at the present price."),
+            our_fault: factory
                 .gauge("our_fault", "1 while most hosts fail because of our own network: nobody is penalised."),
-            paused: makes.gauge("paused", "1 while all polling is paused by a person."),
-            config_hash: makes.gauges(
+            paused: factory.gauge("paused", "1 while all polling is paused by a person."),
+            config_hash: factory.gauges(
                 "config_hash",
                 "Always 1; the label is a hash of the keys by which a scheduler decides: the same in all of a fleet.",
                 &["hash"],
             ),
-            policy_version: makes
+            policy_version: factory
                 .gauge("policy_version", "Version of the policy and host rules in force: the same in all of a fleet."),
-            config_reload_successful: makes.gauge(
+            config_reload_successful: factory.gauge(
                 "config_last_reload_successful",
                 "0 if the configuration was refused when it was last read again: the one before is in force.",
             ),
-            config_reloaded_at: makes.level(
+            config_reloaded_at: factory.level(
                 "config_last_reload_success_timestamp_seconds",
                 "When the configuration was last read again and accepted; 0 if not since the start.",
             ),
-            gate_open: makes.gauge("gate_open", "1 while the host gate lets requests start, as a scheduler sees it."),
-            watchdog: makes.gauge(
+            gate_open: factory.gauge("gate_open", "1 while the host gate lets requests start, as a scheduler sees it."),
+            watchdog: factory.gauge(
                 "watchdog",
                 "1 while feeds have been due for several leases and no poll has ended, for no known reason; /healthz fails.",
             ),
-            registry: makes.0.clone(),
+            registry: factory.0.clone(),
         }
     }
 
@@ -250,7 +250,7 @@ impl Metrics {
             }
         }
         for rule in Rule::ALL {
-            self.decisions.with_label_values(&[&rule_name(rule)]);
+            self.decisions.with_label_values(&[rule.as_str()]);
         }
         for kind in ["rest", "form", "weblog_updates", "rss_cloud"] {
             self.pushes.with_label_values(&[kind]);
@@ -309,7 +309,7 @@ impl Metrics {
     /// Counts a decision once for each rule that moved its due time.
     pub fn record_decision(&self, rules: impl IntoIterator<Item = Rule>) {
         for rule in rules {
-            self.decisions.with_label_values(&[&rule_name(rule)]).inc();
+            self.decisions.with_label_values(&[rule.as_str()]).inc();
         }
     }
 
@@ -345,18 +345,10 @@ impl Metrics {
     }
 }
 
-/// Returns a rule's name as in JSON.
-fn rule_name(rule: Rule) -> String {
-    match serde_json::to_value(rule) {
-        Ok(serde_json::Value::String(name)) => name,
-        _ => rule.number().to_string(),
-    }
-}
-
 /// Creates metrics with our prefix and registers them.
-struct Makes(Registry);
+struct MetricFactory(Registry);
 
-impl Makes {
+impl MetricFactory {
     fn options(name: &str, help: &str) -> Opts {
         Opts::new(format!("feedfleet_{name}"), help)
     }

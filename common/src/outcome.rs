@@ -1,33 +1,9 @@
 //! The names of outcomes: how a fetch ended, and the kinds of failure.
 
-use serde::{Deserialize, Serialize};
-
-macro_rules! named {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum $name { $($(#[$doc])* #[serde(rename = $text)] $variant,)+ }
-
-        impl $name {
-            /// All of them, in the order of their numbers in stored histories: append only.
-            pub const ALL: &[$name] = &[$($name::$variant,)+];
-
-            /// The name in JSON, metrics and logs.
-            pub fn as_str(self) -> &'static str {
-                match self { $($name::$variant => $text,)+ }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-    };
-}
+use crate::named;
 
 named! {
-    /// The kinds of failure, each with a row in the penalty table.
+    /// The kinds of failure, each with a row in the penalty table. Histories store their positions: append only.
     FailureKind {
         /// The name has no address, or the name server did not answer.
         Dns = "dns",
@@ -87,7 +63,7 @@ named! {
 }
 
 named! {
-    /// An outcome without what it brought; the label of `feedfleet_polls_total`.
+    /// An outcome without its content; the label of `feedfleet_polls_total`. Histories store their positions: append only.
     OutcomeKind {
         /// [`crate::report::Outcome::Modified`]
         Modified = "modified",

@@ -11,7 +11,7 @@ pub mod testing;
 mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -252,7 +252,7 @@ impl RedisServer {
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Link>> {
-        self.shared.link.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::lock(&self.shared.link)
     }
 }
 

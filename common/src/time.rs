@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -145,7 +145,7 @@ impl ClockWatch {
         }
         check.await?;
         let now = clock.now();
-        *self.agreed.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Instant::now()));
+        *crate::lock(&self.agreed) = Some((now, Instant::now()));
         Ok(now)
     }
 
@@ -156,7 +156,7 @@ impl ClockWatch {
     }
 
     fn is_known(&self, now: Timestamp, at: Instant) -> bool {
-        let Some((wall, then)) = *self.agreed.lock().unwrap_or_else(PoisonError::into_inner) else { return false };
+        let Some((wall, then)) = *crate::lock(&self.agreed) else { return false };
         let passed = at.saturating_duration_since(then);
         let expected = wall.after(passed);
         passed < Self::LASTS && expected.since(now).max(now.since(expected)) < Self::SET

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rand::RngExt;
@@ -50,7 +50,7 @@ struct Heard(Option<Mutex<Vec<Vec<u8>>>>);
 
 impl Heard {
     fn streams(&self) -> Option<MutexGuard<'_, Vec<Vec<u8>>>> {
-        self.0.as_ref().map(|streams| streams.lock().unwrap_or_else(PoisonError::into_inner))
+        self.0.as_ref().map(|streams| common::lock(&streams))
     }
 
     /// Returns the index of a new stream.

@@ -28,7 +28,7 @@ use crate::schedule::Schedule;
 use crate::upkeep::maintain::Maintainer;
 use crate::upkeep::orders::Orders;
 use crate::upkeep::reconcile::Reconciler;
-use crate::upkeep::requeue::Dripper;
+use crate::upkeep::requeue::RequeueRunner;
 use crate::upkeep::watch::Watch;
 use store::Store;
 
@@ -60,7 +60,7 @@ pub struct Scheduler {
     /// Schedule and gate in line with the store.
     pub reconciler: Reconciler,
     maintainer: Maintainer,
-    dripper: Dripper,
+    requeue_runner: RequeueRunner,
     pub(crate) watch: Watch,
     clock: Arc<dyn Clock>,
 }
@@ -151,7 +151,11 @@ impl Scheduler {
                 metrics: metrics.clone(),
                 config: config.clone(),
             },
-            dripper: Dripper { store: store.clone(), schedule: schedule.clone(), condition: condition.clone() },
+            requeue_runner: RequeueRunner {
+                store: store.clone(),
+                schedule: schedule.clone(),
+                condition: condition.clone(),
+            },
             watch: Watch {
                 store: store.clone(),
                 schedule: schedule.clone(),
@@ -189,7 +193,7 @@ impl Scheduler {
         loops.spawn("dispatch", quiet, &self, |it, stop| async move { it.dispatcher.run(&*it.clock, &stop).await });
         loops.spawn("reconcile", quiet, &self, |it, stop| async move { it.reconciler.run(&*it.clock, &stop).await });
         loops.spawn("maintenance", quiet, &self, |it, stop| async move { it.maintainer.run(&*it.clock, &stop).await });
-        loops.spawn("requeue", quiet, &self, |it, stop| async move { it.dripper.run(&*it.clock, &stop).await });
+        loops.spawn("requeue", quiet, &self, |it, stop| async move { it.requeue_runner.run(&*it.clock, &stop).await });
         loops.spawn("watchdog", quiet, &self, |it, stop| async move { it.watch.run(&*it.clock, &stop).await });
         loops.spawn("results", stop, &self, |it, stop| async move { it.intake.run(&*it.clock, &stop).await });
         loops.ended().await

@@ -24,7 +24,7 @@ use crate::ops::config::Reloaded;
 use crate::ops::hosts::HostState;
 use crate::poll::subject::subject;
 use crate::schedule::Depth;
-use store::requeues::reaches;
+use store::reaches;
 use store::{Event, RequeuePlan, StoreStats, StoredEntry};
 
 /// A feed.

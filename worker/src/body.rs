@@ -6,7 +6,7 @@
 //! [`crate::decode`] does the rest.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -45,52 +45,52 @@ impl Rate {
 
 /// The places for large bodies.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct BodySlots {
     free: Arc<Semaphore>,
     hosts: Mutex<HashSet<HostKey>>,
     left: Notify,
 }
 
-impl Places {
+impl BodySlots {
     pub(crate) fn new(places: usize) -> Arc<Self> {
         let free = Arc::new(Semaphore::new(places));
-        Arc::new(Places { free, hosts: Mutex::default(), left: Notify::new() })
+        Arc::new(BodySlots { free, hosts: Mutex::default(), left: Notify::new() })
     }
 
     /// Waits for a place for a body of this host.
-    async fn take(self: &Arc<Self>, host: &HostKey) -> Option<Place> {
+    async fn take(self: &Arc<Self>, host: &HostKey) -> Option<BodySlot> {
         let turn = loop {
             // Made before the look, so that it misses no host that leaves after it.
             let left = self.left.notified();
             if self.hosts().insert(host.clone()) {
-                break Turn { host: host.clone(), places: Arc::clone(self) };
+                break HostSlot { host: host.clone(), places: Arc::clone(self) };
             }
             left.await;
         };
         let permit = Arc::clone(&self.free).acquire_owned().await.ok()?;
-        Some(Place { _permit: permit, _turn: turn })
+        Some(BodySlot { _permit: permit, _turn: turn })
     }
 
     fn hosts(&self) -> MutexGuard<'_, HashSet<HostKey>> {
-        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+        common::lock(&self.hosts)
     }
 }
 
 /// A place for one large body, free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct BodySlot {
     _permit: OwnedSemaphorePermit,
-    _turn: Turn,
+    _turn: HostSlot,
 }
 
 /// The right of a host to its one place.
 #[derive(Debug)]
-struct Turn {
+struct HostSlot {
     host: HostKey,
-    places: Arc<Places>,
+    places: Arc<BodySlots>,
 }
 
-impl Drop for Turn {
+impl Drop for HostSlot {
     fn drop(&mut self) {
         self.places.hosts().remove(&self.host);
         self.places.left.notify_waiters();
@@ -101,7 +101,7 @@ impl Drop for Turn {
 #[derive(Debug)]
 pub(crate) struct WireBody {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<BodySlot>,
 }
 
 /// Why a body was not read to its end.
@@ -114,7 +114,7 @@ pub(crate) enum BodyError<E> {
     /// It came more slowly than [`WireLimits::least_rate`].
     Slow,
     /// Other large bodies had all places for too long: nobody's fault over there.
-    NoPlace,
+    NoSlot,
     /// The connection broke, or the body contradicts its framing.
     Broken(E),
 }
@@ -147,7 +147,7 @@ impl Pace {
 pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
     mut incoming: B,
     limits: WireLimits,
-    (places, host): (&Arc<Places>, &HostKey),
+    (places, host): (&Arc<BodySlots>, &HostKey),
     read: &mut u64,
 ) -> Result<WireBody, BodyError<B::Error>> {
     let announced = incoming.size_hint().lower();
@@ -178,7 +178,7 @@ pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
         if total > limits.large_bytes && body.place.is_none() {
             let asked = Instant::now();
             let place = timeout(limits.max_wait, places.take(host)).await;
-            body.place = Some(place.ok().flatten().ok_or(BodyError::NoPlace)?);
+            body.place = Some(place.ok().flatten().ok_or(BodyError::NoSlot)?);
             deadline += asked.elapsed();
             pace = Some(Pace::new(limits.least_rate));
         }
@@ -222,7 +222,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_large_body_takes_a_place_and_keeps_it() {
-        let (places, host) = (Places::new(1), host("a"));
+        let (places, host) = (BodySlots::new(1), host("a"));
         let mut count = 0;
         let small = read(pieces(100), limits(), (&places, &host), &mut count).await.unwrap();
         assert_eq!((small.bytes.len(), count, places.free.available_permits()), (100, 100, 1));
@@ -234,15 +234,15 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_place_a_large_body_ends_at_the_deadline() {
-        let (places, host, mut count) = (Places::new(0), host("a"), 0);
-        assert_eq!(failed(read(pieces(500), limits(), (&places, &host), &mut count).await), Some(BodyError::NoPlace));
+        let (places, host, mut count) = (BodySlots::new(0), host("a"), 0);
+        assert_eq!(failed(read(pieces(500), limits(), (&places, &host), &mut count).await), Some(BodyError::NoSlot));
         assert_eq!(count, 110, "nothing more is read meanwhile");
         assert!(read(pieces(100), limits(), (&places, &host), &mut count).await.is_ok());
     }
 
     #[tokio::test]
     async fn a_body_may_be_as_large_as_the_limit_and_no_larger() {
-        let (places, host, mut count) = (Places::new(1), host("a"), 0);
+        let (places, host, mut count) = (BodySlots::new(1), host("a"), 0);
         let whole = read(pieces(1000), limits(), (&places, &host), &mut count).await.unwrap();
         assert_eq!((whole.bytes.len(), whole.bytes.capacity()), (1000, 1000));
         drop(whole);
@@ -255,7 +255,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_stops_coming_is_late() {
-        let (places, host, mut count) = (Places::new(1), host("a"), 0);
+        let (places, host, mut count) = (BodySlots::new(1), host("a"), 0);
         let stuck = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
         assert_eq!(failed(read(stuck, limits(), (&places, &host), &mut count).await), Some(BodyError::Late));
     }
@@ -271,7 +271,7 @@ mod tests {
 
     #[tokio::test]
     async fn armour_a_large_body_that_drips_gives_its_place_up() {
-        let (places, host, mut count) = (Places::new(1), host("a"), 0);
+        let (places, host, mut count) = (BodySlots::new(1), host("a"), 0);
         let patient = WireLimits { deadline: Instant::now() + Duration::from_secs(60), ..limits() };
         let slow = failed(read(drip(Duration::from_millis(20)), patient, (&places, &host), &mut count).await);
         assert_eq!((slow, places.free.available_permits()), (Some(BodyError::Slow), 1));
@@ -281,9 +281,9 @@ mod tests {
 
     #[tokio::test]
     async fn armour_a_host_has_one_place_and_waits_outside_of_its_fetch() {
-        let (places, a, b, mut count) = (Places::new(4), host("a"), host("b"), 0);
+        let (places, a, b, mut count) = (BodySlots::new(4), host("a"), host("b"), 0);
         let first = read(pieces(500), limits(), (&places, &a), &mut count).await.unwrap();
-        assert_eq!(failed(read(pieces(500), limits(), (&places, &a), &mut count).await), Some(BodyError::NoPlace));
+        assert_eq!(failed(read(pieces(500), limits(), (&places, &a), &mut count).await), Some(BodyError::NoSlot));
         assert!(read(pieces(500), limits(), (&places, &b), &mut count).await.is_ok());
         let patient = WireLimits { max_wait: Duration::from_secs(60), ..limits() };
         let leaving = async {

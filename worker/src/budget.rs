@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use common::config::FetchConfig;
@@ -128,7 +128,7 @@ impl Budgets {
     }
 
     fn units(&self) -> MutexGuard<'_, HashMap<Unit, Usage>> {
-        self.units.lock().unwrap_or_else(PoisonError::into_inner)
+        common::lock(&self.units)
     }
 }
 

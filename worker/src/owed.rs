@@ -1,13 +1,13 @@
 //! What the gate could not be told at its time: releases, and holds before them. Told when it answers again.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::poll::{Held, Poller};
+use crate::poll::{PendingRelease, Poller};
 
 /// Beyond this the oldest is dropped: its permit has ended by itself, and its hold is in a report.
 const MOST: usize = 10_000;
@@ -19,10 +19,10 @@ const REST: Duration = Duration::from_secs(2);
 
 /// A bounded queue of what is owed to the gate.
 #[derive(Debug, Default)]
-pub(crate) struct Owed(Mutex<VecDeque<(Instant, Held)>>);
+pub(crate) struct Owed(Mutex<VecDeque<(Instant, PendingRelease)>>);
 
 impl Owed {
-    pub(crate) fn add(&self, held: Held) {
+    pub(crate) fn add(&self, held: PendingRelease) {
         let mut owed = self.lock();
         if owed.len() >= MOST {
             owed.pop_front();
@@ -33,10 +33,7 @@ impl Owed {
     /// Settles what is owed until stopped, and tries once more then.
     pub(crate) async fn run(&self, poller: &Poller, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(RETRY) => {}
-            }
+            common::sleep_or_stop(RETRY, stop).await;
             self.settle(poller, if stop.is_cancelled() { Duration::ZERO } else { REST }).await;
         }
     }
@@ -51,12 +48,12 @@ impl Owed {
         }
     }
 
-    fn next(&self, rest: Duration) -> Option<(Instant, Held)> {
+    fn next(&self, rest: Duration) -> Option<(Instant, PendingRelease)> {
         let mut owed = self.lock();
         if owed.front().is_some_and(|(since, _)| since.elapsed() >= rest) { owed.pop_front() } else { None }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, Held)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, PendingRelease)>> {
+        common::lock(&self.0)
     }
 }

@@ -48,7 +48,7 @@ const KEY_RETRY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub enum Polled {
     /// To be published; what the gate gave, if anything, is released after that.
-    Report(Box<FetchReport>, Option<Held>),
+    Report(Box<FetchReport>, Option<PendingRelease>),
     /// Reported by an earlier delivery, or so late that its lease has ended: acknowledge and forget.
     Nothing,
     /// An earlier start brought no report: poll it again in this isolation.
@@ -57,7 +57,7 @@ pub enum Polled {
 
 /// What the gate must still be told: released after the report is safe.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct PendingRelease {
     permit: Permit,
     release: Release,
     /// A hold that the gate did not take yet. The place at the host is released after it.
@@ -70,7 +70,7 @@ pub struct Held {
 pub struct Unasked {
     source: GateError,
     /// What the gate may have given without our knowing: to be released when it answers again.
-    pub owed: Option<Box<Held>>,
+    pub owed: Option<Box<PendingRelease>>,
 }
 
 impl From<GateError> for Unasked {
@@ -104,7 +104,7 @@ impl Poller {
         }
         let login = match job.credentials.as_ref().map(|sealed| self.secrets.open(sealed, &job.url)).transpose() {
             Ok(login) => login,
-            Err(error) => return Ok(self.locked_out(job, &error, started).await),
+            Err(error) => return Ok(self.defer_without_key(job, &error, started).await),
         };
         let deadline = started.after(self.config.fetch.deadline());
         let request = AcquireRequest {
@@ -123,7 +123,7 @@ impl Poller {
         };
         let acquired = self.gate.acquire(&request, started).await.map_err(|source| {
             // It may have been granted: a start that never was must not count against the feed.
-            let owed = Held { permit: request.permit(), release: Release::default(), hold: None };
+            let owed = PendingRelease { permit: request.permit(), release: Release::default(), hold: None };
             Unasked { source, owed: Some(Box::new(owed)) }
         });
         match acquired? {
@@ -164,7 +164,7 @@ impl Poller {
     }
 
     /// Nothing is asked, and nothing is held against the feed.
-    async fn locked_out(&self, job: &FetchJob, error: &SecretError, now: Timestamp) -> Polled {
+    async fn defer_without_key(&self, job: &FetchJob, error: &SecretError, now: Timestamp) -> Polled {
         let unreadable = &self.metrics.unreadable_credentials;
         if unreadable.get() == 0 {
             tracing::error!(feed = %job.feed, %error, "feeds with credentials cannot be asked from here; told once, counted further");
@@ -210,22 +210,22 @@ impl Poller {
         let deferred = matches!(fetched.outcome, Outcome::Deferred { .. });
         let own_host = fetched.last_host.as_ref().is_some_and(|host| *host == job.host);
         let next_start = fetched.last_sent.filter(|_| own_host).map(|sent| sent.after(limits.gap));
-        let held = Held { hold, ..self.held(permit, deferred, next_start) };
+        let held = PendingRelease { hold, ..self.held(permit, deferred, next_start) };
         Polled::Report(Box::new(report(job, started, fetched)), Some(held))
     }
 
     /// The version is remembered, unless it was deferred, for two leases: while reports cannot be stored, the lease of a
     /// feed that was fetched long ago ends and the feed is claimed again.
-    fn held(&self, permit: Permit, deferred: bool, next_start: Option<Timestamp>) -> Held {
+    fn held(&self, permit: Permit, deferred: bool, next_start: Option<Timestamp>) -> PendingRelease {
         let scheduler = &self.config.scheduler;
         let remember_until = self.clock.now().after((scheduler.queue_lease + scheduler.fetch_lease) * 2);
         let release = Release { remember_until: (!deferred).then_some(remember_until), next_start };
-        Held { permit, release, hold: None }
+        PendingRelease { permit, release, hold: None }
     }
 
     /// Releases what the gate gave, after the report is safe, and after any hold that it still has to learn of. While our
     /// clock is off it ends by itself: the gate would take the host's other places, and its hold, for past.
-    pub async fn release(&self, held: &Held) -> Result<(), GateError> {
+    pub async fn release(&self, held: &PendingRelease) -> Result<(), GateError> {
         let now = self.watch.agree(&*self.clock, self.gate.check(&*self.clock)).await?;
         if let Some(hold) = &held.hold {
             self.gate.hold(std::slice::from_ref(hold), now).await?;

@@ -22,7 +22,7 @@ impl Follower {
         while !self.asked && !stop.is_cancelled() {
             self.look(poller).await;
             if !self.asked {
-                pause(stop).await;
+                common::sleep_or_stop(LOOK_EVERY, stop).await;
             }
         }
     }
@@ -31,7 +31,7 @@ impl Follower {
     pub(crate) async fn run(mut self, poller: &Poller, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             self.look(poller).await;
-            pause(stop).await;
+            common::sleep_or_stop(LOOK_EVERY, stop).await;
         }
     }
 
@@ -46,12 +46,5 @@ impl Follower {
             }
             Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "the host rules were not read"),
         }
-    }
-}
-
-async fn pause(stop: &CancellationToken) {
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = tokio::time::sleep(LOOK_EVERY) => {}
     }
 }

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::isolation::{Room, Ward};
 use crate::owed::Owed;
-use crate::poll::{Held, Polled, Poller, Unasked};
+use crate::poll::{PendingRelease, Polled, Poller, Unasked};
 use crate::reporting::{Outgoing, publish_reports};
 use crate::rules::Follower;
 
@@ -93,7 +93,9 @@ impl Worker {
     async fn receive(&self, crew: &Crew, messages: &TaskTracker) {
         let mut failing = false;
         while let Some(Ok(place)) = until(&crew.stop, Arc::clone(&crew.places).acquire_owned()).await {
-            if crew.gate_lost.load(Ordering::Relaxed) && until(&crew.stop, self.stand_aside(crew)).await.is_none() {
+            if crew.gate_lost.load(Ordering::Relaxed)
+                && until(&crew.stop, self.pause_until_gate_answers(crew)).await.is_none()
+            {
                 return;
             }
             match until(&crew.stop, self.jobs.receive()).await {
@@ -115,7 +117,7 @@ impl Worker {
     }
 
     /// Waits until the gate answers and our clock agrees with its. Meanwhile others get the jobs that were sent here ahead.
-    async fn stand_aside(&self, crew: &Crew) {
+    async fn pause_until_gate_answers(&self, crew: &Crew) {
         if !crew.gate_answers().await {
             self.jobs.pause().await;
             while !crew.gate_answers().await {
@@ -223,7 +225,7 @@ impl Crew {
     }
 
     /// The report is safe, so the job is done: what the gate cannot be told now is told later.
-    async fn release(&self, held: Held) {
+    async fn release(&self, held: PendingRelease) {
         if let Err(error) = self.poller.release(&held).await {
             self.lose_gate(&error);
             self.owed.add(held);

@@ -40,7 +40,7 @@ pub(super) struct Picture {
     /// The penalty box: reasons alternate, and within a reason the earliest retry comes first.
     pub(super) boxed: Vec<Boxed>,
     /// Held hosts, the shortest hold first.
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<HeldHost>,
     /// Other events, newest first.
     pub(super) story: Vec<Happening>,
 }
@@ -144,7 +144,7 @@ pub(super) struct Boxed {
 
 /// A held host.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct HeldHost {
     /// The host.
     pub(super) host: String,
     /// Time until the hold expires.

@@ -208,7 +208,7 @@ fn held_heading(picture: &Picture) -> (String, String) {
 }
 
 fn held(picture: &Picture, canvas: Canvas) -> Vec<Line> {
-    let line = |held: &super::picture::Held| {
+    let line = |held: &super::picture::HeldHost| {
         let line = canvas.line().cell(Ink::Warn, "429", 5);
         let name = line.room().saturating_sub(8);
         line.cell(Ink::Plain, &held.host, name).right(Ink::Dim, &seconds(held.left))

@@ -1,7 +1,7 @@
 //! Renders the view from fixed data.
 
 use super::*;
-use crate::demo::picture::{Asking, Boxed, Came, Happening, Held, Requests, Verdict};
+use crate::demo::picture::{Asking, Boxed, Came, Happening, HeldHost, Requests, Verdict};
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -60,7 +60,7 @@ fn picture() -> Picture {
             came(35_000, "Moth Gazette", "The moon keeps a secret"),
         ],
         boxed: vec![boxed("Ferry Review", "404 not found", 900), boxed("Pepper Notes", "not a feed", 12_400)],
-        held: vec![Held { host: "podhaus.example".into(), left: millis(3_200) }],
+        held: vec![HeldHost { host: "podhaus.example".into(), left: millis(3_200) }],
         story: vec![
             happened(35_200, false, "Moth Dispatch is gone (410): it is never asked again"),
             happened(21_000, true, "bigblogs.example is up again"),

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::internet::{self, Internet};
 use super::pace;
-use super::picture::{Asked, Asking, Boxed, Came, Cell, Happening, Held, Picture, Verdict};
+use super::picture::{Asked, Asking, Boxed, Came, Cell, Happening, HeldHost, Picture, Verdict};
 use super::requests::Reader;
 use crate::output::plain;
 
@@ -218,13 +218,13 @@ impl Watch {
         let mut boxed: Vec<Boxed> = feeds.iter().filter_map(|feed| self.boxed(feed, now)).collect();
         boxed.sort_by_key(|boxed| boxed.again);
         self.picture.boxed = by_turns(boxed);
-        let mut held: Vec<Held> = self
+        let mut held: Vec<HeldHost> = self
             .ops
             .store
             .holds(now)
             .await?
             .into_iter()
-            .map(|(host, until)| Held { host: self.internet.host_name(host.as_str()), left: until.since(now) })
+            .map(|(host, until)| HeldHost { host: self.internet.host_name(host.as_str()), left: until.since(now) })
             .collect();
         held.sort_by_key(|held| held.left);
         self.picture.held = held;

@@ -11,7 +11,7 @@ use crate::progress::Progress;
 
 /// The result of a run.
 #[derive(Debug, Serialize)]
-pub(super) struct Outcome {
+pub(super) struct CrowdReport {
     feeds: usize,
     days: u32,
     polls: u64,
@@ -32,7 +32,7 @@ pub(super) struct Outcome {
 }
 
 /// Runs the feeds at `price`, or at the configured one; returns `None` if no history is long enough.
-pub(super) fn run(histories: &[Series], recipe: &Recipe, price: Option<f64>) -> Option<Outcome> {
+pub(super) fn run(histories: &[Series], recipe: &Recipe, price: Option<f64>) -> Option<CrowdReport> {
     let config = common::config::defaults().policy;
     let mut crowd = Crowd::new(histories, recipe, &config, price.unwrap_or(config.price))?;
     let Recipe { feeds, days, .. } = *recipe;
@@ -47,7 +47,7 @@ pub(super) fn run(histories: &[Series], recipe: &Recipe, price: Option<f64>) -> 
     let seconds = started.elapsed().as_secs_f64();
     drop(progress);
     let measured = &crowd.measured;
-    Some(Outcome {
+    Some(CrowdReport {
         feeds,
         days,
         polls: measured.polls,
@@ -64,7 +64,7 @@ pub(super) fn run(histories: &[Series], recipe: &Recipe, price: Option<f64>) -> 
     })
 }
 
-impl Outcome {
+impl CrowdReport {
     /// Formats the result as text.
     pub(super) fn text(&self) -> String {
         let list = |values: &[f64]| values.iter().map(|value| format!("{value:.2}")).collect::<Vec<_>>().join(" ");

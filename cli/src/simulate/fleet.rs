@@ -4,7 +4,7 @@
 //! Not simulated: the duration of a fetch, and the network.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::bail;
@@ -329,7 +329,7 @@ fn loops(
     let moves = Moves { store: store.clone(), schedule: schedule.clone(), rules: rules.clone() };
     let random = Mutex::new(Random::new(seed));
     let draw = move || {
-        let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut random = common::lock(&random);
         Draw { salt: random.fraction(), minute: random.fraction() }
     };
     let reports = Arc::new(MemoryQueue::new(QUEUE_BYTES));

@@ -1,6 +1,8 @@
 //! The configuration: every key, typed. `config.default.toml` holds every default with its unit and reason, and is
 //! compiled in; [`load()`] lays file, environment and flags over it.
 
+#![expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
+
 mod check;
 mod error;
 mod load;
@@ -50,7 +52,6 @@ fn default_table() -> Result<Table, toml::de::Error> {
 /// Everything that can be configured. There is no `Default`: the defaults are `config.default.toml`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct Config {
     pub namespace: String,
     pub store: StoreConfig,
@@ -82,7 +83,6 @@ pub fn defaults() -> Config {
 /// `[store]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct StoreConfig {
     pub url: String,
 }
@@ -90,7 +90,6 @@ pub struct StoreConfig {
 /// `[schedule]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct ScheduleConfig {
     pub url: String,
     pub shards: u16,
@@ -99,7 +98,6 @@ pub struct ScheduleConfig {
 /// `[gate]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct GateConfig {
     pub url: String,
 }
@@ -107,7 +105,6 @@ pub struct GateConfig {
 /// `[queue]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct QueueConfig {
     pub url: String,
 }
@@ -125,7 +122,6 @@ pub enum PolicyMode {
 /// `[policy]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct PolicyConfig {
     pub mode: PolicyMode,
     #[serde(with = "text")]
@@ -162,7 +158,6 @@ pub struct PolicyConfig {
 /// `[policy.category]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct CategoriesConfig {
     pub a: CategoryA,
     pub b: CategoryB,
@@ -173,7 +168,6 @@ pub struct CategoriesConfig {
 /// `[policy.category.a]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct CategoryA {
     #[serde(with = "text")]
     pub interval: Duration,
@@ -186,7 +180,6 @@ pub struct CategoryA {
 /// `[policy.category.b]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct CategoryB {
     #[serde(with = "text")]
     pub interval: Duration,
@@ -199,7 +192,6 @@ pub struct CategoryB {
 /// `[policy.category.c]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct CategoryC {
     #[serde(with = "text")]
     pub interval: Duration,
@@ -214,7 +206,6 @@ pub struct CategoryC {
 /// `[policy.category.d]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct CategoryD {
     #[serde(with = "text")]
     pub interval: Duration,
@@ -233,7 +224,6 @@ pub struct CategoryD {
 /// `[policy.penalty]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct PenaltyConfig {
     #[serde(with = "text")]
     pub transient_first: Duration,
@@ -271,7 +261,6 @@ pub struct FailingConfig {
 /// `[fetch]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct FetchConfig {
     pub user_agent_url: String,
     #[serde(with = "text")]
@@ -309,7 +298,6 @@ pub struct FetchConfig {
 /// `[scheduler]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct SchedulerConfig {
     #[serde(with = "text")]
     pub tick: Duration,
@@ -330,7 +318,6 @@ pub struct SchedulerConfig {
 /// `[worker]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct WorkerConfig {
     pub concurrency: usize,
     pub prefetch: usize,
@@ -366,7 +353,6 @@ impl WorkerConfig {
 /// `[api]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct ApiConfig {
     pub listen: SocketAddr,
     pub public_url: String,
@@ -381,7 +367,6 @@ pub struct ApiConfig {
 /// `[[api.tokens]]`
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct ApiToken {
     pub name: String,
     #[serde(skip_serializing)]
@@ -408,7 +393,6 @@ pub enum ApiRole {
 /// `[retention]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct RetentionConfig {
     #[serde(with = "text")]
     pub entries: Duration,
@@ -419,7 +403,6 @@ pub struct RetentionConfig {
 /// `[quota]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct QuotaConfig {
     pub entries_per_day: u64,
     pub bytes_per_day: u64,
@@ -444,7 +427,6 @@ pub enum LogFormat {
 /// `[log]`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml documents each key; a second text would drift")]
 pub struct LogConfig {
     pub format: LogFormat,
     pub level: String,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::category::{base, category};
-use super::penalty::Trouble;
+use super::penalty::FailureContext;
 use super::plan::Plan;
 use super::{Decision, Draw, Notice, Notices, Policy, Rule, Subject, Terms};
 use super::{cost, failing, hints, hot_minute, moves, penalty, remember, salt, throttle};
@@ -52,7 +52,7 @@ pub fn decide(
             }
             failing = failing::began(&mut state, polled, &policy.config.failing).then_some(Notice::Failing);
             let soft_statuses = subject.soft_statuses;
-            trouble = Some(Trouble { kind: *failure, status: report.http_status, soft_statuses });
+            trouble = Some(FailureContext { kind: *failure, status: report.http_status, soft_statuses });
         }
     }
     let good = trouble.is_none() && hold.is_none();

@@ -29,7 +29,7 @@ enum Treatment {
 
 /// A failure, with what decides its treatment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trouble<'a> {
+pub(super) struct FailureContext<'a> {
     /// The failure.
     pub(super) kind: FailureKind,
     /// The response's status code, if there was a response.
@@ -38,7 +38,7 @@ pub(super) struct Trouble<'a> {
     pub(super) soft_statuses: &'a [u16],
 }
 
-impl Trouble<'_> {
+impl FailureContext<'_> {
     fn treatment(self, config: &PenaltyConfig) -> Treatment {
         use FailureKind as Kind;
         match self.kind {
@@ -70,7 +70,7 @@ impl Trouble<'_> {
 
 /// Applies a failure to the plan and to the state, which has already counted it. The caller sets `state.penalty.until`
 /// once the due time is final.
-pub(super) fn apply(plan: &mut Plan, state: &mut PollState, trouble: Trouble<'_>, config: &PenaltyConfig) {
+pub(super) fn apply(plan: &mut Plan, state: &mut PollState, trouble: FailureContext<'_>, config: &PenaltyConfig) {
     let normal = plan.interval;
     let was_boxed = state.penalty.is_some();
     let doubled = |first: Duration| if was_boxed { first.max(state.failure_delay.saturating_mul(2)) } else { first };

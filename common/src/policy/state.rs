@@ -1,6 +1,5 @@
 //! What determines a feed's polls besides its reports: its status, its audience, and the state between two polls.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -9,91 +8,46 @@ use serde::{Deserialize, Serialize};
 use super::head_first::HeadFirst;
 use super::rhythm::Rhythm;
 use crate::document::FeedHints;
+use crate::named;
 use crate::outcome::{FailureKind, OutcomeKind};
 use crate::time::Timestamp;
 
-/// NewsGator's categories, with their names. The penalty box (E) is a state in addition to the category: see
-/// [`Penalty`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Category {
-    /// Under an SLA.
-    A,
-    /// Over 20 subscribers, or marked important.
-    B,
-    /// 2 to 20 subscribers, and every feed with credentials.
-    C,
-    /// One subscriber, or none.
-    D,
-    /// On a host with its own interval.
-    F,
-}
-
-impl Category {
-    /// All categories, in order.
-    pub const ALL: [Category; 5] = [Category::A, Category::B, Category::C, Category::D, Category::F];
-
-    /// Returns the letter.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Category::A => "A",
-            Category::B => "B",
-            Category::C => "C",
-            Category::D => "D",
-            Category::F => "F",
-        }
+named! {
+    /// NewsGator's categories, with their names. The penalty box (E) is a state in addition to the category: see
+    /// [`Penalty`].
+    Category {
+        /// Under an SLA.
+        A = "A",
+        /// Over 20 subscribers, or marked important.
+        B = "B",
+        /// 2 to 20 subscribers, and every feed with credentials.
+        C = "C",
+        /// One subscriber, or none.
+        D = "D",
+        /// On a host with its own interval.
+        F = "F",
     }
 }
 
-impl fmt::Display for Category {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// Whether a feed is polled, and if not, why not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// Polled.
-    #[default]
-    Active,
-    /// Not polled until a person resumes it.
-    Paused,
-    /// The server answered 410: never polled again.
-    Gone,
-    /// Failed for a long time: returns only after a ping and a good fetch, or by an operator.
-    Blacklisted,
-    /// Crashed its workers: not polled until an operator or a new program version releases it.
-    Quarantined,
-    /// Removed by a person.
-    Removed,
-    /// Merged into another feed, of which it is now an alias.
-    Merged,
-}
-
-impl Status {
-    /// All statuses.
-    pub const ALL: [Status; 7] = [
-        Status::Active,
-        Status::Paused,
-        Status::Gone,
-        Status::Blacklisted,
-        Status::Quarantined,
-        Status::Removed,
-        Status::Merged,
-    ];
-
-    /// Returns the name as in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Status::Active => "active",
-            Status::Paused => "paused",
-            Status::Gone => "gone",
-            Status::Blacklisted => "blacklisted",
-            Status::Quarantined => "quarantined",
-            Status::Removed => "removed",
-            Status::Merged => "merged",
-        }
+named! {
+    /// Whether a feed is polled, and if not, why not.
+    #[derive(Default)]
+    Status {
+        /// Polled.
+        #[default]
+        Active = "active",
+        /// Not polled until a person resumes it.
+        Paused = "paused",
+        /// The server answered 410: never polled again.
+        Gone = "gone",
+        /// Failed for a long time: returns only after a ping and a good fetch, or by an operator.
+        Blacklisted = "blacklisted",
+        /// Crashed its workers: not polled until an operator or a new program version releases it.
+        Quarantined = "quarantined",
+        /// Removed by a person.
+        Removed = "removed",
+        /// Merged into another feed, of which it is now an alias.
+        Merged = "merged",
     }
 }
 
@@ -101,8 +55,8 @@ impl FromStr for Status {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = Status::ALL.into_iter().find(|status| status.as_str() == name);
-        found.ok_or_else(|| format!("'{name}' is no status; one of {}", Status::ALL.map(Status::as_str).join(", ")))
+        Status::from_name(name)
+            .ok_or_else(|| format!("'{name}' is no status; one of {}", Status::ALL.map(Status::as_str).join(", ")))
     }
 }
 

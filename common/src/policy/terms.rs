@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::named;
 use crate::time::Timestamp;
 
 /// One term of a due time: the rule, and the due time after it was applied.
@@ -13,89 +14,61 @@ pub struct Term {
     pub due: Timestamp,
 }
 
-/// The rules that move a due time. Numbers (positions in [`Rule::ALL`]) are stored: append only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rule {
-    /// The category's interval.
-    Category,
-    /// The interval that follows from the posting rate, within the category's bounds.
-    Adaptive,
-    /// An interval set by a person.
-    Person,
-    /// The feed has no subscribers.
-    NoSubscribers,
-    /// The host rule's interval (category F).
-    HostInterval,
-    /// The minimum interval of scheduled polls.
-    MinInterval,
-    /// RSS `ttl`.
-    Ttl,
-    /// `sy:updatePeriod` and `sy:updateFrequency`.
-    UpdatePeriod,
-    /// `Cache-Control: max-age` or `Expires`.
-    Freshness,
-    /// `skipHours` or `skipDays`.
-    Skip,
-    /// No validators, or a server that ignores conditional requests.
-    NoValidators,
-    /// The same bytes downloaded repeatedly.
-    EqualDownloads,
-    /// The interval was stretched by earlier throttling.
-    Stretch,
-    /// The backoff of a transient failure.
-    Backoff,
-    /// The penalty box.
-    PenaltyBox,
-    /// The server's Retry-After.
-    RetryAfter,
-    /// Our own delay after a 429 without Retry-After.
-    Throttled,
-    /// A ceiling was reached.
-    Ceiling,
-    /// A random share of the interval, added to it.
-    Salt,
-    /// Moved out of a hot minute.
-    HotMinute,
-    /// Added: due immediately, or at its position in the import's spread.
-    Added,
-    /// The report arrived after the due time that it leads to: due now.
-    Late,
-    /// Only calm subscribers: the hour before their midnight.
-    Calm,
-    /// Our own network failed: retried soon, and not counted as a failure of the feed.
-    OurFault,
+named! {
+    /// The rules that move a due time. Numbers (positions in [`Rule::ALL`]) are stored: append only.
+    Rule {
+        /// The category's interval.
+        Category = "category",
+        /// The interval that follows from the posting rate, within the category's bounds.
+        Adaptive = "adaptive",
+        /// An interval set by a person.
+        Person = "person",
+        /// The feed has no subscribers.
+        NoSubscribers = "no_subscribers",
+        /// The host rule's interval (category F).
+        HostInterval = "host_interval",
+        /// The minimum interval of scheduled polls.
+        MinInterval = "min_interval",
+        /// RSS `ttl`.
+        Ttl = "ttl",
+        /// `sy:updatePeriod` and `sy:updateFrequency`.
+        UpdatePeriod = "update_period",
+        /// `Cache-Control: max-age` or `Expires`.
+        Freshness = "freshness",
+        /// `skipHours` or `skipDays`.
+        Skip = "skip",
+        /// No validators, or a server that ignores conditional requests.
+        NoValidators = "no_validators",
+        /// The same bytes downloaded repeatedly.
+        EqualDownloads = "equal_downloads",
+        /// The interval was stretched by earlier throttling.
+        Stretch = "stretch",
+        /// The backoff of a transient failure.
+        Backoff = "backoff",
+        /// The penalty box.
+        PenaltyBox = "penalty_box",
+        /// The server's Retry-After.
+        RetryAfter = "retry_after",
+        /// Our own delay after a 429 without Retry-After.
+        Throttled = "throttled",
+        /// A ceiling was reached.
+        Ceiling = "ceiling",
+        /// A random share of the interval, added to it.
+        Salt = "salt",
+        /// Moved out of a hot minute.
+        HotMinute = "hot_minute",
+        /// Added: due immediately, or at its position in the import's spread.
+        Added = "added",
+        /// The report arrived after the due time that it leads to: due now.
+        Late = "late",
+        /// Only calm subscribers: the hour before their midnight.
+        Calm = "calm",
+        /// Our own network failed: retried soon, and not counted as a failure of the feed.
+        OurFault = "our_fault",
+    }
 }
 
 impl Rule {
-    /// All rules, in the order of their stored numbers: append only.
-    pub const ALL: [Rule; 24] = [
-        Rule::Category,
-        Rule::Adaptive,
-        Rule::Person,
-        Rule::NoSubscribers,
-        Rule::HostInterval,
-        Rule::MinInterval,
-        Rule::Ttl,
-        Rule::UpdatePeriod,
-        Rule::Freshness,
-        Rule::Skip,
-        Rule::NoValidators,
-        Rule::EqualDownloads,
-        Rule::Stretch,
-        Rule::Backoff,
-        Rule::PenaltyBox,
-        Rule::RetryAfter,
-        Rule::Throttled,
-        Rule::Ceiling,
-        Rule::Salt,
-        Rule::HotMinute,
-        Rule::Added,
-        Rule::Late,
-        Rule::Calm,
-        Rule::OurFault,
-    ];
-
     /// Returns the position in [`Self::ALL`].
     pub fn number(self) -> u8 {
         self as u8

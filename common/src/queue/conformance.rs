@@ -1,5 +1,6 @@
 //! What every [`Queue`](super::Queue) must do, run against each implementation by [`queue_conformance!`].
 #![expect(clippy::unwrap_used, reason = "a test suite")]
+#![expect(missing_docs, reason = "the names say it")]
 
 use std::time::Duration;
 
@@ -79,7 +80,6 @@ pub fn job(n: i64) -> FetchJob {
     }
 }
 
-#[expect(missing_docs, reason = "the names say it")]
 pub async fn what_is_published_is_received_in_order(queue: &dyn Queue<FetchReport>) {
     queue.publish(&[report(1), report(2)]).await.unwrap();
     queue.publish(&[report(3)]).await.unwrap();
@@ -90,7 +90,6 @@ pub async fn what_is_published_is_received_in_order(queue: &dyn Queue<FetchRepor
     assert_eq!(queue.receive().await.unwrap().items, [report(3)]);
 }
 
-#[expect(missing_docs, reason = "the names say it")]
 pub async fn a_dropped_delivery_comes_again_marked(queue: &dyn Queue<FetchReport>) {
     queue.publish(&[report(1)]).await.unwrap();
     drop(queue.receive().await.unwrap());
@@ -101,7 +100,6 @@ pub async fn a_dropped_delivery_comes_again_marked(queue: &dyn Queue<FetchReport
     assert_eq!(queue.depth().await.unwrap().items, 0);
 }
 
-#[expect(missing_docs, reason = "the names say it")]
 pub async fn depth_counts_waiting_and_unacked_items(queue: &dyn Queue<FetchReport>) {
     queue.publish(&[report(1), report(2)]).await.unwrap();
     queue.publish(&[report(3)]).await.unwrap();
@@ -116,7 +114,6 @@ pub async fn depth_counts_waiting_and_unacked_items(queue: &dyn Queue<FetchRepor
     assert_eq!(queue.depth().await.unwrap().items, 0);
 }
 
-#[expect(missing_docs, reason = "the names say it")]
 pub async fn a_job_message_delivered_too_often_is_buried(queue: &dyn Queue<FetchJob>) {
     queue.publish(&[job(1)]).await.unwrap();
     for _ in 0..20 {
@@ -126,7 +123,6 @@ pub async fn a_job_message_delivered_too_often_is_buried(queue: &dyn Queue<Fetch
     assert_eq!(queue.receive().await.unwrap().items, [job(2)]);
 }
 
-#[expect(missing_docs, reason = "the names say it")]
 pub async fn a_receiver_that_waits_is_woken(queue: &dyn Queue<FetchReport>) {
     let (received, published) = tokio::join!(queue.receive(), async {
         tokio::task::yield_now().await;
@@ -136,7 +132,6 @@ pub async fn a_receiver_that_waits_is_woken(queue: &dyn Queue<FetchReport>) {
     assert_eq!(received.unwrap().items, [report(1)]);
 }
 
-#[expect(missing_docs, reason = "the names say it")]
 pub async fn a_report_is_never_delivered_too_often(queue: &dyn Queue<FetchReport>) {
     queue.publish(&[report(1)]).await.unwrap();
     for _ in 0..30 {
@@ -146,7 +141,6 @@ pub async fn a_report_is_never_delivered_too_often(queue: &dyn Queue<FetchReport
     assert_eq!(queue.depth().await.unwrap().items, 0);
 }
 
-#[expect(missing_docs, reason = "the names say it")]
 pub async fn a_receiver_that_gave_up_takes_nothing_along(queue: &dyn Queue<FetchReport>) {
     for n in 0..20 {
         let receiving = queue.receive();
@@ -159,7 +153,6 @@ pub async fn a_receiver_that_gave_up_takes_nothing_along(queue: &dyn Queue<Fetch
     }
 }
 
-#[expect(missing_docs, reason = "the names say it")]
 pub async fn acks_in_any_order_remove_their_own_messages_only(queue: &dyn Queue<FetchReport>) {
     for n in 0..6 {
         queue.publish(&[report(n)]).await.unwrap();
@@ -183,7 +176,6 @@ pub async fn acks_in_any_order_remove_their_own_messages_only(queue: &dyn Queue<
     assert_eq!(queue.depth().await.unwrap().items, 0);
 }
 
-#[expect(missing_docs, reason = "the names say it")]
 pub async fn receivers_at_once_share_the_messages(queue: &dyn Queue<FetchReport>) {
     const MESSAGES: i64 = 40;
     let seen = std::sync::Mutex::new(Vec::new());
@@ -205,7 +197,6 @@ pub async fn receivers_at_once_share_the_messages(queue: &dyn Queue<FetchReport>
     assert_eq!(seen, (0..MESSAGES).collect::<Vec<_>>());
 }
 
-#[expect(missing_docs, reason = "the names say it")]
 pub async fn publishers_at_once_lose_nothing(queue: &dyn Queue<FetchReport>) {
     let publisher = async |numbers: std::ops::Range<i64>| {
         for n in numbers {
@@ -223,7 +214,6 @@ pub async fn publishers_at_once_lose_nothing(queue: &dyn Queue<FetchReport>) {
     assert_eq!(seen, (0..60).collect::<Vec<_>>());
 }
 
-#[expect(missing_docs, reason = "the names say it")]
 pub async fn after_a_pause_what_nobody_took_is_received_and_what_was_taken_is_acked(queue: &dyn Queue<FetchReport>) {
     queue.pause().await;
     for n in 0..6 {

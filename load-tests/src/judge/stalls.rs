@@ -1,7 +1,7 @@
 //! Stalls: times in which a process got no processor time on a busy machine. A request that was sent in time is then
 //! recorded late, and the request after it seems early.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How far from a stall a request may be recorded late because of it.
@@ -62,7 +62,7 @@ impl StallWatch {
     pub fn note(&self, begun: Instant, length: Duration) {
         if length >= SHORTEST {
             let begun = begun.duration_since(self.started);
-            self.seen.lock().unwrap_or_else(PoisonError::into_inner).0.push(Stall { begun, length });
+            common::lock(&self.seen).0.push(Stall { begun, length });
         }
     }
 
@@ -77,7 +77,7 @@ impl StallWatch {
 
     /// Returns the stalls so far.
     pub fn seen(&self) -> Stalls {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        common::lock(&self.seen).clone()
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use common::time::{Clock, SystemClock, Timestamp};
@@ -229,7 +229,7 @@ pub(super) enum Time {
     /// The machine's clocks: the monotonic one, counted from this instant.
     Real(Instant),
     /// A clock of the caller.
-    Told(Arc<dyn Clock>),
+    Given(Arc<dyn Clock>),
 }
 
 /// The log of one origin, and its time base.
@@ -244,7 +244,7 @@ impl Log {
     pub(super) fn new(time: Time) -> Self {
         let started_wall = match &time {
             Time::Real(_) => SystemClock.now(),
-            Time::Told(clock) => clock.now(),
+            Time::Given(clock) => clock.now(),
         };
         Log { time, started_wall, records: Mutex::default(), changes: watch::Sender::new(0) }
     }
@@ -257,7 +257,7 @@ impl Log {
     pub(super) fn now(&self) -> Duration {
         match &self.time {
             Time::Real(started) => started.elapsed(),
-            Time::Told(clock) => clock.now().since(self.started_wall),
+            Time::Given(clock) => clock.now().since(self.started_wall),
         }
     }
 
@@ -328,7 +328,7 @@ impl Log {
     }
 
     fn records(&self) -> MutexGuard<'_, Records> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        common::lock(&self.records)
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<u64> {

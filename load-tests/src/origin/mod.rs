@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use common::time::{Clock, Timestamp};
@@ -90,7 +90,7 @@ impl Origin {
     /// # Errors
     /// When one of the addresses cannot be bound.
     pub async fn listen_by(addresses: &[SocketAddr], clock: Arc<dyn Clock>) -> io::Result<Self> {
-        Self::listen_in(addresses, Vec::new(), Time::Told(clock)).await
+        Self::listen_in(addresses, Vec::new(), Time::Given(clock)).await
     }
 
     async fn listen_in(addresses: &[SocketAddr], wraps: Vec<Wrap>, time: Time) -> io::Result<Self> {
@@ -257,11 +257,11 @@ impl Origin {
     }
 
     fn routes(&self) -> MutexGuard<'_, HashMap<Arc<str>, Route>> {
-        self.shared.routes.lock().unwrap_or_else(PoisonError::into_inner)
+        common::lock(&self.shared.routes)
     }
 
     fn hosts(&self) -> MutexGuard<'_, Vec<Option<Host>>> {
-        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+        common::lock(&self.hosts)
     }
 
     fn with_feed<T>(&self, path: &str, act: impl FnOnce(&mut FeedState, Timestamp) -> T) -> Option<T> {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -47,7 +47,7 @@ impl Shared {
         let elapsed = self.log.now();
         let now = self.log.started_wall().after(elapsed);
         let bare = request.target.split('?').next().unwrap_or_default();
-        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = common::lock(&self.routes);
         let known = [request.target, bare]
             .into_iter()
             .find_map(|path| routes.get_key_value(path).map(|(path, _)| Arc::clone(path)));

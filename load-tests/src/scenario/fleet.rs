@@ -22,7 +22,7 @@ const ADDED_AT_ONCE: usize = 5_000;
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 
 /// The processes and their dependencies. Killed when dropped.
-pub(super) struct Fleet {
+pub(super) struct FleetProcesses {
     binary: PathBuf,
     folder: tempfile::TempDir,
     deployment: Deployment,
@@ -44,7 +44,7 @@ pub(super) struct Process {
     pub(super) address: String,
 }
 
-impl Fleet {
+impl FleetProcesses {
     /// Creates a fleet with its servers, without starting it.
     pub(super) async fn new(scenario: &Scenario, binary: &Path, root: Option<&str>) -> Result<Self, ScenarioError> {
         let binary = std::fs::canonicalize(binary)
@@ -54,7 +54,7 @@ impl Fleet {
         let written = std::fs::write(folder.path().join("config.toml"), config(scenario).to_string());
         written.map_err(|error| ScenarioError::Io("writing the configuration".to_owned(), error))?;
         let namespace = format!("load-{}-{}", std::process::id(), rand::RngExt::random::<u16>(&mut rand::rng()));
-        let mut fleet = Fleet {
+        let mut fleet = FleetProcesses {
             binary,
             deployment: scenario.deployment,
             environment: vec![("FEEDFLEET_NAMESPACE".to_owned(), namespace)],

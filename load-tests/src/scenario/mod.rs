@@ -28,7 +28,7 @@ use self::callers::Callers;
 pub use self::error::ScenarioError;
 use self::figures::{Run, figures};
 use self::file::{Deployment, Form, Scenario, What};
-use self::fleet::Fleet;
+use self::fleet::FleetProcesses;
 pub use self::report::Report;
 use self::samples::{Sample, Servers, look};
 use self::world::World;
@@ -77,7 +77,7 @@ pub async fn run(path: &Path, setting: &Setting) -> Result<Report, ScenarioError
 /// Runs a scenario from the first process to the last request.
 async fn play(scenario: &Scenario, name: &str, setting: &Setting) -> Result<Run, ScenarioError> {
     let world = World::start(scenario).await?;
-    let mut fleet = Fleet::new(scenario, &setting.binary, world.root.as_deref()).await?;
+    let mut fleet = FleetProcesses::new(scenario, &setting.binary, world.root.as_deref()).await?;
     if setting.progress {
         eprintln!("{name}: {}", scenario.question);
     }
@@ -115,7 +115,7 @@ fn feeds(scenario: &Scenario) -> usize {
 
 /// Starts all processes, and adds all groups while the fleet is paused, those with the widest spread first, so that
 /// feeds that are due soon do not wait for long.
-async fn assemble(scenario: &Scenario, world: &World, fleet: &mut Fleet) -> Result<(), ScenarioError> {
+async fn assemble(scenario: &Scenario, world: &World, fleet: &mut FleetProcesses) -> Result<(), ScenarioError> {
     let spread = |name: &String| scenario.feeds[name].spread.unwrap_or(scenario.feeds[name].interval);
     let spreads: BTreeSet<Duration> = scenario.feeds.keys().map(spread).collect();
     for (turn, wanted) in spreads.iter().rev().enumerate() {
@@ -160,7 +160,7 @@ struct Step<'a> {
 async fn live(
     scenario: &Scenario,
     world: &World,
-    fleet: &mut Fleet,
+    fleet: &mut FleetProcesses,
     called: &mut Option<BTreeMap<String, f64>>,
     servers: &Servers,
     go: Duration,
@@ -202,7 +202,7 @@ async fn live(
     Ok((samples, [claims, fleet.claims_by_lag().await]))
 }
 
-async fn act(fleet: &mut Fleet, what: &What, begins: bool) -> Result<(), ScenarioError> {
+async fn act(fleet: &mut FleetProcesses, what: &What, begins: bool) -> Result<(), ScenarioError> {
     match what {
         What::Workers { count } if begins => fleet.set_workers(*count).await,
         What::SlowStore { delay } => {
@@ -220,7 +220,7 @@ async fn act(fleet: &mut Fleet, what: &What, begins: bool) -> Result<(), Scenari
 }
 
 /// Returns the same after all reports in flight had time to be stored.
-async fn missing_in_the_end(world: &World, fleet: &Fleet, end: Duration) -> Result<usize, ScenarioError> {
+async fn missing_in_the_end(world: &World, fleet: &FleetProcesses, end: Duration) -> Result<usize, ScenarioError> {
     let deadline = Instant::now() + DRAIN;
     loop {
         let missing = missing(world, fleet, end).await?;
@@ -232,7 +232,7 @@ async fn missing_in_the_end(world: &World, fleet: &Fleet, end: Duration) -> Resu
 }
 
 /// Returns the number of items that were sent completely before `end` and are not stored.
-async fn missing(world: &World, fleet: &Fleet, end: Duration) -> Result<usize, ScenarioError> {
+async fn missing(world: &World, fleet: &FleetProcesses, end: Duration) -> Result<usize, ScenarioError> {
     let mut stored: BTreeSet<String> = BTreeSet::new();
     let mut after = 0;
     loop {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::exposition::series;
-use super::fleet::Fleet;
+use super::fleet::FleetProcesses;
 use crate::{Origin, usage};
 
 /// One sample.
@@ -57,7 +57,7 @@ impl Servers {
 }
 
 /// Takes a sample.
-pub(super) async fn look(fleet: &Fleet, servers: &Servers, origin: &Origin, go: Duration) -> Sample {
+pub(super) async fn look(fleet: &FleetProcesses, servers: &Servers, origin: &Origin, go: Duration) -> Sample {
     let mut sample = Sample::default();
     if let Some(first) = fleet.processes.first() {
         sample.ready = fleet.is_ready(&first.address).await;

@@ -23,17 +23,17 @@ const ENTRIES: u64 = 20;
 const ADDED_AT_ONCE: usize = 1_000;
 
 /// So many feeds, numbered from 1.
-pub(crate) struct Fleet {
+pub(crate) struct BenchFeeds {
     config: Config,
     states: Vec<PollState>,
     version: i64,
     added: Timestamp,
 }
 
-impl Fleet {
+impl BenchFeeds {
     pub(crate) fn new(feeds: usize) -> anyhow::Result<Self> {
         let config = common::config::load(None, std::iter::empty(), &[])?.config;
-        Ok(Fleet { config, states: vec![PollState::default(); feeds], version: 1, added: SystemClock.now() })
+        Ok(BenchFeeds { config, states: vec![PollState::default(); feeds], version: 1, added: SystemClock.now() })
     }
 
     /// Adds them to an empty store.

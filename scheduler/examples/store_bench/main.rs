@@ -21,7 +21,7 @@ use store::sqlite::SqliteStore;
 use store::{Applied, Store, Verdict};
 
 use crate::bare::{Bare, Row};
-use crate::feeds::Fleet;
+use crate::feeds::BenchFeeds;
 use store::Upkeep;
 
 /// Reports in a transaction.
@@ -74,7 +74,7 @@ async fn lists_on_postgres(url: &str, feeds: usize) -> anyhow::Result<()> {
 /// T8: the same database twice.
 async fn beside_sqlite(folder: &Path) -> anyhow::Result<()> {
     let (ours, theirs) = (folder.join("ours.db"), folder.join("bare.db"));
-    let mut fleet = Fleet::new(FEEDS)?;
+    let mut fleet = BenchFeeds::new(FEEDS)?;
     let store = SqliteStore::open(path(&ours)?).await?;
     fill(&mut fleet, &[&store]).await?;
     store.close().await;
@@ -91,7 +91,7 @@ async fn beside_sqlite(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Adds the fleet to each of the stores, with a first answer from every feed.
-pub(crate) async fn fill(fleet: &mut Fleet, stores: &[&dyn Store]) -> anyhow::Result<()> {
+pub(crate) async fn fill(fleet: &mut BenchFeeds, stores: &[&dyn Store]) -> anyhow::Result<()> {
     for store in stores {
         fleet.add(*store).await?;
     }
@@ -106,7 +106,7 @@ pub(crate) async fn fill(fleet: &mut Fleet, stores: &[&dyn Store]) -> anyhow::Re
 
 /// The median ratio of both sides' rows a second, alternating over the same feeds in the same order.
 pub(crate) async fn compare(
-    fleet: &mut Fleet,
+    fleet: &mut BenchFeeds,
     store: &dyn Store,
     name: &str,
     mut bare: impl AsyncFnMut(&[Row]) -> anyhow::Result<()>,

@@ -15,7 +15,7 @@ use scheduler::schedule::memory::MemorySchedule;
 use scheduler::schedule::{Band, Schedule, Slot};
 use store::sqlite::SqliteStore;
 
-use crate::feeds::Fleet;
+use crate::feeds::BenchFeeds;
 use crate::{BATCH, apply, path, rate};
 use store::{Polls, Upkeep};
 
@@ -94,7 +94,7 @@ fn due(now: Timestamp, number: i64) -> Timestamp {
 }
 
 async fn store(folder: &Path) -> anyhow::Result<()> {
-    let mut fleet = Fleet::new(FEEDS)?;
+    let mut fleet = BenchFeeds::new(FEEDS)?;
     let file = folder.join("feedfleet.db");
     let store = SqliteStore::open(path(&file)?).await?;
     let begun = Instant::now();

@@ -6,13 +6,13 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use store::postgres::PostgresStore;
 
 use crate::bare::{POLL, RING, Row};
-use crate::feeds::Fleet;
+use crate::feeds::BenchFeeds;
 use crate::{FEEDS, compare, fill};
 use store::Upkeep;
 
 pub(crate) async fn beside_postgres(url: &str) -> anyhow::Result<()> {
     let [ours, theirs] = ["ours", "bare"].map(|side| format!("feedfleet-bench-{side}-{}", std::process::id()));
-    let mut fleet = Fleet::new(FEEDS)?;
+    let mut fleet = BenchFeeds::new(FEEDS)?;
     let store = PostgresStore::open(url, &ours).await?;
     let copy = PostgresStore::open(url, &theirs).await?;
     fill(&mut fleet, &[&store, &copy]).await?;

@@ -9,7 +9,7 @@ use store::Store;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
 
-use crate::feeds::Fleet;
+use crate::feeds::BenchFeeds;
 use crate::{BATCH, apply, path};
 use store::Upkeep;
 
@@ -77,7 +77,7 @@ pub(crate) async fn on_postgres(url: &str) -> anyhow::Result<()> {
 
 /// Microseconds a feed: to add it, for its first answer (with a title), for a 304.
 async fn written(store: &dyn Store) -> anyhow::Result<[f64; 3]> {
-    let mut fleet = Fleet::new(FEEDS)?;
+    let mut fleet = BenchFeeds::new(FEEDS)?;
     let each = |begun: Instant| begun.elapsed().as_secs_f64() * 1e6 / FEEDS as f64;
     let begun = Instant::now();
     fleet.add(store).await?;

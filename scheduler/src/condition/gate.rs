@@ -1,7 +1,7 @@
 //! Whether the host gate lets requests start, as this scheduler saw it last.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use common::time::Timestamp;
 
@@ -51,6 +51,6 @@ impl GateState {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Closed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        common::lock(&self.0)
     }
 }

@@ -1,5 +1,6 @@
 //! The condition of the fleet: what its loops measure and take into account, beside the feeds themselves.
 
+pub mod failure_log;
 pub mod gate;
 pub mod live_config;
 pub mod load;
@@ -7,7 +8,6 @@ pub mod our_fault;
 pub mod pace;
 pub mod price;
 pub mod storing;
-pub mod trouble;
 pub mod watchdog;
 pub mod worst;
 

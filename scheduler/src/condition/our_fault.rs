@@ -5,7 +5,7 @@
 //! [`common::policy::spare`]'s business.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use common::feed::Feed;
@@ -31,10 +31,10 @@ pub(crate) const PROBES_PER_SECOND: f64 = 1.0;
 
 /// What this scheduler knows of our own network. Shared by whoever asks.
 #[derive(Debug, Default)]
-pub struct OurFault(Mutex<Seen>);
+pub struct OurFault(Mutex<HostAnswers>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct HostAnswers {
     /// What each host did last, and when.
     hosts: HashMap<HostKey, (Timestamp, bool)>,
     /// When old ones were forgotten last.
@@ -50,7 +50,7 @@ struct Seen {
 
 /// The fault begins or ends being ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Transition {
     /// So many hosts failed, and so many answered.
     Began { failed: usize, answered: usize },
     /// It lasted so long.
@@ -74,12 +74,12 @@ impl OurFault {
         // Several turns in one batch are one, or none.
         let turn = began.last();
         match turn.filter(|_| seen.since.is_some() != before) {
-            Some(Turn::Began { failed, answered }) => tracing::warn!(
+            Some(Transition::Began { failed, answered }) => tracing::warn!(
                 failed,
                 answered,
                 "most hosts fail that answered before: the fault is ours; no feed is penalised, polling slows to a probe"
             ),
-            Some(Turn::Ended { after }) => {
+            Some(Transition::Ended { after }) => {
                 let after = humantime::format_duration(Duration::from_secs(after.as_secs())).to_string();
                 tracing::info!(after, "hosts answer again: polling goes on");
             }
@@ -105,8 +105,8 @@ impl OurFault {
         seen.probes = (seen.probes - polls as f64).max(0.0);
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> MutexGuard<'_, HostAnswers> {
+        common::lock(&self.0)
     }
 }
 
@@ -122,15 +122,15 @@ fn answered(feed: &Feed, report: &FetchReport) -> Option<bool> {
     }
 }
 
-impl Seen {
-    fn note(&mut self, host: &HostKey, answered: bool, now: Timestamp) -> Option<Turn> {
+impl HostAnswers {
+    fn note(&mut self, host: &HostKey, answered: bool, now: Timestamp) -> Option<Transition> {
         if let Some(since) = self.since {
             self.last.push_back(answered);
             self.last.drain(..self.last.len().saturating_sub(ANSWERS));
             let over = self.last.len() == ANSWERS && self.last.iter().all(|answered| *answered);
             return over.then(|| {
-                *self = Seen::default();
-                Turn::Ended { after: now.since(since) }
+                *self = HostAnswers::default();
+                Transition::Ended { after: now.since(since) }
             });
         }
         if self.hosts.len() < MOST_HOSTS || self.hosts.contains_key(host) {
@@ -147,8 +147,8 @@ impl Seen {
         let failed = self.hosts.len() - answered;
         let ours = failed >= MANY_HOSTS && failed > answered || failed >= FEW_HOSTS && answered == 0;
         ours.then(|| {
-            *self = Seen { since: Some(now), refilled: now, ..Seen::default() };
-            Turn::Began { failed, answered }
+            *self = HostAnswers { since: Some(now), refilled: now, ..HostAnswers::default() };
+            Transition::Began { failed, answered }
         })
     }
 }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// Plays answers of different hosts, a second apart; gives the turns with the number of the answer.
-    fn turns(seen: &mut Seen, first: usize, answers: &[bool]) -> Vec<(usize, Turn)> {
+    fn turns(seen: &mut HostAnswers, first: usize, answers: &[bool]) -> Vec<(usize, Transition)> {
         let play = |(number, answered): (usize, &bool)| {
             let number = first + number;
             seen.note(&host(number), *answered, at(1000 * number as u64)).map(|turn| (number, turn))
@@ -176,17 +176,17 @@ mod tests {
 
     #[test]
     fn many_hosts_that_fail_at_once_are_our_fault_until_they_answer() {
-        let mut seen = Seen::default();
+        let mut seen = HostAnswers::default();
         assert!(turns(&mut seen, 0, &[true; 7]).is_empty());
-        assert_eq!(turns(&mut seen, 7, &[false; 8]), [(14, Turn::Began { failed: 8, answered: 7 })]);
+        assert_eq!(turns(&mut seen, 7, &[false; 8]), [(14, Transition::Began { failed: 8, answered: 7 })]);
         assert!(turns(&mut seen, 15, &[false, true, true, true, false, true, true, true]).is_empty());
-        assert_eq!(turns(&mut seen, 23, &[true]), [(23, Turn::Ended { after: Duration::from_secs(9) })]);
+        assert_eq!(turns(&mut seen, 23, &[true]), [(23, Transition::Ended { after: Duration::from_secs(9) })]);
         assert!(turns(&mut seen, 24, &[true; 50]).is_empty());
     }
 
     #[test]
     fn a_few_bad_hosts_among_good_ones_are_their_own_fault() {
-        let mut seen = Seen::default();
+        let mut seen = HostAnswers::default();
         let mixed: Vec<bool> = (0..300).map(|number| number % 3 != 0).collect();
         assert!(turns(&mut seen, 0, &mixed).is_empty());
         assert!(turns(&mut seen, 300, &[true, false, false, false, false, false, false, false]).is_empty(), "seven");
@@ -194,21 +194,21 @@ mod tests {
 
     #[test]
     fn one_host_with_many_feeds_is_one_host() {
-        let mut seen = Seen::default();
+        let mut seen = HostAnswers::default();
         assert!((0..100).all(|number| seen.note(&host(1), false, at(number)).is_none()));
     }
 
     #[test]
     fn of_few_hosts_all_must_fail_and_within_a_minute() {
-        assert_eq!(turns(&mut Seen::default(), 0, &[false; 3]).len(), 1);
-        assert!(turns(&mut Seen::default(), 0, &[true, false, false, false, false]).is_empty());
-        let mut seen = Seen::default();
+        assert_eq!(turns(&mut HostAnswers::default(), 0, &[false; 3]).len(), 1);
+        assert!(turns(&mut HostAnswers::default(), 0, &[true, false, false, false, false]).is_empty());
+        let mut seen = HostAnswers::default();
         assert!((0..20).all(|number| seen.note(&host(number), false, at(31_000 * number as u64)).is_none()));
     }
 
     #[test]
     fn hosts_beyond_the_most_take_no_memory() {
-        let mut seen = Seen::default();
+        let mut seen = HostAnswers::default();
         assert!((0..3 * MOST_HOSTS).all(|number| seen.note(&host(number), true, at(number as u64 / 100)).is_none()));
         assert!(seen.hosts.len() <= MOST_HOSTS);
         let later = at(0).after(2 * WINDOW);
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_round_under_way_when_it_began_costs_no_later_probes() {
-        let mut seen = Seen::default();
+        let mut seen = HostAnswers::default();
         turns(&mut seen, 0, &[false; 3]);
         let ours = OurFault(Mutex::new(seen));
         ours.spend(500);
@@ -230,7 +230,7 @@ mod tests {
     fn a_probe_a_second_is_started_while_it_lasts() {
         let ours = OurFault::default();
         assert_eq!(ours.room(500, at(0)), 500);
-        let mut seen = Seen::default();
+        let mut seen = HostAnswers::default();
         turns(&mut seen, 0, &[false; 3]);
         let ours = OurFault(Mutex::new(seen));
         let mut started = 0;

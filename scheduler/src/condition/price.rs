@@ -4,8 +4,8 @@
 //! leads: each scheduler corrects the price once a minute by what it saw itself, and a correction of a price that another
 //! has just changed is dropped. [`common::policy::price`] says what a price should be.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use common::config::Config;
@@ -22,11 +22,11 @@ pub struct Price {
     now: AtomicU64,
     /// The same of the demand that was last measured.
     demand: AtomicU64,
-    seen: Mutex<Seen>,
+    seen: Mutex<PriceInputs>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct PriceInputs {
     /// Feeds claimed that were not claimed before for the same due time.
     claimed: u64,
     /// Polls started.
@@ -59,8 +59,8 @@ impl Price {
         f64::from_bits(self.demand.load(Ordering::Relaxed))
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> std::sync::MutexGuard<'_, PriceInputs> {
+        common::lock(&self.seen)
     }
 
     /// A round of dispatch: so many feeds were claimed for the first time since they became due, so many polls started.
@@ -95,7 +95,8 @@ impl Price {
         now: Timestamp,
         config: &Config,
     ) -> Result<(), StoreError> {
-        let seen = std::mem::replace(&mut *self.seen(), Seen { last: Some((now, backlog)), ..Seen::default() });
+        let seen =
+            std::mem::replace(&mut *self.seen(), PriceInputs { last: Some((now, backlog)), ..PriceInputs::default() });
         let agreed = store.price().await?;
         let price = agreed.unwrap_or(config.policy.price);
         let Some((measured, affordable)) = seen.measure(backlog, now, config) else {
@@ -111,7 +112,7 @@ impl Price {
     }
 }
 
-impl Seen {
+impl PriceInputs {
     /// Polls a second that are wanted, and that can be made; `None` when there is nothing to judge by.
     fn measure(&self, backlog: usize, now: Timestamp, config: &Config) -> Option<(f64, Option<f64>)> {
         let (since, before) = self.last?;

@@ -1,7 +1,7 @@
 //! Whether reports can be stored. While they cannot (the disk is full, the database is away), nothing more is claimed:
 //! fetched answers would pile up, and feeds whose reports wait would be polled again when their leases end.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -44,6 +44,6 @@ impl Storing {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Latched>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        common::lock(&self.0)
     }
 }

@@ -4,7 +4,7 @@
 //! leases and not one report has arrived in that time, although nothing is known that would explain it, the process itself is
 //! stuck, and a restart is better than waiting.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -66,7 +66,7 @@ impl Watchdog {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        common::lock(&self.0)
     }
 }
 

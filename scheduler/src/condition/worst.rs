@@ -2,7 +2,7 @@
 //! rests on it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use common::host::HostKey;
@@ -17,10 +17,10 @@ const MOST_HOSTS: usize = 2_000;
 
 /// What this scheduler saw of hosts in trouble. Shared by whoever asks.
 #[derive(Debug, Default)]
-pub struct WorstHosts(Mutex<Seen>);
+pub struct WorstHosts(Mutex<Tallies>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Tallies {
     began: Timestamp,
     now: HashMap<HostKey, Tally>,
     before: HashMap<HostKey, Tally>,
@@ -80,8 +80,8 @@ impl WorstHosts {
         hosts
     }
 
-    fn seen(&self, now: Timestamp) -> MutexGuard<'_, Seen> {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn seen(&self, now: Timestamp) -> MutexGuard<'_, Tallies> {
+        let mut seen = common::lock(&self.0);
         let age = now.since(seen.began);
         if age >= PERIOD {
             let ended = std::mem::take(&mut seen.now);

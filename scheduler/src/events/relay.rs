@@ -15,7 +15,7 @@ use common::time::{Clock, Timestamp};
 use rand::RngExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::condition::trouble::Trouble;
+use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::events::follow::{Follower, Tail};
 use crate::wire::EventView;
@@ -39,7 +39,7 @@ pub async fn run(relay: Option<Relay>, stop: &CancellationToken) {
 pub struct Relay {
     exchange: Exchange,
     tail: Arc<Tail>,
-    turn: Turn,
+    turn: RelayLease,
     /// It had the turn when it looked last.
     has_turn: bool,
     metrics: Arc<Metrics>,
@@ -50,12 +50,12 @@ impl Relay {
     pub fn new(store: Arc<dyn Store>, exchange: Exchange, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
         let tail = Arc::new(Tail::of(Arc::clone(&store)));
         let holder = format!("{:032x}", rand::rng().random::<u128>());
-        Relay { exchange, tail, turn: Turn { store, clock, holder }, has_turn: false, metrics }
+        Relay { exchange, tail, turn: RelayLease { store, clock, holder }, has_turn: false, metrics }
     }
 
     /// Runs until stopped, and then leaves the turn to others at once.
     pub async fn run(mut self, stop: &CancellationToken) {
-        let mut trouble = Trouble::with("passing events on to the exchange");
+        let mut trouble = FailureLog::new("passing events on to the exchange");
         loop {
             tokio::select! {
                 passed = self.pass_on(&mut trouble) => {
@@ -63,9 +63,8 @@ impl Relay {
                 }
                 () = stop.cancelled() => break,
             }
-            tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-                () = stop.cancelled() => break,
+            if !common::sleep_or_stop(LOOK_EVERY, stop).await {
+                break;
             }
         }
         // If not, it ends by itself.
@@ -73,7 +72,7 @@ impl Relay {
     }
 
     /// Passes on for as long as it is this one's turn.
-    async fn pass_on(&mut self, trouble: &mut Trouble) -> Result<(), BackendError> {
+    async fn pass_on(&mut self, trouble: &mut FailureLog) -> Result<(), BackendError> {
         let Some(cursor) = self.turn.take(&Confirmed::default(), TURN).await? else {
             self.metrics.relay_lag.set(0.0);
             self.has_turn = false;
@@ -169,14 +168,14 @@ struct Confirmed {
 }
 
 /// The right to pass events on, as far as it can be had.
-struct Turn {
+struct RelayLease {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     /// This process.
     holder: String,
 }
 
-impl Turn {
+impl RelayLease {
     /// Takes or keeps it for so long; gives the last event that was passed on.
     async fn take(&self, confirmed: &Confirmed, lasts: Duration) -> Result<Option<i64>, BackendError> {
         let Confirmed { seq, epoch } = confirmed;

@@ -3,7 +3,7 @@
 use common::document::Document;
 
 use super::*;
-use crate::upkeep::requeue::Dripper;
+use crate::upkeep::requeue::RequeueRunner;
 use store::{NewRequeue, RequeueFilter};
 
 impl Fleet {
@@ -16,7 +16,7 @@ impl Fleet {
 
     async fn drip(&self) {
         let (store, schedule) = (self.ops.store.clone(), self.ops.schedule.clone());
-        Dripper { store, schedule, condition: self.ops.condition.clone() }.round(&*self.clock).await.unwrap();
+        RequeueRunner { store, schedule, condition: self.ops.condition.clone() }.round(&*self.clock).await.unwrap();
     }
 
     async fn answered(&self, jobs: &[FetchJob], outcome: impl Fn(&FetchJob) -> Outcome) {

@@ -17,7 +17,7 @@ use common::url::FeedId;
 
 use crate::error::BackendError;
 use crate::schedule::Schedule;
-use store::cursor::{self, Place};
+use store::cursor::{self, Position};
 use store::{FeedQuery, FeedSort, Page, Store, StoreError, never};
 
 /// Feeds that are claimed or parked of which a page shows those that belong there, at most.
@@ -38,7 +38,7 @@ pub async fn feeds(
         Err(StoreError::NotSorted { .. }) => {}
         page => return Ok(page?),
     }
-    let after = cursor::place(query)?.map(|place| (Timestamp::from_millis(place.value), FeedId(place.id)));
+    let after = cursor::position(query)?.map(|place| (Timestamp::from_millis(place.value), FeedId(place.id)));
     let (mut found, end) = along(store, schedule, query, after).await?;
     let behind = |place: &Due| after.is_none_or(|after| *place > after) && end.is_none_or(|end| *place <= end);
     // What is taken was due.
@@ -53,13 +53,13 @@ pub async fn feeds(
     let limit = query.limit as usize;
     let cut = (found.len() > limit).then(|| found[limit - 1].0);
     found.truncate(limit);
-    let place = |(at, id): Due| Place::new(FeedSort::NextDue, at.millis(), id.0);
+    let place = |(at, id): Due| Position::new(FeedSort::NextDue, at.millis(), id.0);
     let next = match (cut.or(end), query.status) {
         (Some(last), _) => Some(place(last)),
         (None, Some(_)) => None,
-        (None, None) => Some(Place::new(FeedSort::NextDue, never(Status::Active), 0)),
+        (None, None) => Some(Position::new(FeedSort::NextDue, never(Status::Active), 0)),
     };
-    Ok(Page { items: found.into_iter().map(|(_, feed)| feed).collect(), next: next.map(Place::cursor) })
+    Ok(Page { items: found.into_iter().map(|(_, feed)| feed).collect(), next: next.map(Position::cursor) })
 }
 
 /// Feeds that wait behind a place and pass the filters: a page of them, or those among as many as may be looked at. And

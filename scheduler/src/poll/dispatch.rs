@@ -24,8 +24,8 @@ use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
+use crate::condition::failure_log::FailureLog;
 use crate::condition::pace::Pace;
-use crate::condition::trouble::Trouble;
 use crate::error::BackendError;
 use crate::poll::new_rules;
 use crate::poll::subject::{band, rank};
@@ -95,7 +95,7 @@ impl Dispatcher {
         let mut pace = Pace::new(&config, clock.now());
         let (mut paused, mut schedulers) = (false, 1);
         let mut paused_checked = Timestamp::EPOCH;
-        let mut dispatching = Trouble::with("dispatch");
+        let mut dispatching = FailureLog::new("dispatch");
         while !stop.is_cancelled() {
             let now = clock.now();
             let current = self.condition.config.get();
@@ -116,10 +116,7 @@ impl Dispatcher {
                 }
                 None => RETRY,
             };
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(wait) => {}
-            }
+            common::sleep_or_stop(wait, stop).await;
         }
     }
 

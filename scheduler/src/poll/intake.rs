@@ -16,7 +16,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use crate::condition::trouble::Trouble;
+use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::poll::results::Results;
 use crate::schedule::ScheduleError;
@@ -161,7 +161,7 @@ impl Intake {
         taken.retain(|delivery| self.expires(Some(delivery.arrived)) > Instant::now());
         let Ok(now) = self.time(clock).await else {
             drop(taken);
-            return self.stand_aside(state, clock, stop).await;
+            return self.pause_until_schedule_answers(state, clock, stop).await;
         };
         let reports = taken.iter().flat_map(|delivery| &delivery.items);
         match self.results.hold_hosts(reports, now).await {
@@ -172,7 +172,9 @@ impl Intake {
 
     /// Begins to settle what was gathered.
     async fn begin(&self, state: &mut State, clock: &dyn Clock, stop: &CancellationToken) {
-        let Ok(now) = self.time(clock).await else { return self.stand_aside(state, clock, stop).await };
+        let Ok(now) = self.time(clock).await else {
+            return self.pause_until_schedule_answers(state, clock, stop).await;
+        };
         let Gathered { deliveries, reports } = std::mem::take(&mut state.gathered);
         let expires = self.expires(deliveries.iter().map(|delivery| delivery.arrived).min());
         let results = Arc::clone(&self.results);
@@ -183,17 +185,16 @@ impl Intake {
     }
 
     /// Waits until the schedule answers and its clock agrees with ours. Meanwhile other schedulers get the reports.
-    async fn stand_aside(&self, state: &mut State, clock: &dyn Clock, stop: &CancellationToken) {
+    async fn pause_until_schedule_answers(&self, state: &mut State, clock: &dyn Clock, stop: &CancellationToken) {
         state.gathered = Gathered::default();
         tokio::select! {
             () = stop.cancelled() => return,
             () = self.results.reports.pause() => {}
         }
-        let mut keeping_time = Trouble::with("settling reports");
+        let mut keeping_time = FailureLog::new("settling reports");
         loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(RETRY) => {}
+            if !common::sleep_or_stop(RETRY, stop).await {
+                return;
             }
             if keeping_time.note(self.time(clock).await).is_some() {
                 return;

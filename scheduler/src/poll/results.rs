@@ -5,7 +5,7 @@
 //! time. This module decides nothing itself; [`common::policy::decide()`] does.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use common::config::Config;
 use common::feed::Feed;
@@ -195,7 +195,7 @@ impl Results {
             return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at };
         }
         let draws = [(self.draw)(), (self.draw)()];
-        let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut minutes = common::lock(&self.minutes);
         let decision = minutes.decide(&subject, &report, now, draws, &policy);
         drop(minutes);
         let planned = feed.next_due.zip(feed.state.last_polled).map(|(due, last)| due.since(last));

@@ -24,27 +24,26 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use common::host::HostKey;
+use common::named;
 use common::policy::Category;
 use common::time::{Clock, Timestamp};
 use common::url::FeedId;
 
-/// A set of the schedule, with a guaranteed share of every claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Band {
-    /// Category A and wakes.
-    Urgent,
-    /// Category B.
-    Prompt,
-    /// Categories C and F.
-    Steady,
-    /// Category D: one subscriber.
-    Patient,
+named! {
+    /// A set of the schedule, with a guaranteed share of every claim; the most urgent first.
+    Band {
+        /// Category A and wakes.
+        Urgent = "urgent",
+        /// Category B.
+        Prompt = "prompt",
+        /// Categories C and F.
+        Steady = "steady",
+        /// Category D: one subscriber.
+        Patient = "patient",
+    }
 }
 
 impl Band {
-    /// All bands, most urgent first.
-    pub const ALL: [Band; 4] = [Band::Urgent, Band::Prompt, Band::Steady, Band::Patient];
-
     /// Returns the band of a feed of this category that waits for its due time (`wake` is false) or was woken.
     pub fn of(category: Category, wake: bool) -> Band {
         match category {
@@ -68,16 +67,6 @@ impl Band {
             let share = fifth as usize;
             if band == Band::Urgent { 0 } else { share }
         })
-    }
-
-    /// Returns the name in metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Band::Urgent => "urgent",
-            Band::Prompt => "prompt",
-            Band::Steady => "steady",
-            Band::Patient => "patient",
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
-use crate::condition::trouble::Trouble;
+use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::schedule::{Band, Schedule};
 use crate::upkeep::reseal::Resealing;
@@ -59,20 +59,18 @@ const PRUNE_SHARE: u32 = 10;
 /// Between two prunings, at least.
 const PRUNE_PAUSE: Duration = Duration::from_millis(100);
 
-type Outcome = Result<(), BackendError>;
-
 impl Maintainer {
     /// Runs until stopped. What fails is tried again at its next turn.
     pub(crate) async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let [mut counted, mut priced, mut pruned, mut resealed] = [Timestamp::EPOCH; 4];
         let prune_every = prune_every(&self.config.retention);
-        let mut measuring = Trouble::with("measuring queue, schedule and gate");
-        let mut folding = Trouble::with("adding up the store's counters");
-        let mut counting = Trouble::with("counting the store");
-        let mut pricing = Trouble::with("correcting the price of a poll");
-        let mut sealing = Trouble::with("sealing credentials with the new key");
+        let mut measuring = FailureLog::new("measuring queue, schedule and gate");
+        let mut folding = FailureLog::new("adding up the store's counters");
+        let mut counting = FailureLog::new("counting the store");
+        let mut pricing = FailureLog::new("correcting the price of a poll");
+        let mut sealing = FailureLog::new("sealing credentials with the new key");
         let mut resealing = Resealing::default();
-        let mut pruning = Trouble::with("deleting what is older than its retention");
+        let mut pruning = FailureLog::new("deleting what is older than its retention");
         while !stop.is_cancelled() {
             let now = clock.now();
             measuring.note(self.depths(clock).await);
@@ -97,7 +95,7 @@ impl Maintainer {
         }
     }
 
-    async fn depths(&self, clock: &dyn Clock) -> Outcome {
+    async fn depths(&self, clock: &dyn Clock) -> Result<(), BackendError> {
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
         self.schedule.check(clock).await?;
         let now = clock.now();
@@ -118,7 +116,7 @@ impl Maintainer {
         Ok(())
     }
 
-    async fn counts(&self, now: Timestamp) -> Outcome {
+    async fn counts(&self, now: Timestamp) -> Result<(), BackendError> {
         let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let stats = self.store.stats(now).await?;
         for category in Category::ALL {
@@ -129,7 +127,7 @@ impl Maintainer {
             }
         }
         for kind in FailureKind::ALL {
-            let count = stats.penalised.iter().find(|found| found.0 == *kind).map_or(0, |found| found.1);
+            let count = stats.penalised.iter().find(|found| found.0 == kind).map_or(0, |found| found.1);
             self.metrics.penalised_feeds.with_label_values(&[kind.as_str()]).set(gauge(count));
         }
         let config = self.condition.config.get();
@@ -140,7 +138,7 @@ impl Maintainer {
         Ok(())
     }
 
-    async fn correct_price(&self, clock: &dyn Clock) -> Outcome {
+    async fn correct_price(&self, clock: &dyn Clock) -> Result<(), BackendError> {
         self.schedule.check(clock).await?;
         let now = clock.now();
         let depth = self.schedule.depth(now).await?;
@@ -151,7 +149,7 @@ impl Maintainer {
         Ok(())
     }
 
-    async fn prune(&self, clock: &dyn Clock, stop: &CancellationToken) -> Outcome {
+    async fn prune(&self, clock: &dyn Clock, stop: &CancellationToken) -> Result<(), BackendError> {
         // What is old by a clock that is off may be of today.
         self.schedule.check(clock).await?;
         let now = clock.now();

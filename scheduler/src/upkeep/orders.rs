@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
-use crate::condition::trouble::Trouble;
+use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::schedule::Schedule;
 use store::{AcceptedPolicy, NewPolicy, Store};
@@ -73,26 +73,20 @@ impl Orders {
 
     /// Looks until stopped.
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        let mut looking = Trouble::with("carrying what operators say about hosts");
+        let mut looking = FailureLog::new("carrying what operators say about hosts");
         while !stop.is_cancelled() {
             looking.note(self.look(clock.now()).await);
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-            }
+            common::sleep_or_stop(LOOK_EVERY, stop).await;
         }
     }
 
     /// Waits until the rules are known: nobody is to be asked by other ones.
     pub async fn known(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        let mut reading = Trouble::with("reading what operators say about hosts");
+        let mut reading = FailureLog::new("reading what operators say about hosts");
         while !stop.is_cancelled() && self.carried.lock().await.change.is_none() {
             reading.note(self.look(clock.now()).await);
             if self.carried.lock().await.change.is_none() {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = tokio::time::sleep(LOOK_EVERY) => {}
-                }
+                common::sleep_or_stop(LOOK_EVERY, stop).await;
             }
         }
     }

@@ -15,7 +15,7 @@ use common::url::FeedId;
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
-use crate::condition::trouble::Trouble;
+use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::poll::subject::placement_slot;
 use crate::schedule::{Schedule, Slot};
@@ -58,10 +58,10 @@ impl Reconciler {
     }
 
     async fn keep_gate_open(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        let mut opening = Trouble::with("asking whether the host gate is open");
-        let mut refreshing = Trouble::with("loading the stored holds into the host gate");
+        let mut opening = FailureLog::new("asking whether the host gate is open");
+        let mut refreshing = FailureLog::new("loading the stored holds into the host gate");
         let mut refreshed = clock.now();
-        while pause(stop).await {
+        while common::sleep_or_stop(LOSS_CHECK, stop).await {
             let open = opening.note(self.open_gate_on_time(clock).await);
             self.metrics.gate_open.set(i64::from(self.condition.gate.closed().is_none()));
             if open == Some(true) && clock.now().is_time_again(refreshed, REFRESH_HOLDS) {
@@ -79,9 +79,9 @@ impl Reconciler {
 
     async fn keep_schedule_whole(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut compared = clock.now();
-        let mut filling = Trouble::with("asking whether the schedule is whole");
-        let mut comparing = Trouble::with("comparing the schedule with the store");
-        while pause(stop).await {
+        let mut filling = FailureLog::new("asking whether the schedule is whole");
+        let mut comparing = FailureLog::new("comparing the schedule with the store");
+        while common::sleep_or_stop(LOSS_CHECK, stop).await {
             let Some(filled) = filling.note(self.rebuild_on_time(clock, stop).await) else { continue };
             if let Some(filled) = filled {
                 compared = clock.now();
@@ -190,13 +190,5 @@ impl Reconciler {
     /// Nothing has ever happened in this fleet, and it has no feeds.
     async fn never_asked_anybody(&self) -> Result<bool, BackendError> {
         Ok(self.store.latest_seq().await? == 0 && self.store.placements(FeedId(0), 1).await?.is_empty())
-    }
-}
-
-/// Waits until it is time to look again; false when that is never.
-async fn pause(stop: &CancellationToken) -> bool {
-    tokio::select! {
-        () = stop.cancelled() => false,
-        () = tokio::time::sleep(LOSS_CHECK) => true,
     }
 }

@@ -11,7 +11,7 @@ use common::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
-use crate::condition::trouble::Trouble;
+use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::poll::subject::placement_slot;
 use crate::schedule::{Schedule, Slot};
@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const STEP_EVERY: Duration = Duration::from_millis(200);
 
 /// Takes the steps.
-pub struct Dripper {
+pub struct RequeueRunner {
     /// Remembers how far each is.
     pub store: Arc<dyn Store>,
     /// Told whom a step woke.
@@ -32,16 +32,13 @@ pub struct Dripper {
     pub condition: Arc<Condition>,
 }
 
-impl Dripper {
+impl RequeueRunner {
     /// Steps until stopped.
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
-        let mut stepping = Trouble::with("going on with requeues");
+        let mut stepping = FailureLog::new("going on with requeues");
         while !stop.is_cancelled() {
             let runs = stepping.note(self.round(clock).await).unwrap_or(false);
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(if runs { STEP_EVERY } else { LOOK_EVERY }) => {}
-            }
+            common::sleep_or_stop(if runs { STEP_EVERY } else { LOOK_EVERY }, stop).await;
         }
     }
 

@@ -42,9 +42,8 @@ impl Watch {
     /// Watches until stopped.
     pub(crate) async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+            if !common::sleep_or_stop(LOOK_EVERY, stop).await {
+                return;
             }
             self.look(clock).await;
         }

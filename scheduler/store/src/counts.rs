@@ -20,7 +20,7 @@ impl Counts {
         let mut counts = Counts::default();
         for (kind, name, feeds) in rows {
             let Some(feeds) = u64::try_from(feeds).ok().filter(|feeds| *feeds > 0) else { continue };
-            let failure = FailureKind::ALL.iter().copied().find(|kind| kind.as_str() == name);
+            let failure = FailureKind::from_name(&name);
             match kind.as_str() {
                 "class" => counts.classes.extend(class(&name).map(|(category, status)| (category, status, feeds))),
                 "failure" => counts.failing.extend(failure.map(|failure| (failure, feeds))),
@@ -47,5 +47,5 @@ impl Counts {
 
 fn class(name: &str) -> Option<(Category, Status)> {
     let (category, status) = name.split_once(' ')?;
-    Some((Category::ALL.into_iter().find(|known| known.as_str() == category)?, status.parse().ok()?))
+    Some((Category::from_name(category)?, status.parse().ok()?))
 }

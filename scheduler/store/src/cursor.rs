@@ -1,6 +1,6 @@
 //! Cursors of lists of feeds.
 //!
-//! A cursor names the last feed of the page before by its place in the order, so that a page costs the same wherever it
+//! A cursor names the last feed of the page before by its position in the order, so that a page costs the same wherever it
 //! lies, and feeds that are added meanwhile neither repeat nor hide one.
 
 use base64::Engine;
@@ -13,7 +13,7 @@ use super::{FeedQuery, FeedSort, Page, StoreError};
 
 /// Where a page ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Place {
+pub struct Position {
     sort: FeedSort,
     /// The feed's value in the order.
     pub value: i64,
@@ -21,22 +21,22 @@ pub struct Place {
     pub id: i64,
 }
 
-/// The place that the query's cursor names.
-pub fn place(query: &FeedQuery) -> Result<Option<Place>, StoreError> {
+/// The position that the query's cursor names.
+pub fn position(query: &FeedQuery) -> Result<Option<Position>, StoreError> {
     let Some(cursor) = &query.after else { return Ok(None) };
-    let place = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|json| serde_json::from_slice::<Place>(&json).ok());
-    let place = place.filter(|place| place.sort == query.sort);
-    place.map(Some).ok_or_else(|| StoreError::Cursor(cursor.clone()))
+    let position = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|json| serde_json::from_slice::<Position>(&json).ok());
+    let position = position.filter(|position| position.sort == query.sort);
+    position.map(Some).ok_or_else(|| StoreError::Cursor(cursor.clone()))
 }
 
-impl Place {
-    /// The place of a feed in an order.
+impl Position {
+    /// The position of a feed in an order.
     pub fn new(sort: FeedSort, value: i64, id: i64) -> Self {
-        Place { sort, value, id }
+        Position { sort, value, id }
     }
 
     /// As a cursor.
-    /// The cursor that names this place.
+    /// The cursor that names this position.
     pub fn cursor(self) -> String {
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&self).unwrap_or_default())
     }
@@ -45,19 +45,19 @@ impl Place {
         let value = match sort {
             FeedSort::Id => 0,
             FeedSort::Subscribers => row.subscribers(),
-            FeedSort::NextDue => row.place_in_time(),
+            FeedSort::NextDue => row.due_order(),
         };
-        Place { sort, value, id: row.id() }
+        Position { sort, value, id: row.id() }
     }
 }
 
 /// The page that these rows make, of which there is one more than asked for when there is a next page; one that is not full
 /// goes on behind `looked_at`.
-pub(super) fn page(query: &FeedQuery, mut rows: Vec<FeedRow>, looked_at: Option<Place>) -> Page<Feed> {
+pub(super) fn page(query: &FeedQuery, mut rows: Vec<FeedRow>, looked_at: Option<Position>) -> Page<Feed> {
     let more = rows.len() > query.limit as usize;
     rows.truncate(query.limit as usize);
-    let last = rows.last().filter(|_| more).map(|last| Place::of(last, query.sort));
-    Page { items: readable(rows), next: last.or(looked_at).map(Place::cursor) }
+    let last = rows.last().filter(|_| more).map(|last| Position::of(last, query.sort));
+    Page { items: readable(rows), next: last.or(looked_at).map(Position::cursor) }
 }
 
 /// A pattern for LIKE with `\` as its escape: everything that contains `text`.

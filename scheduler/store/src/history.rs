@@ -47,8 +47,8 @@ pub(crate) fn pack(report: &FetchReport, decision: &Decision) -> [u8; RECORD] {
     let duration = u32::try_from(report.duration.as_millis()).unwrap_or(u32::MAX);
     let bytes = u32::try_from(report.wire_bytes).unwrap_or(u32::MAX);
     record[0] = LAYOUT;
-    record[1] = position(OutcomeKind::ALL, &report.outcome.kind());
-    record[2] = report.outcome.failure().map_or(0, |failure| position(FailureKind::ALL, &failure) + 1);
+    record[1] = position(&OutcomeKind::ALL, &report.outcome.kind());
+    record[2] = report.outcome.failure().map_or(0, |failure| position(&FailureKind::ALL, &failure) + 1);
     record[3] = u8::try_from(decision.terms.len()).unwrap_or(0);
     record[4..6].copy_from_slice(&report.http_status.unwrap_or(0).to_le_bytes());
     record[6..10].copy_from_slice(&duration.to_le_bytes());

@@ -24,10 +24,12 @@ pub mod requeues;
 mod row;
 mod seams;
 pub mod sqlite;
+mod statement;
 #[cfg(any(test, feature = "conformance"))]
 pub mod testing;
 mod texts;
 mod verdicts;
+mod wanted;
 
 #[cfg(any(test, feature = "conformance"))]
 pub use verdicts::{row_after, wake_after};
@@ -53,6 +55,7 @@ pub use page_size::PAGE_BYTES;
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
 pub use row::never;
 pub use seams::{Events, Feeds, Hosts, Polls, Requeues, Store, Upkeep};
+pub use wanted::reaches;
 
 /// A feed to be added.
 #[derive(Clone, Debug)]

@@ -21,8 +21,9 @@ use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 
 use super::counts::Counts;
-use super::cursor::{self, Place};
+use super::cursor::{self, Position};
 use super::row::{FeedRow, never, readable};
+use super::statement::{Statement, Value};
 use super::texts::Trigrams;
 use super::{FeedQuery, FeedSort, Page, StoreError};
 
@@ -34,7 +35,7 @@ const MOST_IN_A_ROW: u32 = 4_000;
 const SAMPLES: u64 = 8;
 const SAMPLED: u32 = 250;
 
-/// Feeds by due time have the value that this gives ([`FeedRow::place_in_time`]).
+/// Feeds by due time have the value that this gives ([`FeedRow::due_order`]).
 fn due() -> String {
     let idle = idle().map(|status| format!("WHEN '{}' THEN {} ", status.as_str(), never(status)));
     let idle = idle.collect::<String>();
@@ -62,42 +63,6 @@ pub(super) struct Dialect {
     pub(super) most_places: u64,
 }
 
-/// A statement and its parameters, `$1` the first.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Statement {
-    pub(super) sql: String,
-    pub(super) values: Vec<Value>,
-}
-
-/// A parameter.
-#[derive(Clone, Debug)]
-pub(super) enum Value {
-    Int(i64),
-    Text(String),
-    Ints(Vec<i64>),
-}
-
-impl Statement {
-    fn push(&mut self, sql: &str) -> &mut Self {
-        self.sql.push_str(sql);
-        self
-    }
-
-    fn bind(&mut self, value: Value) -> &mut Self {
-        self.values.push(value);
-        let number = self.values.len();
-        self.push(&format!("${number}"))
-    }
-
-    fn int(&mut self, value: i64) -> &mut Self {
-        self.bind(Value::Int(value))
-    }
-
-    fn text(&mut self, text: &str) -> &mut Self {
-        self.bind(Value::Text(text.to_owned()))
-    }
-}
-
 /// A database that lists are read from, in one view of it.
 pub(super) trait Source: Send {
     /// How it speaks.
@@ -106,8 +71,9 @@ pub(super) trait Source: Send {
     /// Feeds.
     fn rows(&mut self, statement: Statement) -> impl Future<Output = Result<Vec<FeedRow>, StoreError>> + Send;
 
-    /// One place: value and number.
-    fn place(&mut self, statement: Statement) -> impl Future<Output = Result<Option<(i64, i64)>, StoreError>> + Send;
+    /// One position: value and number.
+    fn position(&mut self, statement: Statement)
+    -> impl Future<Output = Result<Option<(i64, i64)>, StoreError>> + Send;
 
     /// The counters but for those of hosts.
     fn counts(&mut self) -> impl Future<Output = Result<Counts, StoreError>> + Send;
@@ -192,7 +158,7 @@ async fn leads(source: &mut impl Source, query: &FeedQuery, counts: &Counts) -> 
 
 /// A page of feeds. [`StoreError::NotSorted`]: it is up to the schedule.
 pub(super) async fn list(source: &mut impl Source, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
-    let after = cursor::place(query)?;
+    let after = cursor::position(query)?;
     let counts = source.counts().await?;
     let leads = leads(source, query, &counts).await?;
     // The last one is no filter.
@@ -227,26 +193,28 @@ pub(super) async fn among(source: &mut impl Source, query: &FeedQuery, ids: Vec<
 async fn never_due(
     source: &mut impl Source,
     query: &FeedQuery,
-    after: Option<Place>,
+    after: Option<Position>,
     counts: &Counts,
 ) -> Result<Page<Feed>, StoreError> {
     let polled = query.status.is_none_or(|status| status == Status::Active);
-    if polled && after.is_none_or(|place| place.value < never(Status::Active)) {
+    if polled && after.is_none_or(|position| position.value < never(Status::Active)) {
         return Err(StoreError::NotSorted { most: MOST });
     }
     let wanted = |status: &Status| {
         query.status.is_none_or(|wanted| wanted == *status)
-            && after.is_none_or(|place| place.value <= never(*status))
+            && after.is_none_or(|position| position.value <= never(*status))
             && counts.of_classes(|_, other| other == *status) > 0
     };
     let mut statuses = idle().filter(wanted);
     let Some(status) = statuses.next() else { return Ok(Page { items: Vec::new(), next: None }) };
     let by_number = FeedQuery { status: Some(status), sort: FeedSort::Id, ..query.clone() };
-    let place = after.filter(|place| place.value == never(status)).map(|place| Place::new(FeedSort::Id, 0, place.id));
+    let position = after
+        .filter(|position| position.value == never(status))
+        .map(|position| Position::new(FeedSort::Id, 0, position.id));
     let index = (Lead::Status, Lead::Status.index(FeedSort::Id).unwrap_or_default());
-    let walked = walk(source, &by_number, place, index).await?;
-    let next = walked.next.map(|place| Place::new(FeedSort::NextDue, never(status), place.id));
-    let other = || statuses.next().map(|status| Place::new(FeedSort::NextDue, never(status), 0));
+    let walked = walk(source, &by_number, position, index).await?;
+    let next = walked.next.map(|position| Position::new(FeedSort::NextDue, never(status), position.id));
+    let other = || statuses.next().map(|status| Position::new(FeedSort::NextDue, never(status), 0));
     Ok(cursor::page(query, walked.rows, next.or_else(other)))
 }
 
@@ -273,7 +241,7 @@ enum Set {
 async fn sorted(
     source: &mut impl Source,
     query: &FeedQuery,
-    after: Option<Place>,
+    after: Option<Position>,
     set: Set,
 ) -> Result<Page<Feed>, StoreError> {
     let dialect = source.dialect();
@@ -296,10 +264,10 @@ async fn sorted(
         FeedSort::Subscribers => "-subscribers".to_owned(),
         FeedSort::NextDue => due(),
     };
-    if let Some(place) = after {
-        let at = if query.sort == FeedSort::Subscribers { -place.value } else { place.value };
+    if let Some(position) = after {
+        let at = if query.sort == FeedSort::Subscribers { -position.value } else { position.value };
         sql.push(&format!(" AND ({value} > ")).int(at);
-        sql.push(&format!(" OR ({value} = ")).int(at).push(" AND id > ").int(place.id).push("))");
+        sql.push(&format!(" OR ({value} = ")).int(at).push(" AND id > ").int(position.id).push("))");
     }
     // Sums, so that no index is in this order: they are sorted, and nothing else is looked at.
     sql.push(&format!(" ORDER BY ({value}) + 0, id + 0 LIMIT ")).int(i64::from(query.limit) + 1);
@@ -311,7 +279,7 @@ async fn sorted(
 struct Walked {
     rows: Vec<FeedRow>,
     /// Where the last feed stands that was looked at, if there may be further ones.
-    next: Option<Place>,
+    next: Option<Position>,
 }
 
 /// Feeds of `lead` in the order of its index, from the cursor on. An order by subscribers has two stretches behind a cursor:
@@ -319,13 +287,13 @@ struct Walked {
 async fn walk(
     source: &mut impl Source,
     query: &FeedQuery,
-    after: Option<Place>,
+    after: Option<Position>,
     (lead, index): (Lead, &'static str),
 ) -> Result<Walked, StoreError> {
     let stretches = match (query.sort, after) {
-        (FeedSort::Subscribers, Some(place)) => vec![Stretch::AsMany(place), Stretch::Fewer(place)],
+        (FeedSort::Subscribers, Some(position)) => vec![Stretch::AsMany(position), Stretch::Fewer(position)],
         (_, None) => vec![Stretch::Whole],
-        (_, Some(place)) => vec![Stretch::Behind(place)],
+        (_, Some(position)) => vec![Stretch::Behind(position)],
     };
     let wanted = query.limit as usize + 1;
     let in_a_row = matches!(lead, Lead::All) && query.sort == FeedSort::Id;
@@ -349,9 +317,9 @@ async fn walk(
         last.push("SELECT subscribers, id FROM feeds");
         stretch.rows(&mut last, query, dialect, (lead, index));
         last.push("1 OFFSET ").int(most - 1);
-        if let Some((subscribers, id)) = source.place(last).await? {
+        if let Some((subscribers, id)) = source.position(last).await? {
             let value = if query.sort == FeedSort::Subscribers { subscribers } else { 0 };
-            walked.next = Some(Place::new(query.sort, value, id));
+            walked.next = Some(Position::new(query.sort, value, id));
             return Ok(walked);
         }
     }
@@ -363,9 +331,9 @@ async fn walk(
 enum Stretch {
     Whole,
     /// By number.
-    Behind(Place),
-    AsMany(Place),
-    Fewer(Place),
+    Behind(Position),
+    AsMany(Position),
+    Fewer(Position),
 }
 
 impl Stretch {
@@ -381,31 +349,31 @@ impl Stretch {
         let mut order = [if query.sort == FeedSort::Subscribers { by_readers } else { "" }, by_id];
         match self {
             Stretch::Whole => {}
-            Stretch::Behind(place) => behind(sql, place, plain_id),
-            Stretch::AsMany(place) => {
+            Stretch::Behind(position) => behind(sql, position, plain_id),
+            Stretch::AsMany(position) => {
                 match plain_readers {
-                    true => sql.push(" AND subscribers = ").int(place.value),
-                    false => sql.push(" AND -subscribers = ").int(-place.value),
+                    true => sql.push(" AND subscribers = ").int(position.value),
+                    false => sql.push(" AND -subscribers = ").int(-position.value),
                 };
-                behind(sql, place, plain_id);
+                behind(sql, position, plain_id);
                 order = ["", by_id];
             }
-            Stretch::Fewer(place) if plain_readers => {
-                sql.push(" AND subscribers < ").int(place.value);
+            Stretch::Fewer(position) if plain_readers => {
+                sql.push(" AND subscribers < ").int(position.value);
             }
-            Stretch::Fewer(place) => {
-                sql.push(" AND -subscribers > ").int(-place.value);
+            Stretch::Fewer(position) => {
+                sql.push(" AND -subscribers > ").int(-position.value);
             }
         }
         sql.push(" ORDER BY ").push(order[0]).push(order[1]).push(" LIMIT ");
     }
 }
 
-/// Adds the condition that a feed comes after the place by number.
-fn behind(sql: &mut Statement, place: Place, plain_id: bool) {
+/// Adds the condition that a feed comes after the position by number.
+fn behind(sql: &mut Statement, position: Position, plain_id: bool) {
     match plain_id {
-        true => sql.push(" AND id > ").int(place.id),
-        false => sql.push(" AND -id < ").int(-place.id),
+        true => sql.push(" AND id > ").int(position.id),
+        false => sql.push(" AND -id < ").int(-position.id),
     };
 }
 

@@ -5,12 +5,13 @@
 //! out. Steps of several processes exclude each other; none of them owns the requeue.
 
 use common::host::HostKey;
+use common::named;
 use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 use common::time::Timestamp;
 use common::url::FeedId;
 use serde::{Deserialize, Serialize};
-use sqlx::{FromRow, Postgres, QueryBuilder, Sqlite};
+use sqlx::FromRow;
 
 use super::row::{read_category, read_status};
 use super::{Placement, StoreError};
@@ -55,33 +56,21 @@ pub struct NewRequeue {
     pub queued: u64,
 }
 
-/// How a requeue stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RequeueState {
-    /// Feeds are being woken.
-    Running,
-    /// All of them were.
-    Done,
-    /// Somebody called it off; what was woken is polled.
-    Cancelled,
+named! {
+    /// How a requeue stands.
+    RequeueState {
+        /// Feeds are being woken.
+        Running = "running",
+        /// All of them were.
+        Done = "done",
+        /// Somebody called it off; what was woken is polled.
+        Cancelled = "cancelled",
+    }
 }
 
 impl RequeueState {
-    /// Its name in the store and in answers.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RequeueState::Running => "running",
-            RequeueState::Done => "done",
-            RequeueState::Cancelled => "cancelled",
-        }
-    }
-
     fn read(text: &str) -> Self {
-        [RequeueState::Running, RequeueState::Done]
-            .into_iter()
-            .find(|state| state.as_str() == text)
-            .unwrap_or(RequeueState::Cancelled)
+        RequeueState::from_name(text).unwrap_or(RequeueState::Cancelled)
     }
 }
 
@@ -140,7 +129,7 @@ pub const MOST_REQUEUES: i64 = 20;
 /// Ended ones that are kept.
 pub(super) const KEPT: i64 = 100;
 /// Hosts that a plan names.
-const LARGEST: i64 = 100;
+pub(super) const LARGEST: i64 = 100;
 /// Feeds that one step wakes at most: it must not hold up whoever else writes.
 const MOST_WOKEN: i64 = 500;
 /// Numbers of feeds that one step looks at, at most.
@@ -155,7 +144,7 @@ pub(super) struct RequeueRow {
     state: String,
     filter: String,
     rate: f64,
-    lift_penalties: bool,
+    pub(super) lift_penalties: bool,
     by_whom: String,
     created: i64,
     ended: Option<i64>,
@@ -177,7 +166,7 @@ pub(super) use requeue_columns;
 
 /// What a step may do: wake at most `most` feeds with numbers above `after`, up to `until`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Turn {
+pub(super) struct StepLimits {
     pub(super) most: i64,
     pub(super) after: i64,
     pub(super) until: i64,
@@ -189,7 +178,7 @@ pub(super) struct Turn {
 
 /// How a requeue stands after a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Turned {
+pub(super) struct StepResult {
     pub(super) next_after: i64,
     pub(super) spent_until: f64,
     pub(super) done: bool,
@@ -197,38 +186,37 @@ pub(super) struct Turned {
 }
 
 impl RequeueRow {
-    /// Which feeds it is about.
-    pub(super) fn wanted(&self) -> Wanted {
-        let filter = serde_json::from_str(&self.filter).unwrap_or_else(|_| RequeueFilter {
+    /// Returns the filter of its feeds.
+    pub(super) fn filter(&self) -> RequeueFilter {
+        serde_json::from_str(&self.filter).unwrap_or_else(|_| RequeueFilter {
             // Of a newer version: nothing is woken that was not meant.
             feed: Some(FeedId(-1)),
             ..RequeueFilter::default()
-        });
-        Wanted { filter, lift_penalties: self.lift_penalties }
+        })
     }
 
     /// What may be done at `now`; `None`: nothing yet.
     #[expect(clippy::cast_possible_truncation, reason = "whole feeds, of which a few thousand are allowed at most")]
-    pub(super) fn turn(&self, now: Timestamp) -> Option<Turn> {
+    pub(super) fn limits(&self, now: Timestamp) -> Option<StepLimits> {
         let (now, between) = (now.millis() as f64, 1000.0 / self.rate);
         let spent_until = self.spent_until.max(now - between - CATCH_UP);
         let allowed = ((now - spent_until) / between) as i64;
         let until = self.next_after.saturating_add(WINDOW).min(self.last_feed);
         let most = allowed.min(MOST_WOKEN);
-        (most > 0).then_some(Turn { most, after: self.next_after, until, is_full: allowed > most, spent_until })
+        (most > 0).then_some(StepLimits { most, after: self.next_after, until, is_full: allowed > most, spent_until })
     }
 
-    /// How it stands after a turn that woke these feeds, in order.
-    pub(super) fn turned(&self, turn: Turn, woken: &[i64]) -> Turned {
+    /// How it stands after a limits that woke these feeds, in order.
+    pub(super) fn after_step(&self, limits: StepLimits, woken: &[i64]) -> StepResult {
         let count = woken.len() as f64;
-        let is_full = woken.len() as i64 >= turn.most;
-        let next_after = woken.last().copied().filter(|_| is_full).unwrap_or(turn.until);
+        let is_full = woken.len() as i64 >= limits.most;
+        let next_after = woken.last().copied().filter(|_| is_full).unwrap_or(limits.until);
         let done = next_after >= self.last_feed;
-        Turned {
+        StepResult {
             next_after,
-            spent_until: turn.spent_until + count * 1000.0 / self.rate,
+            spent_until: limits.spent_until + count * 1000.0 / self.rate,
             done,
-            again: !done && (!is_full || turn.is_full),
+            again: !done && (!is_full || limits.is_full),
         }
     }
 }
@@ -239,7 +227,7 @@ impl From<RequeueRow> for Requeue {
         Requeue {
             id: row.id,
             state: RequeueState::read(&row.state),
-            filter: row.wanted().filter,
+            filter: row.filter(),
             rate: row.rate,
             lift_penalties: row.lift_penalties,
             by: row.by_whom,
@@ -249,114 +237,6 @@ impl From<RequeueRow> for Requeue {
             queued: count(row.queued),
             woken: count(row.woken),
         }
-    }
-}
-
-/// Which feeds a requeue is about.
-#[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    pub(super) filter: RequeueFilter,
-    pub(super) lift_penalties: bool,
-}
-
-/// A statement under construction, for either database.
-pub(super) trait Statement {
-    /// Goes on with this SQL.
-    fn sql(&mut self, sql: &str);
-    /// Goes on with a value.
-    fn number(&mut self, value: i64);
-    /// Goes on with a value.
-    fn text(&mut self, value: &str);
-}
-
-macro_rules! statement {
-    ($database:ty) => {
-        impl Statement for QueryBuilder<$database> {
-            fn sql(&mut self, sql: &str) {
-                self.push(sql);
-            }
-
-            fn number(&mut self, value: i64) {
-                self.push_bind(value);
-            }
-
-            fn text(&mut self, value: &str) {
-                self.push_bind(value.to_owned());
-            }
-        }
-    };
-}
-statement!(Sqlite);
-statement!(Postgres);
-
-impl Wanted {
-    /// Counts what fits by class: the first half of a [`RequeuePlan`].
-    pub(super) fn count_classes(&self, to: &mut impl Statement) {
-        to.sql("SELECT category, status, penalty IS NOT NULL, count(*) FROM feeds WHERE ");
-        self.fitting(to);
-        to.sql(" GROUP BY 1, 2, 3 ORDER BY 1, 2, 3");
-    }
-
-    /// Counts what would be polled by host, with the number of hosts: the other half.
-    pub(super) fn count_hosts(&self, to: &mut impl Statement) {
-        to.sql("SELECT host, count(*), count(*) OVER () FROM feeds WHERE ");
-        self.reached(to);
-        to.sql(" GROUP BY host ORDER BY 2 DESC, 1 LIMIT ");
-        to.number(LARGEST);
-    }
-
-    /// Finds the feeds of a turn, by number.
-    pub(super) fn find(&self, turn: Turn, to: &mut impl Statement) {
-        to.sql("SELECT id FROM feeds WHERE ");
-        self.reached(to);
-        to.sql(" AND id > ");
-        to.number(turn.after);
-        to.sql(" AND id <= ");
-        to.number(turn.until);
-        to.sql(" ORDER BY id LIMIT ");
-        to.number(turn.most);
-    }
-
-    /// Feeds that fit the filter.
-    fn fitting(&self, to: &mut impl Statement) {
-        let RequeueFilter { feed, hosts, category, status, failure, due_before } = &self.filter;
-        to.sql("true");
-        if let Some(feed) = feed {
-            to.sql(" AND id = ");
-            to.number(feed.0);
-        }
-        for (place, host) in hosts.iter().enumerate() {
-            to.sql(if place == 0 { " AND host IN (" } else { ", " });
-            to.text(host.as_str());
-        }
-        if !hosts.is_empty() {
-            to.sql(")");
-        }
-        let texts = [
-            (" AND category = ", category.map(Category::as_str)),
-            (" AND status = ", status.map(Status::as_str)),
-            (" AND failure = ", failure.map(FailureKind::as_str)),
-        ];
-        for (sql, text) in texts {
-            if let Some(text) = text {
-                to.sql(sql);
-                to.text(text);
-            }
-        }
-        if let Some(due_before) = due_before {
-            to.sql(" AND status = 'active' AND next_due < ");
-            to.number(due_before.millis());
-        }
-    }
-
-    /// Of these the ones that can be polled: live ones outside of the penalty box, or, if penalties are lifted, inside of it
-    /// and blacklisted and quarantined ones too.
-    fn reached(&self, to: &mut impl Statement) {
-        self.fitting(to);
-        to.sql(match self.lift_penalties {
-            true => " AND status IN ('active', 'blacklisted', 'quarantined')",
-            false => " AND status = 'active' AND penalty IS NULL",
-        });
     }
 }
 
@@ -376,15 +256,6 @@ impl RequeuePlan {
             hosts: hosts.first().map_or(0, |(_, _, all)| count(*all)),
             largest: hosts.into_iter().map(|(host, number, _)| (HostKey::new(&host), count(number))).collect(),
         })
-    }
-}
-
-/// Can a feed of this class be polled?
-pub fn reaches(status: Status, penalised: bool, lift_penalties: bool) -> bool {
-    match status {
-        Status::Active => lift_penalties || !penalised,
-        Status::Blacklisted | Status::Quarantined => lift_penalties,
-        Status::Paused | Status::Gone | Status::Removed | Status::Merged => false,
     }
 }
 
@@ -422,13 +293,13 @@ mod tests {
             let (mut woken, mut now) = (0, 0);
             while now < 600_000 {
                 now += 1 + (now * 7919) % 400;
-                while let Some(turn) = row.turn(at(now)) {
-                    let ids: Vec<i64> = (turn.after + 1..=turn.after + turn.most).collect();
-                    let turned = row.turned(turn, &ids);
-                    woken += turn.most;
-                    (row.next_after, row.spent_until) = (turned.next_after, turned.spent_until);
-                    assert!(!turned.done);
-                    if !turned.again {
+                while let Some(limits) = row.limits(at(now)) {
+                    let ids: Vec<i64> = (limits.after + 1..=limits.after + limits.most).collect();
+                    let after_step = row.after_step(limits, &ids);
+                    woken += limits.most;
+                    (row.next_after, row.spent_until) = (after_step.next_after, after_step.spent_until);
+                    assert!(!after_step.done);
+                    if !after_step.again {
                         break;
                     }
                 }
@@ -444,39 +315,25 @@ mod tests {
     #[test]
     fn a_standstill_is_not_made_up_for_by_a_burst() {
         let row = row(50.0, 0, 1_000_000, 0.0);
-        assert_eq!(row.turn(at(3_600_000)).unwrap().most, 51);
-        assert_eq!(row.turn(at(19)), None);
-        assert_eq!(row.turn(at(20)).unwrap().most, 1);
+        assert_eq!(row.limits(at(3_600_000)).unwrap().most, 51);
+        assert_eq!(row.limits(at(19)), None);
+        assert_eq!(row.limits(at(20)).unwrap().most, 1);
     }
 
     #[test]
     fn it_is_done_when_the_last_number_was_looked_at_and_not_before() {
         let row = row(50.0, 100, 30_000, 0.0);
-        let turn = row.turn(at(1000)).unwrap();
-        assert_eq!((turn.most, turn.after, turn.until), (50, 100, 20_100));
-        let none = row.turned(turn, &[]);
+        let limits = row.limits(at(1000)).unwrap();
+        assert_eq!((limits.most, limits.after, limits.until), (50, 100, 20_100));
+        let none = row.after_step(limits, &[]);
         assert_eq!((none.next_after, none.done, none.again), (20_100, false, true), "on to the next window at once");
-        let some = row.turned(turn, &[5000]);
+        let some = row.after_step(limits, &[5000]);
         assert_eq!((some.next_after, some.spent_until, some.again), (20_100, 20.0, true));
-        let full = row.turned(turn, &(101..=150).collect::<Vec<_>>());
+        let full = row.after_step(limits, &(101..=150).collect::<Vec<_>>());
         assert_eq!((full.next_after, full.spent_until, full.again), (150, 1000.0, false));
         let row = self::row(50.0, 20_100, 30_000, 0.0);
-        let turn = row.turn(at(1000)).unwrap();
-        assert!(row.turned(turn, &[30_000]).done);
-        assert!(row.turned(turn, &[]).done);
-    }
-
-    #[test]
-    fn what_is_polled_says_the_same_in_sql_and_in_words() {
-        for lift_penalties in [false, true] {
-            let mut statement = QueryBuilder::<Sqlite>::new("");
-            Wanted { filter: RequeueFilter::default(), lift_penalties }.reached(&mut statement);
-            let sql = statement.into_string();
-            for status in Status::ALL {
-                let named = sql.contains(&format!("'{}'", status.as_str()));
-                assert_eq!(reaches(status, false, lift_penalties), named, "{status:?} {sql}");
-            }
-            assert_eq!(reaches(Status::Active, true, lift_penalties), !sql.contains("penalty IS NULL"));
-        }
+        let limits = row.limits(at(1000)).unwrap();
+        assert!(row.after_step(limits, &[30_000]).done);
+        assert!(row.after_step(limits, &[]).done);
     }
 }

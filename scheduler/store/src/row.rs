@@ -149,7 +149,7 @@ impl FeedRow {
     }
 
     /// Its place among feeds by due time: when it is due, or behind all that are.
-    pub(crate) fn place_in_time(&self) -> i64 {
+    pub(crate) fn due_order(&self) -> i64 {
         match (self.status.parse().unwrap_or_default(), self.next_due) {
             (Status::Active, Some(due)) => self.wake_at.map_or(due, |wake| wake.min(due)),
             (status, _) => never(status),
@@ -422,7 +422,7 @@ pub(crate) fn read_status(feed: FeedId, status: &str) -> Result<Status, StoreErr
 }
 
 pub(crate) fn read_category(feed: FeedId, letter: &str) -> Result<Category, StoreError> {
-    let found = Category::ALL.into_iter().find(|category| category.as_str() == letter);
+    let found = Category::from_name(letter);
     found.ok_or_else(|| corrupt(feed, "category")(format!("'{letter}' is none")))
 }
 

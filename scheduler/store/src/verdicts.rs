@@ -243,22 +243,22 @@ pub(super) fn tallies(fresh: &[Fresh<'_>], changes: &[Change<'_>]) -> Vec<Tally>
     tallies
 }
 
-/// An event to be told.
-pub(super) struct Told {
+/// An event to be new_events.
+pub(super) struct NewEvent {
     pub(super) seq: i64,
     pub(super) kind: &'static str,
     pub(super) feed: FeedId,
     pub(super) identity: Option<[u8; 16]>,
 }
 
-/// How many events there are to be told.
+/// Returns the number of events.
 pub(super) fn events(fresh: &[Fresh<'_>], changes: &[Change<'_>]) -> usize {
     changes.len() + fresh.iter().map(|fresh| fresh.verdict.decision.notices.iter().count()).sum::<usize>()
 }
 
 /// Gives every change its `seq` after `last`, feed by feed, entries before the feed's own notice.
-pub(super) fn number(fresh: &[Fresh<'_>], changes: &mut [Change<'_>], last: i64) -> Vec<Told> {
-    let mut told = Vec::with_capacity(events(fresh, changes));
+pub(super) fn number(fresh: &[Fresh<'_>], changes: &mut [Change<'_>], last: i64) -> Vec<NewEvent> {
+    let mut new_events = Vec::with_capacity(events(fresh, changes));
     let mut seqs = last + 1..;
     let mut next = || seqs.next().unwrap_or(i64::MAX);
     let mut changes = changes.iter_mut().peekable();
@@ -267,13 +267,13 @@ pub(super) fn number(fresh: &[Fresh<'_>], changes: &mut [Change<'_>], last: i64)
         while let Some(change) = changes.next_if(|change| change.fresh == number) {
             change.seq = next();
             let kind = if change.is_new() { "entry.new" } else { "entry.updated" };
-            told.push(Told { seq: change.seq, kind, feed, identity: Some(change.identity) });
+            new_events.push(NewEvent { seq: change.seq, kind, feed, identity: Some(change.identity) });
         }
         for notice in fresh.verdict.decision.notices.iter() {
-            told.push(Told { seq: next(), kind: event_kind(notice), feed, identity: None });
+            new_events.push(NewEvent { seq: next(), kind: event_kind(notice), feed, identity: None });
         }
     }
-    told
+    new_events
 }
 
 fn event_kind(notice: Notice) -> &'static str {
@@ -288,7 +288,7 @@ fn event_kind(notice: Notice) -> &'static str {
 }
 
 /// Hosts' holds, each with the feed that was throttled last.
-pub(super) type Held = BTreeMap<HostKey, HostHold>;
+pub(super) type HostHolds = BTreeMap<HostKey, HostHold>;
 
 /// The hosts that verdicts ask to hold, in the order in which every store locks them.
 pub(super) fn throttled_hosts(fresh: &[Fresh<'_>]) -> Vec<HostKey> {
@@ -298,8 +298,12 @@ pub(super) fn throttled_hosts(fresh: &[Fresh<'_>]) -> Vec<HostKey> {
 
 /// What the verdicts make of the holds that were there: the hosts' new ones, and the hold that follows from each verdict
 /// that asked for one, by its number.
-pub(super) fn new_holds(fresh: &[Fresh<'_>], mut before: Held, now: Timestamp) -> (Held, HashMap<usize, Timestamp>) {
-    let mut after = Held::new();
+pub(super) fn new_holds(
+    fresh: &[Fresh<'_>],
+    mut before: HostHolds,
+    now: Timestamp,
+) -> (HostHolds, HashMap<usize, Timestamp>) {
+    let mut after = HostHolds::new();
     let mut holds = HashMap::new();
     for (number, fresh) in fresh.iter().enumerate() {
         let Some((host, asked)) = asked_hold(fresh) else { continue };

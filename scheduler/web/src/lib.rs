@@ -5,7 +5,6 @@ mod api;
 mod error;
 mod explain;
 mod hardened;
-mod held;
 pub mod listener;
 mod listing;
 mod pages;
@@ -16,6 +15,7 @@ mod state;
 mod streams;
 #[cfg(test)]
 mod testing;
+mod until_sent;
 mod visitors;
 
 use std::sync::Arc;

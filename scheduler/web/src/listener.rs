@@ -32,7 +32,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use crate::held::until_sent;
+use crate::until_sent::until_sent;
 use admission::{Admission, Admitted};
 use watched::{Answered, Watched};
 

@@ -29,7 +29,7 @@ impl ListParams {
             host: self.host.as_deref().map(host_key).transpose()?,
             category: named("category", self.category.as_deref(), &Category::ALL, Category::as_str)?,
             status: named("status", self.status.as_deref(), &Status::ALL, Status::as_str)?,
-            failure: named("failure", self.failure.as_deref(), FailureKind::ALL, FailureKind::as_str)?,
+            failure: named("failure", self.failure.as_deref(), &FailureKind::ALL, FailureKind::as_str)?,
             sort: named("sort", self.sort.as_deref(), &SORTS, sort_name)?.unwrap_or_default(),
             limit: limit(self.limit.as_deref(), usual, 1000)?,
             after: self.after,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
@@ -33,7 +33,7 @@ struct Minute {
 impl Visitors {
     /// Counts a call. When there were `most` before it in this minute: how long it lasts yet.
     pub(crate) fn admit(&self, caller: Caller, most: u32, now: Timestamp) -> Result<(), Duration> {
-        let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut minute = common::lock(&self.minute);
         let began = minute.began.filter(|began| *began <= now && now.since(*began) < WINDOW);
         let began = began.unwrap_or_else(|| {
             *minute = Minute { began: Some(now), calls: HashMap::new(), sites: HashMap::new() };

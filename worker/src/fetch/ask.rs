@@ -342,7 +342,7 @@ impl Fetch<'_> {
             }
             BodyError::Broken(error) if failure::asks_for_calm(error) => Outcome::Throttled { retry_after: None },
             BodyError::Broken(error) => Failure::of_wire(error).into(),
-            BodyError::NoPlace => self.pause(self.hops.clock.now().after(self.shared.timeout)),
+            BodyError::NoSlot => self.pause(self.hops.clock.now().after(self.shared.timeout)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the fetches of a process share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::bot_auth::BotKey;
@@ -10,7 +10,7 @@ use common::time::Timestamp;
 use tokio::sync::Semaphore;
 
 use crate::address::AddressGuard;
-use crate::body::Places;
+use crate::body::BodySlots;
 use crate::client::{self, Client};
 use crate::decode::DecodeLimits;
 use crate::document::ReadLimits;
@@ -35,7 +35,7 @@ pub(super) struct Shared {
     pub(super) max_informational: u32,
     pub(super) max_wire_bytes: usize,
     pub(super) large_body_bytes: usize,
-    pub(super) large_bodies: Arc<Places>,
+    pub(super) large_bodies: Arc<BodySlots>,
     pub(super) max_place_wait: Duration,
     pub(super) parsers: Arc<Semaphore>,
     pub(super) limits: ReadLimits,
@@ -66,7 +66,7 @@ impl Shared {
             max_informational: config.max_informational,
             max_wire_bytes: config.max_wire_bytes,
             large_body_bytes: config.large_body_bytes,
-            large_bodies: Places::new(config.large_bodies),
+            large_bodies: BodySlots::new(config.large_bodies),
             max_place_wait: config.max_place_wait(),
             parsers: Arc::new(Semaphore::new(parsers)),
             limits: ReadLimits {
@@ -80,13 +80,13 @@ impl Shared {
     }
 
     pub(super) fn searched(&self) -> std::sync::MutexGuard<'_, Searched> {
-        self.searched.lock().unwrap_or_else(PoisonError::into_inner)
+        common::lock(&self.searched)
     }
 
     /// Whether a shortage is to be logged; it then counts as logged.
     pub(super) fn shortage_is_news(&self, now: Timestamp) -> bool {
         const EVERY: Duration = Duration::from_secs(60);
-        let mut logged = self.shortage_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = common::lock(&self.shortage_logged);
         let news = now.is_time_again(*logged, EVERY);
         if news {
             *logged = now;

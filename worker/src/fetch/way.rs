@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::fetched::{Fetched, Hops};
 use super::shared::Shared;
-use crate::body::Place;
+use crate::body::BodySlot;
 use crate::discover::{AnnouncedFeed, usual_places};
 use crate::document::{Answer, Read};
 use crate::failure::Failure;
@@ -56,7 +56,7 @@ pub(super) enum Step {
     Redirected,
     /// The same URL once more.
     Again,
-    Body(Box<Answer>, Option<Place>),
+    Body(Box<Answer>, Option<BodySlot>),
 }
 
 impl Fetch<'_> {

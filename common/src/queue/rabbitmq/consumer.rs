@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
-use super::error::Trouble;
+use super::error::BrokerError;
 use super::link::View;
 use super::session::Session;
 use super::tags::Settling;
@@ -65,11 +65,11 @@ pub(super) struct Arrived {
     pub(super) bytes: Vec<u8>,
     pub(super) redelivered: bool,
     pub(super) at: Instant,
-    pub(super) slip: Slip,
+    pub(super) ack_handle: AckHandle,
 }
 
 /// What settles a message. Dropped unsettled, the message is returned.
-pub(super) struct Slip {
+pub(super) struct AckHandle {
     session: Arc<Session>,
     tag: u64,
     settled: bool,
@@ -97,13 +97,13 @@ impl Receiving {
     }
 
     /// The next message; waits for one, and for the broker.
-    pub(super) async fn next(&self) -> Result<Arrived, Trouble> {
+    pub(super) async fn next(&self) -> Result<Arrived, BrokerError> {
         loop {
             let arrived = self.inbox.arrived.notified();
             tokio::pin!(arrived);
             arrived.as_mut().enable();
             if self.closed.load(Ordering::Acquire) {
-                return Err(Trouble::Closed);
+                return Err(BrokerError::Closed);
             }
             if let Some(message) = self.inbox.take() {
                 return Ok(message);
@@ -146,10 +146,10 @@ impl Receiving {
     }
 
     /// Makes sure that a pump runs.
-    async fn start(&self) -> Result<(), Trouble> {
+    async fn start(&self) -> Result<(), BrokerError> {
         let mut pump = self.pump.lock().await;
         if self.closed.load(Ordering::Acquire) {
-            return Err(Trouble::Closed);
+            return Err(BrokerError::Closed);
         }
         // A pause that was given up half-way.
         if pump.as_ref().is_some_and(|pumping| *pumping.quiet.borrow()) {
@@ -180,15 +180,15 @@ async fn end(pump: &mut Option<Pumping>) {
     }
 }
 
-impl Slip {
+impl AckHandle {
     /// The broker shall know what became of the message.
-    pub(super) fn settle(mut self, settling: Settling) -> Result<(), Trouble> {
+    pub(super) fn settle(mut self, settling: Settling) -> Result<(), BrokerError> {
         self.settled = true;
         self.session.settle(self.tag, settling)
     }
 }
 
-impl Drop for Slip {
+impl Drop for AckHandle {
     fn drop(&mut self) {
         if !self.settled {
             // If the channel is gone the message comes again by itself.
@@ -239,12 +239,12 @@ impl Inbox {
         self.count.store(0, Ordering::Relaxed);
         for message in waiting {
             // If the channel is gone the message comes again by itself.
-            let _ = message.slip.settle(Settling::Unseen);
+            let _ = message.ack_handle.settle(Settling::Unseen);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arrived>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::lock(&self.waiting)
     }
 
     /// From now on messages come over this channel; the one before lives until what came over it is settled.
@@ -262,7 +262,7 @@ impl Inbox {
     }
 
     fn session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::lock(&self.session)
     }
 }
 
@@ -305,7 +305,7 @@ impl Pump {
                         backoff = Backoff::new();
                     }
                 }
-                Err(Trouble::Closed) => return,
+                Err(BrokerError::Closed) => return,
                 // The link itself says when the broker is lost.
                 Err(_) if self.view.live().is_err() => {}
                 Err(trouble) => {
@@ -322,7 +322,7 @@ impl Pump {
         }
     }
 
-    async fn open(&self) -> Result<(Arc<Session>, Consumer), Trouble> {
+    async fn open(&self) -> Result<(Arc<Session>, Consumer), BrokerError> {
         let live = self.view.up().await?;
         Session::open(&live, &self.view, &self.topology, self.prefetch.window()).await
     }
@@ -369,7 +369,7 @@ impl Pump {
             while let Some(Ok(delivery)) = consumer.next().await {
                 self.inbox.put(arrived(session, delivery, window));
             }
-            Ok::<(), Trouble>(())
+            Ok::<(), BrokerError>(())
         };
         if !matches!(tokio::time::timeout(PATIENCE, cancelled).await, Ok(Ok(()))) {
             session.end();
@@ -385,6 +385,7 @@ impl Pump {
 fn arrived(session: &Arc<Session>, delivery: Delivery, window: &Arc<AtomicUsize>) -> Arrived {
     let tag = delivery.delivery_tag;
     session.arrived(tag);
-    let slip = Slip { session: Arc::clone(session), tag, settled: false, _place: InWindow::one_more(window) };
-    Arrived { bytes: delivery.data, redelivered: delivery.redelivered, at: Instant::now(), slip }
+    let ack_handle =
+        AckHandle { session: Arc::clone(session), tag, settled: false, _place: InWindow::one_more(window) };
+    Arrived { bytes: delivery.data, redelivered: delivery.redelivered, at: Instant::now(), ack_handle }
 }

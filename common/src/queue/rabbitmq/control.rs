@@ -5,9 +5,9 @@ use std::time::Duration;
 use lapin::Channel;
 use tokio::sync::Mutex;
 
-use super::error::Trouble;
+use super::error::BrokerError;
 use super::link::View;
-use super::topology::{Seen, Topology};
+use super::topology::{QueueStats, Topology};
 
 /// Asks about one queue.
 pub(super) struct Control {
@@ -25,17 +25,17 @@ impl Control {
     }
 
     /// What the broker sees; fails at once when it is away.
-    pub(super) async fn look(&self) -> Result<Seen, Trouble> {
-        tokio::time::timeout(self.patience, self.ask()).await.unwrap_or(Err(Trouble::Silent))
+    pub(super) async fn look(&self) -> Result<QueueStats, BrokerError> {
+        tokio::time::timeout(self.patience, self.ask()).await.unwrap_or(Err(BrokerError::Silent))
     }
 
     /// Messages can be published and received.
-    pub(super) async fn check(&self) -> Result<(), Trouble> {
+    pub(super) async fn check(&self) -> Result<(), BrokerError> {
         self.publishing.live()?.blocked()?;
         self.look().await.map(|_| ())
     }
 
-    async fn ask(&self) -> Result<Seen, Trouble> {
+    async fn ask(&self) -> Result<QueueStats, BrokerError> {
         let live = self.consuming.live()?;
         let mut place = self.channel.lock().await;
         // Taken out, so that a channel whose answer did not come is not asked again.

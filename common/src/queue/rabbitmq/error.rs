@@ -4,7 +4,7 @@ use super::super::QueueError;
 
 /// The source of a [`QueueError::Backend`] of this implementation.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum BrokerError {
     #[error("RabbitMQ cannot be reached: {0}")]
     Unreachable(String),
     #[error("RabbitMQ takes no messages at present: {0}")]
@@ -34,12 +34,12 @@ pub(super) enum Trouble {
     Closed,
 }
 
-impl Trouble {
+impl BrokerError {
     /// As the seam's error, with what was being attempted.
     pub(super) fn while_doing(self, action: &'static str) -> QueueError {
         match self {
-            Trouble::Closed => QueueError::Closed,
-            Trouble::TooLarge(bytes) => QueueError::TooLarge { bytes },
+            BrokerError::Closed => QueueError::Closed,
+            BrokerError::TooLarge(bytes) => QueueError::TooLarge { bytes },
             trouble => QueueError::backend(action, trouble),
         }
     }

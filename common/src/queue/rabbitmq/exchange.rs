@@ -7,7 +7,7 @@ use lapin::types::{FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation, ExchangeKind, PublisherConfirm};
 
 use super::super::QueueError;
-use super::error::Trouble;
+use super::error::BrokerError;
 use super::link::Link;
 use super::publisher::PERSISTENT;
 
@@ -55,7 +55,7 @@ impl Exchange {
         Published { confirmed, trouble }
     }
 
-    async fn send(&mut self, messages: &[Announcement], confirmed: &mut usize) -> Result<(), Trouble> {
+    async fn send(&mut self, messages: &[Announcement], confirmed: &mut usize) -> Result<(), BrokerError> {
         // Taken out: trouble, and a future that is dropped, leave none behind that messages are still under way on.
         let channel = match self.channel.take().filter(|channel| channel.status().connected()) {
             Some(channel) => channel,
@@ -68,14 +68,14 @@ impl Exchange {
         for confirmation in confirmations {
             match confirmation.await? {
                 Confirmation::Ack(_) => *confirmed += 1,
-                Confirmation::Nack(_) | Confirmation::NotRequested => return Err(Trouble::Refused),
+                Confirmation::Nack(_) | Confirmation::NotRequested => return Err(BrokerError::Refused),
             }
         }
         self.channel = Some(channel);
         Ok(())
     }
 
-    async fn send_one(&self, channel: &Channel, message: &Announcement) -> Result<PublisherConfirm, Trouble> {
+    async fn send_one(&self, channel: &Channel, message: &Announcement) -> Result<PublisherConfirm, BrokerError> {
         let properties = BasicProperties::default()
             .with_delivery_mode(PERSISTENT)
             .with_content_type("application/json".into())
@@ -85,7 +85,7 @@ impl Exchange {
         Ok(channel.basic_publish(self.name.clone(), key, options, &message.body, properties).await?)
     }
 
-    async fn open(&self) -> Result<Channel, Trouble> {
+    async fn open(&self) -> Result<Channel, BrokerError> {
         let live = self.link.view().up().await?;
         live.unblocked().await?;
         let channel = live.connection.create_channel().await?;

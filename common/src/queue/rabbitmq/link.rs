@@ -3,7 +3,7 @@
 //! lapin can recover by itself, but gives up after some attempts and replays what it remembers; here every connection
 //! is a new one with a number, whoever uses it opens channels anew, and what belonged to an earlier one fails cleanly.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
-use super::error::Trouble;
+use super::error::BrokerError;
 
 /// Silence of twice this time ends a connection, on both sides: a stopped broker or a half-open connection is noticed within
 /// 8 s, and polling goes on within 10.
@@ -74,7 +74,7 @@ impl Link {
     /// Ends the connection in order; what was sent on it has arrived then, if the broker still listens.
     pub(super) async fn close(&self) {
         self.stop.send_replace(true);
-        let supervisor = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let supervisor = crate::lock(&self.supervisor).take();
         if let Some(supervisor) = supervisor {
             // It never panics; and if it did, it would be over.
             let _ = supervisor.await;
@@ -84,21 +84,21 @@ impl Link {
 
 impl View {
     /// The connection, if it is up now.
-    pub(super) fn live(&self) -> Result<Live, Trouble> {
+    pub(super) fn live(&self) -> Result<Live, BrokerError> {
         match &*self.0.borrow() {
             State::Up(live) => Ok(live.clone()),
-            State::Down(reason) => Err(Trouble::Unreachable(reason.clone())),
-            State::Closed => Err(Trouble::Closed),
+            State::Down(reason) => Err(BrokerError::Unreachable(reason.clone())),
+            State::Closed => Err(BrokerError::Closed),
         }
     }
 
     /// The connection as soon as it is up; fails only when the link was closed.
-    pub(super) async fn up(&self) -> Result<Live, Trouble> {
+    pub(super) async fn up(&self) -> Result<Live, BrokerError> {
         let mut state = self.0.clone();
         let state = state.wait_for(|state| !matches!(state, State::Down(_))).await;
         match state.as_deref() {
             Ok(State::Up(live)) => Ok(live.clone()),
-            _ => Err(Trouble::Closed),
+            _ => Err(BrokerError::Closed),
         }
     }
 
@@ -118,15 +118,15 @@ impl Live {
     }
 
     /// Why the broker takes no messages on this connection, if so.
-    pub(super) fn blocked(&self) -> Result<(), Trouble> {
-        self.blocked.borrow().clone().map_or(Ok(()), |reason| Err(Trouble::Blocked(reason)))
+    pub(super) fn blocked(&self) -> Result<(), BrokerError> {
+        self.blocked.borrow().clone().map_or(Ok(()), |reason| Err(BrokerError::Blocked(reason)))
     }
 
     /// Returns when the broker takes messages.
-    pub(super) async fn unblocked(&self) -> Result<(), Trouble> {
+    pub(super) async fn unblocked(&self) -> Result<(), BrokerError> {
         let mut blocked = self.blocked.clone();
         let free = blocked.wait_for(Option::is_none).await;
-        free.map(|_| ()).map_err(|_| Trouble::Unreachable("the connection was lost".into()))
+        free.map(|_| ()).map_err(|_| BrokerError::Unreachable("the connection was lost".into()))
     }
 }
 
@@ -242,13 +242,13 @@ impl Herald {
     }
 
     fn enter(&self) -> usize {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = crate::lock(&self.heard);
         heard.up.push(false);
         heard.up.len() - 1
     }
 
     fn up(&self, member: usize) {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = crate::lock(&self.heard);
         heard.up[member] = true;
         if heard.up.iter().all(|up| *up) && heard.said_up != Some(true) {
             heard.said_up = Some(true);
@@ -257,7 +257,7 @@ impl Herald {
     }
 
     fn down(&self, member: usize, reason: &str) {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = crate::lock(&self.heard);
         heard.up[member] = false;
         if heard.said_up != Some(false) {
             heard.said_up = Some(false);

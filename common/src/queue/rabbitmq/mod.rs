@@ -23,7 +23,7 @@ mod topology;
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -32,9 +32,9 @@ use lapin::uri::AMQPUri;
 use prometheus::IntCounterVec;
 
 pub use self::consumer::Prefetch;
-use self::consumer::{Receiving, Slip};
+use self::consumer::{AckHandle, Receiving};
 use self::control::Control;
-use self::error::Trouble;
+use self::error::BrokerError;
 pub use self::exchange::{Announcement, Exchange, Published};
 use self::link::{Herald, Link};
 use self::publisher::Publisher;
@@ -119,7 +119,7 @@ impl Broker {
             largest: AtomicUsize::new(USUAL_BATCH),
             _links: Arc::clone(&self.links),
         });
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&halves));
+        crate::lock(&self.queues).push(Arc::clone(&halves));
         let (dead_letters, too_new) = (self.dead_letters.clone(), self.too_new.clone());
         RabbitQueue { halves, dead_letters, too_new, too_new_logged: AtomicBool::new(false), items: PhantomData }
     }
@@ -128,14 +128,14 @@ impl Broker {
     pub fn events(&self) -> Exchange {
         let name = format!("{} events", self.namespace);
         let link = Arc::new(Link::start(self.uri.clone(), name, Herald::of("events")));
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&link));
+        crate::lock(&self.events).push(Arc::clone(&link));
         Exchange::new(link, &format!("{}.events", self.namespace))
     }
 
     /// Ends in order: no queue receives any more, what nobody took is returned, acks are sent, confirmations are waited
     /// for, and the connections are closed. What is still in somebody's hands comes again.
     pub async fn close(&self) {
-        let queues = std::mem::take(&mut *self.queues.lock().unwrap_or_else(PoisonError::into_inner));
+        let queues = std::mem::take(&mut *crate::lock(&self.queues));
         let quiet = async {
             for halves in &queues {
                 halves.receiving.quiet().await;
@@ -144,7 +144,7 @@ impl Broker {
         };
         // A broker that does not answer gives everything to somebody else later.
         let _ = tokio::time::timeout(FAREWELL, quiet).await;
-        let events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
+        let events = std::mem::take(&mut *crate::lock(&self.events));
         let events = join_all(events.iter().map(|link| link.close()));
         tokio::join!(self.links.publishing.close(), self.links.consuming.close(), events);
     }
@@ -181,7 +181,7 @@ impl<T: Message> RabbitQueue<T> {
 
     /// Returns a message of a newer program to the queue, after a while: in an upgrade it is for the processes that were
     /// upgraded, and none of them may be there yet.
-    fn leave_to_newer(&self, slip: Slip, error: &QueueError) {
+    fn leave_to_newer(&self, ack_handle: AckHandle, error: &QueueError) {
         self.too_new.with_label_values(&[T::QUEUE]).inc();
         if !self.too_new_logged.swap(true, Ordering::Relaxed) {
             tracing::error!(queue = T::QUEUE, %error, "messages of a newer version go back to the queue; upgrade this process");
@@ -189,7 +189,7 @@ impl<T: Message> RabbitQueue<T> {
         tokio::spawn(async move {
             tokio::time::sleep(TOO_NEW_PAUSE).await;
             // If the channel is gone it has come back by itself.
-            let _ = slip.settle(Settling::Unseen);
+            let _ = ack_handle.settle(Settling::Unseen);
         });
     }
 
@@ -218,17 +218,17 @@ impl<T: Message> Queue<T> for RabbitQueue<T> {
                 Ok(items) => {
                     self.halves.largest.fetch_max(items.len(), Ordering::Relaxed);
                     self.halves.unacked.fetch_add(items.len(), Ordering::Relaxed);
-                    let held = Held { halves: Arc::clone(&self.halves), items: items.len() };
-                    let receipt = RabbitReceipt { slip: arrived.slip, _held: held };
+                    let held = UnackedItems { halves: Arc::clone(&self.halves), items: items.len() };
+                    let receipt = RabbitReceipt { ack_handle: arrived.ack_handle, _unacked: held };
                     return Ok(Delivery::new(items, arrived.redelivered, Box::new(receipt)).arrived_at(arrived.at));
                 }
-                Err(error @ QueueError::TooNew { .. }) => self.leave_to_newer(arrived.slip, &error),
+                Err(error @ QueueError::TooNew { .. }) => self.leave_to_newer(arrived.ack_handle, &error),
                 Err(error) => {
                     let reason = error.to_string();
                     tracing::error!(queue = T::QUEUE, reason, "message moved to the dead letters");
                     self.dead_letters.with_label_values(&[T::QUEUE]).inc();
                     // If the channel is gone it comes again, and is put aside then.
-                    let _ = arrived.slip.settle(Settling::Buried);
+                    let _ = arrived.ack_handle.settle(Settling::Buried);
                 }
             }
         }
@@ -252,25 +252,25 @@ impl<T: Message> Queue<T> for RabbitQueue<T> {
 }
 
 /// Items in somebody's hands; no longer when dropped.
-struct Held {
+struct UnackedItems {
     halves: Arc<Halves>,
     items: usize,
 }
 
-impl Drop for Held {
+impl Drop for UnackedItems {
     fn drop(&mut self) {
         self.halves.unacked.fetch_sub(self.items, Ordering::Relaxed);
     }
 }
 
 struct RabbitReceipt {
-    slip: Slip,
-    _held: Held,
+    ack_handle: AckHandle,
+    _unacked: UnackedItems,
 }
 
 #[async_trait]
 impl Receipt for RabbitReceipt {
     async fn ack(self: Box<Self>) -> Result<(), QueueError> {
-        self.slip.settle(Settling::Acked).map_err(|trouble: Trouble| trouble.while_doing("ack a message"))
+        self.ack_handle.settle(Settling::Acked).map_err(|trouble: BrokerError| trouble.while_doing("ack a message"))
     }
 }

@@ -1,6 +1,6 @@
 //! The publishing half of a queue: many messages on their way at once, each publisher waiting for its own confirmation.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
-use super::error::Trouble;
+use super::error::BrokerError;
 use super::link::{Live, View};
 use super::topology::Topology;
 
@@ -22,7 +22,7 @@ const WINDOW_KB: u32 = 32 << 10;
 const LEAST_KB: u32 = 64;
 /// How long a queue that is gone stays so: one that is declared again at once deafens the consumers of the old one,
 /// because the broker does not get round to cancelling them.
-const MOURNING: Duration = Duration::from_secs(1);
+const REDECLARE_DELAY: Duration = Duration::from_secs(1);
 pub(super) const PERSISTENT: u8 = 2;
 
 /// Publishes to one queue.
@@ -45,22 +45,22 @@ impl Publisher {
     }
 
     /// Publishes a message and waits until the broker has it safe.
-    pub(super) async fn publish(&self, bytes: Vec<u8>) -> Result<(), Trouble> {
+    pub(super) async fn publish(&self, bytes: Vec<u8>) -> Result<(), BrokerError> {
         let deadline = Instant::now() + self.limit;
         let bytes = Arc::new(bytes);
         let mut backoff = Backoff::new();
         loop {
             match self.publish_once(&bytes, deadline).await {
                 // Certainly not taken, so it cannot come twice. A quorum queue that is busy with itself refuses.
-                Err(Trouble::Refused) if Instant::now() < deadline => tokio::time::sleep(backoff.delay()).await,
+                Err(BrokerError::Refused) if Instant::now() < deadline => tokio::time::sleep(backoff.delay()).await,
                 published => return published,
             }
         }
     }
 
-    async fn publish_once(&self, bytes: &Arc<Vec<u8>>, deadline: Instant) -> Result<(), Trouble> {
+    async fn publish_once(&self, bytes: &Arc<Vec<u8>>, deadline: Instant) -> Result<(), BrokerError> {
         let Ok(ready) = tokio::time::timeout_at(deadline, self.ready(bytes.len())).await else {
-            return Err(self.hindrance());
+            return Err(self.timeout_cause());
         };
         let (channel, room) = ready?;
         let queue = self.topology.queue.clone();
@@ -72,7 +72,7 @@ impl Publisher {
         tokio::spawn(async move {
             let _ = sending.await;
         });
-        Err(Trouble::Unconfirmed)
+        Err(BrokerError::Unconfirmed)
     }
 
     /// Waits until everything on its way is confirmed or given up; no more can be published then.
@@ -83,20 +83,20 @@ impl Publisher {
     }
 
     /// Room in the window and a channel that the broker listens to.
-    async fn ready(&self, bytes: usize) -> Result<(Arc<Channel>, OwnedSemaphorePermit), Trouble> {
+    async fn ready(&self, bytes: usize) -> Result<(Arc<Channel>, OwnedSemaphorePermit), BrokerError> {
         let size = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).clamp(LEAST_KB, WINDOW_KB);
-        let room = Arc::clone(&self.window).acquire_many_owned(size).await.map_err(|_| Trouble::Closed)?;
+        let room = Arc::clone(&self.window).acquire_many_owned(size).await.map_err(|_| BrokerError::Closed)?;
         let mut backoff = Backoff::new();
         loop {
             match self.channel().await {
                 Ok(channel) => return Ok((channel, room)),
-                Err(trouble @ (Trouble::OtherSettings { .. } | Trouble::Closed)) => return Err(trouble),
+                Err(trouble @ (BrokerError::OtherSettings { .. } | BrokerError::Closed)) => return Err(trouble),
                 Err(_) => tokio::time::sleep(backoff.delay()).await,
             }
         }
     }
 
-    async fn channel(&self) -> Result<Arc<Channel>, Trouble> {
+    async fn channel(&self) -> Result<Arc<Channel>, BrokerError> {
         let live = self.view.up().await?;
         live.unblocked().await?;
         if let Some(channel) = self.open_channel() {
@@ -107,16 +107,16 @@ impl Publisher {
             return Ok(channel);
         }
         let channel = Arc::new(self.open(&live).await?);
-        *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&channel));
+        *crate::lock(&self.channel) = Some(Arc::clone(&channel));
         Ok(channel)
     }
 
     fn open_channel(&self) -> Option<Arc<Channel>> {
-        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let channel = crate::lock(&self.channel).clone();
         channel.filter(|channel| channel.status().connected())
     }
 
-    async fn open(&self, live: &Live) -> Result<Channel, Trouble> {
+    async fn open(&self, live: &Live) -> Result<Channel, BrokerError> {
         let channel = live.connection.create_channel().await?;
         self.topology.declare(&channel).await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
@@ -124,11 +124,11 @@ impl Publisher {
     }
 
     /// Why a message could not even be sent in time.
-    fn hindrance(&self) -> Trouble {
+    fn timeout_cause(&self) -> BrokerError {
         match self.view.live().and_then(|live| live.blocked()) {
             Err(trouble) => trouble,
-            Ok(()) if self.window.available_permits() < LEAST_KB as usize => Trouble::WindowFull,
-            Ok(()) => Trouble::Silent,
+            Ok(()) if self.window.available_permits() < LEAST_KB as usize => BrokerError::WindowFull,
+            Ok(()) => BrokerError::Silent,
         }
     }
 }
@@ -139,33 +139,33 @@ async fn send(
     queue: ShortString,
     bytes: Arc<Vec<u8>>,
     _room: OwnedSemaphorePermit,
-) -> Result<(), Trouble> {
+) -> Result<(), BrokerError> {
     let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
     let properties =
         BasicProperties::default().with_delivery_mode(PERSISTENT).with_content_type("application/json".into());
-    let refused = |error| too_large(&error, bytes.len()).unwrap_or(Trouble::Client(error));
+    let refused = |error| too_large(&error, bytes.len()).unwrap_or(BrokerError::Client(error));
     let published = channel.basic_publish("".into(), queue.clone(), options, &bytes, properties).await;
     match published.map_err(refused)?.await.map_err(refused)? {
         Confirmation::Ack(None) => Ok(()),
         // A return of a message in the window may be told with its neighbour's confirmation. Both had to do with a
         // queue that was being deleted, and what was in that is lost whatever we say.
         Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)) => {
-            tokio::time::sleep(MOURNING).await;
+            tokio::time::sleep(REDECLARE_DELAY).await;
             // The next to publish opens a channel, and declares the queue with it.
             let _ = channel.close(200, "the queue is gone".into()).await;
-            Err(Trouble::Unroutable(queue.to_string()))
+            Err(BrokerError::Unroutable(queue.to_string()))
         }
-        Confirmation::Nack(None) | Confirmation::NotRequested => Err(Trouble::Refused),
+        Confirmation::Nack(None) | Confirmation::NotRequested => Err(BrokerError::Refused),
     }
 }
 
 /// Whether the broker closed the channel because of this very message's size. Others that were on their way over the channel fail
 /// with the same error and are not too large.
-fn too_large(error: &lapin::Error, bytes: usize) -> Option<Trouble> {
+fn too_large(error: &lapin::Error, bytes: usize) -> Option<BrokerError> {
     let lapin::ErrorKind::ProtocolError(refusal) = error.kind() else { return None };
     let precondition = *refusal.kind() == AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED);
     let text = refusal.get_message().as_str();
     let mut words = text.split(|character: char| !character.is_ascii_digit());
     let named = text.contains("message size") && words.any(|word| word == bytes.to_string());
-    (precondition && named).then_some(Trouble::TooLarge(bytes))
+    (precondition && named).then_some(BrokerError::TooLarge(bytes))
 }

@@ -1,7 +1,7 @@
-//! One channel that consumes: what came on it, and the telling of what became of that.
+//! One channel that consumes: its deliveries, and their settlement.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::future::try_join_all;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, BasicRejectOptions};
@@ -9,17 +9,17 @@ use lapin::types::FieldTable;
 use lapin::{Channel, Consumer};
 use tokio::sync::Notify;
 
-use super::error::Trouble;
+use super::error::BrokerError;
 use super::link::{Live, View};
-use super::tags::{Settling, Tags, Words};
+use super::tags::{Settlements, Settling, Tags};
 use super::topology::Topology;
 
-/// A channel and its deliveries. Whoever holds one of them holds this.
+/// A channel and its deliveries, each of which holds it.
 pub(super) struct Session {
     channel: Channel,
     settled: Mutex<Settled>,
     news: Notify,
-    told: Notify,
+    sent: Notify,
     retired: AtomicBool,
     ended: AtomicBool,
 }
@@ -27,8 +27,8 @@ pub(super) struct Session {
 #[derive(Default)]
 struct Settled {
     tags: Tags,
-    /// Words are on their way to the socket.
-    telling: bool,
+    /// Settlements are on their way to the socket.
+    sending: bool,
 }
 
 impl Session {
@@ -38,7 +38,7 @@ impl Session {
         view: &View,
         topology: &Topology,
         prefetch: u16,
-    ) -> Result<(Arc<Self>, Consumer), Trouble> {
+    ) -> Result<(Arc<Self>, Consumer), BrokerError> {
         let channel = live.connection.create_channel().await?;
         topology.declare(&channel).await?;
         // Per consumer: the other kind is gone from newer brokers.
@@ -47,12 +47,12 @@ impl Session {
             channel,
             settled: Mutex::default(),
             news: Notify::new(),
-            told: Notify::new(),
+            sent: Notify::new(),
             retired: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         };
         let session = Arc::new(session);
-        tokio::spawn(tell(Arc::clone(&session), live.clone(), view.clone()));
+        tokio::spawn(send_settlements(Arc::clone(&session), live.clone(), view.clone()));
         match session.consume(topology).await {
             Ok(consumer) => Ok((session, consumer)),
             Err(trouble) => {
@@ -64,13 +64,13 @@ impl Session {
     }
 
     /// The broker sends as many messages as it may.
-    pub(super) async fn consume(&self, topology: &Topology) -> Result<Consumer, Trouble> {
+    pub(super) async fn consume(&self, topology: &Topology) -> Result<Consumer, BrokerError> {
         let (queue, options) = (topology.queue.clone(), BasicConsumeOptions::default());
         Ok(self.channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?)
     }
 
     /// Stops the broker from sending more; what it sent before still comes out of the consumer, then its end.
-    pub(super) async fn cancel(&self, consumer: &Consumer) -> Result<(), Trouble> {
+    pub(super) async fn cancel(&self, consumer: &Consumer) -> Result<(), BrokerError> {
         Ok(self.channel.basic_cancel(consumer.tag(), lapin::options::BasicCancelOptions::default()).await?)
     }
 
@@ -80,9 +80,9 @@ impl Session {
     }
 
     /// The broker shall know what became of a delivery. Returns at once: AMQP answers nothing to it.
-    pub(super) fn settle(&self, tag: u64, settling: Settling) -> Result<(), Trouble> {
+    pub(super) fn settle(&self, tag: u64, settling: Settling) -> Result<(), BrokerError> {
         if self.is_over() {
-            return Err(Trouble::ReceiptGone);
+            return Err(BrokerError::ReceiptGone);
         }
         self.lock().tags.settle(tag, settling);
         self.news.notify_one();
@@ -92,16 +92,16 @@ impl Session {
     /// Everything that was settled is on its way to the broker.
     pub(super) async fn flush(&self) {
         loop {
-            let told = self.told.notified();
-            tokio::pin!(told);
-            told.as_mut().enable();
+            let sent = self.sent.notified();
+            tokio::pin!(sent);
+            sent.as_mut().enable();
             {
                 let settled = self.lock();
-                if self.is_over() || settled.tags.quiet() && !settled.telling {
+                if self.is_over() || settled.tags.quiet() && !settled.sending {
                     return;
                 }
             }
-            told.await;
+            sent.await;
         }
     }
 
@@ -115,32 +115,32 @@ impl Session {
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.news.notify_one();
-        self.told.notify_waiters();
+        self.sent.notify_waiters();
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.ended.load(Ordering::Acquire) || !self.channel.status().connected()
     }
 
-    /// Retired, and everything is told.
+    /// Returns whether it is retired and everything is sent.
     fn is_done(&self) -> bool {
         self.retired.load(Ordering::Acquire) && self.lock().tags.none_left()
     }
 
     fn lock(&self) -> MutexGuard<'_, Settled> {
-        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::lock(&self.settled)
     }
 
-    /// What to tell now; notes that it is being told.
-    fn words(&self) -> Words {
+    /// Returns what to send now, and notes that it is being sent.
+    fn settlements(&self) -> Settlements {
         let mut settled = self.lock();
-        settled.telling = true;
-        settled.tags.words()
+        settled.sending = true;
+        settled.tags.settlements()
     }
 
-    async fn send(&self, words: Words) -> Result<(), lapin::Error> {
+    async fn send(&self, settlements: Settlements) -> Result<(), lapin::Error> {
         let channel = &self.channel;
-        let given_back = words.given_back.into_iter().map(|(tag, settling)| async move {
+        let returned = settlements.returned.into_iter().map(|(tag, settling)| async move {
             match settling {
                 Settling::Unseen => channel.basic_nack(tag, BasicNackOptions { requeue: true, multiple: false }).await,
                 settling => {
@@ -149,18 +149,19 @@ impl Session {
                 }
             }
         });
-        try_join_all(given_back).await?;
-        if let Some(tag) = words.acked_up_to {
+        try_join_all(returned).await?;
+        if let Some(tag) = settlements.acked_up_to {
             channel.basic_ack(tag, BasicAckOptions { multiple: true }).await?;
         }
-        try_join_all(words.acked.into_iter().map(|tag| channel.basic_ack(tag, BasicAckOptions::default()))).await?;
+        try_join_all(settlements.acked.into_iter().map(|tag| channel.basic_ack(tag, BasicAckOptions::default())))
+            .await?;
         Ok(())
     }
 }
 
-/// Tells the broker what was settled, for as long as the channel lives. While some words are on their way, others
-/// gather: the busier the queue, the more acks go in one.
-async fn tell(session: Arc<Session>, live: Live, view: View) {
+/// Sends settlements to the broker for as long as the channel is open. While some are on their way, others gather: the busier
+/// the queue, the more acks go in one.
+async fn send_settlements(session: Arc<Session>, live: Live, view: View) {
     loop {
         tokio::select! {
             () = session.news.notified() => {}
@@ -171,10 +172,10 @@ async fn tell(session: Arc<Session>, live: Live, view: View) {
         if session.is_over() {
             break;
         }
-        let words = session.words();
-        let sent = session.send(words).await;
-        session.lock().telling = false;
-        session.told.notify_waiters();
+        let settlements = session.settlements();
+        let sent = session.send(settlements).await;
+        session.lock().sending = false;
+        session.sent.notify_waiters();
         if sent.is_err() || session.is_done() {
             break;
         }

@@ -7,7 +7,7 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, ErrorKind};
 
 use super::super::Message;
-use super::error::Trouble;
+use super::error::BrokerError;
 
 /// What no message reaches. 3.10 knows no other word for "for ever", and 4.x takes a queue without one for 20.
 const NO_LIMIT: i64 = i32::MAX as i64;
@@ -26,7 +26,7 @@ pub(super) struct Topology {
 
 /// What the broker tells about a queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct QueueStats {
     /// Messages that wait.
     pub(super) ready: usize,
     pub(super) consumers: usize,
@@ -43,31 +43,36 @@ impl Topology {
     }
 
     /// Makes sure that both exist.
-    pub(super) async fn declare(&self, channel: &Channel) -> Result<(), Trouble> {
+    pub(super) async fn declare(&self, channel: &Channel) -> Result<(), BrokerError> {
         // The dead letters first: what is buried must find its grave.
         self.declare_one(channel, &self.dead, self.dead_arguments()).await?;
         self.declare_one(channel, &self.queue, self.arguments()).await
     }
 
     /// Both exist, and so many messages are in them.
-    pub(super) async fn look(&self, channel: &Channel) -> Result<Seen, Trouble> {
+    pub(super) async fn look(&self, channel: &Channel) -> Result<QueueStats, BrokerError> {
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         let dead = channel.queue_declare(self.dead.clone(), passive, FieldTable::default()).await?;
         let queue = channel.queue_declare(self.queue.clone(), passive, FieldTable::default()).await?;
-        Ok(Seen {
+        Ok(QueueStats {
             ready: queue.message_count() as usize,
             consumers: queue.consumer_count() as usize,
             dead: dead.message_count() as usize,
         })
     }
 
-    async fn declare_one(&self, channel: &Channel, name: &ShortString, arguments: FieldTable) -> Result<(), Trouble> {
+    async fn declare_one(
+        &self,
+        channel: &Channel,
+        name: &ShortString,
+        arguments: FieldTable,
+    ) -> Result<(), BrokerError> {
         let declared = channel.queue_declare(name.clone(), QueueDeclareOptions::durable(), arguments).await;
         declared.map(|_| ()).map_err(|error| match error.kind() {
             ErrorKind::ProtocolError(refusal)
                 if *refusal.kind() == AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) =>
             {
-                Trouble::OtherSettings { queue: name.to_string(), reason: refusal.get_message().to_string() }
+                BrokerError::OtherSettings { queue: name.to_string(), reason: refusal.get_message().to_string() }
             }
             _ => error.into(),
         })

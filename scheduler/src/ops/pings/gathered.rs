@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use common::feed::Feed;
@@ -141,10 +141,7 @@ impl Gathered {
                 }
                 wait
             };
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = self.ops.quiet.cancelled() => {}
-            }
+            common::sleep_or_stop(wait, &self.ops.quiet).await;
         }
     }
 
@@ -160,7 +157,7 @@ impl Gathered {
     }
 
     fn last(&self) -> MutexGuard<'_, HashMap<FeedId, Ping>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        common::lock(&self.last)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use common::host::HostKey;
 
 use super::heap::{Entry, Heap};
-use super::places::{Place, Places, Standing};
+use super::places::{HeapPosition, Places, Standing};
 use crate::schedule::Band;
 
 /// A host with parked feeds.
@@ -75,7 +75,7 @@ impl Hosts {
     /// Parks the feed of a slot.
     pub(super) fn park(&mut self, host: u32, slot: u32, (band, rank): (Band, i64), places: &mut Places) {
         let spot = self.spots.add(Spot { host, at: 0 });
-        places.set(slot, Place { standing: Standing::Parked, band, at: spot });
+        places.set(slot, HeapPosition { standing: Standing::Parked, band, at: spot });
         self.parked += 1;
         let Hosts { hosts, spots, .. } = self;
         if let Some(Some(host)) = hosts.items.get_mut(host as usize) {

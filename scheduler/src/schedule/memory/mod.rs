@@ -10,7 +10,7 @@ mod places;
 mod waiting;
 mod window;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,7 +20,7 @@ use common::url::FeedId;
 
 use self::heap::{Entry, Heap};
 use self::hosts::Hosts;
-use self::places::{Place, Places, Standing, TooMany};
+use self::places::{HeapPosition, Places, Standing, TooMany};
 use self::window::Window;
 use super::{Band, Claim, Depth, Parking, RebuildMark, Schedule, ScheduleError, Slot};
 
@@ -102,7 +102,7 @@ impl State {
     fn wait(&mut self, feed: FeedId, due_at: Timestamp, band: Band) -> Result<(), TooMany> {
         match self.places.find(feed) {
             None => {
-                let slot = self.places.add(feed, Place { standing: Standing::Waiting, band, at: 0 })?;
+                let slot = self.places.add(feed, HeapPosition { standing: Standing::Waiting, band, at: 0 })?;
                 self.enter(slot, band, due_at);
             }
             Some((slot, place)) => self.stand(slot, place, Standing::Waiting, band, due_at),
@@ -111,9 +111,9 @@ impl State {
     }
 
     /// Moves a feed from its place into a band's heap.
-    fn stand(&mut self, slot: u32, from: Place, standing: Standing, band: Band, at: Timestamp) {
+    fn stand(&mut self, slot: u32, from: HeapPosition, standing: Standing, band: Band, at: Timestamp) {
         self.leased -= usize::from(from.is_leased());
-        self.places.set(slot, Place { standing, band, ..from });
+        self.places.set(slot, HeapPosition { standing, band, ..from });
         self.leased += usize::from(matches!(standing, Standing::Leased));
         if from.standing == Standing::Parked {
             self.leave_host(from.at);
@@ -146,7 +146,7 @@ impl State {
 
     fn put(&mut self, slot: Slot, now: Timestamp) -> Result<(), TooMany> {
         match self.places.find(slot.feed) {
-            Some((_, Place { standing: Standing::Woken, .. })) => {
+            Some((_, HeapPosition { standing: Standing::Woken, .. })) => {
                 self.wait(slot.feed, slot.due_at.min(now), Band::Urgent)
             }
             _ => self.wait(slot.feed, slot.due_at, slot.band),
@@ -160,14 +160,14 @@ impl State {
         let band = wish.band.min(place.band);
         match place.standing {
             Standing::Parked => {
-                self.places.set(slot, Place { band, ..place });
+                self.places.set(slot, HeapPosition { band, ..place });
                 let host = self.hosts.rank(place.at, FRONT, &self.places);
                 self.bring_head(host, Timestamp::MAX, band);
             }
             _ => {
                 let at = self.time(place.band, place.at);
                 if place.is_leased() && at > now {
-                    self.places.set(slot, Place { standing: Standing::Woken, ..place });
+                    self.places.set(slot, HeapPosition { standing: Standing::Woken, ..place });
                 } else {
                     self.stand(slot, place, Standing::Waiting, band, at.min(wish.due_at));
                 }
@@ -288,7 +288,7 @@ impl State {
     }
 }
 
-impl Place {
+impl HeapPosition {
     fn is_leased(self) -> bool {
         matches!(self.standing, Standing::Leased | Standing::Woken)
     }
@@ -302,7 +302,7 @@ impl From<TooMany> for ScheduleError {
 
 impl MemorySchedule {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        common::lock(&self.state)
     }
 
     /// Locks the state, with its window around `now`.

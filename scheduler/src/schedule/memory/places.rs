@@ -24,7 +24,7 @@ pub(super) enum Standing {
 
 /// The state and position of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct HeapPosition {
     pub(super) standing: Standing,
     pub(super) band: Band,
     /// The position in the band's heap; for a parked feed the number of its spot.
@@ -67,11 +67,11 @@ impl Packed {
     const ABSENT: Packed = Packed(u32::MAX);
     const AT: u32 = (1 << 28) - 1;
 
-    fn of(place: Place) -> Self {
+    fn of(place: HeapPosition) -> Self {
         Packed((place.band as u32) << 30 | (place.standing as u32) << 28 | place.at & Self::AT)
     }
 
-    fn open(self) -> Option<Place> {
+    fn open(self) -> Option<HeapPosition> {
         let band = *Band::ALL.get((self.0 >> 30) as usize).filter(|_| self != Self::ABSENT)?;
         let standing = match self.0 >> 28 & 3 {
             0 => Standing::Waiting,
@@ -79,7 +79,7 @@ impl Packed {
             2 => Standing::Woken,
             _ => Standing::Parked,
         };
-        Some(Place { standing, band, at: self.0 & Self::AT })
+        Some(HeapPosition { standing, band, at: self.0 & Self::AT })
     }
 }
 
@@ -96,7 +96,7 @@ impl Places {
     }
 
     /// Returns a feed's slot in the table, if it is there.
-    pub(super) fn find(&self, feed: FeedId) -> Option<(u32, Place)> {
+    pub(super) fn find(&self, feed: FeedId) -> Option<(u32, HeapPosition)> {
         let page = self.pages.get(&feed.0.div_euclid(i64::from(PAGE)))?;
         let slot = page.index * PAGE + offset(feed);
         Some((slot, self.get(slot)?))
@@ -109,17 +109,17 @@ impl Places {
     }
 
     /// Returns every feed, in the order of the table.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (FeedId, Place)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (FeedId, HeapPosition)> {
         let places = (0..).zip(&self.packed).filter_map(|(slot, packed)| Some((slot, packed.open()?)));
         places.map(|(slot, place)| (self.feed(slot), place))
     }
 
-    pub(super) fn get(&self, slot: u32) -> Option<Place> {
+    pub(super) fn get(&self, slot: u32) -> Option<HeapPosition> {
         self.packed.get(slot as usize)?.open()
     }
 
     /// Adds a feed that is not yet in the table and returns its slot.
-    pub(super) fn add(&mut self, feed: FeedId, place: Place) -> Result<u32, TooMany> {
+    pub(super) fn add(&mut self, feed: FeedId, place: HeapPosition) -> Result<u32, TooMany> {
         let number = feed.0.div_euclid(i64::from(PAGE));
         if !self.pages.contains_key(&number) {
             let index = self.page(number * i64::from(PAGE))?;
@@ -146,7 +146,7 @@ impl Places {
     }
 
     /// Changes the place of the feed in a slot.
-    pub(super) fn set(&mut self, slot: u32, place: Place) {
+    pub(super) fn set(&mut self, slot: u32, place: HeapPosition) {
         self.packed[slot as usize] = Packed::of(place);
     }
 

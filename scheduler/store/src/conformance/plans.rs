@@ -1,8 +1,9 @@
 //! Query plans of lists, in a fleet where every filter matches more feeds than a call scans: each must use its index.
 
 use crate::counts::Counts;
-use crate::listing::{self, Dialect, Source, Statement};
+use crate::listing::{self, Dialect, Source};
 use crate::row::FeedRow;
+use crate::statement::Statement;
 use crate::texts::Trigrams;
 use crate::{FeedQuery, FeedSort, StoreError};
 
@@ -83,9 +84,9 @@ impl<S: Explains> Source for Noting<'_, S> {
         self.0.rows(statement).await
     }
 
-    async fn place(&mut self, statement: Statement) -> Result<Option<(i64, i64)>, StoreError> {
+    async fn position(&mut self, statement: Statement) -> Result<Option<(i64, i64)>, StoreError> {
         self.note(&statement).await;
-        self.0.place(statement).await
+        self.0.position(statement).await
     }
 
     async fn counts(&mut self) -> Result<Counts, StoreError> {

@@ -20,13 +20,13 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use sqlx::{Connection, Executor, PgConnection};
 
+use super::connection::{in_transaction, on_connection};
 use super::list::feed_columns;
-use super::session::{in_transaction, on_connection};
 use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, column, entries, numbers, optional_text, text};
 use crate::quota::Spent;
 use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_detour, pack_onward, pack_state, pack_terms, readable};
-use crate::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
+use crate::verdicts::{self, Before, Change, Fresh, HostHolds, NewEvent, Tally};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
 
 const ACTION: &str = "apply reports";
@@ -89,7 +89,7 @@ impl Polls for PostgresStore {
         now: Timestamp,
     ) -> Result<Vec<Applied>, StoreError> {
         self.call(ACTION, || async {
-            let mut on = self.session(ACTION).await?;
+            let mut on = self.acquire(ACTION).await?;
             let mut answers = apply(&mut on, verdicts, &self.quota, clock_skew, now, Look::Free).await?;
             if answers.is_none() {
                 answers = apply(&mut on, verdicts, &self.quota, clock_skew, now, Look::Locked).await?;
@@ -159,9 +159,9 @@ async fn apply(
     write_documents(&mut tx, &fresh, &tallies, &spent).await?;
     entries::delete_older(&mut tx, &changes).await?;
     let holds = write_holds(&mut tx, &fresh, now).await?;
-    let told = number(&mut tx, &fresh, &mut changes, &tallies).await?;
+    let new_events = number(&mut tx, &fresh, &mut changes, &tallies).await?;
     entries::write(&mut tx, &changes, now).await?;
-    write_events(&mut tx, &told, now).await?;
+    write_events(&mut tx, &new_events, now).await?;
     tx.commit().await.map_err(StoreError::on(ACTION))?;
     Ok(Some(verdicts::answers(answers, &fresh, &tallies, &holds, &spent, clock_skew)))
 }
@@ -292,7 +292,7 @@ async fn write_holds(
     }
     let look = sqlx::query_as(include_str!("apply_holds_before.sql")).bind(column(&hosts, |host| text(host.as_str())));
     let rows: Vec<(String, i64, i64, i64)> = look.fetch_all(&mut *on).await.map_err(StoreError::on(ACTION))?;
-    let held: Held = rows
+    let held: HostHolds = rows
         .into_iter()
         .map(|(host, until, asked, feed)| {
             let (until, asked) = (Timestamp::from_millis(until), Timestamp::from_millis(asked));
@@ -317,7 +317,7 @@ async fn number(
     fresh: &[Fresh<'_>],
     changes: &mut [Change<'_>],
     tallies: &[Tally],
-) -> Result<Vec<Told>, StoreError> {
+) -> Result<Vec<NewEvent>, StoreError> {
     let events = verdicts::events(fresh, changes);
     if events == 0 {
         return Ok(Vec::new());
@@ -328,16 +328,16 @@ async fn number(
     Ok(verdicts::number(fresh, changes, last))
 }
 
-async fn write_events(on: &mut PgConnection, told: &[Told], now: Timestamp) -> Result<(), StoreError> {
-    if told.is_empty() {
+async fn write_events(on: &mut PgConnection, new_events: &[NewEvent], now: Timestamp) -> Result<(), StoreError> {
+    if new_events.is_empty() {
         return Ok(());
     }
     sqlx::query(include_str!("apply_events.sql"))
         .bind(now.millis())
-        .bind(column(told, |event| event.seq))
-        .bind(column(told, |event| event.kind))
-        .bind(column(told, |event| event.feed.0))
-        .bind(column(told, |event| event.identity))
+        .bind(column(new_events, |event| event.seq))
+        .bind(column(new_events, |event| event.kind))
+        .bind(column(new_events, |event| event.feed.0))
+        .bind(column(new_events, |event| event.identity))
         .execute(on)
         .await
         .map_err(StoreError::on(ACTION))?;

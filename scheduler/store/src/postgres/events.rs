@@ -8,7 +8,7 @@ use common::url::FeedId;
 use sqlx::{FromRow, PgConnection};
 
 use super::PostgresStore;
-use super::session::{SNAPSHOT, in_transaction, on_connection};
+use super::connection::{SNAPSHOT, in_transaction, on_connection};
 use crate::page_size::{cut_events, fitting};
 use crate::row::{EntryRow, readable};
 use crate::{Event, EventPage, Events, RelayTurn, StoreError, StoredEntry};

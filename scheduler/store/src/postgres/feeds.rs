@@ -10,8 +10,8 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use sqlx::{Connection, PgConnection};
 
+use super::connection::{in_transaction, on_connection};
 use super::list::feed_columns;
-use super::session::{in_transaction, on_connection};
 use super::urls::lock_urls;
 use super::{PostgresStore, column, list, moves, numbers};
 use crate::listing;
@@ -67,7 +67,7 @@ impl Feeds for PostgresStore {
     async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError> {
         const ACTION: &str = "change a feed";
         self.call(ACTION, || async {
-            let mut on = self.session(ACTION).await?;
+            let mut on = self.acquire(ACTION).await?;
             let row = change_row(&mut on, id, change, now).await?;
             on.keep();
             row.map(Feed::try_from).transpose()
@@ -78,7 +78,7 @@ impl Feeds for PostgresStore {
     /// Rows are locked in the order of their numbers, as everywhere.
     async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError> {
         const ACTION: &str = "change feeds";
-        let mut on = self.session(ACTION).await?;
+        let mut on = self.acquire(ACTION).await?;
         let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
         let mut in_order: Vec<&(FeedId, FeedChange)> = changes.iter().collect();
         in_order.sort_by_key(|(id, _)| *id);

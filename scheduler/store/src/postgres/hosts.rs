@@ -5,7 +5,7 @@ use common::host::{HostKey, HostRule};
 use common::time::Timestamp;
 use sqlx::PgConnection;
 
-use super::session::{in_transaction, on_connection};
+use super::connection::{in_transaction, on_connection};
 use super::{PostgresStore, column};
 use crate::hosts::packed;
 use crate::{AcceptedPolicy, HostOrders, HostQuery, HostRow, Hosts, NewPolicy, Page, StoreError};

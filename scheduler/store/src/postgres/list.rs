@@ -5,11 +5,12 @@ use sqlx::query::QueryAs;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Postgres};
 
 use super::PostgresStore;
-use super::session::SNAPSHOT;
+use super::connection::SNAPSHOT;
 use crate::counts::Counts;
 use crate::cursor;
-use crate::listing::{Dialect, MOST, Source, Statement, Value};
+use crate::listing::{Dialect, MOST, Source};
 use crate::row::FeedRow;
+use crate::statement::{Statement, Value};
 use crate::texts::Trigrams;
 use crate::{FeedQuery, StoreError};
 
@@ -34,7 +35,7 @@ impl PostgresStore {
         query: &FeedQuery,
         read: impl AsyncFnOnce(&mut View<'_>, &FeedQuery) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut on = self.session(ACTION).await?;
+        let mut on = self.acquire(ACTION).await?;
         let mut tx = on.begin_with(SNAPSHOT).await.map_err(StoreError::on(ACTION))?;
         tx.execute(ALONG_INDEXES).await.map_err(StoreError::on(ACTION))?;
         let text = query.text.as_deref().map(|text| super::text(text).into_owned());
@@ -73,7 +74,7 @@ impl Source for View<'_> {
         rows.map_err(StoreError::on(ACTION))
     }
 
-    async fn place(&mut self, statement: Statement) -> Result<Option<(i64, i64)>, StoreError> {
+    async fn position(&mut self, statement: Statement) -> Result<Option<(i64, i64)>, StoreError> {
         let place = bound(statement).fetch_optional(&mut *self.0).await;
         place.map_err(StoreError::on(ACTION))
     }

@@ -14,6 +14,7 @@
 //! No statement asks for `*`: PostgreSQL refuses to go on with a prepared one after a migration added a column.
 
 mod apply;
+mod connection;
 mod entries;
 mod events;
 mod feeds;
@@ -23,7 +24,6 @@ mod moves;
 mod open;
 mod requeues;
 mod search;
-mod session;
 mod silence;
 #[cfg(test)]
 mod tests;

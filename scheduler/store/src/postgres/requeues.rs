@@ -4,13 +4,16 @@
 
 use async_trait::async_trait;
 use common::time::Timestamp;
-use sqlx::{Executor, PgConnection, QueryBuilder};
+use sqlx::{Executor, PgConnection};
 
 use super::PostgresStore;
-use super::session::{in_transaction, on_connection};
+use super::connection::{in_transaction, on_connection};
+use super::list::bound;
 use super::upkeep::WHOLE_TABLES;
-use crate::requeues::{KEPT, MOST_REQUEUES, RequeueRow, Turn, Wanted, requeue_columns};
+use crate::requeues::{KEPT, MOST_REQUEUES, RequeueRow, StepLimits, requeue_columns};
 use crate::row::{PlaceColumns, added_terms, readable};
+use crate::statement::Statement;
+use crate::wanted::Wanted;
 use crate::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueStep, Requeues, StoreError};
 
 #[async_trait]
@@ -19,13 +22,11 @@ impl Requeues for PostgresStore {
         let wanted = Wanted { filter: filter.clone(), lift_penalties };
         let counted = in_transaction!(self, "find the feeds of a requeue", |tx| {
             tx.execute(WHOLE_TABLES).await?;
-            let (mut classes, mut hosts) = (QueryBuilder::new(""), QueryBuilder::new(""));
+            let (mut classes, mut hosts) = (Statement::default(), Statement::default());
             wanted.count_classes(&mut classes);
             wanted.count_hosts(&mut hosts);
-            // Not kept: a plan that fits one filter's values need not fit another's.
-            let classes = classes.build_query_as().persistent(false).fetch_all(&mut *tx).await?;
-            let hosts = hosts.build_query_as().persistent(false).fetch_all(tx).await?;
-            Ok((classes, hosts))
+            let classes = bound(classes).fetch_all(&mut *tx).await?;
+            Ok((classes, bound(hosts).fetch_all(tx).await?))
         });
         let (classes, hosts) = counted?;
         RequeuePlan::read(classes, hosts)
@@ -80,36 +81,37 @@ async fn step_in(on: &mut PgConnection, id: i64, now: Timestamp) -> Result<Reque
         " FROM requeues WHERE id = $1 AND ended IS NULL FOR NO KEY UPDATE SKIP LOCKED"
     );
     let row = sqlx::query_as::<_, RequeueRow>(LOCK).bind(id).fetch_optional(&mut *on).await?;
-    let Some((row, turn)) = row.and_then(|row| row.turn(now).map(|turn| (row, turn))) else {
+    let Some((row, limits)) = row.and_then(|row| row.limits(now).map(|limits| (row, limits))) else {
         return Ok(RequeueStep::default());
     };
-    let (ids, woken) = wake(on, &row.wanted(), turn, now).await?;
-    let turned = row.turned(turn, &ids);
+    let (ids, woken) = wake(on, &Wanted::of(&row), limits, now).await?;
+    let result = row.after_step(limits, &ids);
     let moved = "UPDATE requeues SET next_after = $2, spent_until = $3, woken = woken + $4, \
                  state = CASE WHEN $5 THEN 'done' ELSE state END, ended = CASE WHEN $5 THEN $6 ELSE ended END WHERE id = $1";
     sqlx::query(moved)
         .bind(id)
-        .bind(turned.next_after)
-        .bind(turned.spent_until)
+        .bind(result.next_after)
+        .bind(result.spent_until)
         .bind(i64::try_from(ids.len()).unwrap_or(i64::MAX))
-        .bind(turned.done)
+        .bind(result.done)
         .bind(now.millis())
         .execute(on)
         .await?;
-    Ok(RequeueStep { woken: readable(woken), again: turned.again, done: turned.done })
+    Ok(RequeueStep { woken: readable(woken), again: result.again, done: result.done })
 }
 
-/// Wakes the feeds of a turn; gives their numbers, in order, and their places.
+/// Wakes the feeds of a step; returns their numbers, in order, and their due times.
 async fn wake(
     on: &mut PgConnection,
     wanted: &Wanted,
-    turn: Turn,
+    limits: StepLimits,
     now: Timestamp,
 ) -> Result<(Vec<i64>, Vec<PlaceColumns>), sqlx::Error> {
-    let mut find = QueryBuilder::new("");
-    wanted.find(turn, &mut find);
+    let mut find = Statement::default();
+    wanted.find(limits, &mut find);
     find.push(" FOR NO KEY UPDATE");
-    let ids: Vec<i64> = find.build_query_scalar().persistent(false).fetch_all(&mut *on).await?;
+    let ids: Vec<(i64,)> = bound(find).fetch_all(&mut *on).await?;
+    let ids: Vec<i64> = ids.into_iter().map(|(id,)| id).collect();
     if ids.is_empty() {
         return Ok((ids, Vec::new()));
     }

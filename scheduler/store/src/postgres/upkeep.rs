@@ -9,7 +9,7 @@ use common::url::FeedId;
 use sqlx::{Connection, PgConnection};
 
 use super::PostgresStore;
-use super::session::{in_transaction, on_connection};
+use super::connection::{in_transaction, on_connection};
 use super::urls::url_lock;
 use crate::row::{SealColumns, readable};
 use crate::{OldSeal, StoreError, StoreStats, Upkeep};

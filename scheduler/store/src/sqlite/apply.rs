@@ -21,7 +21,7 @@ use super::batch::{Batch, id_list};
 use super::{SqliteStore, entries};
 use crate::quota::Spent;
 use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_detour, pack_onward, pack_state, pack_terms, readable};
-use crate::verdicts::{self, Before, Change, Fresh, Held, Tally, Told};
+use crate::verdicts::{self, Before, Change, Fresh, HostHolds, NewEvent, Tally};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
 
 const ACTION: &str = "apply reports";
@@ -84,13 +84,13 @@ impl Polls for SqliteStore {
         }
         let mut changes = entries::changes(&mut tx, &fresh).await?;
         let mut spent = verdicts::keep_within(&fresh, &mut changes, &self.quota, now);
-        let told = number(&mut tx, &fresh, &mut changes).await?;
+        let new_events = number(&mut tx, &fresh, &mut changes).await?;
         let mut tallies = verdicts::tallies(&fresh, &changes);
         self.make_room(&mut tx, &fresh, &changes, &mut spent, &mut tallies, now).await?;
         entries::write(&mut tx, &changes, now).await?;
         write_feeds(&mut tx, &fresh, &tallies, &spent, clock_skew).await?;
         let holds = write_holds(&mut tx, &fresh, now).await?;
-        write_events(&mut tx, &told, &tallies, now).await?;
+        write_events(&mut tx, &new_events, &tallies, now).await?;
         tx.commit().await.map_err(StoreError::on(ACTION))?;
         Ok(verdicts::answers(answers, &fresh, &tallies, &holds, &spent, clock_skew))
     }
@@ -190,7 +190,7 @@ async fn number(
     on: &mut SqliteConnection,
     fresh: &[Fresh<'_>],
     changes: &mut [Change<'_>],
-) -> Result<Vec<Told>, StoreError> {
+) -> Result<Vec<NewEvent>, StoreError> {
     if verdicts::events(fresh, changes) == 0 {
         return Ok(Vec::new());
     }
@@ -296,7 +296,7 @@ async fn write_holds(
     }
     let rows = hosts.query(include_str!("apply_holds_before.sql")).fetch_all(&mut *tx);
     let rows = rows.await.map_err(StoreError::on(ACTION))?;
-    let mut held = Held::new();
+    let mut held = HostHolds::new();
     for row in &rows {
         let (host, until, asked, feed) = <(String, i64, i64, i64)>::from_row(row).map_err(StoreError::on(ACTION))?;
         let (until, asked) = (Timestamp::from_millis(until), Timestamp::from_millis(asked));
@@ -317,12 +317,12 @@ async fn write_holds(
 
 async fn write_events(
     tx: &mut SqliteConnection,
-    told: &[Told],
+    new_events: &[NewEvent],
     tallies: &[Tally],
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let mut events = Batch::default();
-    for event in told {
+    for event in new_events {
         events.row(|row| {
             row.int(event.seq);
             row.int(now.millis());

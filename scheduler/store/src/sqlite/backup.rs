@@ -9,7 +9,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use super::SqliteStore;
-use super::open::{Place, check_owner, place, unopened};
+use super::open::{Location, check_owner, location, unopened};
 use crate::StoreError;
 
 /// What a copy holds.
@@ -62,9 +62,9 @@ impl SqliteStore {
     /// it goes on meanwhile. The copy has an epoch of its own: after a restore numbers of events are given out again, and
     /// consumers must not take the new ones for those that they have read.
     pub async fn backup(url: &str, to: &Path) -> Result<Backup, BackupError> {
-        let from = match place(url)? {
-            Place::Memory => return Err(BackupError::Memory),
-            Place::File(path) => path,
+        let from = match location(url)? {
+            Location::Memory => return Err(BackupError::Memory),
+            Location::File(path) => path,
         };
         if !from.is_file() {
             return Err(BackupError::Missing { path: from });

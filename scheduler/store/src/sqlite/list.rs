@@ -1,13 +1,14 @@
 //! Lists of feeds in pages, and the counters and texts that lead to them.
 
 use sqlx::query::QueryAs;
-use sqlx::sqlite::SqliteArguments;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
 
 use crate::StoreError;
 use crate::counts::Counts;
-use crate::listing::{Dialect, MOST, Source, Statement, Value};
+use crate::listing::{Dialect, MOST, Source};
 use crate::row::FeedRow;
+use crate::statement::{Statement, Value};
 use crate::texts::Trigrams;
 
 const ACTION: &str = "list feeds";
@@ -35,14 +36,12 @@ impl Source for View<'_> {
     }
 
     async fn rows(&mut self, statement: Statement) -> Result<Vec<FeedRow>, StoreError> {
-        let query = sqlx::query_as(AssertSqlSafe(statement.sql));
-        let rows = bound(query, statement.values).fetch_all(&mut *self.0).await;
+        let rows = bound(statement).fetch_all(&mut *self.0).await;
         rows.map_err(StoreError::on(ACTION))
     }
 
-    async fn place(&mut self, statement: Statement) -> Result<Option<(i64, i64)>, StoreError> {
-        let query = sqlx::query_as(AssertSqlSafe(statement.sql));
-        let place = bound(query, statement.values).fetch_optional(&mut *self.0).await;
+    async fn position(&mut self, statement: Statement) -> Result<Option<(i64, i64)>, StoreError> {
+        let place = bound(statement).fetch_optional(&mut *self.0).await;
         place.map_err(StoreError::on(ACTION))
     }
 
@@ -76,11 +75,12 @@ impl Source for View<'_> {
     }
 }
 
-pub(super) fn bound<Row>(
-    mut query: QueryAs<'_, Sqlite, Row, SqliteArguments>,
-    values: Vec<Value>,
-) -> QueryAs<'_, Sqlite, Row, SqliteArguments> {
-    for value in values {
+pub(super) fn bound<Row>(statement: Statement) -> QueryAs<'static, Sqlite, Row, SqliteArguments>
+where
+    Row: for<'r> sqlx::FromRow<'r, SqliteRow>,
+{
+    let mut query = sqlx::query_as(AssertSqlSafe(statement.sql));
+    for value in statement.values {
         query = match value {
             Value::Int(number) => query.bind(number),
             Value::Text(text) => query.bind(text),

@@ -34,9 +34,9 @@ impl SqliteStore {
     /// `sqlite::memory:` or `:memory:` for a store that ends with its last handle. A file is locked for this process: a
     /// second one gets [`StoreError::InUse`]. A database of a newer program gives [`StoreError::TooNew`].
     pub async fn open(url: &str) -> Result<Self, StoreError> {
-        match place(url)? {
-            Place::Memory => Self::open_memory().await,
-            Place::File(path) => Self::open_file(&path).await,
+        match location(url)? {
+            Location::Memory => Self::open_memory().await,
+            Location::File(path) => Self::open_file(&path).await,
         }
     }
 
@@ -89,21 +89,21 @@ fn writing(options: SqliteConnectOptions) -> SqliteConnectOptions {
         .pragma("journal_size_limit", LOG_LIMIT)
 }
 
-pub(super) enum Place {
+pub(super) enum Location {
     Memory,
     File(PathBuf),
 }
 
-pub(super) fn place(url: &str) -> Result<Place, StoreError> {
+pub(super) fn location(url: &str) -> Result<Location, StoreError> {
     let path = match url.strip_prefix("sqlite:") {
         Some(rest) => rest.strip_prefix("//").unwrap_or(rest),
         None => url,
     };
     match path {
-        ":memory:" => Ok(Place::Memory),
+        ":memory:" => Ok(Location::Memory),
         "" => Err(StoreError::Url { url: url.to_owned() }),
         path if path.contains("://") => Err(StoreError::Url { url: url.to_owned() }),
-        path => Ok(Place::File(PathBuf::from(path))),
+        path => Ok(Location::File(PathBuf::from(path))),
     }
 }
 

@@ -3,12 +3,15 @@
 use async_trait::async_trait;
 use common::time::Timestamp;
 use common::url::FeedId;
-use sqlx::{QueryBuilder, Sqlite, Transaction};
+use sqlx::{Sqlite, Transaction};
 
 use super::SqliteStore;
 use super::batch::id_list;
-use crate::requeues::{KEPT, MOST_REQUEUES, RequeueRow, Turn, Wanted};
+use super::list::bound;
+use crate::requeues::{KEPT, MOST_REQUEUES, RequeueRow, StepLimits};
 use crate::row::{PlaceColumns, added_terms, readable};
+use crate::statement::Statement;
+use crate::wanted::Wanted;
 use crate::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueStep, Requeues, StoreError};
 
 #[async_trait]
@@ -18,11 +21,11 @@ impl Requeues for SqliteStore {
         let failed = StoreError::on;
         let wanted = Wanted { filter: filter.clone(), lift_penalties };
         let mut tx = self.readers.begin().await.map_err(failed(ACTION))?;
-        let (mut classes, mut hosts) = (QueryBuilder::new(""), QueryBuilder::new(""));
+        let (mut classes, mut hosts) = (Statement::default(), Statement::default());
         wanted.count_classes(&mut classes);
         wanted.count_hosts(&mut hosts);
-        let classes = classes.build_query_as().fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
-        let hosts = hosts.build_query_as().fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
+        let classes = bound(classes).fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
+        let hosts = bound(hosts).fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
         RequeuePlan::read(classes, hosts)
     }
 
@@ -75,38 +78,39 @@ impl Requeues for SqliteStore {
         let mut tx = self.write(ACTION).await?;
         let row = sqlx::query_as::<_, RequeueRow>("SELECT * FROM requeues WHERE id = ?1 AND ended IS NULL").bind(id);
         let row = row.fetch_optional(&mut *tx).await.map_err(failed(ACTION))?;
-        let Some((row, turn)) = row.and_then(|row| row.turn(now).map(|turn| (row, turn))) else {
+        let Some((row, limits)) = row.and_then(|row| row.limits(now).map(|limits| (row, limits))) else {
             return Ok(RequeueStep::default());
         };
-        let (ids, woken) = wake(&mut tx, &row.wanted(), turn, now).await.map_err(failed(ACTION))?;
-        let turned = row.turned(turn, &ids);
+        let (ids, woken) = wake(&mut tx, &Wanted::of(&row), limits, now).await.map_err(failed(ACTION))?;
+        let result = row.after_step(limits, &ids);
         let moved = "UPDATE requeues SET next_after = ?2, spent_until = ?3, woken = woken + ?4, \
                      state = iif(?5, 'done', state), ended = iif(?5, ?6, ended) WHERE id = ?1";
         sqlx::query(moved)
             .bind(id)
-            .bind(turned.next_after)
-            .bind(turned.spent_until)
+            .bind(result.next_after)
+            .bind(result.spent_until)
             .bind(i64::try_from(ids.len()).unwrap_or(i64::MAX))
-            .bind(turned.done)
+            .bind(result.done)
             .bind(now.millis())
             .execute(&mut *tx)
             .await
             .map_err(failed(ACTION))?;
         tx.commit().await.map_err(failed(ACTION))?;
-        Ok(RequeueStep { woken: readable(woken), again: turned.again, done: turned.done })
+        Ok(RequeueStep { woken: readable(woken), again: result.again, done: result.done })
     }
 }
 
-/// Wakes the feeds of a turn; gives their numbers, in order, and their places.
+/// Wakes the feeds of a step; returns their numbers, in order, and their due times.
 async fn wake(
     tx: &mut Transaction<'_, Sqlite>,
     wanted: &Wanted,
-    turn: Turn,
+    limits: StepLimits,
     now: Timestamp,
 ) -> Result<(Vec<i64>, Vec<PlaceColumns>), sqlx::Error> {
-    let mut find = QueryBuilder::new("");
-    wanted.find(turn, &mut find);
-    let ids: Vec<i64> = find.build_query_scalar().fetch_all(&mut **tx).await?;
+    let mut find = Statement::default();
+    wanted.find(limits, &mut find);
+    let ids: Vec<(i64,)> = bound(find).fetch_all(&mut **tx).await?;
+    let ids: Vec<i64> = ids.into_iter().map(|(id,)| id).collect();
     if ids.is_empty() {
         return Ok((ids, Vec::new()));
     }

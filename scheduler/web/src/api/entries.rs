@@ -13,9 +13,9 @@ use serde::Deserialize;
 
 use super::sanitised::sanitised;
 use crate::error::ApiError;
-use crate::held::until_sent;
 use crate::request::{Params, PathId, explained, limit, parsed};
 use crate::state::Api;
+use crate::until_sent::until_sent;
 use scheduler::wire::{EntryList, EntryView};
 use store::StoredEntry;
 

@@ -17,10 +17,10 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::error::ApiError;
-use crate::held::until_sent;
 use crate::request::{Params, limit, parsed};
 use crate::state::Api;
 use crate::streams::{HEARTBEAT, heartbeat};
+use crate::until_sent::until_sent;
 use scheduler::events::follow::Follower;
 use scheduler::wire::{EventList, EventView};
 use store::{Event, EventPage};

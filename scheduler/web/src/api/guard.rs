@@ -2,7 +2,7 @@
 //! page that runs in a browser on it.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -41,7 +41,7 @@ impl Guard {
     fn note_rejection(&self, request: &Request) {
         self.metrics.rejected_tokens.inc();
         let now = Instant::now();
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = common::lock(&self.logged);
         if logged.is_some_and(|last| now.duration_since(last) < LOG_EVERY) {
             return;
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -21,7 +21,7 @@ use super::lists::fragments;
 use super::shown::Shown;
 use crate::error::ApiError;
 use crate::state::Api;
-use scheduler::condition::trouble::Trouble;
+use scheduler::condition::failure_log::FailureLog;
 use scheduler::error::BackendError;
 use scheduler::ops::Ops;
 
@@ -94,14 +94,14 @@ impl Live {
 pub(crate) async fn watch(live: Arc<Live>, ops: Arc<Ops>, stop: CancellationToken) {
     let mut every = tokio::time::interval(EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut looking = Trouble::with("keeping the fleet's page up to date");
+    let mut looking = FailureLog::new("keeping the fleet's page up to date");
     let mut turn = 0;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = every.tick() => {}
         }
-        live.ring.lock().unwrap_or_else(PoisonError::into_inner).push(Sample::of(&ops.metrics, ops.clock.now()));
+        common::lock(&live.ring).push(Sample::of(&ops.metrics, ops.clock.now()));
         if live.news.receiver_count() == 0 {
             turn = 0;
             continue;

@@ -64,7 +64,7 @@ impl SearchPage {
     }
 
     fn failures(&self) -> &'static [FailureKind] {
-        FailureKind::ALL
+        &FailureKind::ALL
     }
 
     fn spaced(&self, name: &str) -> String {

@@ -1,7 +1,7 @@
 //! What the fleet's page shows: texts by name, which `/live` renews, and charts.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use common::time::Timestamp;
 
@@ -30,7 +30,7 @@ impl Shown {
         let sample = Sample::of(&ops.metrics, now);
         let mut texts = numbers(ops, &stats);
         counts(&mut texts, &sample);
-        let ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let ring = common::lock(&ring);
         let (median, most) = ring.lag(now).map_or(("–".to_owned(), "–".to_owned()), |(median, most)| {
             (words::seconds(median), words::seconds(most))
         });

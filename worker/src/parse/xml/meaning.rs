@@ -11,7 +11,7 @@ use quick_xml::events::BytesStart;
 use super::attribute::attribute;
 use super::capture::{Capture, Captured};
 use super::details::describe_file;
-use super::pass::{Format, Held, Pass, Root, Scope};
+use super::pass::{CapturedText, Format, Pass, Root, Scope};
 use super::refusal::Refusal;
 use crate::parse::dates;
 use crate::parse::draft::{DraftEntry, File, MAX_MEMBERS, Text};
@@ -225,9 +225,9 @@ impl<'a> Pass<'a, '_> {
             Element::Id => attribute(tag, "isPermaLink").map(|word| word.trim().eq_ignore_ascii_case("true")),
             _ => None,
         };
-        let held = Held { word, format, id_is_link, around: self.scopes.last().copied() };
+        let held = CapturedText { word, format, id_is_link, around: self.scopes.last().copied() };
         self.capture = Some((Capture::new(self.document, self.depth(), span.end), held));
-        Scope::Held
+        Scope::CapturedText
     }
 
     fn format(&self, tag: &BytesStart<'_>) -> Format {
@@ -255,8 +255,8 @@ impl<'a> Pass<'a, '_> {
     }
 
     /// The end of a captured element: its text is what its word says.
-    pub(super) fn release(&mut self, capture: Capture<'a>, held: Held, ends: usize) {
-        let Held { word: Word { element, rank }, format, id_is_link, around } = held;
+    pub(super) fn release(&mut self, capture: Capture<'a>, held: CapturedText, ends: usize) {
+        let CapturedText { word: Word { element, rank }, format, id_is_link, around } = held;
         let Captured { text, is_markup } = capture.finish(ends, format == Format::Xhtml);
         let (text, format) = match format {
             Format::Base64 if !is_markup => match from_base64(&text) {

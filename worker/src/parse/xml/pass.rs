@@ -27,7 +27,7 @@ pub(super) enum Root {
 
 /// What the text of a captured element will be.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct CapturedText {
     pub(super) word: Word,
     pub(super) format: Format,
     /// `isPermaLink` of a guid.
@@ -71,7 +71,7 @@ pub(super) enum Scope {
     /// `skipHours`, `skipDays`: their members have names that others use as well.
     Skips,
     /// Text is collected.
-    Held,
+    CapturedText,
     /// Nothing of the feed's; but entries may be inside.
     Foreign,
     /// Nothing inside matters.
@@ -116,7 +116,7 @@ pub(super) struct Pass<'a, 'l> {
     /// Of the open elements; those inside of a capture have none.
     pub(super) scopes: Vec<Scope>,
     /// The element whose text is collected, and what it will mean.
-    pub(super) capture: Option<(Capture<'a>, Held)>,
+    pub(super) capture: Option<(Capture<'a>, CapturedText)>,
     /// A person's own text is collected around its parts.
     pub(super) person: Option<Person<'a>>,
     /// Attributes of an element whose text is collected, where both count.

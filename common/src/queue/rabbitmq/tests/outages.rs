@@ -72,7 +72,7 @@ impl Traffic {
     }
 
     /// What stands in the way of the queue now, if anything.
-    async fn hindrance(&self) -> Option<String> {
+    async fn connection_error(&self) -> Option<String> {
         let error = self.queue.check().await.err()?;
         Some(std::error::Error::source(&error).unwrap().to_string())
     }
@@ -108,7 +108,8 @@ async fn confirmed_items_survive_a_killed_a_stopped_and_a_paused_broker() {
                 _ => own.signal("STOP").await,
             }
             // A pause is noticed by two missing heartbeats, the others at once.
-            let unreachable = async || traffic.hindrance().await.is_some_and(|why| why.contains("cannot be reached"));
+            let unreachable =
+                async || traffic.connection_error().await.is_some_and(|why| why.contains("cannot be reached"));
             until("the loss is noticed", unreachable).await;
             tokio::time::sleep(Duration::from_secs(2)).await;
             match outage {
@@ -117,7 +118,7 @@ async fn confirmed_items_survive_a_killed_a_stopped_and_a_paused_broker() {
             }
             let recovery = traffic.next_round().await;
             println!("{outage}: back after {} ms", recovery.as_millis());
-            until("the queue is as it was", async || traffic.hindrance().await.is_none()).await;
+            until("the queue is as it was", async || traffic.connection_error().await.is_none()).await;
         }
         traffic.over.store(true, Ordering::Relaxed);
     };

@@ -5,18 +5,18 @@ use common::policy::{Decision, Status, Terms};
 use common::report::{FetchReport, Outcome};
 
 use super::*;
-use scheduler::upkeep::requeue::Dripper;
+use scheduler::upkeep::requeue::RequeueRunner;
 use store::{FeedChange, Verdict};
 
 impl Fleet {
     /// Takes the steps that are allowed by now, as a scheduler does.
     async fn drip(&self) {
-        let dripper = Dripper {
+        let requeue_runner = RequeueRunner {
             store: self.ops.store.clone(),
             schedule: self.ops.schedule.clone(),
             condition: self.ops.condition.clone(),
         };
-        dripper.round(&*self.clock).await.unwrap();
+        requeue_runner.round(&*self.clock).await.unwrap();
     }
 
     /// Stores an answer that wants the feed's host left alone until then.

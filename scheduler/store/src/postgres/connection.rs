@@ -16,8 +16,8 @@ use crate::StoreError;
 
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 
-/// A connection until it is [kept](Session::keep), or closed by being dropped.
-pub(super) struct Session {
+/// A connection until it is [kept](StoreConnection::keep), or closed by being dropped.
+pub(super) struct StoreConnection {
     connection: PoolConnection<Postgres>,
     _in_use: InUse,
 }
@@ -27,10 +27,10 @@ pub(super) const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ON
 
 impl PostgresStore {
     /// Takes a connection out of the pool, or opens one.
-    pub(super) async fn session(&self, action: &'static str) -> Result<Session, StoreError> {
+    pub(super) async fn acquire(&self, action: &'static str) -> Result<StoreConnection, StoreError> {
         let mut connection = self.pool.acquire().await.map_err(StoreError::on(action))?;
         connection.close_on_drop();
-        Ok(Session { connection, _in_use: self.connections.in_use() })
+        Ok(StoreConnection { connection, _in_use: self.connections.in_use() })
     }
 }
 
@@ -40,7 +40,7 @@ macro_rules! on_connection {
     ($store:expr, $action:expr, |$on:ident| $work:expr) => {
         $store
             .call($action, || async {
-                let mut session = $store.session($action).await?;
+                let mut session = $store.acquire($action).await?;
                 let $on = &mut *session;
                 let done: Result<_, sqlx::Error> = async { $work }.await;
                 let done = done.map_err($crate::StoreError::on($action))?;
@@ -70,7 +70,7 @@ macro_rules! in_transaction {
 
 pub(super) use {in_transaction, on_connection};
 
-impl Session {
+impl StoreConnection {
     /// Gives the connection back: all that was asked of it is done.
     pub(super) fn keep(mut self) {
         let returned = self.connection.return_to_pool();
@@ -81,7 +81,7 @@ impl Session {
     }
 }
 
-impl Deref for Session {
+impl Deref for StoreConnection {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
@@ -89,7 +89,7 @@ impl Deref for Session {
     }
 }
 
-impl DerefMut for Session {
+impl DerefMut for StoreConnection {
     fn deref_mut(&mut self) -> &mut PgConnection {
         &mut self.connection
     }

@@ -8,7 +8,7 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 
 /// A body with what is dropped when it was sent, or when its caller is gone.
-struct Held<T> {
+struct BodyWith<T> {
     body: Body,
     begun: bool,
     ended: bool,
@@ -17,10 +17,10 @@ struct Held<T> {
 
 /// Keeps `held` until the response was sent.
 pub(crate) fn until_sent<T: Send + Unpin + 'static>(response: Response, held: T) -> Response {
-    response.map(|body| Body::new(Held { body, begun: false, ended: false, _held: held }))
+    response.map(|body| Body::new(BodyWith { body, begun: false, ended: false, _held: held }))
 }
 
-impl<T: Unpin> hyper::body::Body for Held<T> {
+impl<T: Unpin> hyper::body::Body for BodyWith<T> {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -1,19 +1,19 @@
-//! Trouble that lasts is told when it begins and when it is over, not at each new try.
+//! Logs a persistent failure when it starts and when it ends, not on every retry.
 
-/// Whether something that is tried again and again fails at present.
+/// Remembers whether a repeated action fails at present.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct FailureLog {
     what: &'static str,
     lasts: bool,
 }
 
-impl Trouble {
-    /// None yet; `what` completes "... failed".
-    pub fn with(what: &'static str) -> Self {
-        Trouble { what, lasts: false }
+impl FailureLog {
+    /// Returns a log without a failure so far; `what` completes "... failed".
+    pub fn new(what: &'static str) -> Self {
+        FailureLog { what, lasts: false }
     }
 
-    /// Gives what came of a try, if it worked; tells when that is other than before.
+    /// Returns the result of a try if it worked; logs when success and failure alternate.
     pub fn note<T, E: std::error::Error + 'static>(&mut self, outcome: Result<T, E>) -> Option<T> {
         match outcome {
             Ok(done) => {

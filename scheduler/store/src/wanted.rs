@@ -1,0 +1,110 @@
+//! Which feeds a requeue is about, in SQL and in words.
+
+use common::outcome::FailureKind;
+use common::policy::{Category, Status};
+
+use super::requeues::{LARGEST, RequeueFilter, RequeueRow, StepLimits};
+use super::statement::Statement;
+
+/// Which feeds a requeue is about.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) filter: RequeueFilter,
+    pub(super) lift_penalties: bool,
+}
+
+impl Wanted {
+    /// Returns what a stored requeue is about.
+    pub(super) fn of(row: &RequeueRow) -> Self {
+        Wanted { filter: row.filter(), lift_penalties: row.lift_penalties }
+    }
+
+    /// Counts what fits by class: the first half of a [`RequeuePlan`].
+    pub(super) fn count_classes(&self, sql: &mut Statement) {
+        sql.push("SELECT category, status, penalty IS NOT NULL, count(*) FROM feeds WHERE ");
+        self.fitting(sql);
+        sql.push(" GROUP BY 1, 2, 3 ORDER BY 1, 2, 3");
+    }
+
+    /// Counts what would be polled by host, with the number of hosts: the other half.
+    pub(super) fn count_hosts(&self, sql: &mut Statement) {
+        sql.push("SELECT host, count(*), count(*) OVER () FROM feeds WHERE ");
+        self.reached(sql);
+        sql.push(" GROUP BY host ORDER BY 2 DESC, 1 LIMIT ").int(LARGEST);
+    }
+
+    /// Finds the feeds of a step, by number.
+    pub(super) fn find(&self, limits: StepLimits, sql: &mut Statement) {
+        sql.push("SELECT id FROM feeds WHERE ");
+        self.reached(sql);
+        sql.push(" AND id > ").int(limits.after);
+        sql.push(" AND id <= ").int(limits.until);
+        sql.push(" ORDER BY id LIMIT ").int(limits.most);
+    }
+
+    /// Feeds that fit the filter.
+    fn fitting(&self, sql: &mut Statement) {
+        let RequeueFilter { feed, hosts, category, status, failure, due_before } = &self.filter;
+        sql.push("true");
+        if let Some(feed) = feed {
+            sql.push(" AND id = ").int(feed.0);
+        }
+        for (place, host) in hosts.iter().enumerate() {
+            sql.push(if place == 0 { " AND host IN (" } else { ", " }).text(host.as_str());
+        }
+        if !hosts.is_empty() {
+            sql.push(")");
+        }
+        let texts = [
+            (" AND category = ", category.map(Category::as_str)),
+            (" AND status = ", status.map(Status::as_str)),
+            (" AND failure = ", failure.map(FailureKind::as_str)),
+        ];
+        for (column, text) in texts {
+            if let Some(text) = text {
+                sql.push(column).text(text);
+            }
+        }
+        if let Some(due_before) = due_before {
+            sql.push(" AND status = 'active' AND next_due < ").int(due_before.millis());
+        }
+    }
+
+    /// Of these the ones that can be polled: live ones outside of the penalty box, or, if penalties are lifted, inside of it
+    /// and blacklisted and quarantined ones too.
+    fn reached(&self, sql: &mut Statement) {
+        self.fitting(sql);
+        sql.push(match self.lift_penalties {
+            true => " AND status IN ('active', 'blacklisted', 'quarantined')",
+            false => " AND status = 'active' AND penalty IS NULL",
+        });
+    }
+}
+
+/// Can a feed of this class be polled?
+pub fn reaches(status: Status, penalised: bool, lift_penalties: bool) -> bool {
+    match status {
+        Status::Active => lift_penalties || !penalised,
+        Status::Blacklisted | Status::Quarantined => lift_penalties,
+        Status::Paused | Status::Gone | Status::Removed | Status::Merged => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_polled_says_the_same_in_sql_and_in_words() {
+        for lift_penalties in [false, true] {
+            let mut statement = Statement::default();
+            Wanted { filter: RequeueFilter::default(), lift_penalties }.reached(&mut statement);
+            let sql = statement.sql;
+            for status in Status::ALL {
+                let named = sql.contains(&format!("'{}'", status.as_str()));
+                assert_eq!(reaches(status, false, lift_penalties), named, "{status:?} {sql}");
+            }
+            assert_eq!(reaches(Status::Active, true, lift_penalties), !sql.contains("penalty IS NULL"));
+        }
+    }
+}
