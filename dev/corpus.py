@@ -2,11 +2,12 @@
 
 Each file of the corpus contains a comment with feedparser's expected result, as a Python expression. Expressions that
 only use titles, links, ids and the number of entries apply to any parser; this script checks them with ours. It also
-compares the number of entries with feedparser's own for every file that feedparser accepts as a feed. Texts are
-compared without markup, references and white space.
+compares the number of entries with feedparser's own for every file that feedparser accepts as a feed, and every field
+with feedparser's value (corpus_fields.py). Texts are compared without markup, references and white space.
 """
 
 import ast
+import collections
 import concurrent.futures
 import html
 import json
@@ -18,9 +19,11 @@ import unicodedata
 
 import feedparser
 
+import corpus_fields
+
 # Thresholds: expectations met, those in the folder of encodings, the share of files with feedparser's number of
-# entries.
-MET, ENCODINGS, COUNTS = 540, 100, 0.98
+# entries, the share of equal values where feedparser is right.
+MET, ENCODINGS, COUNTS, FIELDS = 540, 100, 0.98, 0.99
 SECONDS = 10  # for one file, the process included
 HOST = "http://127.0.0.1:8097"  # where feedparser's tests serve the corpus from
 LEFT_OUT = ("http", "compression")  # folders that are about fetching
@@ -172,7 +175,9 @@ def score(program, path):
     feed = feed or {"entries": []}
     theirs = feedparser.parse(data, response_headers=headers, sanitize_html=False)
     is_feed = bool(theirs.get("version") or theirs.entries or "title" in theirs.feed)
-    row = {"path": path, "ended": ended, "met": None, "counts": None}
+    row = {"path": path, "ended": ended, "met": None, "counts": None, "fields": []}
+    if ended == "read":
+        row["fields"] = list(corpus_fields.compare(theirs, feed))
     if is_feed:
         row["counts"] = ended == "read" and len(feed["entries"]) == len(theirs.entries)
     try:
@@ -190,6 +195,31 @@ def tally(name, rows):
     return met, equal / max(feeds, 1), ended("crash") + ended("time-out")
 
 
+def tally_fields(corpus, rows):
+    """Prints how many values of each field are feedparser's, and every difference; returns the share of equal ones."""
+    values, equal, excused, against, reasons = (collections.Counter() for _ in range(5))
+    for row in rows:
+        path = str(row["path"].relative_to(corpus))
+        for field, theirs, ours, same in row["fields"]:
+            why = None if same else corpus_fields.reason(path, field)
+            values[field] += 1
+            equal[field] += same
+            excused[field] += why is not None
+            reasons[why] += why is not None
+            if not same and why is None:
+                against[field] += 1
+                print(f"differs: {path}: {field}: {str(theirs)[:80]!r}, ours {str(ours)[:80]!r}")
+    print(f"\n{'field':28}{'values':>8}{'equal':>8}{'feedparser wrong':>18}{'ours wrong':>12}")
+    for field in sorted(values):
+        print(f"{field:28}{values[field]:8}{equal[field]:8}{excused[field]:18}{against[field]:12}")
+    right, wrong = equal.total(), against.total()
+    print(f"{'all':28}{values.total():8}{right:8}{excused.total():18}{wrong:12}   agreement {right / max(right + wrong, 1):.2%}\n")
+    for why, count in reasons.most_common():
+        if why:
+            print(f"{count:5}  {why}")
+    return right / max(right + wrong, 1)
+
+
 def main():
     program, corpus = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
     paths = sorted(path for path in corpus.rglob("*.xml") if path.relative_to(corpus).parts[0] not in LEFT_OUT)
@@ -204,7 +234,8 @@ def main():
     for row in rows:
         if row["met"] is False or row["counts"] is False:
             print("missed:", row["path"].relative_to(corpus), row["ended"])
-    good = met >= MET and met_by_folder["encoding"] >= ENCODINGS and counts >= COUNTS and dead == 0
+    fields = tally_fields(corpus, rows)
+    good = fields >= FIELDS and met >= MET and met_by_folder["encoding"] >= ENCODINGS and counts >= COUNTS and dead == 0
     sys.exit(0 if good else "below the bar")
 
 

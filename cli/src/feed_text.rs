@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use common::document::{FeedHints, Onward};
+use common::document::{FeedAbout, FeedHints, Onward};
 use common::feed::OverQuota;
 use common::policy::Rule;
 use common::time::Timestamp;
+use scheduler::about;
 use scheduler::wire::{ExplainView, FeedView};
 use store::HistoryEntry;
 
@@ -47,7 +48,7 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
     });
     let penalty = feed.penalty.map(|penalty| format!("{} until {}", penalty.kind, moment(penalty.until, now)));
     let [next, archive, moved, ended] = onward_fields(&feed.onward);
-    fields(&[
+    let mut all = vec![
         ("id", Some(feed.id.to_string())),
         ("url", Some(feed.url.clone())),
         ("host", Some(feed.host.clone())),
@@ -79,11 +80,20 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         archive,
         moved,
         ended,
+    ];
+    all.extend(about_fields(&feed.about));
+    all.extend([
         ("moved from", feed.moved_from.clone()),
         ("merged into", feed.merged_into.map(|survivor| format!("feed {survivor}"))),
         ("added", when(Some(feed.added))),
         ("version", Some(feed.version.to_string())),
-    ])
+    ]);
+    fields(&all)
+}
+
+/// What a feed says about itself.
+pub(crate) fn about_fields(about: &FeedAbout) -> Vec<(&'static str, Option<String>)> {
+    about::lines(about).into_iter().map(|(name, value)| (name, Some(plain(&value, 500)))).collect()
 }
 
 /// What quotas left out; nothing when they never did.
@@ -185,6 +195,8 @@ mod tests {
             "penalty": { "kind": "status", "until": at(5400) }, "hints": { "ttl": 3600, "skip_hours": 8, "skip_days": 0 },
             "onward": { "next": "https://example.com/feed.xml?page=2", "prev_archive": "https://example.com/2025.xml",
               "new_feed_url": "https://example.net/\u{1b}feed.xml", "expired": true },
+            "description": "All\u{1b} of it", "language": "en", "authors": [{ "name": "Ann", "email": "ann@example.com" }],
+            "podcast": { "guid": "917393e3", "locked": true },
             "version": 12, "entries": 31, "added": at(-1_000_000)
         }))
         .unwrap()

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use worker::parse::{apart, entry_json};
 use worker::trace::{Exchange, Field};
 
-use crate::feed_text::{hints_text, onward_fields, repaired_text};
+use crate::feed_text::{about_fields, hints_text, onward_fields, repaired_text};
 use crate::output::{self, bytes, fields, moment, plain, table, words};
 use crate::settings::SettingsArgs;
 use crate::single::{self, Single};
@@ -217,9 +217,9 @@ fn outcome_text(single: &Single) -> String {
     ];
     if let Outcome::Modified(document) = &fetched.outcome {
         let text = |text: &Option<String>| text.as_deref().map(|text| plain(text, 200));
+        pairs.extend([("title", text(&document.title)), ("link", text(&document.link))]);
+        pairs.extend(document.onward.about.as_deref().map(about_fields).unwrap_or_default());
         pairs.extend([
-            ("title", text(&document.title)),
-            ("link", text(&document.link)),
             ("validators", Some(validators_text(&document.validators))),
             ("hints", hints_text(&document.hints)),
             ("hub", text(&document.hub)),

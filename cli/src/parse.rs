@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use worker::parse::{ParseLimits, ParsedFeed, parse, to_json};
 
-use crate::feed_text::{hints_text, onward_fields, repaired_text};
+use crate::feed_text::{about_fields, hints_text, onward_fields, repaired_text};
 use crate::output::{self, fields, plain, table};
 use crate::usage::Usage;
 
@@ -54,10 +54,9 @@ fn read(args: &ParseArgs) -> Result<Vec<u8>, Usage> {
 fn summary(feed: &ParsedFeed) -> String {
     let text = |text: &Option<String>| text.as_deref().map(|text| plain(text, 200));
     let [next, archive, moved, ended] = onward_fields(&feed.onward);
-    let head = fields(&[
-        ("title", text(&feed.title)),
-        ("link", text(&feed.link)),
-        ("id", text(&feed.id)),
+    let about = feed.onward.about.as_deref().map(about_fields).unwrap_or_default();
+    let first = [("title", text(&feed.title)), ("link", text(&feed.link)), ("id", text(&feed.id))];
+    let rest = [
         ("hints", hints_text(&feed.hints)),
         ("hub", text(&feed.hub)),
         ("cloud", text(&feed.cloud)),
@@ -68,7 +67,8 @@ fn summary(feed: &ParsedFeed) -> String {
         ("repaired", repaired_text(feed.repaired)),
         ("cut off", feed.truncated.then(|| "yes: the document ends too early".to_owned())),
         ("entries", Some(feed.entries.len().to_string())),
-    ]);
+    ];
+    let head = fields(&first.into_iter().chain(about).chain(rest).collect::<Vec<_>>());
     if feed.entries.is_empty() {
         return head;
     }

@@ -173,9 +173,10 @@ impl Entry {
             .chain(enclosures)
     }
 
-    /// Returns the number of bytes of text, for size limits.
+    /// Returns the number of bytes of text, those of its details included, for size limits.
     pub fn text_bytes(&self) -> usize {
-        self.texts().map(str::len).sum()
+        let details = self.details.as_ref().map_or(0, |details| details.json_bytes());
+        self.texts().map(str::len).sum::<usize>() + details
     }
 }
 

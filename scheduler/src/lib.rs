@@ -2,6 +2,7 @@
 //!
 //! Read [`poll::dispatch`] (a due feed becomes a job) and [`poll::results`] (a report becomes a stored state) first.
 
+pub mod about;
 #[cfg(test)]
 mod claims;
 pub mod condition;

@@ -188,9 +188,13 @@ fn hold_within(document: &mut Document, known: &KnownEntries, max_bytes: usize) 
 
 /// About the bytes of an entry as JSON.
 fn weight(entry: &Entry) -> usize {
-    let listed = entry.enclosures.len() * ENTRY_OVERHEAD + (entry.links.len() + entry.categories.len()) * QUOTES;
-    let details = entry.details.as_ref().and_then(|details| serde_json::to_string(details).ok());
-    ENTRY_OVERHEAD + listed + details.map_or(0, |json| json.len()) + entry.texts().map(escaped_len).sum::<usize>()
+    let thumbnails = entry.enclosures.iter().map(|enclosure| enclosure.thumbnails.len()).sum::<usize>();
+    let listed = (entry.links.len() + entry.categories.len() + thumbnails) * QUOTES;
+    let listed = listed + entry.enclosures.len() * ENTRY_OVERHEAD;
+    ENTRY_OVERHEAD
+        + listed
+        + entry.details.as_ref().map_or(0, |details| details.json_bytes())
+        + entry.texts().map(escaped_len).sum::<usize>()
 }
 
 /// A text's length as a JSON string.
@@ -268,6 +272,39 @@ mod tests {
             let json = serde_json::to_string(&document.entries).unwrap();
             assert!(json.len() <= max_bytes, "{} of {max_bytes}", json.len());
         }
+    }
+
+    #[test]
+    fn the_limit_holds_for_documents_full_of_details() {
+        let url = |n: usize| format!("https://a.example/{n}/{}", "u".repeat(2_000));
+        let lists: String = (0..64)
+            .map(|n| {
+                let url = url(n);
+                format!(
+                    "<p:person href='{url}' img='{url}'>\"{n}\"</p:person><p:transcript url='{url}' type='x'/>\
+                     <p:soundbite startTime='{n}' duration='1'>{n}</p:soundbite><media:content url='{url}' width='{n}' height='1'>\
+                     <media:thumbnail url='{url}'/></media:content><author>{n}@a.example (\"{n}\")</author><category>{n}</category>\
+                     <p:alternateEnclosure><p:source uri='{url}'/></p:alternateEnclosure><x:y{n} z='\"'/>"
+                )
+            })
+            .collect();
+        let item = |n: usize| format!("<item><guid>{n}</guid>{lists}</item>");
+        let items: String = (0..20).map(item).collect();
+        let feed = format!(
+            "<rss xmlns:p='https://podcastindex.org/namespace/1.0'><channel><title>t</title>{lists}{items}</channel></rss>"
+        );
+        let feed = parse(feed.as_bytes(), None, "https://a.example/", &ParseLimits::default()).unwrap();
+        let about = serde_json::to_string(&feed.onward).unwrap().len();
+        assert!(about < 64 * 1024, "{about}");
+        let known = KnownEntries::default();
+        for max_bytes in [100_000, 500_000, 4_000_000] {
+            let mut document = document(feed.clone(), &known);
+            hold_within(&mut document, &known, max_bytes);
+            let json = serde_json::to_string(&document.entries).unwrap();
+            assert!(!document.entries.is_empty() && json.len() <= max_bytes, "{} of {max_bytes}", json.len());
+        }
+        let most = feed.entries.iter().map(|entry| entry.details.as_ref().unwrap().json_bytes()).max();
+        assert!(most.is_some_and(|most| most < 64 * 1024), "{most:?}");
     }
 
     fn answer(wire: &[u8]) -> Answer {

@@ -37,6 +37,19 @@ fn nested(name: &str, bytes: usize) -> Vec<u8> {
     rss(&format!("<item>{}{}</item>", format!("<{name}>").repeat(times), format!("</{name}>").repeat(times)))
 }
 
+/// Items with so many of each detail that Podcasting 2.0 lists.
+fn podcast(items: usize, times: usize) -> Vec<u8> {
+    let each = "<p:person>a</p:person><p:transcript url='/a'/><p:soundbite startTime='1' duration='1'/><category>a</category>\
+        <p:alternateEnclosure><p:source uri='/a'/><p:source uri='/b'/></p:alternateEnclosure><media:thumbnail url='/a'/>";
+    let (each, recipients) = (each.repeat(times), "<p:valueRecipient type='a' address='b'/>".repeat(times));
+    let item = format!("<item>{each}<p:value>{recipients}</p:value></item>");
+    format!(
+        "<rss xmlns:p='https://podcastindex.org/namespace/1.0'><channel><title>t</title>{}</channel></rss>",
+        item.repeat(items)
+    )
+    .into_bytes()
+}
+
 fn with_doctype(doctype: &str, title: &str) -> Vec<u8> {
     format!("<?xml version='1.0'?><!DOCTYPE rss [{doctype}]><rss><channel><title>{title}</title></channel></rss>")
         .into_bytes()
@@ -104,6 +117,45 @@ fn documents(file: &Path, address: &str) -> Vec<(&'static str, Vec<u8>)> {
             let links: String =
                 (0..100_000).map(|n| format!("<item><link>{n}</link><enclosure url='{n}'/></item>")).collect();
             format!("<rss xml:base='http://e.example/{}'><channel>{links}</channel></rss>", "b/".repeat(4_000))
+                .into_bytes()
+        }),
+        ("one episode with 100,000 of each detail", podcast(1, 100_000)),
+        ("2,000 episodes with 30 of each detail", podcast(2_000, 30)),
+        ("200 unknown elements in each of 2,000 items", {
+            let unknown: String = (0..200).map(|n| format!("<x:y{n} z=''/>")).collect();
+            rss(&format!("<item>{unknown}</item>").repeat(2_000))
+        }),
+        ("a million authors of a feed and of an entry", {
+            let authors = "<author><name>a</name><uri>b</uri></author>".repeat(100_000);
+            let names: String = (0..100_000).map(|n| format!("<author>{n}@a.example ({n})</author>")).collect();
+            format!("<feed>{authors}<entry>{authors}</entry><entry>{names}</entry></feed>").into_bytes()
+        }),
+        ("64 files with details in each of 2,000 items", {
+            let files: String = (0..64).map(|n| format!("<media:content url='{n}' width='1'/>")).collect();
+            rss(&format!("<item>{files}</item>").repeat(2_000))
+        }),
+        (
+            "a million keywords",
+            rss(&format!("<item><media:keywords>{}</media:keywords></item>", "a,b,".repeat(1_000_000))),
+        ),
+        ("JSON Feed with 100,000 authors and attachments", {
+            let (authors, files) = (r#"{"name":"a","url":"b"},"#.repeat(100_000), r#"{"url":"a"},"#.repeat(100_000));
+            let lists = format!(r#""authors":[{authors}{{}}],"attachments":[{files}{{}}]"#);
+            format!(r#"{{"version":"https://jsonfeed.org/version/1.1",{lists},"items":[{{{lists}}}]}}"#).into_bytes()
+        }),
+        ("RSS-in-JSON of 400,000 small values", {
+            let items = r#"{"":[1],"a":1},"#.repeat(100_000);
+            format!(r#"{{"rss":{{"channel":{{"title":"t","item":[{items}{{}}]}}}}}}"#).into_bytes()
+        }),
+        ("RSS-in-JSON that nests", {
+            let nested = format!("{}1{}", r#"{"item":"#.repeat(100), "}".repeat(100));
+            format!(r#"{{"rss":{{"channel":{{"title":"t","item":[{}{{}}]}}}}}}"#, format!("{nested},").repeat(4_000))
+                .into_bytes()
+        }),
+        ("an outbox whose objects have long lists", {
+            let list = r#"{"url":"a","width":1},"#.repeat(100_000);
+            let note = format!(r#"{{"type":"Note","id":"1","attachment":[{list}{{}}],"image":[{list}{{}}]}}"#);
+            format!(r#"{{"@context":"https://www.w3.org/ns/activitystreams","type":"Collection","items":[{note}]}}"#)
                 .into_bytes()
         }),
         ("a megabyte of unclosed tags", rss(&"<item><p>".repeat(120_000))[..1_000_000].to_vec()),

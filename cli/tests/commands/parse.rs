@@ -51,6 +51,26 @@ fn what_a_feed_says_about_its_end_and_what_had_to_be_mended_is_shown() {
 }
 
 #[test]
+fn what_a_feed_says_about_itself_is_shown() {
+    let feed = b"<rss version='2.0' xmlns:podcast='https://podcastindex.org/namespace/1.0'><channel><title>T</title>\
+        <description>Ships &amp; \x1b[31mfog</description><language>en</language><generator>Quay 1</generator><category>sea</category>\
+        <podcast:locked>yes</podcast:locked><podcast:funding url='https://give.example/'>Give</podcast:funding></channel></rss>";
+    let told: Value = serde_json::from_str(&run_with_input(&["parse", "-", "--json"], feed).out).unwrap();
+    assert_eq!((&told["description"], &told["categories"]), (&json!("Ships & [31mfog"), &json!(["sea"])));
+    assert_eq!(
+        told["podcast"],
+        json!({"locked": true, "funding": [{"url": "https://give.example/", "title": "Give"}]})
+    );
+    let shown = run_with_input(&["parse", "-"], feed).out;
+    let shown: Vec<String> = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for line in
+        ["categories sea", "language en", "generator Quay 1", "funding Give (https://give.example/)", "locked yes"]
+    {
+        assert!(shown.iter().any(|shown| shown == line), "{line}: {shown:?}");
+    }
+}
+
+#[test]
 fn a_page_is_no_feed_and_a_missing_file_is_wrong_usage() {
     let page = run_with_input(&["parse", "-", "--json"], b"<html><body>hello</body></html>");
     assert_eq!((page.code, page.out.as_str()), (Some(1), ""));

@@ -15,6 +15,7 @@ mod moves;
 mod our_fault;
 mod pings;
 mod politeness;
+mod previous;
 mod readme;
 mod redirects;
 mod release;

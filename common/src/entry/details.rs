@@ -53,6 +53,30 @@ pub struct EntryDetails {
     pub extensions: BTreeMap<String, Vec<Extension>>,
 }
 
+impl EntryDetails {
+    /// Returns the number of bytes that they take as JSON.
+    pub fn json_bytes(&self) -> usize {
+        let mut counted = Counted(0);
+        // nothing in them could not be written, and counting does not fail
+        let _ = serde_json::to_writer(&mut counted, self);
+        counted.0
+    }
+}
+
+/// Counts what is written.
+struct Counted(usize);
+
+impl std::io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A person or organisation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -391,5 +415,8 @@ mod tests {
         let json = r##"{"id":"1","image":"https://a.example/i.png","podcast":{"season":2,"duration":61.5},"extensions":{"x:y":["z",{"#text":"x","a":"b"}]}}"##;
         assert_eq!(serde_json::to_string(&entry).unwrap(), json);
         assert_eq!(serde_json::from_str::<Entry>(json).unwrap(), entry);
+        let details = entry.details.as_ref().unwrap();
+        assert_eq!(details.json_bytes(), serde_json::to_string(details).unwrap().len());
+        assert_eq!(entry.text_bytes(), "1".len() + details.json_bytes());
     }
 }

@@ -50,12 +50,12 @@ fn draft(feed: JsonFeed, limits: &ParseLimits) -> Result<Draft<'static>, ParseEr
         expired: feed.expired.0,
         ..Announced::default()
     };
-    let known = known_authors(feed.author.0.as_ref(), feed.authors.0.as_deref());
+    let known = listed_authors(feed.author.0.as_ref(), feed.authors.0.as_deref());
     let about = DraftAbout {
         description: Best::of(feed.description.0.map(|raw| Text { raw: raw.into(), markup: None })),
         image: Best::of(feed.icon.0.map(link)),
         icon: Best::of(feed.favicon.0.map(link)),
-        fields: FeedAbout { authors: known.into_iter().map(|(_, author)| author).collect(), ..FeedAbout::default() },
+        fields: FeedAbout { authors: known.collect(), ..FeedAbout::default() },
         ..DraftAbout::default()
     };
     Ok(Draft {
@@ -127,16 +127,18 @@ fn link(href: String) -> Link<'static> {
     Link { href: href.into(), base: None }
 }
 
-/// Of which more is known than their names.
+/// Those of which more is known than their names.
 fn known_authors(one: Option<&JsonAuthor>, list: Option<&[JsonAuthor]>) -> Vec<(u8, Author)> {
-    let list =
-        list.filter(|list| !list.is_empty()).unwrap_or_else(|| one.map(std::slice::from_ref).unwrap_or_default());
-    let known = list.iter().take(MAX_AUTHORS).filter(|author| author.url.0.is_some() || author.avatar.0.is_some());
-    let author = |author: &JsonAuthor| {
+    let known = listed_authors(one, list).filter(|author| author.url.is_some() || author.avatar.is_some());
+    known.map(|author| (0, author)).collect()
+}
+
+fn listed_authors<'j>(one: Option<&'j JsonAuthor>, list: Option<&'j [JsonAuthor]>) -> impl Iterator<Item = Author> {
+    let list = list.filter(|list| !list.is_empty()).or(one.map(std::slice::from_ref)).unwrap_or_default();
+    list.iter().take(MAX_AUTHORS).filter_map(|author| {
         let name = author.name.0.clone()?;
-        Some((0, Author { name, url: author.url.0.clone(), email: None, avatar: author.avatar.0.clone() }))
-    };
-    known.filter_map(author).collect()
+        Some(Author { name, url: author.url.0.clone(), email: None, avatar: author.avatar.0.clone() })
+    })
 }
 
 /// Version 1.0 has one author, 1.1 a list; some feeds have both.

@@ -14,8 +14,8 @@
 //! the document defines only plain abbreviations, within a budget. It is synchronous: callers run it on a thread for
 //! blocking work. The document's bytes decide what it is; the declared type only names an encoding.
 //!
-//! A further kind of feed is a module that makes a `draft::Draft`, and an arm in `read`. What is neither XML nor JSON
-//! Feed is looked at by `kinds` last, so that it costs ordinary feeds nothing.
+//! A further kind of feed is a module that makes a `draft::Draft`, and an arm in `read`. Documents that are neither XML nor
+//! JSON Feed go to `kinds` last, so that it costs ordinary feeds nothing.
 //!
 //! Deliberately not here: sanitising of HTML (whoever shows content does that), feeds that pages announce, and what to do
 //! about the hints.
@@ -72,9 +72,10 @@ pub fn parse(
     let whole = || {
         let text = text_of(bytes, content_type);
         let base = Url::parse(base_url).ok();
+        let rss = || read(&kinds::rss_json::as_xml(&text)?, base.as_ref(), limits).ok();
         let posts = || kinds::read(&text, content_type, base.as_ref(), limits);
-        read(&text, base.as_ref(), limits)
-            .or_else(|error| Ok(normalise::finish(posts().ok_or(error)?.into(), base.as_ref(), limits)))
+        let posts = || posts().map(|posts| normalise::finish(posts.into(), base.as_ref(), limits));
+        read(&text, base.as_ref(), limits).or_else(|error| rss().or_else(posts).ok_or(error))
     };
     // No panic is known; one that is not known must not cost more than this document.
     catch_unwind(AssertUnwindSafe(whole)).unwrap_or_else(|_| Err(ParseError::malformed(&PANICKED)))

@@ -4,12 +4,13 @@
 //! those a hash of its content. Ids beyond [`MAX_ID_BYTES`] are replaced by their hash. Nothing random, nothing positional:
 //! the same entry has the same id at every poll, wherever it stands in the document.
 
+mod bounds;
 mod details;
 
 use std::borrow::Cow;
 
 use common::document::Onward;
-use common::entry::{Entry, EntryDetails};
+use common::entry::{Author, Entry, EntryDetails};
 use url::Url;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -31,8 +32,9 @@ pub(super) fn finish(draft: Draft<'_>, base: Option<&Url>, limits: &ParseLimits)
     let announced = draft.announced;
     let hints = announced.hints();
     let language = language(draft.language.into_option());
-    let authors = authors(draft.authors.into_option().as_deref());
-    let common = Common { limits, language: language.clone(), authors };
+    let names = names(draft.authors.into_option());
+    let persons = details::persons(draft.about.fields.authors.iter(), &names, None, &mut links);
+    let common = Common { limits, language: language.clone(), authors: authors(names), persons };
     let entries = draft.entries.into_iter().take(limits.max_entries);
     let entries = entries.map(|entry| finish_entry(entry, &common, &mut links)).collect();
     let about = details::finish_about(draft.about, language.clone(), &mut links).map(Box::new);
@@ -64,6 +66,8 @@ struct Common<'l> {
     limits: &'l ParseLimits,
     language: Option<String>,
     authors: Option<String>,
+    /// The authors one by one, if that says more than their names together.
+    persons: Vec<Author>,
 }
 
 fn finish_entry(draft: DraftEntry<'_>, common: &Common<'_>, links: &mut Links<'_>) -> Entry {
@@ -74,14 +78,19 @@ fn finish_entry(draft: DraftEntry<'_>, common: &Common<'_>, links: &mut Links<'_
     let original = more.as_mut().and_then(|more| links.absolute(&more.original_link.take()?));
     let link = original.or_else(|| links.absolute(&draft.link.into_option()?));
     let url = link.or_else(|| permalink(id.as_deref()?, draft.id_is_link, links));
-    let names = draft.authors.into_option();
+    let names = names(draft.authors.into_option());
+    let persons = match &more {
+        _ if names.is_empty() => common.persons.clone(),
+        Some(more) => details::persons(more.authors.iter().map(|(_, known)| known), &names, more.base.as_ref(), links),
+        None => details::persons([].iter(), &names, None, links),
+    };
     let mut entry = Entry {
         id: String::new(),
         url,
         title: title(draft.title.into_option(), &mut cut),
         published: draft.published.into_option(),
         updated: draft.updated.into_option(),
-        author: authors(names.as_deref()).or_else(|| common.authors.clone()),
+        author: authors(names).or_else(|| common.authors.clone()),
         summary: long_text(draft.summary.into_option(), max, &mut cut),
         content: long_text(draft.content.into_option(), max, &mut cut),
         enclosures: draft.files.into_iter().filter_map(|file| details::enclosure(file, links)).collect(),
@@ -97,9 +106,11 @@ fn finish_entry(draft: DraftEntry<'_>, common: &Common<'_>, links: &mut Links<'_
         entry.first_words = if entry.title.is_none() { links::first_words(text) } else { None };
     }
     if let Some(more) = more {
-        let names = names.unwrap_or_default().into_iter().filter_map(|author| name(author, MAX_NAME_BYTES));
-        let more = details::finish(*more, &names.collect::<Vec<_>>(), links);
+        let more = details::finish(*more, links);
         entry.details = (more != EntryDetails::default()).then(|| Box::new(more));
+    }
+    if !persons.is_empty() {
+        entry.details_mut().authors = persons;
     }
     if let Some(base) = base.filter(|base| entry.content.is_some() && entry.url.as_deref() != Some(base.as_str())) {
         entry.details_mut().base_url = Some(base.as_str().to_owned());
@@ -118,17 +129,18 @@ fn permalink(id: &str, said: Option<bool>, links: &mut Links<'_>) -> Option<Stri
     is_link.then(|| links.absolute(&Link { href: id.into(), base: None }))?
 }
 
-fn authors(names: Option<&[Cow<'_, str>]>) -> Option<String> {
-    let joined = match names? {
-        [single] => Cow::Borrowed(&**single),
-        several => several.join(", ").into(),
-    };
-    name(joined, MAX_NAME_BYTES)
+/// Names as they are shown.
+fn names(written: Option<Vec<Cow<'_, str>>>) -> Vec<String> {
+    written.unwrap_or_default().into_iter().filter_map(|author| name(author, MAX_NAME_BYTES)).collect()
+}
+
+fn authors(mut names: Vec<String>) -> Option<String> {
+    if names.len() < 2 { names.pop() } else { name(names.join(", ").into(), MAX_NAME_BYTES) }
 }
 
 fn language(written: Option<Cow<'_, str>>) -> Option<String> {
     let language = name(written?, MAX_NAME_BYTES)?;
-    (language.len() <= MAX_LANGUAGE_BYTES).then(|| language.to_ascii_lowercase())
+    (language.len() <= MAX_LANGUAGE_BYTES).then(|| language.to_ascii_lowercase().replace('_', "-"))
 }
 
 fn long_text(text: Option<Cow<'_, str>>, max: usize, cut: &mut bool) -> Option<String> {

@@ -25,8 +25,12 @@ pub(super) enum Space {
     Thread,
     /// GeoRSS, and the W3C's latitude and longitude.
     Geo,
+    /// The points of GeoRSS in GML.
+    Gml,
     /// `feedburner:origLink`
     FeedBurner,
+    /// `webfeeds:icon`
+    WebFeeds,
     /// `rdf:RDF`, `rdf:li`
     Rdf,
     Xhtml,
@@ -96,7 +100,9 @@ const URIS: &[(&str, Space)] = &[
     ("purl.org/syndication/thread/1.0", Space::Thread),
     ("www.georss.org/georss", Space::Geo),
     ("www.w3.org/2003/01/geo/wgs84_pos#", Space::Geo),
+    ("www.opengis.net/gml", Space::Gml),
     ("rssnamespace.org/feedburner/ext/1.0", Space::FeedBurner),
+    ("webfeeds.org/rss/1.0", Space::WebFeeds),
     ("www.w3.org/1999/02/22-rdf-syntax-ns#", Space::Rdf),
     ("www.w3.org/1999/xhtml", Space::Xhtml),
 ];
@@ -116,7 +122,9 @@ const PREFIXES: &[(&str, Space)] = &[
     ("thr", Space::Thread),
     ("georss", Space::Geo),
     ("geo", Space::Geo),
+    ("gml", Space::Gml),
     ("feedburner", Space::FeedBurner),
+    ("webfeeds", Space::WebFeeds),
     ("rdf", Space::Rdf),
     ("xhtml", Space::Xhtml),
 ];
@@ -237,7 +245,9 @@ pub(super) fn word(space: Space, local_name: &str) -> Word {
         Space::Slash if lower == "comments" => Element::Detail(Detail::CommentsCount),
         Space::Thread => of_threads(lower),
         Space::Geo => of_geo(lower),
+        Space::Gml => of_gml(lower),
         Space::FeedBurner if lower == "origlink" => Element::OriginalLink,
+        Space::WebFeeds if lower == "icon" => Element::Detail(Detail::Icon),
         Space::Rdf if lower == "seq" => Element::Channel,
         Space::Xhtml if matches!(lower, "body" | "div") => Element::Content,
         _ => hint(lower),
@@ -246,6 +256,11 @@ pub(super) fn word(space: Space, local_name: &str) -> Word {
         // Dublin Core's creator is a name, where RSS' author is an address.
         (Element::Author, "creator") => 0,
         (Element::Published, "created") => 4,
+        // a page of its own inside of an item
+        (Element::Content, "body") if space == Space::Feed => 4,
+        (Element::Detail(Detail::Subtitle), _) if space == Space::Itunes => 5,
+        // who owns a podcast, after who makes it
+        (Element::Author, "owner") => 5,
         _ => space.rank(),
     };
     Word { element, rank }
@@ -275,13 +290,13 @@ fn of_feed(name: &str) -> Element {
         "link" => Element::Link,
         "id" | "guid" => Element::Id,
         "description" | "summary" | "abstract" => Element::Summary,
-        "content" | "encoded" | "fullitem" => Element::Content,
+        "content" | "encoded" | "fullitem" | "body" => Element::Content,
         "pubdate" | "published" | "issued" | "created" => Element::Published,
         "updated" | "modified" => Element::Updated,
         "author" | "managingeditor" => Element::Author,
         "name" => Element::Name,
         "email" => Element::Email,
-        "uri" | "url" => Element::Uri,
+        "uri" | "url" | "homepage" => Element::Uri,
         "comments" => Element::Detail(Detail::Comments),
         "source" => Element::Detail(Detail::Source),
         "rights" | "copyright" => Element::Detail(Detail::Rights),
@@ -290,6 +305,7 @@ fn of_feed(name: &str) -> Element {
         "icon" => Element::Detail(Detail::Icon),
         "generator" => Element::Detail(Detail::Generator),
         "category" => Element::Category,
+        "tags" => Element::Keywords,
         "language" => Element::Language,
         "enclosure" => Element::File,
         name => hint(name),
@@ -327,11 +343,15 @@ fn of_itunes(name: &str) -> Element {
     match name {
         "title" => Element::Title,
         "summary" => Element::Summary,
-        "author" => Element::Author,
+        "author" | "owner" => Element::Author,
+        "name" => Element::Name,
+        "email" => Element::Email,
+        "subtitle" => Element::Detail(Detail::Subtitle),
         "category" => Element::Category,
         "complete" => Element::Hint(Hint::Complete),
         "keywords" => Element::Keywords,
-        "image" => Element::Detail(Detail::Image),
+        // the latter before there was the former
+        "image" | "link" => Element::Detail(Detail::Image),
         "duration" => Element::Detail(Detail::Duration),
         "episode" => Element::Detail(Detail::Episode),
         "season" => Element::Detail(Detail::Season),
@@ -375,8 +395,17 @@ fn of_threads(name: &str) -> Element {
 fn of_geo(name: &str) -> Element {
     match name {
         "point" => Element::Detail(Detail::Point),
+        "where" => Element::Group,
         "lat" => Element::Detail(Detail::Latitude),
         "long" => Element::Detail(Detail::Longitude),
+        _ => Element::Unknown,
+    }
+}
+
+fn of_gml(name: &str) -> Element {
+    match name {
+        "point" => Element::Group,
+        "pos" => Element::Detail(Detail::Point),
         _ => Element::Unknown,
     }
 }

@@ -13,3 +13,4 @@ mod parse_repairs;
 mod parse_second_opinion;
 mod parse_stability;
 mod patterns;
+mod publishers;

@@ -131,6 +131,34 @@ fn comments_sources_places_and_rights_are_kept() {
 }
 
 #[test]
+fn authors_are_a_list_and_those_of_an_atom_or_json_feed_are_its_entries_too() {
+    let two = atom("<author><name>Ann</name></author><author><name>Ben, MD</name></author>");
+    assert_eq!(fields(&two, ["authors"]), [json!([{"name": "Ann"}, {"name": "Ben, MD"}])]);
+    let inherited = "<feed xmlns='http://www.w3.org/2005/Atom'><author><name>Ann</name><uri>/ann</uri></author><entry><id>1</id></entry>\
+        <entry><id>2</id><author><name>Ben</name></author></entry></feed>";
+    assert_eq!(fields(inherited, ["authors"]), [json!([{"name": "Ann", "url": "https://feed.example/ann"}])]);
+    assert_eq!(entry_json(&read(inherited)[1])["authors"], json!([{"name": "Ben"}]));
+    let json_feed = r#"{"version":"https://jsonfeed.org/version/1.1","title":"t","authors":[{"name":"Ann","avatar":"/a.png"},{"name":"Ben"}],"items":[{"id":"1"}]}"#;
+    let ann = json!({"name": "Ann", "avatar": "https://feed.example/a.png"});
+    assert_eq!(fields(json_feed, ["authors"]), [json!([ann, {"name": "Ben"}])]);
+}
+
+#[test]
+fn attributes_without_a_field_of_their_own_are_kept() {
+    let document = rss("<podcast:season name='Crossings'>2</podcast:season><podcast:episode>3</podcast:episode>\
+        <podcast:value type='lightning' method='keysend'><podcast:valueRecipient type='node' address='a' customKey='7' split='1'/>\
+        <podcast:valueRecipient type='node' address='b' split='1'/><podcast:valueTimeSplit startTime='60'/></podcast:value>");
+    let [extensions, podcast] = fields(&document, ["extensions", "podcast"]);
+    let expected = json!({
+        "podcast:season": [{"name": "Crossings"}],
+        "podcast:valueRecipient": [{"type": "node", "address": "a", "customKey": "7", "split": "1"}],
+        "podcast:valueTimeSplit": [{"startTime": "60"}],
+    });
+    assert_eq!(extensions, expected);
+    assert_eq!((&podcast["season"], podcast["value"]["recipients"].as_array().map(Vec::len)), (&json!(2), Some(2)));
+}
+
+#[test]
 fn a_json_feed_keeps_pictures_authors_and_durations() {
     let document = r#"{"version":"https://jsonfeed.org/version/1.1","title":"t","items":[{"id":"1","url":"/1","external_url":"https://e.example/?utm_source=x",
         "image":"/i.png","authors":[{"name":"Ann","url":"/ann","avatar":"/ann.png"}],

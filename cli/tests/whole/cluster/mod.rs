@@ -12,3 +12,4 @@ mod reload;
 mod requeue;
 mod restarts;
 mod rules;
+mod shape;

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use common::document::FeedHints;
+use common::document::{FeedAbout, FeedHints};
 use common::feed::Feed;
 use common::outcome::OutcomeKind;
 use common::policy::Status;
@@ -18,11 +18,14 @@ use super::words::{self, Moment};
 use crate::error::ApiError;
 use crate::explain;
 use crate::state::Api;
+use scheduler::about;
 use scheduler::wire::{ExplainView, FeedView};
 use store::HistoryEntry;
 
 /// Entries that are shown.
 const ENTRIES: u32 = 12;
+/// Characters that are shown of each thing that a feed says about itself.
+const LONGEST_ABOUT: usize = 1_000;
 
 #[derive(Template)]
 #[template(path = "pages/feed.html")]
@@ -41,6 +44,7 @@ struct FeedPage {
     advice: Vec<&'static str>,
     penalty: Option<PenaltyLine>,
     said: Vec<(&'static str, String)>,
+    about: Vec<(String, String)>,
     polls: Vec<PollLine>,
     news: Vec<EntryLine>,
     /// Changes need a token.
@@ -107,6 +111,7 @@ fn shown(api: &Api, feed: Feed, explain: ExplainView, history: &[HistoryEntry], 
         name: view.title.clone().unwrap_or_else(|| view.url.clone()),
         link: words::web_link(&view.url),
         said: said(&view, now),
+        about: about(&view.about),
         terms,
         next,
         last_polled: view.last_polled.map(moment),
@@ -184,6 +189,16 @@ fn said(feed: &FeedView, now: Timestamp) -> Vec<(&'static str, String)> {
         ("Content hash", feed.content_hash.map(|hash| hash.to_string())),
     ];
     all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// What the feed says about itself, as the page writes it.
+fn about(about: &FeedAbout) -> Vec<(String, String)> {
+    let shortened = |value: String| match value.char_indices().nth(LONGEST_ABOUT) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value,
+    };
+    let capital = |name: &str| format!("{}{}", name[..1].to_uppercase(), &name[1..]);
+    about::lines(about).into_iter().map(|(name, value)| (capital(name), shortened(value))).collect()
 }
 
 fn hints(hints: &FeedHints) -> String {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::header;
-use common::document::Document;
+use common::document::{Document, FeedAbout};
 use common::entry::Entry;
 use common::known::KnownEntries;
 use serde_json::json;
@@ -22,6 +22,9 @@ async fn hostile_fleet() -> Fleet {
     let fleet = Fleet::new().await;
     let id = fleet.feed("https://example.com/feed.xml?<b>\"'").await;
     let mut document = Document { title: Some(HOSTILE.to_owned()), ..Document::default() };
+    let about =
+        FeedAbout { description: Some(HOSTILE.to_owned()), generator: Some("Quay 1".into()), ..FeedAbout::default() };
+    document.onward.about = Some(Box::new(about));
     let entries = vec![entry("1", "javascript:alert(1)"), entry("2", "https://a.example/\"onmouseover=\"x")];
     document.keep_news(entries, &KnownEntries::default());
     fleet.read(id, document).await;
@@ -56,7 +59,9 @@ async fn strangers_words_are_only_words_on_every_page() {
     let (_, fleets) = page(&fleet, "/").await;
     assert!(fleets.contains("&#60;script&#62;") && fleets.contains("href=\"https://a.example/"), "{fleets}");
     assert!(fleets.contains("All polling is paused") && fleets.contains("the disk is"), "{fleets}");
-    assert!(page(&fleet, "/feeds/1").await.1.contains("&#60;script&#62;"));
+    let (_, feed) = page(&fleet, "/feeds/1").await;
+    assert!(feed.contains("&#60;script&#62;"));
+    assert!(feed.contains("<dt>Description</dt><dd>&#60;/title") && feed.contains("<dd>Quay 1</dd>"), "{feed}");
 }
 
 #[tokio::test]

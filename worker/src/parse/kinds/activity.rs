@@ -6,11 +6,11 @@
 
 use std::collections::HashSet;
 
-use common::entry::Enclosure;
+use common::entry::{Author, Enclosure, EntryDetails, Geo, Number};
 use serde_json::Value;
 use url::Url;
 
-use super::posts::{Post, Posts, json, media_type_of, time};
+use super::posts::{Post, Posts, iso_duration, json, media_type_of, time};
 
 /// Where a document that has no posts itself says that they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,8 +109,65 @@ fn post_of(object: &Value, activity: &Value) -> Post {
         content: natural(object, "content", "contentMap"),
         files: files(object),
         categories: hashtags(object),
-        language: object.get("contentMap").and_then(Value::as_object).and_then(only_key),
+        language: object
+            .get("contentMap")
+            .and_then(Value::as_object)
+            .and_then(only_key)
+            .or_else(|| string(object.get("language")?, "identifier")),
+        details: details(object),
     }
+}
+
+/// What only some objects say.
+fn details(object: &Value) -> EntryDetails {
+    let addresses = |name| object.get(name).into_iter().flat_map(each).filter_map(address);
+    // quotations have no name in the vocabulary; these are in use
+    let quoted =
+        ["quote", "quoteUrl", "quoteUri", "_misskey_quote"].into_iter().find_map(|name| addresses(name).next());
+    let attached = object.get("attachment").into_iter().flat_map(each);
+    let mut pages = attached.filter(|attached| is_one_of(attached, &["Link"])).filter(|attached| !is_file(attached));
+    let licence = |name| object.get(name).and_then(|licence| text_or_name(licence));
+    let count = object.pointer("/replies/totalItems").and_then(Value::as_u64);
+    EntryDetails {
+        image: picture(object),
+        in_reply_to: addresses("inReplyTo").collect(),
+        comments_count: count.and_then(|count| count.try_into().ok()),
+        related: quoted.into_iter().collect(),
+        external_url: pages.find_map(address),
+        rights: licence("licence").or_else(|| licence("license")),
+        geo: object.get("location").and_then(place),
+        content_type: natural(object, "content", "contentMap").map(|_| content_type(object)),
+        ..EntryDetails::default()
+    }
+}
+
+/// HTML is what nothing is said of.
+fn content_type(object: &Value) -> String {
+    match string(object, "mediaType") {
+        None => "html".to_owned(),
+        Some(media_type) => match media_type.trim() {
+            "text/html" => "html".to_owned(),
+            "text/plain" => "text".to_owned(),
+            other => other.to_owned(),
+        },
+    }
+}
+
+fn place(location: &Value) -> Option<Geo> {
+    let degrees = |name, most: f64| Number::new(location.get(name)?.as_f64().filter(|it| it.abs() <= most)?);
+    Some(Geo { lat: degrees("latitude", 90.0)?, lon: degrees("longitude", 180.0)? })
+}
+
+/// An object's or actor's picture: the largest first where there are several, as servers list the smallest first.
+fn picture(of: &Value) -> Option<String> {
+    let pictures = ["image", "icon"].into_iter().filter_map(|name| of.get(name));
+    let width = |picture: &&Value| picture.get("width").and_then(Value::as_u64).unwrap_or(0);
+    let picture = |list: &Value| address_of_file(each(list).max_by_key(width)?);
+    pictures.filter_map(|list| picture(list)).next()
+}
+
+fn text_or_name(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned).or_else(|| string(value, "name"))
 }
 
 fn hashtags(object: &Value) -> Vec<String> {
@@ -131,16 +188,19 @@ fn page_of(object: &Value) -> Option<String> {
     links.iter().find(is_page).or(links.first()).and_then(|link| address(link))
 }
 
-/// Names as far as the document itself tells them. The address of an actor is taken apart where its form is the usual one,
+/// Authors as far as the document itself describes them. The address of an actor is taken apart where its form is the usual one,
 /// because asking for each would be a request for each.
-fn authors(of: Option<&Value>) -> Vec<String> {
-    let name = |actor: &Value| match actor {
-        Value::String(url) => handle(url),
+fn authors(of: Option<&Value>) -> Vec<Author> {
+    let author = |actor: &Value| match actor {
+        Value::String(url) => Some(Author { name: handle(url)?, url: Some(url.clone()), ..Author::default() }),
         actor => {
-            string(actor, "name").or_else(|| string(actor, "preferredUsername")).or_else(|| handle(&address(actor)?))
+            let name = string(actor, "name").or_else(|| string(actor, "preferredUsername"));
+            let url = page_of(actor).or_else(|| string(actor, "id"));
+            let name = name.or_else(|| handle(&address(actor)?))?;
+            Some(Author { name, url, email: None, avatar: picture(actor) })
         }
     };
-    of.into_iter().flat_map(each).filter_map(name).collect()
+    of.into_iter().flat_map(each).filter_map(author).collect()
 }
 
 /// `alice@example.social` of `https://example.social/users/alice`, and of `/@alice`.
@@ -153,24 +213,51 @@ fn handle(actor: &str) -> Option<String> {
 }
 
 fn files(object: &Value) -> Vec<Enclosure> {
-    let attached = object.get("attachment").into_iter().flat_map(each);
+    let attached = object.get("attachment").into_iter().flat_map(each).filter_map(|attached| file(attached, None));
     // a film's own files stand among its addresses
     let own = object.get("url").into_iter().flat_map(each).filter(|link| {
         let media_type = string(link, "mediaType").unwrap_or_default();
         ["audio/", "video/", "image/"].iter().any(|kind| media_type.starts_with(kind))
     });
-    let file = |file: &Value| {
-        let url = file.get("url").or_else(|| file.get("href")).and_then(|url| each(url).find_map(address))?;
-        // a web page may be attached as well: that is a link, no file
-        let media_type = string(file, "mediaType").or_else(|| media_type_of(&url));
-        let is_file = media_type.as_ref().is_some_and(|it| !it.contains("html")) || is_one_of(file, &FILES);
-        let length = file.get("size").and_then(Value::as_u64);
-        is_file.then_some(Enclosure { url, media_type, length, ..Enclosure::default() })
-    };
-    attached.chain(own).filter_map(file).collect()
+    attached.chain(own.filter_map(|link| file(link, Some(object)))).collect()
+}
+
+/// A file. What its own object says of it counts where it says nothing.
+fn file(file: &Value, of: Option<&Value>) -> Option<Enclosure> {
+    let url = address_of_file(file).filter(|_| is_file(file))?;
+    let whole = |name| file.get(name).and_then(Value::as_u64);
+    let duration = |of: &Value| string(of, "duration").as_deref().and_then(iso_duration);
+    let of_object = of.map_or_else(Vec::new, |of| picture(of).into_iter().collect());
+    Some(Enclosure {
+        media_type: string(file, "mediaType").or_else(|| media_type_of(&url)),
+        length: whole("size"),
+        duration: duration(file).or_else(|| duration(of?)),
+        width: whole("width").and_then(|width| width.try_into().ok()),
+        height: whole("height").and_then(|height| height.try_into().ok()),
+        medium: MEDIA.into_iter().find(|kind| is_one_of(file, &[kind])).map(str::to_ascii_lowercase),
+        // a picture's name is its description for those who do not see it
+        alt: of.is_none().then(|| string(file, "name").or_else(|| string(file, "summary"))).flatten(),
+        thumbnails: picture(file).map_or(of_object, |picture| vec![picture]),
+        url,
+        ..Enclosure::default()
+    })
+}
+
+fn address_of_file(file: &Value) -> Option<String> {
+    if let Value::String(url) = file {
+        return Some(url.clone());
+    }
+    file.get("url").or_else(|| file.get("href")).and_then(|url| each(url).find_map(address))
+}
+
+/// A web page may be attached as well: that is a link, no file.
+fn is_file(file: &Value) -> bool {
+    let media_type = string(file, "mediaType").or_else(|| media_type_of(&address_of_file(file)?));
+    media_type.is_some_and(|it| !it.contains("html")) || is_one_of(file, &FILES)
 }
 
 const FILES: [&str; 4] = ["Document", "Image", "Video", "Audio"];
+const MEDIA: [&str; 3] = ["Image", "Video", "Audio"];
 
 /// A text in the document's own language, or in the first of several.
 fn natural(object: &Value, plain: &str, by_language: &str) -> Option<String> {

@@ -4,7 +4,8 @@
 //! the content of entries is. Addresses are made of the account's permanent number, not of its handle, which may change:
 //! an entry must not look edited because of that.
 
-use common::entry::Enclosure;
+use common::document::FeedAbout;
+use common::entry::{Author, Enclosure, EntryDetails};
 use serde_json::Value;
 
 use super::posts::{Post, Posts, json, time};
@@ -26,6 +27,11 @@ pub(in crate::parse) fn read(text: &str, max_entries: usize) -> Option<Posts> {
         title: owner.and_then(name),
         link: owner.and_then(|owner| str_at(owner, "/did")).map(|did| format!("{PROFILES}{did}")),
         id: owner.and_then(|owner| str_at(owner, "/did")).map(str::to_owned),
+        about: FeedAbout {
+            image: owner.and_then(|owner| str_at(owner, "/avatar")).map(str::to_owned),
+            authors: owner.and_then(account).into_iter().collect(),
+            ..FeedAbout::default()
+        },
         posts: feed.iter().filter_map(post).take(max_entries).collect(),
         ..Posts::default()
     })
@@ -58,18 +64,25 @@ fn post(item: &Value) -> Option<Post> {
     };
     let mut content = marked_up(str_at(record, "/text").unwrap_or_default(), record.get("facets"));
     let mut files = Vec::new();
+    let mut details = EntryDetails {
+        comments_count: post.get("replyCount").and_then(Value::as_u64).and_then(|count| count.try_into().ok()),
+        in_reply_to: str_at(record, "/reply/parent/uri").map(str::to_owned).into_iter().collect(),
+        ..EntryDetails::default()
+    };
     if let Some(embed) = post.get("embed") {
-        add_embed(embed, &mut content, &mut files);
+        add_embed(embed, &mut content, &mut files, &mut details);
     }
+    details.content_type = (!content.is_empty()).then(|| "html".to_owned());
     Some(Post {
         id: Some(id),
         url: Some(format!("{PROFILES}{}/post/{key}", str_at(author, "/did")?)),
         published,
-        authors: name(author).into_iter().collect(),
+        authors: account(author).into_iter().collect(),
         content: Some(content).filter(|content| !content.is_empty()),
         files,
         categories: tags(record),
         language: str_at(record, "/langs/0").map(str::to_owned),
+        details,
         ..Post::default()
     })
 }
@@ -90,6 +103,16 @@ fn name(account: &Value) -> Option<String> {
         Some(name) if !name.is_empty() => Some(format!("{name} (@{handle})")),
         _ => Some(format!("@{handle}")),
     }
+}
+
+/// An account as an author.
+fn account(account: &Value) -> Option<Author> {
+    Some(Author {
+        name: name(account)?,
+        url: str_at(account, "/did").map(|did| format!("{PROFILES}{did}")),
+        email: None,
+        avatar: str_at(account, "/avatar").map(str::to_owned),
+    })
 }
 
 /// A post's text as HTML. Ranges are counted in bytes; those that overlap or split a character are left out.
@@ -125,28 +148,39 @@ fn anchor(url: &str, html: &str) -> String {
 }
 
 /// What hangs below a post: pictures, a film, a card, another post, or two of these.
-fn add_embed(embed: &Value, content: &mut String, files: &mut Vec<Enclosure>) {
+fn add_embed(embed: &Value, content: &mut String, files: &mut Vec<Enclosure>, details: &mut EntryDetails) {
     for image in embed.get("images").and_then(Value::as_array).into_iter().flatten() {
         let Some(url) = str_at(image, "/fullsize") else { continue };
         let alt = str_at(image, "/alt").unwrap_or_default();
         content.push_str(&format!("<p><img src=\"{}\" alt=\"{}\"></p>", escaped(url), escaped(alt)));
-        files.push(file(url, "image/jpeg"));
+        picture(details, Some(url));
+        files.push(file(url, "image/jpeg", image, str_at(image, "/thumb")));
     }
     if let Some(playlist) = str_at(embed, "/playlist") {
-        files.push(file(playlist, "application/vnd.apple.mpegurl"));
+        let thumbnail = str_at(embed, "/thumbnail");
+        picture(details, thumbnail);
+        files.push(file(playlist, "application/vnd.apple.mpegurl", embed, thumbnail));
     }
     if let Some(card) = embed.get("external") {
+        details.external_url = details.external_url.take().or_else(|| str_at(card, "/uri").map(str::to_owned));
+        picture(details, str_at(card, "/thumb"));
         add_card(card, content);
     }
     // a quoted post, alone or beside media
     let quoted = embed.pointer("/record/record").or_else(|| embed.get("record"));
     if let Some(quoted) = quoted.filter(|quoted| quoted.get("value").is_some()) {
+        details.related.extend(address(quoted));
         add_quote(quoted, content);
     }
     // one level only: what a quoted post embeds is its own affair
     if let Some(media) = embed.get("media").filter(|media| media.get("media").is_none()) {
-        add_embed(media, content, files);
+        add_embed(media, content, files, details);
     }
+}
+
+/// The first picture stands for the post.
+fn picture(details: &mut EntryDetails, url: Option<&str>) {
+    details.image = details.image.take().or_else(|| url.map(str::to_owned));
 }
 
 fn add_card(card: &Value, content: &mut String) {
@@ -162,14 +196,28 @@ fn add_card(card: &Value, content: &mut String) {
 fn add_quote(quoted: &Value, content: &mut String) {
     let text = marked_up(str_at(quoted, "/value/text").unwrap_or_default(), quoted.pointer("/value/facets"));
     let by = quoted.get("author").and_then(name).unwrap_or_default();
-    let key = str_at(quoted, "/uri").and_then(|uri| uri.rsplit('/').next());
-    let url = str_at(quoted, "/author/did").zip(key).map(|(did, key)| format!("{PROFILES}{did}/post/{key}"));
-    let by = url.map_or_else(|| escaped(&by), |url| anchor(&url, &escaped(&by)));
+    let by = address(quoted).map_or_else(|| escaped(&by), |url| anchor(&url, &escaped(&by)));
     content.push_str(&format!("<blockquote><p>{by}</p>{text}</blockquote>"));
 }
 
-fn file(url: &str, media_type: &str) -> Enclosure {
-    Enclosure { url: url.to_owned(), media_type: Some(media_type.to_owned()), ..Enclosure::default() }
+/// The page of a quoted post.
+fn address(quoted: &Value) -> Option<String> {
+    let key = str_at(quoted, "/uri").and_then(|uri| uri.rsplit('/').next());
+    str_at(quoted, "/author/did").zip(key).map(|(did, key)| format!("{PROFILES}{did}/post/{key}"))
+}
+
+/// A file, with what its embed says of it.
+fn file(url: &str, media_type: &str, embed: &Value, thumbnail: Option<&str>) -> Enclosure {
+    let side = |pointer| embed.pointer(pointer).and_then(Value::as_u64).and_then(|side| side.try_into().ok());
+    Enclosure {
+        url: url.to_owned(),
+        media_type: Some(media_type.to_owned()),
+        width: side("/aspectRatio/width"),
+        height: side("/aspectRatio/height"),
+        alt: str_at(embed, "/alt").filter(|alt| !alt.is_empty()).map(str::to_owned),
+        thumbnails: thumbnail.map(str::to_owned).into_iter().collect(),
+        ..Enclosure::default()
+    }
 }
 
 fn str_at<'v>(value: &'v Value, pointer: &str) -> Option<&'v str> {

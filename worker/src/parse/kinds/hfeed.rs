@@ -4,7 +4,8 @@
 //! entry is that entry's own page. Classic microformats (`hentry`) are not read: themes of weblogs are full of them, on pages
 //! that announce a better feed.
 
-use common::entry::Enclosure;
+use common::document::FeedAbout;
+use common::entry::{Author, Enclosure, EntryDetails, Geo, Number};
 use common::html::{NodeId, Tree, TreeLimits};
 use common::url::FeedUrl;
 use url::Url;
@@ -12,13 +13,14 @@ use url::Url;
 use super::mf2::{Item, Page, Property};
 use super::posts::{Post, Posts, media_type_of, time};
 use crate::parse::ParseLimits;
+use crate::parse::draft::MAX_MEMBERS;
 use crate::parse::text::escaped;
 
 /// What the tree of one page may cost: several times what the largest honest pages do.
 const LIMITS: TreeLimits = TreeLimits { max_nodes: 200_000, max_depth: 400, max_bytes: 8_000_000, deadline: None };
 /// Longest page that is read, in bytes: what is not kept of it costs time all the same.
 const MAX_PAGE_BYTES: usize = 8_000_000;
-/// Longest author, in bytes: a page's own is repeated in every entry.
+/// Longest name and address of an author, in bytes: a page's own are repeated in every entry.
 const MAX_AUTHOR_BYTES: usize = 1024;
 /// Vocabularies whose items are entries of a feed.
 const ENTRIES: [&str; 2] = ["h-entry", "h-event"];
@@ -37,6 +39,7 @@ pub(in crate::parse) fn read(html: &str, url: Option<&Url>, limits: &ParseLimits
     let head = Head::of(&page);
     let entries = entries.into_iter().take(limits.max_entries);
     let posts = entries.map(|entry| post(&page, &page.item(entry), author.as_ref(), limits.max_text_bytes));
+    let posts = posts.collect();
     Some(Posts {
         title: feed.as_ref().and_then(|feed| page.text_of(feed.of("p", "name")?)).or(head.title),
         link: feed
@@ -47,7 +50,17 @@ pub(in crate::parse) fn read(html: &str, url: Option<&Url>, limits: &ParseLimits
         language: head.language,
         hub: head.hub,
         self_link: head.self_link,
-        posts: posts.collect(),
+        about: FeedAbout {
+            description: feed
+                .as_ref()
+                .and_then(|feed| page.text_of(feed.any("summary").or_else(|| feed.any("note"))?))
+                .or(head.description),
+            image: feed.as_ref().and_then(|feed| page.url_of(feed.of("u", "photo")?)),
+            icon: head.icon,
+            authors: author.into_iter().collect(),
+            ..FeedAbout::default()
+        },
+        posts,
     })
 }
 
@@ -66,7 +79,7 @@ fn feed_of(page: &Page) -> Option<(Option<Item<'_>>, Vec<NodeId>)> {
     (entries.len() > 1).then_some((None, entries))
 }
 
-fn post(page: &Page, item: &Item<'_>, feed_author: Option<&String>, max_text_bytes: usize) -> Post {
+fn post(page: &Page, item: &Item<'_>, feed_author: Option<&Author>, max_text_bytes: usize) -> Post {
     let content = item.of("e", "content").or_else(|| item.any("content"));
     let content_text = content.and_then(|content| page.text(content.at));
     let name = page.name_of(item);
@@ -84,7 +97,9 @@ fn post(page: &Page, item: &Item<'_>, feed_author: Option<&String>, max_text_byt
         }));
     }
     files.extend(photos);
+    let is_html = content.is_some_and(|content| content.prefix == "e");
     Post {
+        details: details(page, item, content.map(|_| if is_html { "html" } else { "text" })),
         id: item.of("u", "uid").and_then(|uid| page.url_of(uid)).or_else(|| url.clone()),
         url,
         // a note's name is its text once more
@@ -110,16 +125,71 @@ fn same_beginning(text: &str, beginning: &str) -> bool {
     beginning.split_whitespace().flat_map(str::chars).all(|wanted| words.next() == Some(wanted))
 }
 
-fn author(page: &Page, item: &Item<'_>) -> Option<String> {
-    let name = page.text_of(item.any("author")?)?;
+/// What only some entries say.
+fn details(page: &Page, item: &Item<'_>, content_type: Option<&str>) -> EntryDetails {
+    let addresses =
+        |name: &'static str| item.named(name).take(MAX_MEMBERS).filter_map(|property| page.url_of(property));
+    let about = ["bookmark-of", "repost-of", "like-of"].into_iter().find_map(|name| addresses(name).next());
+    let picture = ["featured", "photo"].into_iter().find_map(|name| item.links(name).next());
+    EntryDetails {
+        image: picture.and_then(|picture| page.url_of(picture)),
+        in_reply_to: addresses("in-reply-to").collect(),
+        related: addresses("syndication").collect(),
+        external_url: about,
+        geo: geo(page, item),
+        content_type: content_type.map(str::to_owned),
+        ..EntryDetails::default()
+    }
+}
+
+/// Where an entry was written: its own coordinates, or those of its place.
+fn geo(page: &Page, item: &Item<'_>) -> Option<Geo> {
+    let of = |item: &Item<'_>| {
+        let degrees = |name, most: f64| {
+            let degrees: f64 = page.text_of(item.any(name)?)?.trim().parse().ok()?;
+            Number::new(degrees).filter(|_| degrees.abs() <= most)
+        };
+        Some(Geo { lat: degrees("latitude", 90.0)?, lon: degrees("longitude", 180.0)? })
+    };
+    let places = ["geo", "location"].into_iter().filter_map(|name| item.any(name));
+    let mut places = places.filter(|place| page.is_item(place.at)).map(|place| page.item(place.at));
+    of(item).or_else(|| places.find_map(|place| of(&place)))
+}
+
+fn author(page: &Page, item: &Item<'_>) -> Option<Author> {
+    let property = item.any("author")?;
+    let name = page.text_of(property)?;
     let name = &name[..name.floor_char_boundary(MAX_AUTHOR_BYTES)];
-    Some(name.split_whitespace().collect::<Vec<_>>().join(" "))
+    let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+    let short = |address: &String| address.len() <= MAX_AUTHOR_BYTES;
+    if !page.is_item(property.at) {
+        let url = (property.prefix == "u").then(|| page.url_of(property)).flatten().filter(short);
+        return Some(Author { name, url, ..Author::default() });
+    }
+    let card = page.item(property.at);
+    let email = card.of("u", "email").and_then(|email| page.url_of(email)).filter(short);
+    Some(Author {
+        name,
+        url: page.url_of_item(&card).filter(short),
+        email: email.and_then(|email| email.strip_prefix("mailto:").map(str::to_owned)),
+        avatar: page.photo_of_item(&card).filter(short),
+    })
 }
 
 fn enclosure(page: &Page, file: &Property<'_>) -> Option<Enclosure> {
     let url = page.url_of(file)?;
-    let media_type = page.tree.attribute(file.at, "type").map(str::to_owned).or_else(|| media_type_of(&url));
-    Some(Enclosure { url, media_type, ..Enclosure::default() })
+    let attribute = |name| page.tree.attribute(file.at, name);
+    let side = |name| attribute(name).and_then(|side| side.trim().parse().ok());
+    let media_type = attribute("type").map(str::to_owned).or_else(|| media_type_of(&url));
+    let alt = attribute("alt").map(str::trim).filter(|alt| !alt.is_empty());
+    Some(Enclosure {
+        url,
+        media_type,
+        width: side("width"),
+        height: side("height"),
+        alt: alt.map(str::to_owned),
+        ..Enclosure::default()
+    })
 }
 
 /// The first `base` of a page counts. Every link of the page may repeat it, so that it must not be long.
@@ -138,6 +208,8 @@ fn base(tree: &Tree, url: Option<&Url>) -> Option<Url> {
 #[derive(Default)]
 struct Head {
     title: Option<String>,
+    description: Option<String>,
+    icon: Option<String>,
     language: Option<String>,
     hub: Option<String>,
     self_link: Option<String>,
@@ -151,11 +223,15 @@ impl Head {
             match page.tree.name(node) {
                 "html" => head.language = attribute(node, "lang").map(str::to_owned),
                 "title" if head.title.is_none() => head.title = page.text(node),
+                "meta" if attribute(node, "name").is_some_and(|name| name.eq_ignore_ascii_case("description")) => {
+                    head.description = head.description.or_else(|| attribute(node, "content").map(str::to_owned));
+                }
                 "link" => {
                     for relation in attribute(node, "rel").unwrap_or_default().split_ascii_whitespace() {
                         let place = match relation.to_ascii_lowercase().as_str() {
                             "hub" => &mut head.hub,
                             "self" => &mut head.self_link,
+                            "icon" => &mut head.icon,
                             _ => continue,
                         };
                         *place = place.take().or_else(|| attribute(node, "href").map(|href| page.absolute(href)));

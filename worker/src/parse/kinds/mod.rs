@@ -9,6 +9,7 @@ mod atproto;
 mod hfeed;
 mod mf2;
 mod posts;
+pub(super) mod rss_json;
 
 use url::Url;
 

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-use common::entry::Enclosure;
+use common::document::FeedAbout;
+use common::entry::{Author, Enclosure, EntryDetails, Number};
 use common::time::Timestamp;
 use serde_json::Value;
 
 use crate::parse::dates;
-use crate::parse::draft::{Best, Draft, DraftEntry, File, Text};
+use crate::parse::draft::{Best, Draft, DraftAbout, DraftEntry, File, MAX_MEMBERS, Text};
 use crate::parse::hints::Announced;
 use crate::parse::link::Link;
 
@@ -20,6 +21,7 @@ pub(in crate::parse) struct Posts {
     pub(super) language: Option<String>,
     pub(super) hub: Option<String>,
     pub(super) self_link: Option<String>,
+    pub(super) about: FeedAbout,
     pub(super) posts: Vec<Post>,
 }
 
@@ -31,12 +33,13 @@ pub(super) struct Post {
     pub(super) title: Option<String>,
     pub(super) published: Option<Timestamp>,
     pub(super) updated: Option<Timestamp>,
-    pub(super) authors: Vec<String>,
+    pub(super) authors: Vec<Author>,
     pub(super) summary: Option<String>,
     pub(super) content: Option<String>,
     pub(super) files: Vec<Enclosure>,
     pub(super) categories: Vec<String>,
     pub(super) language: Option<String>,
+    pub(super) details: EntryDetails,
 }
 
 impl From<Posts> for Draft<'_> {
@@ -49,6 +52,7 @@ impl From<Posts> for Draft<'_> {
             id: Best::of(posts.id.map(Cow::from)),
             language: Best::of(posts.language.map(Cow::from)),
             announced,
+            about: about(posts.about),
             entries: posts.posts.into_iter().map(DraftEntry::from).collect(),
             ..Draft::default()
         }
@@ -68,12 +72,43 @@ impl From<Post> for DraftEntry<'_> {
             language: Best::of(post.language.map(Cow::from)),
             ..DraftEntry::default()
         };
-        post.authors.into_iter().for_each(|name| draft.authors.add(0, name.into()));
+        for author in post.authors.into_iter().take(MAX_MEMBERS) {
+            draft.authors.add(0, author.name.clone().into());
+            if author.url.is_some() || author.email.is_some() || author.avatar.is_some() {
+                draft.details().authors.push((0, author));
+            }
+        }
         post.categories.into_iter().for_each(|category| draft.add_category(category.into()));
-        for Enclosure { url, media_type, length, .. } in post.files {
-            draft.add_file(File { link: link(url), media_type: media_type.map(Cow::from), length, more: None });
+        post.files.into_iter().for_each(|enclosure| draft.add_file(file(enclosure)));
+        if post.details != EntryDetails::default() {
+            let mut fields = post.details;
+            fields.related.truncate(MAX_MEMBERS);
+            fields.in_reply_to.truncate(MAX_MEMBERS);
+            let details = draft.details();
+            details.image = Best::of(fields.image.take().map(link));
+            details.rights = Best::of(fields.rights.take().map(plain));
+            details.fields = fields;
         }
         draft
+    }
+}
+
+fn file(enclosure: Enclosure) -> File<'static> {
+    let mut more = enclosure;
+    more.thumbnails.truncate(MAX_MEMBERS);
+    let (url, media_type, length) = (std::mem::take(&mut more.url), more.media_type.take(), more.length.take());
+    let more = (more != Enclosure::default()).then(|| Box::new(more));
+    File { link: link(url), media_type: media_type.map(Cow::from), length, more }
+}
+
+fn about(mut fields: FeedAbout) -> DraftAbout<'static> {
+    fields.authors.truncate(MAX_MEMBERS);
+    DraftAbout {
+        description: Best::of(fields.description.take().map(plain)),
+        image: Best::of(fields.image.take().map(link)),
+        icon: Best::of(fields.icon.take().map(link)),
+        fields,
+        ..DraftAbout::default()
     }
 }
 
@@ -99,6 +134,28 @@ pub(super) fn time(text: &str) -> Option<Timestamp> {
     dates::parse(text).map(Timestamp::from_chrono)
 }
 
+/// A duration as ISO 8601 writes it, in seconds: `PT1H2M3.5S`. Days are the longest unit.
+pub(super) fn iso_duration(text: &str) -> Option<Number> {
+    let mut seconds = 0.0;
+    let mut rest = text.trim().strip_prefix('P')?;
+    while !rest.is_empty() {
+        rest = rest.strip_prefix('T').unwrap_or(rest);
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let amount: f64 = rest[..end].parse().ok()?;
+        let mut units = rest[end..].chars();
+        seconds += amount
+            * match units.next()? {
+                'D' => 86_400.0,
+                'H' => 3_600.0,
+                'M' => 60.0,
+                'S' => 1.0,
+                _ => return None,
+            };
+        rest = units.as_str();
+    }
+    Number::new(seconds).filter(|_| seconds > 0.0)
+}
+
 /// A file's media type by the end of its URL, for formats that do not tell.
 pub(super) fn media_type_of(url: &str) -> Option<String> {
     let path = url.split(['?', '#']).next()?;
@@ -120,4 +177,19 @@ pub(super) fn media_type_of(url: &str) -> Option<String> {
         _ => return None,
     };
     Some(media_type.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_of_iso_8601_are_seconds() {
+        let table = [("PT61S", Some(61.0)), ("PT1H2M3.5S", Some(3723.5)), ("P1DT1S", Some(86_401.0)), ("PT0S", None)];
+        for (text, seconds) in
+            table.into_iter().chain(["", "P", "61", "PT", "PT5", "PTS", "PT5X", "PT1.2.3S"].map(|text| (text, None)))
+        {
+            assert_eq!(iso_duration(text).map(Number::get), seconds, "{text}");
+        }
+    }
 }

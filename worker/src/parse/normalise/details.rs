@@ -1,17 +1,21 @@
 //! The final form of what only some entries have: absolute addresses, and texts that every store takes.
 
+use std::rc::Rc;
+
 use common::document::{FeedAbout, Funding};
 use common::entry::{Author, Enclosure, EntryDetails, Extension, Number, Podcast};
+use url::Url;
 
 use super::super::draft::{DraftAbout, DraftDetails, File, MAX_MEMBERS};
 use super::super::link::Link;
 use super::super::links::Links;
 use super::super::text;
+use super::bounds::{Budget, bounded};
 use crate::parse::one_line::{MAX_NAME_BYTES, name, title};
 
-/// The details of an entry whose authors have these names.
-pub(super) fn finish(draft: DraftDetails<'_>, authors: &[String], links: &mut Links<'_>) -> EntryDetails {
-    let DraftDetails { image, rights, authors: known, base, mut fields, .. } = draft;
+/// The details of an entry, but its authors.
+pub(super) fn finish(draft: DraftDetails<'_>, links: &mut Links<'_>) -> EntryDetails {
+    let DraftDetails { image, rights, base, mut fields, .. } = draft;
     let mut absolute = |href: &mut Option<String>| {
         let link = href.take().map(|href| Link { href: href.into(), base: base.clone() });
         *href = link.and_then(|link| links.absolute(&link));
@@ -26,11 +30,6 @@ pub(super) fn finish(draft: DraftDetails<'_>, authors: &[String], links: &mut Li
         });
     };
     all(&mut fields.related);
-    fields.authors = of_authors(&known, authors);
-    for author in &mut fields.authors {
-        absolute(&mut author.url);
-        absolute(&mut author.avatar);
-    }
     if let Some(source) = &mut fields.source {
         absolute(&mut source.url);
         (source.title, source.id) = (tidy(source.title.take()), tidy(source.id.take()));
@@ -46,22 +45,31 @@ pub(super) fn finish(draft: DraftDetails<'_>, authors: &[String], links: &mut Li
     fields.in_reply_to = std::mem::take(&mut fields.in_reply_to).into_iter().filter_map(|id| tidy(Some(id))).collect();
     let extensions = std::mem::take(&mut fields.extensions).into_iter();
     fields.extensions = extensions.filter_map(|(name, values)| Some((tidy(Some(name))?, extension(values)))).collect();
+    bounded(&mut fields);
     fields
 }
 
-/// The persons whose names were chosen, if more is known of one of them than the name.
-fn of_authors(known: &[(u8, Author)], names: &[String]) -> Vec<Author> {
-    if known.is_empty() {
-        return Vec::new();
-    }
-    let author = |name: &String| {
-        let found = known.iter().map(|(_, author)| author).find(|author| author.name.trim() == name);
-        let Author { url, email, avatar, .. } = found.cloned().unwrap_or_default();
-        Author { name: name.clone(), url, email: tidy(email), avatar }
+/// The persons of these names, if that says more than one name does: there are several of them, or more is known of one.
+pub(super) fn persons<'k>(
+    known: impl Iterator<Item = &'k Author> + Clone,
+    names: &[String],
+    base: Option<&Rc<Url>>,
+    links: &mut Links<'_>,
+) -> Vec<Author> {
+    let mut absolute =
+        |href: &Option<String>| links.absolute(&Link { href: href.as_ref()?.into(), base: base.cloned() });
+    let mut person = |name: &String| {
+        let found = known.clone().find(|author| author.name.trim() == name);
+        let Some(Author { url, email, avatar, .. }) = found else {
+            return Author { name: name.clone(), ..Author::default() };
+        };
+        Author { name: name.clone(), url: absolute(url), email: tidy(email.clone()), avatar: absolute(avatar) }
     };
-    let authors: Vec<Author> = names.iter().take(MAX_MEMBERS).map(author).collect();
-    let adds = |author: &Author| author.url.is_some() || author.email.is_some() || author.avatar.is_some();
-    if authors.iter().any(adds) { authors } else { Vec::new() }
+    let mut left = Budget::new();
+    let persons = names.iter().take(MAX_MEMBERS).map(&mut person).filter(|author| left.takes_author(author));
+    let persons: Vec<Author> = persons.collect();
+    let says_more = |author: &Author| author.url.is_some() || author.email.is_some() || author.avatar.is_some();
+    if persons.len() > 1 || persons.iter().any(says_more) { persons } else { Vec::new() }
 }
 
 fn finish_podcast(podcast: &mut Podcast, absolute: &mut impl FnMut(&mut Option<String>)) {
@@ -111,15 +119,16 @@ pub(super) fn enclosure(file: File<'_>, links: &mut Links<'_>) -> Option<Enclosu
     };
     let Enclosure { duration, width, height, bitrate, medium, alt, thumbnails, .. } = *more;
     let thumbnails = thumbnails.into_iter().map(|href| Link { href: href.into(), base: file.link.base.clone() });
-    let thumbnails = thumbnails.filter_map(|link| links.absolute(&link)).collect();
+    let mut left = Budget::new();
+    let thumbnails =
+        thumbnails.filter_map(|link| links.absolute(&link)).filter(|url| left.takes([Some(url)])).collect();
     let positive = |number: Option<Number>| number.filter(|number| number.get() > 0.0);
     let (duration, bitrate, medium, alt) = (positive(duration), positive(bitrate), tidy(medium), tidy(alt));
     Some(Enclosure { url, media_type, length: file.length, duration, width, height, bitrate, medium, alt, thumbnails })
 }
 
-/// Longest description of a feed, in bytes, and bytes of its categories and authors each.
+/// Longest description of a feed, in bytes.
 const MAX_DESCRIPTION: usize = 4 * 1024;
-const MAX_LIST_BYTES: usize = 4 * 1024;
 
 /// What a feed says about itself, if it says anything.
 pub(super) fn finish_about(
@@ -137,29 +146,22 @@ pub(super) fn finish_about(
     fields.copyright = tidy(title(copyright.into_option(), &mut false));
     fields.language = language;
     fields.generator = tidy(fields.generator.take());
-    let mut left = MAX_LIST_BYTES;
-    let mut fits = move |text: &String| {
-        left = left.saturating_sub(text.len() + 1);
-        left > 0
-    };
+    let mut left = Budget::new();
     let mut absolute = |href: Option<String>| links.absolute(&Link { href: href?.into(), base: None });
     let authors = std::mem::take(&mut fields.authors).into_iter().filter_map(|author| {
-        let (name, email, url) = (tidy(Some(author.name))?, tidy(author.email), absolute(author.url));
-        fits(&name).then_some(Author { name, url, email, avatar: None })
+        let (name, email) = (tidy(Some(author.name))?, tidy(author.email));
+        let author = Author { name, url: absolute(author.url), email, avatar: absolute(author.avatar) };
+        left.takes_author(&author).then_some(author)
     });
     fields.authors = authors.collect();
-    let mut left = MAX_LIST_BYTES;
-    fields.categories.retain(|category| {
-        left = left.saturating_sub(category.len() + 1);
-        left > 0
-    });
     fields.categories = std::mem::take(&mut fields.categories).into_iter().filter_map(|one| tidy(Some(one))).collect();
+    fields.categories.retain(|category| left.takes([Some(category)]));
     if let Some(podcast) = &mut fields.podcast {
         (podcast.guid, podcast.medium) = (tidy(podcast.guid.take()), tidy(podcast.medium.take()));
         podcast.update_frequency = tidy(podcast.update_frequency.take());
         let funding = std::mem::take(&mut podcast.funding).into_iter();
         let funding = funding.filter_map(|one| Some(Funding { url: absolute(Some(one.url))?, title: tidy(one.title) }));
-        podcast.funding = funding.collect();
+        podcast.funding = funding.filter(|one: &Funding| left.takes([Some(&one.url), one.title.as_ref()])).collect();
     }
     (fields != FeedAbout::default()).then_some(fields)
 }

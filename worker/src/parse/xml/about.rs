@@ -6,7 +6,7 @@ use common::document::{FeedPodcast, Funding};
 use quick_xml::events::BytesStart;
 
 use super::attribute::attribute;
-use super::details::{attributes, some, value};
+use super::details::{address_of_image, attributes, some, value};
 use super::pass::{Pass, Root, Scope};
 use crate::parse::draft::{MAX_MEMBERS, Text};
 use crate::parse::vocabulary::{Detail, Element, Word};
@@ -24,7 +24,7 @@ impl<'a> Pass<'a, '_> {
             },
             Element::Summary | Element::Keywords => self.hold(word, tag, span),
             Element::Detail(Detail::Image) => {
-                if let Some(href) = attribute(tag, "href") {
+                if let Some(href) = address_of_image(tag) {
                     let link = self.link_here(href);
                     self.draft.about.image.offer(1, link);
                 }

@@ -4,16 +4,16 @@
 //! messages and stores whole.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use common::entry::{
-    AlternateEnclosure, Chapters, Extension, Geo, License, Location, Number, Person, Recipient, Soundbite, Source,
-    Transcript, Value,
+    AlternateEnclosure, Chapters, Geo, License, Location, Number, Person, Recipient, Soundbite, Source, Transcript,
+    Value,
 };
 use quick_xml::events::BytesStart;
 
 use super::attribute::attribute;
+use super::extensions::add_extension;
 use super::pass::{Pass, Root, Scope};
 use crate::parse::draft::{DraftDetails, DraftEntry, File, MAX_MEMBERS, Text};
 use crate::parse::link::Link;
@@ -22,15 +22,10 @@ use crate::parse::vocabulary::{Detail, Element, Word};
 
 /// Longest short text, in bytes: a name, a media type.
 const MAX_NAME: usize = 1024;
-/// What is kept of one entry's extensions: bytes in all, and of one text.
-const MAX_EXTENSION_BYTES: usize = 4 * 1024;
-const MAX_EXTENSION_TEXT: usize = 1024;
-/// What an element of an extension takes beside its texts, in bytes.
-const EXTENSION_OVERHEAD: usize = 16;
 
 impl<'a> Pass<'a, '_> {
     /// The open entry's details.
-    fn details(&mut self) -> Option<&mut DraftDetails<'a>> {
+    pub(super) fn details(&mut self) -> Option<&mut DraftDetails<'a>> {
         let base = self.context.base();
         let (entry, _) = self.entry.as_mut()?;
         if entry.details.is_none() {
@@ -41,6 +36,7 @@ impl<'a> Pass<'a, '_> {
 
     /// An element of an entry whose attributes, text or members are details.
     pub(super) fn detail(&mut self, detail: Detail, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
+        self.keep_further(detail, tag);
         match detail {
             Detail::Image => self.image(word.rank, tag),
             Detail::Source if self.root == Some(Root::Atom) => {
@@ -80,26 +76,17 @@ impl<'a> Pass<'a, '_> {
             | Detail::Subtitle
             | Detail::Logo
             | Detail::Icon
-            | Detail::Generator => Scope::Ignored,
+            | Detail::Generator => match tag.name().prefix() {
+                Some(_) => self.extension(word, tag, span),
+                None => Scope::Ignored,
+            },
             _ => self.hold(word, tag, span),
         }
     }
 
-    /// An element that has no meaning here: its attributes and its text are kept as they are.
-    pub(super) fn extension(&mut self, word: Word, tag: &BytesStart<'_>, span: &Range<usize>) -> Scope {
-        let full = |details: &DraftDetails<'_>| details.extension_bytes >= MAX_EXTENSION_BYTES;
-        if self.details().is_none_or(|details| full(details)) {
-            return Scope::Ignored;
-        }
-        self.attributes = attributes(tag);
-        self.attributes.insert(0, (String::new(), tag.name().as_ref().to_owned()));
-        self.hold(Word { element: Element::Detail(Detail::Extension), ..word }, tag, span)
-    }
-
     /// A picture in an attribute, of the file around it or of the entry.
     fn image(&mut self, rank: u8, tag: &BytesStart<'_>) -> Scope {
-        let href = attribute(tag, "href").or_else(|| attribute(tag, "url")).filter(|href| !href.trim().is_empty());
-        let Some(href) = href else { return Scope::Ignored };
+        let Some(href) = address_of_image(tag) else { return Scope::Ignored };
         let link = self.link_here(href);
         let of_file = self.scopes.last() == Some(&Scope::File);
         if let Some((entry, _)) = self.entry.as_mut().filter(|_| of_file)
@@ -160,6 +147,7 @@ impl<'a> Pass<'a, '_> {
 
     /// Members of `podcast:value` and `podcast:alternateEnclosure`.
     pub(super) fn meet_in_podcast(&mut self, detail: Detail, tag: &BytesStart<'_>) -> Scope {
+        self.keep_further(detail, tag);
         let Some(podcast) = self.entry.as_mut().map(|(entry, _)| entry.podcast()) else { return Scope::Ignored };
         match detail {
             Detail::Recipient => {
@@ -246,7 +234,10 @@ impl<'a> Pass<'a, '_> {
     pub(super) fn content_is(&mut self, tag: &BytesStart<'_>) {
         let base = self.context.base();
         let declared = short(tag, "type").map(|declared| declared.trim().to_ascii_lowercase());
-        if let Some((entry, _)) = &mut self.entry {
+        if let Some((entry, depth)) = &mut self.entry {
+            if let Some(language) = self.context.language_below(*depth) {
+                entry.language.offer(0, language.to_owned().into());
+            }
             entry.content_base = entry.content_base.take().or(base);
         }
         if let (Some(declared), Some(details)) = (declared.filter(|declared| !declared.is_empty()), self.details()) {
@@ -393,25 +384,11 @@ fn of_podcast(entry: &mut DraftEntry<'_>, detail: Detail, text: &str, written: &
     }
 }
 
-fn add_extension(details: &mut DraftDetails<'_>, mut written: Vec<(String, String)>, text: &str) {
-    if written.is_empty() {
-        return;
-    }
-    let (_, name) = written.remove(0);
-    let text = text[..text.floor_char_boundary(MAX_EXTENSION_TEXT)].to_owned();
-    let bytes: usize = written.iter().map(|(name, value)| name.len() + value.len()).sum();
-    let bytes = EXTENSION_OVERHEAD + name.len() + text.len() + bytes;
-    if details.extension_bytes + bytes > MAX_EXTENSION_BYTES || (text.is_empty() && written.is_empty()) {
-        return;
-    }
-    details.extension_bytes += bytes;
-    let value = if written.is_empty() {
-        Extension::Text(text)
-    } else {
-        let text = (!text.is_empty()).then_some(("#text".to_owned(), text));
-        Extension::Element(written.into_iter().chain(text).collect::<BTreeMap<_, _>>())
-    };
-    details.fields.extensions.entry(name).or_default().push(value);
+/// `itunes:image`, `media:thumbnail`, and Apple's older `itunes:link rel="image"`.
+pub(super) fn address_of_image(tag: &BytesStart<'_>) -> Option<String> {
+    let is_image = attribute(tag, "rel").is_none_or(|relation| relation.trim().eq_ignore_ascii_case("image"));
+    let href = attribute(tag, "href").or_else(|| attribute(tag, "url"));
+    href.filter(|href| is_image && !href.trim().is_empty())
 }
 
 /// Says of the newest file what it shows.
@@ -435,12 +412,13 @@ pub(in crate::parse) fn duration(text: &str) -> Option<Number> {
     Number::new(seconds).filter(|_| is_whole && seconds > 0.0)
 }
 
-/// `45.256 -71.92`
+/// `45.256 -71.92`, `45.256 -71.92 8`
 fn point(text: &str) -> Option<Geo> {
     let mut parts = text.split(|c: char| c.is_whitespace() || c == ',').filter(|part| !part.is_empty());
     let (lat, lon) = (number(parts.next()?)?, number(parts.next()?)?);
     let is_on_earth = lat.get().abs() <= 90.0 && lon.get().abs() <= 180.0;
-    (is_on_earth && parts.next().is_none()).then_some(Geo { lat, lon })
+    // the third is a height
+    (is_on_earth && parts.count() < 2).then_some(Geo { lat, lon })
 }
 
 fn number(text: &str) -> Option<Number> {

@@ -71,6 +71,9 @@ impl<'a> Pass<'a, '_> {
             (Scope::Entry, _) => self.meet_in_entry(word, tag, span),
             (Scope::Source, _) => self.meet_in_source(word, tag, span),
             (Scope::Value | Scope::Alternate, Element::Detail(detail)) => self.meet_in_podcast(detail, tag),
+            (Scope::Value | Scope::Alternate, Element::Unknown) if tag.name().prefix().is_some() => {
+                self.extension(word, tag, span)
+            }
             (
                 Scope::Group | Scope::File,
                 Element::Title
@@ -79,7 +82,7 @@ impl<'a> Pass<'a, '_> {
                 | Element::Group
                 | Element::Category
                 | Element::Keywords
-                | Element::Detail(Detail::Image)
+                | Element::Detail(Detail::Image | Detail::Point)
                 | Element::Unknown,
             ) => {
                 let less_trusted = Word { rank: word.rank + 1, ..word };

@@ -9,6 +9,7 @@ mod capture;
 mod context;
 mod details;
 mod doctype;
+mod extensions;
 mod guard;
 mod meaning;
 mod pass;

@@ -26,8 +26,13 @@ impl<'a> Pass<'a, '_> {
             let authors = &mut self.draft.about.fields.authors;
             let url = person.uri.clone().map(Cow::into_owned);
             let author = Author { name: name.clone().into_owned(), url, email: email.clone(), avatar: None };
-            if authors.len() < MAX_MEMBERS && authors.iter().all(|known| known.name != author.name) {
-                authors.push(author);
+            match authors.iter_mut().find(|known| known.name == author.name) {
+                Some(known) => {
+                    known.email = known.email.take().or(author.email);
+                    known.url = known.url.take().or(author.url);
+                }
+                None if authors.len() < MAX_MEMBERS => authors.push(author),
+                None => {}
             }
         }
         if let Some((entry, _)) = self.entry.as_mut().filter(|_| email.is_some() || person.uri.is_some()) {
@@ -59,26 +64,31 @@ impl<'a> Pass<'a, '_> {
     }
 }
 
-/// `ann@example.org (Ann)`, `Ann <ann@example.org>`, or a name.
+/// `ann@example.org (Ann)`, `Ann (ann@example.org)`, `Ann <ann@example.org>`, or a name.
 fn name_of_person(text: &str) -> Option<&str> {
     let text = text.trim();
-    let in_brackets =
-        text.strip_suffix(')').and_then(|text| text.split_once('(')).filter(|(before, _)| before.contains('@'));
-    let before_address =
-        text.strip_suffix('>').and_then(|text| text.split_once('<')).filter(|(_, after)| after.contains('@'));
-    let name = in_brackets.map(|(_, name)| name).or(before_address.map(|(name, _)| name));
-    let name = name.map(|name| name.trim().trim_matches('"').trim()).filter(|name| !name.is_empty()).unwrap_or(text);
+    let name = match bracketed(text) {
+        Some((before, inside)) if inside.contains('@') => before,
+        Some((before, inside)) if before.contains('@') && text.ends_with(')') => inside,
+        _ => text,
+    };
+    let name = Some(name.trim().trim_matches('"').trim()).filter(|name| !name.is_empty()).unwrap_or(text);
     (!name.is_empty()).then_some(name)
 }
 
-/// The address in a text of the first two of those forms.
+/// The address in a text of the first three of those forms, or the text that is one.
 fn address_of_person(text: &str) -> Option<String> {
     let text = text.trim();
-    let before_brackets = text.strip_suffix(')').and_then(|text| text.split_once('(')).map(|(before, _)| before);
-    let in_brackets = text.strip_suffix('>').and_then(|text| text.split_once('<')).map(|(_, inside)| inside);
-    let address = before_brackets.or(in_brackets)?.trim();
-    let is_address = address.contains('@') && !address.contains(char::is_whitespace);
-    is_address.then(|| address.to_owned())
+    let (before, inside) = bracketed(text).unwrap_or((text, ""));
+    let is_address = |address: &&str| address.contains('@') && !address.contains(char::is_whitespace);
+    [inside, before].into_iter().map(str::trim).find(is_address).map(str::to_owned)
+}
+
+/// What stands before brackets at the end of a text, and what in them.
+fn bracketed(text: &str) -> Option<(&str, &str)> {
+    let round = || text.strip_suffix(')')?.split_once('(');
+    let angled = || text.strip_suffix('>')?.split_once('<');
+    round().or_else(angled)
 }
 
 #[cfg(test)]
@@ -91,6 +101,8 @@ mod tests {
             ("ann@example.org (Ann Quay)", Some("Ann Quay")),
             ("Ann Quay <ann@example.org>", Some("Ann Quay")),
             ("\"Ann\" <ann@example.org>", Some("Ann")),
+            ("Ann Quay (ann@example.org)", Some("Ann Quay")),
+            ("(ann@example.org)", Some("(ann@example.org)")),
             ("Ann (the first)", Some("Ann (the first)")),
             ("<ann@example.org>", Some("<ann@example.org>")),
             ("作者（mail@example.org）", Some("作者（mail@example.org）")),
@@ -99,6 +111,22 @@ mod tests {
         ];
         for (text, name) in table {
             assert_eq!(name_of_person(text), name, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_persons_address_is_known_in_each_form() {
+        let table = [
+            ("ann@example.org (Ann Quay)", Some("ann@example.org")),
+            ("Ann Quay (ann@example.org)", Some("ann@example.org")),
+            ("Ann <ann@example.org>", Some("ann@example.org")),
+            (" ann@example.org ", Some("ann@example.org")),
+            ("Ann (the first)", None),
+            ("Ann @ home", None),
+            ("", None),
+        ];
+        for (text, address) in table {
+            assert_eq!(address_of_person(text).as_deref(), address, "{text}");
         }
     }
 }

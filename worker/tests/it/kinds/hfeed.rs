@@ -203,3 +203,41 @@ fn pages_that_multiply_themselves_are_given_up() {
         assert!(text < 20 * page.len(), "{text}");
     }
 }
+
+#[test]
+fn an_entry_keeps_who_wrote_it_where_and_in_reply_to_what() {
+    let entry = entry(
+        "<b class=p-name>n</b><div class=e-content>Fog</div><div class='p-author h-card'><b class=p-name>Ada</b><img class=u-photo src=/ada.jpg>\
+        <a class=u-url href='/ada'></a><a class=u-email href='mailto:ada@harbour.example'></a></div>\
+        <div class='u-in-reply-to h-cite'><a class=u-url href='https://else.example/1'>x</a></div><a class=u-in-reply-to href='/2'></a>\
+        <a class=u-bookmark-of href='https://mark.example/'></a><a class=u-syndication href='https://copy.example/'></a>\
+        <img class=u-photo src=/fog.jpg alt='a wall of fog' width=640 height=480>\
+        <div class='p-location h-card'><data class=p-latitude value=53.5></data><data class=p-longitude value='-8'></data></div>",
+    );
+    let shown = worker::parse::entry_json(&entry);
+    let expected = serde_json::json!({
+        "authors": [{"name": "Ada", "url": "https://harbour.example/ada", "email": "ada@harbour.example", "avatar": "https://harbour.example/ada.jpg"}],
+        "in_reply_to": ["https://else.example/1", "https://harbour.example/2"],
+        "external_url": "https://mark.example/", "related": ["https://copy.example/"], "content_type": "html",
+        "image": "https://harbour.example/fog.jpg", "geo": {"lat": 53.5, "lon": -8},
+        "enclosures": [{"url": "https://harbour.example/fog.jpg", "media_type": "image/jpeg", "alt": "a wall of fog", "width": 640, "height": 480}],
+    });
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(&shown[name], value, "{name}");
+    }
+}
+
+#[test]
+fn a_page_says_what_it_is_about_and_who_writes_it() {
+    let page = b"<!DOCTYPE html><html><head><title>t</title><meta name=Description content='Ships and fog'><link rel='shortcut icon' href=/i.png></head>\
+        <div class=h-feed><b class=p-name>N</b><img class=u-photo src=/banner.jpg><a class='p-author h-card' href='/ada'>Ada</a>\
+        <div class=h-entry><b class=p-name>n</b></div></div>";
+    let about = read(page, HTML).onward.about.unwrap();
+    assert_eq!(about.description.as_deref(), Some("Ships and fog"));
+    assert_eq!(about.image.as_deref(), Some("https://harbour.example/banner.jpg"));
+    assert_eq!(about.icon.as_deref(), Some("https://harbour.example/i.png"));
+    assert_eq!(
+        (about.authors[0].name.as_str(), about.authors[0].url.as_deref()),
+        ("Ada", Some("https://harbour.example/ada"))
+    );
+}

@@ -2,6 +2,7 @@
 //! below, why it is there.
 
 mod hfeed;
+mod rss_json;
 mod social;
 
 use common::entry::Entry;

@@ -2,6 +2,8 @@
 //! original, a repetition by address alone) and author feeds (authorfeed.json: a repost, marked ranges of which two are
 //! wrong, a quotation beside a picture, a card without words).
 
+use serde_json::{Value, json};
+
 use super::{enclosures, fixture, published, read, try_read};
 
 const ACTIVITY: &str = "application/activity+json; charset=utf-8";
@@ -90,6 +92,51 @@ fn an_author_feed_is_read_with_reposts_quotations_and_cards() {
         (card.id.as_str(), card.content.as_deref()),
         ("at://did:plc:ada/app.bsky.feed.post/3kada1", Some(content))
     );
+}
+
+#[test]
+fn objects_of_activities_keep_their_details() {
+    let entries = read(&fixture("outbox.json"), ACTIVITY).entries;
+    let [edited, article] = [&entries[1], &entries[2]].map(worker::parse::entry_json);
+    let expected = json!({
+        "authors": [{"name": "ada@social.example", "url": "https://social.example/users/ada"}], "comments_count": 4,
+        "in_reply_to": ["https://other.example/users/bo/statuses/70"], "related": ["https://other.example/q"],
+        "geo": {"lat": 53.5, "lon": -8}, "content_type": "html",
+    });
+    has_fields(&edited, &expected);
+    let expected = json!({
+        "authors": [{"name": "Ada Quay", "url": "https://social.example/@ada", "avatar": "https://files.example/l.png"}],
+        "image": "https://files.example/banner.png", "rights": "CC BY 4.0", "external_url": "https://elsewhere.example/page",
+        "enclosures": [
+            {"url": "https://files.example/fog.png", "media_type": "image/png", "alt": "fog", "width": 640, "height": 480},
+            {"url": "https://files.example/fog.mp4", "media_type": "video/mp4", "duration": 61, "thumbnails": ["https://files.example/banner.png"]},
+        ],
+    });
+    has_fields(&article, &expected);
+}
+
+#[test]
+fn posts_of_an_author_feed_keep_their_details() {
+    let feed = read(&fixture("authorfeed.json"), "application/json");
+    let [repost, post, card] = [0, 1, 2].map(|at| worker::parse::entry_json(&feed.entries[at]));
+    has_fields(&repost, &json!({"authors": [{"name": "@bo.example", "url": "https://bsky.app/profile/did:plc:bo"}]}));
+    let expected = json!({
+        "authors": [{"name": "Ada Quay (@ada.example)", "url": "https://bsky.app/profile/did:plc:ada", "avatar": "https://cdn.example/ada.jpg"}],
+        "in_reply_to": ["at://did:plc:bo/app.bsky.feed.post/3kparent"], "comments_count": 2, "content_type": "html",
+        "related": ["https://bsky.app/profile/did:plc:bo/post/3kquote"], "image": "https://cdn.example/f",
+        "enclosures": [{"url": "https://cdn.example/f", "media_type": "image/jpeg", "alt": "\"fog\"", "width": 640, "height": 480,
+            "thumbnails": ["https://cdn.example/t"]}],
+    });
+    has_fields(&post, &expected);
+    has_fields(&card, &json!({"external_url": "https://harbour.example/"}));
+    let authors = &feed.onward.about.unwrap().authors;
+    assert_eq!(authors[0].url.as_deref(), Some("https://bsky.app/profile/did:plc:ada"));
+}
+
+fn has_fields(entry: &Value, expected: &Value) {
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(&entry[name], value, "{name}");
+    }
 }
 
 #[test]
