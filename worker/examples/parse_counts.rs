@@ -7,12 +7,14 @@ use worker::parse::{ParseLimits, parse};
 
 fn main() -> anyhow::Result<()> {
     let folder = std::env::args().nth(1).context("usage: parse_counts FOLDER")?;
-    let mut paths: Vec<_> = std::fs::read_dir(folder)?.map(|file| file.map(|file| file.path())).collect::<Result<_, _>>()?;
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder)?.map(|file| file.map(|file| file.path())).collect::<Result<_, _>>()?;
     paths.sort();
     println!("{:<34}{:>14}{:>14}{:>14}", "feed", "allocations", "bytes", "at once");
     for path in paths {
         let document = std::fs::read(&path)?;
-        let mut read = || drop(parse(&document, Some("application/xml"), "https://a.example/", &ParseLimits::default()));
+        let mut read =
+            || drop(parse(&document, Some("application/xml"), "https://a.example/", &ParseLimits::default()));
         // what is made once for all
         read();
         let counted = measure(read);

@@ -26,13 +26,11 @@ impl<'a> Pass<'a, '_> {
             let authors = &mut self.draft.about.fields.authors;
             let url = person.uri.clone().map(Cow::into_owned);
             let author = Author { name: name.clone().into_owned(), url, email: email.clone(), avatar: None };
-            match authors.iter_mut().find(|known| known.name == author.name) {
-                Some(known) => {
-                    known.email = known.email.take().or(author.email);
-                    known.url = known.url.take().or(author.url);
-                }
-                None if authors.len() < MAX_MEMBERS => authors.push(author),
-                None => {}
+            if let Some(known) = authors.iter_mut().find(|known| known.name == author.name) {
+                known.email = known.email.take().or(author.email);
+                known.url = known.url.take().or(author.url);
+            } else if authors.len() < MAX_MEMBERS {
+                authors.push(author);
             }
         }
         if let Some((entry, _)) = self.entry.as_mut().filter(|_| email.is_some() || person.uri.is_some()) {
