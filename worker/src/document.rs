@@ -297,7 +297,7 @@ mod tests {
         let about = serde_json::to_string(&feed.onward).unwrap().len();
         assert!(about < 64 * 1024, "{about}");
         let known = KnownEntries::default();
-        for max_bytes in [100_000, 500_000, 4_000_000] {
+        for max_bytes in [500_000, 1_000_000, 4_000_000] {
             let mut document = document(feed.clone(), &known);
             hold_within(&mut document, &known, max_bytes);
             let json = serde_json::to_string(&document.entries).unwrap();

@@ -143,17 +143,22 @@ fn documents(file: &Path, address: &str) -> Vec<(&'static str, Vec<u8>)> {
             let lists = format!(r#""authors":[{authors}{{}}],"attachments":[{files}{{}}]"#);
             format!(r#"{{"version":"https://jsonfeed.org/version/1.1",{lists},"items":[{{{lists}}}]}}"#).into_bytes()
         }),
-        ("RSS-in-JSON of 400,000 small values", {
-            let items = r#"{"":[1],"a":1},"#.repeat(100_000);
+        ("RSS-in-JSON of 20,000 items", {
+            let items = r#"{"a":[1,1,1,1,1,1,1,1]},"#.repeat(20_000);
             format!(r#"{{"rss":{{"channel":{{"title":"t","item":[{items}{{}}]}}}}}}"#).into_bytes()
         }),
-        ("RSS-in-JSON that nests", {
+        ("RSS-in-JSON of 40,000 objects that nest", {
+            let nested = format!("{}1{}", r#"{"item":"#.repeat(100), "}".repeat(100));
+            format!(r#"{{"rss":{{"channel":{{"title":"t","item":[{}{{}}]}}}}}}"#, format!("{nested},").repeat(4_000))
+                .into_bytes()
+        }),
+        ("RSS-in-JSON of 400,000 objects that nest", {
             let nested = format!("{}1{}", r#"{"item":"#.repeat(100), "}".repeat(100));
             format!(r#"{{"rss":{{"channel":{{"title":"t","item":[{}{{}}]}}}}}}"#, format!("{nested},").repeat(4_000))
                 .into_bytes()
         }),
         ("an outbox whose objects have long lists", {
-            let list = r#"{"url":"a","width":1},"#.repeat(100_000);
+            let list = r#"{"url":"a","width":1},"#.repeat(17_000);
             let note = format!(r#"{{"type":"Note","id":"1","attachment":[{list}{{}}],"image":[{list}{{}}]}}"#);
             format!(r#"{{"@context":"https://www.w3.org/ns/activitystreams","type":"Collection","items":[{note}]}}"#)
                 .into_bytes()

@@ -52,7 +52,7 @@ async fn events(fleet: &Fleet, after: &Value) -> Vec<Value> {
 }
 
 /// Polls every feed once more, and returns the events that followed, as kind and title.
-async fn polled_again(fleet: &Fleet, origin: &Origin) -> Vec<(String, String)> {
+async fn polled_again(fleet: &mut Fleet, origin: &Origin) -> Vec<(String, String)> {
     let last = events(fleet, &Value::from(0)).await.last().unwrap()["seq"].clone();
     let feeds = fleet.get("/api/v1/feeds?limit=100").await;
     for feed in feeds["items"].as_array().unwrap() {
@@ -90,10 +90,10 @@ async fn a_store_of_the_previous_version_polled_again_announces_nothing_twice() 
     );
     origin.set("/joins.xml", Script::body("application/xml", joined));
 
-    let fleet = home.start(&[]);
+    let mut fleet = home.start(&[]);
     let known = ids(&fleet).await;
     assert_eq!(known.len(), 3 + 4 + 2 + 1, "{known:#?}");
-    let events = polled_again(&fleet, &origin).await;
+    let events = polled_again(&mut fleet, &origin).await;
     assert_eq!(events, [("entry.new".to_owned(), "\"Second\"".to_owned())], "only the one that joined is new");
     let now = ids(&fleet).await;
     for (entry, id) in &known {

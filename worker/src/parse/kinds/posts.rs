@@ -122,10 +122,17 @@ fn link(href: String) -> Link<'static> {
 
 /// Values of a JSON document that these readers take apart as a tree; more would cost too much memory.
 const MAX_VALUES: usize = 500_000;
+/// An object takes the memory of so many other values, even with one member: its map has room for several.
+const VALUES_OF_OBJECT: usize = 12;
 
 /// A JSON document as a tree, if it is one and its tree is affordable.
 pub(super) fn json(text: &str) -> Option<Value> {
-    let values = text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
+    let weight = |byte| match byte {
+        b',' | b'[' => 1,
+        b'{' => VALUES_OF_OBJECT,
+        _ => 0,
+    };
+    let values: usize = text.bytes().map(weight).sum();
     (values <= MAX_VALUES).then(|| serde_json::from_str(text).ok()).flatten()
 }
 

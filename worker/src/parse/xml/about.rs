@@ -5,8 +5,7 @@ use std::ops::Range;
 use common::document::{FeedPodcast, Funding};
 use quick_xml::events::BytesStart;
 
-use super::attribute::attribute;
-use super::details::{address_of_image, attributes, some, value};
+use super::attribute::{address_of_image, attribute, attributes, some, value};
 use super::pass::{Pass, Root, Scope};
 use crate::parse::draft::{MAX_MEMBERS, Text};
 use crate::parse::vocabulary::{Detail, Element, Word};

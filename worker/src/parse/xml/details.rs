@@ -12,16 +12,13 @@ use common::entry::{
 };
 use quick_xml::events::BytesStart;
 
-use super::attribute::attribute;
+use super::attribute::{MAX_NAME, address_of_image, attribute, attributes, short, some, value};
 use super::extensions::add_extension;
 use super::pass::{Pass, Root, Scope};
 use crate::parse::draft::{DraftDetails, DraftEntry, File, MAX_MEMBERS, Text};
 use crate::parse::link::Link;
 use crate::parse::text::{self, Markup};
 use crate::parse::vocabulary::{Detail, Element, Word};
-
-/// Longest short text, in bytes: a name, a media type.
-const MAX_NAME: usize = 1024;
 
 impl<'a> Pass<'a, '_> {
     /// The open entry's details.
@@ -384,13 +381,6 @@ fn of_podcast(entry: &mut DraftEntry<'_>, detail: Detail, text: &str, written: &
     }
 }
 
-/// `itunes:image`, `media:thumbnail`, and Apple's older `itunes:link rel="image"`.
-pub(super) fn address_of_image(tag: &BytesStart<'_>) -> Option<String> {
-    let is_image = attribute(tag, "rel").is_none_or(|relation| relation.trim().eq_ignore_ascii_case("image"));
-    let href = attribute(tag, "href").or_else(|| attribute(tag, "url"));
-    href.filter(|href| is_image && !href.trim().is_empty())
-}
-
 /// Says of the newest file what it shows.
 pub(super) fn describe_file(entry: &mut DraftEntry<'_>, text: &str, markup: Option<Markup>) {
     let text = &text[..text.floor_char_boundary(MAX_NAME)];
@@ -423,26 +413,4 @@ fn point(text: &str) -> Option<Geo> {
 
 fn number(text: &str) -> Option<Number> {
     Number::new(text.trim().parse().ok()?)
-}
-
-pub(super) fn some(text: &str) -> Option<String> {
-    text::cleaned(Cow::Borrowed(&text[..text.floor_char_boundary(MAX_NAME)]))
-}
-
-/// An attribute that is a short text.
-fn short(tag: &BytesStart<'_>, name: &str) -> Option<String> {
-    some(&attribute(tag, name)?)
-}
-
-/// All attributes but declarations of namespaces.
-pub(super) fn attributes(tag: &BytesStart<'_>) -> Vec<(String, String)> {
-    let mut all = tag.attributes();
-    let written = all.with_checks(false).flatten().filter(|one| !one.key.as_ref().starts_with("xmlns"));
-    let written = written.map(|one| (one.key.as_ref().to_owned(), text::resolved(&one.value).into_owned()));
-    written.filter(|(_, value)| value.len() <= MAX_NAME).take(MAX_MEMBERS).collect()
-}
-
-pub(super) fn value(written: &[(String, String)], name: &str) -> Option<String> {
-    let found = written.iter().find(|(written, _)| written.eq_ignore_ascii_case(name));
-    found.and_then(|(_, value)| some(value))
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use common::entry::Extension;
 use quick_xml::events::BytesStart;
 
-use super::details::attributes;
+use super::attribute::attributes;
 use super::pass::{Pass, Scope};
 use crate::parse::draft::DraftDetails;
 use crate::parse::vocabulary::{Detail, Element, Word};
