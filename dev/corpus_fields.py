@@ -227,7 +227,7 @@ RULES = [
     (r"authors?_(uri|url)", r".*: authors' pages", "an author without a name, which RFC 4287 demands, is none"),
     (r"item_description_and_summary|item_summary_and_description", r"entry: content", "feedparser calls a second summary the content"),
     (r"entry_content_div_escaped_markup", r"entry: content", "feedparser unescapes what is text in XHTML"),
-    (r"item_category_image", r".*", "feedparser takes a picture's title inside of a category for the entry's"),
+    (r"item_category_image", r"entry: title", "feedparser takes a picture's title inside of a category for the entry's"),
     (r"xml_malicious_comment|xml_unclosed_comment", r".*", "an unclosed comment hides the rest, as in browsers"),
     (r"double-encoded-html", r".*", "feedparser undoes a wrong encoding inside of a right one"),
 ]

@@ -202,7 +202,7 @@ fn the_original_link_goes_before_feedburners() {
 fn dates_before_1970_nested_categories_and_text_that_claims_to_be_base64_are_read() {
     let [published, categories] = fields(
         &rss(
-            "<pubDate>Mon, 20 Jul 1925 20:17:00 GMT</pubDate><category><itunes:category text='Arts'/></category><category>b</category>",
+            "<pubDate>Mon, 20 Jul 1925 20:17:00 GMT</pubDate><category><itunes:category text='Arts'/></category><category>b <x>c</x></category>",
         ),
         ["published", "categories"],
     );

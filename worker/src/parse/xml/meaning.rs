@@ -288,8 +288,13 @@ impl<'a> Pass<'a, '_> {
             (Element::OriginalLink, _) => self.original_link(text),
             (Element::Keywords, _) => self.keywords(&text),
             (Element::Detail(detail), _) => self.release_detail(detail, rank, Text { raw: text, markup }),
-            // the element around others is none of its own: what is in it was read, or is no text
-            (Element::Category, _) if is_markup => {}
+            // with an element inside, what stands before that
+            (Element::Category, _) if is_markup => {
+                let own = text.split('<').next().unwrap_or_default().trim();
+                if !own.is_empty() {
+                    self.category(own.to_owned().into());
+                }
+            }
             (Element::Hint(Hint::NewFeedUrl), _) => {
                 let link = self.link_here(text);
                 self.draft.announced.new_feed_url.get_or_insert(link);
