@@ -26,12 +26,12 @@ use super::{Content, Node, NodeId, TooCostly, Tree, TreeLimits};
 
 /// Bytes of one portion at most, and how often the costlier limits are checked.
 const PORTION: usize = 4096;
-/// Units of work for each byte of HTML, on top of [`MIN_WORK`]. A unit is about 2 ns; ordinary pages take 8 to 16 a byte.
+/// Units of work for each byte of HTML, on top of [`MIN_WORK`]. A unit is about 2 ns; ordinary pages take 8 to 20 a byte.
 const WORK_PER_BYTE: u64 = 24;
 /// Units of work that any HTML may take: old pages nest dozens of `font` elements and stay small.
 const MIN_WORK: u64 = 20_000_000;
 /// Units for each token.
-const TOKEN: u64 = 60;
+const TOKEN: u64 = 90;
 /// Units for comparing two formatting elements of one name, and for each attribute of either.
 const COMPARISON: u64 = 20;
 const COMPARED_ATTRIBUTE: u64 = 12;

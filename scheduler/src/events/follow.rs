@@ -101,6 +101,11 @@ impl Follower {
         Ok(page)
     }
 
+    /// Goes back to this number, because what was read after it cannot be kept now.
+    pub fn rewind(&mut self, after: i64) {
+        (self.after, self.looked) = (after, after);
+    }
+
     /// Retention took something between this cursor and the page that was read after it.
     pub fn missed(after: i64, page: &EventPage<Event>) -> bool {
         0 < after && after < page.oldest - 1

@@ -17,6 +17,7 @@ mod streams;
 mod testing;
 mod until_sent;
 mod visitors;
+mod written;
 
 use std::sync::Arc;
 use std::time::Duration;

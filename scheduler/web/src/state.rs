@@ -38,6 +38,8 @@ pub(crate) struct Api {
     pub(crate) servers: Arc<Recent<Result<(), String>>>,
     /// Limits the pages in progress.
     pub(crate) pages: Arc<Semaphore>,
+    /// Limits the bytes of large events that streams hold.
+    pub(crate) large_events: Arc<Semaphore>,
     /// Limits the pages of entries that are being sanitised to the number of cores, so that other requests are answered.
     pub(crate) sanitisers: Arc<Semaphore>,
 }
@@ -45,6 +47,9 @@ pub(crate) struct Api {
 /// Pages of entries and events that are read, written or sent at once. Each holds at most 8 MB of text three times over (as
 /// read, as HTML that may be shown, as JSON): about 200 MB for all of them. Short ones are sent at once and hold nothing up.
 const PAGES: usize = 8;
+/// Kilobytes of events that are too large for a stream's own share, over all streams: 500 readers that take nothing would
+/// otherwise hold the same megabyte 500 times, as text and as JSON.
+pub(crate) const LARGE_EVENTS: usize = 64 << 10;
 /// How long a page waits for its turn.
 const PAGE_WAIT: Duration = Duration::from_secs(15);
 
@@ -66,6 +71,7 @@ impl Api {
             streams: Arc::new(Streams::new(ops.quiet.clone())),
             servers: Arc::default(),
             pages: Arc::new(Semaphore::new(PAGES)),
+            large_events: Arc::new(Semaphore::new(LARGE_EVENTS)),
             sanitisers: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from))),
             ops,
         }

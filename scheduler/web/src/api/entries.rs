@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use common::calm::Zone;
 use common::url::FeedId;
 use serde::Deserialize;
@@ -16,6 +15,7 @@ use crate::error::ApiError;
 use crate::request::{Params, PathId, explained, limit, parsed};
 use crate::state::Api;
 use crate::until_sent::until_sent;
+use crate::written::written;
 use scheduler::wire::{EntryList, EntryView};
 use store::StoredEntry;
 
@@ -71,7 +71,7 @@ async fn list(api: &Api, feed: Option<FeedId>, params: &EntryParams) -> Result<R
     let items =
         if with_html { made_safe(api, page.items).await? } else { page.items.into_iter().map(EntryView::of).collect() };
     let list = EntryList { epoch: page.epoch, oldest: page.oldest, items, next };
-    Ok(until_sent(Json(list).into_response(), turn))
+    Ok(until_sent(written(list).await?, turn))
 }
 
 /// How long the texts of one page may take to be made safe; those left by then are shown without markup.

@@ -6,21 +6,21 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
 use axum::response::sse;
-use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
 use crate::request::{Params, limit, parsed};
-use crate::state::Api;
+use crate::state::{Api, LARGE_EVENTS};
 use crate::streams::{HEARTBEAT, heartbeat};
 use crate::until_sent::until_sent;
+use crate::written::written;
 use scheduler::events::follow::Follower;
 use scheduler::wire::{EventList, EventView};
 use store::{Event, EventPage};
@@ -49,14 +49,19 @@ pub(super) async fn events(
         let next = page.items.last().map_or(after, |event| event.seq);
         let items = page.items.into_iter().map(EventView::of).collect();
         let list = EventList { epoch: page.epoch, oldest: page.oldest, items, next };
-        return Ok(until_sent(Json(list).into_response(), turn));
+        return Ok(until_sent(written(list).await?, turn));
     }
     let mut follower = Follower::new(api.tail.clone(), after).holding(HELD);
     let turn = api.page_turn().await?;
-    let first = follower.page().await?;
+    let mut first = follower.page().await?;
     drop(turn);
     refuse_lost(&api, after, params.epoch.as_deref(), &first).await?;
-    let telling = Telling::new(follower, after, first, api.pages.clone());
+    if room_for(&first.items) > 0 {
+        // The stream reads it again once there is room for it.
+        first.items.clear();
+        follower.rewind(after);
+    }
+    let telling = Telling::new(follower, after, first, &api);
     api.streams.answer(stream::unfold(telling, Telling::next))
 }
 
@@ -91,9 +96,16 @@ async fn refuse_lost(api: &Api, after: i64, epoch: Option<&str>, page: &EventPag
     Err(refusal.with("oldest", page.oldest).with("epoch", page.epoch.as_str()))
 }
 
-/// Bytes of text that a stream holds, or a single event: 500 streams hold 125 MB, and 650 MB when every event is as large as
-/// events can be.
+/// Bytes of text that a stream holds: 500 streams hold 125 MB. A larger event needs room of all streams together
+/// ([`LARGE_EVENTS`]) until its reader has taken it.
 const HELD: usize = 256 << 10;
+
+/// Returns the kilobytes that events need beyond what a stream may hold by itself; 0 if they fit.
+fn room_for(events: &[Event]) -> usize {
+    let bytes: usize =
+        events.iter().filter_map(|event| event.entry.as_ref()).map(|stored| stored.entry.text_bytes()).sum();
+    if bytes <= HELD { 0 } else { (bytes >> 10).min(LARGE_EVENTS) }
+}
 
 /// A stream to one client.
 struct Telling {
@@ -109,10 +121,13 @@ struct Telling {
     oldest: i64,
     /// Limits the pages that are read at once.
     pages: Arc<Semaphore>,
+    /// Room for large events, and what of it this stream has.
+    large: Arc<Semaphore>,
+    room: Option<OwnedSemaphorePermit>,
 }
 
 impl Telling {
-    fn new(follower: Follower, after: i64, first: EventPage<Event>, pages: Arc<Semaphore>) -> Self {
+    fn new(follower: Follower, after: i64, first: EventPage<Event>, api: &Api) -> Self {
         let (epoch, oldest, ready) = (first.epoch, first.oldest, VecDeque::from(first.items));
         Telling {
             follower,
@@ -124,7 +139,9 @@ impl Telling {
             over: false,
             after,
             oldest,
-            pages,
+            pages: Arc::clone(&api.pages),
+            large: Arc::clone(&api.large_events),
+            room: None,
         }
     }
 
@@ -135,6 +152,10 @@ impl Telling {
         }
         if !std::mem::replace(&mut self.begun, true) {
             return Some((self.in_epoch(), self));
+        }
+        if self.ready.is_empty() {
+            // The reader has taken what needed it.
+            self.room = None;
         }
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -154,6 +175,19 @@ impl Telling {
             }
             if Follower::missed(after, &page) {
                 return None;
+            }
+            let needed = room_for(&page.items);
+            if needed > self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) {
+                // Not kept while it waits.
+                drop(page);
+                self.follower.rewind(after);
+                self.room = None;
+                let room = Arc::clone(&self.large).acquire_many_owned(u32::try_from(needed).ok()?);
+                match tokio::time::timeout(HEARTBEAT, room).await {
+                    Ok(room) => self.room = Some(room.ok()?),
+                    Err(_) => return Some((heartbeat(), self)),
+                }
+                continue;
             }
             (self.events, self.bytes, self.ready) = (page.items.len(), 0, page.items.into());
             if self.ready.is_empty() && tokio::time::timeout(HEARTBEAT, self.follower.news()).await.is_err() {

@@ -209,6 +209,36 @@ async fn there_are_places_for_so_many_streams_and_no_more() {
 }
 
 #[tokio::test]
+async fn streams_share_the_room_for_large_events() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://example.com/feed.xml").await;
+    let large = common::entry::Entry {
+        id: "1".to_owned(),
+        content: Some("x".repeat(1 << 20)),
+        ..common::entry::Entry::default()
+    };
+    fleet.polled_with(id, vec![large]).await;
+    let mut readers = Vec::new();
+    for _ in 0..70 {
+        let mut reader = fleet.follow("/api/v1/events?after=1").await;
+        assert_eq!(reader.event().await.0, "epoch");
+        readers.push(reader);
+    }
+    let mut waiting = readers.split_off(60);
+    for reader in &mut readers {
+        assert_eq!(reader.event().await.0, "entry.new");
+    }
+    let mut told = 0;
+    for reader in &mut waiting {
+        told += usize::from(tokio::time::timeout(Duration::from_millis(300), reader.event()).await.is_ok());
+    }
+    assert!(told <= 4, "{told} more than 60 megabytes are held");
+    let mut last = waiting.pop().unwrap();
+    drop((readers, waiting));
+    assert_eq!(last.event().await.0, "entry.new", "those who wait get it when others have gone");
+}
+
+#[tokio::test]
 async fn a_stream_needs_a_token_where_there_are_tokens() {
     let token = ApiToken { name: "look".into(), token: "0123456789abcdef".into(), role: ApiRole::Read };
     let fleet = Fleet::with_tokens(vec![token]).await;
