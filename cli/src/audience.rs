@@ -1,6 +1,7 @@
 //! The options that `feed add` and `feed set` share: a feed's subscribers, priority and interval.
 
 use clap::Args;
+use common::calm::CalmGroup;
 use serde_json::{Map, Value, json};
 
 use crate::values;
@@ -23,6 +24,10 @@ pub(crate) struct AudienceArgs {
     /// Not named to anybody who asks from outside
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     private: Option<bool>,
+    /// Subscribers who want the feed at their midnight: an IANA zone, and how many if there are several. Can be repeated;
+    /// "none" takes all of them away. Without --subscribers there are no others
+    #[arg(long, value_name = "ZONE[=N]", value_parser = calm)]
+    calm: Vec<Calm>,
     /// Polls at this interval instead of the category's, such as 30m; "none" takes it away
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     interval: Option<Interval>,
@@ -40,6 +45,19 @@ fn interval(text: &str) -> Result<Interval, String> {
     Ok(Interval(Some(duration.as_secs_f64())))
 }
 
+/// A group of calm subscribers, or none.
+#[derive(Clone, Copy, Debug)]
+struct Calm(Option<CalmGroup>);
+
+fn calm(text: &str) -> Result<Calm, String> {
+    if text == "none" {
+        return Ok(Calm(None));
+    }
+    let (zone, subscribers) = text.split_once('=').unwrap_or((text, "1"));
+    let subscribers = subscribers.parse().map_err(|_| "such as Europe/Paris=3, or none".to_owned())?;
+    Ok(Calm(Some(CalmGroup { zone: zone.parse()?, subscribers })))
+}
+
 impl AudienceArgs {
     /// The fields that were given, as the API reads them.
     pub(crate) fn to_json(&self) -> Map<String, Value> {
@@ -49,6 +67,10 @@ impl AudienceArgs {
             ("sla", self.sla.map(Value::from)),
             ("important", self.important.map(Value::from)),
             ("private", self.private.map(Value::from)),
+            (
+                "calm",
+                (!self.calm.is_empty()).then(|| json!(self.calm.iter().filter_map(|calm| calm.0).collect::<Vec<_>>())),
+            ),
             ("interval", self.interval.map(|interval| json!(interval.0))),
         ];
         fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()

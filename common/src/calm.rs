@@ -27,8 +27,33 @@ pub struct CalmGroup {
     pub subscribers: u32,
 }
 
-/// How long before a midnight the window opens in which a feed is polled.
-pub const BEFORE_MIDNIGHT: Duration = Duration::from_secs(3600);
+/// How long before a midnight a feed is polled at the earliest: what appears after the poll waits for a day.
+const WIDTH: Duration = Duration::from_secs(15 * 60);
+/// The same under full load, when the polls of one midnight have to be spread further.
+const WIDEST: Duration = Duration::from_secs(60 * 60);
+/// How long before a midnight a poll must have started, so that what it finds is stored by then.
+const FETCH: Duration = Duration::from_secs(60);
+
+/// The time before a midnight in which a feed is polled for its calm subscribers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The earliest time.
+    pub start: Timestamp,
+    /// The midnight.
+    pub midnight: Timestamp,
+}
+
+impl Window {
+    /// Returns the time by which the poll must have started.
+    pub fn end(self) -> Timestamp {
+        self.midnight.before(FETCH)
+    }
+}
+
+/// Returns the number of calm subscribers.
+pub fn calm_subscribers(groups: &[CalmGroup]) -> u32 {
+    groups.iter().fold(0, |sum: u32, group| sum.saturating_add(group.subscribers))
+}
 
 impl Zone {
     /// Returns the last midnight at or before `now`.
@@ -58,12 +83,13 @@ impl Zone {
     }
 }
 
-/// Returns the next window before a midnight of one of these groups that starts after `polled`: its start, and the
-/// midnight.
-pub fn next_window(groups: &[CalmGroup], polled: Timestamp) -> Option<(Timestamp, Timestamp)> {
+/// Returns the next window before a midnight of one of these groups that starts after `polled`, while the fleet has this
+/// `load`, from 0 to 1. A poll within a window serves its midnight.
+pub fn next_window(groups: &[CalmGroup], polled: Timestamp, load: f64) -> Option<Window> {
+    let width = WIDTH + (WIDEST - WIDTH).mul_f64(load.clamp(0.0, 1.0));
     let wanted = groups.iter().filter(|group| group.subscribers > 0);
-    let midnights = wanted.filter_map(|group| group.zone.next_midnight(polled.after(BEFORE_MIDNIGHT)));
-    midnights.min().map(|midnight| (midnight.before(BEFORE_MIDNIGHT), midnight))
+    let midnights = wanted.filter_map(|group| group.zone.next_midnight(polled.after(width)));
+    midnights.min().map(|midnight| Window { start: midnight.before(width), midnight })
 }
 
 impl FromStr for Zone {
@@ -148,13 +174,15 @@ mod tests {
         let mut polled = at("2026-07-01T00:00:00Z");
         let mut starts = Vec::new();
         for _ in 0..4 {
-            let (start, midnight) = next_window(&groups, polled).unwrap();
-            assert_eq!(midnight, start.after(BEFORE_MIDNIGHT));
+            let Window { start, midnight } = next_window(&groups, polled, 0.0).unwrap();
+            assert_eq!(midnight, start.after(WIDTH));
             starts.push(start.to_string());
             polled = start.after(Duration::from_secs(60));
         }
-        let expected = ["01T14:00", "01T21:00", "02T14:00", "02T21:00"].map(|time| format!("2026-07-{time}:00.000Z"));
+        let expected = ["01T14:45", "01T21:45", "02T14:45", "02T21:45"].map(|time| format!("2026-07-{time}:00.000Z"));
         assert_eq!(starts, expected);
-        assert_eq!(next_window(&groups[2..], polled), None, "nobody waits there");
+        assert_eq!(next_window(&groups[2..], polled, 0.0), None, "nobody waits there");
+        let loaded = next_window(&groups, polled, 1.0).unwrap();
+        assert_eq!(loaded.start.to_string(), "2026-07-03T14:00:00.000Z", "wider only under load");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::calm::CalmGroup;
+use crate::calm::{CalmGroup, calm_subscribers};
 use crate::document::{ContentHash, Onward, Validators};
 use crate::host::HostKey;
 use crate::policy::{Audience, PollState, Status, Term};
@@ -89,10 +89,17 @@ impl Feed {
         self.private || self.credentials.is_some()
     }
 
-    /// The time at which the schedule should hold it: the earlier of `next_due` and `wake_at`, `None` when not polled.
+    /// Returns the number of subscribers, calm ones included.
+    pub fn all_subscribers(&self) -> u32 {
+        self.audience.subscribers.saturating_add(calm_subscribers(&self.calm))
+    }
+
+    /// Returns the time at which the schedule should hold it: the earlier of `next_due` and `wake_at`; of a feed that is polled
+    /// for pings alone `wake_at`; `None` when it is not polled.
     pub fn due(&self) -> Option<Timestamp> {
         match (self.status, self.next_due) {
             (Status::Active, Some(next_due)) => Some(self.wake_at.map_or(next_due, |wake| wake.min(next_due))),
+            (Status::Blacklisted | Status::Gone, _) => self.wake_at,
             _ => None,
         }
     }

@@ -63,7 +63,9 @@ impl Fleet {
     }
 
     async fn launch(mut program: Command, data: &str, listen: &str, arguments: &[&str]) -> Self {
-        let own = ["run", "--data", data, "--listen", listen, "--set", "host.gap=0s"];
+        // A test that began at the full hour would wait for minutes.
+        let own =
+            ["run", "--data", data, "--listen", listen, "--set", "host.gap=0s", "--set", "policy.hot_minutes=false"];
         let open = [
             "--set",
             "log.level=warn",

@@ -20,6 +20,7 @@ mod readme;
 mod redirects;
 mod release;
 mod requeue;
+mod rescue;
 mod scenarios;
 mod secrets;
 mod web_servers;

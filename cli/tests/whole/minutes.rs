@@ -145,3 +145,55 @@ async fn over_a_day_no_minute_gets_more_than_its_share_and_no_floor_is_broken() 
     assert!(hot_share <= 0.002, "{:?}", avoiding.due);
     assert!(chi_square < CHI_SQUARE, "{:?}", anywhere.due);
 }
+
+/// Returns the number of requests since `before` and how many of them came in hot minutes.
+fn hot_share(origin: &Origin, before: usize) -> (usize, usize) {
+    let log = origin.log_from(before);
+    (log.len(), log.iter().filter(|request| is_hot(minute(request.wall))).count())
+}
+
+/// An import, an hour in which nothing is polled because the fleet is paused, and a restart after half an hour of downtime.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_poll_is_in_a_hot_minute_after_an_import_a_pause_or_a_restart() {
+    // 5,000 in `dev/soak`.
+    let feeds = usize::from(feeds()) * 5 / 2;
+    // Half past: the next full hour is within the import.
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+    let start = clock.now();
+    let origin = Origin::listen_by(&loopback(u16::try_from(feeds / 4).unwrap(), 0), clock.clone()).await.unwrap();
+    let mut added = Vec::new();
+    for number in 0..feeds {
+        let path = format!("/crowd/{number}");
+        let mean = HOUR * (1 + u32::try_from(number).unwrap() % 40);
+        origin.set(&path, Script::feed(Feed::rss().shown(60).pace(Pace::Random { mean, seed: number as u64 })));
+        let url = origin.url_on(number, &path).parse().unwrap();
+        let audience = Audience { subscribers: 5, active_subscribers: 5, ..Audience::default() };
+        added.push(AddFeed { url, login: None, audience, calm: Vec::new(), private: false });
+    }
+    let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
+    let mut fleet = Fleet::over(store, Arc::clone(&clock), Timestamp::EPOCH, config()).await;
+    let places: Vec<f64> = (0..feeds).map(|number| number as f64 / feeds as f64).collect();
+    fleet.add(&added, &places).await;
+
+    let mut shares = Vec::new();
+    let mut before = 0;
+    let mut measured = |what: &str| {
+        let (polls, hot) = hot_share(&origin, before);
+        before = origin.request_count();
+        println!("{what}: {hot} of {polls} polls in hot minutes ({:.2} %)", 100.0 * hot as f64 / polls as f64);
+        shares.push((polls, hot));
+    };
+    fleet.live_until(start.after(HOUR * 2)).await;
+    measured("import and the hour after it");
+    // What the dispatcher does while the fleet is paused: nothing.
+    clock.advance(HOUR);
+    fleet.live_until(start.after(HOUR * 4)).await;
+    measured("the hour after a pause of an hour");
+    clock.advance(HOUR / 2);
+    let mut fleet = fleet.restart().await;
+    fleet.live_until(start.after(HOUR * 11 / 2)).await;
+    measured("the hour after half an hour of downtime and a restart");
+    assert!(shares[0].0 >= feeds && shares.iter().all(|(polls, _)| *polls > feeds / 4), "{shares:?}");
+    let (polls, hot) = shares.iter().fold((0, 0), |sum, share| (sum.0 + share.0, sum.1 + share.1));
+    assert!(hot * 500 <= polls, "{hot} of {polls}: more than 0.2 %");
+}

@@ -204,7 +204,7 @@ impl Fleet {
     }
 
     /// Kills the process, and starts another one over its store.
-    async fn restart(self) -> Self {
+    pub(crate) async fn restart(self) -> Self {
         let born = self.clock.now();
         let polls = self.polls;
         let config = Config::clone(&self.poller.config);

@@ -4,17 +4,23 @@ use std::time::Duration;
 
 use super::category::category;
 use super::decide::{finish, normal_plan};
+use super::hot_minute;
 use super::plan::scaled;
 use super::{Draw, Policy, Subject, Terms};
 use crate::config::PolicyConfig;
 use crate::policy::Status;
 use crate::time::Timestamp;
 
-/// Returns when an added feed is first polled: immediately if it was added by hand (`spread` is `None`), at its
-/// position in the spread if it was imported. `spread` is a random number in [0, 1), drawn by the caller for each feed
-/// of an import.
+/// Returns when an added feed is first polled: immediately if it was added by hand (`spread` is `None`) or imports are not
+/// spread, otherwise at its position in the spread, out of hot minutes. `spread` is a random number in [0, 1), drawn by the
+/// caller for each feed of an import.
 pub fn first_due(now: Timestamp, spread: Option<f64>, config: &PolicyConfig) -> Timestamp {
-    now.after(scaled(config.import_spread, spread.unwrap_or(0.0).min(1.0)))
+    let Some(place) = spread.filter(|_| !config.import_spread.is_zero()) else { return now };
+    let due = now.after(scaled(config.import_spread, place.min(1.0)));
+    match config.hot_minutes {
+        true => hot_minute::first_due(due, config.import_spread, config.salt, place),
+        false => due,
+    }
 }
 
 /// Returns the later due time, with its terms, of a feed whose host has been given an interval (category F) since the

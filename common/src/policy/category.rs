@@ -1,13 +1,15 @@
 //! A feed's audience and what follows from it: its category, its weight, and the base interval (rule 1).
 //!
 //! The categories are NewsGator's, A to D and F; its E, the penalty box, is a state in addition to the category (see
-//! `penalty`). For a feed that only has calm subscribers, calm delivery replaces the base interval.
+//! `penalty`). Calm subscribers count for the category like others, because their midnight must not be missed in a backlog.
+//! They do not count for the interval: they gain nothing from polls at other times. A feed that only has calm subscribers
+//! is polled before their midnights alone; one that has others too is polled before those midnights besides.
 
 use std::time::Duration;
 
 use super::plan::{Plan, scaled};
 use super::{Policy, Rule, Subject, adaptive};
-use crate::calm::next_window;
+use crate::calm::{Window, calm_subscribers, next_window};
 use crate::config::{PolicyConfig, PolicyMode};
 use crate::policy::{Audience, Category};
 use crate::time::Timestamp;
@@ -25,13 +27,13 @@ pub fn category(subject: &Subject<'_>) -> Category {
     match subject.audience.sla {
         true => Category::A,
         false if subject.host_interval.is_some() => Category::F,
-        false => natural(subject),
+        false => natural(subject, subject.audience.subscribers.saturating_add(calm_subscribers(subject.calm))),
     }
 }
 
-/// Returns the category, leaving the SLA and the host rule out of account.
-fn natural(subject: &Subject<'_>) -> Category {
-    let Audience { subscribers, important, .. } = subject.audience;
+/// Returns the category of a feed with this number of subscribers, leaving the SLA and the host rule out of account.
+fn natural(subject: &Subject<'_>, subscribers: u32) -> Category {
+    let important = subject.audience.important;
     if important || subscribers > 20 {
         Category::B
     } else if subject.credentials || subscribers >= 2 {
@@ -72,13 +74,13 @@ pub fn sla_unmet(audience: &Audience, last_polled: Timestamp, next_due: Timestam
 /// Applies rule 1: the interval before any other rule, and our own floors under it.
 pub(super) fn base(subject: &Subject<'_>, category: Category, polled: Timestamp, policy: &Policy<'_>) -> Plan {
     let config = policy.config;
-    let calm = only_calm(subject).then(|| next_window(subject.calm, polled)).flatten();
-    let (rule, interval) = match calm {
-        Some((start, _)) => (Rule::Calm, start.since(polled)),
-        None => own_interval(subject, category, polled, policy),
+    let (rule, interval) = own_interval(subject, category, polled, policy);
+    let window = calm_window(subject, interval, polled, policy.load);
+    let mut plan = match window {
+        Some(window) => Plan::new(polled, Rule::Calm, window.start.since(polled)),
+        None => Plan::new(polled, rule, interval),
     };
-    let mut plan = Plan::new(polled, rule, interval);
-    plan.midnight = calm.map(|(_, midnight)| midnight);
+    plan.window = window;
     if let Some(interval) = subject.host_interval {
         plan.at_least(Rule::HostInterval, interval);
     }
@@ -90,10 +92,16 @@ pub(super) fn base(subject: &Subject<'_>, category: Category, polled: Timestamp,
     plan
 }
 
-/// Returns true if the feed has calm subscribers only, and nobody set an interval for it.
-fn only_calm(subject: &Subject<'_>) -> bool {
-    let Audience { subscribers, sla, important, interval, .. } = subject.audience;
-    subscribers == 0 && !sla && !important && interval.is_none()
+/// Returns the window before a midnight in which the feed is polled: always if it has calm subscribers only, and otherwise
+/// if the feed's own interval would miss that midnight. An interval that a person set, an SLA and importance stay as they
+/// are.
+fn calm_window(subject: &Subject<'_>, interval: Duration, polled: Timestamp, load: f64) -> Option<Window> {
+    let audience = &subject.audience;
+    if audience.sla || audience.important || audience.interval.is_some() {
+        return None;
+    }
+    let window = next_window(subject.calm, polled, load)?;
+    (audience.subscribers == 0 || polled.after(interval) >= window.end()).then_some(window)
 }
 
 fn own_interval(subject: &Subject<'_>, category: Category, polled: Timestamp, policy: &Policy<'_>) -> (Rule, Duration) {
@@ -119,7 +127,7 @@ fn class_interval(subject: &Subject<'_>, load: f64, config: &PolicyConfig) -> Du
     let by_load = |idle: Duration, loaded: Duration| {
         idle.saturating_add(scaled(loaded.saturating_sub(idle), load.clamp(0.0, 1.0)))
     };
-    match natural(subject) {
+    match natural(subject, subject.audience.subscribers) {
         Category::A | Category::B => categories.b.interval,
         Category::C | Category::F => by_load(categories.c.interval, categories.c.interval_max),
         Category::D if subject.audience.active_subscribers == 0 => {
@@ -133,7 +141,7 @@ fn class_interval(subject: &Subject<'_>, load: f64, config: &PolicyConfig) -> Du
 fn adaptive_interval(subject: &Subject<'_>, polled: Timestamp, policy: &Policy<'_>) -> Duration {
     let categories = &policy.config.category;
     let (b, c, d) = (&categories.b, &categories.c, &categories.d);
-    let (least, most) = match natural(subject) {
+    let (least, most) = match natural(subject, subject.audience.subscribers) {
         Category::A | Category::B => (b.min, b.max),
         Category::C | Category::F => (c.min, c.max),
         Category::D => (d.min, d.max),

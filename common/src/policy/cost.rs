@@ -21,7 +21,7 @@ const EQUAL_DOWNLOADS_COUNTED: u32 = 100;
 /// Stretches the interval, up to the ceiling or what it was already.
 pub(super) fn apply(plan: &mut Plan, state: &PollState, category: Category, config: &PolicyConfig) {
     // Once a day is rare enough, and a calm delivery must not miss midnight.
-    if plan.midnight.is_some() {
+    if plan.window.is_some() {
         return;
     }
     let ceiling = config.stretch_ceiling.max(plan.interval);

@@ -6,7 +6,7 @@ use super::category::{base, category};
 use super::penalty::FailureContext;
 use super::plan::Plan;
 use super::{Decision, Draw, Notice, Notices, Policy, Rule, Subject, Terms};
-use super::{cost, failing, hints, hot_minute, moves, penalty, remember, salt, throttle};
+use super::{cost, failing, hints, hot_minute, midnight, moves, penalty, remember, salt, throttle};
 use crate::config::PolicyConfig;
 use crate::outcome::FailureKind;
 use crate::policy::{Category, PollState, Status};
@@ -33,6 +33,7 @@ pub fn decide(
     let (mut hold, mut failing) = (None, None);
     match &report.outcome {
         Outcome::Deferred { until } => return deferred(subject, *until),
+        Outcome::Gone if subject.status == Status::Gone => return retired(state, Status::Gone, Notices::default()),
         Outcome::Gone => return retired(state, Status::Gone, Notice::Gone.into()),
         Outcome::Modified(document) => {
             remember::modified(&mut state, report.conditional, document, polled);
@@ -47,8 +48,8 @@ pub fn decide(
         }
         Outcome::Failed { failure, .. } => {
             remember::failed(&mut state, before, polled);
-            if let Some((status, notice)) = given_up(&state, polled, policy.config) {
-                return retired(state, status, notice.into());
+            if is_polled(subject.status) && is_given_up(&state, polled, policy.config) {
+                return retired(state, Status::Blacklisted, Notice::Blacklisted.into());
             }
             failing = failing::began(&mut state, polled, &policy.config.failing).then_some(Notice::Failing);
             let soft_statuses = subject.soft_statuses;
@@ -57,7 +58,8 @@ pub fn decide(
     }
     let good = trouble.is_none() && hold.is_none();
     let Some(status) = standing(subject.status, good) else {
-        return retired(state, subject.status, Notices::default());
+        let host_hold = hold.map(|hold| hold.until);
+        return Decision { host_hold, ..retired(state, subject.status, Notices::default()) };
     };
 
     let category = category(subject);
@@ -116,23 +118,39 @@ pub(super) fn finish(
         plan.not_before(Rule::RetryAfter, until);
     }
     plan.not_before(Rule::Late, now);
-    salt::apply(plan, category, draw.salt, config);
-    hot_minute::apply(plan, config.hot_minutes && category != Category::A, config.salt, draw.minute);
+    if !midnight::apply(plan, config.hot_minutes, draw.salt) {
+        salt::apply(plan, category, draw.salt, config);
+    }
+    hot_minute::apply(
+        plan,
+        config.hot_minutes && !in_its_window(plan) && category != Category::A,
+        config.salt,
+        draw.minute,
+    );
 }
 
-/// Returns the status if this failure ends polling.
-fn given_up(state: &PollState, polled: Timestamp, config: &PolicyConfig) -> Option<(Status, Notice)> {
-    let failing_for = state.failing_since.map_or(Duration::ZERO, |since| polled.since(since));
-    (failing_for >= config.blacklist_after).then_some((Status::Blacklisted, Notice::Blacklisted))
+/// Returns true if the plan is due before the midnight that it is meant for: a move might miss that.
+fn in_its_window(plan: &Plan) -> bool {
+    plan.window.is_some_and(|window| (window.start..window.end()).contains(&plan.due))
 }
 
-/// Returns the feed's status after an answer to a poll made in `status`; `None` when it stays unpolled. Only a good
-/// answer brings back a feed that we gave up on, and nothing brings back one that a publisher or a person ended.
+/// Returns true if this failure ends polling.
+fn is_given_up(state: &PollState, polled: Timestamp, config: &PolicyConfig) -> bool {
+    state.failing_since.map_or(Duration::ZERO, |since| polled.since(since)) >= config.blacklist_after
+}
+
+fn is_polled(status: Status) -> bool {
+    matches!(status, Status::Active | Status::Paused)
+}
+
+/// Returns the feed's status after an answer to a poll made in `status`; `None` when it stays unpolled. A feed that we gave
+/// up on, or whose server called it gone, is polled because of a ping alone: only a good answer brings it back. Nothing
+/// brings back one that a person ended.
 fn standing(status: Status, good: bool) -> Option<Status> {
     match status {
         Status::Active | Status::Paused => Some(status),
-        Status::Blacklisted | Status::Quarantined => good.then_some(Status::Active),
-        Status::Gone | Status::Removed | Status::Merged => None,
+        Status::Blacklisted | Status::Quarantined | Status::Gone => good.then_some(Status::Active),
+        Status::Removed | Status::Merged => None,
     }
 }
 
@@ -149,7 +167,11 @@ fn standing_changed(before: &PollState, after: &PollState, came_back: bool) -> O
 }
 
 /// Returns the decision to stop polling. There are notices only when this is a change.
-fn retired(state: PollState, status: Status, notices: Notices) -> Decision {
+fn retired(mut state: PollState, status: Status, notices: Notices) -> Decision {
+    if notices.first().is_some() {
+        // Pings while it was polled say nothing about those that follow: the first one is answered soon.
+        state.fruitless_wakes = 0;
+    }
     Decision { state, status, next_due: None, terms: Terms::default(), host_hold: None, notices }
 }
 

@@ -19,6 +19,11 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 /// The farthest that a due time is moved.
 const REACH: Duration = Duration::from_secs(15 * 60);
+/// The open minutes over which polls are spread that would otherwise all start with the first one: as many as there are
+/// between two hot minutes.
+const STRETCH: usize = 4;
+/// How far ahead the last of those is, at most: four hot minutes, an open one, a hot one, three open ones.
+pub const OPEN_REACH: Duration = Duration::from_secs(9 * 60);
 /// The weight of an open minute that misses nothing; one that misses all its polls weighs 1 more. It is large enough
 /// that such a minute gets some polls, and small enough that the others get most. Found by experiment on feeds with one
 /// interval each.
@@ -41,6 +46,32 @@ pub(super) fn apply(plan: &mut Plan, avoid: bool, salt: f64, draw: f64) {
         plan.leave_skipped();
         draw = next_draw(draw);
     }
+}
+
+/// Returns a moment of the open minutes next after `at`, drawn evenly, if `at` is in a hot minute: for a poll that is due
+/// then without having been placed by this rule, after a pause, a restart or downtime, or behind a busy host.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "at most a quarter of an hour of milliseconds"
+)]
+pub fn next_open(at: Timestamp, draw: f64) -> Option<Timestamp> {
+    if !is_hot(at) {
+        return None;
+    }
+    let own_minute = at.millis() - at.millis().rem_euclid(MINUTE);
+    let minutes = (1..=OPEN_REACH.as_secs() as i64 / 60).map(|ahead| own_minute + ahead * MINUTE);
+    let open: Vec<i64> = minutes.filter(|minute| !is_hot(Timestamp::from_millis(*minute))).take(STRETCH).collect();
+    let place = draw.clamp(0.0, 1.0) * open.len() as f64;
+    let minute = open[(place as usize).min(open.len() - 1)];
+    Some(Timestamp::from_millis(minute + ((place.fract() * MINUTE as f64) as i64).min(MINUTE - 1)))
+}
+
+/// Moves the first due time of an imported feed, which is anywhere within `spread`, out of a hot minute.
+pub(super) fn first_due(due: Timestamp, spread: Duration, salt: f64, draw: f64) -> Timestamp {
+    if is_hot(due) { moved(due, spread, scaled(spread, salt), next_draw(draw)) } else { due }
 }
 
 /// Returns true if `at` is in a hot minute.
@@ -131,4 +162,31 @@ fn next_draw(draw: f64) -> f64 {
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^= bits >> 31;
     (bits >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_in_a_hot_minute_waits_for_the_open_minutes_that_follow() {
+        let minute = |minute: i64| Timestamp::from_millis(minute * MINUTE + 1000);
+        for start in 0..60 {
+            let moments = (0..100).map(|draw| next_open(minute(start), f64::from(draw) / 100.0));
+            if !is_hot(minute(start)) {
+                assert!(moments.flatten().next().is_none(), "minute {start} is open");
+                continue;
+            }
+            let mut used: Vec<i64> = Vec::new();
+            for moment in moments {
+                let moment = moment.unwrap();
+                assert!(!is_hot(moment) && moment > minute(start));
+                assert!(moment <= minute(start).after(OPEN_REACH), "{start}");
+                used.push(moment.millis() / MINUTE);
+            }
+            used.dedup();
+            assert_eq!(used.len(), STRETCH, "spread over more than the first open minute after {start}");
+        }
+        assert!(next_open(minute(0), 1.0).is_some_and(|moment| !is_hot(moment)));
+    }
 }

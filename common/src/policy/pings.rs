@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use super::plan::scaled;
-use super::state::PollState;
+use super::state::{PollState, Status};
 use crate::config::PolicyConfig;
 use crate::time::Timestamp;
 
 /// A feed whose pings never pause is polled after `ping_quiet` times this, or after `ping_spread` if that is longer.
 const LONGEST: u32 = 30;
-/// Pings without effect widen a feed's `ping_spread` up to this many times: to an hour by default.
+/// Pings without effect lengthen a feed's rest after a poll up to this many times `ping_spread`: to an hour by default.
 const WIDEST: u32 = 60;
 
 /// The time in which one poll answers all pings of a feed. Both fields count from the first ping.
@@ -24,13 +24,13 @@ pub struct PingWindow {
 
 impl PingWindow {
     /// Opens the window of a feed whose first ping arrived `now`. `draw`, a number in [0, 1), chooses its position in
-    /// the spread; the feed is not polled again until the spread has passed since its last poll.
-    pub fn open(now: Timestamp, state: &PollState, draw: f64, config: &PolicyConfig) -> Self {
+    /// the spread; the feed is not polled again until its rest after the last poll has passed.
+    pub fn open(now: Timestamp, status: Status, state: &PollState, draw: f64, config: &PolicyConfig) -> Self {
         // The poll itself may take up to the quiet time, so that everything ends within the spread.
-        let latest = spread(state, config).saturating_sub(config.ping_quiet);
-        let end = latest.max(config.ping_quiet.saturating_mul(LONGEST));
-        let place = scaled(latest, draw.min(1.0)).max(rest_after_poll(now, state, config)).min(end);
-        PingWindow { place, end }
+        let latest = config.ping_spread.saturating_sub(config.ping_quiet);
+        let rest = rest_after_poll(now, status, state, config);
+        let end = latest.max(config.ping_quiet.saturating_mul(LONGEST)).max(rest);
+        PingWindow { place: scaled(latest, draw.min(1.0)).max(rest), end }
     }
 
     /// Returns when the feed is polled if no ping follows the one that arrived `last` after the first.
@@ -39,16 +39,18 @@ impl PingWindow {
     }
 }
 
-/// Returns how long pings cannot cause a poll of the feed: until the spread has passed since its last poll.
-pub fn rest_after_poll(now: Timestamp, state: &PollState, config: &PolicyConfig) -> Duration {
-    state.last_polled.map_or(Duration::ZERO, |polled| polled.after(spread(state, config)).since(now))
-}
-
-/// Returns the time within which pings of this feed are answered: `ping_spread`, doubled by each poll in a row that a ping
-/// caused and that found no entry that is new or changed. Anybody may ping, and the polls reach other people's servers.
-fn spread(state: &PollState, config: &PolicyConfig) -> Duration {
-    let doubled = 1_u32.checked_shl(state.fruitless_wakes.into()).unwrap_or(WIDEST);
-    config.ping_spread.saturating_mul(doubled.min(WIDEST))
+/// Returns how long pings cannot cause a poll of the feed: `ping_spread` after its last poll, doubled by each poll in a
+/// row that a ping caused and that found no entry that is new or changed. Anybody may ping, and the polls reach other
+/// people's servers. A feed that is polled for pings alone has the ceiling of the penalty box.
+pub fn rest_after_poll(now: Timestamp, status: Status, state: &PollState, config: &PolicyConfig) -> Duration {
+    let widest = config.ping_spread.saturating_mul(WIDEST);
+    let (first, longest) = match status {
+        Status::Active => (config.ping_spread, widest),
+        _ => (config.ping_spread.max(config.ping_quiet), widest.max(config.penalty.ceiling)),
+    };
+    let doubled = 1_u32.checked_shl(state.fruitless_wakes.into()).unwrap_or(u32::MAX);
+    let rest = first.saturating_mul(doubled).min(longest);
+    state.last_polled.map_or(Duration::ZERO, |polled| polled.after(rest).since(now))
 }
 
 #[cfg(test)]
@@ -71,7 +73,7 @@ mod tests {
     #[test]
     fn a_lone_ping_waits_for_the_quiet_time_alone_where_nothing_is_spread() {
         let none = config(Duration::ZERO);
-        let window = PingWindow::open(NOW, &polled(NOW), 0.9, &none);
+        let window = PingWindow::open(NOW, Status::Active, &polled(NOW), 0.9, &none);
         assert_eq!(window, PingWindow { place: Duration::ZERO, end: 30 * SECOND });
         assert_eq!(window.due(Duration::ZERO, &none), SECOND);
         assert_eq!(window.due(10 * SECOND, &none), 11 * SECOND, "the last ping counts");
@@ -81,20 +83,42 @@ mod tests {
     #[test]
     fn a_feed_that_was_just_polled_rests_for_the_spread() {
         let config = config(60 * SECOND);
-        let now = NOW.after(20 * SECOND);
-        assert_eq!(PingWindow::open(now, &polled(NOW), 0.0, &config).place, 40 * SECOND);
-        assert_eq!(PingWindow::open(now, &polled(now.after(90 * SECOND)), 0.0, &config).place, 59 * SECOND);
+        let place = |passed: u32| {
+            PingWindow::open(NOW.after(passed * SECOND), Status::Active, &polled(NOW), 0.0, &config).place
+        };
+        assert_eq!(
+            [place(0), place(20), place(60), place(90)],
+            [60 * SECOND, 40 * SECOND, Duration::ZERO, Duration::ZERO]
+        );
     }
 
     #[test]
-    fn pings_without_effect_widen_the_spread_to_an_hour() {
+    fn pings_without_effect_lengthen_the_rest_to_an_hour_and_nothing_else() {
         let config = config(60 * SECOND);
-        let rest = |fruitless_wakes| rest_after_poll(NOW, &PollState { fruitless_wakes, ..polled(NOW) }, &config);
+        let tried = |fruitless_wakes| PollState { fruitless_wakes, ..polled(NOW) };
+        let rest = |count| rest_after_poll(NOW, Status::Active, &tried(count), &config);
         let rests: Vec<u64> = [0, 1, 2, 5, 6, 32, 255].into_iter().map(|count| rest(count).as_secs()).collect();
         assert_eq!(rests, [60, 120, 240, 1920, 3600, 3600, 3600]);
-        let wide = PollState { fruitless_wakes: 9, ..polled(NOW) };
-        let window = PingWindow::open(NOW.after(90 * SECOND), &wide, 0.0, &config);
+        let window = PingWindow::open(NOW.after(90 * SECOND), Status::Active, &tried(9), 0.0, &config);
         assert_eq!(window.due(Duration::ZERO, &config), 3510 * SECOND);
+        let later = PingWindow::open(NOW.after(7200 * SECOND), Status::Active, &tried(9), 1.0, &config);
+        assert_eq!(later.due(Duration::ZERO, &config), 59 * SECOND, "after the rest a ping is answered like any other");
+    }
+
+    #[test]
+    fn a_feed_that_is_polled_for_pings_alone_is_tried_soon_and_then_ever_more_rarely() {
+        let config = config(60 * SECOND);
+        for status in [Status::Blacklisted, Status::Gone] {
+            let state = |fruitless_wakes| PollState { fruitless_wakes, ..polled(NOW) };
+            let minutes = |count| rest_after_poll(NOW, status, &state(count), &config).as_secs() / 60;
+            let rests: Vec<u64> = [0, 1, 2, 6, 10, 11, 255].into_iter().map(minutes).collect();
+            assert_eq!(rests, [1, 2, 4, 64, 1024, 1440, 1440], "at most a try a day in the long run");
+            let first = PingWindow::open(NOW.after(60 * SECOND), status, &state(0), 1.0, &config);
+            assert_eq!(first.due(Duration::ZERO, &config), 59 * SECOND, "whatever its last poll was");
+        }
+        let none = PolicyConfig { ping_spread: Duration::ZERO, ..config };
+        let second = rest_after_poll(NOW, Status::Gone, &PollState { fruitless_wakes: 1, ..polled(NOW) }, &none);
+        assert_eq!(second, 2 * none.ping_quiet, "also where nothing is spread");
     }
 
     proptest! {
@@ -104,7 +128,7 @@ mod tests {
         ) {
             let config = config(Duration::from_millis(spread));
             let now = NOW.after(Duration::from_millis(ago));
-            let window = PingWindow::open(now, &polled(NOW), draw, &config);
+            let window = PingWindow::open(now, Status::Active, &polled(NOW), draw, &config);
             let lone = window.due(Duration::ZERO, &config);
             let within = config.ping_spread.max(config.ping_quiet);
             prop_assert!(lone >= config.ping_quiet && lone <= within, "{lone:?}");

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::skip::Skip;
 use super::terms::{Rule, Terms};
+use crate::calm::Window;
 use crate::time::Timestamp;
 
 /// The due time so far, and the terms that led to it.
@@ -22,8 +23,8 @@ pub(super) struct Plan {
     pub(super) due: Timestamp,
     /// The rules that moved it.
     pub(super) terms: Terms,
-    /// The midnight of calm delivery by which the poll should happen.
-    pub(super) midnight: Option<Timestamp>,
+    /// The window before a midnight in which the poll should happen, for calm delivery.
+    pub(super) window: Option<Window>,
     skip: Skip,
 }
 
@@ -33,7 +34,7 @@ impl Plan {
         let due = base.after(interval);
         let mut terms = Terms::default();
         terms.push(rule, due);
-        Plan { base, interval, floor: Duration::ZERO, due, terms, midnight: None, skip: Skip::default() }
+        Plan { base, interval, floor: Duration::ZERO, due, terms, window: None, skip: Skip::default() }
     }
 
     /// Sets another interval, longer or shorter.

@@ -2,23 +2,14 @@
 //!
 //! Salt only ever delays: what the publisher asked for is a floor. The caller draws a new number for each decision.
 
-use std::time::Duration;
-
 use super::Rule;
 use super::plan::{Plan, scaled};
 use crate::config::PolicyConfig;
 use crate::policy::Category;
 
-/// Calm deliveries are spread over the hour before midnight except its last quarter, which is reserved for moves out of
-/// hot minutes and for waiting.
-const MIDNIGHT_MARGIN: Duration = Duration::from_secs(15 * 60);
-
 /// Moves the plan later by `draw` (0 to 1) of the maximum salt of the interval.
 pub(super) fn apply(plan: &mut Plan, category: Category, draw: f64, config: &PolicyConfig) {
-    let mut span = match plan.midnight {
-        Some(midnight) => midnight.before(MIDNIGHT_MARGIN).since(plan.due),
-        None => scaled(plan.interval, config.salt),
-    };
+    let mut span = scaled(plan.interval, config.salt);
     let a = &config.category.a;
     let room = a.promise.checked_sub(plan.interval.saturating_add(a.fetch_allowance));
     // Even if the SLA cannot be kept, the feeds must not become synchronised.

@@ -38,9 +38,9 @@ named! {
         Active = "active",
         /// Not polled until a person resumes it.
         Paused = "paused",
-        /// The server answered 410: never polled again.
+        /// The server answered 410: not polled, except once after a ping; a good answer to that brings the feed back.
         Gone = "gone",
-        /// Failed for a long time: returns only after a ping and a good fetch, or by an operator.
+        /// Failed for a long time: not polled, except once after a ping, or by an operator; a good answer brings it back.
         Blacklisted = "blacklisted",
         /// Crashed its workers: not polled until an operator or a new program version releases it.
         Quarantined = "quarantined",
@@ -48,6 +48,14 @@ named! {
         Removed = "removed",
         /// Merged into another feed, of which it is now an alias.
         Merged = "merged",
+    }
+}
+
+impl Status {
+    /// Returns true if a ping causes a poll of a feed in this status. A person's pause and a quarantine are not ended by
+    /// strangers.
+    pub fn hears_pings(self) -> bool {
+        matches!(self, Status::Active | Status::Blacklisted | Status::Gone)
     }
 }
 

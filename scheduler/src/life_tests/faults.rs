@@ -3,6 +3,8 @@
 use common::faults::{Fault, Faults, Faulty};
 
 use super::*;
+use crate::ops::EditFeed;
+use crate::ops::pings::Pings;
 
 #[tokio::test]
 async fn jobs_that_are_in_the_queue_stay_hidden_when_others_of_their_round_could_not_be_published() {
@@ -44,7 +46,8 @@ async fn a_late_report_does_not_put_off_a_feed_that_a_person_has_just_wanted_pol
     fleet.clock.advance(GAP);
     let pause = store::FeedChange { status: Some(Status::Paused), ..Default::default() };
     fleet.ops.store.change_feed(id, &pause, fleet.clock.now()).await.unwrap();
-    fleet.ops.try_once(&fleet.feed(id).await, fleet.clock.now()).await.unwrap();
+    let resume = EditFeed { status: Some(Status::Active), ..EditFeed::default() };
+    fleet.ops.edit(id, &resume).await.unwrap();
     fleet.settle(late).await;
     // The lease of the fetch before ends.
     fleet.clock.advance(Duration::from_secs(120));
@@ -68,4 +71,79 @@ async fn only_a_stored_report_counts_as_progress() {
     }
     fleet.settle(report).await;
     assert_eq!(watchdog.alarm(), None);
+}
+
+/// Polls a feed that is due and settles this outcome.
+async fn polled(fleet: &Fleet, outcome: Outcome) {
+    let jobs = fleet.dispatched().await;
+    assert_eq!(jobs.len(), 1);
+    let report = fleet.work(&jobs[0], outcome).await;
+    fleet.settle(report).await;
+}
+
+#[tokio::test]
+async fn a_ping_has_a_feed_that_is_gone_polled_once_and_a_good_answer_brings_it_back() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    polled(&fleet, Outcome::Gone).await;
+    let pings = Pings::new(fleet.ops.clone());
+    let url = fleet.feed(id).await.url;
+    let minute = Duration::from_secs(60);
+    let day = 24 * 60 * minute;
+    let mut tries = 0;
+    // Pinged all day long, every ten minutes.
+    for _ in 0..144 {
+        fleet.clock.advance(10 * minute);
+        assert!(pings.ping(std::slice::from_ref(&url)).await.unwrap());
+        fleet.clock.advance(minute);
+        let jobs = fleet.dispatched().await;
+        tries += jobs.len();
+        for job in jobs {
+            let report = fleet.work(&job, Outcome::Gone).await;
+            fleet.settle(report).await;
+            assert_eq!(fleet.feed(id).await.due(), None, "the try is spent");
+        }
+        assert_eq!(fleet.feed(id).await.status, Status::Gone);
+    }
+    assert!((5..=11).contains(&tries), "{tries} polls of a dead feed, each wait twice the one before");
+    assert_eq!(fleet.ops.store.events(0, 100).await.unwrap().items.len(), 1, "consumers are told once that it is gone");
+
+    fleet.clock.advance(2 * day);
+    pings.ping(&[url]).await.unwrap();
+    // A schedule without memory has it too.
+    fleet.ops.schedule.remove(&[id]).await.unwrap();
+    fleet.reconciler.schedule_once(&*fleet.clock).await.unwrap();
+    fleet.clock.advance(minute);
+    polled(&fleet, not_modified()).await;
+    let back = fleet.feed(id).await;
+    assert_eq!((back.status, back.due().is_some()), (Status::Active, true));
+}
+
+#[tokio::test]
+async fn a_try_that_meets_our_own_fault_is_not_spent() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    polled(&fleet, Outcome::Gone).await;
+    let mut well = Vec::new();
+    for host in ["b", "c", "d"] {
+        well.push(fleet.add(&format!("http://{host}.example/feed")).await);
+        polled(&fleet, not_modified()).await;
+    }
+    fleet.clock.advance(Duration::from_secs(120));
+    Pings::new(fleet.ops.clone()).ping(&[fleet.feed(id).await.url]).await.unwrap();
+    fleet.clock.advance(Duration::from_secs(60));
+    let jobs = fleet.dispatched().await;
+    let unreachable = Outcome::Failed { failure: FailureKind::Connect, detail: String::new() };
+    let report = fleet.work(&jobs[0], unreachable.clone()).await;
+    // Three hosts that were well fail first.
+    fleet.ops.wake(&well).await.unwrap();
+    for job in fleet.dispatched().await {
+        let report = fleet.work(&job, unreachable.clone()).await;
+        fleet.settle(report).await;
+    }
+    assert!(fleet.results.condition.our_fault.since().is_some());
+    fleet.settle(report).await;
+    assert!(fleet.feed(id).await.wake_at.is_some());
+    fleet.clock.advance(Duration::from_secs(600));
+    assert!(fleet.dispatched_ids().await.contains(&id));
 }

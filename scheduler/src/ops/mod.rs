@@ -37,7 +37,7 @@ use crate::error::BackendError;
 use crate::poll::subject::{draw, new_subject, placement_slot, slot, subject};
 use crate::schedule::{Band, Schedule, Slot};
 use crate::upkeep::orders::Orders;
-use store::{Added, FeedChange, FeedQuery, FeedRef, NewFeed, Page, Store, StoreError};
+use store::{Added, FeedChange, FeedQuery, FeedRef, NewFeed, Page, Placement, Store, StoreError};
 
 /// The operations, over whatever the fleet runs on.
 pub struct Ops {
@@ -158,7 +158,7 @@ impl Ops {
             .enumerate()
             .map(|(index, feed)| {
                 let place = spread.and_then(|places| places.get(index)).copied();
-                let subject = new_subject(&rules, &feed.url, feed.audience, feed.login.is_some());
+                let subject = new_subject(&rules, &feed.url, feed.audience, &feed.calm, feed.login.is_some());
                 Ok(NewFeed {
                     url: feed.url.clone(),
                     credentials: self.sealed(feed.login.as_ref(), &feed.url)?,
@@ -247,7 +247,8 @@ impl Ops {
             Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
         let earlier = before.next_due.and_then(|due| replan(&subject, due, now, draw(), &policy));
         Ok(FeedChange {
-            audience: (edit.audience.is_some() || edit.login.is_some()).then(|| (audience, category(&subject))),
+            audience: (edit.audience.is_some() || edit.login.is_some() || edit.calm.is_some())
+                .then(|| (audience, category(&subject))),
             calm: edit.calm.clone(),
             private: edit.private,
             status: edit.status,
@@ -293,25 +294,25 @@ impl Ops {
 
     /// Has live feeds polled as soon as their hosts allow it; gives how many of `ids` are live.
     pub async fn wake(&self, ids: &[FeedId]) -> Result<usize, BackendError> {
-        self.wake_at(ids, self.clock.now()).await
+        let now = self.clock.now();
+        let woken = self.store.wake(ids, now, now).await?;
+        self.lower(&woken, now).await
     }
 
-    /// The same at a time that is not past.
-    pub(crate) async fn wake_at(&self, ids: &[FeedId], at: Timestamp) -> Result<usize, BackendError> {
+    /// Has feeds that were pinged polled at `at`: live ones, and blacklisted and gone ones once, whose status only a good
+    /// answer changes.
+    pub(crate) async fn wake_pinged(&self, id: FeedId, at: Timestamp) -> Result<(), BackendError> {
         let now = self.clock.now();
-        let woken = self.store.wake(ids, at.max(now), now).await?;
+        let woken = self.store.wake_pinged(&[id], at.max(now), now).await?;
+        self.lower(&woken, now).await?;
+        Ok(())
+    }
+
+    /// Brings feeds forward in the schedule that were woken in the store; returns their number.
+    async fn lower(&self, woken: &[Placement], now: Timestamp) -> Result<usize, BackendError> {
         let slots: Vec<Slot> = woken.iter().map(placement_slot).collect();
         self.schedule.lower(&slots, now).await?;
         Ok(woken.len())
-    }
-
-    /// Has a retired feed polled once more; its memory stays, so that one more failure ends it again.
-    pub(crate) async fn try_once(&self, feed: &Feed, at: Timestamp) -> Result<(), BackendError> {
-        let now = self.clock.now();
-        let change =
-            FeedChange { status: Some(Status::Active), next_due: Some(added_again(at)), ..FeedChange::default() };
-        let feed = self.store.change_feed(feed.id, &change, now).await?;
-        self.reschedule(feed.as_slice(), now).await
     }
 
     /// Stops or starts all polling; fetches under way end.

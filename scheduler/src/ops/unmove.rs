@@ -46,7 +46,13 @@ impl Ops {
             let rules = self.rules.get();
             let back = Unmove {
                 host: rules.for_url(before.as_url()).key,
-                category: category(&new_subject(&rules, &before, feed.audience, feed.credentials.is_some())),
+                category: category(&new_subject(
+                    &rules,
+                    &before,
+                    feed.audience,
+                    &feed.calm,
+                    feed.credentials.is_some(),
+                )),
                 state: PollState { declined: Some(move_target(&there)), sighting: None, ..feed.state },
             };
             match self.store.unmove_feed(id, feed.version, &back, now).await? {

@@ -27,8 +27,8 @@ use crate::condition::Condition;
 use crate::condition::failure_log::FailureLog;
 use crate::condition::pace::Pace;
 use crate::error::BackendError;
-use crate::poll::new_rules;
 use crate::poll::subject::{band, rank};
+use crate::poll::{new_rules, open_minutes};
 use crate::schedule::{Band, Claim, Parking, Schedule, Slot};
 use store::{JobRow, Store};
 
@@ -174,6 +174,7 @@ impl Dispatcher {
         let config = self.condition.config.get();
         let policy = Policy { config: &config.policy, load: 0.0, price };
         let due = new_rules::replanned(&*self.store, &*self.schedule, &rules, &policy, due, now).await?;
+        let due = open_minutes::waiting(&*self.schedule, &self.config.policy, due, now).await?;
         let first_claims = due.iter().filter(|(_, claim)| claim.parked_at.is_none() && !claim.lease_expired).count();
         let published = self.dispatch(due, now).await?;
         self.condition.price.dispatched(first_claims, published);

@@ -5,5 +5,6 @@ pub mod intake;
 mod log;
 pub mod moves;
 mod new_rules;
+mod open_minutes;
 pub mod results;
 pub mod subject;

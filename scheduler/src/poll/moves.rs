@@ -89,7 +89,7 @@ impl Moves {
 
     async fn move_to(&self, feed: &Feed, url: FeedUrl, same: bool, now: Timestamp) -> Result<(), BackendError> {
         let rules = self.rules.get();
-        let category = category(&new_subject(&rules, &url, feed.audience, feed.credentials.is_some()));
+        let category = category(&new_subject(&rules, &url, feed.audience, &feed.calm, feed.credentials.is_some()));
         let to = Move { host: rules.for_url(url.as_url()).key, url, category, same };
         // What was just applied raised the version by one.
         let version = Version(feed.version.0 + 1);

@@ -110,6 +110,10 @@ impl Results {
                         None => {}
                     }
                 }
+                // The one try of a feed that is polled for a ping alone is not spent on our own fault.
+                _ if matches!(feed.status, Status::Blacklisted | Status::Gone) && self.is_spared(&report) => {
+                    slots.push(self.tried_later(feed, now));
+                }
                 _ => {
                     tell_of_a_new_feed_that_fails(feed, &report);
                     verdicts.push(self.judge(feed, report, now));
@@ -165,7 +169,7 @@ impl Results {
                 host: rules.for_url(detour.next.as_url()).key,
                 until: *until,
                 band: self.band(feed),
-                rank: rank(due, f64::from(feed.audience.subscribers)),
+                rank: rank(due, f64::from(feed.all_subscribers())),
             }
         };
         let parkings: Vec<Parking> = interrupted.iter().map(parking).collect();
@@ -190,7 +194,7 @@ impl Results {
         let config = self.condition.config.get();
         let policy =
             Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
-        if self.condition.our_fault.since().is_some() && report.outcome.failure().is_some_and(may_be_ours) {
+        if self.is_spared(&report) {
             let decision = spare(&subject, now, (self.draw)(), &policy);
             return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at };
         }
@@ -204,6 +208,19 @@ impl Results {
             self.condition.price.decided(planned, plans);
         }
         Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at }
+    }
+
+    /// Whether a report tells of a failure that does not count against its feed.
+    fn is_spared(&self, report: &FetchReport) -> bool {
+        self.condition.our_fault.since().is_some() && report.outcome.failure().is_some_and(may_be_ours)
+    }
+
+    /// The place of a feed whose wake stays: once the gate has forgotten that its version was reported.
+    fn tried_later(&self, feed: &Feed, now: Timestamp) -> Slot {
+        let scheduler = &self.config.scheduler;
+        let remembered = (scheduler.queue_lease + scheduler.fetch_lease) * 2;
+        let wait = self.config.policy.penalty.transient_first.max(remembered);
+        Slot { feed: feed.id, due_at: now.after(wait), band: self.band(feed) }
     }
 
     fn band(&self, feed: &Feed) -> Band {

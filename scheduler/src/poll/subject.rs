@@ -1,5 +1,6 @@
 //! A stored feed as the policy sees it, and the numbers that are drawn for its decisions: the edge of the pure policy.
 
+use common::calm::CalmGroup;
 use common::feed::Feed;
 use common::host::HostRules;
 use common::policy::{Audience, Draw, Subject, category};
@@ -12,9 +13,8 @@ use store::{JobRow, Placement};
 
 /// The policy's view of a feed, its host's rules included.
 pub fn subject<'a>(rules: &'a HostRules, feed: &'a Feed) -> Subject<'a> {
-    let credentials = feed.credentials.is_some();
-    let new = new_subject(rules, &feed.url, feed.audience, credentials);
-    Subject { status: feed.status, calm: &feed.calm, state: feed.state, ..new }
+    let new = new_subject(rules, &feed.url, feed.audience, &feed.calm, feed.credentials.is_some());
+    Subject { status: feed.status, state: feed.state, ..new }
 }
 
 /// The same for a feed that was never polled.
@@ -22,9 +22,10 @@ pub(crate) fn new_subject<'a>(
     rules: &'a HostRules,
     url: &FeedUrl,
     audience: Audience,
+    calm: &'a [CalmGroup],
     credentials: bool,
 ) -> Subject<'a> {
-    Subject { credentials, ..Subject::new(audience, rules.rule_for(url.as_url())) }
+    Subject { calm, credentials, ..Subject::new(audience, rules.rule_for(url.as_url())) }
 }
 
 /// Fresh random numbers.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use common::config::Config;
 use common::host_gate::{HostGate, LoadMark};
 use common::metrics::Metrics;
+use common::policy::OPEN_REACH;
 use common::queue::Queue;
 use common::report::FetchReport;
 use common::time::{Clock, Timestamp};
@@ -145,7 +146,11 @@ impl Reconciler {
     async fn compare(&self, clock: &dyn Clock, stop: &CancellationToken) -> Result<usize, BackendError> {
         let scheduler = &self.config.scheduler;
         // A claim may be made while its page is compared, by a machine whose clock is ahead of ours.
-        let slack = scheduler.queue_lease + scheduler.fetch_lease + scheduler.clock_skew;
+        let mut slack = scheduler.queue_lease + scheduler.fetch_lease + scheduler.clock_skew;
+        // Dispatch puts overdue feeds off to the next open minutes.
+        if self.config.policy.hot_minutes {
+            slack += OPEN_REACH;
+        }
         let (mut after, mut corrected) = (FeedId(0), 0);
         while !stop.is_cancelled() {
             let page = self.store.placements(after, PAGE).await?;

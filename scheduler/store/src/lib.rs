@@ -124,7 +124,7 @@ pub struct JobRow {
     pub detour: Option<Detour>,
     /// [`NewFeed::by_hand`]
     pub by_hand: bool,
-    /// Subscribers in all: for the `User-Agent` and for the order of waiting.
+    /// Subscribers in all, calm ones included: for the `User-Agent` and for the order of waiting.
     pub subscribers: u32,
 }
 

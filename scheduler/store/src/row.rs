@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use common::calm::CalmGroup;
+use common::calm::{CalmGroup, calm_subscribers};
 use common::document::{ContentHash, Onward, Validators};
 use common::entry::{Enclosure, Entry, EntryDetails};
 use common::feed::Feed;
@@ -77,6 +77,7 @@ pub(crate) struct JobColumns {
     /// Only where it tells of HEAD or of deltas.
     state: Option<String>,
     subscribers: i64,
+    calm: Option<String>,
     detour: Option<String>,
     by_hand: bool,
 }
@@ -207,6 +208,7 @@ impl TryFrom<JobColumns> for JobRow {
 
     fn try_from(row: JobColumns) -> Result<JobRow, StoreError> {
         let (id, version) = (FeedId(row.id), Version(row.version));
+        let calm = row.calm.as_deref().map_or_else(Vec::new, |calm| read_calm(id, calm));
         let advice = row.state.map_or_else(Advice::default, |state| Advice::read(&state));
         Ok(JobRow {
             id,
@@ -223,7 +225,7 @@ impl TryFrom<JobColumns> for JobRow {
             no_delta_until: advice.no_delta_until,
             detour: row.detour.and_then(|detour| StoredDetour::read(&detour, version)),
             by_hand: row.by_hand,
-            subscribers: count(row.subscribers),
+            subscribers: count(row.subscribers).saturating_add(calm_subscribers(&calm)),
         })
     }
 }

@@ -106,6 +106,10 @@ pub trait Feeds: Send + Sync {
     /// postponed, and none comes before the end of the feed's own hold. Gives the live ones with their places.
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError>;
 
+    /// The same for feeds that were pinged: blacklisted and gone ones are polled once too, and keep their status until that
+    /// poll's report.
+    async fn wake_pinged(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError>;
+
     /// The last polls of a feed, newest first; `None` when there is no such feed.
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError>;
 }

@@ -1,8 +1,9 @@
 //! Explains why a feed is due when it is, term by term, and what else keeps it waiting.
 
+use common::calm::calm_subscribers;
 use common::config::PolicyConfig;
 use common::feed::{Feed, OverQuota};
-use common::policy::{Category, Status, category, explain as explain_terms, sla_unmet};
+use common::policy::{Audience, Category, Status, category, explain as explain_terms, sla_unmet};
 use common::secrets::SecretError;
 use common::time::Timestamp;
 
@@ -72,8 +73,18 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
         ));
     }
     if feed.status != Status::Active {
-        notes.push(format!("it is {} and not polled", feed.status.as_str()));
+        notes.push(match feed.due() {
+            Some(due) => format!("it is {}; a ping has it polled once, at {due}", feed.status.as_str()),
+            None => format!("it is {} and not polled", feed.status.as_str()),
+        });
         return notes;
+    }
+    let calm = calm_subscribers(&feed.calm);
+    if calm > 0 && feed.audience.subscribers > 0 {
+        let Audience { subscribers, .. } = feed.audience;
+        notes.push(format!(
+            "besides its {subscribers} other subscribers, {calm} want it at midnight: it is polled before that too"
+        ));
     }
     if let Some(wake) = feed.wake_at {
         notes.push(format!("a refresh or ping wants it polled by {wake}"));

@@ -138,6 +138,21 @@ impl Fleet {
         self.read(id, document).await;
     }
 
+    /// Stores a poll that failed and left the feed with this state and its status.
+    pub(crate) async fn store_state(&self, feed: &common::feed::Feed, state: common::policy::PollState) {
+        let now = self.clock.now();
+        let outcome = Outcome::Failed { failure: common::outcome::FailureKind::Status, detail: String::new() };
+        let report = FetchReport {
+            http_status: Some(404),
+            ..FetchReport::of(feed.id, feed.version, feed.host.clone(), now, outcome)
+        };
+        let (terms, next_due) = (Terms::default(), feed.next_due);
+        let decision = Decision { state, status: feed.status, next_due, terms, host_hold: None, notice: None };
+        let (category, audience_at) = (common::policy::Category::D, feed.audience_at);
+        let verdict = Verdict { report, decision, category, audience_at };
+        self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
+    }
+
     /// Stores a good poll of the feed that brought this document.
     pub(crate) async fn read(&self, id: i64, document: Document) {
         let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();

@@ -23,24 +23,80 @@ fn polls(groups: &[CalmGroup], config: &PolicyConfig, draws: &[f64]) -> Vec<Stri
 }
 
 #[test]
-fn a_feed_with_calm_readers_alone_is_polled_in_the_hour_before_their_midnight_and_not_otherwise() {
+fn a_feed_with_calm_readers_alone_is_polled_in_the_quarter_hour_before_their_midnight_and_not_otherwise() {
     // The clocks go back on the 25th.
-    let expected = ["2026-10-23T21:00:00.000Z", "2026-10-24T21:00:00.000Z", "2026-10-25T22:00:00.000Z"];
+    let expected = ["2026-10-23T21:45:00.000Z", "2026-10-24T21:45:00.000Z", "2026-10-25T22:45:00.000Z"];
     assert_eq!(polls(&[group("Europe/Paris")], &plain(), &[0.0; 3]), expected);
     let latest = polls(&[group("Europe/Paris")], &plain(), &[0.999; 3]);
-    assert!(latest[0].starts_with("2026-10-23T21:44") && latest[1].starts_with("2026-10-24T21:44"), "{latest:?}");
+    assert!(latest[0].starts_with("2026-10-23T21:58") && latest[1].starts_with("2026-10-24T21:58"), "{latest:?}");
 }
 
 #[test]
-fn hot_minutes_do_not_lead_past_midnight() {
+fn the_polls_of_a_midnight_are_spread_over_the_open_minutes_before_it_and_never_past_it() {
     let config = PolicyConfig { hot_minutes: true, ..plain() };
-    for place in 0..100 {
-        let draw = f64::from(place) / 100.0;
+    let mut minutes = [0; 60];
+    for place in 0..1000 {
+        let draw = f64::from(place) / 1000.0;
         for due in polls(&[group("Europe/Paris"), group("Asia/Kathmandu")], &config, &[draw; 4]) {
-            let hour = if due.contains("T17") || due.contains("T18") { "T17:15".."T18:15" } else { "T21:00".."T23:00" };
-            assert!(hour.contains(&&due[10..16]), "{due}");
+            let (hour, minute) = (&due[11..13], due[14..16].parse::<usize>().unwrap());
+            // Nepal's midnight is at 18:15 UTC.
+            assert!(if hour == "18" { minute < 14 } else { ["21", "22"].contains(&hour) && minute >= 45 }, "{due}");
+            minutes[minute] += usize::from(hour != "18");
         }
     }
+    let busy: Vec<usize> = (0..60).filter(|minute| minutes[*minute] > 0).collect();
+    assert_eq!(busy, [46, 47, 48, 49, 51, 52, 53, 54, 56, 57, 58], "no hot minute, and the last one is for the fetch");
+    let (least, most) = (busy.iter().map(|minute| minutes[*minute]).min(), minutes.iter().max());
+    assert!(least.unwrap() * 11 > most.unwrap() * 10, "{minutes:?}");
+}
+
+#[test]
+fn the_quarter_hour_becomes_an_hour_only_under_load() {
+    let groups = [group("Europe/Paris")];
+    let subject = Subject { calm: &groups, ..readers(0) };
+    let due = |load: f64, salt: f64| {
+        let policy = Policy { config: &plain(), load, price: 0.1 };
+        let draw = Draw { salt, minute: 0.5 };
+        decide(&subject, &unchanged(), noon(), draw, &policy).next_due.unwrap().to_string()[11..16].to_owned()
+    };
+    assert_eq!([due(0.0, 0.0), due(1.0, 0.0), due(1.0, 0.999)], ["21:45", "21:00", "21:58"].map(str::to_owned));
+}
+
+#[test]
+fn with_other_readers_it_is_polled_as_ever_and_before_each_midnight_too() {
+    let groups = [group("Europe/Paris")];
+    let config = plain();
+    let six_hours = |subscribers| Subject {
+        audience: Audience { subscribers, active_subscribers: subscribers, ..Audience::default() },
+        calm: &groups,
+        ..reader()
+    };
+    let at_interval = |started: &str, subscribers: u32| {
+        let started = at(started);
+        let policy = Policy { config: &config, load: 0.0, price: config.price };
+        let report = FetchReport { started, ..unchanged() };
+        decide(&six_hours(subscribers), &report, started, NO_SALT, &policy).next_due.unwrap()
+    };
+    let own = delay(&ask(&reader(), &unchanged(), &config));
+    let before = at("2026-10-23T21:45:00Z").before(own).after(SECOND);
+    assert_eq!(at_interval(&before.to_string(), 1), before.after(own), "its own poll serves that midnight");
+    let early = at("2026-10-23T21:59:30Z").before(own);
+    assert_eq!(at_interval(&early.to_string(), 1), at("2026-10-23T21:45:00Z"), "its own poll would miss it");
+    assert_eq!(at_interval("2026-10-23T21:50:00Z", 1), at("2026-10-23T21:50:00Z").after(own), "and once is enough");
+}
+
+#[test]
+fn calm_readers_count_for_the_category_and_not_for_the_interval() {
+    let group = |subscribers| [CalmGroup { zone: "Europe/Paris".parse().unwrap(), subscribers }];
+    let with = |subscribers: u32, calm: &[CalmGroup]| category(&Subject { calm, ..readers(subscribers) });
+    assert_eq!(
+        [with(0, &group(1)), with(0, &group(2)), with(1, &group(1)), with(0, &group(500))],
+        [Category::D, Category::C, Category::C, Category::B]
+    );
+    let many = group(500);
+    let config = plain();
+    let mixed = Subject { calm: &many, ..reader() };
+    assert_eq!(delay(&ask(&mixed, &unchanged(), &config)), delay(&ask(&reader(), &unchanged(), &config)));
 }
 
 #[test]

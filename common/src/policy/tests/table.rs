@@ -225,19 +225,46 @@ fn time_in_which_nobody_asked_is_no_failure() {
 }
 
 #[test]
-fn a_blacklisted_feed_comes_back_by_a_good_fetch_alone() {
-    let state = PollState { failing_since: Some(noon()), consecutive_failures: 99, ..PollState::default() };
-    let blacklisted = Subject { status: Status::Blacklisted, state, ..reader() };
-    let still = ask(&blacklisted, &answered(500), &plain());
-    assert_eq!((still.status, still.next_due, still.notices.first()), (Status::Blacklisted, None, None));
-    let back = ask(&blacklisted, &unchanged(), &plain());
-    assert_eq!((back.status, back.notices.first()), (Status::Active, Some(Notice::Recovered)));
-    assert!(back.next_due.is_some());
+fn a_feed_that_was_retired_comes_back_by_a_good_fetch_alone() {
+    let state =
+        PollState { failing_since: Some(noon().before(100 * DAY)), consecutive_failures: 99, ..PollState::default() };
+    for status in [Status::Blacklisted, Status::Gone] {
+        let retired = Subject { status, state, ..reader() };
+        for bad in [answered(500), failed(FailureKind::Malformed), throttled(None)] {
+            let still = ask(&retired, &bad, &plain());
+            assert_eq!((still.status, still.next_due, still.notices.first()), (status, None, None), "{bad:?}");
+        }
+        let back = ask(&retired, &unchanged(), &plain());
+        assert_eq!((back.status, back.notices.first()), (Status::Active, Some(Notice::Recovered)));
+        assert!(back.next_due.is_some());
+    }
+    let gone = report(Outcome::Gone, Some(410));
+    let blacklisted = ask(&Subject { status: Status::Blacklisted, state, ..reader() }, &gone, &plain());
+    assert_eq!((blacklisted.status, blacklisted.notices.first()), (Status::Gone, Some(Notice::Gone)));
+    let again = ask(&Subject { status: Status::Gone, state, ..reader() }, &gone, &plain());
+    assert_eq!((again.status, again.notices.first()), (Status::Gone, None), "consumers are told once");
+    let until = noon().after(5 * HOUR);
+    let throttled = ask(&Subject { status: Status::Gone, state, ..reader() }, &throttled(Some(until)), &plain());
+    assert_eq!((throttled.state.hold_until, throttled.host_hold), (Some(until), Some(until)), "a hold is kept");
+}
+
+#[test]
+fn pings_before_a_feed_was_retired_do_not_delay_the_first_one_after() {
+    let state =
+        PollState { fruitless_wakes: 200, failing_since: Some(noon().before(100 * DAY)), ..PollState::default() };
+    let woken = |report: FetchReport| FetchReport { answers_wake: Some(noon()), ..report };
+    let subject = Subject { state, ..reader() };
+    for last in [answered(404), report(Outcome::Gone, Some(410))] {
+        let retired = ask(&subject, &woken(last.clone()), &plain());
+        assert_eq!(retired.state.fruitless_wakes, 0);
+        let tried = Subject { state: retired.state, status: retired.status, ..reader() };
+        assert_eq!(ask(&tried, &woken(last), &plain()).state.fruitless_wakes, 1, "those after do");
+    }
 }
 
 #[test]
 fn what_a_person_ended_stays_ended() {
-    for status in [Status::Removed, Status::Merged, Status::Gone] {
+    for status in [Status::Removed, Status::Merged] {
         let decision = ask(&Subject { status, ..reader() }, &unchanged(), &plain());
         assert_eq!((decision.status, decision.next_due, decision.notices.first()), (status, None, None));
     }

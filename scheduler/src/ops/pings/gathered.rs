@@ -44,18 +44,22 @@ impl Gathered {
         Gathered { ops, last: Mutex::default() }
     }
 
-    /// A ping of a live feed, `feed` read after it came. `window` is its window if it is the first.
+    /// Notes a ping of a feed that hears pings, `feed` read after it came. `window` is its window if it is the first.
     pub(super) async fn add(self: &Arc<Self>, feed: &Feed, window: PingWindow) -> Result<(), BackendError> {
         let (came, at) = (Instant::now(), self.ops.clock.now());
         let is_stored = match feed.wake_at {
             None => {
-                self.ops.wake_at(&[feed.id], at.after(window.end)).await?;
+                self.ops.wake_pinged(feed.id, at.after(window.end)).await?;
                 true
             }
             // Anybody's clock says of it that it lies ahead. To one that is past a fetch under way may be the answer, and a
             // later one would put that off if it is not: none is stored.
             Some(wake) => wake > at.after(self.ops.config.scheduler.clock_skew),
         };
+        // Where the feed rests for longer, its poll is stored for the right time already.
+        if is_stored && window.place >= window.end {
+            return Ok(());
+        }
         match self.hear(feed.id, Ping { came, at, is_stored }) {
             Heard::Further => {}
             Heard::First => {
@@ -71,7 +75,7 @@ impl Gathered {
                 });
             }
             Heard::TooMany => {
-                self.ops.wake_at(&[feed.id], at.after(window.place)).await?;
+                self.ops.wake_pinged(feed.id, at.after(window.place)).await?;
             }
         }
         Ok(())
@@ -96,9 +100,8 @@ impl Gathered {
     /// Has the feed polled when its pings are over. `first` is when the first of them came.
     async fn answer(&self, id: FeedId, mut window: PingWindow, first: Instant) -> Result<(), BackendError> {
         while let Some(ping) = self.last_of_all(id, window, first).await {
-            let Some(feed) = self.ops.feed(&FeedRef::Id(id)).await?.filter(|feed| feed.status == Status::Active) else {
-                break;
-            };
+            let feed = self.ops.feed(&FeedRef::Id(id)).await?.filter(|feed| feed.status.hears_pings());
+            let Some(feed) = feed else { break };
             let (now, quits) = (self.ops.clock.now(), self.ops.quiet.is_cancelled());
             let lies_ahead = feed.wake_at.is_some_and(|wake| wake > now);
             let skew = self.ops.config.scheduler.clock_skew;
@@ -110,20 +113,26 @@ impl Gathered {
             if is_answered || quits && lies_ahead {
                 break;
             }
-            let left = window.end.saturating_sub(first.elapsed());
-            let rest = rest_after_poll(now, &feed.state, &self.ops.condition.config.get().policy).min(left);
-            if quits || rest.is_zero() {
-                self.ops.wake(&[id]).await?;
+            let config = self.ops.condition.config.get();
+            let policy = &config.policy;
+            let rest = rest_after_poll(now, feed.status, &feed.state, policy);
+            // A report takes the only try of a feed that is not polled otherwise, whenever that was asked for.
+            let in_flight = feed.status != Status::Active && feed.wake_at.is_some_and(|wake| wake <= now);
+            let wait = if in_flight { rest.max(policy.ping_spread).max(policy.ping_quiet) } else { rest };
+            if quits || wait.is_zero() {
+                self.ops.wake_pinged(id, now).await?;
                 break;
             }
             // A fetch that did not see what the ping tells of ended meanwhile.
             if feed.wake_at.is_none() {
-                self.ops.wake_at(&[id], now.after(left)).await?;
-            }
-            if !self.keep(id, Ping { is_stored: ping.is_stored || feed.wake_at.is_none(), ..ping }) {
+                self.ops.wake_pinged(id, now.after(wait)).await?;
                 break;
             }
-            window.place = first.elapsed() + rest;
+            if !self.keep(id, ping) {
+                break;
+            }
+            window.place = first.elapsed() + wait;
+            window.end = window.end.max(window.place);
         }
         Ok(())
     }

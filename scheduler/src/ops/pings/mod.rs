@@ -1,6 +1,7 @@
 //! Pings: a publisher, or a service for it, says that a feed has something new.
 //!
-//! A known feed is polled soon (`policy.ping_spread`), once for all pings that come together, and never during a hold.
+//! A known feed is polled soon (`policy.ping_spread`), once for all pings that come together, and never during a hold. A
+//! blacklisted feed, and one whose server called it gone, is polled once too; only a good answer brings it back.
 //! Whoever pings is a stranger: nothing is ever asked at an address that only a ping named, and private feeds are as unknown
 //! as those that are not there.
 
@@ -51,7 +52,7 @@ impl Pings {
         for _ in 0..LONGEST_CHAIN {
             let Some(feed) = self.ops.feed(&which).await? else { return Ok(None) };
             match (feed.private || feed.credentials.is_some(), feed.status, feed.merged_into) {
-                (true, ..) | (_, Status::Gone | Status::Removed, _) => return Ok(None),
+                (true, ..) | (_, Status::Removed, _) => return Ok(None),
                 (_, Status::Merged, Some(survivor)) => which = FeedRef::Id(survivor),
                 _ => return Ok(Some(feed)),
             }
@@ -60,21 +61,12 @@ impl Pings {
     }
 
     async fn announced(&self, feed: &Feed) -> Result<(), BackendError> {
-        let now = self.ops.clock.now();
-        let config = self.ops.condition.config.get();
-        let policy = &config.policy;
-        let window = PingWindow::open(now, &feed.state, draw().salt, policy);
-        match feed.status {
-            Status::Active => self.gathered.add(feed, window).await?,
-            Status::Blacklisted => {
-                let last_try = feed.state.last_polled.map(|polled| polled.after(policy.penalty.ceiling));
-                if last_try.is_none_or(|earliest| earliest <= now) {
-                    self.ops.try_once(feed, now.after(window.place)).await?;
-                }
-            }
-            // A person's pause and a quarantine are not ended by strangers.
-            _ => {}
+        // A person's pause and a quarantine are not ended by strangers.
+        if !feed.status.hears_pings() {
+            return Ok(());
         }
-        Ok(())
+        let (now, config) = (self.ops.clock.now(), self.ops.condition.config.get());
+        let window = PingWindow::open(now, feed.status, &feed.state, draw().salt, &config.policy);
+        self.gathered.add(feed, window).await
     }
 }

@@ -169,6 +169,7 @@ macro_rules! stamp {
                 a_future_wake_is_brought_forward_and_never_postponed;
                 a_wake_never_comes_before_the_end_of_a_hold;
                 only_live_feeds_are_woken;
+                a_ping_has_a_retired_feed_polled_once;
             }
             upgrades {
                 what_any_earlier_program_left_is_brought_up_to_date_and_goes_on;

@@ -122,6 +122,36 @@ pub(crate) async fn only_live_feeds_are_woken(backend: &dyn Backend) {
     assert_eq!(feed(&*store, paused).await.wake_at, None);
 }
 
+pub(crate) async fn a_ping_has_a_retired_feed_polled_once(backend: &dyn Backend) {
+    let store = backend.open().await;
+    for status in [Status::Blacklisted, Status::Gone, Status::Paused, Status::Quarantined, Status::Removed] {
+        let id = add(&*store, &format!("https://a.org/{}", status.as_str())).await;
+        let retire = FeedChange { status: Some(status), ..FeedChange::default() };
+        store.change_feed(id, &retire, at(1)).await.unwrap();
+        assert!(store.wake(&[id], at(5), at(5)).await.unwrap().is_empty(), "{status:?}: a person resumes it");
+        let woken = store.wake_pinged(&[id], at(9), at(5)).await.unwrap();
+        let tried = matches!(status, Status::Blacklisted | Status::Gone);
+        let places = store.placements(FeedId(id.0 - 1), 1).await.unwrap();
+        assert_eq!((woken.len(), woken == places), (usize::from(tried), true), "{status:?}");
+        let jobs = store.jobs_for(&[id]).await.unwrap();
+        let dues: Vec<_> = jobs.iter().map(|job| (job.due(), job.wake_at)).collect();
+        assert_eq!(dues, if tried { vec![(at(9), Some(at(9)))] } else { Vec::new() });
+        if !tried {
+            continue;
+        }
+        let read = feed(&*store, id).await;
+        assert_eq!((read.status, read.due()), (status, Some(at(9))));
+        // A report that leaves it where it is ends the try.
+        let mut report = verdict(&*store, id, 10, Outcome::Gone).await;
+        report.report.answers_wake = Some(at(9));
+        report.decision = Decision { status, next_due: None, notice: None, ..report.decision };
+        assert_eq!(due(&apply(&*store, &[report], 11).await[0]), (None, false));
+        assert_eq!(feed(&*store, id).await.due(), None);
+        assert!(store.jobs_for(&[id]).await.unwrap().is_empty());
+        assert!(store.placements(FeedId(id.0 - 1), 1).await.unwrap().is_empty());
+    }
+}
+
 /// Compares the database with `wake_after`, which the model of the claim protocol uses in its place.
 pub(crate) async fn a_row_of_wakes_leaves_what_the_model_says(backend: &dyn Backend) {
     let store = backend.open().await;

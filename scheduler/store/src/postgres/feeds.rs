@@ -118,20 +118,36 @@ impl Feeds for PostgresStore {
         in_transaction!(self, "take back a feed's move", |tx| moves::move_back(tx, id, version, back, now).await)
     }
 
-    /// A past wake moves up to `now`, so that a fetch that began before does not answer the new wish; a future one is never
-    /// postponed; none comes before the end of a hold.
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
-        on_connection!(self, "wake feeds", |on| {
-            let query = sqlx::query_as::<_, PlaceColumns>(include_str!("wake.sql"));
-            let query = query.bind(numbers(ids.iter().copied())).bind(at.millis()).bind(now.millis());
-            Ok(readable(query.fetch_all(on).await?))
-        })
+        self.wake_rows(ids, at, now, false).await
+    }
+
+    async fn wake_pinged(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
+        self.wake_rows(ids, at, now, true).await
     }
 
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
         on_connection!(self, "read a feed's history", |on| {
             let query = sqlx::query_scalar::<_, Vec<u8>>("SELECT history FROM feeds WHERE id = $1").bind(id.0);
             Ok(query.fetch_optional(on).await?.map(|ring| history::read(&ring)))
+        })
+    }
+}
+
+impl PostgresStore {
+    /// A past wake moves up to `now`, so that a fetch that began before does not answer the new wish; a future one is never
+    /// postponed; none comes before the end of a hold.
+    async fn wake_rows(
+        &self,
+        ids: &[FeedId],
+        at: Timestamp,
+        now: Timestamp,
+        retired_too: bool,
+    ) -> Result<Vec<Placement>, StoreError> {
+        on_connection!(self, "wake feeds", |on| {
+            let query = sqlx::query_as::<_, PlaceColumns>(include_str!("wake.sql"));
+            let query = query.bind(numbers(ids.iter().copied())).bind(at.millis()).bind(now.millis()).bind(retired_too);
+            Ok(readable(query.fetch_all(on).await?))
         })
     }
 }

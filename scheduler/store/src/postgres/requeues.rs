@@ -120,6 +120,7 @@ async fn wake(
         revive.bind(added_terms(now)).execute(&mut *on).await?;
     }
     let wake = sqlx::query_as(include_str!("wake.sql")).bind(&ids).bind(now.millis()).bind(now.millis());
+    let wake = wake.bind(false);
     let woken = wake.fetch_all(on).await?;
     Ok((ids, woken))
 }

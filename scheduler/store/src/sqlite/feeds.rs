@@ -127,20 +127,12 @@ impl Feeds for SqliteStore {
         Ok(unmoved)
     }
 
-    /// A past wake moves up to `now`, so that a fetch that began before does not answer the new wish; a future one is never
-    /// postponed; none comes before the end of a hold.
     async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
-        let failed = "wake feeds";
-        let mut tx = self.write(failed).await?;
-        let rows: Vec<PlaceColumns> = sqlx::query_as(include_str!("wake.sql"))
-            .bind(id_list(ids.iter().copied()))
-            .bind(at.millis())
-            .bind(now.millis())
-            .fetch_all(&mut *tx)
-            .await
-            .map_err(StoreError::on(failed))?;
-        tx.commit().await.map_err(StoreError::on(failed))?;
-        Ok(readable(rows))
+        self.wake_rows(ids, at, now, false).await
+    }
+
+    async fn wake_pinged(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
+        self.wake_rows(ids, at, now, true).await
     }
 
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
@@ -153,6 +145,31 @@ impl Feeds for SqliteStore {
         let Some(row) = row else { return Ok(None) };
         let ring: Vec<u8> = row.try_get(0).map_err(StoreError::on(failed))?;
         Ok(Some(history::read(&ring)))
+    }
+}
+
+impl SqliteStore {
+    /// A past wake moves up to `now`, so that a fetch that began before does not answer the new wish; a future one is never
+    /// postponed; none comes before the end of a hold.
+    async fn wake_rows(
+        &self,
+        ids: &[FeedId],
+        at: Timestamp,
+        now: Timestamp,
+        retired_too: bool,
+    ) -> Result<Vec<Placement>, StoreError> {
+        let failed = "wake feeds";
+        let mut tx = self.write(failed).await?;
+        let rows: Vec<PlaceColumns> = sqlx::query_as(include_str!("wake.sql"))
+            .bind(id_list(ids.iter().copied()))
+            .bind(at.millis())
+            .bind(now.millis())
+            .bind(retired_too)
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(StoreError::on(failed))?;
+        tx.commit().await.map_err(StoreError::on(failed))?;
+        Ok(readable(rows))
     }
 }
 

@@ -1,5 +1,8 @@
-SELECT id, version, url, sealed, category, next_due, wake_at, etag, last_modified, validators_url, content_hash, known,
+SELECT id, version, url, sealed, category,
+    CASE WHEN status = 'active' THEN next_due ELSE wake_at END AS next_due, wake_at, etag, last_modified, validators_url, content_hash, known,
     CASE WHEN instr(state, '"head_first"') > 0 OR instr(state, '"no_delta_until"') > 0 THEN state END AS state, subscribers,
-    detour, by_hand
+    calm, detour, by_hand
 FROM feeds
-WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'active'
+WHERE id IN (SELECT value FROM json_each(?1))
+    -- A feed that was retired is polled once if a ping asks for it.
+    AND (status = 'active' OR wake_at IS NOT NULL AND status IN ('blacklisted', 'gone'))

@@ -120,6 +120,7 @@ async fn wake(
         revive.bind(added_terms(now)).execute(&mut **tx).await?;
     }
     let wake = sqlx::query_as(include_str!("wake.sql")).bind(&list).bind(now.millis()).bind(now.millis());
+    let wake = wake.bind(false);
     let woken = wake.fetch_all(&mut **tx).await?;
     Ok((ids, woken))
 }

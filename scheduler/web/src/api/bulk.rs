@@ -154,7 +154,8 @@ async fn set_fields(ops: &Ops, found: Vec<Result<(Added, FeedBody), ApiError>>) 
 /// Adds a line's fields to what earlier lines want of the same feed; tells whether they change anything.
 fn lay_over(before: &Feed, edit: &mut EditFeed, body: FeedBody) -> Result<bool, ApiError> {
     let so_far = edit.audience.map_or(before.audience, |edit| edit.over(before.audience));
-    let audience = body.audience(so_far)?;
+    let calm_so_far = edit.calm.as_deref().unwrap_or(&before.calm);
+    let audience = body.audience(so_far, calm_so_far)?;
     let private = body.private.filter(|private| *private != edit.private.unwrap_or(before.private));
     let calm = body.calm.filter(|calm| calm != edit.calm.as_ref().unwrap_or(&before.calm));
     let changed = audience != so_far || private.is_some() || calm.is_some();

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use common::calm::CalmGroup;
+use common::calm::{CalmGroup, calm_subscribers};
 use common::feed::Feed;
 use common::input;
 use common::policy::{Audience, Status};
@@ -77,8 +77,15 @@ impl FeedBody {
         }
     }
 
-    /// The audience that results when these fields are laid over `before`.
-    pub(super) fn audience(&self, before: Audience) -> Result<Audience, ApiError> {
+    /// The audience that results when these fields are laid over `before`, of a feed with these calm groups. Calm subscribers
+    /// take the place of the one that a feed without a count is taken to have.
+    pub(super) fn audience(&self, before: Audience, calm_before: &[CalmGroup]) -> Result<Audience, ApiError> {
+        let is_uncounted = (before.subscribers, before.active_subscribers) == (1, 1) && calm_before.is_empty();
+        let is_calm = self.calm.as_ref().is_some_and(|calm| calm_subscribers(calm) > 0);
+        let before = match is_uncounted && is_calm && self.subscribers.is_none() && self.active_subscribers.is_none() {
+            true => Audience { subscribers: 0, active_subscribers: 0, ..before },
+            false => before,
+        };
         let subscribers = self.subscribers.unwrap_or(before.subscribers);
         let otherwise_active = self.subscribers.unwrap_or(before.active_subscribers);
         let active_subscribers = self.active_subscribers.unwrap_or(otherwise_active);
@@ -108,7 +115,7 @@ impl FeedBody {
             return Err(ApiError::bad("username and password are in the url already; give them once"));
         }
         let (calm, private) = (self.calm.clone().unwrap_or_default(), self.private.unwrap_or(false));
-        let audience = self.audience(Audience::default())?;
+        let audience = self.audience(Audience::default(), &[])?;
         Ok(AddFeed { url, login: of_fields.or(of_url), audience, calm, private })
     }
 }
@@ -178,7 +185,7 @@ pub(super) async fn change(
         return Err(ApiError::bad("url cannot be changed: add the new one and remove this one"));
     }
     let before = api.feed(id).await?;
-    let (audience, login) = (body.audience(before.audience)?, body.login()?);
+    let (audience, login) = (body.audience(before.audience, &before.calm)?, body.login()?);
     let audience = AudienceEdit::between(before.audience, audience);
     edit(&api, id, EditFeed { audience, calm: body.calm, private: body.private, status: None, login }).await
 }

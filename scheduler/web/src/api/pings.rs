@@ -287,23 +287,51 @@ mod tests {
         assert_eq!(fleet.get("/api/v1/entries").await.body["items"], json!([]));
     }
 
+    /// Sets a feed's status, as operators do.
+    async fn set(fleet: &Fleet, id: i64, status: Status) {
+        fleet.ops.edit(FeedId(id), &EditFeed { status: Some(status), ..EditFeed::default() }).await.unwrap();
+    }
+
     #[tokio::test]
-    async fn a_blacklisted_feed_earns_one_try_a_day_and_a_paused_one_none() {
+    async fn a_retired_feed_is_tried_within_the_spread_whatever_its_last_poll_was_and_a_paused_one_never() {
+        for retired in [Status::Blacklisted, Status::Gone] {
+            let fleet = Fleet::new().await;
+            let id = fleet.feed(URL).await;
+            fleet.polled(id, &["1"]).await;
+            set(&fleet, id, Status::Paused).await;
+            rest(&fleet, URL).await;
+            assert_eq!(feed(&fleet, id).await.due(), None, "a person's pause");
+            set(&fleet, id, retired).await;
+            fleet.clock.advance(Duration::from_secs(61));
+            for _ in 0..3 {
+                assert_eq!(rest(&fleet, URL).await.body["known"], true);
+            }
+            let (tried, now) = (feed(&fleet, id).await, fleet.clock.now());
+            assert_eq!(tried.status, retired, "its status is what a good answer changes");
+            assert!(tried.due().is_some_and(|due| due >= now && due <= now.after(Duration::from_secs(60))));
+            let (due, lease) = (now.after(Duration::from_secs(60)), Duration::from_secs(120));
+            assert_eq!(fleet.ops.schedule.claim_due(due, 9, lease).await.unwrap().len(), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_ping_of_a_retired_feed_that_was_just_tried_is_remembered_for_the_end_of_its_rest() {
         let fleet = Fleet::new().await;
         let id = fleet.feed(URL).await;
         fleet.polled(id, &["1"]).await;
-        let set = |status| EditFeed { status: Some(status), ..EditFeed::default() };
-        fleet.ops.edit(FeedId(id), &set(Status::Paused)).await.unwrap();
+        set(&fleet, id, Status::Blacklisted).await;
+        // Twelve tries without success in a row: the rest is a day by now.
+        let before = feed(&fleet, id).await;
+        let state = common::policy::PollState { fruitless_wakes: 12, ..before.state };
+        fleet.store_state(&before, state).await;
+        let polled = fleet.clock.now();
+        fleet.clock.advance(Duration::from_secs(3600));
         rest(&fleet, URL).await;
-        assert_eq!(feed(&fleet, id).await.status, Status::Paused);
-        fleet.ops.edit(FeedId(id), &set(Status::Blacklisted)).await.unwrap();
+        let day = Duration::from_secs(86_400);
+        assert_eq!(feed(&fleet, id).await.due(), Some(polled.after(day)), "one poll, a day after the last");
+        fleet.clock.advance(Duration::from_secs(3600));
         rest(&fleet, URL).await;
-        assert_eq!(feed(&fleet, id).await.status, Status::Blacklisted, "it was tried just now");
-        fleet.clock.advance(Duration::from_secs(86_400));
-        rest(&fleet, URL).await;
-        let (tried, now) = (feed(&fleet, id).await, fleet.clock.now());
-        assert_eq!(tried.status, Status::Active);
-        assert!(tried.due().is_some_and(|due| due >= now && due <= now.after(Duration::from_secs(60))));
+        assert_eq!(feed(&fleet, id).await.due(), Some(polled.after(day)), "and no more of them");
     }
 
     #[tokio::test]

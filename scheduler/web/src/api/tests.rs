@@ -245,6 +245,44 @@ async fn entries_are_read_on_from_a_seq_and_an_outdated_one_is_told() {
 }
 
 #[tokio::test]
+async fn calm_groups_without_a_count_are_all_the_subscribers_there_are() {
+    let fleet = Fleet::new().await;
+    let calm = json!([{ "zone": "Europe/Paris", "subscribers": 30 }]);
+    let counts = |feed: &Value| (feed["subscribers"].as_u64(), feed["active_subscribers"].as_u64());
+    let added = fleet.post("/api/v1/feeds", json!({ "url": "https://a.org/1", "calm": calm })).await.body;
+    assert_eq!((counts(&added), &added["category"]), ((Some(0), Some(0)), &json!("B")));
+    let counted = json!({ "url": "https://a.org/2", "calm": calm, "subscribers": 7 });
+    assert_eq!(counts(&fleet.post("/api/v1/feeds", counted).await.body), (Some(7), Some(7)));
+
+    let plain = fleet.feed("https://a.org/3").await;
+    let set = |id: i64, body: Value| {
+        let path = format!("/api/v1/feeds/{id}");
+        let fleet = &fleet;
+        async move { fleet.ask("PATCH", &path, Some(body)).await.body }
+    };
+    let changed = set(plain, json!({ "calm": calm })).await;
+    assert_eq!(
+        (counts(&changed), &changed["category"]),
+        ((Some(0), Some(0)), &json!("B")),
+        "in place of the one that was meant"
+    );
+    let both = set(plain, json!({ "subscribers": 1 })).await;
+    assert_eq!(counts(&both), (Some(1), Some(1)));
+    let more = set(plain, json!({ "calm": [{ "zone": "Asia/Tokyo", "subscribers": 1 }] })).await;
+    assert_eq!(counts(&more), (Some(1), Some(1)), "who was counted beside calm ones stays");
+    let counted = fleet.feed("https://a.org/4").await;
+    set(counted, json!({ "subscribers": 9 })).await;
+    assert_eq!(counts(&set(counted, json!({ "calm": calm })).await), (Some(9), Some(9)), "a count is not lost");
+
+    let lines = json!({ "url": "https://a.org/5", "calm": calm }).to_string();
+    let request = Request::post("/api/v1/feeds/bulk").header(header::HOST, "127.0.0.1:7878");
+    let request = request.header(header::CONTENT_TYPE, "application/x-ndjson").body(Body::from(lines)).unwrap();
+    assert_eq!(fleet.send(request).await.status, 200);
+    let listed = fleet.get("/api/v1/feeds/lookup?url=https://a.org/5").await.body;
+    assert_eq!(counts(&listed), (Some(0), Some(0)));
+}
+
+#[tokio::test]
 async fn calm_readers_see_nothing_before_their_midnight() {
     // The clock stands at 14:13 UTC.
     let fleet = Fleet::new().await;

@@ -2,22 +2,13 @@
 
 use common::feed::Feed;
 use common::outcome::FailureKind;
-use common::policy::Status;
 
 /// Conditional requests that were answered whole in vain, from which on it is no accident.
 const IGNORED: u32 = 3;
-/// A stranger's ping does not bring back what its server called gone (`ops::pings`); whoever adds it may.
-const GONE: &str = "The server answered 410, which says that the feed is gone for good. If that was a mistake, add the feed again: it is tried once more. A ping does not do that.";
-
 /// What to mend, the gravest first; nothing when all is well.
 pub(super) fn of(feed: &Feed) -> Vec<&'static str> {
     let mut advice = Vec::new();
     let state = &feed.state;
-    advice.extend(match feed.status {
-        Status::Gone => Some(GONE),
-        Status::Blacklisted => Some("It failed for so long that it is not polled any more. When it is mended, send a ping with its address: it is tried once more."),
-        _ => None,
-    });
     advice.extend(state.penalty.map(|penalty| failure(penalty.kind, state.last_status)));
     if state.penalty.is_none()
         && state.consecutive_failures > 0

@@ -14,6 +14,7 @@ use common::url::FeedId;
 use super::advice;
 use super::frame::{Frame, Refusal, answer};
 use super::lists::{EntryLine, entry_line};
+use super::outlook::{self, Outlook, Waits};
 use super::words::{self, Moment};
 use crate::error::ApiError;
 use crate::explain;
@@ -42,7 +43,7 @@ struct FeedPage {
     subscribers: String,
     entries: String,
     advice: Vec<&'static str>,
-    penalty: Option<PenaltyLine>,
+    outlook: Outlook,
     said: Vec<(&'static str, String)>,
     about: Vec<(String, String)>,
     polls: Vec<PollLine>,
@@ -54,14 +55,6 @@ struct FeedPage {
 struct TermLine {
     text: String,
     due: Moment,
-}
-
-/// Why a feed is in the penalty box.
-pub(super) struct PenaltyLine {
-    pub(super) kind: String,
-    pub(super) until: Moment,
-    pub(super) failures: u32,
-    pub(super) since: Option<Moment>,
 }
 
 /// One poll of the timeline.
@@ -93,18 +86,27 @@ pub(super) async fn page(State(api): State<Api>, Path(id): Path<String>) -> Resu
         _ => error,
     })?;
     let now = api.ops.clock.now();
+    let waits = outlook::waits(&api, &feed, now).await?;
     let explain = explain::of(&api, &feed).await?;
     let history = api.ops.store.history(feed.id).await?.unwrap_or_default();
     let news = api.ops.store.newest_entries(Some(feed.id), ENTRIES).await?;
     let news = news.into_iter().map(|entry| entry_line(entry, now)).collect();
-    let page = FeedPage { news, ..shown(&api, feed, explain, &history, now) };
+    let page = FeedPage { news, ..shown(&api, feed, waits, explain, &history, now) };
     answer(StatusCode::OK, &page)
 }
 
-fn shown(api: &Api, feed: Feed, explain: ExplainView, history: &[HistoryEntry], now: Timestamp) -> FeedPage {
+fn shown(
+    api: &Api,
+    feed: Feed,
+    waits: Waits,
+    explain: ExplainView,
+    history: &[HistoryEntry],
+    now: Timestamp,
+) -> FeedPage {
     let moment = |at: Timestamp| Moment::of(at, now);
     let terms = explain.terms.iter().map(|term| TermLine { text: term.text.clone(), due: moment(term.due) }).collect();
-    let (next, penalty, advice) = (feed.due().map(|due| Moment::due(due, now)), penalty(&feed, now), advice::of(&feed));
+    let (next, advice) = (feed.due().map(|due| Moment::due(due, now)), advice::of(&feed));
+    let outlook = outlook::of(&feed, waits, &api.ops.config.policy, now);
     let view = api.view(feed);
     FeedPage {
         frame: Frame::new("../", "feed", now),
@@ -119,24 +121,13 @@ fn shown(api: &Api, feed: Feed, explain: ExplainView, history: &[HistoryEntry], 
         subscribers: words::number(view.subscribers.into()),
         entries: words::number(view.entries),
         advice,
-        penalty,
+        outlook,
         polls: history.iter().map(|poll| poll_line(poll, now)).collect(),
         news: Vec::new(),
         needs_token: !api.ops.config.api.tokens.is_empty(),
         feed: view,
         explain,
     }
-}
-
-/// The feed's place in the penalty box, if it is there.
-pub(super) fn penalty(feed: &Feed, now: Timestamp) -> Option<PenaltyLine> {
-    let penalty = feed.state.penalty?;
-    Some(PenaltyLine {
-        kind: words::spaced(penalty.kind.as_str()),
-        until: Moment::of(penalty.until, now),
-        failures: feed.state.consecutive_failures,
-        since: feed.state.failing_since.map(|since| Moment::of(since, now)),
-    })
 }
 
 /// One poll in words.

@@ -14,6 +14,7 @@ mod fleet;
 mod frame;
 mod lists;
 mod live;
+mod outlook;
 mod search;
 mod shown;
 mod status;

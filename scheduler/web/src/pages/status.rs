@@ -12,8 +12,9 @@ use common::time::Timestamp;
 use serde::Deserialize;
 
 use super::advice;
-use super::feed::{PenaltyLine, PollLine, penalty, poll_line};
+use super::feed::{PollLine, poll_line};
 use super::frame::{Frame, PUBLIC, Refusal, answer};
+use super::outlook::{self, Outlook};
 use super::words::{self, Moment};
 use crate::error::ApiError;
 use crate::request::Params;
@@ -47,14 +48,12 @@ struct Found {
     url: String,
     link: Option<String>,
     title: Option<String>,
+    outlook: Outlook,
     is_read: bool,
-    status: &'static str,
     subscribers: String,
     next: Option<Moment>,
     last_polled: Option<Moment>,
     last_success: Option<Moment>,
-    hold: Option<Moment>,
-    penalty: Option<PenaltyLine>,
     advice: Vec<&'static str>,
     polls: Vec<PollLine>,
 }
@@ -136,13 +135,11 @@ async fn found(api: &Api, feed: &Feed, now: Timestamp) -> Result<Found, ApiError
         link: words::web_link(feed.url.as_str()),
         title: feed.title.clone(),
         is_read: feed.status == Status::Active,
-        status: feed.status.as_str(),
+        outlook: outlook::of(feed, outlook::waits(api, feed, now).await?, &api.ops.config.policy, now),
         subscribers: words::number(feed.audience.subscribers.into()),
         next: feed.due().map(|due| Moment::due(due, now)),
         last_polled: feed.state.last_polled.map(moment),
         last_success: feed.state.last_success.map(moment),
-        hold: feed.state.hold_until.filter(|until| *until > now).map(moment),
-        penalty: penalty(feed, now),
         advice: advice::of(feed),
         polls: history.iter().take(POLLS).map(|poll| poll_line(poll, now)).collect(),
     })

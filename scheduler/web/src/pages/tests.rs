@@ -167,7 +167,7 @@ async fn a_private_feed_looks_to_publishers_like_one_that_nobody_reads() {
         (status, text.replace(name, "NAME"))
     };
     let known = ask("harbour").await;
-    assert!(known.0 == 200 && known.1.contains("Yes, it is read."), "{}", known.1);
+    assert!(known.0 == 200 && known.1.contains("Yes, its first poll is still to come."), "{}", known.1);
     let changed = fleet.ask("PATCH", &format!("/api/v1/feeds/{id}"), Some(json!({ "private": true }))).await;
     assert_eq!(changed.status, 200);
     let (private, unknown) = (ask("harbour").await, ask("lantern").await);

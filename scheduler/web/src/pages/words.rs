@@ -30,6 +30,11 @@ pub(super) fn full(at: Timestamp) -> String {
     at.to_chrono().format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
+/// A day.
+pub(super) fn day(at: Timestamp) -> String {
+    at.to_chrono().format("%Y-%m-%d").to_string()
+}
+
 /// A time as seen from `now`.
 pub(super) fn relative(at: Timestamp, now: Timestamp) -> String {
     match (at.since(now), now.since(at)) {

@@ -1,0 +1,43 @@
+//! Where in the window before a midnight a feed is polled for its calm subscribers: at a moment drawn over the open minutes.
+//! It takes the place of salt (rule 6), and a move out of a hot minute (rule 7) is not needed then, which could lead past
+//! midnight.
+
+use super::Rule;
+use super::hot_minute::is_hot;
+use super::plan::{Plan, scaled};
+use crate::calm::Window;
+use crate::time::Timestamp;
+
+const MINUTE: i64 = 60_000;
+
+/// Moves a plan that is due within its window to a moment of what is left of it, outside of hot minutes if `avoid`. Returns
+/// false if the plan is due before the window (a retry) or has missed it (a publisher's floor).
+pub(super) fn apply(plan: &mut Plan, avoid: bool, draw: f64) -> bool {
+    let Some(window) = plan.window.filter(|window| (window.start..window.end()).contains(&plan.due)) else {
+        return false;
+    };
+    let open = || open_parts(plan.due, window, avoid);
+    let length: std::time::Duration = open().map(|(start, end)| end.since(start)).sum();
+    let mut rest = scaled(length, draw.clamp(0.0, 1.0));
+    let found = open().find_map(|(start, end)| {
+        let part = end.since(start);
+        let here = (rest < part).then(|| start.after(rest));
+        rest = rest.saturating_sub(part);
+        here
+    });
+    // Nothing open is left: midnight counts for more.
+    let at = found.unwrap_or(plan.due);
+    plan.not_before(Rule::Salt, at);
+    true
+}
+
+/// The open minutes between `from` and the end of the window, the first one cut to what is left of it.
+fn open_parts(from: Timestamp, window: Window, avoid: bool) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+    let (first, end) = (from.millis().div_euclid(MINUTE), window.end());
+    let minutes = first..=end.millis().div_euclid(MINUTE);
+    let parts = minutes.map(move |minute| {
+        let start = Timestamp::from_millis(minute * MINUTE);
+        (start.max(from), Timestamp::from_millis((minute + 1) * MINUTE).min(end))
+    });
+    parts.filter(move |(start, end)| start < end && !(avoid && is_hot(*start)))
+}

@@ -1,0 +1,165 @@
+//! What happens next to a feed, in sentences for its publisher: what it is, when it is polled, and what a ping does.
+//!
+//! `docs/pages.md` has the table of states and sentences; `cli/tests/whole/rescue.rs` tests each against what happens.
+
+use std::time::Duration;
+
+use common::config::PolicyConfig;
+use common::feed::Feed;
+use common::policy::{Status, rest_after_poll};
+use common::time::Timestamp;
+
+use super::words::{self, Moment};
+use crate::error::ApiError;
+use crate::state::Api;
+
+/// What may keep a feed waiting besides its own due time.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Waits {
+    /// All polling is paused.
+    pub(super) paused: bool,
+    /// Until when nothing polls its host: its server asked for that, or an operator did.
+    pub(super) host: Option<Timestamp>,
+}
+
+/// A feed's state in a sentence, and what follows from it.
+pub(super) struct Outlook {
+    /// The colour of the verdict in the style sheet.
+    pub(super) class: &'static str,
+    pub(super) verdict: &'static str,
+    pub(super) lines: Vec<Line>,
+}
+
+/// A sentence around a time.
+pub(super) struct Line {
+    /// The colour of the box around it; none: plain text.
+    pub(super) class: &'static str,
+    pub(super) before: String,
+    pub(super) at: Option<Moment>,
+    pub(super) after: String,
+}
+
+/// Returns what keeps a feed waiting besides its own due time.
+pub(super) async fn waits(api: &Api, feed: &Feed, now: Timestamp) -> Result<Waits, ApiError> {
+    let paused = api.ops.store.paused().await?;
+    let held = api.ops.store.holds(now).await?.into_iter().filter(|(host, _)| *host == feed.host);
+    let blocks = api.ops.store.host_orders(None).await?.unwrap_or_default().blocks;
+    let blocked = blocks.into_iter().filter(|(host, until)| *host == feed.host && *until > now);
+    Ok(Waits { paused, host: held.chain(blocked).map(|(_, until)| until).max() })
+}
+
+/// Returns what happens to the feed next.
+pub(super) fn of(feed: &Feed, waits: Waits, policy: &PolicyConfig, now: Timestamp) -> Outlook {
+    let (class, verdict) = verdict(feed);
+    let mut lines = Vec::new();
+    match feed.status {
+        Status::Active => active(feed, policy, now, &mut lines),
+        Status::Blacklisted | Status::Gone => retired(feed, policy, now, &mut lines),
+        Status::Paused => lines.push(text("warn", "An operator of this fleet paused it. A ping does not change that.")),
+        Status::Quarantined => {
+            lines.push(text(
+                "warn",
+                "Our own program crashed on it, which is ours to fix. A ping does not change that.",
+            ));
+        }
+        Status::Removed => {
+            lines.push(text("warn", "Nobody subscribes to it here any more. A ping does not change that."))
+        }
+        Status::Merged => {}
+    }
+    if feed.due().is_some() {
+        if let Some(until) = waits.host {
+            lines.push(timed("warn", "Nothing is polled on its host before ", Moment::of(until, now), "."));
+        }
+        if waits.paused {
+            lines.push(text("warn", "All polling is paused at present: no feed is polled before it is resumed."));
+        }
+    }
+    Outlook { class, verdict, lines }
+}
+
+fn verdict(feed: &Feed) -> (&'static str, &'static str) {
+    let state = &feed.state;
+    match feed.status {
+        Status::Active if state.penalty.is_some() => ("bad", "Yes, but it fails."),
+        Status::Active if state.consecutive_failures > 0 => ("warn", "Yes, but its last poll failed."),
+        Status::Active if state.last_polled.is_none() => ("good", "Yes, its first poll is still to come."),
+        Status::Active => ("good", "Yes, it is read."),
+        Status::Paused => ("warn", "Not at present: it is paused."),
+        Status::Gone => ("warn", "Not any more: its server said that it is gone."),
+        Status::Blacklisted => ("warn", "Not any more: it failed for too long."),
+        Status::Quarantined => ("warn", "Not at present: it is quarantined."),
+        Status::Removed => ("warn", "Not any more: it was removed."),
+        Status::Merged => ("warn", "It is read as another feed."),
+    }
+}
+
+fn active(feed: &Feed, policy: &PolicyConfig, now: Timestamp, lines: &mut Vec<Line>) {
+    let state = &feed.state;
+    let held = state.hold_until.filter(|until| *until > now);
+    if let Some(penalty) = state.penalty {
+        let failures = state.consecutive_failures;
+        let counted =
+            if failures == 1 { "The last poll failed".to_owned() } else { format!("{failures} polls in a row failed") };
+        let since = state.failing_since.map(|since| format!(", the first {}", words::relative(since, now)));
+        let kind = words::spaced(penalty.kind.as_str());
+        let before =
+            format!("It is in the penalty box: {kind}. {counted}{}. It is polled again ", since.unwrap_or_default());
+        let due = Moment::due(feed.due().unwrap_or(penalty.until), now);
+        lines.push(timed("bad", &before, due, ", and leaves the box with the first good answer."));
+        // A stored wake is the answer to a ping already.
+        if held.is_none() && feed.wake_at.is_none() && !feed.is_private() {
+            lines.push(text(
+                "",
+                &format!("When it is fixed, send a ping with its address: it is polled {}.", within(feed, policy, now)),
+            ));
+        }
+    }
+    if let Some(until) = held {
+        let before = "Its server asked us to wait. We do, and nothing polls it before ";
+        lines.push(timed("warn", before, Moment::of(until, now), ", not even a ping."));
+    }
+}
+
+/// A feed that is polled for a ping alone, once.
+fn retired(feed: &Feed, policy: &PolicyConfig, now: Timestamp, lines: &mut Vec<Line>) {
+    let why = match feed.status {
+        Status::Gone => "Its server answered 410, which says that the feed is gone for good.".to_owned(),
+        _ => {
+            let since = feed.state.failing_since.map(|since| format!(" since {}", words::day(since)));
+            format!("Every poll failed{}, so it is not polled any more.", since.unwrap_or_default())
+        }
+    };
+    const OUTCOME: &str = " A good answer brings it back; anything else leaves it as it is.";
+    if let Some(wake) = feed.wake_at {
+        let before = format!("{why} A ping came: it is polled once, ");
+        lines.push(timed("warn", &before, Moment::due(wake, now), &format!(".{OUTCOME}")));
+    } else if feed.is_private() {
+        lines.push(text("warn", &why));
+    } else {
+        let when = within(feed, policy, now);
+        let what = if feed.status == Status::Gone { "If that was a mistake" } else { "When it is fixed" };
+        let text_of = format!("{why} {what}, send a ping with its address: it is polled once, {when}.{OUTCOME}");
+        lines.push(text("warn", &text_of));
+    }
+}
+
+/// Returns when a ping that comes now is answered.
+fn within(feed: &Feed, policy: &PolicyConfig, now: Timestamp) -> String {
+    let rest = rest_after_poll(now, feed.status, &feed.state, policy);
+    let held = feed.state.hold_until.map_or(Duration::ZERO, |until| until.since(now));
+    let soon = policy.ping_spread.max(policy.ping_quiet);
+    match rest.max(held) {
+        wait if wait <= soon => format!("within {}", words::span(soon)),
+        wait if held >= rest => format!("in {}, because its server asked us to wait", words::span(wait)),
+        wait => format!("in {}, because polls after earlier pings found nothing new", words::span(wait)),
+    }
+}
+
+fn text(class: &'static str, text: &str) -> Line {
+    Line { class, before: text.to_owned(), at: None, after: String::new() }
+}
+
+fn timed(class: &'static str, before: &str, at: Moment, after: &str) -> Line {
+    Line { class, before: before.to_owned(), at: Some(at), after: after.to_owned() }
+}
