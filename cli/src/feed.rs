@@ -31,7 +31,7 @@ pub(crate) enum FeedCommand {
     /// Changes who reads a feed
     Set(SetArgs),
     /// Polls a feed as soon as its host allows it, freshness or not
-    Refresh(OneArgs),
+    Refresh(crate::refresh::RefreshArgs),
     /// Stops polling a feed
     Pause(OneArgs),
     /// Polls a paused, blacklisted or quarantined feed again
@@ -107,7 +107,7 @@ pub(crate) async fn run(command: FeedCommand) -> anyhow::Result<ExitCode> {
         FeedCommand::Explain(args) => explain(&args).await?,
         FeedCommand::History(args) => history(&args).await?,
         FeedCommand::Set(args) => set(&args).await?,
-        FeedCommand::Refresh(args) => refresh(&args).await?,
+        FeedCommand::Refresh(args) => return crate::refresh::run(&args).await,
         FeedCommand::Pause(args) => told(&args, &one(&args, Method::POST, "/pause").await?, "paused")?,
         FeedCommand::Resume(args) => told(&args, &one(&args, Method::POST, "/resume").await?, "resumed")?,
         FeedCommand::Forget(args) => {
@@ -130,16 +130,6 @@ fn told(args: &OneArgs, feed: &FeedView, what: &str) -> anyhow::Result<()> {
         return Ok(output::json(feed)?);
     }
     Ok(output::line(&format!("{what} {} {}", feed.id, feed.url))?)
-}
-
-async fn refresh(args: &OneArgs) -> anyhow::Result<()> {
-    let feed = one(args, Method::POST, "/refresh").await?;
-    told(args, &feed, "refreshing")?;
-    // What keeps it waiting: a hold, a block, a pause of the fleet. The first note is the refresh itself, unless it is done.
-    let explained: ExplainView = Client::new(&args.client)?.get(&format!("/feeds/{}/explain", feed.id), &[]).await?;
-    let others = explained.notes.iter().skip(usize::from(explained.wake_at.is_some()));
-    others.for_each(|note| eprintln!("note: {note}"));
-    Ok(())
 }
 
 async fn set(args: &SetArgs) -> anyhow::Result<()> {

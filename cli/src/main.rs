@@ -33,6 +33,7 @@ mod output;
 mod parse;
 mod ping;
 mod progress;
+mod refresh;
 mod reload;
 mod requeue;
 mod run;

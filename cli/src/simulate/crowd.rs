@@ -67,17 +67,20 @@ pub(super) fn run(histories: &[Series], recipe: &Recipe, price: Option<f64>) -> 
 impl CrowdReport {
     /// Formats the result as text.
     pub(super) fn text(&self) -> String {
-        let list = |values: &[f64]| values.iter().map(|value| format!("{value:.2}")).collect::<Vec<_>>().join(" ");
+        let list = |values: &[f64], least_days: u32| match values {
+            [] => format!("needs --days {least_days} or more: the first day is not counted"),
+            values => values.iter().map(|value| format!("{value:.2}")).collect::<Vec<_>>().join(" "),
+        };
         output::fields(&[
             ("feeds", Some(self.feeds.to_string())),
             ("days", Some(self.days.to_string())),
             ("polls", Some(format!("{} ({:.2} a feed and day)", self.polls, self.polls_per_feed_day))),
             ("mean delay by subscribers", Some(format!("{:.1} min", self.weighted_mean_minutes))),
             ("polls in hot minutes", Some(format!("{:.2} %", 100.0 * self.hot_share))),
-            ("busiest open minute over their mean, by day", Some(list(&self.busiest_open_minute))),
-            ("the same by minute of the hour", Some(list(&self.busiest_minute_of_the_hour))),
+            ("busiest open minute over their mean, by day", Some(list(&self.busiest_open_minute, 2))),
+            ("the same by minute of the hour", Some(list(&self.busiest_minute_of_the_hour, 2))),
             ("polls under the floor", Some(self.polls_under_floor.to_string())),
-            ("likeness to the day before, by day", Some(list(&self.resemblance))),
+            ("likeness to the day before, by day", Some(list(&self.resemblance, 3))),
             ("memory", Some(format!("{} bytes a feed", self.bytes_per_feed))),
             ("time", Some(format!("{:.1} s, {:.0} ns a poll", self.seconds, self.nanoseconds_per_poll))),
         ])

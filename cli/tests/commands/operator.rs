@@ -229,3 +229,24 @@ fn run_refuses_what_is_no_source_and_what_cannot_be_configured() {
         assert!(ran.err.contains(told), "{}", ran.err);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_that_is_waited_for_shows_its_outcome() {
+    let fleet = Fleet::start(&[]).await;
+    fleet.origin.set("/feed", Script::feed(Feed::rss().initial(2)));
+    let url = fleet.origin.url("/feed");
+    fleet.done(&["feed", "add", &url]);
+    fleet.origin.publish("/feed", 3);
+    let out = fleet.done(&["feed", "refresh", "1", "--wait=2m"]);
+    assert!(out.contains("1 read, 3 new entries; next poll in "), "{out}");
+    let out = fleet.done(&["feed", "refresh", "1", "--wait=2m"]);
+    assert!(out.contains("1 not modified; next poll in "), "{out}");
+    fleet.origin.set("/feed", Script::status(404));
+    let failed = fleet.run(&["feed", "refresh", "1", "--wait=2m"]);
+    assert_eq!(failed.code, Some(1));
+    assert!(failed.err.contains("1 failed (status), HTTP 404; next poll in "), "{}", failed.err);
+    fleet.done(&["fleet", "pause"]);
+    let waits = fleet.run(&["feed", "refresh", "1", "--wait=1s"]);
+    assert_eq!(waits.code, Some(1));
+    assert!(waits.err.contains("all polling is paused") && waits.err.contains("it is not polled yet"), "{}", waits.err);
+}

@@ -294,6 +294,11 @@ fn insert(tree: &mut Table, key: &str, value: Value) {
 fn read_text(text: String, default: &Value) -> Value {
     let as_toml = |text: &str| toml::from_str::<Table>(&format!("value = {text}")).ok()?.remove("value");
     match default {
+        // A quoted text, as it stands in a file, is meant without its quotes.
+        Value::String(_) if text.trim_start().starts_with(['"', '\'']) => match as_toml(&text) {
+            Some(quoted @ Value::String(_)) => quoted,
+            _ => Value::String(text),
+        },
         Value::String(_) => Value::String(text),
         Value::Array(_) if !text.trim_start().starts_with('[') => {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());

@@ -321,3 +321,11 @@ fn no_password_of_a_url_is_shown_wherever_it_stands() {
         assert_eq!(without_password(text), shown, "{text}");
     }
 }
+
+#[test]
+fn a_quoted_text_of_a_flag_is_meant_without_its_quotes() {
+    for text in ["classes", "\"classes\"", "'classes'"] {
+        let loaded = load(None, std::iter::empty(), &[("policy.mode", Value::String(text.to_owned()))]).unwrap();
+        assert_eq!(loaded.config.policy.mode, PolicyMode::Classes, "{text}");
+    }
+}

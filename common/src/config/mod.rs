@@ -128,6 +128,8 @@ pub struct PolicyConfig {
     pub min_interval: Duration,
     #[serde(with = "text")]
     pub default_interval: Duration,
+    #[serde(with = "text")]
+    pub interval: Duration,
     pub salt: f64,
     pub hot_minutes: bool,
     pub polls_per_second: f64,
@@ -299,6 +301,7 @@ pub struct FetchConfig {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulerConfig {
+    pub refresh_while_paused: bool,
     #[serde(with = "text")]
     pub tick: Duration,
     pub claim_batch: usize,

@@ -113,6 +113,9 @@ fn own_interval(subject: &Subject<'_>, category: Category, polled: Timestamp, po
     if audience.subscribers == 0 && !audience.sla && !audience.important {
         return (Rule::NoSubscribers, config.default_interval);
     }
+    if !config.interval.is_zero() && !audience.sla {
+        return (Rule::Person, config.interval);
+    }
     match (config.mode, category, subject.host_interval) {
         (_, Category::A, _) => (Rule::Category, config.category.a.interval),
         (PolicyMode::Classes, _, Some(interval)) => (Rule::HostInterval, interval),

@@ -24,12 +24,15 @@ pub struct ExplainedTerm {
 /// Explains terms in words. `base` is the poll that they followed ([`crate::policy::PollState::last_polled`]), or the
 /// time at which the feed was added if it was never polled.
 pub fn explain(category: Category, base: Timestamp, terms: &[Term]) -> Vec<ExplainedTerm> {
-    let mut before = base;
+    let (mut before, mut rule_before) = (base, None);
     let explained = terms.iter().map(|term| {
         let later = term.due >= before;
         let by = if later { term.due.since(before) } else { before.since(term.due) };
-        let text = words(term.rule, category, term.due.since(base), by, later, term.due);
-        before = term.due;
+        let text = match term.rule {
+            Rule::Ceiling => cut(rule_before, before.since(base), term.due.since(base)),
+            rule => words(rule, category, term.due.since(base), by, later, term.due),
+        };
+        (before, rule_before) = (term.due, Some(term.rule));
         let sign = if later { 1.0 } else { -1.0 };
         ExplainedTerm { rule: term.rule, due: term.due, by: sign * by.as_secs_f64(), text }
     });
@@ -65,6 +68,15 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
         Rule::OurFault => format!("our own network failed, which is not held against it: tried again at {due}"),
         Rule::Late => "that time had passed when the report came: at once".to_owned(),
     }
+}
+
+/// Explains a ceiling: what was asked for, and which setting allows less.
+fn cut(rule_before: Option<Rule>, asked: Duration, allowed: Duration) -> String {
+    let (who, key) = match rule_before {
+        Some(Rule::RetryAfter) => ("its server", "policy.retry_after_ceiling"),
+        _ => ("its publisher", "policy.hint_ceiling"),
+    };
+    format!("{who} asks for {}, and {key} cuts that to {}", spoken(asked), spoken(allowed))
 }
 
 /// Formats a duration in its two largest units, rounded: "1 h 40 m", "3 d", "250 ms".

@@ -21,7 +21,10 @@ pub(super) fn apply(plan: &mut Plan, hints: &FeedHints, fresh_for: Option<Durati
         if asked > plan.interval {
             plan.set(rule, asked);
         }
-        plan.floor = plan.floor.max(asked.min(config.hint_ceiling));
+        let floor = asked.min(config.hint_ceiling);
+        plan.floor = plan.floor.max(floor);
+        let retry_floor = if rule == Rule::Freshness { floor } else { floor.min(config.penalty.ceiling) };
+        plan.retry_floor = plan.retry_floor.max(retry_floor);
     }
     plan.at_most(config.hint_ceiling.max(own_interval));
     plan.skip(Skip::new(hints));

@@ -104,7 +104,7 @@ pub(super) fn keep(plan: &mut Plan, state: &mut PollState) {
 /// Waits for `delay`, and at least as long as after the last failure of this run.
 fn wait(plan: &mut Plan, state: &mut PollState, delay: Duration) {
     let rule = if state.penalty.is_some() { Rule::PenaltyBox } else { Rule::Backoff };
-    plan.set(rule, delay.max(plan.floor).max(state.failure_delay));
+    plan.set(rule, delay.max(plan.retry_floor).max(state.failure_delay));
     // Rounded to the millisecond, as it is stored: a restart must not change a decision.
     state.failure_delay = plan.base.after(plan.interval).since(plan.base);
 }

@@ -19,6 +19,9 @@ pub(super) struct Plan {
     pub(super) interval: Duration,
     /// The longest floor so far; later rules do not go below it.
     pub(super) floor: Duration,
+    /// The same for a retry after a failure: a document's hints say how long it stays as it is, not how long to leave a
+    /// server alone, so they count up to the ceiling of the penalty box.
+    pub(super) retry_floor: Duration,
     /// The due time.
     pub(super) due: Timestamp,
     /// The rules that moved it.
@@ -34,7 +37,16 @@ impl Plan {
         let due = base.after(interval);
         let mut terms = Terms::default();
         terms.push(rule, due);
-        Plan { base, interval, floor: Duration::ZERO, due, terms, window: None, skip: Skip::default() }
+        Plan {
+            base,
+            interval,
+            floor: Duration::ZERO,
+            retry_floor: Duration::ZERO,
+            due,
+            terms,
+            window: None,
+            skip: Skip::default(),
+        }
     }
 
     /// Sets another interval, longer or shorter.
@@ -50,6 +62,7 @@ impl Plan {
     /// Raises the interval to at least `floor`, for this and all later rules.
     pub(super) fn at_least(&mut self, rule: Rule, floor: Duration) {
         self.floor = self.floor.max(floor);
+        self.retry_floor = self.retry_floor.max(floor);
         if floor > self.interval {
             self.set(rule, floor);
         }

@@ -6,6 +6,7 @@ pub mod live_config;
 pub mod load;
 pub mod our_fault;
 pub mod pace;
+pub mod pause;
 pub mod price;
 pub mod storing;
 pub mod watchdog;
@@ -17,6 +18,7 @@ use gate::GateState;
 use live_config::LiveConfig;
 use load::Load;
 use our_fault::OurFault;
+use pause::Pause;
 use price::Price;
 use storing::Storing;
 use watchdog::Watchdog;
@@ -37,6 +39,8 @@ pub struct Condition {
     pub our_fault: OurFault,
     /// Which hosts fail and throttle most.
     pub worst: WorstHosts,
+    /// Whether all polling is paused.
+    pub pause: Pause,
     /// Whether the host gate lets requests start.
     pub gate: GateState,
     /// Whether polling makes progress.
@@ -53,6 +57,7 @@ impl Condition {
             storing: Storing::default(),
             our_fault: OurFault::default(),
             worst: WorstHosts::default(),
+            pause: Pause::default(),
             gate: GateState::default(),
             watchdog: Watchdog::default(),
         }

@@ -56,6 +56,10 @@ impl Schedule for Counted {
         self.schedule.claim_due(now, limit, lease).await
     }
 
+    async fn claim_urgent(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError> {
+        self.schedule.claim_urgent(now, limit, lease).await
+    }
+
     async fn extend(&self, feeds: &[FeedId], until: Timestamp) -> Result<(), ScheduleError> {
         self.schedule.extend(feeds, until).await
     }

@@ -317,7 +317,9 @@ impl Ops {
 
     /// Stops or starts all polling; fetches under way end.
     pub async fn set_paused(&self, paused: bool) -> Result<(), BackendError> {
-        Ok(self.store.set_paused(paused).await?)
+        self.store.set_paused(paused).await?;
+        self.condition.pause.set(paused);
+        Ok(())
     }
 }
 

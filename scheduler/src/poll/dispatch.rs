@@ -72,6 +72,8 @@ const PAUSE_CHECK: Duration = Duration::from_secs(1);
 /// How long to wait after a round that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How long to wait before a feed of category A is looked at again that is due while all polling is paused.
+const PAUSED_RETRY: Duration = Duration::from_secs(10);
 /// How long to wait before a feed is looked at again whose row cannot be read.
 const UNREADABLE_RETRY: Duration = Duration::from_secs(600);
 
@@ -93,7 +95,7 @@ impl Dispatcher {
     pub async fn run(&self, clock: &dyn Clock, stop: &CancellationToken) {
         let mut config = self.condition.config.get();
         let mut pace = Pace::new(&config, clock.now());
-        let (mut paused, mut schedulers) = (false, 1);
+        let mut schedulers = 1;
         let mut paused_checked = Timestamp::EPOCH;
         let mut dispatching = FailureLog::new("dispatch");
         while !stop.is_cancelled() {
@@ -103,11 +105,14 @@ impl Dispatcher {
                 (pace, config) = (Pace::new(&current, now), current);
             }
             if now.is_time_again(paused_checked, PAUSE_CHECK) {
-                paused = self.store.paused().await.unwrap_or(paused);
+                let (pause, changes) = (&self.condition.pause, self.condition.pause.changes());
+                if let Ok(paused) = self.store.paused().await {
+                    pause.read(paused, changes);
+                }
                 schedulers = self.schedulers().await.unwrap_or(schedulers);
                 paused_checked = now;
             }
-            let room = if paused { 0 } else { self.condition.our_fault.room(pace.room(now, schedulers), now) };
+            let room = self.condition.our_fault.room(pace.room(now, schedulers), now);
             let wait = match dispatching.note(self.round_on_time(clock, room).await) {
                 Some(round) => {
                     pace.spend(round.published);
@@ -141,6 +146,32 @@ impl Dispatcher {
         self.round(now, room).await
     }
 
+    /// Claims feeds. While all polling is paused those that were woken, if the operator wants them served, or none. The pause
+    /// is looked at last: what is added after it is not claimed.
+    async fn claim(&self, now: Timestamp, limit: usize) -> Result<Vec<Claim>, BackendError> {
+        let scheduler = &self.config.scheduler;
+        let lease = scheduler.claim_lease.min(self.lease());
+        Ok(match (self.condition.pause.is_set(), scheduler.refresh_while_paused) {
+            (false, _) => self.schedule.claim_due(now, limit, lease).await?,
+            (true, true) => self.schedule.claim_urgent(now, limit, lease).await?,
+            (true, false) => Vec::new(),
+        })
+    }
+
+    /// Puts back what was claimed and is not to be polled while all polling is paused.
+    async fn woken(&self, due: Vec<(JobRow, Claim)>, now: Timestamp) -> Result<Vec<(JobRow, Claim)>, BackendError> {
+        if !self.condition.pause.is_set() {
+            return Ok(due);
+        }
+        let is_woken = |row: &JobRow| row.wake_at.is_some_and(|wake| wake <= now);
+        let (woken, others): (Vec<_>, Vec<_>) = due.into_iter().partition(|(row, _)| is_woken(row));
+        let slot = |(row, _): &(JobRow, Claim)| Slot { feed: row.id, due_at: now.after(PAUSED_RETRY), band: band(row) };
+        self.schedule.put(&others.iter().map(slot).collect::<Vec<_>>(), now).await?;
+        let idle: Vec<_> = others.into_iter().filter_map(|(_, claim)| Some((claim.parked_at?, now))).collect();
+        self.schedule.unpark(&idle).await?;
+        Ok(woken)
+    }
+
     /// One round over at most `room` feeds; gives what was done: nothing while reports cannot be stored.
     pub async fn round(&self, now: Timestamp, room: usize) -> Result<Round, BackendError> {
         if room == 0 || !self.condition.storing.works() {
@@ -152,8 +183,7 @@ impl Dispatcher {
             return Ok(Round { queue_full: true, ..Round::default() });
         }
         let limit = room.min(scheduler.claim_batch).min(room_in_queue);
-        let lease = scheduler.claim_lease.min(self.lease());
-        let claims = self.schedule.claim_due(now, limit, lease).await?;
+        let claims = self.claim(now, limit).await?;
         if claims.is_empty() {
             return Ok(Round::default());
         }
@@ -170,11 +200,12 @@ impl Dispatcher {
         self.schedule.remove(&dead).await?;
         self.schedule.put(&early, now).await?;
         self.schedule.unpark(&idle).await?;
+        let due = self.woken(due, now).await?;
         let (rules, price) = (self.rules.get(), self.condition.price.get());
         let config = self.condition.config.get();
         let policy = Policy { config: &config.policy, load: 0.0, price };
         let due = new_rules::replanned(&*self.store, &*self.schedule, &rules, &policy, due, now).await?;
-        let due = open_minutes::waiting(&*self.schedule, &self.config.policy, due, now).await?;
+        let due = open_minutes::waiting(&*self.schedule, &config.policy, due, now).await?;
         let first_claims = due.iter().filter(|(_, claim)| claim.parked_at.is_none() && !claim.lease_expired).count();
         let published = self.dispatch(due, now).await?;
         self.condition.price.dispatched(first_claims, published);

@@ -219,7 +219,7 @@ impl Results {
     fn tried_later(&self, feed: &Feed, now: Timestamp) -> Slot {
         let scheduler = &self.config.scheduler;
         let remembered = (scheduler.queue_lease + scheduler.fetch_lease) * 2;
-        let wait = self.config.policy.penalty.transient_first.max(remembered);
+        let wait = self.condition.config.get().policy.penalty.transient_first.max(remembered);
         Slot { feed: feed.id, due_at: now.after(wait), band: self.band(feed) }
     }
 

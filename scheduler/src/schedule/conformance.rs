@@ -21,6 +21,7 @@ macro_rules! schedule_conformance {
         $crate::schedule_conformance!($make; a_remembered_wake_survives_parking);
         $crate::schedule_conformance!($make; each_band_gets_its_share_of_a_claim_and_the_most_urgent_gets_what_is_left);
         $crate::schedule_conformance!($make; what_one_band_leaves_the_others_take);
+        $crate::schedule_conformance!($make; only_the_most_urgent_band_is_claimed_where_that_is_asked_for);
         $crate::schedule_conformance!($make; a_removed_feed_is_never_claimed);
         $crate::schedule_conformance!($make; correct_adds_what_is_absent_and_lowers_what_is_too_late);
         $crate::schedule_conformance!($make; correct_leaves_a_feed_that_was_claimed_late_to_its_lease);
@@ -168,6 +169,13 @@ cases! {
         }
         let [_, prompt, steady, patient] = of_each(&singly);
         assert!(prompt > 30 && steady >= 10 && patient >= 10, "one at a time the shares are the same: {singly:?}");
+    }
+
+    only_the_most_urgent_band_is_claimed_where_that_is_asked_for(schedule) {
+        schedule.put(&[slot(1, 0), urgent(2, 1), urgent(3, 2), urgent(4, 99)], at(0)).await.unwrap();
+        let claimed = schedule.claim_urgent(at(5), 10, LEASE).await.unwrap();
+        assert_eq!(claimed.iter().map(|claim| claim.feed.0).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(claim(schedule, 6, 10).await, [1]);
     }
 
     what_one_band_leaves_the_others_take(schedule) {

@@ -167,6 +167,9 @@ pub trait Schedule: Send + Sync {
     /// Claims up to `limit` due feeds until `now + lease`.
     async fn claim_due(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError>;
 
+    /// The same of the most urgent band alone.
+    async fn claim_urgent(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError>;
+
     /// Extends the leases of claimed feeds to `until` where they would end earlier. Does not change feeds whose lease
     /// has ended.
     async fn extend(&self, feeds: &[FeedId], until: Timestamp) -> Result<(), ScheduleError>;

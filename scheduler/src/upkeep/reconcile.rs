@@ -148,7 +148,7 @@ impl Reconciler {
         // A claim may be made while its page is compared, by a machine whose clock is ahead of ours.
         let mut slack = scheduler.queue_lease + scheduler.fetch_lease + scheduler.clock_skew;
         // Dispatch puts overdue feeds off to the next open minutes.
-        if self.config.policy.hot_minutes {
+        if self.condition.config.get().policy.hot_minutes {
             slack += OPEN_REACH;
         }
         let (mut after, mut corrected) = (FeedId(0), 0);

@@ -110,6 +110,10 @@ pub trait Feeds: Send + Sync {
     /// poll's report.
     async fn wake_pinged(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError>;
 
+    /// At most `limit` feeds that name one of these addresses as their site, and that pings reach: public ones that are polled, or
+    /// that a ping has polled once. In the order of their numbers.
+    async fn feeds_of_site(&self, links: &[String], limit: u32) -> Result<Vec<Feed>, StoreError>;
+
     /// The last polls of a feed, newest first; `None` when there is no such feed.
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError>;
 }

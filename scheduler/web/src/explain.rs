@@ -3,7 +3,7 @@
 use common::calm::calm_subscribers;
 use common::config::PolicyConfig;
 use common::feed::{Feed, OverQuota};
-use common::policy::{Audience, Category, Status, category, explain as explain_terms, sla_unmet};
+use common::policy::{Audience, Category, Status, category, explain as explain_terms, next_open, sla_unmet};
 use common::secrets::SecretError;
 use common::time::Timestamp;
 
@@ -25,7 +25,9 @@ pub(crate) async fn of(api: &Api, feed: &Feed) -> Result<ExplainView, ApiError> 
     let unreadable = sealed.flatten();
     let gate_closed = api.ops.condition.gate.closed().map(|closed| closed.to_string());
     let config = api.ops.condition.config.get();
-    let waits = Waits { unreadable, fleet_paused, gate_closed, host_hold, block, policy: &config.policy, now };
+    let refresh_while_paused = config.scheduler.refresh_while_paused;
+    let policy = &config.policy;
+    let waits = Waits { unreadable, fleet_paused, refresh_while_paused, gate_closed, host_hold, block, policy, now };
     Ok(view(feed, category, &waits))
 }
 
@@ -34,6 +36,7 @@ struct Waits<'a> {
     /// Why its login cannot be used here.
     unreadable: Option<SecretError>,
     fleet_paused: bool,
+    refresh_while_paused: bool,
     /// Why no request starts at any host.
     gate_closed: Option<String>,
     host_hold: Option<Timestamp>,
@@ -102,11 +105,19 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     if category == Category::A && unmet {
         notes.push("its SLA cannot be met: publisher's wishes and back-off come first".to_owned());
     }
+    let was_polled = feed.state.last_polled.is_some();
+    let is_overdue = was_polled && feed.wake_at.is_none() && feed.next_due.is_some_and(|due| due <= waits.now);
+    if waits.policy.hot_minutes && is_overdue && category != Category::A && next_open(waits.now, 0.0).is_some() {
+        notes.push("it is due in a hot minute: it waits for the next open ones".to_owned());
+    }
     if let Some(error) = &waits.unreadable {
         notes.push(format!("{error}; it waits for a worker that can open them"));
     }
     if waits.fleet_paused {
-        notes.push("all polling is paused".to_owned());
+        notes.push(match waits.refresh_while_paused {
+            true => "all polling is paused, but refreshes are served".to_owned(),
+            false => "all polling is paused".to_owned(),
+        });
     }
     if let Some(closed) = &waits.gate_closed {
         notes.push(format!("the host gate is {closed}"));

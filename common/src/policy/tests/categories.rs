@@ -146,3 +146,22 @@ fn an_sla_that_a_floor_breaks_is_told() {
     assert!(unmet(&answered(500)));
     assert!(!sla_unmet(&Audience::default(), noon(), noon().after(DAY), &config), "no SLA, nothing to break");
 }
+
+#[test]
+fn a_default_interval_of_a_person_replaces_the_category_s_and_yields_to_a_feed_s_own() {
+    let config = PolicyConfig { interval: 4 * HOUR, ..plain() };
+    let interval = |audience: Audience| {
+        let subject = Subject { audience, ..reader() };
+        (delay(&ask(&subject, &unchanged(), &config)), rules(&ask(&subject, &unchanged(), &config))[0])
+    };
+    let plain_feed = Audience::default();
+    assert_eq!(interval(plain_feed), (4 * HOUR, Rule::Person));
+    assert_eq!(
+        interval(Audience { subscribers: 500, active_subscribers: 500, ..plain_feed }),
+        (4 * HOUR, Rule::Person)
+    );
+    assert_eq!(interval(Audience { interval: Some(HOUR), ..plain_feed }), (HOUR, Rule::Person));
+    assert_eq!(interval(Audience { sla: true, ..plain_feed }), (MINUTE, Rule::Category));
+    let nobody = Audience { subscribers: 0, active_subscribers: 0, ..plain_feed };
+    assert_eq!(interval(nobody), (config.default_interval, Rule::NoSubscribers));
+}

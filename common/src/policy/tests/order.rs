@@ -353,3 +353,27 @@ fn a_change_of_audience_passes_no_floor_no_hold_and_no_box() {
     let paused = Subject { status: Status::Paused, ..popular(subject) };
     assert_eq!(replan(&paused, due, now, NO_SALT, &policy), None);
 }
+
+#[test]
+fn a_ttl_of_a_week_is_honoured_in_full_where_the_ceiling_allows_it_and_a_failure_is_retried_before() {
+    let week = 7 * DAY;
+    let hints = FeedHints { ttl: Some(week), ..FeedHints::default() };
+    let cut = ask(&reader(), &hinted(1, hints), &plain());
+    assert_eq!(delay(&cut), DAY);
+    let explained = explain(Category::D, noon(), &cut.terms);
+    let told = "its publisher asks for 7 d, and policy.hint_ceiling cuts that to 1 d";
+    assert!(explained.iter().any(|term| term.text == told), "{explained:?}");
+
+    let config = PolicyConfig { hint_ceiling: 30 * DAY, ..plain() };
+    let full = ask(&reader(), &hinted(1, hints), &config);
+    assert_eq!(delay(&full), week);
+    assert!(!rules(&full).contains(&Rule::Ceiling));
+    let failing = ask(&after(&reader(), &full), &failed(FailureKind::Timeout), &config);
+    assert_eq!(delay(&failing), DAY, "a day, as with the usual ceiling: the document of a week ago did not come");
+    let unchanged = ask(&after(&reader(), &full), &unchanged(), &config);
+    assert_eq!(delay(&unchanged), week, "and through each 304");
+    let fresh = FetchReport { fresh_for: Some(week), ..hinted(1, FeedHints::default()) };
+    let fresh = ask(&reader(), &fresh, &config);
+    let failing = ask(&after(&reader(), &fresh), &failed(FailureKind::Timeout), &config);
+    assert!(delay(&failing) >= week, "what is fresh is not fetched again");
+}

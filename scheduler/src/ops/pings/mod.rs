@@ -22,6 +22,9 @@ use store::FeedRef;
 /// Feeds into which one after the other was merged.
 const LONGEST_CHAIN: usize = 4;
 
+/// Feeds of a site that a ping with the site's address has polled. Platforms whose feeds all name the platform have more.
+const MOST_OF_A_SITE: u32 = 10;
+
 /// Takes pings.
 #[derive(Clone)]
 pub struct Pings {
@@ -35,11 +38,21 @@ impl Pings {
         Pings { gathered: Arc::new(Gathered::new(ops.clone())), ops }
     }
 
-    /// Has the first known feed among `urls` polled soon; false when none of them is known.
+    /// Has the first known feed among `urls` polled soon, or, where none of them is a feed, the feeds of the first site among
+    /// them; false when nothing is known.
     pub async fn ping(&self, urls: &[FeedUrl]) -> Result<bool, BackendError> {
         for url in urls {
             if let Some(feed) = self.public_feed(url).await? {
                 self.announced(&feed).await?;
+                return Ok(true);
+            }
+        }
+        for url in urls {
+            let feeds = self.ops.store.feeds_of_site(&ways_to_write(url), MOST_OF_A_SITE).await?;
+            for feed in &feeds {
+                self.announced(feed).await?;
+            }
+            if !feeds.is_empty() {
                 return Ok(true);
             }
         }
@@ -69,4 +82,11 @@ impl Pings {
         let window = PingWindow::open(now, feed.status, &feed.state, draw().salt, &config.policy);
         self.gathered.add(feed, window).await
     }
+}
+
+/// The ways in which feeds write the address of their site: with and without the last slash, over http and https.
+fn ways_to_write(site: &FeedUrl) -> Vec<String> {
+    let (_, rest) = site.as_str().split_once("://").unwrap_or_default();
+    let bare = rest.strip_suffix('/').unwrap_or(rest);
+    ["https", "http"].into_iter().flat_map(|scheme| ["/", ""].map(|end| format!("{scheme}://{bare}{end}"))).collect()
 }

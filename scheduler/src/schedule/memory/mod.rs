@@ -262,6 +262,11 @@ impl State {
         claims.concat()
     }
 
+    fn claim_urgent(&mut self, now: Timestamp, limit: usize, lease: Duration) -> Vec<Claim> {
+        let until = now.after(lease);
+        (0..limit).map_while(|_| self.claim(Band::Urgent, now, until)).collect()
+    }
+
     /// Extends a lease, if there is one.
     fn extend(&mut self, feed: FeedId, until: Timestamp) {
         if let Some((slot, place)) = self.places.find(feed).filter(|(_, place)| place.is_leased())
@@ -342,6 +347,10 @@ impl Schedule for MemorySchedule {
 
     async fn claim_due(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError> {
         Ok(self.at(now).claim_due(now, limit, lease))
+    }
+
+    async fn claim_urgent(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError> {
+        Ok(self.at(now).claim_urgent(now, limit, lease))
     }
 
     async fn extend(&self, feeds: &[FeedId], until: Timestamp) -> Result<(), ScheduleError> {

@@ -1,4 +1,4 @@
--- Claims what is due: at most ARGV[3] feeds until ARGV[2]. Each band has a guaranteed share, and the others take what
+-- Claims what is due: at most ARGV[3] feeds until ARGV[2], with ARGV[4] = 1 of the most urgent band alone. Each band has a guaranteed share, and the others take what
 -- is left, most urgent first; within a band the oldest come first. Returns three things: lists of feeds that were
 -- waiting, lists of feeds whose lease had expired, and feed and host of each that was parked. KEYS[10] keeps the result
 -- for a short time, so that a repetition of the same call returns it again.
@@ -113,7 +113,9 @@ local function claim_band(band, counts, room)
 end
 
 local dues = {}
-for band = 1, #bands do dues[band] = due(band) end
+for band = 1, #bands do
+  dues[band] = (band == 1 or ARGV[4] ~= '1') and due(band) or { total = 0 }
+end
 local rooms = allot(dues)
 for band = 1, #bands do
   if rooms[band] > 0 then claim_band(band, dues[band], rooms[band]) end

@@ -276,17 +276,44 @@ impl RedisSchedule {
         answer.await.map_err(|error| failed("note its number of shards", error))
     }
 
+    async fn claim(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        lease: Duration,
+        urgent: bool,
+    ) -> Result<Vec<Claim>, ScheduleError> {
+        // Each shard claims its part; what some leave goes to the others, starting at a random shard.
+        let (count, start) = (self.shards.len(), rand::rng().random_range(0..self.shards.len()));
+        let turn: Vec<&Shard> = self.shards.iter().cycle().skip(start).take(count).collect();
+        let part = limit.div_ceil(count);
+        let parts = (0..count).map(|at| part.min(limit.saturating_sub(at * part)));
+        let asked = turn.iter().zip(parts).filter(|(_, part)| *part > 0);
+        let mut claims: Vec<Claim> =
+            try_join_all(asked.map(|(shard, part)| self.claim_shard(shard, now, part, lease, urgent))).await?.concat();
+        if count > 1 {
+            for shard in turn {
+                let left = limit.saturating_sub(claims.len());
+                if left > 0 {
+                    claims.extend(self.claim_shard(shard, now, left, lease, urgent).await?);
+                }
+            }
+        }
+        Ok(claims)
+    }
+
     async fn claim_shard(
         &self,
         shard: &Shard,
         now: Timestamp,
         limit: usize,
         lease: Duration,
+        urgent: bool,
     ) -> Result<Vec<Claim>, ScheduleError> {
         let (until, name) = (now.after(lease), shard.call());
         let (waited, expired, parked): Claimed = self
             .eval("claim feeds", shard, &self.scripts.claim, |call| {
-                call.key(&name).arg(self.time(now)).arg(until.millis()).arg(limit);
+                call.key(&name).arg(self.time(now)).arg(until.millis()).arg(limit).arg(u8::from(urgent));
             })
             .await?;
         let claim = |lease_expired| move |Member(feed)| Claim { feed, parked_at: None, lease_expired };
@@ -338,23 +365,11 @@ impl Schedule for RedisSchedule {
     }
 
     async fn claim_due(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError> {
-        // Each shard claims its part; what some leave goes to the others, starting at a random shard.
-        let (count, start) = (self.shards.len(), rand::rng().random_range(0..self.shards.len()));
-        let turn: Vec<&Shard> = self.shards.iter().cycle().skip(start).take(count).collect();
-        let part = limit.div_ceil(count);
-        let parts = (0..count).map(|at| part.min(limit.saturating_sub(at * part)));
-        let asked = turn.iter().zip(parts).filter(|(_, part)| *part > 0);
-        let mut claims: Vec<Claim> =
-            try_join_all(asked.map(|(shard, part)| self.claim_shard(shard, now, part, lease))).await?.concat();
-        if count > 1 {
-            for shard in turn {
-                let left = limit.saturating_sub(claims.len());
-                if left > 0 {
-                    claims.extend(self.claim_shard(shard, now, left, lease).await?);
-                }
-            }
-        }
-        Ok(claims)
+        self.claim(now, limit, lease, false).await
+    }
+
+    async fn claim_urgent(&self, now: Timestamp, limit: usize, lease: Duration) -> Result<Vec<Claim>, ScheduleError> {
+        self.claim(now, limit, lease, true).await
     }
 
     async fn extend(&self, feeds: &[FeedId], until: Timestamp) -> Result<(), ScheduleError> {

@@ -296,3 +296,28 @@ pub(crate) async fn many_feeds_are_changed_at_once_and_unknown_ones_left_out(bac
     assert_eq!((changed[1].status, changed[1].audience.subscribers), (Status::Active, 7));
     assert_eq!(store.change_feeds(&[], at(4)).await.unwrap(), []);
 }
+
+pub(crate) async fn a_site_has_its_public_feeds_and_no_more_than_are_wanted(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let site = |link: &str| Document { link: Some(link.to_owned()), ..document(vec![]) };
+    let mut ids = Vec::new();
+    for (name, link) in
+        [("1", "https://a.org/"), ("2", "http://a.org"), ("3", "https://a.org/"), ("4", "https://b.org/")]
+    {
+        let id = add(&*store, &format!("https://a.org/{name}")).await;
+        poll(&*store, id, 10, Outcome::Modified(Box::new(site(link)))).await;
+        ids.push(id);
+    }
+    let links = ["https://a.org/", "https://a.org", "http://a.org/", "http://a.org"].map(str::to_owned);
+    let found = async |limit| {
+        let feeds = store.feeds_of_site(&links, limit).await.unwrap();
+        feeds.iter().map(|feed| feed.id).collect::<Vec<_>>()
+    };
+    assert_eq!(found(10).await, ids[..3]);
+    assert_eq!(found(2).await, ids[..2]);
+    let private = FeedChange { private: Some(true), ..FeedChange::default() };
+    store.change_feed(ids[0], &private, at(20)).await.unwrap();
+    store.change_feed(ids[1], &status(Status::Paused), at(20)).await.unwrap();
+    store.change_feed(ids[2], &status(Status::Gone), at(20)).await.unwrap();
+    assert_eq!(found(10).await, ids[2..3], "a ping has it polled once");
+}

@@ -83,6 +83,7 @@ macro_rules! stamp {
                 numbers_tell_what_is_there;
             }
             feeds {
+                a_site_has_its_public_feeds_and_no_more_than_are_wanted;
                 adding_a_url_twice_answers_the_same_feed_and_changes_nothing;
                 the_same_url_twice_in_one_batch_is_one_feed;
                 urls_as_long_as_they_may_be_are_told_apart;

@@ -17,8 +17,8 @@ use super::{PostgresStore, column, list, moves, numbers};
 use crate::listing;
 use crate::row::{CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_calm, pack_terms, readable};
 use crate::{
-    Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, StoreError,
-    Unmove, Unmoved, history,
+    Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
+    StoreError, Unmove, Unmoved, history,
 };
 
 #[async_trait]
@@ -124,6 +124,17 @@ impl Feeds for PostgresStore {
 
     async fn wake_pinged(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
         self.wake_rows(ids, at, now, true).await
+    }
+
+    async fn feeds_of_site(&self, links: &[String], limit: u32) -> Result<Vec<Feed>, StoreError> {
+        let ids: Vec<i64> = on_connection!(self, "find the feeds of a site", |on| {
+            let query = sqlx::query_scalar(include_str!("feeds_of_site.sql")).bind(links).bind(i64::from(limit));
+            Ok(query.fetch_all(on).await?)
+        })?;
+        let ids: Vec<FeedId> = ids.into_iter().map(FeedId).collect();
+        let mut feeds = self.states_for(&ids).await?;
+        feeds.sort_by_key(|feed| feed.id);
+        Ok(feeds)
     }
 
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {

@@ -16,8 +16,8 @@ use super::list::View;
 use super::{SqliteStore, moves};
 use crate::row::{CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_calm, pack_terms, readable};
 use crate::{
-    Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, StoreError,
-    Unmove, Unmoved, history, listing,
+    Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
+    StoreError, Unmove, Unmoved, history, listing,
 };
 
 #[async_trait]
@@ -133,6 +133,20 @@ impl Feeds for SqliteStore {
 
     async fn wake_pinged(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
         self.wake_rows(ids, at, now, true).await
+    }
+
+    async fn feeds_of_site(&self, links: &[String], limit: u32) -> Result<Vec<Feed>, StoreError> {
+        let failed = "find the feeds of a site";
+        let ids: Vec<i64> = sqlx::query_scalar(include_str!("feeds_of_site.sql"))
+            .bind(serde_json::json!(links).to_string())
+            .bind(limit)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(StoreError::on(failed))?;
+        let ids: Vec<FeedId> = ids.into_iter().map(FeedId).collect();
+        let mut feeds = self.states_for(&ids).await?;
+        feeds.sort_by_key(|feed| feed.id);
+        Ok(feeds)
     }
 
     async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {

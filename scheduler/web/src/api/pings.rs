@@ -335,6 +335,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_ping_that_names_a_site_wakes_its_feeds_up_to_ten_and_no_private_one() {
+        let fleet = Fleet::new().await;
+        let mut ids = Vec::new();
+        for number in 0..12 {
+            let id = fleet.feed(&format!("https://a.example/feed{number}")).await;
+            let link = ["https://a.example/", "http://a.example"][number % 2].to_owned();
+            fleet.read(id, common::document::Document { link: Some(link), ..Default::default() }).await;
+            ids.push(id);
+        }
+        fleet.ops.edit(FeedId(ids[0]), &EditFeed { private: Some(true), ..EditFeed::default() }).await.unwrap();
+        fleet.clock.advance(Duration::from_secs(120));
+        let answer = call(&fleet, "weblogUpdates.ping", &["A blog", "http://a.example/"]).await;
+        assert!(answer.contains("<boolean>0</boolean>"), "{answer}");
+        let mut woken = Vec::new();
+        for id in &ids {
+            woken.extend(wake_of(&fleet, *id).await.map(|_| *id));
+        }
+        assert_eq!(woken, ids[1..11], "the private one never, and no more than ten");
+        assert_eq!(rest(&fleet, "https://b.example/").await.body["known"], false);
+    }
+
+    #[tokio::test]
     async fn who_pings_too_often_is_told_when_again() {
         let fleet = Fleet::new().await;
         let most = fleet.ops.config.api.pings_per_minute;

@@ -106,7 +106,7 @@ fn shown(
     let moment = |at: Timestamp| Moment::of(at, now);
     let terms = explain.terms.iter().map(|term| TermLine { text: term.text.clone(), due: moment(term.due) }).collect();
     let (next, advice) = (feed.due().map(|due| Moment::due(due, now)), advice::of(&feed));
-    let outlook = outlook::of(&feed, waits, &api.ops.config.policy, now);
+    let outlook = outlook::of(&feed, waits, &api.ops.condition.config.get().policy, now);
     let view = api.view(feed);
     FeedPage {
         frame: Frame::new("../", "feed", now),

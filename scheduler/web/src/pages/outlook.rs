@@ -18,6 +18,8 @@ use crate::state::Api;
 pub(super) struct Waits {
     /// All polling is paused.
     pub(super) paused: bool,
+    /// Refreshes and pings are served all the same.
+    pub(super) refreshes: bool,
     /// Until when nothing polls its host: its server asked for that, or an operator did.
     pub(super) host: Option<Timestamp>,
 }
@@ -45,7 +47,8 @@ pub(super) async fn waits(api: &Api, feed: &Feed, now: Timestamp) -> Result<Wait
     let held = api.ops.store.holds(now).await?.into_iter().filter(|(host, _)| *host == feed.host);
     let blocks = api.ops.store.host_orders(None).await?.unwrap_or_default().blocks;
     let blocked = blocks.into_iter().filter(|(host, until)| *host == feed.host && *until > now);
-    Ok(Waits { paused, host: held.chain(blocked).map(|(_, until)| until).max() })
+    let refreshes = api.ops.config.scheduler.refresh_while_paused;
+    Ok(Waits { paused, refreshes, host: held.chain(blocked).map(|(_, until)| until).max() })
 }
 
 /// Returns what happens to the feed next.
@@ -72,7 +75,13 @@ pub(super) fn of(feed: &Feed, waits: Waits, policy: &PolicyConfig, now: Timestam
             lines.push(timed("warn", "Nothing is polled on its host before ", Moment::of(until, now), "."));
         }
         if waits.paused {
-            lines.push(text("warn", "All polling is paused at present: no feed is polled before it is resumed."));
+            lines.push(text(
+                "warn",
+                match waits.refreshes {
+                    true => "All polling is paused at present: a feed is polled for a ping or a refresh only.",
+                    false => "All polling is paused at present: no feed is polled before it is resumed.",
+                },
+            ));
         }
     }
     Outlook { class, verdict, lines }

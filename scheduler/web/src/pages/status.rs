@@ -135,7 +135,7 @@ async fn found(api: &Api, feed: &Feed, now: Timestamp) -> Result<Found, ApiError
         link: words::web_link(feed.url.as_str()),
         title: feed.title.clone(),
         is_read: feed.status == Status::Active,
-        outlook: outlook::of(feed, outlook::waits(api, feed, now).await?, &api.ops.config.policy, now),
+        outlook: outlook::of(feed, outlook::waits(api, feed, now).await?, &api.ops.condition.config.get().policy, now),
         subscribers: words::number(feed.audience.subscribers.into()),
         next: feed.due().map(|due| Moment::due(due, now)),
         last_polled: feed.state.last_polled.map(moment),

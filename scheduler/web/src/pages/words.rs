@@ -152,7 +152,7 @@ pub(super) fn rule(rule: Rule) -> &'static str {
         Rule::PenaltyBox => "penalty box",
         Rule::RetryAfter => "Retry-After",
         Rule::Throttled => "throttled",
-        Rule::Ceiling => "longest interval",
+        Rule::Ceiling => "cut by a ceiling (hint_ceiling)",
         Rule::Salt => "salt",
         Rule::HotMinute => "a busy minute avoided",
         Rule::Added => "added",
