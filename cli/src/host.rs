@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use common::outcome::FailureKind;
 use common::time::{Clock, SystemClock, Timestamp};
 use reqwest::Method;
-use scheduler::wire::HostView;
-use scheduler::wire::List;
+use scheduler::wire::{HostView, List, RefusingView};
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, ClientArgs};
@@ -182,7 +182,7 @@ fn read_value(name: &str, text: &str) -> anyhow::Result<Value> {
     let number = || text.parse::<Value>().ok().filter(|value| value.is_number() || value.is_boolean());
     Ok(match name {
         "reason" | "user_agent" | "match" => text.into(),
-        "gap" | "interval" => {
+        "gap" | "interval" | "soft_for" => {
             let duration = values::duration(text).map_err(|accepted| Usage(format!("{name}: {accepted}")))?;
             duration.as_secs_f64().into()
         }
@@ -219,6 +219,17 @@ fn reason(host: &HostView) -> String {
     }
 }
 
+/// How and since when the host refuses us, and what happens next.
+fn refusing_text(refusing: &RefusingView, now: Timestamp) -> String {
+    let RefusingView { since, until, tries, failure, status, .. } = refusing;
+    let how = match (failure, status) {
+        (FailureKind::Status, Some(status)) => format!("HTTP {status}"),
+        (failure, Some(status)) => format!("{failure}, HTTP {status}"),
+        (failure, None) => failure.to_string(),
+    };
+    format!("{how}, since {}; rest {tries}, one feed is tried {}", moment(*since, now), moment(*until, now))
+}
+
 fn host_fields(host: &HostView, now: Timestamp) -> String {
     let when = |at: Option<Timestamp>| at.map(|at| moment(at, now));
     let mut lines = fields(&[
@@ -227,11 +238,15 @@ fn host_fields(host: &HostView, now: Timestamp) -> String {
         ("held until", when(host.hold_until)),
         ("blocked until", when(host.blocked_until)),
         ("pace", Some(pace(host))),
+        ("refuses us", host.refusing.as_ref().map(|refusing| refusing_text(refusing, now))),
+        ("what helps", host.refusing.as_ref().map(|refusing| refusing.advice.clone())),
     ]);
     if let Some(rule) = &host.rule {
         let of = |(name, value): (&String, &Value)| match (name.as_str(), value) {
             (_, Value::Array(list)) if list.is_empty() => None,
-            ("gap" | "interval", value) => Some(format!("  {name} = {}", seconds(value.as_f64().unwrap_or(0.0)))),
+            ("gap" | "interval" | "soft_for", value) => {
+                Some(format!("  {name} = {}", seconds(value.as_f64().unwrap_or(0.0))))
+            }
             (_, Value::String(text)) => Some(format!("  {name} = {}", plain(text, 500))),
             (_, value) => Some(format!("  {name} = {value}")),
         };

@@ -83,6 +83,7 @@ pub(crate) async fn fetch(
         wake_at: None,
         head_first: None,
         without_delta: false,
+        signed: false,
         detour: None,
         search: true,
         subscribers,

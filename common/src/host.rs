@@ -92,6 +92,8 @@ pub struct HostRule {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_agent: Option<String>,
     pub soft_statuses: Vec<u16>,
+    #[serde(with = "optional_text", skip_serializing_if = "Option::is_none")]
+    pub soft_for: Option<Duration>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delta_encoding: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,7 +101,15 @@ pub struct HostRule {
     pub reason: String,
 }
 
+/// How long a soft status may last where the rule does not say.
+const SOFT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
 impl HostRule {
+    /// Returns how long a soft status may keep a feed failing without the penalty box, while others of the host are answered alike.
+    pub fn soft_for(&self) -> Duration {
+        self.soft_for.unwrap_or(SOFT_FOR)
+    }
+
     /// The domain that the rule speaks of, in lower case and without `*.`.
     pub fn domain(&self) -> String {
         self.r#match.trim_start_matches("*.").to_ascii_lowercase()

@@ -31,6 +31,25 @@ fn account_feed(text: &str, service: &str) -> Option<Result<FeedUrl, FeedUrlErro
     Some(format!("{service}/xrpc/app.bsky.feed.getAuthorFeed?actor={account}&filter={FILTER}").parse())
 }
 
+/// Returns the URL of an author's feed by the account's permanent identifier, if `url` has it by the account's handle, which may
+/// change. `page` is the account's page, as the feed itself names it.
+pub fn permanent_account(url: &FeedUrl, page: &str) -> Option<FeedUrl> {
+    let url = url.as_url();
+    let (_, handle) = url.query_pairs().find(|(name, _)| name == "actor")?;
+    if !url.path().ends_with("/xrpc/app.bsky.feed.getAuthorFeed") || handle.starts_with("did:") {
+        return None;
+    }
+    let identifier = account(page).filter(|account| account.starts_with("did:"))?;
+    let pairs = url.query_pairs().map(|(name, value)| {
+        let value = if name == "actor" { identifier.clone() } else { value.into_owned() };
+        format!("{name}={value}")
+    });
+    let query = pairs.collect::<Vec<_>>().join("&");
+    let mut by_identifier = url.clone();
+    by_identifier.set_query(Some(&query));
+    by_identifier.as_str().parse().ok()
+}
+
 /// Returns the account that a text names.
 fn account(text: &str) -> Option<String> {
     let name = match text.strip_prefix("at://") {
@@ -85,6 +104,16 @@ mod tests {
         }
         assert_eq!(read("at://did:plc:abc234"), of("did:plc:abc234"));
         assert_eq!(read("https://bsky.app/profile/did:web:ada.example"), of("did:web:ada.example"));
+    }
+
+    #[test]
+    fn an_account_that_is_followed_by_its_handle_is_followed_by_its_identifier_once_that_is_known() {
+        let by = |text: &str| feed_url(text, "https://api.example").unwrap();
+        let page = "https://bsky.app/profile/did:plc:abc234";
+        assert_eq!(permanent_account(&by("at://ada.example"), page), Some(by("at://did:plc:abc234")));
+        assert_eq!(permanent_account(&by("at://did:plc:abc234"), page), None);
+        assert_eq!(permanent_account(&by("at://ada.example"), "https://bsky.app/profile/ada.example"), None);
+        assert_eq!(permanent_account(&by("https://example.com/feed?actor=ada.example"), page), None);
     }
 
     #[test]

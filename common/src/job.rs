@@ -46,6 +46,9 @@ pub struct FetchJob {
     /// The server's deltas (RFC 3229) were of no use a while ago: none is asked for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_delta: bool,
+    /// The feed's URL refused an unsigned request: it is asked for an actor, with a signature.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub signed: bool,
     /// Where the fetch goes on that a busy host interrupted: [`Self::host`] is then that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detour: Option<Detour>,

@@ -101,6 +101,8 @@ pub struct Metrics {
     pub demand: Gauge,
     /// 1 while most hosts fail because of our own network.
     pub our_fault: IntGauge,
+    /// Hosts that refuse us on most of their feeds.
+    pub hosts_refusing: IntGauge,
     /// 1 while all polling is paused by an operator.
     pub paused: IntGauge,
     /// Always 1; the label is a hash of the keys by which this scheduler decides.
@@ -207,6 +209,8 @@ impl Metrics {
             demand: factory.level("demand_per_second", "Polls a second that the feeds want at the present price."),
             our_fault: factory
                 .gauge("our_fault", "1 while most hosts fail because of our own network: nobody is penalised."),
+            hosts_refusing: factory
+                .gauge("hosts_refusing", "Hosts that answer most of their feeds with 403, 451 or a page against robots."),
             paused: factory.gauge("paused", "1 while all polling is paused by a person."),
             config_hash: factory.gauges(
                 "config_hash",

@@ -72,6 +72,13 @@ pub struct FetchReport {
     /// The server answered 226 (a delta) in a way that is of no use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unusable_delta: bool,
+    /// The server refused a request that was not signed, and this fleet can sign: it may tell an actor to known readers only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wants_signature: bool,
+    /// The permanent URL of what was read, by the document's own word: an actor's own one of its page, an account's by its
+    /// identifier in place of its handle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permanent_url: Option<FeedUrl>,
 }
 
 /// Whether a HEAD before the GET told, or would have told, that nothing is new.
@@ -121,6 +128,8 @@ impl FetchReport {
             blocked_by: None,
             detour: None,
             unusable_delta: false,
+            wants_signature: false,
+            permanent_url: None,
         }
     }
 

@@ -10,7 +10,7 @@ use common::entry::canonical_url;
 use common::feed::{Feed, OverQuota};
 use common::host::HostRule;
 use common::host::{HostKey, HostRules};
-use common::outcome::OutcomeKind;
+use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{Category, Penalty, Status};
 use common::policy::{ExplainedTerm, category};
 use common::time::Timestamp;
@@ -25,7 +25,7 @@ use crate::ops::hosts::HostState;
 use crate::poll::subject::subject;
 use crate::schedule::Depth;
 use store::reaches;
-use store::{Event, RequeuePlan, StoreStats, StoredEntry};
+use store::{Event, HostRefusal, RequeuePlan, StoreStats, StoredEntry};
 
 /// A feed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -235,13 +235,16 @@ pub struct EventView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
     /// What happened: `entry.new`, `entry.updated`, `feed.gone`, `feed.moved`, `feed.penalised`, `feed.failing`,
-    /// `feed.recovered`, `feed.blacklisted`, `feed.quarantined`.
+    /// `feed.recovered`, `feed.blacklisted`, `feed.quarantined`, `host.refusing`, `host.recovered`.
     pub kind: String,
     /// To which feed.
     pub feed_id: FeedId,
     /// The feed's URL now; absent when it was erased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feed_url: Option<String>,
+    /// The host that the feed is polled at now; absent when it was erased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// The feed that it turned out to be, when it is merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<FeedId>,
@@ -255,8 +258,8 @@ pub struct EventView {
 impl EventView {
     /// The event in a list.
     pub fn of(event: Event) -> Self {
-        let Event { seq, kind, feed_id, at, feed_url, merged_into, entry } = event;
-        EventView { seq, epoch: None, kind, feed_id, feed_url, merged_into, at, entry: entry.map(EntryView::of) }
+        let Event { seq, kind, feed_id, at, feed_url, host, merged_into, entry } = event;
+        EventView { seq, epoch: None, kind, feed_id, feed_url, host, merged_into, at, entry: entry.map(EntryView::of) }
     }
 
     /// The event by itself.
@@ -394,6 +397,9 @@ pub struct HostView {
     pub burst: u32,
     /// Requests in flight at once.
     pub parallel: u32,
+    /// It refuses us on most of its feeds; absent while it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusing: Option<RefusingView>,
     /// The rule that speaks of it, with `match`, and `source`: who made it, "operator" or "configuration".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<Map<String, Value>>,
@@ -402,7 +408,7 @@ pub struct HostView {
 impl HostView {
     /// The host as it is known.
     pub fn of(state: HostState) -> Self {
-        let HostState { row, limits, rule, by_operator } = state;
+        let HostState { row, limits, rule, by_operator, refusal } = state;
         HostView {
             host: row.host.to_string(),
             feeds: row.feeds,
@@ -411,18 +417,50 @@ impl HostView {
             gap: limits.gap.as_secs_f64(),
             burst: limits.burst,
             parallel: limits.parallel,
+            refusing: refusal.map(RefusingView::of),
             rule: rule.map(|rule| rule_fields(&rule, if by_operator { "operator" } else { "configuration" })),
         }
     }
 }
 
+/// A host that refuses us.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RefusingView {
+    /// Since when.
+    pub since: Timestamp,
+    /// The end of its rest: one feed is tried then.
+    pub until: Timestamp,
+    /// Rests so far.
+    pub tries: u32,
+    /// How it refused us last.
+    pub failure: FailureKind,
+    /// The HTTP status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// What an operator can do.
+    pub advice: String,
+}
+
+/// What helps with a host that refuses us.
+const REFUSING_ADVICE: &str = "look at a feed of the host with `feedfleet fetch URL`; set fetch.user_agent_url to a page that says \
+    who polls, sign the requests (docs/identity.md), and ask the webmaster to let them through; slow down (`feedfleet host set`) if \
+    they say that it was too much";
+
+impl RefusingView {
+    /// What is known of the refusal.
+    pub fn of(refusal: HostRefusal) -> Self {
+        let HostRefusal { since, until, tries, failure, status, .. } = refusal;
+        RefusingView { since, until, tries, failure, status, advice: REFUSING_ADVICE.to_owned() }
+    }
+}
+
 /// The fields of a rule that are durations: text in configuration, seconds in JSON.
-pub const RULE_DURATIONS: [&str; 2] = ["gap", "interval"];
+pub const RULE_DURATIONS: [&str; 3] = ["gap", "interval", "soft_for"];
 
 /// A rule as JSON, with durations in seconds.
 fn rule_fields(rule: &HostRule, source: &str) -> Map<String, Value> {
     let Ok(Value::Object(mut fields)) = serde_json::to_value(rule) else { return Map::new() };
-    for (field, value) in RULE_DURATIONS.into_iter().zip([rule.gap, rule.interval]) {
+    for (field, value) in RULE_DURATIONS.into_iter().zip([rule.gap, rule.interval, rule.soft_for]) {
         if let Some(value) = value {
             fields.insert(field.to_owned(), json!(value.as_secs_f64()));
         }

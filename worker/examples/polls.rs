@@ -89,6 +89,7 @@ fn job(poller: &Poller, number: i64, url: FeedUrl) -> FetchJob {
         wake_at: None,
         head_first: None,
         without_delta: false,
+        signed: false,
         detour: None,
         search: false,
         subscribers: 3,

@@ -128,7 +128,7 @@ fn known_page(
 /// A page's own feeds go before its author's actor.
 fn lead_of(body: &[u8], announced: &[AnnouncedFeed]) -> Option<Lead> {
     match announced.first() {
-        Some(actor) if actor.is_actor() => Some(Lead { url: actor.url.to_string(), name: None, page: None }),
+        Some(actor) if actor.is_actor() => Some(Lead { url: actor.url.to_string(), ..Lead::default() }),
         Some(_) => None,
         None => parse::lead(body),
     }

@@ -254,6 +254,8 @@ pub fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchRepo
         probe: fetched.probe,
         retry_after: fetched.retry_after,
         unusable_delta: fetched.unusable_delta,
+        wants_signature: fetched.wants_signature,
+        permanent_url: fetched.permanent_url,
         blocked_by: fetched.blocked_by,
         detour: fetched.detour,
         // an actor's posts are found from the page itself

@@ -99,6 +99,33 @@ async fn when_all_hosts_fail_at_once_no_feed_pays_and_polling_is_a_probe_until_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_reset_after_the_request_are_ours_when_most_hosts_do_it() {
+    let (origin, _home, mut fleet) = well().await;
+    for host in 0..HOSTS {
+        origin.set(&format!("/feed{host}"), Script::status(200).deliver(load_tests::Delivery::Close));
+    }
+    fleet.wait_for("the fault to be ours", async |fleet| is_ours(fleet).await.then_some(())).await;
+    let begun = fleet.metric("feedfleet_failures_total{kind=\"truncated\"}").await;
+    fleet
+        .wait_for("some probes", async |fleet| {
+            (fleet.metric("feedfleet_failures_total{kind=\"truncated\"}").await >= begun + 8.0).then_some(())
+        })
+        .await;
+    let all = feeds(&fleet).await;
+    let (penalised, failed) = all.iter().fold((0, 0), |(penalised, failed), feed| {
+        let failures = feed["consecutive_failures"].as_u64().unwrap();
+        (penalised + usize::from(!feed["penalty"].is_null()), failed + usize::from(failures > 0))
+    });
+    println!("{penalised} of {HOSTS} feeds penalised, {failed} with a failure counted");
+    assert!(penalised == 0 && failed <= 15, "{penalised} {failed}");
+    for host in 0..HOSTS {
+        origin.set(&format!("/feed{host}"), Script::feed(Feed::rss()));
+    }
+    fleet.wait_for("the end of it", async |fleet| (!is_ours(fleet).await).then_some(())).await;
+    fleet.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_few_hosts_that_fail_among_others_pay_for_it() {
     let (origin, _home, mut fleet) = well().await;
     for host in 0..4 {

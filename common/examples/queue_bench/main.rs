@@ -157,6 +157,7 @@ fn job(n: usize) -> anyhow::Result<FetchJob> {
         wake_at: None,
         head_first: None,
         without_delta: false,
+        signed: false,
         detour: None,
         search: false,
         subscribers: 12,

@@ -270,7 +270,7 @@ pub fn check_host_rule(rule: &HostRule) -> Vec<Refusal> {
     refusals.require(rule.parallel != Some(0), "parallel", || "must be at least 1".into());
     refusals.parallel("parallel", rule.parallel.unwrap_or(1));
     refusals.require(rule.interval != Some(Duration::ZERO), "interval", || "must be longer than nothing".into());
-    for (field, value) in [("gap", rule.gap), ("interval", rule.interval)] {
+    for (field, value) in [("gap", rule.gap), ("interval", rule.interval), ("soft_for", rule.soft_for)] {
         refusals.require(value <= Some(LONGEST_RULE), field, || "must not be longer than 365 days".into());
     }
     let soft = rule.soft_statuses.iter().all(|status| (400..=599).contains(status));

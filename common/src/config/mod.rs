@@ -243,6 +243,8 @@ pub struct PenaltyConfig {
     #[serde(with = "text")]
     pub crashed: Duration,
     #[serde(with = "text")]
+    pub host_refuses: Duration,
+    #[serde(with = "text")]
     pub throttled: Duration,
     #[serde(with = "text")]
     pub ceiling: Duration,

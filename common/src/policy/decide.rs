@@ -52,8 +52,14 @@ pub fn decide(
                 return retired(state, Status::Blacklisted, Notice::Blacklisted.into());
             }
             failing = failing::began(&mut state, polled, &policy.config.failing).then_some(Notice::Failing);
-            let soft_statuses = subject.soft_statuses;
-            trouble = Some(FailureContext { kind: *failure, status: report.http_status, soft_statuses });
+            let failing_for = state.failing_since.map_or(Duration::ZERO, |since| polled.since(since));
+            trouble = Some(FailureContext {
+                kind: *failure,
+                status: report.http_status,
+                soft_statuses: subject.soft_statuses,
+                is_signed_next: report.wants_signature && state.signing != before.signing,
+                is_the_hosts: subject.soft_alike && failing_for < subject.soft_for,
+            });
         }
     }
     let good = trouble.is_none() && hold.is_none();

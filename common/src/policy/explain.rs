@@ -66,6 +66,9 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
         Rule::Added if interval.is_zero() => "just added: at once".to_owned(),
         Rule::Added => format!("just added: at its place in the import's spread, after {}", spoken(interval)),
         Rule::OurFault => format!("our own network failed, which is not held against it: tried again at {due}"),
+        Rule::HostRefuses => {
+            format!("its host refuses most of our requests, which is not held against the feed: not before {due}")
+        }
         Rule::Late => "that time had passed when the report came: at once".to_owned(),
     }
 }

@@ -8,7 +8,8 @@
 //! due time in progress.
 //!
 //! Deliberately not here: limits on concurrent polls (the scheduler's bands and the host gate), wakes (the store keeps
-//! them next to the due time), and detection of failures of our own network (the scheduler calls [`spare`] for those).
+//! them next to the due time), and detection of failures of our own network (the scheduler calls [`spare`] for those, and
+//! [`host_refused`] for hosts that refuse us).
 //! The price of a poll is an argument; [`price`] computes the next one. Not built yet: polling less where pushes are
 //! reliable (`decide`, after the penalty).
 
@@ -21,6 +22,7 @@ mod explain;
 mod failing;
 mod head_first;
 mod hints;
+mod host_refused;
 mod hot_minute;
 mod midnight;
 mod minutes;
@@ -34,6 +36,7 @@ pub mod price;
 mod remember;
 mod rhythm;
 mod salt;
+mod signing;
 mod skip;
 mod state;
 mod terms;
@@ -49,6 +52,7 @@ pub use category::{category, rank, sla_unmet, weight};
 pub use decide::decide;
 pub use explain::{ExplainedTerm, explain};
 pub use head_first::HeadFirst;
+pub use host_refused::{host_refused, is_refusal};
 pub use hot_minute::{OPEN_REACH, next_open};
 pub use minutes::Minutes;
 pub use moves::{move_is_settled, move_target};
@@ -56,6 +60,7 @@ pub use notices::{Notice, Notices};
 pub use our_fault::{may_be_ours, spare};
 pub use pings::{PingWindow, rest_after_poll};
 pub use rhythm::Rhythm;
+pub use signing::Signing;
 pub use state::{Audience, Category, Penalty, PollState, Sighting, Status};
 pub use terms::{Rule, Term, Terms};
 pub use throttle::{HostHold, first_hold, host_hold};
@@ -80,6 +85,10 @@ pub struct Subject<'a> {
     pub host_interval: Option<Duration>,
     /// HTTP statuses that count as transient on its host, such as 404.
     pub soft_statuses: &'a [u16],
+    /// Other feeds of its host are answered by such a status at present.
+    pub soft_alike: bool,
+    /// How long a run of failures by such a status may last without the penalty box while they are.
+    pub soft_for: Duration,
     /// What is remembered from earlier polls.
     pub state: PollState,
 }
@@ -94,6 +103,8 @@ impl<'a> Subject<'a> {
             credentials: false,
             host_interval: rule.and_then(|rule| rule.interval),
             soft_statuses: rule.map_or(&[], |rule| &rule.soft_statuses),
+            soft_alike: false,
+            soft_for: rule.map_or(Duration::ZERO, HostRule::soft_for),
             state: PollState::default(),
         }
     }

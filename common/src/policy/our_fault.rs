@@ -11,9 +11,11 @@ use crate::outcome::FailureKind;
 use crate::policy::PollState;
 use crate::time::Timestamp;
 
-/// Returns true if this kind of failure can be caused on our side: our resolver, our uplink, something in between.
+/// Returns true if this kind of failure can be caused on our side: our resolver, our uplink, something in between, such as a
+/// NAT or proxy that lost its table and resets every connection.
 pub fn may_be_ours(failure: FailureKind) -> bool {
-    matches!(failure, FailureKind::Dns | FailureKind::Connect | FailureKind::Timeout | FailureKind::Tls)
+    use FailureKind as Kind;
+    matches!(failure, Kind::Dns | Kind::Connect | Kind::Timeout | Kind::Tls | Kind::Truncated)
 }
 
 /// Decides what follows from a failure that is not the feed's: the feed is retried soon, but no sooner than without the

@@ -19,6 +19,8 @@ const QUARANTINE_GROWTH: u32 = 24;
 enum Treatment {
     /// Probably short-lived: retried before the normal interval; the penalty box only if it persists.
     Transient,
+    /// The host's, and known to last for hours: retried before the normal interval, and never in the penalty box.
+    Soft,
     /// The penalty box at once, for this time at first.
     Boxed(Duration),
     /// The penalty box at once, for the normal interval or this time, whichever is longer.
@@ -36,6 +38,10 @@ pub(super) struct FailureContext<'a> {
     pub(super) status: Option<u16>,
     /// Statuses that count as transient on this host.
     pub(super) soft_statuses: &'a [u16],
+    /// Other feeds of the host are answered by such a status too, and not for too long yet.
+    pub(super) is_the_hosts: bool,
+    /// The request was refused for want of a signature, and the next one has it.
+    pub(super) is_signed_next: bool,
 }
 
 impl FailureContext<'_> {
@@ -55,7 +61,11 @@ impl FailureContext<'_> {
 
     fn status_treatment(self, config: &PenaltyConfig) -> Treatment {
         match self.status {
-            Some(status) if self.soft_statuses.contains(&status) => Treatment::Transient,
+            _ if self.is_signed_next => Treatment::Transient,
+            Some(status) if self.soft_statuses.contains(&status) => match self.is_the_hosts {
+                true => Treatment::Soft,
+                false => Treatment::Transient,
+            },
             // A kept connection that the server closed while our request was on its way, one that serves another name, a
             // request that came too early; gateways in front of a server that is away, Cloudflare's among them.
             Some(408 | 421 | 425 | 502..=504 | 520..=530) => Treatment::Transient,
@@ -76,6 +86,7 @@ pub(super) fn apply(plan: &mut Plan, state: &mut PollState, trouble: FailureCont
     let doubled = |first: Duration| if was_boxed { first.max(state.failure_delay.saturating_mul(2)) } else { first };
     let ceiling = config.ceiling.max(normal);
     let (delay, boxed) = match trouble.treatment(config) {
+        Treatment::Soft => (transient_delay(state.consecutive_failures, config).min(normal), was_boxed),
         Treatment::Transient if state.consecutive_failures < config.box_after => {
             (transient_delay(state.consecutive_failures, config).min(normal), was_boxed)
         }

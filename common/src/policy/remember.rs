@@ -22,6 +22,7 @@ pub(super) fn answer(before: &PollState, report: &FetchReport, polled: Timestamp
         last_outcome: Some(report.outcome.kind()),
         hold_until: before.hold_until.filter(|until| *until > now),
         head_first: before.head_first.after(report),
+        signing: before.signing.after(report, polled),
         no_delta_until: match report.unusable_delta {
             true => Some(polled.after(WITHOUT_DELTA)),
             false => before.no_delta_until.filter(|until| *until > polled),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::head_first::HeadFirst;
 use super::rhythm::Rhythm;
+use super::signing::Signing;
 use crate::document::FeedHints;
 use crate::named;
 use crate::outcome::{FailureKind, OutcomeKind};
@@ -158,6 +159,9 @@ pub struct PollState {
     /// No delta (RFC 3229) is requested before this time, because the server's last one was unusable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_delta_until: Option<Timestamp>,
+    /// Whether the feed is asked with a signature.
+    #[serde(skip_serializing_if = "Signing::is_unknown")]
+    pub signing: Signing,
     /// What polls that start with HEAD saved, or would save.
     #[serde(skip_serializing_if = "HeadFirst::is_unknown")]
     pub head_first: HeadFirst,

@@ -65,6 +65,8 @@ named! {
         Calm = "calm",
         /// Our own network failed: retried soon, and not counted as a failure of the feed.
         OurFault = "our_fault",
+        /// The host refuses us on most of its feeds: the end of its rest.
+        HostRefuses = "host_refuses",
     }
 }
 

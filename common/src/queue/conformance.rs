@@ -74,6 +74,7 @@ pub fn job(n: i64) -> FetchJob {
         wake_at: None,
         head_first: None,
         without_delta: false,
+        signed: false,
         detour: None,
         search: false,
         subscribers: 1,

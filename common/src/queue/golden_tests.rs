@@ -44,6 +44,7 @@ fn jobs() -> Vec<FetchJob> {
         wake_at: None,
         head_first: None,
         without_delta: false,
+        signed: false,
         detour: None,
         search: false,
         subscribers: 12,
@@ -140,6 +141,8 @@ fn reports() -> Vec<FetchReport> {
         blocked_by: None,
         detour: None,
         unusable_delta: false,
+        wants_signature: false,
+        permanent_url: None,
     };
     outcomes.into_iter().map(report).collect()
 }

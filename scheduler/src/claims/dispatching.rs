@@ -163,6 +163,7 @@ impl Fleet {
             known: KnownEntries::default(),
             head_first: None,
             no_delta_until: None,
+            signed: false,
             detour: None,
             by_hand: false,
             subscribers: 0,

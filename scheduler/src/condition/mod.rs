@@ -8,6 +8,8 @@ pub mod our_fault;
 pub mod pace;
 pub mod pause;
 pub mod price;
+pub mod refusals;
+pub mod soft;
 pub mod storing;
 pub mod watchdog;
 pub mod worst;
@@ -20,6 +22,8 @@ use load::Load;
 use our_fault::OurFault;
 use pause::Pause;
 use price::Price;
+use refusals::Refusals;
+use soft::SoftAnswers;
 use storing::Storing;
 use watchdog::Watchdog;
 use worst::WorstHosts;
@@ -37,6 +41,10 @@ pub struct Condition {
     pub storing: Storing,
     /// Whether failures are those of our own network.
     pub our_fault: OurFault,
+    /// Which hosts refuse us.
+    pub refusals: Refusals,
+    /// Which feeds of hosts with soft statuses are answered so.
+    pub soft: SoftAnswers,
     /// Which hosts fail and throttle most.
     pub worst: WorstHosts,
     /// Whether all polling is paused.
@@ -56,6 +64,8 @@ impl Condition {
             load: Load::default(),
             storing: Storing::default(),
             our_fault: OurFault::default(),
+            refusals: Refusals::default(),
+            soft: SoftAnswers::default(),
             worst: WorstHosts::default(),
             pause: Pause::default(),
             gate: GateState::default(),

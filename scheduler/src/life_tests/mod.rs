@@ -5,7 +5,9 @@ mod crowd;
 mod faults;
 mod intake;
 mod logs;
+mod names;
 mod redirects;
+mod refusals;
 mod requeue;
 mod rules;
 

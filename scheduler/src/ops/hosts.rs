@@ -12,7 +12,7 @@ use common::time::Timestamp;
 
 use crate::error::BackendError;
 use crate::ops::Ops;
-use store::{HostOrders, HostQuery, HostRow, Page};
+use store::{HostOrders, HostQuery, HostRefusal, HostRow, Page};
 
 /// What is known of a host.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub struct HostState {
     pub rule: Option<HostRule>,
     /// An operator set that rule.
     pub by_operator: bool,
+    /// It refuses us.
+    pub refusal: Option<HostRefusal>,
 }
 
 /// What became of a change of rules.
@@ -170,6 +172,7 @@ impl Ops {
             limits: rules.limits_of(&row.host),
             rule: rule.cloned(),
             by_operator: rule.is_some_and(|rule| self.rules.is_operators(rule)),
+            refusal: self.condition.refusals.of(&row.host),
             row,
         }
     }

@@ -388,6 +388,7 @@ pub(crate) fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Tim
         // A wake that lies ahead is none of this fetch's business.
         wake_at: row.wake_at.filter(|wake| *wake <= now),
         head_first: row.head_first,
+        signed: row.signed,
         without_delta: row.no_delta_until.is_some_and(|until| until > now),
         detour: row.detour,
         search: row.by_hand,

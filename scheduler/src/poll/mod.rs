@@ -6,5 +6,6 @@ mod log;
 pub mod moves;
 mod new_rules;
 mod open_minutes;
+mod refusals;
 pub mod results;
 pub mod subject;

@@ -56,7 +56,7 @@ impl Moves {
                 None if is_settled(verdict, policy) => {
                     (self.living_at(feed, verdict.report.moved_to.as_ref()).await?, true)
                 }
-                None => (None, false),
+                None => (self.living_at(feed, permanent_url(feed, verdict)).await?, true),
             };
             if let Some(to) = to {
                 self.move_to(feed, to, same, now).await?;
@@ -93,7 +93,7 @@ impl Moves {
         let to = Move { host: rules.for_url(url.as_url()).key, url, category, same };
         // What was just applied raised the version by one.
         let version = Version(feed.version.0 + 1);
-        let why = if same { "permanent redirects lead elsewhere" } else { "it is a page that announces a feed" };
+        let why = if same { "its permanent URL is another one" } else { "it is a page that announces a feed" };
         match self.store.move_feed(feed.id, version, &to, now).await? {
             Moved::Stale => {}
             Moved::Here => {
@@ -134,6 +134,16 @@ impl Moves {
 fn is_settled(verdict: &Verdict, policy: &PolicyConfig) -> bool {
     let live = verdict.decision.status == Status::Active;
     live && verdict.report.moved_to.is_some() && move_is_settled(&verdict.decision.state, policy)
+}
+
+/// The permanent URL that the document names, unless an operator declined it. Credentials never go to another origin.
+fn permanent_url<'a>(feed: &Feed, verdict: &'a Verdict) -> Option<&'a FeedUrl> {
+    let live = verdict.decision.status == Status::Active;
+    verdict.report.permanent_url.as_ref().filter(|url| {
+        let declined = feed.state.declined == Some(move_target(url));
+        let leaves = feed.credentials.is_some() && feed.url.as_url().origin() != url.as_url().origin();
+        live && **url != feed.url && !declined && !leaves
+    })
 }
 
 /// The feed to take instead of a page that somebody added as one. Only in place of a feed that never brought anything, and

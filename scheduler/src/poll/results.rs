@@ -15,7 +15,9 @@ use common::job::Detour;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
-use common::policy::{Draw, Minutes, Policy, Rule, Status, category, first_hold, may_be_ours, rank, spare};
+use common::policy::{
+    Draw, Minutes, Policy, Rule, Status, category, first_hold, host_refused, is_refusal, may_be_ours, rank, spare,
+};
 use common::queue::Queue;
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
@@ -88,6 +90,7 @@ impl Results {
         });
         self.condition.our_fault.observe(told, now);
         self.metrics.our_fault.set(i64::from(self.condition.our_fault.since().is_some()));
+        self.hear_hosts(&reports, &feeds, now).await?;
         for report in reports {
             let Some(feed) = feeds.get(&report.feed) else { continue };
             if report.version != feed.version {
@@ -189,13 +192,19 @@ impl Results {
             report.answered_by.get_or_insert(charged);
             report.answered_by = report.answered_by.filter(|host| *host != report.host);
         }
-        let subject = subject(&rules, feed);
+        let mut subject = subject(&rules, feed);
+        subject.soft_alike = self.condition.soft.alike(&feed.host, feed.id, now);
         report.moved_to = report.moved_to.filter(|to| may_move(&subject, feed, to));
         let config = self.condition.config.get();
         let policy =
             Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
         if self.is_spared(&report) {
             let decision = spare(&subject, now, (self.draw)(), &policy);
+            return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at };
+        }
+        let refusal = self.condition.refusals.of(&report.host).filter(|_| is_refusal(&report));
+        if let Some(refusal) = refusal.filter(|_| report.answered_by.is_none()) {
+            let decision = host_refused(&subject, &report, refusal.until, now, (self.draw)(), &policy);
             return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at };
         }
         let draws = [(self.draw)(), (self.draw)()];

@@ -106,6 +106,8 @@ impl Orders {
                 self.adopt(&policy);
             }
             self.rules.set(&orders.rules);
+            self.metrics.hosts_refusing.set(i64::try_from(orders.refusals.len()).unwrap_or(i64::MAX));
+            self.condition.refusals.set(orders.refusals);
             let blocks: HashMap<HostKey, Timestamp> = orders.blocks.into_iter().collect();
             let ended = |host: &HostKey| blocks.get(host).is_none_or(|until| *until <= now);
             lifted = carried.blocks.keys().filter(|host| ended(host)).map(|host| (host.clone(), now)).collect();

@@ -7,6 +7,7 @@ use common::live_rules;
 use common::time::Timestamp;
 use sqlx::FromRow;
 
+use super::refusals::{HostRefusal, RefusalColumns};
 use super::{Page, StoreError};
 
 /// What operators say about hosts.
@@ -20,6 +21,8 @@ pub struct HostOrders {
     pub blocks: Vec<(HostKey, Timestamp)>,
     /// The configuration that the fleet accepted last.
     pub policy: Option<AcceptedPolicy>,
+    /// Hosts that refuse us.
+    pub refusals: Vec<HostRefusal>,
 }
 
 /// Policy and host rules of a configuration, as a scheduler offers them to its fleet.
@@ -89,6 +92,7 @@ impl HostOrders {
         rules: Vec<String>,
         blocks: Vec<(String, i64)>,
         policy: Option<AcceptedPolicy>,
+        refusals: Vec<RefusalColumns>,
     ) -> Self {
         let rule = |text: String| live_rules::from_value(serde_json::from_str(&text).unwrap_or_default());
         let block = |(host, until): (String, i64)| (HostKey::new(&host), Timestamp::from_millis(until));
@@ -97,6 +101,7 @@ impl HostOrders {
             rules: rules.into_iter().filter_map(rule).collect(),
             blocks: blocks.into_iter().map(block).collect(),
             policy,
+            refusals: refusals.into_iter().map(HostRefusal::read).collect(),
         }
     }
 }

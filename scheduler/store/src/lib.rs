@@ -20,6 +20,7 @@ mod listing;
 mod page_size;
 pub mod postgres;
 mod quota;
+mod refusals;
 pub mod requeues;
 mod row;
 mod seams;
@@ -52,6 +53,7 @@ use serde::{Deserialize, Serialize};
 pub use error::StoreError;
 pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
 pub use page_size::PAGE_BYTES;
+pub use refusals::{HostRefusal, RefusedHost};
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
 pub use row::never;
 pub use seams::{Events, Feeds, Hosts, Polls, Requeues, Store, Upkeep};
@@ -120,6 +122,8 @@ pub struct JobRow {
     pub head_first: Option<bool>,
     /// Until then no delta is asked for.
     pub no_delta_until: Option<Timestamp>,
+    /// It is asked with a signature.
+    pub signed: bool,
     /// Where its last fetch goes on, if a busy host interrupted it.
     pub detour: Option<Detour>,
     /// [`NewFeed::by_hand`]
@@ -361,6 +365,9 @@ pub struct Event {
     /// The feed's URL now; `None`: it was erased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feed_url: Option<String>,
+    /// The host that the feed is polled at now; absent when it was erased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// The feed that it turned out to be, when it is merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<FeedId>,

@@ -13,7 +13,7 @@ use common::feed::Feed;
 use common::host::HostKey;
 use common::job::Detour;
 use common::known::KnownEntries;
-use common::policy::{Audience, Category, HeadFirst, PollState, Rhythm, Rule, Status, Term};
+use common::policy::{Audience, Category, HeadFirst, PollState, Rhythm, Rule, Signing, Status, Term};
 use common::secrets::Sealed;
 use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl, Version};
@@ -223,6 +223,7 @@ impl TryFrom<JobColumns> for JobRow {
             known: KnownEntries::from_bytes(&row.known),
             head_first: advice.head_first.advice(),
             no_delta_until: advice.no_delta_until,
+            signed: advice.signing == Signing::Wanted,
             detour: row.detour.and_then(|detour| StoredDetour::read(&detour, version)),
             by_hand: row.by_hand,
             subscribers: count(row.subscribers).saturating_add(calm_subscribers(&calm)),
@@ -236,6 +237,7 @@ impl TryFrom<JobColumns> for JobRow {
 struct Advice {
     head_first: HeadFirst,
     no_delta_until: Option<Timestamp>,
+    signing: Signing,
 }
 
 impl Advice {

@@ -12,8 +12,9 @@ use common::url::{FeedId, Version};
 
 use crate::{
     AcceptedPolicy, Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders,
-    HostQuery, HostRow, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement, RelayTurn,
-    Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Unmove, Unmoved, Verdict,
+    HostQuery, HostRefusal, HostRow, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement,
+    RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry,
+    Unmove, Unmoved, Verdict,
 };
 
 /// Everything at once, for the code that wires a fleet together.
@@ -138,6 +139,14 @@ pub trait Hosts: Send + Sync {
     /// new version if the fleet never accepted it before, or if a person [decided](NewPolicy::decided) so; otherwise the one
     /// that was in force.
     async fn accept_policy(&self, offered: &NewPolicy<'_>, now: Timestamp) -> Result<AcceptedPolicy, StoreError>;
+
+    /// Stores that a host refuses us. The first time it is published (`host.refusing`); each time the host rests longer, unless
+    /// it rests already. Returns what is stored then.
+    async fn refuse_host(&self, refused: &RefusedHost<'_>, now: Timestamp) -> Result<HostRefusal, StoreError>;
+
+    /// Stores that a host which refused us answered for this feed, and publishes it (`host.recovered`). False if it refused
+    /// nothing.
+    async fn host_answers(&self, host: &HostKey, feed: FeedId, now: Timestamp) -> Result<bool, StoreError>;
 
     /// A page of hosts by name: those that have feeds, a hold, a block or an operator's rule.
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError>;

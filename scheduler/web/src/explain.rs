@@ -11,6 +11,7 @@ use crate::error::ApiError;
 use crate::state::Api;
 use scheduler::poll::subject::subject;
 use scheduler::wire::ExplainView;
+use store::HostRefusal;
 
 /// Explains when this feed is due and why.
 pub(crate) async fn of(api: &Api, feed: &Feed) -> Result<ExplainView, ApiError> {
@@ -26,8 +27,10 @@ pub(crate) async fn of(api: &Api, feed: &Feed) -> Result<ExplainView, ApiError> 
     let gate_closed = api.ops.condition.gate.closed().map(|closed| closed.to_string());
     let config = api.ops.condition.config.get();
     let refresh_while_paused = config.scheduler.refresh_while_paused;
+    let refusal = api.ops.condition.refusals.of(&feed.host);
     let policy = &config.policy;
-    let waits = Waits { unreadable, fleet_paused, refresh_while_paused, gate_closed, host_hold, block, policy, now };
+    let waits =
+        Waits { unreadable, fleet_paused, refresh_while_paused, gate_closed, host_hold, refusal, block, policy, now };
     Ok(view(feed, category, &waits))
 }
 
@@ -40,6 +43,8 @@ struct Waits<'a> {
     /// Why no request starts at any host.
     gate_closed: Option<String>,
     host_hold: Option<Timestamp>,
+    /// Its host refuses us.
+    refusal: Option<HostRefusal>,
     /// An operator's, of its host.
     block: Option<Timestamp>,
     policy: &'a PolicyConfig,
@@ -97,6 +102,13 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     }
     if let Some(until) = waits.host_hold {
         notes.push(format!("its host {} is left alone until {until}", feed.host));
+    }
+    if let Some(refusal) = &waits.refusal {
+        let status = refusal.status.map_or_else(String::new, |status| format!(" (HTTP {status})"));
+        notes.push(format!(
+            "its host {} refuses most of our requests since {}{status}: one feed is tried after {}",
+            feed.host, refusal.since, refusal.until
+        ));
     }
     if let Some(until) = waits.block {
         notes.push(format!("an operator blocked its host {} until {until}", feed.host));

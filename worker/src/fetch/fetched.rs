@@ -67,6 +67,10 @@ pub struct Fetched {
     pub blocked_by: Option<Blocker>,
     /// The last answer was a 226 of no use.
     pub unusable_delta: bool,
+    /// A request without a signature was refused, and this fleet can sign.
+    pub wants_signature: bool,
+    /// The permanent URL of what was read, by the document's own word.
+    pub permanent_url: Option<FeedUrl>,
     /// Of a fetch that was put off: where it goes on.
     pub detour: Option<Detour>,
     /// Bodies whose parsing took longer than it should.
@@ -93,6 +97,8 @@ impl Fetched {
             limited_until: None,
             blocked_by: None,
             unusable_delta: false,
+            wants_signature: false,
+            permanent_url: None,
             detour: None,
             slow_parses: 0,
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use common::document::Validators;
 use common::host::HostKey;
+use common::input;
 use common::job::FetchJob;
 use common::outcome::FailureKind;
 use common::report::Outcome;
@@ -24,10 +25,16 @@ use crate::trace::Exchange;
 /// Where a fetch begins: at the feed's own URL, or where that one's answer said that the posts are.
 pub(super) fn start_of(job: &FetchJob) -> Chain {
     let mut chain = Chain::new(job.url.clone());
-    if let Some(posts) = job.validators.for_url.as_deref().and_then(|url| url.strip_suffix(Validators::POSTS)) {
-        chain.lead_to(posts, About::default());
-    }
+    match job.validators.for_url.as_deref().and_then(|url| url.strip_suffix(Validators::POSTS)) {
+        Some(posts) => chain.lead_to(posts, About::default()),
+        None => ask_as_actor(&mut chain, job),
+    };
     chain
+}
+
+/// Asks for an actor at the feed's own URL, with a signature, where a request without one was refused.
+fn ask_as_actor(chain: &mut Chain, job: &FetchJob) -> bool {
+    job.signed && chain.lead_to(job.url.as_str(), About::default())
 }
 
 /// One fetch under way.
@@ -160,6 +167,11 @@ impl Fetch<'_> {
 
     /// Goes on to where an answer says that the posts are.
     fn follow(&mut self, lead: Lead) -> bool {
+        // The feed of an actor's page is the actor's own: the document says who it is.
+        let actor = self.chain.current().clone();
+        if lead.id.as_deref() == Some(actor.as_str()) && actor != self.job.url {
+            self.fetched.permanent_url = Some(actor);
+        }
         self.chain.lead_to(&lead.url, About { name: lead.name, page: lead.page })
     }
 
@@ -171,6 +183,7 @@ impl Fetch<'_> {
         let anew = was_remembered && missing && outcome.failure().is_some();
         if anew {
             (self.chain, self.interrupted) = (Chain::new(self.job.url.clone()), None);
+            ask_as_actor(&mut self.chain, self.job);
             // A fetch that were put off here would begin at the old place again.
             self.patience = self.shared.timeout;
         }
@@ -179,11 +192,24 @@ impl Fetch<'_> {
 
     pub(super) fn finish(self, outcome: Outcome) -> Fetched {
         let mut fetched = self.fetched;
-        if matches!(outcome, Outcome::Modified(_) | Outcome::NotModified { .. }) {
+        let is_good = matches!(outcome, Outcome::Modified(_) | Outcome::NotModified { .. });
+        if is_good {
             fetched.moved_to = self.chain.moved_to().cloned();
         }
+        fetched.permanent_url = fetched.permanent_url.filter(|_| is_good);
+        let is_refused =
+            matches!(fetched.http_status, Some(401 | 403)) && outcome.failure() == Some(FailureKind::Status);
+        let was_unsigned = !self.chain.asks_for_activities() && self.hops.login.is_none();
+        fetched.wants_signature = is_refused && was_unsigned && self.shared.signer.is_some();
         fetched.outcome = outcome;
         if let Outcome::Modified(document) = &mut fetched.outcome {
+            if let Some(url) = document.link.as_deref().and_then(|page| input::permanent_account(&self.job.url, page)) {
+                // Validators belong to the URL that gave them, whatever the feed is called from now on.
+                if !document.validators.is_empty() {
+                    document.validators.for_url.get_or_insert_with(|| self.job.url.to_string());
+                }
+                fetched.permanent_url = Some(url);
+            }
             let About { name, page } = self.chain.about().clone();
             document.title = document.title.take().or(name);
             document.link = document.link.take().or(page);

@@ -128,6 +128,7 @@ fn job(number: i64) -> FetchJob {
         wake_at: None,
         head_first: None,
         without_delta: false,
+        signed: false,
         detour: None,
         search: false,
         subscribers: 1,

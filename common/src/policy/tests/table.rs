@@ -62,6 +62,40 @@ fn a_soft_status_of_the_host_is_passing_trouble() {
 }
 
 #[test]
+fn a_soft_status_that_other_feeds_of_the_host_get_too_is_never_boxed_for_as_long_as_the_rule_says() {
+    let soft = Subject { soft_statuses: &[404], soft_alike: true, soft_for: DAY, ..reader() };
+    let decisions = live(&soft, again(&answered(404), 40), &plain());
+    let boxed = decisions.iter().find(|decision| decision.state.penalty.is_some()).unwrap();
+    assert!(boxed.state.last_polled.unwrap().since(noon()) >= DAY);
+    assert_eq!(delays(&decisions)[..6], [15, 15, 20, 40, 60, 60].map(|minutes| minutes * MINUTE));
+    let alone = live(&Subject { soft_alike: false, ..soft }, again(&answered(404), 6), &plain());
+    assert!(alone[5].state.penalty.is_some());
+    let other = live(&soft, again(&answered(403), 1), &plain());
+    assert!(other[0].state.penalty.is_some(), "another status");
+}
+
+#[test]
+fn a_refusal_that_is_the_hosts_counts_nothing_against_the_feed_and_waits_for_the_hosts_rest() {
+    let config = plain();
+    let policy = Policy { config: &config, load: 0.0, price: config.price };
+    let report = answered(403);
+    let ask = |subject: &Subject<'_>, hours: u32| {
+        host_refused(subject, &report, noon().after(hours * HOUR), noon(), NO_SALT, &policy)
+    };
+    let decision = ask(&reader(), 16);
+    assert_eq!((delay(&decision), decision.state.penalty), (16 * HOUR, None));
+    assert_eq!((decision.state.consecutive_failures, decision.state.last_status), (0, Some(403)));
+    assert_eq!(rules(&decision).last(), Some(&Rule::HostRefuses));
+    assert_eq!(delay(&ask(&reader(), 0)), HOUR, "its own interval");
+    let boxed = super::ask(&reader(), &answered(403), &plain());
+    let again = ask(&after(&reader(), &boxed), 1);
+    assert_eq!((delay(&again), again.state.consecutive_failures), (DAY, 1), "an earlier run stays as it was");
+    let gone = ask(&Subject { status: Status::Blacklisted, ..reader() }, 1);
+    assert_eq!((gone.status, gone.next_due), (Status::Blacklisted, None));
+    assert!(is_refusal(&answered(451)) && is_refusal(&failed(FailureKind::Blocked)) && !is_refusal(&answered(401)));
+}
+
+#[test]
 fn bad_feeds_wait_their_interval_or_an_hour_and_double_to_a_day() {
     for kind in BAD_FEED {
         let decisions = live(&reader(), again(&failed(kind), 7), &plain());

@@ -3,7 +3,7 @@
 use common::host::HostRule;
 
 use super::*;
-use crate::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
+use crate::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy, RefusedHost};
 
 fn rule(domain: &str) -> HostRule {
     HostRule {
@@ -150,4 +150,36 @@ pub(crate) async fn schedulers_that_offer_at_once_agree_on_one_policy(backend: &
     versions.sort_unstable();
     assert_eq!(versions, [1, 2, 3, 4]);
     assert_eq!(orders(&*store).await.policy.unwrap().version, 4);
+}
+
+pub(crate) async fn a_host_that_refuses_us_is_published_once_and_rests_longer_each_time(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let id = add(&*store, "https://a.org/feed").await;
+    let host = HostKey::new("a.org:443");
+    let refused = RefusedHost {
+        host: &host,
+        feed: id,
+        failure: FailureKind::Status,
+        status: Some(403),
+        first: Duration::from_secs(100),
+        ceiling: Duration::from_secs(350),
+    };
+    let known = orders(&*store).await.change;
+    let mut rests = Vec::new();
+    for now in [10, 20, 110, 310, 660, 1010] {
+        let refusal = store.refuse_host(&refused, at(now)).await.unwrap();
+        rests.push((refusal.until, refusal.tries));
+        assert_eq!((refusal.since, refusal.status), (at(10), Some(403)));
+    }
+    let expected = [(110, 1), (110, 1), (310, 2), (660, 3), (1010, 3 + 1), (1360, 5)];
+    assert_eq!(rests, expected.map(|(until, tries)| (at(until), tries)), "twice as long, 350 s at most");
+    assert_eq!(store.holds(at(1011)).await.unwrap(), [(host.clone(), at(1360))], "the gate learns of it");
+    let seen = store.host_orders(Some(known)).await.unwrap().unwrap().refusals;
+    assert_eq!((seen.len(), &seen[0].host), (1, &host));
+    assert!(store.host_answers(&host, id, at(1400)).await.unwrap());
+    assert!(!store.host_answers(&host, id, at(1401)).await.unwrap());
+    assert!(orders(&*store).await.refusals.is_empty());
+    let events = store.events(0, 10).await.unwrap().items;
+    let told: Vec<_> = events.iter().map(|event| (event.kind.as_str(), event.host.as_deref())).collect();
+    assert_eq!(told, [("host.refusing", Some("a.org:443")), ("host.recovered", Some("a.org:443"))]);
 }

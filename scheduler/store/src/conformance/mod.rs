@@ -124,6 +124,7 @@ macro_rules! stamp {
                 every_change_of_orders_is_seen_and_nothing_else;
                 an_offered_policy_counts_once_unless_a_person_decides;
                 schedulers_that_offer_at_once_agree_on_one_policy;
+                a_host_that_refuses_us_is_published_once_and_rests_longer_each_time;
                 a_block_is_kept_beside_a_hold_and_lifted_without_it;
                 hosts_are_listed_by_name_in_complete_pages;
             }

@@ -20,6 +20,7 @@ struct EventRow {
     kind: String,
     feed_id: i64,
     feed_url: Option<String>,
+    host: Option<String>,
     merged_into: Option<i64>,
     entry: Option<i64>,
 }
@@ -94,6 +95,7 @@ impl Events for PostgresStore {
                 feed_id: FeedId(row.feed_id),
                 at: Timestamp::from_millis(row.at),
                 feed_url: row.feed_url,
+                host: row.host,
                 merged_into: row.merged_into.map(FeedId),
                 entry: row.entry.and_then(|seq| entries.get(&seq).cloned()),
             };

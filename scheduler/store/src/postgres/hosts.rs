@@ -3,12 +3,15 @@
 use async_trait::async_trait;
 use common::host::{HostKey, HostRule};
 use common::time::Timestamp;
+use common::url::FeedId;
 use sqlx::PgConnection;
 
 use super::connection::{in_transaction, on_connection};
 use super::{PostgresStore, column};
 use crate::hosts::packed;
-use crate::{AcceptedPolicy, HostOrders, HostQuery, HostRow, Hosts, NewPolicy, Page, StoreError};
+use crate::{
+    AcceptedPolicy, HostOrders, HostQuery, HostRefusal, HostRow, Hosts, NewPolicy, Page, RefusedHost, StoreError,
+};
 
 #[async_trait]
 impl Hosts for PostgresStore {
@@ -53,6 +56,21 @@ impl Hosts for PostgresStore {
         })
     }
 
+    async fn refuse_host(&self, refused: &RefusedHost<'_>, now: Timestamp) -> Result<HostRefusal, StoreError> {
+        in_transaction!(self, "store that a host refuses us", |tx| refuse(tx, refused, now).await)
+    }
+
+    async fn host_answers(&self, host: &HostKey, feed: FeedId, now: Timestamp) -> Result<bool, StoreError> {
+        in_transaction!(self, "store that a host answers again", |tx| {
+            let forget = sqlx::query("DELETE FROM host_refusals WHERE host = $1").bind(host.as_str());
+            let ended = forget.execute(&mut *tx).await?.rows_affected() > 0;
+            if ended {
+                tell(tx, "host.recovered", feed, now).await?;
+            }
+            Ok(ended)
+        })
+    }
+
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
         let after = query.place()?;
         let rows = on_connection!(self, "list hosts", |on| {
@@ -72,8 +90,11 @@ async fn orders_from(on: &mut PgConnection, known: Option<i64>) -> Result<Option
     let rules = sqlx::query_scalar("SELECT rule FROM host_rules ORDER BY domain").fetch_all(&mut *on).await?;
     let blocks =
         sqlx::query_as("SELECT host, blocked_until FROM host_blocks ORDER BY host").fetch_all(&mut *on).await?;
+    let refusals =
+        sqlx::query_as("SELECT host, since, until, tries, failure, status FROM host_refusals ORDER BY since LIMIT $1");
+    let refusals = refusals.bind(HostRefusal::MOST).fetch_all(&mut *on).await?;
     let policy = sqlx::query_as(AcceptedPolicy::LATEST).fetch_optional(on).await?;
-    Ok(Some(HostOrders::read(change, rules, blocks, policy.map(AcceptedPolicy::read))))
+    Ok(Some(HostOrders::read(change, rules, blocks, policy.map(AcceptedPolicy::read), refusals)))
 }
 
 async fn accept(on: &mut PgConnection, offered: &NewPolicy<'_>, now: Timestamp) -> Result<AcceptedPolicy, sqlx::Error> {
@@ -94,6 +115,34 @@ async fn accept(on: &mut PgConnection, offered: &NewPolicy<'_>, now: Timestamp) 
     sqlx::query("DELETE FROM policies WHERE version <= $1").bind(oldest).execute(&mut *on).await?;
     count_change(on).await?;
     Ok(next)
+}
+
+async fn refuse(on: &mut PgConnection, refused: &RefusedHost<'_>, now: Timestamp) -> Result<HostRefusal, sqlx::Error> {
+    let (first, ceiling) = refused.rests();
+    let refuse = sqlx::query(include_str!("refuse_host.sql")).bind(refused.host.as_str()).bind(now.millis());
+    let refuse = refuse.bind(first).bind(ceiling).bind(refused.failure.as_str()).bind(refused.status.map(i64::from));
+    let changed = refuse.execute(&mut *on).await?.rows_affected() > 0;
+    let look = sqlx::query_as("SELECT host, since, until, tries, failure, status FROM host_refusals WHERE host = $1")
+        .bind(refused.host.as_str());
+    let refusal = HostRefusal::read(look.fetch_one(&mut *on).await?);
+    if changed {
+        let hold = sqlx::query(include_str!("refuse_host_hold.sql")).bind(refused.host.as_str());
+        hold.bind(refusal.until.millis()).bind(refused.feed.0).execute(&mut *on).await?;
+    }
+    if changed && refusal.tries == 1 {
+        tell(on, "host.refusing", refused.feed, now).await?;
+    }
+    Ok(refusal)
+}
+
+/// Publishes a change of the feed's host, and counts it, so that every scheduler learns of it. Last in its transaction: it
+/// takes the row of `store`.
+async fn tell(on: &mut PgConnection, kind: &str, feed: FeedId, now: Timestamp) -> Result<(), sqlx::Error> {
+    let take = sqlx::query_scalar(include_str!("apply_numbers.sql")).bind(1_i64).bind(0_i64);
+    let last: i64 = take.fetch_one(&mut *on).await?;
+    let told = sqlx::query("INSERT INTO events (seq, at, kind, feed_id) VALUES ($1, $2, $3, $4)").bind(last + 1);
+    told.bind(now.millis()).bind(kind).bind(feed.0).execute(&mut *on).await?;
+    count_change(on).await
 }
 
 /// Last in its transaction, as every lock of the store's row.

@@ -107,6 +107,9 @@ impl Upkeep for PostgresStore {
     /// whether it missed something.
     async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
         on_connection!(self, "delete old events and entries", |on| {
+            // Nobody polls them any more: their feeds are gone.
+            let refusals = sqlx::query("DELETE FROM host_refusals WHERE until < $1").bind(events.millis());
+            refusals.execute(&mut *on).await?;
             let mut gone = prune_events(&mut *on, events).await?;
             if let Some(before) = entries {
                 gone += prune_entries(on, before).await?;

@@ -3,11 +3,14 @@
 use async_trait::async_trait;
 use common::host::{HostKey, HostRule};
 use common::time::Timestamp;
+use common::url::FeedId;
 use sqlx::SqliteConnection;
 
 use super::SqliteStore;
 use crate::hosts::packed;
-use crate::{AcceptedPolicy, HostOrders, HostQuery, HostRow, Hosts, NewPolicy, Page, StoreError};
+use crate::{
+    AcceptedPolicy, HostOrders, HostQuery, HostRefusal, HostRow, Hosts, NewPolicy, Page, RefusedHost, StoreError,
+};
 
 #[async_trait]
 impl Hosts for SqliteStore {
@@ -26,8 +29,12 @@ impl Hosts for SqliteStore {
         let rules: Vec<String> = rules.fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
         let blocks = sqlx::query_as("SELECT host, blocked_until FROM host_blocks ORDER BY host");
         let blocks: Vec<(String, i64)> = blocks.fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
+        let refusals = sqlx::query_as(
+            "SELECT host, since, until, tries, failure, status FROM host_refusals ORDER BY since LIMIT ?1",
+        );
+        let refusals = refusals.bind(HostRefusal::MOST).fetch_all(&mut *tx).await.map_err(failed(ACTION))?;
         let policy = sqlx::query_as(AcceptedPolicy::LATEST).fetch_optional(&mut *tx).await.map_err(failed(ACTION))?;
-        Ok(Some(HostOrders::read(change, rules, blocks, policy.map(AcceptedPolicy::read))))
+        Ok(Some(HostOrders::read(change, rules, blocks, policy.map(AcceptedPolicy::read), refusals)))
     }
 
     async fn accept_policy(&self, offered: &NewPolicy<'_>, now: Timestamp) -> Result<AcceptedPolicy, StoreError> {
@@ -95,6 +102,44 @@ impl Hosts for SqliteStore {
         tx.commit().await.map_err(StoreError::on(ACTION))
     }
 
+    async fn refuse_host(&self, refused: &RefusedHost<'_>, now: Timestamp) -> Result<HostRefusal, StoreError> {
+        const ACTION: &str = "store that a host refuses us";
+        let failed = StoreError::on;
+        let mut tx = self.write(ACTION).await?;
+        let (first, ceiling) = refused.rests();
+        let refuse = sqlx::query(include_str!("refuse_host.sql")).bind(refused.host.as_str()).bind(now.millis());
+        let refuse =
+            refuse.bind(first).bind(ceiling).bind(refused.failure.as_str()).bind(refused.status.map(i64::from));
+        let changed = refuse.execute(&mut *tx).await.map_err(failed(ACTION))?.rows_affected() > 0;
+        let look =
+            sqlx::query_as("SELECT host, since, until, tries, failure, status FROM host_refusals WHERE host = ?1")
+                .bind(refused.host.as_str());
+        let refusal = HostRefusal::read(look.fetch_one(&mut *tx).await.map_err(failed(ACTION))?);
+        if changed {
+            let hold = sqlx::query(include_str!("refuse_host_hold.sql")).bind(refused.host.as_str());
+            let hold = hold.bind(refusal.until.millis()).bind(refused.feed.0).execute(&mut *tx);
+            hold.await.map_err(failed(ACTION))?;
+        }
+        if changed && refusal.tries == 1 {
+            tell(&mut tx, "host.refusing", refused.feed, now).await.map_err(failed(ACTION))?;
+        }
+        tx.commit().await.map_err(failed(ACTION))?;
+        Ok(refusal)
+    }
+
+    async fn host_answers(&self, host: &HostKey, feed: FeedId, now: Timestamp) -> Result<bool, StoreError> {
+        const ACTION: &str = "store that a host answers again";
+        let failed = StoreError::on;
+        let mut tx = self.write(ACTION).await?;
+        let forget = sqlx::query("DELETE FROM host_refusals WHERE host = ?1").bind(host.as_str()).execute(&mut *tx);
+        let ended = forget.await.map_err(failed(ACTION))?.rows_affected() > 0;
+        if ended {
+            tell(&mut tx, "host.recovered", feed, now).await.map_err(failed(ACTION))?;
+            tx.commit().await.map_err(failed(ACTION))?;
+        }
+        Ok(ended)
+    }
+
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
         let rows = sqlx::query_as(include_str!("hosts.sql"))
             .bind(&query.from)
@@ -107,6 +152,13 @@ impl Hosts for SqliteStore {
             .map_err(StoreError::on("list hosts"))?;
         Ok(query.page(rows))
     }
+}
+
+/// Publishes a change of the feed's host, and counts it, so that every scheduler learns of it.
+async fn tell(on: &mut SqliteConnection, kind: &str, feed: FeedId, now: Timestamp) -> Result<(), sqlx::Error> {
+    let told = sqlx::query("INSERT INTO events (at, kind, feed_id) VALUES (?1, ?2, ?3)").bind(now.millis()).bind(kind);
+    told.bind(feed.0).execute(&mut *on).await?;
+    count_change(on).await
 }
 
 async fn count_change(on: &mut SqliteConnection) -> Result<(), sqlx::Error> {

@@ -110,6 +110,9 @@ impl Upkeep for SqliteStore {
         if let Some(before) = entries {
             gone += prune_entries(&mut tx, before).await.map_err(StoreError::on(ACTION))?;
         }
+        // Nobody polls them any more: their feeds are gone.
+        let refusals = sqlx::query("DELETE FROM host_refusals WHERE until < ?1").bind(events.millis());
+        refusals.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
         tx.commit().await.map_err(StoreError::on(ACTION))?;
         Ok(gone)
     }

@@ -49,7 +49,7 @@ impl Accepts for RuleBody {
 
     fn accepts(field: &str) -> &'static str {
         match field {
-            "gap" | "interval" => "a number of seconds",
+            "gap" | "interval" | "soft_for" => "a number of seconds",
             "burst" | "parallel" => "a whole number from 1 to 4294967295",
             "soft_statuses" => "a list of statuses, such as [404]",
             "match" | "reason" | "user_agent" => "text",

@@ -1,7 +1,7 @@
 //! What a publisher can mend, from what is remembered of the last polls.
 
 use common::feed::Feed;
-use common::outcome::FailureKind;
+use common::outcome::{FailureKind, OutcomeKind};
 
 /// Conditional requests that were answered whole in vain, from which on it is no accident.
 const IGNORED: u32 = 3;
@@ -10,10 +10,8 @@ pub(super) fn of(feed: &Feed) -> Vec<&'static str> {
     let mut advice = Vec::new();
     let state = &feed.state;
     advice.extend(state.penalty.map(|penalty| failure(penalty.kind, state.last_status)));
-    if state.penalty.is_none()
-        && state.consecutive_failures > 0
-        && state.last_status.is_some_and(|status| status >= 400)
-    {
+    let failed = state.last_outcome == Some(OutcomeKind::Failed);
+    if state.penalty.is_none() && failed && state.last_status.is_some_and(|status| status >= 400) {
         advice.push(failure(FailureKind::Status, state.last_status));
     }
     if state.throttles > 0 {

@@ -180,7 +180,16 @@ fn line(feed: &Feed, note: String) -> FeedLine {
 async fn worst(ops: &Ops, now: Timestamp) -> Result<Vec<HostLine>, BackendError> {
     let holds = ops.store.holds(now).await?;
     let mut lines: Vec<HostLine> = Vec::new();
+    for refusal in ops.condition.refusals.list().into_iter().take(ROWS) {
+        let status = refusal.status.map_or_else(String::new, |status| format!(" (HTTP {status})"));
+        let last = format!("refuses us{status} since {}", words::relative(refusal.since, now));
+        let held = Some(refusal.until).filter(|until| *until > now).map(|until| Moment::of(until, now));
+        lines.push(HostLine { host: refusal.host.to_string(), failed: "-".into(), throttled: "-".into(), last, held });
+    }
     for (host, tally) in ops.condition.worst.list(ROWS, now) {
+        if lines.len() >= ROWS || lines.iter().any(|line| line.host == host.as_str()) {
+            continue;
+        }
         let held = holds.iter().find(|(other, _)| *other == host).map(|(_, until)| Moment::of(*until, now));
         let last = match tally.last {
             Some(kind) => words::spaced(kind.as_str()),

@@ -159,6 +159,7 @@ pub(super) fn rule(rule: Rule) -> &'static str {
         Rule::Late => "late",
         Rule::Calm => "calm delivery",
         Rule::OurFault => "our own fault",
+        Rule::HostRefuses => "its host refuses us",
     }
 }
 

@@ -13,7 +13,7 @@ use url::Url;
 use super::posts::{Post, Posts, iso_duration, json, media_type_of, time};
 
 /// Where a document that has no posts itself says that they are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lead {
     /// As written.
     pub(crate) url: String,
@@ -21,6 +21,8 @@ pub(crate) struct Lead {
     pub(crate) name: Option<String>,
     /// That actor's page.
     pub(crate) page: Option<String>,
+    /// That actor's own URL.
+    pub(crate) id: Option<String>,
 }
 
 const NAMESPACE: &str = "www.w3.org/ns/activitystreams";
@@ -53,12 +55,12 @@ pub(in crate::parse) fn lead(text: &str) -> Option<Lead> {
     let document = document(text)?;
     if is_one_of(&document, &COLLECTIONS) {
         let url = address(document.get("first")?)?;
-        return Some(Lead { url, name: None, page: None });
+        return Some(Lead { url, ..Lead::default() });
     }
     let url = address(document.get("outbox").filter(|_| is_one_of(&document, &ACTORS))?)?;
     let name = string(&document, "name").filter(|name| !name.trim().is_empty());
     let name = name.or_else(|| string(&document, "preferredUsername"));
-    Some(Lead { url, name, page: page_of(&document) })
+    Some(Lead { url, name, page: page_of(&document), id: string(&document, "id") })
 }
 
 /// Does the document say that it is ActivityStreams?

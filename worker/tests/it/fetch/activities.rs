@@ -221,3 +221,55 @@ async fn a_key_that_cannot_be_used_is_refused_at_the_start() {
         assert!(error.starts_with(&format!("fetch.activitypub_key: {path} cannot be used: ")), "{error}");
     }
 }
+
+/// A bench whose fetcher has a key for requests to actors.
+async fn signing(folder: &tempfile::TempDir) -> Bench {
+    let key = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap();
+    let path = folder.path().join("key.pem").to_str().unwrap().to_owned();
+    std::fs::write(&path, key.serialize_pem()).unwrap();
+    Bench::with(|fetch| fetch.activitypub_key = path).await
+}
+
+#[tokio::test]
+async fn an_actor_that_refuses_an_unsigned_request_is_read_with_a_signed_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for status in [401, 403] {
+        let bench = signing(&folder).await;
+        served(&bench);
+        bench.origin.set("/ada", Script::status(status).then(actor("/outbox")));
+        let mut job = bench.job(&bench.origin.url("/ada"));
+        let refused = bench.poll(&mut job).await;
+        assert_eq!((failure(&refused).0, refused.wants_signature), (FailureKind::Status, true));
+        job.signed = true;
+        assert_eq!(document(&bench.poll(&mut job).await).entries.len(), 2);
+        let signed: Vec<bool> = bench.origin.log().iter().map(|record| record.header("signature").is_some()).collect();
+        assert_eq!(signed, [false, true, true, true]);
+    }
+    let bench = signing(&folder).await;
+    let mut job = bench.feed("/closed", Script::status(401));
+    job.signed = true;
+    assert!(!bench.poll(&mut job).await.wants_signature, "it was signed");
+    let bench = Bench::start().await;
+    let mut job = bench.feed("/closed", Script::status(401));
+    assert!(!bench.poll(&mut job).await.wants_signature, "there is no key");
+}
+
+#[tokio::test]
+async fn the_feed_of_an_actors_page_is_named_by_the_actors_own_url() {
+    let bench = Bench::start().await;
+    served(&bench);
+    let url = bench.origin.url("/ada");
+    let own = format!("\"type\": \"Person\", \"id\": \"{url}\", \"outbox\": \"/outbox\"");
+    bench.origin.set("/ada", json(&own));
+    let page = "<!DOCTYPE html><link rel=alternate type=application/activity+json href=/ada>";
+    let of_page = bench.fetch(&bench.feed("/@ada", Script::body("text/html", page))).await;
+    assert_eq!(of_page.permanent_url.map(|url| url.to_string()), Some(url.clone()));
+    served(&bench);
+    bench.origin.set("/ada", json(&own));
+    assert_eq!(bench.fetch(&bench.job(&url)).await.permanent_url, None, "it has that URL");
+    bench
+        .origin
+        .set("/ada", json("\"type\": \"Person\", \"id\": \"https://else.example/ada\", \"outbox\": \"/outbox\""));
+    let foreign = bench.fetch(&bench.feed("/@ada", Script::body("text/html", page))).await;
+    assert_eq!(foreign.permanent_url, None, "only the document at a URL says that it is its own");
+}

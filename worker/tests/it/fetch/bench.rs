@@ -97,6 +97,7 @@ impl Bench {
             wake_at: None,
             head_first: None,
             without_delta: false,
+            signed: false,
             detour: None,
             search: true,
             subscribers: 3,

@@ -134,6 +134,7 @@ fn job(feed: i64, url: FeedUrl, host: common::host::HostKey, ticket: Ticket, exp
         detour: None,
         search: false,
         without_delta: false,
+        signed: false,
     }
 }
 

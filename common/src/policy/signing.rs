@@ -1,0 +1,50 @@
+//! Feeds whose server shows an actor to known readers only: whether they are asked with a signature.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::FailureKind;
+use crate::report::{FetchReport, Outcome};
+use crate::time::Timestamp;
+
+/// How long no signature is tried where it was of no use: the feed is forbidden, or no actor.
+const USELESS_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Whether a feed's own URL is asked with a signature.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Signing {
+    /// Nothing is known: it is asked without one.
+    #[default]
+    Unknown,
+    /// It refused a request without one.
+    Wanted,
+    /// It refused a request with one too: none is tried until then.
+    Useless(Timestamp),
+}
+
+impl Signing {
+    /// Returns true if nothing is known.
+    pub(super) fn is_unknown(&self) -> bool {
+        *self == Signing::Unknown
+    }
+
+    /// Returns what is known after a report.
+    pub(super) fn after(self, report: &FetchReport, polled: Timestamp) -> Self {
+        match self {
+            Signing::Useless(until) if until > polled => self,
+            Signing::Unknown | Signing::Useless(_) => match report.wants_signature {
+                true => Signing::Wanted,
+                false => Signing::Unknown,
+            },
+            Signing::Wanted if is_refused(report) => Signing::Useless(polled.after(USELESS_FOR)),
+            Signing::Wanted => Signing::Wanted,
+        }
+    }
+}
+
+fn is_refused(report: &FetchReport) -> bool {
+    let by_status = matches!(report.outcome, Outcome::Failed { failure: FailureKind::Status, .. });
+    by_status && matches!(report.http_status, Some(401 | 403)) && !report.wants_signature
+}

@@ -1,0 +1,151 @@
+//! Hosts that refuse us: most of a host's feeds that were well are answered by 403, 451 or a page against robots.
+//!
+//! One feed that is forbidden is the feed's own matter. When several are refused one after the other, and hardly any is not,
+//! it is the host's: the store keeps that ([`store::HostRefusal`]), and all schedulers learn of it with the operators' orders.
+//! From then on the host backs off as a whole, no feed of it is penalised, and one good answer ends it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::feed::Feed;
+use common::host::HostKey;
+use common::outcome::FailureKind;
+use common::policy::is_refusal;
+use common::report::{FetchReport, Outcome};
+use common::time::Timestamp;
+use common::url::FeedId;
+use store::HostRefusal;
+
+/// Refusals that are further apart do not belong together: a feed of one reader is polled every ten hours or so.
+const WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
+/// What must be seen before the host is to blame: three feeds that a status refuses. A page against robots stands before the
+/// whole site, and counts twice: two feeds are enough.
+const ENOUGH: u32 = 3;
+const PAGE_COUNTS: u32 = 2;
+/// No more feeds of a host are told apart.
+const MOST_FEEDS: usize = 8;
+/// No more hosts are suspected at once.
+const MOST_HOSTS: usize = 2_000;
+
+/// What this scheduler knows of hosts that refuse us. Shared by whoever asks.
+#[derive(Debug, Default)]
+pub struct Refusals(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    refusing: HashMap<HostKey, HostRefusal>,
+    suspects: HashMap<HostKey, Suspect>,
+}
+
+/// A host some of whose feeds were refused.
+#[derive(Debug)]
+struct Suspect {
+    since: Timestamp,
+    /// Feeds that were well before, or new.
+    refused: Vec<FeedId>,
+    weight: u32,
+    answered: u32,
+}
+
+/// What a report says about its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// It refuses us, as a whole.
+    Refuses,
+    /// It refused us before, and answers now.
+    Answers,
+}
+
+impl Refusals {
+    /// Takes in what became of a fetch: the feed as it was before, and the report.
+    pub(crate) fn hear(&self, feed: &Feed, report: &FetchReport, now: Timestamp) -> Option<Word> {
+        // What another host said at the end of a redirect is not this one's word.
+        let host = Some(report.answering_host()).filter(|host| **host == feed.host)?;
+        let refused = is_refusal(report);
+        let answers = matches!(report.outcome, Outcome::Modified(_) | Outcome::NotModified { .. });
+        let mut seen = self.seen();
+        if seen.refusing.contains_key(host) {
+            return match (refused, answers) {
+                (true, _) => Some(Word::Refuses),
+                (_, true) => Some(Word::Answers),
+                _ => None,
+            };
+        }
+        if answers {
+            seen.answered(host);
+        }
+        (refused && seen.refused(host, feed, report, now)).then_some(Word::Refuses)
+    }
+
+    /// Takes over what the store says.
+    pub(crate) fn set(&self, refusals: Vec<HostRefusal>) {
+        let mut seen = self.seen();
+        seen.refusing = refusals.into_iter().map(|refusal| (refusal.host.clone(), refusal)).collect();
+    }
+
+    /// Takes over what the store says of one host.
+    pub(crate) fn note(&self, refusal: HostRefusal) {
+        let mut seen = self.seen();
+        seen.suspects.remove(&refusal.host);
+        seen.refusing.insert(refusal.host.clone(), refusal);
+    }
+
+    /// The host answers again.
+    pub(crate) fn forget(&self, host: &HostKey) {
+        self.seen().refusing.remove(host);
+    }
+
+    /// Returns what is known of a host that refuses us.
+    pub fn of(&self, host: &HostKey) -> Option<HostRefusal> {
+        self.seen().refusing.get(host).cloned()
+    }
+
+    /// Returns the hosts that refuse us, the longest first.
+    pub fn list(&self) -> Vec<HostRefusal> {
+        let mut list: Vec<HostRefusal> = self.seen().refusing.values().cloned().collect();
+        list.sort_by(|left, right| (left.since, &left.host).cmp(&(right.since, &right.host)));
+        list
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    /// Counts a refusal. Returns true if the host is to blame from now on.
+    fn refused(&mut self, host: &HostKey, feed: &Feed, report: &FetchReport, now: Timestamp) -> bool {
+        // A feed that failed before says nothing new of its host.
+        if feed.state.consecutive_failures > 0 {
+            return false;
+        }
+        if self.suspects.len() >= MOST_HOSTS && !self.suspects.contains_key(host) {
+            self.suspects.retain(|_, suspect| now.since(suspect.since) < WINDOW);
+            if self.suspects.len() >= MOST_HOSTS {
+                return false;
+            }
+        }
+        let new = || Suspect { since: now, refused: Vec::new(), weight: 0, answered: 0 };
+        let suspect = self.suspects.entry(host.clone()).or_insert_with(new);
+        if now.since(suspect.since) >= WINDOW {
+            *suspect = new();
+        }
+        if !suspect.refused.contains(&feed.id) && suspect.refused.len() < MOST_FEEDS {
+            suspect.refused.push(feed.id);
+            let is_page = report.outcome.failure() == Some(FailureKind::Blocked);
+            suspect.weight += if is_page { PAGE_COUNTS } else { 1 };
+        }
+        let feeds = u32::try_from(suspect.refused.len()).unwrap_or(u32::MAX);
+        feeds > 1 && suspect.weight >= ENOUGH && feeds > 2 * suspect.answered
+    }
+
+    /// Counts a good answer. A host that answers as much as it refuses is no suspect any more.
+    fn answered(&mut self, host: &HostKey) {
+        let Some(suspect) = self.suspects.get_mut(host) else { return };
+        suspect.answered += 1;
+        if suspect.answered as usize >= suspect.refused.len() {
+            self.suspects.remove(host);
+        }
+    }
+}

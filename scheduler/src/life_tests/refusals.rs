@@ -1,0 +1,140 @@
+//! Hosts that refuse us: one signal and one rest for the host in place of a penalty box for each feed. Hosts with soft statuses.
+
+use std::collections::BTreeMap;
+
+use common::host::HostKey;
+use common::host::HostRule;
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const STEP: Duration = Duration::from_secs(60);
+
+fn answered(status: Option<u16>) -> (Outcome, Option<u16>) {
+    match status {
+        None => (not_modified(), Some(304)),
+        Some(status) => {
+            let failure = FailureKind::Status;
+            (Outcome::Failed { failure, detail: format!("HTTP {status}") }, Some(status))
+        }
+    }
+}
+
+impl Fleet {
+    /// Polls what is due, a minute at a time, and gives each feed the status that `says` tells. Returns the number of requests.
+    async fn live(&self, span: Duration, says: impl Fn(FeedId) -> Option<u16>) -> usize {
+        let end = self.clock.now().after(span);
+        let mut requests = 0;
+        while self.clock.now() < end {
+            for job in self.dispatched().await {
+                let (outcome, http_status) = answered(says(job.feed));
+                let report = FetchReport { http_status, ..self.work(&job, outcome).await };
+                requests += 1;
+                self.settle(report).await;
+            }
+            self.clock.advance(STEP);
+        }
+        requests
+    }
+
+    async fn feeds_at(&self, host: &str, count: usize) -> Vec<FeedId> {
+        let mut ids = Vec::new();
+        for n in 0..count {
+            ids.push(self.add(&format!("https://{host}/{n}")).await);
+        }
+        ids
+    }
+
+    async fn boxed(&self, ids: &[FeedId]) -> usize {
+        let mut boxed = 0;
+        for id in ids {
+            boxed += usize::from(self.feed(*id).await.state.penalty.is_some());
+        }
+        boxed
+    }
+
+    /// Returns how often each kind of event was published.
+    async fn events(&self) -> BTreeMap<String, usize> {
+        let mut kinds = BTreeMap::new();
+        for event in self.ops.store.events(0, 1000).await.unwrap().items {
+            *kinds.entry(event.kind).or_default() += 1;
+        }
+        kinds
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_refuses_all_of_its_feeds_rests_as_a_whole_until_it_answers_again() {
+    let fleet = Fleet::new().await;
+    let ids = fleet.feeds_at("wall.example", 20).await;
+    fleet.live(HOUR, |_| None).await;
+    let requests = fleet.live(72 * HOUR, |_| Some(403)).await;
+    let kinds = fleet.events().await;
+    assert_eq!((kinds.get("host.refusing"), kinds.get("feed.penalised")), (Some(&1), Some(&2)), "{kinds:?}");
+    assert_eq!(fleet.boxed(&ids).await, 2, "those that showed it");
+    // The first three, then one or two after each rest of 1, 2, 4, 8, 16 and 24 h; feed by feed it would be 60.
+    assert!((6..=16).contains(&requests), "{requests} requests in three days");
+    let host = HostKey::new("wall.example:443");
+    let refusal = fleet.ops.condition.refusals.of(&host).unwrap();
+    assert_eq!((refusal.status, fleet.ops.store.holds(fleet.clock.now()).await.unwrap().len()), (Some(403), 1));
+    assert_eq!(fleet.results.metrics.hosts_refusing.get(), 1);
+
+    let fleet = fleet.restart().await;
+    assert!(fleet.ops.condition.refusals.of(&host).is_some(), "a restart does not forget it");
+    fleet.live(48 * HOUR, |_| None).await;
+    let kinds = fleet.events().await;
+    assert_eq!((kinds.get("host.refusing"), kinds.get("host.recovered")), (Some(&1), Some(&1)), "{kinds:?}");
+    assert!(fleet.ops.condition.refusals.of(&host).is_none());
+    assert_eq!((fleet.boxed(&ids).await, kinds.get("feed.recovered")), (0, Some(&2)));
+    let requeues = fleet.ops.store.requeues(true).await.unwrap();
+    assert!(requeues.iter().all(|requeue| requeue.by == "host.recovered") && !requeues.is_empty());
+}
+
+#[tokio::test]
+async fn a_page_against_robots_speaks_for_the_host_sooner() {
+    let fleet = Fleet::new().await;
+    let ids = fleet.feeds_at("wall.example", 3).await;
+    for _ in 0..2 {
+        let job = fleet.dispatched().await.remove(0);
+        let outcome = Outcome::Failed { failure: FailureKind::Blocked, detail: "a check".into() };
+        let report = FetchReport { http_status: Some(403), ..fleet.work(&job, outcome).await };
+        fleet.settle(report).await;
+        fleet.clock.advance(5 * HOUR);
+    }
+    assert_eq!(fleet.events().await.get("host.refusing"), Some(&1));
+    assert_eq!(fleet.boxed(&ids).await, 1, "the second one shows that it is the host");
+}
+
+#[tokio::test]
+async fn a_few_forbidden_feeds_among_others_are_penalised_one_by_one() {
+    let fleet = Fleet::new().await;
+    let ids = fleet.feeds_at("mixed.example", 12).await;
+    fleet.live(72 * HOUR, |id| (id.0 % 3 == 0).then_some(403)).await;
+    let kinds = fleet.events().await;
+    assert_eq!((kinds.get("host.refusing"), kinds.get("feed.penalised")), (None, Some(&4)), "{kinds:?}");
+    assert_eq!(fleet.boxed(&ids).await, 4);
+}
+
+#[tokio::test]
+async fn a_soft_status_of_all_feeds_of_a_host_never_reaches_the_box_for_as_long_as_the_rule_says() {
+    let fleet = Fleet::new().await;
+    let rule = |host: &str| HostRule {
+        r#match: host.into(),
+        soft_statuses: vec![404],
+        soft_for: Some(30 * HOUR),
+        reason: "a test".into(),
+        ..HostRule::default()
+    };
+    for host in ["soft.example", "alone.example"] {
+        fleet.ops.set_host_rule(&rule(host)).await.unwrap();
+    }
+    let ids = fleet.feeds_at("soft.example", 8).await;
+    let alone = fleet.feeds_at("alone.example", 1).await;
+    fleet.live(HOUR, |_| None).await;
+    // Half a day until all were polled, and 24 hours of it.
+    fleet.live(36 * HOUR, |_| Some(404)).await;
+    assert_eq!((fleet.boxed(&ids).await, fleet.boxed(&alone).await), (0, 1));
+    assert!(fleet.feed(ids[0]).await.state.consecutive_failures > 6);
+    fleet.live(24 * HOUR, |_| Some(404)).await;
+    assert_eq!(fleet.boxed(&ids).await, 8, "longer than the rule says");
+}

@@ -1,0 +1,112 @@
+//! What reports say about whole hosts: that they refuse us, or answer again, and which soft statuses their feeds get. Heard
+//! before anything is decided on the reports.
+
+use std::collections::{BTreeMap, HashMap};
+
+use common::feed::Feed;
+use common::host::HostKey;
+use common::outcome::FailureKind;
+use common::policy::Status;
+use common::report::{FetchReport, Outcome};
+use common::time::Timestamp;
+use common::url::FeedId;
+
+use crate::condition::refusals::Word;
+use crate::error::BackendError;
+use crate::poll::results::Results;
+use store::{NewRequeue, RefusedHost, RequeueFilter};
+
+/// Feeds a second that are polled again once their host answers; the host's own pace counts as well.
+const RATE: f64 = 10.0;
+
+impl Results {
+    /// Takes in what the reports say about hosts. A host that begins or goes on to refuse us is stored and held before any
+    /// decision; of a host that answers again the feeds that it refused are polled again soon.
+    pub(crate) async fn hear_hosts(
+        &self,
+        reports: &[FetchReport],
+        feeds: &HashMap<FeedId, Feed>,
+        now: Timestamp,
+    ) -> Result<(), BackendError> {
+        let mut words: BTreeMap<HostKey, (Word, &FetchReport)> = BTreeMap::new();
+        for report in reports {
+            let Some(feed) = feeds.get(&report.feed).filter(|feed| feed.version == report.version) else { continue };
+            self.hear_soft_status(feed, report, now);
+            if let Some(word) = self.condition.refusals.hear(feed, report, now) {
+                words.insert(feed.host.clone(), (word, report));
+            }
+        }
+        let mut holds = Vec::new();
+        for (host, (word, report)) in words {
+            match word {
+                Word::Refuses => holds.push((host.clone(), self.host_refuses(&host, report, now).await?)),
+                Word::Answers => self.host_answers(&host, report, now).await?,
+            }
+        }
+        self.metrics.hosts_refusing.set(i64::try_from(self.condition.refusals.list().len()).unwrap_or(i64::MAX));
+        Ok(self.gate.hold(&holds, now).await?)
+    }
+
+    async fn host_refuses(
+        &self,
+        host: &HostKey,
+        report: &FetchReport,
+        now: Timestamp,
+    ) -> Result<Timestamp, BackendError> {
+        let config = self.condition.config.get();
+        let (failure, status) = (report.outcome.failure().unwrap_or(FailureKind::Status), report.http_status);
+        let penalty = &config.policy.penalty;
+        let (first, ceiling) = (penalty.host_refuses, penalty.ceiling.max(penalty.host_refuses));
+        let refused = RefusedHost { host, feed: report.feed, failure, status, first, ceiling };
+        let refusal = self.store.refuse_host(&refused, now).await?;
+        if self.condition.refusals.of(host).is_none() {
+            tracing::warn!(
+                %host, %failure, status,
+                "the host refuses most of our requests: it rests as a whole, and no feed of it is penalised"
+            );
+        }
+        self.condition.refusals.note(refusal.clone());
+        Ok(refusal.until)
+    }
+
+    async fn host_answers(&self, host: &HostKey, report: &FetchReport, now: Timestamp) -> Result<(), BackendError> {
+        let refusal = self.condition.refusals.of(host);
+        let ended = self.store.host_answers(host, report.feed, now).await?;
+        self.condition.refusals.forget(host);
+        let Some(refusal) = refusal.filter(|_| ended) else { return Ok(()) };
+        tracing::info!(%host, since = %refusal.since, "the host answers again");
+        for failure in [FailureKind::Status, FailureKind::Blocked] {
+            let filter = RequeueFilter {
+                hosts: vec![host.clone()],
+                status: Some(Status::Active),
+                failure: Some(failure),
+                ..RequeueFilter::default()
+            };
+            let plan = self.store.plan_requeue(&filter, true).await?;
+            let queued: u64 = plan.classes.iter().map(|(.., feeds)| feeds).sum();
+            if queued > 0 {
+                let by = "host.recovered".to_owned();
+                let new = NewRequeue { filter, rate: RATE, lift_penalties: true, by, matched: queued, queued };
+                // With too many requeues already they come when they are due.
+                self.store.begin_requeue(&new, now).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers which feeds of a host with soft statuses are answered so.
+    fn hear_soft_status(&self, feed: &Feed, report: &FetchReport, now: Timestamp) {
+        let rules = self.rules.get();
+        let Some(rule) = rules.rule_for(feed.url.as_url()).filter(|rule| !rule.soft_statuses.is_empty()) else {
+            return;
+        };
+        let is_soft = report.http_status.is_some_and(|status| rule.soft_statuses.contains(&status));
+        match report.outcome {
+            Outcome::Failed { failure: FailureKind::Status, .. } if is_soft => {
+                self.condition.soft.note(&feed.host, feed.id, now);
+            }
+            Outcome::Modified(_) | Outcome::NotModified { .. } => self.condition.soft.forget(&feed.host, feed.id),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,8 @@
+-- A host refuses us at $2, by $5 with the status $6: its rest begins, $3 long, twice as long each time, $4 at most. Nothing
+-- while it rests: requests that were on their way say nothing new.
+INSERT INTO host_refusals (host, since, until, tries, failure, status)
+VALUES ($1, $2, $2 + $3, 1, $5, $6)
+ON CONFLICT (host) DO UPDATE
+SET until = $2 + least($4, $3 << CAST(least(host_refusals.tries, 20) AS INTEGER)),
+    tries = host_refusals.tries + 1, failure = excluded.failure, status = excluded.status
+WHERE host_refusals.until <= $2
