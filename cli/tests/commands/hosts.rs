@@ -117,3 +117,26 @@ async fn a_block_holds_a_host_over_a_restart_until_it_is_lifted() {
     assert_eq!(fleet.done(&["host", "unblock", "127.0.0.1"]), "unblocked 127.0.0.1\n");
     assert_eq!(fleet.origin.wait_for("/blocked", 2, PATIENCE).await.len(), 2, "the wish of before is heard");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_refuses_us_is_shown_once_with_advice_until_it_answers() {
+    let fleet = Fleet::start(&["--set", "policy.penalty.host_refuses=1s"]).await;
+    let paths = ["/1", "/2", "/3", "/4"];
+    for path in paths {
+        fleet.origin.set(path, Script::status(403));
+        fleet.run(&["feed", "add", &fleet.origin.url(path)]);
+    }
+    let host = fleet.origin.address(0).to_string();
+    let shown = fleet.until(&["host", "show", &host], |out| out.contains("refuses us"));
+    assert!(shown.contains("HTTP 403, since") && shown.contains("what helps"), "{shown}");
+    let refusing = json(&fleet.done(&["host", "show", &host, "--json"]))["refusing"].clone();
+    assert_eq!(refusing["status"], 403);
+    assert_eq!(refusing["failure"], "status");
+    assert!(fleet.done(&["feed", "explain", "4"]).contains("refuses most of our requests since"));
+    for path in paths {
+        fleet.origin.set(path, Script::feed(Feed::rss().initial(1)));
+    }
+    fleet.done(&["requeue", "--all"]);
+    fleet.until(&["host", "show", &host], |out| !out.contains("refuses us"));
+    fleet.until(&["stats"], |out| !out.contains("penalty box"));
+}

@@ -65,7 +65,9 @@ impl Refusals {
         let refused = is_refusal(report);
         let answers = matches!(report.outcome, Outcome::Modified(_) | Outcome::NotModified { .. });
         let mut seen = self.seen();
-        if seen.refusing.contains_key(host) {
+        if let Some(refusal) = seen.refusing.get(host) {
+            // An answer to a request of before says nothing of today.
+            let answers = answers && report.started >= refusal.since;
             return match (refused, answers) {
                 (true, _) => Some(Word::Refuses),
                 (_, true) => Some(Word::Answers),
