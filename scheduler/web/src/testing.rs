@@ -13,7 +13,7 @@ use common::entry::Entry;
 use common::host_gate::memory::MemoryGate;
 use common::known::KnownEntries;
 use common::metrics::Metrics;
-use common::policy::{Decision, Rule, Terms};
+use common::policy::{Decision, Notices, Rule, Terms};
 use common::queue::memory::MemoryQueue;
 use common::report::{FetchReport, Outcome};
 use common::time::{Clock, ManualClock, Timestamp};
@@ -147,7 +147,8 @@ impl Fleet {
             ..FetchReport::of(feed.id, feed.version, feed.host.clone(), now, outcome)
         };
         let (terms, next_due) = (Terms::default(), feed.next_due);
-        let decision = Decision { state, status: feed.status, next_due, terms, host_hold: None, notice: None };
+        let decision =
+            Decision { state, status: feed.status, next_due, terms, host_hold: None, notices: Notices::default() };
         let (category, audience_at) = (common::policy::Category::D, feed.audience_at);
         let verdict = Verdict { report, decision, category, audience_at };
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();

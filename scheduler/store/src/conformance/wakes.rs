@@ -144,7 +144,8 @@ pub(crate) async fn a_ping_has_a_retired_feed_polled_once(backend: &dyn Backend)
         // A report that leaves it where it is ends the try.
         let mut report = verdict(&*store, id, 10, Outcome::Gone).await;
         report.report.answers_wake = Some(at(9));
-        report.decision = Decision { status, next_due: None, notice: None, ..report.decision };
+        report.decision =
+            Decision { status, next_due: None, notices: common::policy::Notices::default(), ..report.decision };
         assert_eq!(due(&apply(&*store, &[report], 11).await[0]), (None, false));
         assert_eq!(feed(&*store, id).await.due(), None);
         assert!(store.jobs_for(&[id]).await.unwrap().is_empty());
