@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
                 added.push(view);
             }
             Err(error) if args.url.len() > 1 && error.is::<Refused>() => {
-                eprintln!("error: {error}");
+                note!("error: {error}");
                 failed = true;
             }
             Err(error) => return Err(error),
@@ -102,7 +102,7 @@ async fn first_poll(args: &AddArgs, client: &Client, added: &mut AddedView, dead
         if Instant::now() >= deadline {
             let paused = client.get::<StatsView>("/stats", &[]).await?.paused;
             let why = if paused { "all polling is paused" } else { "it is not read yet" };
-            eprintln!("{}: {why}; `feedfleet feed show {}` tells more", feed.id, feed.id);
+            note!("{}: {why}; `feedfleet feed show {}` tells more", feed.id, feed.id);
             return Ok(true);
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -124,17 +124,17 @@ async fn told(args: &AddArgs, client: &Client, feed: &FeedView, asked: &str) -> 
         return Ok(true);
     }
     if feed.status != Status::Active {
-        eprintln!("{id}: it is {} by its first poll", feed.status.as_str());
+        note!("{id}: it is {} by its first poll", feed.status.as_str());
         return Ok(true);
     }
     let history: List<HistoryEntry> = client.get(&format!("/feeds/{id}/history"), &[]).await?;
     let failure = history.items.first().and_then(|poll| poll.failure);
     if failure == Some(FailureKind::NotAFeed) {
-        eprintln!("error: {} is no feed and announces none; `feedfleet feed remove {id}` takes it out again", feed.url);
+        note!("error: {} is no feed and announces none; `feedfleet feed remove {id}` takes it out again", feed.url);
         return Ok(false);
     }
     let why = failure.map_or("throttled", FailureKind::as_str);
     let next = feed.next_due.map_or_else(|| "never".to_owned(), |due| relative(due, SystemClock.now()));
-    eprintln!("{id}: its first poll failed ({why}); the next one is {next}");
+    note!("{id}: its first poll failed ({why}); the next one is {next}");
     Ok(true)
 }

@@ -69,10 +69,7 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
         failure = work.failure() => return Err(failure),
     }
     if !once {
-        eprintln!(
-            "shutting down: waiting up to {} s for running fetches; press Ctrl-C again to stop now",
-            GRACE.as_secs()
-        );
+        note!("shutting down: waiting up to {} s for running fetches; press Ctrl-C again to stop now", GRACE.as_secs());
     }
     let shutdown = async {
         work.end(GRACE).await?;
@@ -80,7 +77,7 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
         if once {
             let left = fleet.backends.store.overdue(started).await?;
             if left > 0 {
-                eprintln!("{left} feeds that are due were not polled: their hosts may not be asked yet");
+                note!("{left} feeds that are due were not polled: their hosts may not be asked yet");
             }
         }
         fleet.close().await;
@@ -95,7 +92,7 @@ pub(crate) async fn unless_signalled_again(shutdown: impl Future<Output = anyhow
         ended = shutdown => ended,
         signal = stop_signal() => {
             signal?;
-            eprintln!("stopped without waiting; unfinished fetches will be repeated");
+            note!("stopped without waiting; unfinished fetches will be repeated");
             Ok(())
         }
     }
@@ -196,7 +193,7 @@ impl Work {
         self.quiet.cancel();
         let given_up = drain(self.fetching, &*self.reports, grace).await;
         if given_up > 0 {
-            eprintln!("{given_up} reports could not be stored; their feeds are polled again, conditionally");
+            note!("{given_up} reports could not be stored; their feeds are polled again, conditionally");
         }
         self.drained.cancel();
         self.stop.cancel();
@@ -241,7 +238,7 @@ fn read_sources(sources: &[String], at_service: &str) -> anyhow::Result<Vec<Sour
             for found in subscriptions::read_file(source)? {
                 match input::feed(&found.url, at_service) {
                     Ok(url) => feeds.push(Source::Imported(url)),
-                    Err(error) => eprintln!("left out from {source}, line {}: {error}", found.line),
+                    Err(error) => note!("left out from {source}, line {}: {error}", found.line),
                 }
             }
         } else {
@@ -274,12 +271,12 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
     let spread = ops.condition.config.get().policy.import_spread;
     if !once && !spread.is_zero() && imported.iter().any(|feed| feed.new) {
         let spread = humantime::format_duration(spread);
-        eprintln!("feeds of files are first polled spread over {spread} (policy.import_spread)");
+        note!("feeds of files are first polled spread over {spread} (policy.import_spread)");
     }
     added.extend(imported);
     if !added.is_empty() {
         let new = added.iter().filter(|feed| feed.new).count();
-        eprintln!("{new} feeds added, {} known already", added.len() - new);
+        note!("{new} feeds added, {} known already", added.len() - new);
     }
     Ok(())
 }
@@ -287,22 +284,20 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
 /// Says what runs, where its data is and where it can be looked at.
 async fn greet(ops: &Ops, config: &Config, address: SocketAddr) -> anyhow::Result<()> {
     let feeds: u64 = ops.store.stats(ops.clock.now()).await?.feeds.iter().map(|(.., count)| count).sum();
-    eprintln!(
+    note!(
         "feedfleet {} polls {feeds} feeds, data in {}",
         env!("CARGO_PKG_VERSION"),
         without_password(&config.store.url)
     );
-    eprintln!("page, API and metrics at http://{address}; new entries follow; Ctrl-C stops");
+    note!("page, API and metrics at http://{address}; new entries follow; Ctrl-C stops");
     if config.fetch.user_agent_url.is_empty() {
-        eprintln!(
-            "please set fetch.user_agent_url to a page that says who polls: publishers look for it in their logs"
-        );
+        note!("please set fetch.user_agent_url to a page that says who polls: publishers look for it in their logs");
     }
     if ops.store.paused().await? {
-        eprintln!("polling is paused; `feedfleet fleet resume` starts it again");
+        note!("polling is paused; `feedfleet fleet resume` starts it again");
     }
     if feeds == 0 {
-        eprintln!("no feeds yet; add one with: feedfleet feed add https://example.com/feed.xml");
+        note!("no feeds yet; add one with: feedfleet feed add https://example.com/feed.xml");
     }
     Ok(())
 }

@@ -73,7 +73,7 @@ pub(crate) async fn scheduler(args: &SchedulerArgs) -> anyhow::Result<ExitCode> 
     BotKey::of(&config)?;
     let config = Arc::new(descriptors::fit_scheduler(Arc::unwrap_or_clone(config))?);
     let listener = bind(config.api.listen).await?;
-    eprintln!("feedfleet scheduler, API at http://{}", listener.local_addr()?);
+    note!("feedfleet scheduler, API at http://{}", listener.local_addr()?);
     let metrics = Arc::new(Metrics::new());
     let listener = listener.into_std()?;
     tokio::select! {
@@ -156,7 +156,7 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
     let config = Arc::new(descriptors::fit(config)?);
     require_servers(&config, "worker", &["gate.url", "queue.url"])?;
     let listener = bind(args.listen.unwrap_or(config.api.listen)).await?;
-    eprintln!("feedfleet worker, health and metrics at http://{}", listener.local_addr()?);
+    note!("feedfleet worker, health and metrics at http://{}", listener.local_addr()?);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::new());
     let links = Links::open(&config, &metrics, None, &*clock).await?;

@@ -47,7 +47,7 @@ pub(crate) async fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
         ConfigCommand::Check(settings) => {
             let loaded = settings.load(&[])?;
             crate::logs::filter(&loaded.config.log)?;
-            warnings(&loaded.config).iter().for_each(|warning| eprintln!("warning: {warning}"));
+            warnings(&loaded.config).iter().for_each(|warning| note!("warning: {warning}"));
             output::line("the configuration is accepted")?;
         }
         ConfigCommand::Print(args) => {

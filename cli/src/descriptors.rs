@@ -42,7 +42,7 @@ pub(crate) fn fit(mut config: Config) -> anyhow::Result<Config> {
         let (idle_set, api_set) = (config.fetch.idle_connections, config.api.max_connections);
         config.fetch.idle_connections = usize::try_from(kept)?;
         config.api.max_connections = api_set.min(LEAST_API + usize::try_from(api)?);
-        eprintln!(
+        note!(
             "{allowed} file descriptors are allowed, {needed} would serve: the maximum is {kept} idle connections, not \
              {idle_set} (fetch.idle_connections), and {} of the API, not {api_set} (api.max_connections)",
             config.api.max_connections
@@ -58,7 +58,7 @@ pub(crate) fn fit_scheduler(mut config: Config) -> anyhow::Result<Config> {
     if allowed < needed {
         let set = config.api.max_connections;
         config.api.max_connections = set.min(LEAST_API + usize::try_from(allowed.saturating_sub(OTHERS))?);
-        eprintln!(
+        note!(
             "{allowed} file descriptors are allowed, {needed} would serve: the maximum is {} connections of the API, not {set} \
              (api.max_connections)",
             config.api.max_connections

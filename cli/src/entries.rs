@@ -80,10 +80,10 @@ impl Reading {
         let query = query.each_ref().map(|(name, value)| (*name, value.as_str()));
         let list: EntryList = self.client.get(&self.path, &query).await?;
         if std::mem::take(&mut self.away) {
-            eprintln!("the fleet answers again; going on after {}", self.after);
+            note!("the fleet answers again; going on after {}", self.after);
         }
         if self.epoch.as_ref().is_some_and(|epoch| *epoch != list.epoch) {
-            eprintln!("warning: the store was replaced or restored from a backup; beginning anew");
+            note!("warning: the store was replaced or restored from a backup; beginning anew");
             (self.after, self.epoch) = (0, Some(list.epoch));
             return Ok(Vec::new());
         }
@@ -97,7 +97,7 @@ impl Reading {
         if let Some(oldest) = oldest {
             let epoch = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["epoch"].as_str());
             let known = self.epoch.as_deref().is_none_or(|known| Some(known) == epoch);
-            eprintln!("warning: {error}");
+            note!("warning: {error}");
             // Of another epoch the cursor means nothing; the next answer begins anew.
             self.after = if known { oldest - 1 } else { 0 };
             return Ok(Vec::new());
@@ -106,7 +106,7 @@ impl Reading {
             return Err(error);
         }
         if !std::mem::replace(&mut self.away, true) {
-            eprintln!("warning: {error:#}; waiting for it");
+            note!("warning: {error:#}; waiting for it");
         }
         Ok(Vec::new())
     }

@@ -181,7 +181,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
         output::line(&feed_table(&list.items, SystemClock.now(), width()))?;
     }
     if let Some(next) = list.next {
-        eprintln!("there are more: --after {next}");
+        note!("there are more: --after {next}");
     }
     Ok(())
 }

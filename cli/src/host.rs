@@ -152,7 +152,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
         output::line(&table_within(&["HOST", "FEEDS", "HELD", "BLOCKED", "PACE", "RULE"], &rows, width()))?;
     }
     if let Some(next) = list.next {
-        eprintln!("there are more: --after {next}");
+        note!("there are more: --after {next}");
     }
     Ok(())
 }

@@ -71,7 +71,7 @@ pub(crate) async fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
         for (subscription, answer) in batch.iter().zip(answers) {
             if let Some(error) = answer.error.as_deref().filter(|_| !args.client.json) {
                 progress.clear();
-                eprintln!("refused: line {}: {}", subscription.line, plain(error, 300));
+                note!("refused: line {}: {}", subscription.line, plain(error, 300));
             }
             tally.note(subscription, answer);
         }
@@ -147,7 +147,7 @@ pub(crate) async fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     if args.client.json && args.file.is_some() {
         output::json(&json!({ "exported": count }))?;
     } else {
-        eprintln!("{} exported", counted(count, "feed", "feeds"));
+        note!("{} exported", counted(count, "feed", "feeds"));
     }
     Ok(ExitCode::SUCCESS)
 }

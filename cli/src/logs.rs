@@ -9,7 +9,8 @@ use crate::usage::Usage;
 /// Starts logging for this process.
 pub(crate) fn start(config: &LogConfig) -> anyhow::Result<()> {
     let filter = filter(config)?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     let started = match config.format {
         LogFormat::Text => lines.with_ansi(false).try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),

@@ -3,6 +3,11 @@
 //! Each command group has a file; this one reads the command line and turns failures into exit codes: 0 done, 1 the
 //! operation failed, 2 wrong usage or configuration.
 
+/// Prints a line to standard error. That nobody reads it is not an error.
+macro_rules! note {
+    ($($text:tt)*) => { $crate::output::note(format_args!($($text)*)) };
+}
+
 mod add;
 mod all_in_one;
 mod audience;
@@ -64,13 +69,13 @@ use common::config::ConfigError;
     name = "feedfleet",
     version,
     propagate_version = false,
-    disable_help_subcommand = true,
+    max_term_width = 100,
     after_help = "A first fleet, with nothing to install:\n  \
                   feedfleet run https://example.com/feed.xml\n\n\
                   In another terminal:\n  \
                   feedfleet feed list\n  \
                   feedfleet entries --follow\n\n\
-                  Operator commands speak to the fleet at --server. Exit codes: 0 done, 1 failed, 2 wrong usage or\n\
+                  Operator commands connect to the fleet at --server. Exit codes: 0 success, 1 failure, 2 wrong usage or \
                   configuration."
 )]
 struct Cli {
@@ -108,6 +113,8 @@ enum Command {
     Config(config::ConfigCommand),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
+    /// Prints the version
+    Version,
 }
 
 /// How long threads that still run when a command has ended are waited for.
@@ -155,6 +162,10 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Config(command) => config::run(command).await,
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man(args) => man::run(&args, Cli::command()),
+        Command::Version => {
+            output::line(Cli::command().render_version().trim_end())?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -167,7 +178,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     for line in format!("{error:#}").lines() {
-        eprintln!("error: {line}");
+        note!("error: {line}");
     }
     let wrong_usage = error.is::<usage::Usage>()
         || error.is::<ConfigError>()

@@ -15,6 +15,11 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Writes one line to standard error, if that is still open.
+pub(crate) fn note(text: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// Writes one JSON document on one line.
 pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
     line(&serde_json::to_string(value)?)

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ParseArgs) -> anyhow::Result<ExitCode> {
         Ok(feed) if args.json => output::json(&to_json(&feed))?,
         Ok(feed) => output::line(&summary(&feed))?,
         Err(error) => {
-            eprintln!("error: {}: {}", args.file.display(), plain(&error.to_string(), 500));
+            note!("error: {}: {}", args.file.display(), plain(&error.to_string(), 500));
             return Ok(ExitCode::FAILURE);
         }
     }

@@ -57,7 +57,7 @@ pub(crate) async fn run(args: &RefreshArgs) -> anyhow::Result<ExitCode> {
         }
         (true, false) => {
             notes(&client, &feed).await?;
-            eprintln!("{}: it is not polled yet; `feedfleet feed show {}` tells more", feed.id, feed.id);
+            note!("{}: it is not polled yet; `feedfleet feed show {}` tells more", feed.id, feed.id);
             Ok(ExitCode::FAILURE)
         }
     }
@@ -67,7 +67,7 @@ pub(crate) async fn run(args: &RefreshArgs) -> anyhow::Result<ExitCode> {
 async fn notes(client: &Client, feed: &FeedView) -> anyhow::Result<()> {
     let explained: ExplainView = client.get(&format!("/feeds/{}/explain", feed.id), &[]).await?;
     let others = explained.notes.iter().skip(usize::from(explained.wake_at.is_some()));
-    others.for_each(|note| eprintln!("note: {note}"));
+    others.for_each(|note| note!("note: {note}"));
     Ok(())
 }
 
@@ -95,6 +95,6 @@ async fn outcome(args: &RefreshArgs, client: &Client, before: &FeedView, feed: &
         (None, _) => "is throttled".to_owned(),
     };
     let status = poll.and_then(|poll| poll.status).map_or_else(String::new, |status| format!(", HTTP {status}"));
-    eprintln!("{} {kind}{status}; next poll {next}", feed.id);
+    note!("{} {kind}{status}; next poll {next}", feed.id);
     Ok(ExitCode::FAILURE)
 }

@@ -70,4 +70,20 @@ fn help_fits_a_terminal_of_120_columns() {
 fn the_version_is_the_packages() {
     let ran = run(&["--version"]);
     assert_eq!(ran.out.trim(), format!("feedfleet {}", env!("CARGO_PKG_VERSION")));
+    assert_eq!(run(&["version"]).out, ran.out);
+}
+
+#[test]
+fn help_of_a_command_is_found_in_both_ways() {
+    assert_eq!(run(&["help", "feed", "add"]).out, help(&["feed", "add"]));
+}
+
+#[test]
+fn help_is_as_wide_as_the_terminal() {
+    for (columns, widest) in [("60", 60), ("80", 80), ("200", 100)] {
+        let ran = crate::program::command(&["feed", "add", "--help"]).env("COLUMNS", columns).output().unwrap();
+        let text = String::from_utf8(ran.stdout).unwrap();
+        let width = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(width <= widest && width + 20 > widest, "{width} columns of {columns}:\n{text}");
+    }
 }

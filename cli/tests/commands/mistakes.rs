@@ -10,7 +10,7 @@ use load_tests::origin::script::Script;
 use sqlx::{ConnectOptions, Connection};
 
 use crate::fleet::Fleet;
-use crate::program::run;
+use crate::program::{command, run};
 
 /// Checks that the command exits with this code, prints this as its first line of stderr, and nothing on stdout.
 fn told(arguments: &[&str], code: i32, sentence: &str) {
@@ -141,4 +141,14 @@ async fn gentle_is_four_at_once_and_one_a_second() {
         assert!(after(number) >= least, "request {number} came after {} s", after(number));
     }
     assert!(after(3) < 0.9, "four at once: the fourth came after {} s", after(3));
+}
+
+#[test]
+fn messages_that_nobody_reads_are_no_failure() {
+    for arguments in [&["fetch", "http://127.0.0.1:9/"][..], &["parse", "no such file"], &["feed", "list"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = command(arguments).env("FEEDFLEET_SERVER", "http://127.0.0.1:9").stderr(writer).status().unwrap();
+        assert_eq!(status.code(), Some(1), "{arguments:?}");
+    }
 }
