@@ -121,13 +121,16 @@ max_body_bytes = 20_000_000
     /// received from the network, and for each parser a decoded body, a decoder's window, and about three times the
     /// body for the parsed feed.
     fn memory_bound(&self) -> u64 {
-        let bodies = self.concurrency * self.large_body_bytes + 2 * 10_000_000;
+        let bodies = self.concurrency * (self.large_body_bytes + BUFFERS) + 2 * 10_000_000;
         bodies + 2 * (20_000_000 + 16_000_000 + 60_000_000) + PROCESS_ALLOWANCE
     }
 }
 
-/// The memory of a process besides bodies: states, connections, SQLite's cache, code, and the allocator's overhead.
-const PROCESS_ALLOWANCE: u64 = 100_000_000;
+/// The buffers of a connection that sends a body as fast as it can: what is being read, the piece that waits to be kept, and
+/// the piece before it, each up to `max_header_bytes`, and the allocator's rounding.
+const BUFFERS: u64 = 4 * 65_536;
+/// The memory of a process besides: 6,500 feeds, idle connections, SQLite's cache, code, and the allocator's overhead.
+const PROCESS_ALLOWANCE: u64 = 150_000_000;
 
 /// How long a poll waits for a hostile server.
 const TIMEOUT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 5 });

@@ -45,7 +45,7 @@ pub(crate) struct Api {
 }
 
 /// Pages of entries and events that are read, written or sent at once. Each holds at most 8 MB of text three times over (as
-/// read, as HTML that may be shown, as JSON): about 200 MB for all of them. Short ones are sent at once and hold nothing up.
+/// read, as HTML that may be shown, as JSON): about 300 MB for all of them. Short ones are sent at once and hold nothing up.
 const PAGES: usize = 8;
 /// Kilobytes of events that are too large for a stream's own share, over all streams: 500 readers that take nothing would
 /// otherwise hold the same megabyte 500 times, as text and as JSON.
