@@ -48,8 +48,8 @@ pub(crate) struct Api {
 /// read, as HTML that may be shown, as JSON): about 300 MB for all of them. Short ones are sent at once and hold nothing up.
 const PAGES: usize = 8;
 /// Kilobytes of events that are too large for a stream's own share, over all streams: 500 readers that take nothing would
-/// otherwise hold the same megabyte 500 times, as text and as JSON.
-pub(crate) const LARGE_EVENTS: usize = 64 << 10;
+/// otherwise hold the same megabyte 500 times, as text and as JSON. Less in tests, which reach it sooner.
+pub(crate) const LARGE_EVENTS: usize = if cfg!(test) { 4 << 10 } else { 64 << 10 };
 /// How long a page waits for its turn.
 const PAGE_WAIT: Duration = Duration::from_secs(15);
 
