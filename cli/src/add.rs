@@ -1,4 +1,4 @@
-//! `feedfleet feed add`: adds feeds, and tells what their first poll came to. The fleet does the asking: a second request
+//! `feedfleet feed add`: adds feeds, and reports the results of their first polls. The fleet does the asking: a second request
 //! from here, outside of its hosts' pace, would be one too many.
 
 use std::process::ExitCode;
@@ -8,6 +8,7 @@ use clap::Args;
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::Status;
 use common::time::{Clock, SystemClock};
+use common::words;
 use reqwest::Method;
 use scheduler::wire::{AddedView, FeedView, List, StatsView};
 use serde_json::Value;
@@ -16,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::audience::AudienceArgs;
 use crate::client::{Client, ClientArgs, Refused};
-use crate::output::{self, counted, plain, relative};
+use crate::output::{self, plain};
 
 /// `feed add`
 #[derive(Debug, Args)]
@@ -24,7 +25,7 @@ pub(crate) struct AddArgs {
     /// The feeds' URLs; of a page the first feed that it announces is taken
     #[arg(required = true)]
     url: Vec<String>,
-    /// Waits so long for the first polls, to tell what they came to; 0s does not wait [default: 10s; with --json 0s]
+    /// How long to wait for the first polls and report their results; 0s does not wait [default: 10s; with --json 0s]
     #[arg(long, value_name = "DURATION", value_parser = crate::values::duration)]
     wait: Option<Duration>,
     #[command(flatten)]
@@ -78,7 +79,7 @@ fn verb(added: &AddedView) -> &'static str {
     }
 }
 
-/// Waits for the first poll of a feed and tells of it; false when the URL is that of no feed.
+/// Waits for the first poll of a feed and reports it; returns false if the URL is not a feed.
 async fn first_poll(args: &AddArgs, client: &Client, added: &mut AddedView, deadline: Instant) -> anyhow::Result<bool> {
     if deadline <= Instant::now() || !(added.new || added.revived) {
         return Ok(true);
@@ -120,7 +121,7 @@ async fn told(args: &AddArgs, client: &Client, feed: &FeedView, asked: &str) -> 
     if feed.last_success.is_some() {
         let page = if feed.url == asked { String::new() } else { format!("is a page; took {}, ", feed.url) };
         let title = feed.title.as_deref().map_or_else(|| "without a title".to_owned(), |title| plain(title, 100));
-        line(format!("{id} {page}read: {title}, {}", counted(feed.entries, "entry", "entries")))?;
+        line(format!("{id} {page}read: {title}, {}", words::counted(feed.entries, "entry", "entries")))?;
         return Ok(true);
     }
     if feed.status != Status::Active {
@@ -134,7 +135,7 @@ async fn told(args: &AddArgs, client: &Client, feed: &FeedView, asked: &str) -> 
         return Ok(false);
     }
     let why = failure.map_or("throttled", FailureKind::as_str);
-    let next = feed.next_due.map_or_else(|| "never".to_owned(), |due| relative(due, SystemClock.now()));
+    let next = feed.next_due.map_or_else(|| "never".to_owned(), |due| words::relative(due, SystemClock.now()));
     note!("{id}: its first poll failed ({why}); the next one is {next}");
     Ok(true)
 }

@@ -33,9 +33,9 @@ use crate::reload::Hangups;
 use crate::usage::Usage;
 use crate::{descriptors, follow, subscriptions};
 
-/// How long fetches under way may go on after the first signal.
+/// How long fetches in progress may continue after the first signal.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long the last reports may take to be stored when the grace is over.
+/// How long storing the last reports may take after the grace period.
 const LAST_REPORTS: Duration = Duration::from_secs(1);
 /// `--once` ends when nothing more can happen within this time: only feeds of held hosts are left then.
 const ONCE_HORIZON: Duration = Duration::from_secs(60);
@@ -168,7 +168,7 @@ impl Fleet {
 }
 
 impl Work {
-    /// Returns why a task ended before it was told to. A process that can do no more work must not look alive.
+    /// Returns why a task stopped before the shutdown. A process that can do no more work must not look healthy.
     pub(crate) async fn failure(&mut self) -> anyhow::Error {
         let (part, died) = tokio::select! {
             ended = &mut self.loops => ("scheduler", match ended {
@@ -184,7 +184,7 @@ impl Work {
                 Err(died) => Some(died.into()),
             }),
         };
-        let ended = format!("the {part} ended before it was told to");
+        let ended = format!("the {part} stopped unexpectedly");
         died.map_or_else(|| anyhow::anyhow!(ended.clone()), |died| died.context(ended.clone()))
     }
 
@@ -224,7 +224,7 @@ pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// A feed named on the command line, by itself or in a file of subscriptions.
+/// A feed given on the command line, directly or in a file of subscriptions.
 enum Source {
     ByHand((FeedUrl, Option<Login>)),
     Imported((FeedUrl, Option<Login>)),

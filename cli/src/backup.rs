@@ -1,5 +1,6 @@
 //! `feedfleet backup`: a consistent copy of the store, while the fleet runs or rests.
 
+use common::words;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -7,14 +8,14 @@ use clap::Args;
 use serde_json::json;
 use store::sqlite::SqliteStore;
 
-use crate::output::{self, bytes, counted};
+use crate::output;
 use crate::run::store_url;
 use crate::settings::SettingsArgs;
 
 /// Copies the store into a file, while the fleet runs or rests
 ///
 /// To go back to a copy: stop the fleet, put the file into a folder of its own as feedfleet.db, and run the fleet with
-/// --data on that folder. The copy has an epoch of its own, by which consumers of entries see that they must begin anew.
+/// --data on that folder. The copy has an epoch of its own, which tells consumers of entries to start again.
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
     /// The file to make; it must not exist
@@ -43,9 +44,9 @@ pub(crate) async fn run(args: &BackupArgs) -> anyhow::Result<ExitCode> {
         });
         output::json(&told)?;
     } else {
-        let size = bytes(backup.bytes);
-        let feeds = counted(backup.feeds, "feed", "feeds");
-        let entries = counted(backup.entries, "entry", "entries");
+        let size = words::bytes(backup.bytes as f64);
+        let feeds = words::counted(backup.feeds, "feed", "feeds");
+        let entries = words::counted(backup.entries, "entry", "entries");
         output::line(&format!("{} holds {feeds} and {entries} ({size})", args.file.display()))?;
     }
     Ok(ExitCode::SUCCESS)

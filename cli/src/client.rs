@@ -114,7 +114,7 @@ impl Client {
         self.read(answer)
     }
 
-    /// What the fleet answers to a ping, which is no part of its API: anybody may.
+    /// The fleet's response to a ping, which is not part of its API: it needs no token.
     pub(crate) async fn ping(&self, url: &str) -> anyhow::Result<Value> {
         let request = self.request_at(Method::POST, "/ping", &[]).header(CONTENT_TYPE, "application/json");
         let (status, bytes) = self.answer(request.body(json!({ "url": url }).to_string())).await?;

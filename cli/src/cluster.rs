@@ -119,11 +119,11 @@ async fn schedule(
         // A role that can do no more work must not look alive.
         ended = &mut loops => {
             ended.context("the scheduler died")??;
-            bail!("the scheduler ended before it was told to");
+            bail!("the scheduler stopped unexpectedly");
         }
         served = &mut api => {
             served.context("the API died")??;
-            bail!("the API ended before it was told to");
+            bail!("the API stopped unexpectedly");
         }
     }
     tracing::info!("shutting down: claimed feeds are published, received reports are stored");
@@ -185,12 +185,12 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
         signal = stop_signal() => signal?,
         // A role that can do no more work must not look alive.
         ended = &mut fetching => match ended.context("the worker died")? {
-            Ok(()) => bail!("the worker ended before it was told to"),
+            Ok(()) => bail!("the worker stopped unexpectedly"),
             Err(died) => return Err(died.into()),
         },
         served = &mut serving => {
             served.context("the health service died")??;
-            bail!("the health service ended before it was told to");
+            bail!("the health service stopped unexpectedly");
         }
     }
     let grace = config.fetch.timeout + LAST_REPORT;

@@ -5,13 +5,15 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use common::config::{Config, Setting, Source};
 use common::time::{Clock, SystemClock, Timestamp};
+use common::words;
 use reqwest::Method;
 use scheduler::wire::{ConfigView, ReloadView};
 use serde_json::json;
 
 use crate::client::{Client, ClientArgs};
-use crate::output::{self, moment};
+use crate::output;
 use crate::settings::SettingsArgs;
+use crate::terminal::{padded, width_of};
 
 /// Shows and checks the configuration
 #[derive(Debug, Subcommand)]
@@ -94,7 +96,7 @@ fn reload_text(reloaded: &ReloadView) -> String {
 fn in_force(view: &ConfigView, now: Timestamp) -> String {
     let version = match (view.version, &view.hash, view.accepted, &view.accepted_by) {
         (Some(version), Some(hash), Some(at), Some(by)) => {
-            format!("{version} ({hash}), accepted {} by {by}", moment(at, now))
+            format!("{version} ({hash}), accepted {} by {by}", words::moment(at, now))
         }
         _ => "the scheduler's own; the store was not read yet".to_owned(),
     };
@@ -103,8 +105,8 @@ fn in_force(view: &ConfigView, now: Timestamp) -> String {
         false => format!("differs ({}): `feedfleet config reload` makes it count", view.own_hash),
     };
     let reload = view.last_reload.as_ref().map(|reload| match &reload.error {
-        None => format!("accepted {}", moment(reload.at, now)),
-        Some(error) => format!("refused {}: {error}", moment(reload.at, now)),
+        None => format!("accepted {}", words::moment(reload.at, now)),
+        Some(error) => format!("refused {}: {error}", words::moment(reload.at, now)),
     });
     let mut text = output::fields(&[
         ("version", Some(version)),
@@ -154,11 +156,11 @@ fn as_json(setting: &Setting) -> serde_json::Value {
 /// `key = value  # source`, a line each.
 fn listing(settings: &[Setting]) -> String {
     let pairs: Vec<String> = settings.iter().map(|setting| format!("{} = {}", setting.key, setting.value)).collect();
-    let width = pairs.iter().map(|pair| pair.chars().count()).filter(|width| *width <= 60).max().unwrap_or(0);
+    let width = pairs.iter().map(|pair| width_of(pair)).filter(|width| *width <= 60).max().unwrap_or(0);
     let source = |setting: &Setting| match &setting.source {
         Source::Default => "default".to_owned(),
         other => other.to_string(),
     };
-    let line = |(pair, setting): (&String, &Setting)| format!("{pair:width$}  # {}", source(setting));
+    let line = |(pair, setting): (&String, &Setting)| format!("{}  # {}", padded(pair, width), source(setting));
     pairs.iter().zip(settings).map(line).collect::<Vec<_>>().join("\n")
 }

@@ -20,7 +20,7 @@ pub(crate) struct EntriesArgs {
     /// Only entries stored after this one (its seq)
     #[arg(long, value_name = "SEQ", default_value_t = 0, value_parser = values::number::<i64>)]
     after: i64,
-    /// At most so many; all if not given
+    /// Maximum number to list; all if not given
     #[arg(long, value_name = "N", value_parser = values::number::<u64>)]
     limit: Option<u64>,
     /// Goes on printing entries as they come
@@ -98,7 +98,7 @@ impl Reading {
             let epoch = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["epoch"].as_str());
             let known = self.epoch.as_deref().is_none_or(|known| Some(known) == epoch);
             note!("warning: {error}");
-            // Of another epoch the cursor means nothing; the next answer begins anew.
+            // The cursor is invalid in another epoch; the next page starts from the beginning.
             self.after = if known { oldest - 1 } else { 0 };
             return Ok(Vec::new());
         }

@@ -88,7 +88,7 @@ pub(crate) struct ListArgs {
     /// Goes on after an earlier list's cursor
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
-    /// At most so many, up to 1000
+    /// Maximum number to list (1 to 1000)
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = values::number::<u32>)]
     limit: u32,
     #[command(flatten)]

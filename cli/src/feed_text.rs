@@ -6,24 +6,25 @@ use common::document::{FeedAbout, FeedHints, Onward};
 use common::feed::OverQuota;
 use common::policy::Rule;
 use common::time::Timestamp;
+use common::words;
 use scheduler::about;
 use scheduler::wire::{ExplainView, FeedView};
 use store::HistoryEntry;
 
-use crate::output::{bytes, fields, moment, plain, relative, table, table_within, words};
+use crate::output::{fields, plain, table, table_within};
 
-/// A line a feed, in so many columns if they are limited.
+/// Formats one line per feed, in a limited number of columns if there is a limit.
 pub(crate) fn feed_table(feeds: &[FeedView], now: Timestamp, width: Option<usize>) -> String {
     let row = |feed: &FeedView| {
         let last = match (feed.last_outcome, feed.last_polled) {
-            (Some(outcome), Some(at)) => format!("{outcome} {}", relative(at, now)),
+            (Some(outcome), Some(at)) => format!("{outcome} {}", words::relative(at, now)),
             _ => "never".to_owned(),
         };
         vec![
             feed.id.to_string(),
             feed.category.to_string(),
             feed.status.as_str().to_owned(),
-            feed.next_due.map_or_else(|| "-".to_owned(), |due| relative(due, now)),
+            feed.next_due.map_or_else(|| "-".to_owned(), |due| words::relative(due, now)),
             last,
             feed.entries.to_string(),
             feed.url.clone(),
@@ -36,17 +37,17 @@ pub(crate) fn feed_table(feeds: &[FeedView], now: Timestamp, width: Option<usize
 
 /// Everything about a feed.
 pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
-    let when = |at: Option<Timestamp>| at.map(|at| moment(at, now));
+    let when = |at: Option<Timestamp>| at.map(|at| words::moment(at, now));
     let yes = |flag: bool| flag.then(|| "yes".to_owned());
     let outcome = feed.last_outcome.map(|outcome| match feed.last_status {
         Some(status) => format!("{outcome} (HTTP {status})"),
         None => outcome.to_string(),
     });
     let failures = (feed.consecutive_failures > 0).then(|| match feed.failing_since {
-        Some(since) => format!("{} in a row, since {}", feed.consecutive_failures, moment(since, now)),
+        Some(since) => format!("{} in a row, since {}", feed.consecutive_failures, words::moment(since, now)),
         None => feed.consecutive_failures.to_string(),
     });
-    let penalty = feed.penalty.map(|penalty| format!("{} until {}", penalty.kind, moment(penalty.until, now)));
+    let penalty = feed.penalty.map(|penalty| format!("{} until {}", penalty.kind, words::moment(penalty.until, now)));
     let [next, archive, moved, ended] = onward_fields(&feed.onward);
     let mut all = vec![
         ("id", Some(feed.id.to_string())),
@@ -59,7 +60,7 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("sla", yes(feed.sla)),
         ("important", yes(feed.important)),
         ("private", yes(feed.private)),
-        ("interval", feed.interval.map(|seconds| words(Duration::from_secs_f64(seconds)))),
+        ("interval", feed.interval.map(|seconds| words::duration(Duration::from_secs_f64(seconds)))),
         ("next poll", when(feed.next_due)),
         ("wanted", when(feed.wake_at)),
         ("held until", when(feed.hold_until)),
@@ -112,8 +113,8 @@ pub(crate) fn hints_text(hints: &FeedHints) -> Option<String> {
     const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
     let days = DAYS.iter().enumerate().filter(|(day, _)| hints.skip_days & (1 << day) != 0);
     let told = [
-        hints.ttl.map(|ttl| format!("ttl {}", words(ttl))),
-        hints.update_period.map(|period| format!("updates every {}", words(period))),
+        hints.ttl.map(|ttl| format!("ttl {}", words::duration(ttl))),
+        hints.update_period.map(|period| format!("updates every {}", words::duration(period))),
         list(bits(hints.skip_hours).collect()).map(|hours| format!("skips the hours {hours} (GMT)")),
         list(days.map(|(_, name)| (*name).to_owned()).collect()).map(|days| format!("skips {days}")),
     ];
@@ -138,13 +139,13 @@ pub(crate) fn repaired_text(repaired: bool) -> Option<String> {
 
 /// When, then each term with the time that it led to.
 pub(crate) fn explanation(explained: &ExplainView, now: Timestamp) -> String {
-    let next = explained.next_due.map_or_else(|| "never".to_owned(), |due| moment(due, now));
+    let next = explained.next_due.map_or_else(|| "never".to_owned(), |due| words::moment(due, now));
     let since =
         if explained.terms.first().is_some_and(|term| term.rule == Rule::Added) { "added" } else { "last poll" };
     let head = fields(&[
         ("feed", Some(format!("{} {}", explained.id, explained.url))),
         ("next poll", Some(next)),
-        (since, Some(moment(explained.base, now))),
+        (since, Some(words::moment(explained.base, now))),
     ]);
     let clock = |at: Timestamp| at.to_chrono().format("%m-%d %H:%M:%S").to_string();
     let rows: Vec<_> = explained.terms.iter().map(|term| vec![clock(term.due), term.text.clone()]).collect();
@@ -161,9 +162,9 @@ pub(crate) fn history_table(polls: &[HistoryEntry], width: Option<usize>) -> Str
             poll.at.to_chrono().format("%Y-%m-%d %H:%M:%S").to_string(),
             outcome,
             poll.status.map_or_else(|| "-".to_owned(), |status| status.to_string()),
-            bytes(poll.bytes),
-            words(Duration::from_secs_f64(poll.duration.max(0.0))),
-            poll.next_due.map_or_else(|| "-".to_owned(), |due| format!("+{}", words(due.since(poll.at)))),
+            words::bytes(poll.bytes as f64),
+            words::duration(Duration::from_secs_f64(poll.duration.max(0.0))),
+            poll.next_due.map_or_else(|| "-".to_owned(), |due| format!("+{}", words::duration(due.since(poll.at)))),
             rules.collect::<Vec<_>>().join(", "),
         ]
     };
@@ -226,8 +227,8 @@ mod tests {
             "id": 7, "url": "https://example.com/feed.xml", "category": "C", "status": "active", "base": at(-600),
             "next_due": at(7200), "text": "",
             "terms": [
-                { "rule": "category", "due": at(3600), "by": 4200.0, "text": "category C: 1 h 10 m" },
-                { "rule": "freshness", "due": at(7200), "by": 3600.0, "text": "max-age raised it to 2 h 10 m" },
+                { "rule": "category", "due": at(3600), "by": 4200.0, "text": "category C: 1 h 10 min" },
+                { "rule": "freshness", "due": at(7200), "by": 3600.0, "text": "max-age raised it to 2 h 10 min" },
             ],
             "notes": ["all polling is paused"]
         }))

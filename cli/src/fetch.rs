@@ -8,13 +8,14 @@ use common::document::{Document, Validators};
 use common::policy::{Audience, Decision, Draw, ExplainedTerm, Policy, Subject, category, decide, explain};
 use common::report::Outcome;
 use common::time::Timestamp;
+use common::words;
 use rand::RngExt;
 use serde_json::{Value, json};
 use worker::parse::{apart, entry_json};
 use worker::trace::{Exchange, Field};
 
 use crate::feed_text::{about_fields, hints_text, onward_fields, repaired_text};
-use crate::output::{self, bytes, fields, moment, plain, table, words};
+use crate::output::{self, fields, plain, table};
 use crate::settings::SettingsArgs;
 use crate::single::{self, Single};
 use crate::usage::Usage;
@@ -187,7 +188,7 @@ fn exchange_text(exchange: &Exchange) -> String {
         format!("> host: {}{host}", url.host_str().unwrap_or_default()),
     ];
     lines.extend(exchange.request.iter().map(line));
-    let took = words(exchange.took);
+    let took = words::duration(exchange.took);
     let Some(head) = &exchange.answer else {
         lines.push(format!("< no answer, after {took}"));
         return lines.join("\n");
@@ -209,10 +210,17 @@ fn outcome_text(single: &Single) -> String {
     let mut pairs = vec![
         ("outcome", Some(output::outcome(&fetched.outcome))),
         ("conditional", Some(conditional.to_owned())),
-        ("bytes", Some(format!("{} on the wire, {} decoded", bytes(fetched.wire_bytes), bytes(fetched.body_bytes)))),
-        ("took", Some(words(fetched.duration))),
+        (
+            "bytes",
+            Some(format!(
+                "{} on the wire, {} decoded",
+                words::bytes(fetched.wire_bytes as f64),
+                words::bytes(fetched.body_bytes as f64)
+            )),
+        ),
+        ("took", Some(words::duration(fetched.duration))),
         ("moved to", fetched.moved_to.as_ref().map(ToString::to_string)),
-        ("fresh for", fetched.fresh_for.map(words)),
+        ("fresh for", fetched.fresh_for.map(words::duration)),
         ("announces", Some(announced.join(", ")).filter(|list| !list.is_empty())),
     ];
     if let Outcome::Modified(document) = &fetched.outcome {
@@ -264,10 +272,10 @@ fn verdict_text(verdict: &Verdict) -> String {
     let clock = |at: Timestamp| at.to_chrono().format("%m-%d %H:%M:%S").to_string();
     let rows: Vec<_> = verdict.terms.iter().map(|term| vec![clock(term.due), term.text.clone()]).collect();
     let base = verdict.decision.state.last_polled.unwrap_or_default();
-    let next = verdict.decision.next_due.map_or_else(|| "never".to_owned(), |due| moment(due, base));
+    let next = verdict.decision.next_due.map_or_else(|| "never".to_owned(), |due| words::moment(due, base));
     let head = fields(&[
         ("a fleet would poll it", Some(next)),
-        ("its host would rest until", verdict.decision.host_hold.map(|until| moment(until, base))),
+        ("its host would rest until", verdict.decision.host_hold.map(|until| words::moment(until, base))),
         ("status", Some(verdict.decision.status.as_str().to_owned())),
     ]);
     if rows.is_empty() { head } else { format!("{head}\n\n{}", table(&["DUE (UTC)", "BECAUSE"], &rows)) }

@@ -12,7 +12,7 @@ use crate::output;
 /// Stops and starts all polling
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetCommand {
-    /// Stops all polling; fetches under way are finished
+    /// Stops all polling; fetches in progress are finished
     Pause(ClientArgs),
     /// Starts polling again
     Resume(ClientArgs),

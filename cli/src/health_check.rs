@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::client::{Client, ClientArgs};
 use crate::output;
 
-/// Asks a role whether it lives; exit code 0 when it does
+/// Checks whether a scheduler or worker is alive; the exit code is 0 if it is
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {
     /// Asks whether it can do its work, too: whether its servers answer

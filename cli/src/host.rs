@@ -6,12 +6,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use common::outcome::FailureKind;
 use common::time::{Clock, SystemClock, Timestamp};
+use common::words;
 use reqwest::Method;
 use scheduler::wire::{HostView, List, RefusingView};
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, ClientArgs};
-use crate::output::{fields, moment, plain, relative, table_within, words};
+use crate::output::{fields, plain, table_within};
 use crate::terminal::width;
 use crate::usage::Usage;
 use crate::{output, values};
@@ -45,7 +46,7 @@ pub(crate) struct ListArgs {
     /// Goes on after an earlier list's cursor
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
-    /// At most so many, up to 1000
+    /// Maximum number to list (1 to 1000)
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = values::number::<u32>)]
     limit: u32,
     #[command(flatten)]
@@ -143,7 +144,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
         output::line("no hosts")?;
     } else {
         let now = SystemClock.now();
-        let when = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| relative(at, now));
+        let when = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| words::relative(at, now));
         let row = |host: &HostView| {
             let feeds = host.feeds.to_string();
             vec![host.host.clone(), feeds, when(host.hold_until), when(host.blocked_until), pace(host), reason(host)]
@@ -195,16 +196,9 @@ fn read_value(name: &str, text: &str) -> anyhow::Result<Value> {
     })
 }
 
-fn seconds(value: f64) -> String {
-    match value {
-        0.0..60.0 => format!("{value} s"),
-        _ => words(Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX)),
-    }
-}
-
 /// How it is asked, in words.
 fn pace(host: &HostView) -> String {
-    let mut parts = vec![format!("every {}", seconds(host.gap))];
+    let mut parts = vec![format!("every {}", words::seconds(host.gap))];
     parts.extend((host.burst > 1).then(|| format!("burst {}", host.burst)));
     parts.extend((host.parallel > 1).then(|| format!("{} at once", host.parallel)));
     parts.join(", ")
@@ -227,11 +221,15 @@ fn refusing_text(refusing: &RefusingView, now: Timestamp) -> String {
         (failure, Some(status)) => format!("{failure}, HTTP {status}"),
         (failure, None) => failure.to_string(),
     };
-    format!("{how}, since {}; rest {tries}, one feed is tried {}", moment(*since, now), moment(*until, now))
+    format!(
+        "{how}, since {}; rest {tries}, one feed is tried {}",
+        words::moment(*since, now),
+        words::moment(*until, now)
+    )
 }
 
 fn host_fields(host: &HostView, now: Timestamp) -> String {
-    let when = |at: Option<Timestamp>| at.map(|at| moment(at, now));
+    let when = |at: Option<Timestamp>| at.map(|at| words::moment(at, now));
     let mut lines = fields(&[
         ("host", Some(host.host.clone())),
         ("feeds", Some(host.feeds.to_string())),
@@ -245,7 +243,7 @@ fn host_fields(host: &HostView, now: Timestamp) -> String {
         let of = |(name, value): (&String, &Value)| match (name.as_str(), value) {
             (_, Value::Array(list)) if list.is_empty() => None,
             ("gap" | "interval" | "soft_for", value) => {
-                Some(format!("  {name} = {}", seconds(value.as_f64().unwrap_or(0.0))))
+                Some(format!("  {name} = {}", words::seconds(value.as_f64().unwrap_or(0.0))))
             }
             (_, Value::String(text)) => Some(format!("  {name} = {}", plain(text, 500))),
             (_, value) => Some(format!("  {name} = {value}")),

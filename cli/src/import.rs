@@ -8,12 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use common::policy::Status;
+use common::words;
 use scheduler::wire::{BulkView, FeedView, List};
 use serde_json::{Value, json};
 
 use crate::client::{self, Client, ClientArgs};
 use crate::opml;
-use crate::output::{self, counted, plain};
+use crate::output::{self, plain};
 use crate::progress::Progress;
 use crate::subscription::Subscription;
 use crate::subscriptions;
@@ -39,7 +40,7 @@ pub(crate) struct ExportArgs {
 
 /// Feeds that a request carries: few enough that the bar moves.
 const BATCH: usize = 500;
-/// A fleet that is restarted meanwhile is waited for: so long between tries, doubling, so many times.
+/// Retries while the fleet restarts: the first delay, which doubles, and the number of retries.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRIES: u32 = 5;
 /// The most that the API lists at once.
@@ -127,7 +128,7 @@ impl Tally {
                 "added": added, "revived": revived, "known": known, "changed": changed, "refused": refused
             }));
         }
-        let mut told = format!("{} added, {known} known", counted(*added as u64, "feed", "feeds"));
+        let mut told = format!("{} added, {known} known", words::counted(*added as u64, "feed", "feeds"));
         for (count, what) in [(changed, "changed"), (revived, "revived"), (&refused.len(), "refused")] {
             if *count > 0 {
                 told += &format!(", {count} {what}");
@@ -147,7 +148,7 @@ pub(crate) async fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     if args.client.json && args.file.is_some() {
         output::json(&json!({ "exported": count }))?;
     } else {
-        note!("{} exported", counted(count, "feed", "feeds"));
+        note!("{} exported", words::counted(count, "feed", "feeds"));
     }
     Ok(ExitCode::SUCCESS)
 }

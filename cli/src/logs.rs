@@ -21,8 +21,8 @@ pub(crate) fn start(config: &LogConfig) -> anyhow::Result<()> {
 /// Which lines are written, or why `log.level` is not understood.
 pub(crate) fn filter(config: &LogConfig) -> Result<EnvFilter, Usage> {
     let level = &config.level;
-    // The AMQP client writes errors of its own for what our supervisor says once; whoever wants them names it.
-    // Who changed what is told however quiet the rest is to be; `audit=off` takes that away too.
+    // The AMQP client logs errors that our supervisor logs once; a filter that names it shows them.
+    // The audit log is written at any level of the rest; `audit=off` turns it off.
     EnvFilter::try_new(format!("lapin=off,audit=info,{level}"))
         .map_err(|_| Usage(format!("log.level cannot be \"{level}\"; such as info, or info,worker=debug")))
 }

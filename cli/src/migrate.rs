@@ -9,13 +9,13 @@ use crate::run::store_url;
 use crate::settings::SettingsArgs;
 use crate::{backends, output};
 
-/// Brings the store's schema up to date, or makes the store; `run` does it by itself
+/// Creates the store or updates its schema; `run` does this automatically
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
     /// Where feeds and entries are kept [default: ./feedfleet-data]
     #[arg(long, value_name = "DIR", value_parser = crate::values::folder)]
     data: Option<String>,
-    /// The store was restored from a backup: gives it a new epoch, by which consumers see that they must begin anew
+    /// The store was restored from a backup: gives it a new epoch, which tells consumers to start again
     #[arg(long)]
     restored: bool,
     #[command(flatten)]

@@ -55,7 +55,7 @@ fn subscription(outline: &BytesStart<'_>, line: usize) -> Option<Subscription> {
     let (mut xml_url, mut url, mut is_feed) = (None, None, false);
     let mut fields = Map::new();
     for attribute in outline.attributes().with_checks(false) {
-        // Attributes after a broken one cannot be told apart.
+        // Attributes after a broken one cannot be separated.
         let Ok(attribute) = attribute else { break };
         let (name, value) = (attribute.key.as_ref(), meant(&attribute.value));
         if name.eq_ignore_ascii_case("xmlUrl") {

@@ -2,11 +2,11 @@
 //! characters, so that no feed's title can drive the reader's terminal.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use common::report::Outcome;
-use common::time::Timestamp;
 use serde::Serialize;
+
+use crate::terminal::{cut, padded, width_of};
 
 /// Writes one line to standard output.
 pub(crate) fn line(text: &str) -> io::Result<()> {
@@ -30,19 +30,16 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     table_within(head, rows, None)
 }
 
-/// The same in at most so many columns of a terminal: the widest cells are cut.
+/// Formats a table in at most that many columns of a terminal: the widest cells are cut.
 pub(crate) fn table_within(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     let head = head.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
     let all = || std::iter::once(&head).chain(rows);
     let widths: Vec<usize> = (0..head.len())
-        .map(|column| all().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
+        .map(|column| all().filter_map(|row| row.get(column)).map(|cell| width_of(cell)).max().unwrap_or(0))
         .collect();
     let widths = width.map_or(widths.clone(), |width| fitted(widths, width));
     let lines = all().map(|row| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| {
-            let cell = if width_of(cell) > *width { cut(cell, *width) } else { cell.clone() };
-            format!("{cell:width$}")
-        });
+        let cells = row.iter().zip(&widths).map(|(cell, width)| padded(&cut(cell, *width), *width));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -59,14 +56,6 @@ fn fitted(mut widths: Vec<usize>, most: usize) -> Vec<usize> {
         }
     }
     widths
-}
-
-fn width_of(text: &str) -> usize {
-    text.chars().count()
-}
-
-fn cut(text: &str, width: usize) -> String {
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// Names and values, a line each, the values aligned; those without a value are left out.
@@ -91,37 +80,6 @@ fn is_format(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A duration in its two largest units: `45 s`, `1 h 40 m`, `2 d 3 h`.
-pub(crate) fn words(duration: Duration) -> String {
-    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
-    let seconds = duration.as_secs();
-    let Some(first) = UNITS.iter().position(|(size, _)| seconds >= *size) else {
-        return format!("{} ms", duration.as_millis());
-    };
-    let (size, unit) = UNITS[first];
-    let rest = seconds % size;
-    match UNITS.get(first + 1) {
-        Some((next_size, next_unit)) if rest >= *next_size => {
-            format!("{} {unit} {} {next_unit}", seconds / size, rest / next_size)
-        }
-        _ => format!("{} {unit}", seconds / size),
-    }
-}
-
-/// A time as seen from `now`: `in 5 m`, `3 h ago`.
-pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
-    match (at.since(now), now.since(at)) {
-        (ahead, _) if ahead >= Duration::from_secs(1) => format!("in {}", words(ahead)),
-        (_, past) if past >= Duration::from_secs(1) => format!("{} ago", words(past)),
-        _ => "now".to_owned(),
-    }
-}
-
-/// A time in full and as seen from `now`.
-pub(crate) fn moment(at: Timestamp, now: Timestamp) -> String {
-    format!("{} ({})", at.to_chrono().format("%Y-%m-%d %H:%M:%S UTC"), relative(at, now))
-}
-
 /// How a fetch ended, on one line.
 pub(crate) fn outcome(outcome: &Outcome) -> String {
     match outcome {
@@ -135,33 +93,9 @@ pub(crate) fn outcome(outcome: &Outcome) -> String {
     }
 }
 
-/// A number of things: `1 feed`, `2 feeds`.
-pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
-/// Bytes in the largest unit that keeps them above one.
-pub(crate) fn bytes(count: u64) -> String {
-    match count {
-        0..1_000 => format!("{count} B"),
-        1_000..1_000_000 => format!("{:.1} kB", count as f64 / 1e3),
-        _ => format!("{:.1} MB", count as f64 / 1e6),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_are_said_in_two_units() {
-        let said = |millis| words(Duration::from_millis(millis));
-        assert_eq!(said(0), "0 ms");
-        assert_eq!(said(45_900), "45 s");
-        assert_eq!(said(6_000_000), "1 h 40 m");
-        assert_eq!(said(3_605_000), "1 h");
-        assert_eq!(said(183_600_000), "2 d 3 h");
-    }
 
     #[test]
     fn a_strangers_text_cannot_drive_the_terminal() {
@@ -171,9 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_by_characters() {
+    fn columns_are_aligned_as_the_terminal_shows_them() {
         let rows = [vec!["é".to_owned(), "1".to_owned()], vec!["longer".to_owned(), String::new()]];
         assert_eq!(table(&["NAME", "N"], &rows), "NAME    N\né       1\nlonger");
+        let rows = [vec!["東京".to_owned(), "1".to_owned()], vec!["Oslo".to_owned(), "2".to_owned()]];
+        assert_eq!(table(&["NAME", "N"], &rows), "NAME  N\n東京  1\nOslo  2");
+        let rows = [vec!["朝日新聞デジタルの記事".to_owned(), "1".to_owned()]];
+        assert_eq!(table_within(&["TITLE", "N"], &rows, Some(15)), "TITLE         N\n朝日新聞デ…   1");
     }
 
     #[test]
@@ -184,13 +122,5 @@ mod tests {
         assert_eq!(narrow, "ID  URL                TITLE\n1   https://example.…  A title of some …");
         assert_eq!(table_within(&["ID", "URL", "TITLE"], &rows, None), table(&["ID", "URL", "TITLE"], &rows));
         assert!(table_within(&["ID", "URL", "TITLE"], &rows, Some(5)).contains("https:/…"), "something is always said");
-    }
-
-    #[test]
-    fn times_are_seen_from_now() {
-        let now = Timestamp::from_millis(10_000_000);
-        assert_eq!(relative(now.after(Duration::from_secs(300)), now), "in 5 m");
-        assert_eq!(relative(now.before(Duration::from_secs(7200)), now), "2 h ago");
-        assert_eq!(relative(now, now), "now");
     }
 }

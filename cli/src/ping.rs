@@ -37,7 +37,7 @@ pub(crate) async fn run(args: &PingArgs) -> anyhow::Result<ExitCode> {
     Ok(if all_known { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Waits for its turn where the fleet takes only so many pings a minute.
+/// Waits while the fleet accepts no more pings in this minute.
 async fn patiently(client: &Client, url: &str) -> anyhow::Result<Value> {
     loop {
         let error = match client.ping(url).await {

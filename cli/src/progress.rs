@@ -13,7 +13,7 @@ pub(crate) struct Progress {
 const WIDTH: usize = 30;
 
 impl Progress {
-    /// Of so many steps.
+    /// The number of steps.
     pub(crate) fn new(total: usize) -> Self {
         Progress { done: 0, total: total.max(1), shown: stderr().is_terminal() }
     }
@@ -23,7 +23,7 @@ impl Progress {
         if self.shown {
             let full = WIDTH * self.done.min(self.total) / self.total;
             let bar = format!("{}{}", "█".repeat(full), "░".repeat(WIDTH - full));
-            // A bar that cannot be written is no reason to stop.
+            // A bar that cannot be written does not stop the work.
             let _ = write!(stderr(), "\r\x1b[K{bar} {:3} %  {what}", 100 * self.done / self.total);
         }
     }

@@ -6,13 +6,14 @@ use std::time::Duration;
 use clap::Args;
 use common::outcome::{FailureKind, OutcomeKind};
 use common::time::{Clock, SystemClock};
+use common::words::{counted, relative};
 use reqwest::Method;
 use scheduler::wire::{ExplainView, FeedView, List};
 use store::HistoryEntry;
 use tokio::time::Instant;
 
 use crate::client::{Client, ClientArgs};
-use crate::output::{self, counted, relative};
+use crate::output;
 
 /// `feed refresh`
 #[derive(Debug, Args)]

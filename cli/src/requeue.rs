@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand};
 use common::time::{Clock, SystemClock, Timestamp};
+use common::words;
 use reqwest::Method;
 use scheduler::wire::List;
 use scheduler::wire::{HostShare, RequeuedView};
@@ -12,11 +13,11 @@ use serde_json::{Map, Value, json};
 use store::{Requeue, RequeueState};
 
 use crate::client::{Client, ClientArgs};
-use crate::output::{counted, fields, moment, relative, table, words};
+use crate::output::{fields, table};
 use crate::progress::Progress;
 use crate::{output, values};
 
-/// Has many feeds polled soon, so many a second
+/// Schedules many feeds for polling, at a limited rate
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -169,16 +170,16 @@ async fn begin(args: &RequeueArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn feeds(count: u64) -> String {
-    counted(count, "feed", "feeds")
+    words::counted(count, "feed", "feeds")
 }
 
 /// What a requeue does or would do.
 fn plan(begun: &RequeuedView) -> String {
-    let share = format!("{} of {}", feeds(begun.pollable), counted(begun.hosts, "host", "hosts"));
+    let share = format!("{} of {}", feeds(begun.pollable), words::counted(begun.hosts, "host", "hosts"));
     let pace = format!(
         "{} a second, in {}",
         begun.rate,
-        words(Duration::try_from_secs_f64(begun.seconds).unwrap_or(Duration::MAX))
+        words::duration(Duration::try_from_secs_f64(begun.seconds).unwrap_or(Duration::MAX))
     );
     let mut lines = vec![match begun.id {
         Some(id) => {
@@ -200,7 +201,9 @@ fn plan(begun: &RequeuedView) -> String {
         lines.push(table(&["CATEGORY", "FEEDS"], &rows));
         lines.push(hosts(&begun.by_host));
         let unnamed = begun.hosts.saturating_sub(begun.by_host.len() as u64);
-        lines.extend((unnamed > 0).then(|| format!("and {} with fewer feeds", counted(unnamed, "host", "hosts"))));
+        lines.extend(
+            (unnamed > 0).then(|| format!("and {} with fewer feeds", words::counted(unnamed, "host", "hosts"))),
+        );
     }
     lines.join("\n")
 }
@@ -208,7 +211,8 @@ fn plan(begun: &RequeuedView) -> String {
 /// Hosts and their feeds, and until when they are left alone where one of them is.
 fn hosts(shares: &[HostShare]) -> String {
     let now = SystemClock.now();
-    let waits = |share: &HostShare| share.not_before.map_or_else(|| "-".to_owned(), |until| relative(until, now));
+    let waits =
+        |share: &HostShare| share.not_before.map_or_else(|| "-".to_owned(), |until| words::relative(until, now));
     let any = shares.iter().any(|share| share.not_before.is_some());
     let row = |share: &HostShare| {
         let columns = [share.feeds.to_string(), share.host.clone()].into_iter();
@@ -247,7 +251,8 @@ fn told(args: &ClientArgs, requeue: &Requeue) -> anyhow::Result<ExitCode> {
     let now = SystemClock.now();
     let left = requeue.queued.saturating_sub(requeue.woken);
     let rest = Duration::try_from_secs_f64(left as f64 / requeue.rate).unwrap_or(Duration::MAX);
-    let rest = (requeue.state == RequeueState::Running).then(|| format!("{}, {} at least", feeds(left), words(rest)));
+    let rest = (requeue.state == RequeueState::Running)
+        .then(|| format!("{}, {} at least", feeds(left), words::duration(rest)));
     output::line(&fields(&[
         ("requeue", Some(requeue.id.to_string())),
         ("state", Some(requeue.state.as_str().to_owned())),
@@ -255,8 +260,8 @@ fn told(args: &ClientArgs, requeue: &Requeue) -> anyhow::Result<ExitCode> {
         ("rate", Some(format!("{}/s", requeue.rate))),
         ("penalties", requeue.lift_penalties.then(|| "lifted".to_owned())),
         ("by", Some(requeue.by.clone())),
-        ("begun", Some(moment(requeue.created, now))),
-        ("ended", requeue.ended.map(|ended| moment(ended, now))),
+        ("begun", Some(words::moment(requeue.created, now))),
+        ("ended", requeue.ended.map(|ended| words::moment(ended, now))),
         ("woken", Some(format!("{} of {}", requeue.woken, requeue.queued))),
         ("left", rest),
     ]))?;
@@ -294,7 +299,7 @@ async fn list(args: &ClientArgs) -> anyhow::Result<ExitCode> {
             requeue.state.as_str().to_owned(),
             format!("{} of {}", requeue.woken, requeue.queued),
             format!("{}/s", requeue.rate),
-            relative(requeue.created, now),
+            words::relative(requeue.created, now),
             requeue.by.clone(),
             filter(requeue),
         ]

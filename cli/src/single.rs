@@ -17,7 +17,7 @@ use common::url::{FeedId, FeedUrl, Version};
 use worker::fetch::{Fetched, Hops};
 use worker::trace::Exchange;
 
-/// A fetch that is over.
+/// A finished fetch.
 pub(crate) struct Single {
     /// As a worker would have been asked.
     pub(crate) job: FetchJob,

@@ -1,5 +1,6 @@
 //! `feedfleet stats`: the fleet on one screen.
 
+use common::words;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use clap::Args;
 use scheduler::wire::StatsView;
 
 use crate::client::{Client, ClientArgs};
-use crate::output::{self, fields, words};
+use crate::output::{self, fields};
 
 /// Prints the fleet in numbers
 #[derive(Debug, Args)]
@@ -30,7 +31,10 @@ pub(crate) async fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
 
 fn summary(stats: &StatsView) -> String {
     let late = (stats.due > stats.parked).then(|| {
-        format!(", the oldest that waits for no host for {}", words(Duration::from_secs_f64(stats.oldest_due)))
+        format!(
+            ", the oldest that waits for no host for {}",
+            words::duration(Duration::from_secs_f64(stats.oldest_due))
+        )
     });
     fields(&[
         ("polling", Some(if stats.paused { "paused" } else { "running" }.to_owned())),
@@ -76,7 +80,7 @@ mod tests {
         polling             running
         feeds               3
         by category         A 1, D 2
-        due now             1, the oldest that waits for no host for 1 m 30 s
+        due now             1, the oldest that waits for no host for 1 min 30 s
         waiting for a host  0
         held hosts          0
         entries             0

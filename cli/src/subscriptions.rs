@@ -22,7 +22,7 @@ pub(crate) fn read_file(file: &str) -> anyhow::Result<Vec<Subscription>> {
         "-" => Box::new(std::io::stdin().lock()),
         _ => {
             let source = std::fs::File::open(Path::new(file)).with_context(unreadable)?;
-            // Said before anything is read. What is no file has no length.
+            // Reported before anything is read. What is not a file has no length.
             ensure!(source.metadata().with_context(unreadable)?.len() <= MAX_BYTES, too_large());
             Box::new(source)
         }

@@ -36,5 +36,6 @@ mod sync;
 pub mod testing;
 pub mod time;
 pub mod url;
+pub mod words;
 
 pub use sync::{lock, sleep_or_stop};

@@ -67,7 +67,7 @@ struct Shared {
     link: std::sync::Mutex<Option<Link>>,
     /// A difference between the clocks was logged, and still exists.
     skewed: AtomicBool,
-    /// Held by whoever connects; the others wait, each until its own deadline.
+    /// Held by the task that connects; the others wait, each until its own deadline.
     attempts: Mutex<Attempts>,
 }
 

@@ -157,7 +157,7 @@ impl TryFrom<String> for Sealed {
     }
 }
 
-/// A keyed hash that tells two logins apart. Together with the URL it identifies a feed.
+/// A keyed hash that identifies a login. Together with the URL it identifies a feed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LoginId(pub [u8; 32]);
 

@@ -124,7 +124,7 @@ impl Scheduler {
                 condition: condition.clone(),
                 quiet: CancellationToken::new(),
                 secrets: secrets.clone(),
-                // Whoever starts a fleet looks at the key first, and refuses one that cannot be used.
+                // The key was checked before the fleet started.
                 bot_key: BotKey::of(&config).ok().flatten(),
             }),
             dispatcher: Dispatcher {

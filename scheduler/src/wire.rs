@@ -226,7 +226,7 @@ pub struct EntryList {
     pub next: i64,
 }
 
-/// Something that consumers are told.
+/// An event for consumers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventView {
     /// Its place in the order of all events, and the cursor after it.
@@ -262,7 +262,7 @@ impl EventView {
         EventView { seq, epoch: None, kind, feed_id, feed_url, host, merged_into, at, entry: entry.map(EntryView::of) }
     }
 
-    /// The event by itself.
+    /// The event alone.
     pub fn in_epoch(event: Event, epoch: &str) -> Self {
         EventView { epoch: Some(epoch.to_owned()), ..Self::of(event) }
     }

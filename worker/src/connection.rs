@@ -96,7 +96,7 @@ impl Stream {
     }
 }
 
-/// Nothing came for so long. Inside of an [`io::Error`].
+/// Nothing arrived for this time. Inside of an [`io::Error`].
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("silence for {}", humantime::format_duration(*.0))]
 pub(crate) struct Silence(pub(crate) Duration);

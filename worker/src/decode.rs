@@ -165,7 +165,7 @@ impl DecodeError {
     }
 }
 
-/// Ends with [`io::ErrorKind::FileTooLarge`] after so many bytes. Every coding has one, because one coding inside of
+/// Ends with [`io::ErrorKind::FileTooLarge`] after that many bytes. Every coding has one, because one coding inside of
 /// another can be a bomb that leaves nothing behind but lost time.
 struct Capped<R> {
     inner: R,

@@ -48,7 +48,7 @@ pub(crate) struct DialSetup {
     pub(crate) budgets: Arc<Budgets>,
 }
 
-/// Why there is no connection.
+/// Why no connection could be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
     #[error("the name {name} was not resolved: {reason}")]

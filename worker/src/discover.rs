@@ -2,7 +2,7 @@
 //! `<link rel="feed" href="..">` for a page that is a feed by its microformats, and the author's ActivityStreams actor.
 //!
 //! Pure: bytes in, URLs out. A tokenizer without a tree reads the page, so that nesting costs nothing, and only a bounded
-//! part of it. Nothing is fetched here. Where feeds usually are is told as well; a fetch tries that for a page which announces
+//! part of it. Nothing is fetched here. The usual addresses of feeds are listed as well; a fetch tries them for a page that announces
 //! nothing, and only when a person has just added it.
 
 use std::collections::HashSet;
@@ -36,7 +36,7 @@ impl AnnouncedFeed {
     }
 }
 
-/// Feeds of one page that are told of.
+/// The maximum number of announced feeds of one page.
 pub const MAX_ANNOUNCED: usize = 10;
 /// Bytes of a page that are looked at. Announcements belong into its head; some pages put half a megabyte of styles there.
 const MAX_PAGE_BYTES: usize = 2 * 1024 * 1024;
@@ -66,7 +66,7 @@ pub fn announced(bytes: &[u8], content_type: Option<&str>, page_url: &Url) -> Ve
 pub(crate) fn announced_in(text: &str, page_url: &Url) -> Vec<AnnouncedFeed> {
     let text = &text[..text.floor_char_boundary(MAX_PAGE_BYTES)];
     let mut emitter = DefaultEmitter::default();
-    // what stands in a script or a comment is no announcement
+    // links in a script or a comment do not count
     emitter.naively_switch_states(true);
     let mut base = page_url.clone();
     let mut based = false;

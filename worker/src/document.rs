@@ -50,7 +50,7 @@ pub(crate) struct Read {
     pub(crate) announced: Vec<AnnouncedFeed>,
     /// When it is neither, but says where to ask for ActivityStreams.
     pub(crate) lead: Option<Lead>,
-    /// It is a page that is no feed.
+    /// It is a page, not a feed.
     pub(crate) is_page: bool,
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
     Read { outcome, bytes, announced, lead, is_page }
 }
 
-/// A page that was read as a feed before: it stays one when it begins to announce another, because nobody was told to move.
+/// A page that was read as a feed before: it stays one when it begins to announce another, because readers were not redirected.
 fn known_page(
     body: &[u8],
     content_type: Option<&str>,

@@ -9,7 +9,7 @@ use common::document::Validators;
 use common::time::Timestamp;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-/// Bytes that a validator may have. A longer one is dropped: servers refuse requests with so long a field.
+/// Bytes that a validator may have. A longer one is dropped: servers refuse requests with such a long field.
 pub const MAX_VALIDATOR_BYTES: usize = 8 * 1024;
 
 /// No freshness counts for longer than this, about 68 years (RFC 9111, section 1.2.2).

@@ -1,4 +1,4 @@
-//! What the gate could not be told at its time: releases, and holds before them. Told when it answers again.
+//! Releases and holds that the gate did not take when it was unreachable: sent again when it answers.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::poll::{PendingRelease, Poller};
 
-/// Beyond this the oldest is dropped: its permit has ended by itself, and its hold is in a report.
+/// Beyond this the oldest is dropped: its permit has expired, and its hold is in a report.
 const MOST: usize = 10_000;
 /// How often the gate is tried.
 const RETRY: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ impl Owed {
         }
     }
 
-    /// Tells the gate in order what has been owed for so long, until it does not answer.
+    /// Sends the gate, in order, what has been owed for this time, until it does not answer.
     async fn settle(&self, poller: &Poller, rest: Duration) {
         while let Some((since, held)) = self.next(rest) {
             if let Err(error) = poller.release(&held).await {

@@ -55,7 +55,7 @@ pub enum Polled {
     Suspect(Isolation),
 }
 
-/// What the gate must still be told: released after the report is safe.
+/// What must still be released at the gate, after the report is safe.
 #[derive(Clone, Debug)]
 pub struct PendingRelease {
     permit: Permit,
@@ -79,7 +79,7 @@ impl From<GateError> for Unasked {
     }
 }
 
-/// Counts a fetch for as long as it lives, a panic included.
+/// Counts a fetch until it ends, even by a panic.
 struct InFlight<'a>(&'a Metrics);
 
 impl<'a> InFlight<'a> {
@@ -156,7 +156,7 @@ impl Poller {
         Box::new(report(job, now, Fetched::unasked(Outcome::Deferred { until: now.after(by) })))
     }
 
-    /// Frees the place at the host now; when the gate does not answer, it is free when the job's time is over.
+    /// Frees the place at the host now; when the gate does not answer, it is free when the job expires.
     async fn give_up_ticket(&self, job: &FetchJob, now: Timestamp) {
         if let Err(error) = self.gate.cancel(&job.host, job.ticket, now).await {
             tracing::debug!(feed = %job.feed, error = &error as &dyn std::error::Error, "a ticket ends by itself");

@@ -28,14 +28,14 @@ pub struct Chain {
     permanent: bool,
     /// How many of the URLs were found by reading an answer: an actor, its outbox, that one's first page.
     leads: usize,
-    /// What the answers on the way told.
+    /// What the redirects' responses contained.
     about: About,
     /// What a HEAD of the last URL showed, if a GET must follow it.
     #[serde(default)]
     probe: Option<Probe>,
 }
 
-/// What an actor's document tells of the posts that are found behind it.
+/// What an actor's document says about the posts behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct About {
     pub(crate) name: Option<String>,
@@ -112,7 +112,7 @@ impl Chain {
         self.leads > 0
     }
 
-    /// What was told on the way.
+    /// What the redirects' responses contained.
     pub(crate) fn about(&self) -> &About {
         &self.about
     }

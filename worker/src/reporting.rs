@@ -1,4 +1,4 @@
-//! Publishes reports in batches, and tells each job's task when its report is safe.
+//! Publishes reports in batches, and notifies each job's task when its report is safe.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

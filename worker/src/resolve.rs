@@ -16,7 +16,7 @@ use crate::shortage::is_socket_shortage;
 
 /// Answers kept.
 const CACHED_ANSWERS: u64 = 16_384;
-/// Questions at once to a name server over one connection: more than any worker has fetches under way.
+/// Questions at once to a name server over one connection: more than any worker has fetches in progress.
 const QUESTIONS_AT_ONCE: usize = 4096;
 /// However long its lifetime: a host that moved is found again after this time.
 const LONGEST_LIFE: Duration = Duration::from_secs(3600);

@@ -33,7 +33,7 @@ pub struct Worker {
 /// How long to wait before a queue that failed is asked again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A part of the worker ended before it was told to: the process can do no more work and must end.
+/// A part of the worker stopped before the shutdown: the process can do no more work and must exit.
 #[derive(Debug, thiserror::Error)]
 #[error("the worker's {0} ended unexpectedly; unfinished jobs will be delivered again")]
 pub struct WorkerDied(&'static str);
@@ -224,7 +224,7 @@ impl Crew {
         tokio::time::timeout(patience, self.ward.room(isolation)).await.ok()
     }
 
-    /// The report is safe, so the job is done: what the gate cannot be told now is told later.
+    /// The report is safe, so the job is done: what the gate does not take now is sent later.
     async fn release(&self, held: PendingRelease) {
         if let Err(error) = self.poller.release(&held).await {
             self.lose_gate(&error);

@@ -1,7 +1,7 @@
 //! Signed requests for servers that show an outbox to known readers only.
 //!
 //! The form is the one that these servers read: draft-cavage-http-signatures-12 with `rsa-sha256` over the request's
-//! target, host and date. The key's id is `fetch.user_agent_url` with `#main-key`: whoever checks a signature asks for that
+//! target, host and date. The key's id is `fetch.user_agent_url` with `#main-key`: a server that checks a signature requests that
 //! URL and expects an actor with the public key. Nothing else is signed, because every other server would only wonder.
 
 use std::path::Path;

@@ -11,7 +11,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 
-/// rustls keeps so many tickets of each server, and counts tickets, not servers.
+/// The number of tickets that rustls keeps of each server; it counts tickets, not servers.
 const TICKETS_PER_SERVER: usize = 8;
 
 /// A failed handshake, by its class.
@@ -61,7 +61,7 @@ pub(crate) fn client_config(extra_roots: &[CertificateDer<'static>], servers: us
 #[derive(Debug)]
 struct Naming(Arc<WebPkiServerVerifier>);
 
-/// Refused, and signed by itself.
+/// Rejected, and self-signed.
 #[derive(Debug, thiserror::Error)]
 #[error("it names itself as its issuer")]
 struct SelfSigned;

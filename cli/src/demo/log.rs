@@ -1,5 +1,6 @@
 //! The demo as plain lines: new entries and events, a line of numbers every other second, and the summary at the end.
 
+use common::words;
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
@@ -8,10 +9,9 @@ use load_tests::ScoreCard;
 
 use super::pace::FASTER;
 use super::picture::{Came, Picture};
-use super::view::{clock, latest_rate, seconds};
+use super::view::{clock, latest_rate};
 use super::watch::News;
-use crate::output::{self, bytes};
-use crate::terminal::thousands;
+use crate::output;
 
 const NUMBERS_EVERY: Duration = Duration::from_secs(2);
 
@@ -71,13 +71,13 @@ fn numbers(picture: &Picture) -> String {
     format!(
         "{:>5}  polls {} ({} a second), 304 {}, entries {}, penalty box {}, hosts held {}, lag {}, breaches {breaches}",
         clock(picture.elapsed),
-        thousands(requests.count),
+        words::count(requests.count),
         latest_rate(&picture.pace),
-        thousands(requests.not_modified),
-        thousands(picture.entries),
+        words::count(requests.not_modified),
+        words::count(picture.entries),
         picture.boxed.len(),
         picture.held.len(),
-        picture.lag.map_or_else(|| "-".to_owned(), seconds),
+        picture.lag.map_or_else(|| "-".to_owned(), |lag| words::seconds(lag.as_secs_f64())),
     )
 }
 
@@ -85,7 +85,11 @@ fn numbers(picture: &Picture) -> String {
 pub(super) fn summary(picture: &Picture, card: &ScoreCard) -> String {
     let Picture { requests, .. } = picture;
     let delay = picture.delay.map_or(String::new(), |delay| {
-        format!(", {} after publication on average, {} min out there", seconds(delay), (delay * FASTER / 60).as_secs())
+        format!(
+            ", {} after publication on average, {} min out there",
+            words::seconds(delay.as_secs_f64()),
+            (delay * FASTER / 60).as_secs()
+        )
     });
     let verdict = if card.is_clean() { "no rule was broken" } else { "RULES WERE BROKEN" };
     format!(
@@ -94,12 +98,12 @@ pub(super) fn summary(picture: &Picture, card: &ScoreCard) -> String {
          {} feeds are in the penalty box.\n\n\
          The servers' own log, judged by {} rules: {verdict}.\n{card}",
         picture.elapsed.as_secs(),
-        thousands(requests.count),
-        thousands(picture.entries),
-        thousands(picture.fresh),
-        thousands(requests.not_modified),
-        bytes(requests.saved),
-        bytes(requests.sent),
+        words::count(requests.count),
+        words::count(picture.entries),
+        words::count(picture.fresh),
+        words::count(requests.not_modified),
+        words::bytes(requests.saved as f64),
+        words::bytes(requests.sent as f64),
         picture.boxed.len(),
         load_tests::Fault::ALL.len(),
     )

@@ -51,10 +51,10 @@ const GRACE: Duration = Duration::from_millis(500);
                         feedfleet stats"
 )]
 pub(crate) struct DemoArgs {
-    /// Ends by itself after this time, such as 60s; at most 10m
+    /// Ends automatically after this time, such as 60s; at most 10m
     #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = limit)]
     limit: Duration,
-    /// Prints lines in place of the live view, as it also does when standard output is no terminal
+    /// Prints lines instead of the live view, as when standard output is not a terminal
     #[arg(long)]
     plain: bool,
     /// Address of the API [default: 127.0.0.1:7878, or a free port if that is taken]

@@ -3,14 +3,14 @@
 //! From top to bottom: title and time; the map, one character per feed; the numbers; recent events; and in two columns
 //! the requests, the new entries, the penalty box and the held hosts. The lists are longer on a larger terminal.
 
+use common::words;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::internet;
 use super::pace::FASTER;
 use super::picture::{Asked, Cell, Picture};
-use crate::output::bytes;
-use crate::terminal::{Canvas, Ink, Line, columns, rows, sparkline, thousands};
+use crate::terminal::{Canvas, Ink, Line, columns, rows, sparkline, width_of};
 
 /// Lines outside the lists: title, legend, three lines of numbers, two headings, the last line.
 const FIXED: usize = 8;
@@ -97,25 +97,28 @@ fn polls(picture: &Picture, canvas: Canvas) -> Line {
     let line = canvas
         .line()
         .cell(Ink::Dim, "polls", 9)
-        .put(Ink::Bold, &thousands(requests.count))
+        .put(Ink::Bold, &words::count(requests.count))
         .put(Ink::Plain, &format!("  {} a second  ", latest_rate(&picture.pace)));
-    let tail =
-        format!("  304: {share} %, saved {} of {}", bytes(requests.saved), bytes(requests.saved + requests.sent));
-    let bars = line.room().saturating_sub(tail.chars().count()).min(picture.pace.len());
+    let tail = format!(
+        "  304: {share} %, saved {} of {}",
+        words::bytes(requests.saved as f64),
+        words::bytes((requests.saved + requests.sent) as f64)
+    );
+    let bars = line.room().saturating_sub(width_of(&tail)).min(picture.pace.len());
     line.put(Ink::Good, &sparkline(&picture.pace, bars)).right(Ink::Plain, &tail)
 }
 
 fn entries(picture: &Picture, canvas: Canvas) -> Line {
     let delay = picture.delay.map_or(String::new(), |delay| {
         let there = delay * FASTER / 60;
-        format!(", {} after publication ({} min out there)", seconds(delay), there.as_secs())
+        format!(", {} after publication ({} min out there)", words::seconds(delay.as_secs_f64()), there.as_secs())
     });
-    let lag = picture.lag.map_or_else(|| "-".to_owned(), seconds);
+    let lag = picture.lag.map_or_else(|| "-".to_owned(), |lag| words::seconds(lag.as_secs_f64()));
     canvas
         .line()
         .cell(Ink::Dim, "entries", 9)
-        .put(Ink::Bold, &thousands(picture.entries))
-        .put(Ink::News, &format!("  {} new", thousands(picture.fresh)))
+        .put(Ink::Bold, &words::count(picture.entries))
+        .put(Ink::News, &format!("  {} new", words::count(picture.fresh)))
         .put(Ink::Plain, &delay)
         .right(Ink::Plain, &format!("  lag {lag}"))
 }
@@ -123,7 +126,7 @@ fn entries(picture: &Picture, canvas: Canvas) -> Line {
 fn manners(picture: &Picture, canvas: Canvas) -> Line {
     let line = canvas.line().cell(Ink::Dim, "manners", 9);
     let Some(verdict) = &picture.verdict else { return line.put(Ink::Dim, "the servers' log is about to be judged") };
-    let judged = format!(" in {} requests", thousands(verdict.requests as u64));
+    let judged = format!(" in {} requests", words::count(verdict.requests as u64));
     let broken: Vec<String> = verdict.broken.iter().map(|(rule, count)| format!("{count} {rule}")).collect();
     match verdict.breaches() {
         0 => line
@@ -154,13 +157,14 @@ fn asking(picture: &Picture, canvas: Canvas, rows: usize) -> Vec<Line> {
     let under_way = picture.asking.iter().take(rows / 2).map(|asking| {
         let line = canvas.line().cell(Ink::Dim, "...", 5);
         let name = line.room().saturating_sub(9);
-        line.cell(Ink::Plain, &asking.feed, name).right(Ink::Dim, &seconds(asking.since))
+        line.cell(Ink::Plain, &asking.feed, name).right(Ink::Dim, &words::seconds(asking.since.as_secs_f64()))
     });
     let ended = picture.asked.iter().map(|asked| {
         let (ink, status) = status(asked);
         let line = canvas.line().cell(ink, &status, 5);
         let name = line.room().saturating_sub(9);
-        let size = if asked.bytes > 0 { bytes(asked.bytes) } else { seconds(asked.took) };
+        let size =
+            if asked.bytes > 0 { words::bytes(asked.bytes as f64) } else { words::seconds(asked.took.as_secs_f64()) };
         line.cell(Ink::Plain, &asked.feed, name).right(Ink::Dim, &size)
     });
     under_way.chain(ended).collect()
@@ -197,7 +201,7 @@ fn penalty_box(picture: &Picture, canvas: Canvas) -> Vec<Line> {
     let line = |boxed: &super::picture::Boxed| {
         let line = canvas.line().cell(Ink::Bad, &boxed.why, 14);
         let name = line.room().saturating_sub(8);
-        let again = if boxed.again.is_zero() { "now".to_owned() } else { seconds(boxed.again) };
+        let again = if boxed.again.is_zero() { "now".to_owned() } else { words::seconds(boxed.again.as_secs_f64()) };
         line.cell(Ink::Plain, &boxed.feed, name).right(Ink::Dim, &again)
     };
     picture.boxed.iter().map(line).collect()
@@ -211,7 +215,7 @@ fn held(picture: &Picture, canvas: Canvas) -> Vec<Line> {
     let line = |held: &super::picture::HeldHost| {
         let line = canvas.line().cell(Ink::Warn, "429", 5);
         let name = line.room().saturating_sub(8);
-        line.cell(Ink::Plain, &held.host, name).right(Ink::Dim, &seconds(held.left))
+        line.cell(Ink::Plain, &held.host, name).right(Ink::Dim, &words::seconds(held.left.as_secs_f64()))
     };
     picture.held.iter().map(line).collect()
 }
@@ -230,15 +234,6 @@ pub(super) fn latest_rate(pace: &[u32]) -> u32 {
 /// Formats minutes and seconds.
 pub(super) fn clock(time: Duration) -> String {
     format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
-}
-
-/// Formats milliseconds below a second, else seconds with one decimal.
-pub(super) fn seconds(time: Duration) -> String {
-    match time.as_millis() {
-        millis @ 0..1000 => format!("{millis} ms"),
-        1000..60_000 => format!("{:.1} s", time.as_secs_f64()),
-        _ => format!("{} s", time.as_secs()),
-    }
 }
 
 #[cfg(test)]

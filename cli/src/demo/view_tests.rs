@@ -72,7 +72,7 @@ fn drawn(picture: &Picture, width: usize, height: usize) -> String {
     let lines = frame(picture, Canvas { width, height, colour: false });
     assert_eq!(lines.len(), height);
     for line in &lines {
-        assert!(line.chars().count() <= width, "{line}");
+        assert!(width_of(line) <= width, "{line}");
         assert!(!line.contains(char::is_control), "{line:?}");
     }
     lines.join("\n")
@@ -118,7 +118,7 @@ fn colours_change_no_text() {
 
 #[test]
 fn numbers_have_commas() {
-    assert_eq!([0, 999, 1000, 12_345, 1_234_567].map(thousands), ["0", "999", "1,000", "12,345", "1,234,567"]);
+    assert_eq!([0, 999, 1000, 12_345, 1_234_567].map(words::count), ["0", "999", "1,000", "12,345", "1,234,567"]);
 }
 
 #[test]

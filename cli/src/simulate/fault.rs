@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use common::time::Timestamp;
+use common::words;
 use load_tests::simulate::SampledFeed;
 use serde::Serialize;
 
@@ -76,7 +77,7 @@ impl Course {
                 format!("{:.1}", hour.demand_per_minute),
                 format!("{:.3}", hour.price),
                 hour.backlog.to_string(),
-                output::words(Duration::from_secs_f64(hour.oldest_seconds)),
+                words::duration(Duration::from_secs_f64(hour.oldest_seconds)),
             ]
         };
         let head = ["HOUR", "CAPACITY/min", "POLLS/min", "BUSIEST", "DUE/min", "PRICE", "WAITING", "OLDEST"];

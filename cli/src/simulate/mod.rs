@@ -13,6 +13,7 @@ use std::str::FromStr;
 use anyhow::Context;
 use clap::Args;
 use common::time::Timestamp;
+use common::words;
 use fault::Fault;
 use load_tests::simulate::histories::{self, Series};
 use load_tests::simulate::{Comparison, Goals, Recipe, Row, Simulated, sample, svg};
@@ -184,7 +185,7 @@ fn print_table(comparison: &Comparison, args: &SimulateArgs) -> anyhow::Result<(
 }
 
 fn draw(file: &Path, rows: &[Row], args: &SimulateArgs) -> anyhow::Result<()> {
-    let samples = output::counted(args.seed.0.len() as u64, "sample", "samples");
+    let samples = words::counted(args.seed.0.len() as u64, "sample", "samples");
     let of = if args.histories.is_some() { "posting histories" } else { "made-up posting histories" };
     let title = format!("Mean delay by subscribers: {samples} of {} feeds, {} days of {of}", args.feeds, args.days);
     std::fs::write(file, svg(rows, &title)).with_context(|| format!("{} cannot be written", file.display()))

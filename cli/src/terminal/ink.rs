@@ -1,5 +1,7 @@
 //! Coloured text of a fixed width: lines that never exceed the terminal's width, whatever they contain.
 
+use super::{cut, width_of};
+
 /// The style of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
@@ -68,7 +70,7 @@ impl Line {
 
     /// Appends text aligned to the right edge if it fits; existing text stays.
     pub(crate) fn right(self, ink: Ink, text: &str) -> Self {
-        let start = self.width.saturating_sub(text.chars().count()).max(self.used);
+        let start = self.width.saturating_sub(width_of(text)).max(self.used);
         self.pad_to(start).put(ink, text)
     }
 
@@ -89,26 +91,13 @@ impl Line {
 
     fn put_within(mut self, ink: Ink, text: &str, columns: usize) -> Self {
         let columns = columns.min(self.room());
-        let visible = || text.chars().filter(|c| !c.is_control());
-        let length = visible().count();
-        let cut = length > columns;
-        let kept = visible().take(if cut { columns.saturating_sub(1) } else { columns });
-        let end = if cut && columns > 0 { "…" } else { "" };
+        let visible: String = text.chars().filter(|c| !c.is_control()).collect();
+        let kept = cut(&visible, columns);
+        self.used += width_of(&kept);
         match ink.code().filter(|_| self.colour) {
-            Some(code) => {
-                self.text.push_str("\u{1b}[");
-                self.text.push_str(code);
-                self.text.push('m');
-                self.text.extend(kept);
-                self.text.push_str(end);
-                self.text.push_str("\u{1b}[0m");
-            }
-            None => {
-                self.text.extend(kept);
-                self.text.push_str(end);
-            }
+            Some(code) => self.text.push_str(&format!("\u{1b}[{code}m{kept}\u{1b}[0m")),
+            None => self.text.push_str(&kept),
         }
-        self.used += length.min(columns);
         self
     }
 
@@ -128,6 +117,12 @@ mod tests {
         assert_eq!(line.clone().into_text(), "a[2Jblon…");
         assert_eq!(line.put(Ink::Bad, "more").into_text(), "a[2Jblon……");
         assert_eq!(Line::new(6, false).put(Ink::Plain, "ab").right(Ink::Dim, "cd").into_text(), "ab  cd");
+    }
+
+    #[test]
+    fn wide_characters_do_not_spill_over_the_edge() {
+        let line = Line::new(9, false).cell(Ink::Plain, "日本語の題名", 6).put(Ink::Dim, "朝日");
+        assert_eq!((line.room(), line.into_text().as_str()), (1, "日本… 朝…"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Lists side by side, sparklines, and readable numbers.
+//! Lists side by side, and sparklines.
 
-use super::{Canvas, Ink, Line};
+use super::{Canvas, Ink, Line, width_of};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -16,7 +16,7 @@ pub(crate) fn columns(
     let heading = |(name, note): (&str, &str)| {
         let rule = Line::new(half, canvas.colour).put(Ink::Bold, name).put(Ink::Plain, " ");
         let note = if note.is_empty() { String::new() } else { format!(" {note} ") };
-        let dashes = rule.room().saturating_sub(note.chars().count());
+        let dashes = rule.room().saturating_sub(width_of(&note));
         rule.put(Ink::Dim, &"─".repeat(dashes)).put(Ink::Dim, &note)
     };
     let beside = |left: Line, middle: &str, right: Line| {
@@ -39,16 +39,4 @@ pub(crate) fn sparkline(pace: &[u32], bars: usize) -> String {
     let shown = &pace[pace.len().saturating_sub(bars)..];
     let highest = shown.iter().copied().max().unwrap_or(0).max(1);
     shown.iter().map(|count| BARS[(*count as usize * (BARS.len() - 1)).div_ceil(highest as usize)]).collect()
-}
-
-/// Formats a number with thousands separators.
-pub(crate) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let first = (digits.len() + 2) % 3 + 1;
-    let mut text = digits[..first].to_owned();
-    for group in digits.as_bytes()[first..].chunks(3) {
-        text.push(',');
-        text.extend(group.iter().map(|digit| char::from(*digit)));
-    }
-    text
 }

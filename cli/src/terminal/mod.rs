@@ -4,13 +4,15 @@ mod ink;
 mod keys;
 mod layout;
 mod screen;
+mod width;
 
 use std::io::IsTerminal;
 
 pub(crate) use ink::{Ink, Line};
 pub(crate) use keys::Keys;
-pub(crate) use layout::{columns, rows, sparkline, thousands};
+pub(crate) use layout::{columns, rows, sparkline};
 pub(crate) use screen::{Screen, is_capable};
+pub(crate) use width::{cut, padded, width_of};
 
 /// Where to draw.
 #[derive(Clone, Copy, Debug)]

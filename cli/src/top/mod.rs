@@ -27,7 +27,7 @@ const PLAIN: Canvas = Canvas { width: 100, height: 30, colour: false };
 
 /// Shows the fleet at work on a screen; q ends it
 ///
-/// Where standard output is no terminal it prints one such screen and ends.
+/// If standard output is not a terminal, it prints one screen and exits.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     #[command(flatten)]

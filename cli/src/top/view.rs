@@ -6,11 +6,12 @@ use std::time::Duration;
 use common::outcome::OutcomeKind;
 use common::policy::Status;
 use common::time::Timestamp;
+use common::words;
 use scheduler::wire::{FeedView, StatsView};
 
 use super::counted::Counted;
-use crate::output::{bytes, plain, relative, words};
-use crate::terminal::{Canvas, Ink, Line, columns, sparkline, thousands};
+use crate::output::plain;
+use crate::terminal::{Canvas, Ink, Line, columns, sparkline, width_of};
 
 /// Everything that is shown.
 #[derive(Debug, Default)]
@@ -51,7 +52,7 @@ pub(super) fn frame(look: &Look, canvas: Canvas) -> Vec<String> {
     lines.push(canvas.line());
     let free = canvas.height.saturating_sub(lines.len() + 2);
     let lists = (next(look, canvas.half()), failing(look, canvas.half()));
-    let in_box = thousands(look.stats.penalised.values().sum());
+    let in_box = words::count(look.stats.penalised.values().sum());
     lines.extend(columns(("Next", ""), ("Penalty box", &in_box), lists, free, canvas));
     lines.push(last(look, canvas));
     lines.truncate(canvas.height);
@@ -66,7 +67,11 @@ fn title(look: &Look, canvas: Canvas) -> Line {
         (None, false) => (Ink::Good, "polling"),
     };
     let line = canvas.line().put(Ink::Bold, "feedfleet").put(Ink::Plain, "  ").put(ink, state);
-    let counts = format!("  {}  {}", several(stats.feeds, "feed", "feeds"), several(stats.entries, "entry", "entries"));
+    let counts = format!(
+        "  {}  {}",
+        words::counted(stats.feeds, "feed", "feeds"),
+        words::counted(stats.entries, "entry", "entries")
+    );
     line.right(Ink::Bold, &counts)
 }
 
@@ -80,11 +85,11 @@ fn polls(look: &Look, canvas: Canvas) -> Line {
         .put(Ink::Plain, &format!(" a second, {:.1} wanted  ", look.stats.demand_per_second));
     let lag = look.lag.map_or_else(String::new, |lag| match lag {
         lag if lag.is_finite() => {
-            format!("  lag at most {}", words(Duration::try_from_secs_f64(lag).unwrap_or_default()))
+            format!("  lag at most {}", words::duration(Duration::try_from_secs_f64(lag).unwrap_or_default()))
         }
         _ => "  lag more than an hour".to_owned(),
     });
-    let bars = line.room().saturating_sub(lag.chars().count()).min(pace.len());
+    let bars = line.room().saturating_sub(width_of(&lag)).min(pace.len());
     line.put(Ink::Good, &sparkline(&pace, bars)).right(Ink::Plain, &lag)
 }
 
@@ -102,31 +107,31 @@ fn outcomes(look: &Look, canvas: Canvas) -> Line {
     let line = canvas.line().cell(Ink::Dim, "answers", 9);
     let line = kinds.into_iter().fold(line, |line, (ink, kind)| {
         let name = kind.as_str().replace('_', " ");
-        line.put(ink, &thousands(counted.ended(kind.as_str()))).put(Ink::Dim, &format!(" {name}  "))
+        line.put(ink, &words::count(counted.ended(kind.as_str()))).put(Ink::Dim, &format!(" {name}  "))
     });
-    line.right(Ink::Plain, &format!("  304: {share} %, {} came", bytes(counted.wire)))
+    line.right(Ink::Plain, &format!("  304: {share} %, {} came", words::bytes(counted.wire as f64)))
 }
 
 fn due(look: &Look, canvas: Canvas) -> Line {
     let stats = &look.stats;
     let due = stats.due.saturating_sub(stats.parked);
     let ink = if due == 0 { Ink::Plain } else { Ink::Bold };
-    let mut line = canvas.line().cell(Ink::Dim, "due", 9).put(ink, &thousands(due));
+    let mut line = canvas.line().cell(Ink::Dim, "due", 9).put(ink, &words::count(due));
     if due > 0 {
         let oldest = Duration::try_from_secs_f64(stats.oldest_due).unwrap_or_default();
-        line = line.put(Ink::Plain, &format!(", for {} at most", words(oldest)));
+        line = line.put(Ink::Plain, &format!(", for {} at most", words::duration(oldest)));
     }
-    line.put(Ink::Plain, &format!("  {} wait for a busy host", thousands(stats.parked)))
-        .put(Ink::Plain, &format!("  {} held", several(stats.hosts_held, "host", "hosts")))
+    line.put(Ink::Plain, &format!("  {} wait for a busy host", words::count(stats.parked)))
+        .put(Ink::Plain, &format!("  {} held", words::counted(stats.hosts_held, "host", "hosts")))
 }
 
 fn categories(look: &Look, canvas: Canvas) -> Line {
     let line = canvas.line().cell(Ink::Dim, "feeds", 9);
     let line = look.stats.by_category.iter().fold(line, |line, (name, count)| {
-        line.put(Ink::Bold, name).put(Ink::Plain, &format!(" {}  ", thousands(*count)))
+        line.put(Ink::Bold, name).put(Ink::Plain, &format!(" {}  ", words::count(*count)))
     });
     let others = look.stats.by_status.iter().filter(|(name, count)| *name != Status::Active.as_str() && **count > 0);
-    others.fold(line, |line, (name, count)| line.put(Ink::Dim, &format!("{name} {}  ", thousands(*count))))
+    others.fold(line, |line, (name, count)| line.put(Ink::Dim, &format!("{name} {}  ", words::count(*count))))
 }
 
 fn penalised(look: &Look, canvas: Canvas) -> Line {
@@ -137,7 +142,7 @@ fn penalised(look: &Look, canvas: Canvas) -> Line {
         return line.put(Ink::Good, "none");
     }
     kinds.into_iter().fold(line, |line, (name, count)| {
-        line.put(Ink::Bad, &thousands(*count)).put(Ink::Dim, &format!(" {}  ", name.replace('_', " ")))
+        line.put(Ink::Bad, &words::count(*count)).put(Ink::Dim, &format!(" {}  ", name.replace('_', " ")))
     })
 }
 
@@ -148,9 +153,9 @@ fn name(feed: &FeedView) -> String {
 fn next(look: &Look, canvas: Canvas) -> Vec<Line> {
     let line = |feed: &FeedView| {
         let due = feed.wake_at.into_iter().chain(feed.next_due).min();
-        let when = due.map_or_else(String::new, |due| relative(due, look.now));
+        let when = due.map_or_else(String::new, |due| words::relative(due, look.now));
         let line = canvas.line().put(Ink::Bold, feed.category.as_str()).put(Ink::Plain, " ");
-        let room = line.room().saturating_sub(when.chars().count() + 1);
+        let room = line.room().saturating_sub(width_of(&when) + 1);
         line.cell(Ink::Plain, &name(feed), room).right(Ink::Dim, &when)
     };
     look.next.iter().map(line).collect()
@@ -159,11 +164,11 @@ fn next(look: &Look, canvas: Canvas) -> Vec<Line> {
 fn failing(look: &Look, canvas: Canvas) -> Vec<Line> {
     let line = |feed: &FeedView| {
         let (kind, until) = match feed.penalty {
-            Some(penalty) => (penalty.kind.to_string(), relative(penalty.until, look.now)),
+            Some(penalty) => (penalty.kind.to_string(), words::relative(penalty.until, look.now)),
             None => (String::new(), String::new()),
         };
         let line = canvas.line().cell(Ink::Bad, &kind, 15);
-        let room = line.room().saturating_sub(until.chars().count() + 1);
+        let room = line.room().saturating_sub(width_of(&until) + 1);
         line.cell(Ink::Plain, &name(feed), room).right(Ink::Dim, &until)
     };
     look.failing.iter().map(line).collect()
@@ -177,10 +182,6 @@ fn last(look: &Look, canvas: Canvas) -> Line {
             .put(Ink::Dim, "q quits")
             .right(Ink::Dim, &look.now.to_chrono().format("%H:%M:%S UTC").to_string()),
     }
-}
-
-fn several(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", thousands(count), if count == 1 { one } else { many })
 }
 
 #[cfg(test)]
@@ -224,11 +225,7 @@ mod tests {
         for (width, height) in [(100, 30), (80, 24), (40, 10), (20, 3), (1, 1)] {
             let lines = frame(&look, Canvas { width, height, colour: false });
             assert_eq!(lines.len(), height, "{width} x {height}");
-            assert!(
-                lines.iter().all(|line| line.chars().count() <= width),
-                "{width} x {height}:\n{}",
-                lines.join("\n")
-            );
+            assert!(lines.iter().all(|line| width_of(line) <= width), "{width} x {height}:\n{}", lines.join("\n"));
         }
         let text = frame(&look, Canvas { width: 100, height: 30, colour: false }).join("\n");
         for told in [
@@ -238,7 +235,7 @@ mod tests {
             "6,000 not modified",
             "304: 75 %",
             "9 not a feed",
-            "3, for 1 m 15 s at most",
+            "3, for 1 min 15 s at most",
             "gone 12",
         ] {
             assert!(text.contains(told), "{told} is missing in\n{text}");

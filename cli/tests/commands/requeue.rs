@@ -36,7 +36,7 @@ async fn a_dry_run_says_what_would_be_polled_by_host_and_category() {
     fleet.done(&["host", "block", &host, "--for", "2h"]);
     let told = fleet.done(&["requeue", "--all", "--dry-run"]);
     let row = told.lines().find(|line| line.contains(&host)).unwrap();
-    assert!(told.contains("ASKED AGAIN") && row.contains("in 1 h 59 m"), "{told}");
+    assert!(told.contains("ASKED AGAIN") && row.contains("in 1 h 59 min"), "{told}");
     assert_eq!(fleet.done(&["requeue", "--failure", "dns", "--dry-run"]), "no feed would be polled\n");
     assert_eq!(fleet.done(&["requeue", "list"]), "no requeues\n");
     assert_eq!(fleet.origin.requests("/a").len(), 1);

@@ -150,7 +150,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Returns a line without what differs between runs: numbers become `#`, times such as `5 h 9 m` become `T`, and so
+/// Returns a line without what differs between runs: numbers become `#`, times such as `5 h 9 min` become `T`, and so
 /// does `now`.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
@@ -158,7 +158,7 @@ fn shape(line: &str) -> String {
     let digits = |word: &str| word.trim_start_matches(['+', '(']).bytes().all(|byte| byte.is_ascii_digit());
     while let Some(word) = words.next() {
         let unit = words.peek().map(|next| next.trim_end_matches(')'));
-        if digits(word) && matches!(unit, Some("ms" | "s" | "m" | "h" | "d")) {
+        if digits(word) && matches!(unit, Some("ms" | "s" | "min" | "h" | "d")) {
             words.next();
             if !shape.ends_with(" T") {
                 shape.push_str(" T");
@@ -227,7 +227,7 @@ fn the_commands_of_readme_work_as_printed() {
 #[test]
 fn a_shape_keeps_words_and_leaves_out_numbers() {
     let mut shapes = String::new();
-    for line in ["1   D  in 5 h 9 m   modified 7 s ago", "salt +17 m 47 s", "12:03:04  9 entries (in 45 m)"] {
+    for line in ["1   D  in 5 h 9 min   modified 7 s ago", "salt +17 min 47 s", "12:03:04  9 entries (in 45 min)"] {
         writeln!(shapes, "{}", shape(line)).unwrap();
     }
     assert_eq!(shapes, " # D in T modified T ago\n salt T\n #:#:# # entries (in T\n");

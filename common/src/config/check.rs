@@ -300,7 +300,7 @@ fn check_scheduler(scheduler: &SchedulerConfig, refusals: &mut Refusals) {
     refusals.at_least("scheduler.claim_batch", scheduler.claim_batch, 1);
 }
 
-/// What is wrong with a key is told without the key.
+/// Reasons do not repeat the key's name.
 fn check_secrets(secrets: &SecretsConfig, refusals: &mut Refusals) {
     let wanted = "base64 of 32 random bytes, such as `openssl rand -base64 32` prints";
     let is_key = |text: &String| key_bytes(text).is_some();

@@ -40,7 +40,7 @@ pub enum Problem {
         /// Why.
         source: std::io::Error,
     },
-    /// The file is no TOML.
+    /// The file is not valid TOML.
     #[error("{}, line {line}, is no TOML: {message}", path.display())]
     Syntax {
         /// Which file.

@@ -220,7 +220,7 @@ pub trait HostGate: Send + Sync {
     async fn hold(&self, holds: &[(HostKey, Timestamp)], now: Timestamp) -> Result<(), GateError>;
 
     /// Nothing starts at the host before `until` by an operator's word; `None` takes that word back. The last word counts. A
-    /// server's hold is no business of it.
+    /// does not affect a hold set by the server.
     async fn block(&self, host: &HostKey, until: Option<Timestamp>, now: Timestamp) -> Result<(), GateError>;
 
     /// Shows the rules that operators set to all workers, in place of what was shown before. Cheap when they are the same.

@@ -48,7 +48,7 @@ pub struct Host {
     pub blocked_until: Timestamp,
     /// Places that were not redeemed yet.
     pub tickets: Vec<(Ticket, Timestamp)>,
-    /// Requests under way, by nonce.
+    /// Requests in progress, by nonce.
     pub flights: Vec<(u64, Timestamp)>,
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Rule, Term};
 use crate::policy::Category;
 use crate::time::Timestamp;
+use crate::words;
 
 /// One term, with its explanation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,19 +83,19 @@ fn cut(rule_before: Option<Rule>, asked: Duration, allowed: Duration) -> String 
     format!("{who} asks for {}, and {key} cuts that to {}", spoken(asked), spoken(allowed))
 }
 
-/// Formats a duration in its two largest units, rounded: "1 h 40 m", "3 d", "250 ms".
+/// Formats a duration in its two largest units, rounded to the smaller one: 59 min 59.9 s is 1 h.
 fn spoken(duration: Duration) -> String {
-    const UNITS: [(u128, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")];
+    const UNITS: [u128; 5] = [86_400_000, 3_600_000, 60_000, 1000, 1];
     let millis = duration.as_millis();
-    let largest = UNITS.iter().position(|(unit, _)| millis >= *unit).unwrap_or(UNITS.len() - 1);
-    let smallest = (largest + 1).min(UNITS.len() - 1);
-    let (unit, name) = UNITS[smallest];
+    let largest = UNITS.iter().position(|unit| millis >= *unit).unwrap_or(UNITS.len() - 1);
+    let unit = UNITS[(largest + 1).min(UNITS.len() - 1)];
     let rounded = (millis + unit / 2) / unit * unit;
-    // Rounding may have reached the next unit: 59 m 59.9 s is 1 h.
-    let (large, large_name) = UNITS[UNITS.iter().position(|(unit, _)| rounded >= *unit).unwrap_or(smallest)];
-    let rest = rounded % large / unit;
-    match (rounded / large, rest) {
-        (count, 0) => format!("{count} {large_name}"),
-        (count, rest) => format!("{count} {large_name} {rest} {name}"),
+    match u64::try_from(rounded).map(Duration::from_millis) {
+        // Below a minute the milliseconds are shown, too.
+        Ok(short) if rounded > 1000 && rounded < 60_000 && rounded % 1000 > 0 => {
+            format!("{} {}", words::duration(short), words::duration(short - Duration::from_secs(short.as_secs())))
+        }
+        Ok(rounded) => words::duration(rounded),
+        Err(_) => words::duration(duration),
     }
 }

@@ -11,7 +11,7 @@ use crate::config::PenaltyConfig;
 use crate::outcome::FailureKind;
 use crate::policy::{Penalty, PollState};
 
-/// A quarantine is so many times as long as the one before: an hour, a day.
+/// The factor by which each quarantine is longer than the one before: an hour, a day.
 const QUARANTINE_GROWTH: u32 = 24;
 
 /// How a failure is treated.

@@ -14,22 +14,22 @@ use common::policy::may_be_ours;
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 
-/// What hosts did within so long counts: "in the same minute".
+/// How long a host's answer or failure counts: "in the same minute".
 const WINDOW: Duration = Duration::from_secs(60);
 /// So many hosts must have failed that were well before, and more than answered ...
 const MANY_HOSTS: usize = 8;
-/// ... or so many, and none answered: a desktop polls few.
+/// ... or this many failed and none answered: a desktop polls few hosts.
 const FEW_HOSTS: usize = 3;
 /// More hosts than these tell nothing new, and are not remembered.
 const MOST_HOSTS: usize = 2_000;
-/// While so many are remembered, old ones are looked for so often: at every answer it would cost more than storing it.
+/// With more than this many hosts, old ones are removed at this interval: doing so at every answer would cost more than storing it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// So many answers in a row end it.
+/// The number of answers in a row that end it.
 const ANSWERS: usize = 4;
 /// Polls a second while it lasts: to notice its end, and to bother nobody whom we cannot hear.
 pub(crate) const PROBES_PER_SECOND: f64 = 1.0;
 
-/// What this scheduler knows of our own network. Shared by whoever asks.
+/// What this scheduler knows of our own network. Shared.
 #[derive(Debug, Default)]
 pub struct OurFault(Mutex<HostAnswers>);
 
@@ -51,9 +51,9 @@ struct HostAnswers {
 /// The fault begins or ends being ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transition {
-    /// So many hosts failed, and so many answered.
+    /// The numbers of hosts that failed and that answered.
     Began { failed: usize, answered: usize },
-    /// It lasted so long.
+    /// How long it lasted.
     Ended { after: Duration },
 }
 
@@ -99,7 +99,7 @@ impl OurFault {
         if seen.probes >= 1.0 { room.min(1) } else { 0 }
     }
 
-    /// Counts polls that were started; a round that was under way when the fault began started many, and they are not owed.
+    /// Counts polls that were started; a round that was in progress when the fault began started many, and they are not owed.
     pub(crate) fn spend(&self, polls: usize) {
         let mut seen = self.seen();
         seen.probes = (seen.probes - polls as f64).max(0.0);

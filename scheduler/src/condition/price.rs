@@ -63,7 +63,7 @@ impl Price {
         common::lock(&self.seen)
     }
 
-    /// A round of dispatch: so many feeds were claimed for the first time since they became due, so many polls started.
+    /// Records a round of dispatch: the feeds claimed for the first time since they became due, and the polls started.
     pub(crate) fn dispatched(&self, claimed: usize, started: usize) {
         let mut seen = self.seen();
         seen.claimed += claimed as u64;
@@ -105,7 +105,7 @@ impl Price {
         };
         self.demand.store(measured.to_bits(), Ordering::Relaxed);
         let better = adjusted(price, config.policy.price, measured, affordable);
-        // Whoever was faster is followed.
+        // Another scheduler was faster: its price applies.
         let changed = Some(better) != agreed && !store.adjust_price(agreed, better).await?;
         self.set(if changed { store.price().await?.unwrap_or(better) } else { better });
         Ok(())

@@ -10,12 +10,12 @@ use common::outcome::FailureKind;
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 
-/// What happened in this half hour and in the one before it is told.
+/// The list covers the current half hour and the one before.
 const PERIOD: Duration = Duration::from_secs(30 * 60);
-/// Hosts that are told apart within a period; what further ones do is not remembered.
+/// The maximum number of hosts per period; others are not recorded.
 const MOST_HOSTS: usize = 2_000;
 
-/// What this scheduler saw of hosts in trouble. Shared by whoever asks.
+/// The failures of hosts that this scheduler saw. Shared.
 #[derive(Debug, Default)]
 pub struct WorstHosts(Mutex<Tallies>);
 
@@ -63,7 +63,7 @@ impl WorstHosts {
         tally.last = report.outcome.failure().or(tally.last);
     }
 
-    /// At most so many hosts, the worst first.
+    /// Returns at most this many hosts, the worst first.
     pub fn list(&self, most: usize, now: Timestamp) -> Vec<(HostKey, Tally)> {
         let seen = self.seen(now);
         let mut hosts = seen.now.clone();

@@ -50,7 +50,7 @@ impl Tail {
         }
     }
 
-    /// Asks the store, after a pause. A store that does not answer is asked again by whoever still waits.
+    /// Asks the store, after a pause. If the store does not answer, a reader that still waits asks again.
     async fn ask(&self) {
         let _turn = self.asking.lock().await;
         tokio::time::sleep(LOOK_EVERY).await;
@@ -77,7 +77,7 @@ impl Follower {
         Follower { tail, after, looked: after, limit: AT_FIRST, bytes: usize::MAX }
     }
 
-    /// Keeps at most so many bytes of text of a page: what one of many readers holds.
+    /// Keeps at most this many bytes of text of a page: the share of one reader.
     #[must_use]
     pub fn holding(self, bytes: usize) -> Self {
         Follower { bytes, ..self }

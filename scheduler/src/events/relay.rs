@@ -67,7 +67,7 @@ impl Relay {
                 break;
             }
         }
-        // If not, it ends by itself.
+        // Otherwise the lease expires.
         let _ = self.turn.take(&Confirmed::default(), Duration::ZERO).await;
     }
 
@@ -167,7 +167,7 @@ struct Confirmed {
     epoch: String,
 }
 
-/// The right to pass events on, as far as it can be had.
+/// The lease under which one scheduler relays events.
 struct RelayLease {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -176,7 +176,7 @@ struct RelayLease {
 }
 
 impl RelayLease {
-    /// Takes or keeps it for so long; gives the last event that was passed on.
+    /// Takes or keeps the lease for this time; returns the last event that was relayed.
     async fn take(&self, confirmed: &Confirmed, lasts: Duration) -> Result<Option<i64>, BackendError> {
         let Confirmed { seq, epoch } = confirmed;
         let turn = RelayTurn { holder: &self.holder, confirmed: *seq, epoch, lasts };

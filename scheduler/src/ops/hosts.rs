@@ -34,7 +34,7 @@ pub struct HostState {
 pub enum RuleChange {
     /// It is in force.
     Done,
-    /// There is no operator's rule of this domain.
+    /// No operator set a rule for this domain.
     NoRule,
     /// There are too many already; nothing changed.
     TooMany,
@@ -103,7 +103,7 @@ impl Ops {
         Ok(RuleChange::Done)
     }
 
-    /// Nobody asks the host for so long.
+    /// Stops sending requests to the host for this time.
     pub async fn block_host(&self, name: &HostName, duration: Duration) -> Result<(), BackendError> {
         let now = self.clock.now();
         let keys = self.host_keys(name).await?;

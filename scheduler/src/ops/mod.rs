@@ -252,10 +252,10 @@ impl Ops {
             calm: edit.calm.clone(),
             private: edit.private,
             status: edit.status,
-            // A feed that comes back is due when it would have been, or at once if that is over.
+            // A feed that is resumed keeps its due time, or is due at once if that has passed.
             next_due: match resumed {
                 true => Some(added_again(before.next_due.unwrap_or(now).max(before.state.hold_until.unwrap_or(now)))),
-                // Whoever mends a password does not wait for the end of a penalty.
+                // After a password is corrected, the feed does not wait for the end of its penalty.
                 false if edit.login.is_some() && before.status == Status::Active => Some(added_again(now)),
                 false => earlier,
             },
@@ -315,7 +315,7 @@ impl Ops {
         Ok(woken.len())
     }
 
-    /// Stops or starts all polling; fetches under way end.
+    /// Stops or starts all polling; fetches in progress are finished.
     pub async fn set_paused(&self, paused: bool) -> Result<(), BackendError> {
         self.store.set_paused(paused).await?;
         self.condition.pause.set(paused);

@@ -86,7 +86,7 @@ pub(crate) struct Sorted {
     pub(crate) early: Vec<Slot>,
     /// Due.
     pub(crate) due: Vec<(JobRow, Claim)>,
-    /// Hosts whose parked feed was claimed for nothing: the next one may come now.
+    /// Hosts whose parked feed was claimed unnecessarily: the next one may be claimed now.
     pub(crate) idle: Vec<(HostKey, Timestamp)>,
 }
 
@@ -130,7 +130,7 @@ impl Dispatcher {
         match round {
             // More is due: go on at once.
             Round { claimed, .. } if claimed >= scheduler.claim_batch => Duration::ZERO,
-            // So short a queue is empty before the tick is over.
+            // A queue this short is empty before the tick ends.
             Round { queue_full: true, .. } => scheduler.tick / 10,
             Round { .. } => scheduler.tick,
         }
@@ -311,7 +311,7 @@ impl Dispatcher {
             };
             failure = Some(BackendError::from(error));
             // Perhaps lost, perhaps not. The leases bring the feeds back; their places at the hosts are given back now, and
-            // a worker that gets such a job after all is told "not now". A ticket that cannot be given back ends by itself.
+            // a worker that gets such a job after all is refused by the gate. A ticket that cannot be returned expires.
             for job in batch {
                 if let Err(error) = self.gate.cancel(&job.host, job.ticket, now).await {
                     failure = Some(error.into());

@@ -57,7 +57,7 @@ pub struct Results {
     pub minutes: Mutex<Minutes>,
 }
 
-/// How often a verdict is decided again that finds its feed changed by a person, each time anew.
+/// How often a verdict is decided again because a person changed its feed in the meantime.
 const TRIES: u32 = 5;
 
 impl Results {
@@ -123,7 +123,7 @@ impl Results {
                 }
             }
         }
-        // First, so that whoever claims them next knows where they go on.
+        // First, so that the next claim knows where they continue.
         if !kept.is_empty() {
             self.store.keep_detours(&kept).await?;
         }
@@ -177,7 +177,7 @@ impl Results {
         };
         let parkings: Vec<Parking> = interrupted.iter().map(parking).collect();
         let kept: Vec<_> = interrupted.into_iter().map(|(feed, detour, _)| (feed.id, feed.version, detour)).collect();
-        // First, so that whoever claims them next knows where they go on.
+        // First, so that the next claim knows where they continue.
         self.store.keep_detours(&kept).await?;
         self.metrics.parks.with_label_values(&["redirect"]).inc_by(parkings.len() as u64);
         Ok(self.schedule.park(&parkings).await?)
@@ -363,7 +363,7 @@ fn hosts_asked(report: &FetchReport) -> impl Iterator<Item = (HostKey, Timestamp
     [Some(&report.host), report.answered_by.as_ref()].into_iter().flatten().map(|host| (host.clone(), report.started))
 }
 
-/// Whoever just added a feed should not have to look for the reason why nothing comes.
+/// Logs why a feed that was just added cannot be read.
 fn tell_of_a_new_feed_that_fails(feed: &Feed, report: &FetchReport) {
     let new = feed.state.last_success.is_none() && feed.state.consecutive_failures == 0;
     if let (true, Outcome::Failed { failure, detail }) = (new, &report.outcome) {

@@ -40,7 +40,7 @@ pub(crate) struct Maintainer {
     pub(crate) metrics: Arc<Metrics>,
     /// Measured and corrected.
     pub(crate) condition: Arc<Condition>,
-    /// Under its key in force logins are sealed anew.
+    /// Logins are sealed again under its key in force.
     pub(crate) secrets: Arc<Keyring>,
 }
 

@@ -134,7 +134,7 @@ impl Orders {
         let own = self.condition.config.own();
         let text = accepted::text(own);
         let hash = accepted::hash(&text);
-        // Whoever has an SQLite file is alone with it.
+        // An SQLite file has one process.
         let decided = own.store.url.starts_with("sqlite");
         let policy =
             self.store.accept_policy(&NewPolicy { text: &text, hash: &hash, by: "start", decided }, now).await?;

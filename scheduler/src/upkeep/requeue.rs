@@ -1,7 +1,7 @@
-//! The drip of requeues: takes the next step of each that runs, and brings the schedule in line with whom it woke.
+//! Runs requeues: takes the next step of each, and updates the schedule for the feeds that it woke.
 //!
 //! Every scheduler does it; the store lets one of them take a step. Steps are remembered in the transaction that wakes their
-//! feeds, so that whoever dies, another goes on where it was. A woken feed that the schedule did not hear of is found by
+//! feeds, so that when a scheduler dies, another continues where it stopped. A woken feed that the schedule did not hear of is found by
 //! reconcile. Hosts' gaps and holds are kept by dispatch, as for every other poll.
 
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl RequeueRunner {
         }
     }
 
-    /// A step of each that runs; tells whether any does. While nothing is polled nobody is woken: else all would be due in
+    /// Takes a step of each running requeue; returns whether there is one. While nothing is polled nobody is woken: else all would be due in
     /// one moment after it.
     pub async fn round(&self, clock: &dyn Clock) -> Result<bool, BackendError> {
         let running = self.store.requeues(true).await?;

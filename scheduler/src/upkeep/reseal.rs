@@ -1,5 +1,5 @@
-//! The change of the key that logins are sealed with: what an older key sealed is sealed anew, in the background. Any number
-//! of schedulers may do it at once; whoever reads a login meanwhile has both keys.
+//! The change of the key that logins are sealed with: in the background, logins sealed with an older key are sealed again. Any number
+//! of schedulers may do it at once; every process that reads a login has both keys.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use store::{OldSeal, Store, StoreError};
 /// Logins that one look at the store brings.
 const PAGE: u32 = 500;
 
-/// What earlier rounds told already.
+/// What earlier rounds logged.
 #[derive(Debug, Default)]
 pub struct Resealing {
     /// Why some logins cannot be read.
@@ -19,10 +19,10 @@ pub struct Resealing {
 }
 
 impl Resealing {
-    /// Seals anew what can be opened; gives how many logins it did. What cannot be opened stays, and is told once.
+    /// Seals again what can be opened; returns the number of logins. What cannot be opened stays, and is logged once.
     pub async fn round(&mut self, store: &dyn Store, secrets: &Keyring) -> Result<u64, StoreError> {
         let (mut sealed, mut after, mut unreadable) = (0, FeedId(0), BTreeSet::new());
-        // Without a key there is nothing to seal with, but logins that nobody can read are told all the same.
+        // Without a key nothing can be sealed, but unreadable logins are still logged.
         let current = secrets.current();
         loop {
             let old = store.old_seals(current.as_ref().map_or(&[0][..], |current| &current[..]), after, PAGE).await?;

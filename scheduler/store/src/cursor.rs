@@ -35,8 +35,7 @@ impl Position {
         Position { sort, value, id }
     }
 
-    /// As a cursor.
-    /// The cursor that names this position.
+    /// Returns the cursor that names this position.
     pub fn cursor(self) -> String {
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&self).unwrap_or_default())
     }

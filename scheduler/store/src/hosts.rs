@@ -120,7 +120,7 @@ pub struct HostQuery {
     pub(super) to: String,
     /// After this cursor of an earlier page.
     pub after: Option<String>,
-    /// At most so many.
+    /// The maximum number to return.
     pub limit: u32,
 }
 

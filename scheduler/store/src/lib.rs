@@ -222,7 +222,7 @@ pub struct Move {
     /// The category that the feed has there.
     pub category: Category,
     /// It is the same document under another URL: all that is known of it stays, and it is due as before. Otherwise it starts
-    /// anew.
+    /// from scratch.
     pub same: bool,
 }
 
@@ -262,7 +262,7 @@ impl Move {
 pub enum Moved {
     /// Another version, not live, or not to be moved there: nothing changed.
     Stale,
-    /// The feed has the new URL; it is due at once if it starts anew.
+    /// The feed has the new URL; it is due at once if it starts from scratch.
     Here,
     /// Another feed has that URL: this one is merged into it, and its readers are added there.
     Into(FeedId),
@@ -319,7 +319,7 @@ pub struct FeedQuery {
     pub sort: FeedSort,
     /// After this cursor of an earlier page.
     pub after: Option<String>,
-    /// At most so many.
+    /// The maximum number to return.
     pub limit: u32,
 }
 
@@ -351,7 +351,7 @@ pub struct StoredEntry {
     pub entry: Entry,
 }
 
-/// What consumers are told.
+/// An event for consumers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Its place in the order of all events.

@@ -161,7 +161,7 @@ pub(super) async fn list(source: &mut impl Source, query: &FeedQuery) -> Result<
     let after = cursor::position(query)?;
     let counts = source.counts().await?;
     let leads = leads(source, query, &counts).await?;
-    // The last one is no filter.
+    // The last one is not a filter.
     let feeds = leads.last().map_or(0, |(_, feeds)| *feeds);
     let fewest = leads.first().copied().filter(|(_, feeds)| *feeds <= u64::from(MOST));
     if let Some((lead, _)) = fewest {

@@ -1,7 +1,7 @@
 //! Requeues: wishes that many feeds be polled now, handed out at a rate.
 //!
 //! A requeue is a row. It goes over the feeds by number, and each step wakes some of them and moves the row's cursor in one
-//! transaction: whoever takes the next step, and however the last one ended, no feed is woken twice by it and none is left
+//! transaction: whichever process takes the next step, and however the last one ended, no feed is woken twice by it and none is left
 //! out. Steps of several processes exclude each other; none of them owns the requeue.
 
 use common::host::HostKey;
@@ -130,7 +130,7 @@ pub const MOST_REQUEUES: i64 = 20;
 pub(super) const KEPT: i64 = 100;
 /// Hosts that a plan names.
 pub(super) const LARGEST: i64 = 100;
-/// Feeds that one step wakes at most: it must not hold up whoever else writes.
+/// The maximum number of feeds that one step wakes: other writers must not wait long.
 const MOST_WOKEN: i64 = 500;
 /// Numbers of feeds that one step looks at, at most.
 const WINDOW: i64 = 20_000;

@@ -23,6 +23,16 @@ use sqlx::FromRow;
 use super::quota::Budget;
 use super::{JobRow, OldSeal, Placement, StoreError, StoredEntry};
 
+/// The columns of a [`FeedRow`].
+macro_rules! feed_columns {
+    () => {
+        "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, private, version, \
+         next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, entries, moved_from, \
+         onward, merged_into, state, rhythm, terms, quota"
+    };
+}
+pub(crate) use feed_columns;
+
 /// Everything about a feed but its history and its known entries.
 #[derive(Debug, FromRow)]
 pub(crate) struct FeedRow {
@@ -445,7 +455,7 @@ fn read_state(feed: FeedId, state: &str, hold_until: Option<i64>) -> PollState {
     })
 }
 
-/// Groups that cannot be read wait for nothing: the feed must be polled all the same.
+/// Groups that cannot be read delay nothing: the feed must still be polled.
 fn read_calm(feed: FeedId, calm: &str) -> Vec<CalmGroup> {
     serde_json::from_str(calm).unwrap_or_else(|error| {
         tracing::error!(%feed, %error, "who wants a feed at midnight cannot be read");

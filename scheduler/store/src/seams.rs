@@ -90,7 +90,7 @@ pub trait Feeds: Send + Sync {
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError>;
 
     /// Gives a live feed of this version another URL; it keeps its number, its audience and its history, and more if it is the
-    /// [same](Move::same). Whoever reads events is told (`feed.moved`). A feed with credentials moves inside of its origin only.
+    /// [same](Move::same). Consumers get the event `feed.moved`. A feed with credentials moves inside of its origin only.
     async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError>;
 
     /// Takes a feed of this version back to where it was before it moved or was merged. Whoever reads events is told
@@ -234,7 +234,7 @@ pub trait Upkeep: Send + Sync {
     /// Feeds after `after` whose credentials do not begin with `current`, by number, at most `limit`.
     async fn old_seals(&self, current: &[u8], after: FeedId, limit: u32) -> Result<Vec<OldSeal>, StoreError>;
 
-    /// Replaces the credentials of a feed by the same ones, sealed anew; false when they were changed meanwhile.
+    /// Replaces the credentials of a feed by the same ones, sealed again; returns false if they were changed in the meantime.
     async fn reseal(&self, old: &OldSeal, credentials: &Credentials) -> Result<bool, StoreError>;
 
     /// Deletes events older than `events`, and entries whose newest form is older than `entries` (`None`: keeps them),

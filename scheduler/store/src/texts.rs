@@ -43,7 +43,7 @@ impl Trigrams {
     }
 
     /// The few of them by which a search is quick, by a sample of the feeds' texts; `None` when even the rarest has more than
-    /// `most` places in so many feeds.
+    /// `most` positions in that many feeds.
     pub(super) fn rare(&self, sample: &[String], feeds: u64, most: u64) -> Option<Self> {
         let mut hits: Vec<(u64, &String)> = self.0.iter().map(|trigram| (0, trigram)).collect();
         for text in sample {

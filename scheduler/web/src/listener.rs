@@ -76,7 +76,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: 
         });
     }
     drop(listener);
-    // Whoever is not done by then is cut off when the process ends.
+    // Callers that are not done by then are cut off when the process exits.
     let _ = tokio::time::timeout(DRAIN, open.acquire_many(most)).await;
     Ok(())
 }

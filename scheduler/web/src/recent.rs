@@ -1,4 +1,4 @@
-//! An answer that is kept for a moment: whoever asks often costs the servers behind it one question a second.
+//! An answer that is cached for a moment: frequent callers cost the servers behind it one request a second.
 
 use std::time::Duration;
 

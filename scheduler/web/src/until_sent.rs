@@ -31,7 +31,7 @@ impl<T: Unpin> hyper::body::Body for BodyWith<T> {
     }
 
     fn is_end_stream(&self) -> bool {
-        // Whoever is told of the end drops the body at once: after the one frame of most bodies not a byte of it was sent.
+        // Hyper drops the body as soon as it ends: after the only frame of most bodies not a byte of it was sent.
         if self.begun { self.ended } else { self.body.is_end_stream() }
     }
 

@@ -1,4 +1,4 @@
-//! How often strangers may call: so many times a minute an address, whatever they ask for. In bounded memory.
+//! The rate limit for anonymous callers: per address and minute, for all their requests. In bounded memory.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use common::time::Timestamp;
 
 const WINDOW: Duration = Duration::from_secs(60);
-/// Addresses that are told apart within a minute; all further ones count as one.
+/// The maximum number of addresses counted separately within a minute; all others count as one.
 const MAX_ADDRESSES: usize = 50_000;
 /// A site may call as often as this many addresses.
 const SITE_SHARE: u32 = 8;

@@ -115,7 +115,7 @@ impl Fetch<'_> {
         let next_start = self.fetched.last_sent.map(|sent| sent.after(gap));
         let release = Release { next_start, ..Release::default() };
         if let Err(error) = self.hops.gate.release(permit, release, self.hops.clock.now()).await {
-            // it ends by itself with its deadline
+            // it expires at its deadline
             tracing::warn!(feed = %self.job.feed, error = &error as &dyn std::error::Error, "a hop's permit was not released");
         }
     }

@@ -1,5 +1,5 @@
 //! HEAD before GET (P44): for servers that send validators, ignore conditions, and serve the same large body again and
-//! again. Whether it saves is the policy's to say; here it is asked, and what it came to is told.
+//! again. Whether it saves is the policy's to say; here the request is made and its result reported.
 
 use common::host::HostRule;
 use common::report::{Outcome, Probe};
@@ -25,7 +25,7 @@ impl Fetch<'_> {
         if !may || !is_wanted(policy.rule, self.job.head_first) {
             return Method::GET;
         }
-        // What a HEAD tells of is the whole document.
+        // A HEAD describes the whole document.
         fields.remove(request::A_IM);
         Method::HEAD
     }
@@ -68,7 +68,7 @@ impl Fetch<'_> {
         Step::Ended(failure.into())
     }
 
-    /// Notes of a whole answer whether a HEAD would have told what it told.
+    /// Records of a full response whether a HEAD would have shown the same.
     pub(super) fn note_known(&mut self, headers: &HeaderMap) {
         let is_same = classify::is_same(&self.job.validators, &headers::validators(headers));
         if self.fetched.probe.is_none() && self.fetched.conditional && is_same {

@@ -37,7 +37,7 @@ fn ask_as_actor(chain: &mut Chain, job: &FetchJob) -> bool {
     job.signed && chain.lead_to(job.url.as_str(), About::default())
 }
 
-/// One fetch under way.
+/// One fetch in progress.
 pub(super) struct Fetch<'a> {
     pub(super) shared: &'a Shared,
     pub(super) job: &'a FetchJob,
@@ -49,7 +49,7 @@ pub(super) struct Fetch<'a> {
     pub(super) interrupted: Option<Timestamp>,
     pub(super) fetched: Fetched,
     pub(super) trace: Option<&'a mut Vec<Exchange>>,
-    /// The last body was a page that tells nothing of feeds.
+    /// The last body was a page that announces no feed.
     pub(super) is_bare_page: bool,
     /// How long a hop may wait for its host.
     pub(super) patience: Duration,

@@ -17,7 +17,7 @@ fn a_due_time_reads_as_a_sentence() {
         decide(&readers(5), &report, noon(), draw, &Policy { config: &config, load: 2.0 / 3.0, price: config.price });
     insta::assert_snapshot!(
         sentence(Category::C, &decision),
-        @"category C: 1 h 40 m; max-age raised it to 2 h; salt +8 m 24 s; moved off a hot minute +8 m 39 s"
+        @"category C: 1 h 40 min; max-age raised it to 2 h; salt +8 min 24 s; moved off a hot minute +8 min 39 s"
     );
 }
 
@@ -34,10 +34,10 @@ fn trouble_reads_as_a_sentence() {
     ];
     let lines: Vec<_> = sentences.iter().map(|(category, decision)| sentence(*category, decision)).collect();
     insta::assert_snapshot!(lines.join("\n"), @"
-    category D: 1 h; back-off after a failure brought it to 15 m
+    category D: 1 h; back-off after a failure brought it to 15 min
     category D: 1 h; the penalty box raised it to 1 d
-    category B: 15 m; earlier throttling raised it to 22 m 30 s; the server throttles without saying for how long, which raised it to 4 h
-    category B: 15 m; the server asked to wait until 9999-12-31T23:59:59.999Z; a ceiling brought it back to 30 d
+    category B: 15 min; earlier throttling raised it to 22 min 30 s; the server throttles without saying for how long, which raised it to 4 h
+    category B: 15 min; the server asked to wait until 9999-12-31T23:59:59.999Z; a ceiling brought it back to 30 d
     category D: 1 h; the feed's ttl raised it to 9 d; a ceiling brought it back to 1 d
     category D: 1 h; it cannot be asked conditionally, which raised it to 2 h; the same bytes again and again raised it to 1 d
     ");
@@ -57,5 +57,5 @@ fn a_feed_that_was_just_added_says_so() {
     let term = |due| [Term { rule: Rule::Added, due }];
     assert_eq!(explain(Category::D, noon(), &term(noon()))[0].text, "just added: at once");
     let spread = &explain(Category::D, noon(), &term(noon().after(90 * SECOND)))[0].text;
-    assert_eq!(spread, "just added: at its place in the import's spread, after 1 m 30 s");
+    assert_eq!(spread, "just added: at its place in the import's spread, after 1 min 30 s");
 }

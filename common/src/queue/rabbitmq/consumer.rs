@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What the broker may send ahead.
 #[derive(Clone, Copy, Debug)]
 pub enum Prefetch {
-    /// At most so many messages that are not acked.
+    /// The maximum number of unacknowledged messages.
     Unacked(u16),
     /// At most so many that nobody took yet: for a receiver that itself takes no more than it can work. A message of
     /// several jobs is acked after the slowest, and must not stop others from coming meanwhile.
@@ -170,7 +170,7 @@ impl Receiving {
     }
 }
 
-/// Ends the pump, if one runs, and returns when it is over.
+/// Ends the pump, if one runs, and returns when it has ended.
 async fn end(pump: &mut Option<Pumping>) {
     if let Some(Pumping { quiet, task }) = pump {
         quiet.send_replace(true);
@@ -191,7 +191,7 @@ impl AckHandle {
 impl Drop for AckHandle {
     fn drop(&mut self) {
         if !self.settled {
-            // If the channel is gone the message comes again by itself.
+            // If the channel is gone, the broker redelivers the message.
             let _ = self.session.settle(self.tag, Settling::Returned);
         }
     }
@@ -238,7 +238,7 @@ impl Inbox {
         let waiting = std::mem::take(&mut *self.lock());
         self.count.store(0, Ordering::Relaxed);
         for message in waiting {
-            // If the channel is gone the message comes again by itself.
+            // If the channel is gone, the broker redelivers the message.
             let _ = message.ack_handle.settle(Settling::Unseen);
         }
     }

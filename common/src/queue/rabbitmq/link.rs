@@ -102,7 +102,7 @@ impl View {
         }
     }
 
-    /// Returns when that connection is over.
+    /// Returns when that connection has ended.
     pub(super) async fn over(&self, of: &Live) {
         let mut state = self.0.clone();
         let other = |state: &State| !matches!(state, State::Up(live) if live.number == of.number);
@@ -184,7 +184,7 @@ impl Supervisor {
         }
     }
 
-    /// Shows the connection to its users until it is over, and says why; `None` when it was closed by us.
+    /// Shows the connection to its users until it ends, and returns why; `None` if we closed it.
     async fn serve(&self, connection: Connection, number: u64) -> Option<String> {
         let mut events = Box::pin(connection.events_listener());
         let connection = Arc::new(connection);

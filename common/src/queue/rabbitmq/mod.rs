@@ -188,7 +188,7 @@ impl<T: Message> RabbitQueue<T> {
         }
         tokio::spawn(async move {
             tokio::time::sleep(TOO_NEW_PAUSE).await;
-            // If the channel is gone it has come back by itself.
+            // If the channel is gone, the broker has redelivered it.
             let _ = ack_handle.settle(Settling::Unseen);
         });
     }

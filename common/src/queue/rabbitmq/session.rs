@@ -167,7 +167,7 @@ async fn send_settlements(session: Arc<Session>, live: Live, view: View) {
             () = session.news.notified() => {}
             () = view.over(&live) => break,
         }
-        // Whoever settled this may be about to settle more.
+        // The task that settled this may be about to settle more.
         tokio::task::yield_now().await;
         if session.is_over() {
             break;

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 pub(super) enum Settling {
     /// Done with.
     Acked,
-    /// Given up by whoever had it; counts towards the delivery limit.
+    /// Given up by its receiver; counts towards the delivery limit.
     Returned,
     /// Nobody saw it. From RabbitMQ 4.3 on it does not count towards the delivery limit.
     Unseen,
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(settlements, Settlements { acked: vec![2, 4], ..Settlements::default() });
         assert_eq!(tags.settlements(), Settlements::default());
         tags.settle(1, Acked);
-        // 2 was told: only 1 may be named, or the broker would close the channel over an unknown tag.
+        // 2 was sent: only 1 may be named, or the broker would close the channel over an unknown tag.
         assert_eq!(tags.settlements(), Settlements { acked_up_to: Some(1), ..Settlements::default() });
         tags.settle(3, Acked);
         assert_eq!(tags.settlements(), Settlements { acked_up_to: Some(3), ..Settlements::default() });

@@ -24,7 +24,7 @@ pub(super) struct Topology {
     returns: i64,
 }
 
-/// What the broker tells about a queue.
+/// What the broker reports about a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueStats {
     /// Messages that wait.
@@ -49,7 +49,7 @@ impl Topology {
         self.declare_one(channel, &self.queue, self.arguments()).await
     }
 
-    /// Both exist, and so many messages are in them.
+    /// Returns the numbers of messages in both; they must exist.
     pub(super) async fn look(&self, channel: &Channel) -> Result<QueueStats, BrokerError> {
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         let dead = channel.queue_declare(self.dead.clone(), passive, FieldTable::default()).await?;

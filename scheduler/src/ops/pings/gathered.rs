@@ -123,7 +123,7 @@ impl Gathered {
                 self.ops.wake_pinged(id, now).await?;
                 break;
             }
-            // A fetch that did not see what the ping tells of ended meanwhile.
+            // Meanwhile a fetch ended that did not see what the ping announced.
             if feed.wake_at.is_none() {
                 self.ops.wake_pinged(id, now.after(wait)).await?;
                 break;
@@ -137,7 +137,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Waits until the feed is to be polled, and takes its last ping, so that a further one begins anew.
+    /// Waits until the feed is to be polled, and takes its last ping, so that a further one starts from scratch.
     async fn last_of_all(&self, id: FeedId, window: PingWindow, first: Instant) -> Option<Ping> {
         loop {
             let wait = {

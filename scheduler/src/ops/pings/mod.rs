@@ -2,7 +2,7 @@
 //!
 //! A known feed is polled soon (`policy.ping_spread`), once for all pings that come together, and never during a hold. A
 //! blacklisted feed, and one whose server called it gone, is polled once too; only a good answer brings it back.
-//! Whoever pings is a stranger: nothing is ever asked at an address that only a ping named, and private feeds are as unknown
+//! The caller of a ping is a stranger: nothing is ever asked at an address that only a ping named, and private feeds are as unknown
 //! as those that are not there.
 
 mod gathered;

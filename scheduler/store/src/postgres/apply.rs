@@ -21,11 +21,12 @@ use common::url::{FeedId, Version};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::connection::{in_transaction, on_connection};
-use super::list::feed_columns;
 use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, column, entries, numbers, optional_text, text};
 use crate::quota::Spent;
-use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_detour, pack_onward, pack_state, pack_terms, readable};
+use crate::row::{
+    FeedRow, JobColumns, PlaceColumns, feed_columns, pack_detour, pack_onward, pack_state, pack_terms, readable,
+};
 use crate::verdicts::{self, Before, Change, Fresh, HostHolds, NewEvent, Tally};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
 

@@ -11,11 +11,12 @@ use common::url::{FeedId, Version};
 use sqlx::{Connection, PgConnection};
 
 use super::connection::{in_transaction, on_connection};
-use super::list::feed_columns;
 use super::urls::lock_urls;
 use super::{PostgresStore, column, list, moves, numbers};
 use crate::listing;
-use crate::row::{CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_calm, pack_terms, readable};
+use crate::row::{
+    CHUNK, FeedRow, PlaceColumns, added_terms, feed_columns, interval_millis, pack_calm, pack_terms, readable,
+};
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
     StoreError, Unmove, Unmoved, history,

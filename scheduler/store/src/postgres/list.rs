@@ -9,7 +9,7 @@ use super::connection::SNAPSHOT;
 use crate::counts::Counts;
 use crate::cursor;
 use crate::listing::{Dialect, MOST, Source};
-use crate::row::FeedRow;
+use crate::row::{FeedRow, feed_columns};
 use crate::statement::{Statement, Value};
 use crate::texts::Trigrams;
 use crate::{FeedQuery, StoreError};
@@ -17,16 +17,6 @@ use crate::{FeedQuery, StoreError};
 pub(super) const ACTION: &str = "list feeds";
 /// An index that has the feeds in order is followed, however few feeds the planner thinks that it would have to sort.
 pub(super) const ALONG_INDEXES: &str = "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off";
-
-/// The columns of a [`FeedRow`].
-macro_rules! feed_columns {
-    () => {
-        "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, private, version, \
-         next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, entries, moved_from, \
-         onward, merged_into, state, rhythm, terms, quota"
-    };
-}
-pub(super) use feed_columns;
 
 impl PostgresStore {
     /// Reads from one view of the feeds.

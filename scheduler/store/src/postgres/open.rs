@@ -16,7 +16,7 @@ use crate::StoreError;
 
 /// Connections of one process: a few batches at once, readers beside them.
 const CONNECTIONS: u32 = 10;
-/// A connection that nobody used for so long is asked whether it still stands.
+/// A connection that was idle for this time is checked before use.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 /// Migrations of large tables take their time.
 const OPEN_LIMIT: Duration = Duration::from_secs(600);
@@ -111,7 +111,7 @@ async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<
         return Err(StoreError::TooNew { found, known });
     }
     if found < known {
-        // Whoever may not create schemas may have been given one: IF NOT EXISTS would be refused all the same.
+        // A role that may not create schemas may own one: IF NOT EXISTS would be refused anyway.
         let exists = sqlx::query_scalar("SELECT to_regnamespace($1) IS NOT NULL").bind(schema).fetch_one(&mut on).await;
         if !exists.map_err(StoreError::on(ACTION))? {
             let create = AssertSqlSafe(format!("CREATE SCHEMA {schema}"));

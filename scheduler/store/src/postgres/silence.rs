@@ -68,7 +68,7 @@ impl Connections {
         InUse { connections: Arc::clone(self), number }
     }
 
-    /// Whether a connection that was idle for so long may be used: it answers a ping, or was used a moment ago.
+    /// Returns whether an idle connection may be used: it answers a ping, or was used a moment ago.
     pub(super) async fn may_use(&self, connection: &mut PgConnection, idle: Duration, trusted: Duration) -> bool {
         let idle_since = Instant::now().checked_sub(idle);
         if self.lock().lost.is_some_and(|lost| idle_since.is_none_or(|since| since <= lost)) {

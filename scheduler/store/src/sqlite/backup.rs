@@ -1,4 +1,4 @@
-//! A consistent copy of the database, beside whoever works on it.
+//! A consistent copy of the database while it is in use.
 
 use std::fs::{self, File};
 use std::io;

@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
 use crate::StoreError;
 use crate::counts::Counts;
 use crate::listing::{Dialect, MOST, Source};
-use crate::row::FeedRow;
+use crate::row::{FeedRow, feed_columns};
 use crate::statement::{Statement, Value};
 use crate::texts::Trigrams;
 
@@ -25,9 +25,7 @@ pub(super) struct View<'a>(pub(super) &'a mut SqliteConnection);
 impl Source for View<'_> {
     fn dialect(&self) -> Dialect {
         Dialect {
-            columns: "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, \
-                      private, version, next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, \
-                      entries, moved_from, onward, merged_into, state, rhythm, terms, quota",
+            columns: feed_columns!(),
             like: "LIKE",
             among: ["IN (SELECT value FROM json_each(", "))"],
             names_indexes: true,

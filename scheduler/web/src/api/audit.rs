@@ -1,4 +1,4 @@
-//! Who changed what: a line in the log for each call of the API that is no mere reading, whatever became of it.
+//! Who changed what: a line in the log for each API call that is not a read, whatever its result.
 //!
 //! The lines have the target `audit`, so that they can be kept apart from the others and longer. They are written where every
 //! call passes, so that no route is forgotten, and hold no body, no query and no header: those may hold secrets.
@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::error::ApiError;
 
-/// Who calls: a token's name, or whoever is on this machine.
+/// The caller: a token's name, or any program on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Who(pub(super) Arc<str>);
 

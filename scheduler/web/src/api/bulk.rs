@@ -151,7 +151,7 @@ async fn set_fields(ops: &Ops, found: Vec<Result<(Added, FeedBody), ApiError>>) 
     Ok(answers)
 }
 
-/// Adds a line's fields to what earlier lines want of the same feed; tells whether they change anything.
+/// Adds a line's fields to what earlier lines want of the same feed; returns whether they change anything.
 fn lay_over(before: &Feed, edit: &mut EditFeed, body: FeedBody) -> Result<bool, ApiError> {
     let so_far = edit.audience.map_or(before.audience, |edit| edit.over(before.audience));
     let calm_so_far = edit.calm.as_deref().unwrap_or(&before.calm);

@@ -1,4 +1,4 @@
-//! Everything that consumers are told, in the order in which it was stored: as server-sent events, or as a list.
+//! All events for consumers, in the order in which they were stored: as server-sent events, or as a list.
 //!
 //! The cursor is a `seq`, the last one that a consumer has dealt with. It means something in one epoch only: a store that
 //! was restored from a backup gives numbers out again.
@@ -111,7 +111,7 @@ fn room_for(events: &[Event]) -> usize {
 struct Telling {
     follower: Follower,
     epoch: String,
-    /// Read and not yet told.
+    /// Read and not yet sent.
     ready: VecDeque<Event>,
     events: usize,
     bytes: usize,
@@ -145,7 +145,7 @@ impl Telling {
         }
     }
 
-    /// The next thing to tell; `None` ends the stream, and the client asks anew and is answered what is the matter.
+    /// Returns the next event; `None` ends the stream, and the client's next request gets the reason.
     async fn next(mut self) -> Option<(sse::Event, Self)> {
         if self.over {
             return None;

@@ -1,4 +1,4 @@
-//! Who may call. With tokens: whoever shows one, as far as its role goes. Without: this machine's programs, but no web
+//! Who may call. With tokens: a caller that sends one, within its role. Without: this machine's programs, but no web
 //! page that runs in a browser on it.
 
 use std::net::{IpAddr, SocketAddr};
@@ -54,7 +54,7 @@ impl Guard {
     }
 }
 
-/// Refuses whoever may not call; everything else goes on, and knows who it is. Changes leave a line in the log.
+/// Rejects callers without permission; other requests proceed, with the caller's name. Changes leave a line in the log.
 pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let (tokens, is_page) = (&guard.tokens, guard.is_page);
     let path = request.uri().path();
@@ -116,7 +116,7 @@ fn password(headers: &HeaderMap) -> Option<String> {
 
 /// Whose token is shown, and whether it may be used so.
 fn with_token<'a>(tokens: &'a [ApiToken], method: &Method, shown: &str) -> (&'a str, Result<(), ApiError>) {
-    // Every token is compared, and each in constant time: the time tells nothing about any of them.
+    // Every token is compared, and each in constant time: the time reveals nothing about any of them.
     let mut found = None;
     for token in tokens {
         if bool::from(token.token.as_bytes().ct_eq(shown.as_bytes())) {

@@ -144,7 +144,7 @@ pub(super) async fn remove(State(api): State<Api>, PathHost(host): PathHost) -> 
     show(State(api), PathHost(HostName::Name(domain))).await
 }
 
-/// `POST /hosts/{host}/block {"for"}`: nobody asks it for so many seconds.
+/// `POST /hosts/{host}/block {"for"}`: stops sending requests to it for that many seconds.
 pub(super) async fn block(
     State(api): State<Api>,
     PathHost(host): PathHost,

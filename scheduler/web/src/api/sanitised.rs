@@ -10,7 +10,7 @@
 //!
 //! Whatever publishers write, it takes time in proportion to its length. What a text may cost is known before ammonia sees it,
 //! from a tree that html5ever built of it in the same steps; a text beyond the limits is shown without its markup. So are the
-//! texts that are left when a page's time is over.
+//! texts that are left when a page's time has expired.
 
 use std::panic::catch_unwind;
 use std::time::Instant;
@@ -65,7 +65,7 @@ fn cleaned(html: &str, base: Option<Url>) -> String {
         .rm_tag_attributes("q", ["cite"])
         .rm_tag_attributes("del", ["cite"])
         .rm_tag_attributes("ins", ["cite"])
-        // a player that cannot be started shows nothing, and one that starts by itself is what nobody asked for
+        // a player that cannot be started shows nothing, and one that starts automatically is unwanted
         .set_tag_attribute_value("audio", "controls", "")
         .set_tag_attribute_value("video", "controls", "");
     builder.clean(html).to_string()

@@ -326,7 +326,7 @@ async fn a_due_time_is_explained_and_a_history_kept() {
     let explained = fleet.get(&format!("/api/v1/feeds/{id}/explain")).await.body;
     assert_eq!(explained["terms"][0]["rule"], "category");
     assert_eq!(explained["terms"][0]["by"], 6000.0);
-    assert_eq!(explained["text"], "category D: 1 h 40 m");
+    assert_eq!(explained["text"], "category D: 1 h 40 min");
     fleet.ask("POST", "/api/v1/fleet/pause", None).await;
     let paused = fleet.get(&format!("/api/v1/feeds/{id}/explain")).await.body;
     assert_eq!(paused["notes"], json!(["all polling is paused"]));

@@ -10,7 +10,7 @@ use quick_xml::events::Event;
 
 /// Open elements: a text in a struct in an array has fewer.
 const MAX_DEPTH: usize = 16;
-/// Parameters that are read; no ping has so many.
+/// The maximum number of parameters; no ping has that many.
 const MAX_PARAMS: usize = 16;
 
 /// A call.

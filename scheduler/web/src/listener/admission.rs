@@ -1,4 +1,4 @@
-//! Which connections may be open: so many in total and of one address, and who gives way when there are more.
+//! Which connections may be open: the limits in total and per address, and which connection gives way above them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

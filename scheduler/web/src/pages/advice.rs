@@ -3,7 +3,7 @@
 use common::feed::Feed;
 use common::outcome::{FailureKind, OutcomeKind};
 
-/// Conditional requests that were answered whole in vain, from which on it is no accident.
+/// The number of full responses to conditional requests from which on the server is considered to ignore conditions.
 const IGNORED: u32 = 3;
 /// What to mend, the gravest first; nothing when all is well.
 pub(super) fn of(feed: &Feed) -> Vec<&'static str> {

@@ -34,7 +34,7 @@ pub(super) struct Sample {
     pub(super) polls: [f64; 5],
     /// Bytes on the wire.
     pub(super) wire: f64,
-    /// Claims that were at most so many seconds late.
+    /// Claims that were at most this many seconds late.
     pub(super) lag: Vec<(f64, u64)>,
 }
 

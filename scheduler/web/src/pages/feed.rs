@@ -118,8 +118,8 @@ fn shown(
         next,
         last_polled: view.last_polled.map(moment),
         last_changed: view.last_changed.map(moment),
-        subscribers: words::number(view.subscribers.into()),
-        entries: words::number(view.entries),
+        subscribers: words::count(view.subscribers.into()),
+        entries: words::count(view.entries),
         advice,
         outlook,
         polls: history.iter().map(|poll| poll_line(poll, now)).collect(),
@@ -137,7 +137,7 @@ pub(super) fn poll_line(poll: &HistoryEntry, now: Timestamp) -> PollLine {
     what.extend(poll.status.map(|status| format!("HTTP {status}")));
     what.extend((poll.bytes > 0).then(|| words::bytes(poll.bytes as f64)));
     what.push(words::seconds(poll.duration));
-    let interval = |due: Timestamp| format!("{} later", words::span(due.since(poll.at)));
+    let interval = |due: Timestamp| format!("{} later", words::duration(due.since(poll.at)));
     PollLine {
         class: outcome_class(poll.outcome),
         at: Moment::of(poll.at, now),
@@ -195,8 +195,8 @@ fn about(about: &FeedAbout) -> Vec<(String, String)> {
 fn hints(hints: &FeedHints) -> String {
     const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     let mut parts = Vec::new();
-    parts.extend(hints.ttl.map(|ttl| format!("ttl {}", words::span(ttl))));
-    parts.extend(hints.update_period.map(|period| format!("every {}", words::span(period))));
+    parts.extend(hints.ttl.map(|ttl| format!("ttl {}", words::duration(ttl))));
+    parts.extend(hints.update_period.map(|period| format!("every {}", words::duration(period))));
     let hours: Vec<String> =
         (0..24).filter(|hour| hints.skip_hours & (1 << hour) != 0).map(|hour| hour.to_string()).collect();
     parts.extend((!hours.is_empty()).then(|| format!("not in the hours {} (GMT)", hours.join(", "))));

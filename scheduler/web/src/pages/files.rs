@@ -23,7 +23,7 @@ pub(super) const CSS: Asset = Asset::new("pages.css", "text/css; charset=utf-8",
 pub(super) const JS: Asset = Asset::new("pages.js", "text/javascript; charset=utf-8", include_str!("pages.js"));
 pub(super) const ICON: Asset = Asset::new("icon.svg", "image/svg+xml", include_str!("icon.svg"));
 
-/// FNV-1a: it tells versions of our own files apart, when they are compiled.
+/// FNV-1a: distinguishes versions of our own files, at compile time.
 const fn hash(bytes: &[u8]) -> u64 {
     let (mut hash, mut at) = (0xcbf2_9ce4_8422_2325_u64, 0);
     while at < bytes.len() {

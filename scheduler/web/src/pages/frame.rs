@@ -102,7 +102,7 @@ impl IntoResponse for Refusal {
             message: self.0.to_string(),
             css: CSS.path(),
         };
-        // A page that says no can fail in no other way than by rendering.
+        // The page of a refusal can only fail while rendering.
         match page.render() {
             Ok(html) => {
                 let mut response = (status, Html(html)).into_response();

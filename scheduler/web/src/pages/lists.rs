@@ -107,7 +107,7 @@ pub(super) async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, BackendErro
     let count = |(name, number): (&String, &u64), filter: &str| Count {
         name: words::spaced(name),
         query: format!("{filter}={name}"),
-        value: words::number(*number),
+        value: words::count(*number),
     };
     let nonzero = |counts: &BTreeMap<String, u64>, filter: &str| {
         counts.iter().filter(|(_, number)| **number > 0).map(|pair| count(pair, filter)).collect::<Vec<_>>()
@@ -140,7 +140,7 @@ fn categories(stats: &StatsView) -> Vec<Share> {
         let number = stats.by_category.get(category.as_str()).copied().unwrap_or(0);
         let width = (number * 1000).checked_div(stats.feeds).unwrap_or(0);
         let share =
-            Share { letter: category.as_str(), about: about(category), value: words::number(number), start, width };
+            Share { letter: category.as_str(), about: about(category), value: words::count(number), start, width };
         start += width;
         share
     };
@@ -195,7 +195,7 @@ async fn worst(ops: &Ops, now: Timestamp) -> Result<Vec<HostLine>, BackendError>
             Some(kind) => words::spaced(kind.as_str()),
             None => words::spaced(OutcomeKind::Throttled.as_str()),
         };
-        let (failed, throttled) = (words::number(tally.failed.into()), words::number(tally.throttled.into()));
+        let (failed, throttled) = (words::count(tally.failed.into()), words::count(tally.throttled.into()));
         lines.push(HostLine { host: host.to_string(), failed, throttled, last, held });
     }
     for (host, until) in holds.into_iter().take(ROWS) {

@@ -39,7 +39,7 @@ pub(crate) struct Live {
     places: Arc<Semaphore>,
 }
 
-/// What listeners are told: the data of two events.
+/// The data of the two events for listeners.
 #[derive(Clone, Debug, Default)]
 struct News {
     numbers: Arc<str>,
@@ -59,7 +59,7 @@ impl Live {
         &self.ring
     }
 
-    /// Tells listeners what is shown now.
+    /// Sends listeners what is shown now.
     fn tell(&self, shown: &Shown, lists: Option<BTreeMap<&'static str, String>>) {
         let paths: BTreeMap<&str, &str> = shown.paths().collect();
         let numbers = json!({ "texts": shown.texts, "paths": paths }).to_string();
@@ -74,7 +74,7 @@ impl Live {
         });
     }
 
-    /// What listeners are told last.
+    /// Returns what listeners were sent last.
     #[cfg(test)]
     pub(super) fn told(&self) -> (serde_json::Value, serde_json::Value) {
         let news = self.news.borrow();
@@ -116,7 +116,7 @@ pub(super) async fn stream(State(api): State<Api>, State(live): State<Arc<Live>>
     let full = |_| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "enough pages are watched already; reload by hand");
     let place = live.places.clone().try_acquire_owned().map_err(full)?;
     let mut news = live.news.subscribe();
-    // Whoever comes waits for what is counted next: older news may be of yesterday.
+    // A new listener waits for the next count: older news may be of yesterday.
     news.mark_unchanged();
     let events =
         events(Listener { news, told: Arc::default(), waiting: None, end: api.ops.quiet.clone(), _place: place });

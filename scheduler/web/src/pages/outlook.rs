@@ -135,7 +135,8 @@ fn retired(feed: &Feed, policy: &PolicyConfig, now: Timestamp, lines: &mut Vec<L
     let why = match feed.status {
         Status::Gone => "Its server answered 410, which says that the feed is gone for good.".to_owned(),
         _ => {
-            let since = feed.state.failing_since.map(|since| format!(" since {}", words::day(since)));
+            let since =
+                feed.state.failing_since.map(|since| format!(" since {}", since.to_chrono().format("%Y-%m-%d")));
             format!("Every poll failed{}, so it is not polled any more.", since.unwrap_or_default())
         }
     };
@@ -159,9 +160,9 @@ fn within(feed: &Feed, policy: &PolicyConfig, now: Timestamp) -> String {
     let held = feed.state.hold_until.map_or(Duration::ZERO, |until| until.since(now));
     let soon = policy.ping_spread.max(policy.ping_quiet);
     match rest.max(held) {
-        wait if wait <= soon => format!("within {}", words::span(soon)),
-        wait if held >= rest => format!("in {}, because its server asked us to wait", words::span(wait)),
-        wait => format!("in {}, because polls after earlier pings found nothing new", words::span(wait)),
+        wait if wait <= soon => format!("within {}", words::duration(soon)),
+        wait if held >= rest => format!("in {}, because its server asked us to wait", words::duration(wait)),
+        wait => format!("in {}, because polls after earlier pings found nothing new", words::duration(wait)),
     }
 }
 

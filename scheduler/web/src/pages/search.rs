@@ -131,7 +131,7 @@ fn row(api: &Api, feed: Feed, now: Timestamp) -> Row {
         url: view.url,
         category: view.category.as_str(),
         status: view.status.as_str(),
-        subscribers: words::number(view.subscribers.into()),
+        subscribers: words::count(view.subscribers.into()),
         last: outcome.zip(at).map(|(outcome, at)| (words::outcome(outcome), Moment::of(at, now))),
         class: match view.status {
             Status::Active => outcome.map_or("idle", super::feed::outcome_class),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use common::time::Timestamp;
 
@@ -10,6 +11,8 @@ use super::words;
 use scheduler::error::BackendError;
 use scheduler::ops::Ops;
 use scheduler::wire::StatsView;
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// What the page shows: texts by name, which `/live` renews, and charts.
 pub(super) struct Shown {
@@ -38,7 +41,7 @@ impl Shown {
             ("lag".to_owned(), median),
             ("lag-most".to_owned(), most),
             ("pace".to_owned(), words::rate(ring.pace(now))),
-            ("span".to_owned(), words::span(ring.span(now))),
+            ("span".to_owned(), words::duration(whole_minutes(ring.span(now)))),
         ]);
         let charts = charts::draw(&ring, now);
         drop(ring);
@@ -66,7 +69,7 @@ fn numbers(ops: &Ops, stats: &StatsView) -> BTreeMap<String, String> {
         ("boxed", stats.penalised.values().sum()),
     ];
     let mut texts: BTreeMap<String, String> =
-        numbers.into_iter().map(|(name, value)| (name.to_owned(), words::number(value))).collect();
+        numbers.into_iter().map(|(name, value)| (name.to_owned(), words::count(value))).collect();
     texts.insert("oldest".to_owned(), words::seconds(stats.oldest_due));
     texts.insert("wanted".to_owned(), words::rate(stats.demand_per_second));
     texts
@@ -84,4 +87,9 @@ fn counts(texts: &mut BTreeMap<String, String>, sample: &Sample) {
     texts.insert("polls".to_owned(), words::whole(sample.polls.iter().sum::<f64>()));
     texts.insert("count-bytes-came".to_owned(), words::bytes(sample.wire));
     texts.insert("count-bytes-saved".to_owned(), words::bytes(sample.saved()));
+}
+
+/// Rounds down to minutes what is longer than one.
+fn whole_minutes(time: Duration) -> Duration {
+    if time < MINUTE { time } else { Duration::from_secs(time.as_secs() / 60 * 60) }
 }

@@ -1,5 +1,5 @@
 //! `/status?url=`: the page that a publisher asks: is my feed read, when next, why is it in the penalty box, what is to be
-//! mended. Open to everybody, so many times a minute; a private feed looks like one that nobody reads.
+//! mended. Public and rate-limited; a private feed looks like one that is not in the fleet.
 
 use askama::Template;
 use axum::extract::State;
@@ -136,7 +136,7 @@ async fn found(api: &Api, feed: &Feed, now: Timestamp) -> Result<Found, ApiError
         title: feed.title.clone(),
         is_read: feed.status == Status::Active,
         outlook: outlook::of(feed, outlook::waits(api, feed, now).await?, &api.ops.condition.config.get().policy, now),
-        subscribers: words::number(feed.audience.subscribers.into()),
+        subscribers: words::count(feed.audience.subscribers.into()),
         next: feed.due().map(|due| Moment::due(due, now)),
         last_polled: feed.state.last_polled.map(moment),
         last_success: feed.state.last_success.map(moment),

@@ -1,10 +1,12 @@
-//! Numbers and times as the pages say them.
+//! Names and moments as the pages show them.
 
 use std::time::Duration;
 
 use common::outcome::OutcomeKind;
 use common::policy::Rule;
 use common::time::Timestamp;
+
+pub(super) use common::words::{bytes, count, duration, full, rate, relative, seconds, whole};
 
 /// A moment, for `<time>`: for machines, in full, and as seen from now.
 pub(super) struct Moment {
@@ -25,93 +27,11 @@ impl Moment {
     }
 }
 
-/// A time in full.
-pub(super) fn full(at: Timestamp) -> String {
-    at.to_chrono().format("%Y-%m-%d %H:%M:%S UTC").to_string()
-}
-
-/// A day.
-pub(super) fn day(at: Timestamp) -> String {
-    at.to_chrono().format("%Y-%m-%d").to_string()
-}
-
-/// A time as seen from `now`.
-pub(super) fn relative(at: Timestamp, now: Timestamp) -> String {
-    match (at.since(now), now.since(at)) {
-        (ahead, _) if ahead >= Duration::from_secs(1) => format!("in {}", span(ahead)),
-        (_, past) if past >= Duration::from_secs(1) => format!("{} ago", span(past)),
-        _ => "now".to_owned(),
-    }
-}
-
 /// A due time as seen from `now`.
 pub(super) fn due(at: Timestamp, now: Timestamp) -> String {
     match now.since(at) {
-        late if late >= Duration::from_secs(1) => format!("due for {}", span(late)),
+        late if late >= Duration::from_secs(1) => format!("due for {}", duration(late)),
         _ => relative(at, now),
-    }
-}
-
-/// A duration in its largest unit, rounded down.
-pub(super) fn span(duration: Duration) -> String {
-    match duration.as_secs() {
-        0 if duration.is_zero() => "0 s".to_owned(),
-        0 => format!("{} ms", duration.as_millis()),
-        seconds @ 1..60 => format!("{seconds} s"),
-        seconds @ 60..3600 => format!("{} min", seconds / 60),
-        seconds @ 3600..172_800 => format!("{} h", seconds / 3600),
-        seconds => format!("{} d", seconds / 86_400),
-    }
-}
-
-/// A duration in seconds, with as many digits as say something.
-pub(super) fn seconds(seconds: f64) -> String {
-    match seconds {
-        0.0..0.001 => "0 ms".to_owned(),
-        0.001..1.0 => format!("{:.0} ms", seconds * 1000.0),
-        1.0..10.0 => format!("{seconds:.1} s"),
-        _ => span(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)),
-    }
-}
-
-/// A number with a narrow space between thousands.
-pub(super) fn number(number: u64) -> String {
-    grouped(&number.to_string())
-}
-
-/// The same of a counter that is no whole number, or is kept as none.
-pub(super) fn whole(number: f64) -> String {
-    grouped(&format!("{:.0}", number.max(0.0)))
-}
-
-fn grouped(digits: &str) -> String {
-    let mut text = String::with_capacity(2 * digits.len());
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push('\u{202f}');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A rate or another small number, with as many digits as say something.
-pub(super) fn rate(rate: f64) -> String {
-    match rate {
-        ..0.005 => "0".to_owned(),
-        ..0.1 => format!("{rate:.2}"),
-        ..10.0 => format!("{rate:.1}"),
-        _ => whole(rate),
-    }
-}
-
-/// Bytes in the largest unit that keeps them above one.
-pub(super) fn bytes(count: f64) -> String {
-    match count {
-        ..1e3 => format!("{count:.0} B"),
-        ..1e6 => format!("{:.1} kB", count / 1e3),
-        ..1e9 => format!("{:.1} MB", count / 1e6),
-        _ => format!("{:.1} GB", count / 1e9),
     }
 }
 
@@ -173,27 +93,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_times_are_said_shortly() {
-        assert_eq!(
-            [0, 7, 999, 1000, 1_234_567].map(number),
-            ["0", "7", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]
-        );
-        assert_eq!([0.0, 0.04, 3.07, 1234.6].map(rate), ["0", "0.04", "3.1", "1\u{202f}235"]);
-        assert_eq!([0.0, 999.0, 1500.0, 2.5e6, 1e10].map(bytes), ["0 B", "999 B", "1.5 kB", "2.5 MB", "10.0 GB"]);
-        assert_eq!(
-            [0.0, 0.25, 2.5, 75.0, 1e30].map(seconds),
-            ["0 ms", "250 ms", "2.5 s", "1 min", "213503982334601 d"]
-        );
-    }
-
-    #[test]
     fn what_is_late_is_due_for_so_long() {
         let now = Timestamp::from_millis(10_000_000);
-        assert_eq!(due(now.before(Duration::from_secs(90)), now), "due for 1 min");
-        assert_eq!(due(now.after(Duration::from_secs(90)), now), "in 1 min");
+        assert_eq!(due(now.before(Duration::from_secs(90)), now), "due for 1 min 30 s");
+        assert_eq!(due(now.after(Duration::from_secs(90)), now), "in 1 min 30 s");
         assert_eq!(
             (due(now, now), relative(now.before(Duration::from_secs(90)), now)),
-            ("now".into(), "1 min ago".into())
+            ("now".into(), "1 min 30 s ago".into())
         );
     }
 
