@@ -135,6 +135,6 @@ async fn a_soft_status_of_all_feeds_of_a_host_never_reaches_the_box_for_as_long_
     fleet.live(36 * HOUR, |_| Some(404)).await;
     assert_eq!((fleet.boxed(&ids).await, fleet.boxed(&alone).await), (0, 1));
     assert!(fleet.feed(ids[0]).await.state.consecutive_failures > 6);
-    fleet.live(24 * HOUR, |_| Some(404)).await;
+    fleet.live(48 * HOUR, |_| Some(404)).await;
     assert_eq!(fleet.boxed(&ids).await, 8, "longer than the rule says");
 }
