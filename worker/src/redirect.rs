@@ -40,6 +40,9 @@ pub struct Chain {
 pub(crate) struct About {
     pub(crate) name: Option<String>,
     pub(crate) page: Option<String>,
+    /// The actor's own URL, by its own word.
+    #[serde(default)]
+    pub(crate) actor: Option<FeedUrl>,
 }
 
 /// Why a redirect is not followed. The text is for people; it shows no path or query, which may hold secrets.
@@ -167,7 +170,11 @@ impl Chain {
         }
         (self.permanent, self.unbroken) = (false, false);
         self.leads += 1;
-        self.about = About { name: about.name.or(self.about.name.take()), page: about.page.or(self.about.page.take()) };
+        self.about = About {
+            name: about.name.or(self.about.name.take()),
+            page: about.page.or(self.about.page.take()),
+            actor: about.actor.or(self.about.actor.take()),
+        };
         self.visited.push(target);
         true
     }

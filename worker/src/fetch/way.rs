@@ -168,11 +168,9 @@ impl Fetch<'_> {
     /// Goes on to where an answer says that the posts are.
     fn follow(&mut self, lead: Lead) -> bool {
         // The feed of an actor's page is the actor's own: the document says who it is.
-        let actor = self.chain.current().clone();
-        if lead.id.as_deref() == Some(actor.as_str()) && actor != self.job.url {
-            self.fetched.permanent_url = Some(actor);
-        }
-        self.chain.lead_to(&lead.url, About { name: lead.name, page: lead.page })
+        let current = self.chain.current();
+        let actor = (lead.id.as_deref() == Some(current.as_str())).then(|| current.clone());
+        self.chain.lead_to(&lead.url, About { name: lead.name, page: lead.page, actor })
     }
 
     /// When the posts are no longer where they were last time, they are looked for once more from the feed's own URL on.
@@ -196,7 +194,8 @@ impl Fetch<'_> {
         if is_good {
             fetched.moved_to = self.chain.moved_to().cloned();
         }
-        fetched.permanent_url = fetched.permanent_url.filter(|_| is_good);
+        let actor = self.chain.about().actor.clone();
+        fetched.permanent_url = actor.filter(|actor| is_good && *actor != self.job.url);
         let is_refused =
             matches!(fetched.http_status, Some(401 | 403)) && outcome.failure() == Some(FailureKind::Status);
         let was_unsigned = !self.chain.asks_for_activities() && self.hops.login.is_none();
@@ -210,7 +209,7 @@ impl Fetch<'_> {
                 }
                 fetched.permanent_url = Some(url);
             }
-            let About { name, page } = self.chain.about().clone();
+            let About { name, page, .. } = self.chain.about().clone();
             document.title = document.title.take().or(name);
             document.link = document.link.take().or(page);
         }
