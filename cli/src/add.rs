@@ -28,6 +28,12 @@ pub(crate) struct AddArgs {
     /// How long to wait for the first polls and report their results; 0s does not wait [default: 10s; with --json 0s]
     #[arg(long, value_name = "DURATION", value_parser = crate::values::duration)]
     wait: Option<Duration>,
+    /// A label to give to the feeds; may be repeated
+    #[arg(long, value_name = "LABEL")]
+    label: Vec<String>,
+    /// Your own id of the feed, which its entries and events carry
+    #[arg(long, value_name = "ID")]
+    external_id: Option<String>,
     #[command(flatten)]
     audience: AudienceArgs,
     #[command(flatten)]
@@ -47,6 +53,12 @@ pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
     for url in &args.url {
         let mut body = args.audience.to_json();
         body.insert("url".to_owned(), url.as_str().into());
+        if !args.label.is_empty() {
+            body.insert("labels".to_owned(), args.label.clone().into());
+        }
+        if let Some(id) = &args.external_id {
+            body.insert("external_id".to_owned(), id.as_str().into());
+        }
         match client.change::<AddedView>(Method::POST, "/feeds", Some(&Value::Object(body))).await {
             Ok(view) => {
                 if !args.client.json {

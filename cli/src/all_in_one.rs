@@ -263,7 +263,15 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
             Source::ByHand(url) => (&mut by_hand, url),
             Source::Imported(url) => (&mut imported, url),
         };
-        list.push(AddFeed { url, login, audience: Audience::default(), calm: Vec::new(), private: false });
+        list.push(AddFeed {
+            url,
+            login,
+            audience: Audience::default(),
+            calm: Vec::new(),
+            private: false,
+            marks: Default::default(),
+            title: None,
+        });
     }
     let mut added = ops.add(&by_hand, None).await?;
     let places: Vec<f64> = imported.iter().map(|_| if once { 0.0 } else { rand::rng().random() }).collect();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use common::url::FeedId;
-use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use scheduler::wire::FeedView;
 use serde::de::DeserializeOwned;
@@ -91,6 +91,14 @@ impl Client {
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {
         let (_, answer) = self.send(Method::GET, path, query, None).await?;
         self.read(answer)
+    }
+
+    /// What the fleet answers to `GET /api/v1{path}` with a list, where a stream would be another answer.
+    pub(crate) async fn list<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {
+        let request = self.request(Method::GET, path, query).header(ACCEPT, "application/json");
+        let (status, bytes) = self.answer(request).await?;
+        let answer = serde_json::from_slice(&bytes).unwrap_or_default();
+        if status.is_success() { self.read(answer) } else { Err(self.refusal(status, answer)) }
     }
 
     /// What a role says at `path`, outside of the API: its words, whether they are good, and nothing else.

@@ -1,58 +1,96 @@
-//! `feedfleet entries`: what the feeds announced, in the order in which it was stored.
+//! `feedfleet entries` and `feedfleet events`: what the feeds published, and what happened to them, in the order in which it was stored.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use scheduler::wire::{EntryList, EntryView};
+use scheduler::wire::{EntryView, EventView};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use store::StoredEntry;
 
 use crate::client::{Client, ClientArgs, Refused, passes};
+use crate::filters::FilterArgs;
 use crate::output::{self, plain};
 use crate::values;
 
 /// Prints entries, oldest first
 #[derive(Debug, Args)]
 pub(crate) struct EntriesArgs {
-    /// Only entries of this feed (id or URL)
-    #[arg(long, value_name = "X")]
-    feed: Option<String>,
-    /// Only entries stored after this one (its seq)
+    /// Prints the newest N entries, the newest first
+    #[arg(long, value_name = "N", conflicts_with_all = ["follow", "after", "limit"], value_parser = values::number::<u64>)]
+    last: Option<u64>,
+    #[command(flatten)]
+    reading: ReadingArgs,
+}
+
+/// Prints events, oldest first: new and changed entries, and what happened to feeds
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    #[command(flatten)]
+    reading: ReadingArgs,
+}
+
+/// What both have.
+#[derive(Debug, Args)]
+struct ReadingArgs {
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// Only what was stored after this one (its seq)
     #[arg(long, value_name = "SEQ", default_value_t = 0, value_parser = values::number::<i64>)]
     after: i64,
     /// Maximum number to list; all if not given
     #[arg(long, value_name = "N", value_parser = values::number::<u64>)]
     limit: Option<u64>,
-    /// Goes on printing entries as they come
+    /// Goes on printing as they come
     #[arg(long)]
     follow: bool,
     #[command(flatten)]
     client: ClientArgs,
 }
 
-/// Entries asked for at once.
+/// Items asked for at once.
 const PAGE: u64 = 500;
 
 /// How often new ones are asked for.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
-/// Runs it.
+/// Runs `entries`.
 pub(crate) async fn run(args: &EntriesArgs) -> anyhow::Result<ExitCode> {
+    let order = args.last.map(|_| ("order", "newest".to_owned()));
+    print::<EntryView>(&args.reading, "/entries", (order, args.last), |entry| entry_line(&entry.stored)).await
+}
+
+/// Runs `events`.
+pub(crate) async fn events(args: &EventsArgs) -> anyhow::Result<ExitCode> {
+    print::<EventView>(&args.reading, "/events", (None, None), event_line).await
+}
+
+async fn print<T: DeserializeOwned + Serialize>(
+    args: &ReadingArgs,
+    path: &'static str,
+    (order, last): (Option<(&'static str, String)>, Option<u64>),
+    line: fn(&T) -> String,
+) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.client)?;
-    let path = match &args.feed {
-        Some(feed) => format!("/feeds/{}/entries", client.find(feed).await?),
-        None => "/entries".to_owned(),
-    };
-    let mut reading = Reading { client, path, after: args.after, epoch: None, away: false };
-    let mut left = args.limit.unwrap_or(u64::MAX);
+    let mut query = args.filter.to_query();
+    query.extend(order);
+    let mut reading = Reading { client, path, query, after: args.after, epoch: None, away: false };
+    let mut left = last.or(args.limit).unwrap_or(u64::MAX);
     while left > 0 {
-        let entries = match reading.next(left.min(PAGE)).await {
-            Err(error) if args.follow => reading.mend(error)?,
-            entries => entries?,
+        let (items, more) = match reading.next::<T>(left.min(PAGE)).await {
+            Err(error) if args.follow => reading.repair(error)?,
+            page => page?,
         };
-        entries.iter().try_for_each(|entry| print_entry(args, entry))?;
-        left -= (entries.len() as u64).min(left);
-        if entries.is_empty() {
+        for item in &items {
+            if args.client.json {
+                output::json(item)?;
+            } else {
+                output::line(&line(item))?;
+            }
+        }
+        left -= (items.len() as u64).min(left);
+        if !more {
             if !args.follow {
                 break;
             }
@@ -62,10 +100,20 @@ pub(crate) async fn run(args: &EntriesArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How far a list of entries has been read.
+/// A part of a list.
+#[derive(Deserialize)]
+struct Page<T> {
+    epoch: String,
+    items: Vec<T>,
+    next: i64,
+    more: bool,
+}
+
+/// How far a list has been read.
 struct Reading {
     client: Client,
-    path: String,
+    path: &'static str,
+    query: Vec<(&'static str, String)>,
     /// The cursor: the last seq that was read.
     after: i64,
     /// The store's epoch; `None` before the first answer.
@@ -75,24 +123,26 @@ struct Reading {
 }
 
 impl Reading {
-    async fn next(&mut self, wanted: u64) -> anyhow::Result<Vec<EntryView>> {
-        let query = [("after", self.after.to_string()), ("limit", wanted.to_string())];
-        let query = query.each_ref().map(|(name, value)| (*name, value.as_str()));
-        let list: EntryList = self.client.get(&self.path, &query).await?;
+    /// The next items, and whether there may be more at once.
+    async fn next<T: DeserializeOwned>(&mut self, wanted: u64) -> anyhow::Result<(Vec<T>, bool)> {
+        let cursor = [("after", self.after.to_string()), ("limit", wanted.to_string())];
+        let query: Vec<(&str, &str)> =
+            self.query.iter().chain(&cursor).map(|(name, value)| (*name, value.as_str())).collect();
+        let list: Page<T> = self.client.list(self.path, &query).await?;
         if std::mem::take(&mut self.away) {
             note!("the fleet answers again; going on after {}", self.after);
         }
         if self.epoch.as_ref().is_some_and(|epoch| *epoch != list.epoch) {
             note!("warning: the store was replaced or restored from a backup; beginning anew");
             (self.after, self.epoch) = (0, Some(list.epoch));
-            return Ok(Vec::new());
+            return Ok((Vec::new(), true));
         }
         (self.after, self.epoch) = (list.next, Some(list.epoch));
-        Ok(list.items)
+        Ok((list.items, list.more))
     }
 
     /// What a follower does about an error: it waits for a fleet that answered before, and leaves out what retention took.
-    fn mend(&mut self, error: anyhow::Error) -> anyhow::Result<Vec<EntryView>> {
+    fn repair<T>(&mut self, error: anyhow::Error) -> anyhow::Result<(Vec<T>, bool)> {
         let oldest = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["oldest"].as_i64());
         if let Some(oldest) = oldest {
             let epoch = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["epoch"].as_str());
@@ -100,7 +150,7 @@ impl Reading {
             note!("warning: {error}");
             // The cursor is invalid in another epoch; the next page starts from the beginning.
             self.after = if known { oldest - 1 } else { 0 };
-            return Ok(Vec::new());
+            return Ok((Vec::new(), true));
         }
         if self.epoch.is_none() || !passes(&error) {
             return Err(error);
@@ -108,22 +158,26 @@ impl Reading {
         if !std::mem::replace(&mut self.away, true) {
             note!("warning: {error:#}; waiting for it");
         }
-        Ok(Vec::new())
+        Ok((Vec::new(), false))
     }
 }
 
-fn print_entry(args: &EntriesArgs, entry: &EntryView) -> anyhow::Result<()> {
-    if args.client.json {
-        return Ok(output::json(entry)?);
-    }
-    Ok(output::line(&entry_line(&entry.stored))?)
-}
-
-/// `SEQ  TIME  feed ID  TITLE  URL`
+/// `SEQ  TIME  FEED  TITLE  URL`
 fn entry_line(stored: &StoredEntry) -> String {
     let entry = &stored.entry;
     let when = entry.published.or(entry.updated).unwrap_or(stored.seen).to_chrono().format("%Y-%m-%d %H:%M");
+    let feed =
+        stored.feed.feed_title.as_deref().map_or_else(|| format!("feed {}", stored.feed_id), |title| plain(title, 50));
     let title = plain(entry.display_title(), 100);
     let url = plain(entry.url.as_deref().unwrap_or_default(), 500);
-    format!("{}  {when}  feed {}  {title}  {url}", stored.seq, stored.feed_id).trim_end().to_owned()
+    format!("{}  {when}  {feed}  {title}  {url}", stored.seq).trim_end().to_owned()
+}
+
+/// `SEQ  TIME  KIND  FEED  TITLE`
+fn event_line(event: &EventView) -> String {
+    let when = event.at.to_chrono().format("%Y-%m-%d %H:%M:%S");
+    let feed = [&event.feed.feed_title, &event.feed.feed_url].into_iter().find_map(|name| name.as_deref());
+    let feed = feed.map_or_else(|| format!("feed {}", event.feed_id), |name| plain(name, 50));
+    let title = event.entry.as_ref().map_or_else(String::new, |entry| plain(&entry.display_title, 100));
+    format!("{}  {when}  {}  {feed}  {title}", event.seq, event.kind).trim_end().to_owned()
 }

@@ -30,6 +30,8 @@ pub(crate) enum FeedCommand {
     History(OneArgs),
     /// Changes who reads a feed
     Set(SetArgs),
+    /// Adds and removes labels of a feed
+    Label(LabelArgs),
     /// Polls a feed as soon as its host allows it, freshness or not
     Refresh(crate::refresh::RefreshArgs),
     /// Stops polling a feed
@@ -58,8 +60,23 @@ pub(crate) struct OneArgs {
 pub(crate) struct SetArgs {
     /// The feed's id or URL
     feed: String,
+    /// Your own id of the feed, which its entries and events carry; an empty text removes it
+    #[arg(long, value_name = "ID")]
+    external_id: Option<String>,
     #[command(flatten)]
     audience: AudienceArgs,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// `feed label`
+#[derive(Debug, Args)]
+pub(crate) struct LabelArgs {
+    /// The feed's id or URL
+    feed: String,
+    /// +LABEL adds a label, -LABEL removes it; flags come before the feed
+    #[arg(required = true, allow_hyphen_values = true, value_name = "+LABEL|-LABEL")]
+    labels: Vec<String>,
     #[command(flatten)]
     client: ClientArgs,
 }
@@ -82,6 +99,12 @@ pub(crate) struct ListArgs {
     /// Only feeds that fail in this way, such as dns, timeout, not_a_feed
     #[arg(long, value_name = "KIND")]
     failure: Option<String>,
+    /// Only feeds with this label
+    #[arg(long)]
+    label: Option<String>,
+    /// Only feeds with this id of your own
+    #[arg(long, value_name = "ID")]
+    external_id: Option<String>,
     /// Order: id, subscribers or next_due
     #[arg(long)]
     sort: Option<String>,
@@ -107,6 +130,7 @@ pub(crate) async fn run(command: FeedCommand) -> anyhow::Result<ExitCode> {
         FeedCommand::Explain(args) => explain(&args).await?,
         FeedCommand::History(args) => history(&args).await?,
         FeedCommand::Set(args) => set(&args).await?,
+        FeedCommand::Label(args) => label(&args).await?,
         FeedCommand::Refresh(args) => return crate::refresh::run(&args).await,
         FeedCommand::Pause(args) => told(&args, &one(&args, Method::POST, "/pause").await?, "paused")?,
         FeedCommand::Resume(args) => told(&args, &one(&args, Method::POST, "/resume").await?, "resumed")?,
@@ -133,7 +157,11 @@ fn told(args: &OneArgs, feed: &FeedView, what: &str) -> anyhow::Result<()> {
 }
 
 async fn set(args: &SetArgs) -> anyhow::Result<()> {
-    let body = args.audience.to_json();
+    let mut body = args.audience.to_json();
+    if let Some(id) = &args.external_id {
+        let id = Some(id.as_str()).filter(|id| !id.is_empty());
+        body.insert("external_id".to_owned(), id.into());
+    }
     if body.is_empty() {
         return Err(
             crate::usage::Usage("nothing to set; `feedfleet feed set --help` lists what can be".to_owned()).into()
@@ -146,6 +174,29 @@ async fn set(args: &SetArgs) -> anyhow::Result<()> {
         return Ok(output::json(&feed)?);
     }
     Ok(output::line(&format!("set {} {}: category {}", feed.id, feed.url, feed.category))?)
+}
+
+async fn label(args: &LabelArgs) -> anyhow::Result<()> {
+    let (mut add, mut remove) = (Vec::new(), Vec::new());
+    for label in &args.labels {
+        match (label.strip_prefix('+'), label.strip_prefix('-')) {
+            (Some(name), _) if !name.is_empty() => add.push(name),
+            (_, Some(name)) if !name.is_empty() && !name.starts_with('-') => remove.push(name),
+            _ => {
+                let wrong = format!("'{label}' must be +LABEL or -LABEL; flags come before the feed");
+                return Err(crate::usage::Usage(wrong).into());
+            }
+        }
+    }
+    let client = Client::new(&args.client)?;
+    let id = client.find(&args.feed).await?;
+    let body = json!({ "add_labels": add, "remove_labels": remove });
+    let feed: FeedView = client.change(Method::PATCH, &format!("/feeds/{id}"), Some(&body)).await?;
+    if args.client.json {
+        return Ok(output::json(&feed)?);
+    }
+    let labels = if feed.marks.labels.is_empty() { "none".to_owned() } else { feed.marks.labels.join(", ") };
+    Ok(output::line(&format!("labels of {} {}: {}", feed.id, feed.url, output::plain(&labels, 1000)))?)
 }
 
 async fn remove(args: &OneArgs) -> anyhow::Result<()> {
@@ -167,6 +218,8 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
         ("category", &args.category),
         ("status", &args.status),
         ("failure", &args.failure),
+        ("label", &args.label),
+        ("external_id", &args.external_id),
         ("sort", &args.sort),
         ("after", &args.after),
     ];

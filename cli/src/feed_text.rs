@@ -60,6 +60,8 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("sla", yes(feed.sla)),
         ("important", yes(feed.important)),
         ("private", yes(feed.private)),
+        ("labels", Some(plain(&feed.marks.labels.join(", "), 1000)).filter(|labels| !labels.is_empty())),
+        ("external id", feed.marks.external_id.as_deref().map(|id| plain(id, 200))),
         ("interval", feed.interval.map(|seconds| words::duration(Duration::from_secs_f64(seconds)))),
         ("next poll", when(feed.next_due)),
         ("wanted", when(feed.wake_at)),

@@ -19,7 +19,8 @@ use crate::progress::Progress;
 use crate::subscription::Subscription;
 use crate::subscriptions;
 
-/// Adds the feeds of an OPML file or a list, spread over a while; exit code 1 when a line was refused
+/// Adds the feeds of an OPML file or a list, spread over a while; exit code 1 when a line was refused. Folders and categories
+/// become labels, and a name is the feed's title until it has its own
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// An OPML file, or a list with a URL a line; - for standard input
@@ -86,11 +87,7 @@ pub(crate) async fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
 
 /// Has a batch stored; gives an answer for each.
 async fn send(client: &Client, batch: &[Subscription], patient: bool) -> anyhow::Result<Vec<BulkView>> {
-    let line = |subscription: &Subscription| {
-        let mut object = subscription.fields.clone();
-        object.insert("url".to_owned(), subscription.url.as_str().into());
-        Value::Object(object).to_string() + "\n"
-    };
+    let line = |subscription: &Subscription| subscription.to_json().to_string() + "\n";
     let body: String = batch.iter().map(line).collect();
     let mut tries = 0;
     let answers = loop {
@@ -176,13 +173,15 @@ async fn to_file(client: &Client, file: &Path) -> anyhow::Result<u64> {
 async fn write_all(client: &Client, out: &mut impl Write) -> anyhow::Result<u64> {
     out.write_all(opml::HEAD.as_bytes())?;
     let (mut count, mut after) = (0, None::<String>);
+    let mut folder = opml::Folder::default();
     loop {
         let mut query = vec![("limit", PAGE)];
         query.extend(after.as_deref().map(|after| ("after", after)));
         let page: List<FeedView> = client.get("/feeds", &query).await?;
         let over = [Status::Gone, Status::Merged, Status::Removed];
         for feed in page.items.iter().filter(|feed| !over.contains(&feed.status)) {
-            out.write_all(opml::outline(feed).as_bytes())?;
+            let moved = folder.move_to(feed.marks.labels.first());
+            out.write_all((moved + &opml::outline(feed)).as_bytes())?;
             count += 1;
         }
         after = page.next;
@@ -190,7 +189,7 @@ async fn write_all(client: &Client, out: &mut impl Write) -> anyhow::Result<u64>
             break;
         }
     }
-    out.write_all(opml::END.as_bytes())?;
+    out.write_all((folder.move_to(None) + opml::END).as_bytes())?;
     out.flush()?;
     Ok(count)
 }

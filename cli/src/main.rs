@@ -24,6 +24,7 @@ mod entries;
 mod feed;
 mod feed_text;
 mod fetch;
+mod filters;
 mod fleet;
 mod follow;
 mod health;
@@ -102,6 +103,7 @@ enum Command {
     Requeue(requeue::RequeueArgs),
     Ping(ping::PingArgs),
     Entries(entries::EntriesArgs),
+    Events(entries::EventsArgs),
     Stats(stats::StatsArgs),
     Top(top::TopArgs),
     Health(health_check::HealthArgs),
@@ -152,6 +154,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Requeue(args) => requeue::run(&args).await,
         Command::Ping(args) => ping::run(&args).await,
         Command::Entries(args) => entries::run(&args).await,
+        Command::Events(args) => entries::events(&args).await,
         Command::Stats(args) => stats::run(&args).await,
         Command::Top(args) => top::run(&args).await,
         Command::Health(args) => health_check::run(&args).await,

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use anyhow::{anyhow, ensure};
+use common::labels::{LONGEST_TITLE, MOST_LABELS, label_of};
 use quick_xml::Reader;
 use quick_xml::escape::{escape, unescape};
 use quick_xml::events::{BytesStart, Event};
@@ -30,18 +31,26 @@ pub(crate) fn read(document: &str) -> anyhow::Result<Vec<Subscription>> {
     (config.check_end_names, config.allow_unmatched_ends) = (false, true);
     let (mut found, mut is_opml) = (Vec::new(), false);
     let (mut line, mut counted) = (1, 0);
+    let mut folders = Folders::default();
     loop {
         let begins = usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX).min(document.len());
         line += document.as_bytes()[counted..begins].iter().filter(|byte| **byte == b'\n').count();
         counted = begins;
         match reader.read_event().map_err(|error| anyhow!("line {line}: it is not well-formed XML: {error}"))? {
-            Event::Start(element) | Event::Empty(element) => {
+            event @ (Event::Start(_) | Event::Empty(_)) => {
+                let is_open = matches!(event, Event::Start(_));
+                let (Event::Start(element) | Event::Empty(element)) = event else { continue };
                 let name = element.name();
                 is_opml |= name.as_ref().eq_ignore_ascii_case("opml");
                 if name.as_ref().eq_ignore_ascii_case("outline") {
-                    found.extend(subscription(&element, line));
+                    let outline = Outline::of(&element);
+                    let folder = outline.subscription(line, &folders).map(|feed| found.push(feed)).is_none();
+                    if is_open {
+                        folders.enter(outline.name().filter(|_| folder));
+                    }
                 }
             }
+            Event::End(element) if element.name().as_ref().eq_ignore_ascii_case("outline") => folders.leave(),
             Event::Eof => break,
             _ => {}
         }
@@ -50,30 +59,89 @@ pub(crate) fn read(document: &str) -> anyhow::Result<Vec<Subscription>> {
     Ok(found)
 }
 
-/// An outline that names a feed; folders, links and inclusions do not.
-fn subscription(outline: &BytesStart<'_>, line: usize) -> Option<Subscription> {
-    let (mut xml_url, mut url, mut is_feed) = (None, None, false);
-    let mut fields = Map::new();
-    for attribute in outline.attributes().with_checks(false) {
-        // Attributes after a broken one cannot be separated.
-        let Ok(attribute) = attribute else { break };
-        let (name, value) = (attribute.key.as_ref(), meant(&attribute.value));
-        if name.eq_ignore_ascii_case("xmlUrl") {
-            xml_url = Some(value.trim().to_owned());
-        } else if name.eq_ignore_ascii_case("url") {
-            url = Some(value.trim().to_owned());
-        } else if name.eq_ignore_ascii_case("type") {
-            is_feed = ["rss", "atom", "feed"].iter().any(|kind| value.trim().eq_ignore_ascii_case(kind));
-        } else if let Some(field) = name.strip_prefix(PREFIX) {
-            let value = serde_json::from_str(&value).unwrap_or_else(|_| Value::String(value.into_owned()));
-            fields.insert(field.to_owned(), value);
+/// The folders around an outline.
+#[derive(Default)]
+struct Folders(Vec<Option<String>>);
+
+impl Folders {
+    /// Folders whose names become labels, the innermost ones: nobody has more, and a document of folders in folders costs no more.
+    const DEEPEST: usize = 8;
+
+    /// Goes into an outline; one that is a feed, or has no name, names no folder.
+    fn enter(&mut self, name: Option<&str>) {
+        self.0.push(name.and_then(label_of));
+    }
+
+    fn leave(&mut self) {
+        self.0.pop();
+    }
+
+    fn labels(&self) -> impl Iterator<Item = String> {
+        self.0[self.0.len().saturating_sub(Self::DEEPEST)..].iter().flatten().cloned()
+    }
+}
+
+/// What an outline says.
+#[derive(Default)]
+struct Outline<'a> {
+    xml_url: Option<String>,
+    url: Option<String>,
+    is_feed: bool,
+    title: Option<Cow<'a, str>>,
+    text: Option<Cow<'a, str>>,
+    categories: Vec<String>,
+    fields: Map<String, Value>,
+}
+
+impl<'a> Outline<'a> {
+    fn of(outline: &'a BytesStart<'_>) -> Self {
+        let mut found = Outline::default();
+        for attribute in outline.attributes().with_checks(false) {
+            // Attributes after a broken one cannot be told apart.
+            let Ok(attribute) = attribute else { break };
+            let (name, value) = (attribute.key.as_ref().to_owned(), meant(&attribute.value).into_owned());
+            match name.to_ascii_lowercase().as_str() {
+                "xmlurl" => found.xml_url = Some(value.trim().to_owned()),
+                "url" => found.url = Some(value.trim().to_owned()),
+                "type" => {
+                    found.is_feed = ["rss", "atom", "feed"].iter().any(|kind| value.trim().eq_ignore_ascii_case(kind))
+                }
+                "title" => found.title = Some(value.into()),
+                "text" => found.text = Some(value.into()),
+                "category" => {
+                    found.categories = value.split([',', '/']).take(MOST_LABELS).filter_map(label_of).collect()
+                }
+                _ => {
+                    if let Some(field) = name.strip_prefix(PREFIX) {
+                        let value = serde_json::from_str(&value).unwrap_or(Value::String(value));
+                        found.fields.insert(field.to_owned(), value);
+                    }
+                }
+            }
         }
+        found
     }
-    let url = xml_url.or(url.filter(|_| is_feed));
-    if url.is_none() && !is_feed {
-        return None;
+
+    fn name(&self) -> Option<&str> {
+        let names = [&self.title, &self.text].into_iter().flatten().map(|name| name.trim());
+        names.into_iter().find(|name| !name.is_empty())
     }
-    Some(Subscription { line, url: url.unwrap_or_default(), fields })
+
+    /// The feed that it names; folders, links and inclusions name none.
+    fn subscription(&self, line: usize, folders: &Folders) -> Option<Subscription> {
+        let url = self.xml_url.as_ref().or(self.url.as_ref().filter(|_| self.is_feed));
+        if url.is_none() && !self.is_feed {
+            return None;
+        }
+        let url = url.cloned().unwrap_or_default();
+        let mut labels: Vec<String> = folders.labels().chain(self.categories.iter().cloned()).collect();
+        labels.sort();
+        labels.dedup();
+        // Our own export calls a feed without a title by its URL.
+        let title = self.name().filter(|name| *name != url).map(|name| plain(name, LONGEST_TITLE));
+        let title = title.map(|title| title.trim().to_owned()).filter(|title| !title.is_empty());
+        Some(Subscription { line, url, title, labels, fields: self.fields.clone() })
+    }
 }
 
 /// An attribute's value; one with bare ampersands is taken as it stands but for the entities that are meant as such.
@@ -84,11 +152,38 @@ fn meant(raw: &str) -> Cow<'_, str> {
     })
 }
 
+/// The folder that is being written: feeds that follow each other with the same first label share one.
+#[derive(Default)]
+pub(crate) struct Folder(Option<String>);
+
+impl Folder {
+    /// Returns what leaves this folder for another one, or for none.
+    pub(crate) fn move_to(&mut self, label: Option<&String>) -> String {
+        if self.0.as_ref() == label {
+            return String::new();
+        }
+        let mut text = String::new();
+        if self.0.is_some() {
+            text += "</outline>\n";
+        }
+        if let Some(label) = label {
+            let name = escape(label.as_str());
+            text += &format!("<outline text=\"{name}\" title=\"{name}\">\n");
+        }
+        self.0 = label.cloned();
+        text
+    }
+}
+
 /// A feed as an outline, on a line of its own.
 pub(crate) fn outline(feed: &FeedView) -> String {
     let title = plain(feed.title.as_deref().unwrap_or(&feed.url), 500);
     let (title, url) = (escape(title), escape(feed.url.as_str()));
     let mut line = format!("<outline type=\"rss\" text=\"{title}\" title=\"{title}\" xmlUrl=\"{url}\"");
+    let labels = &feed.marks.labels;
+    if !labels.is_empty() {
+        line += &format!(" category=\"{}\"", escape(labels.join(",")));
+    }
     let differs = feed.active_subscribers != feed.subscribers;
     let fields = [
         ("subscribers", Some(json!(feed.subscribers))),
@@ -98,6 +193,8 @@ pub(crate) fn outline(feed: &FeedView) -> String {
         ("private", feed.private.then_some(Value::Bool(true))),
         ("interval", feed.interval.map(|seconds| json!(seconds))),
         ("calm", (!feed.calm.is_empty()).then(|| json!(feed.calm))),
+        ("labels", (!labels.is_empty()).then(|| json!(labels))),
+        ("external_id", feed.marks.external_id.as_ref().map(|id| json!(id))),
     ];
     for (name, value) in fields {
         if let Some(value) = value {
@@ -127,6 +224,33 @@ mod tests {
         let found: Vec<_> = read(document).unwrap().into_iter().map(|found| (found.line, found.url)).collect();
         let expected = [(2, "http://a.example/?x=1&y=2"), (3, "http://b.example/"), (4, "http://e.example/"), (5, "")];
         assert_eq!(found, expected.map(|(line, url)| (line, url.to_owned())));
+    }
+
+    #[test]
+    fn folders_and_categories_become_labels_and_names_titles() {
+        let document = r#"<opml><body><outline text="Cooking"><outline text="Ve&amp;gan, raw">
+            <outline text="My name" xmlUrl="http://a.example/" category="/Best/Daily,new"/></outline>
+            <outline title="http://b.example/" xmlUrl="http://b.example/"></outline></outline>
+            <outline xmlUrl="http://c.example/"/></body></opml>"#;
+        let found: Vec<_> = read(document).unwrap().into_iter().map(|found| (found.title, found.labels)).collect();
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let expected = [
+            (Some("My name".to_owned()), names(&["Best", "Cooking", "Daily", "Ve&gan, raw", "new"])),
+            (None, names(&["Cooking"])),
+            (None, names(&[])),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn folders_in_folders_cost_a_feed_no_more_than_a_few_labels() {
+        let depth = 100_000;
+        let document = format!(
+            "<opml>{}{}",
+            "<outline text='x'>".repeat(depth),
+            "<outline xmlUrl='http://a.example/'/>".repeat(9)
+        );
+        assert!(read(&document).unwrap().iter().all(|found| found.labels == ["x"]));
     }
 
     #[test]

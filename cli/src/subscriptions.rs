@@ -5,7 +5,6 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use serde_json::Map;
 
 use crate::opml;
 use crate::subscription::Subscription;
@@ -41,7 +40,7 @@ fn read_bytes(bytes: &[u8]) -> anyhow::Result<Vec<Subscription>> {
 fn list(text: &str) -> Vec<Subscription> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let named = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    named.map(|(line, url)| Subscription { line, url: url.to_owned(), fields: Map::new() }).collect()
+    named.map(|(line, url)| Subscription::of(line, url)).collect()
 }
 
 #[cfg(test)]

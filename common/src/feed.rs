@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::calm::{CalmGroup, calm_subscribers};
 use crate::document::{ContentHash, Onward, Validators};
 use crate::host::HostKey;
+use crate::labels::Marks;
 use crate::policy::{Audience, PollState, Status, Term};
 use crate::secrets::Sealed;
 use crate::time::Timestamp;
@@ -31,6 +32,8 @@ pub struct Feed {
     pub audience_at: Timestamp,
     /// Who wants it once a day, beside those.
     pub calm: Vec<CalmGroup>,
+    /// The caller's labels, sorted, and the caller's own id.
+    pub marks: Marks,
     /// A person wants it unknown to pings and the publisher's page; see [`Feed::is_private`].
     pub private: bool,
     /// See [`Version`].

@@ -21,6 +21,7 @@ pub mod html;
 pub mod input;
 pub mod job;
 pub mod known;
+pub mod labels;
 pub mod live_rules;
 pub mod metrics;
 mod named;

@@ -10,6 +10,7 @@ use common::entry::canonical_url;
 use common::feed::{Feed, OverQuota};
 use common::host::HostRule;
 use common::host::{HostKey, HostRules};
+use common::labels::Marks;
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{Category, Penalty, Status};
 use common::policy::{ExplainedTerm, category};
@@ -25,7 +26,7 @@ use crate::ops::hosts::HostState;
 use crate::poll::subject::subject;
 use crate::schedule::Depth;
 use store::reaches;
-use store::{Event, HostRefusal, RequeuePlan, StoreStats, StoredEntry};
+use store::{EntryFeed, Event, HostRefusal, RequeuePlan, StoreStats, StoredEntry};
 
 /// A feed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +50,8 @@ pub struct FeedView {
     /// It is fetched with a user name and password.
     pub credentials: bool,
     pub private: bool,
+    #[serde(flatten)]
+    pub marks: Marks,
     pub etag: Option<String>,
     pub last_modified: Option<String>,
     pub content_hash: Option<ContentHash>,
@@ -114,6 +117,7 @@ impl FeedView {
             interval: audience.interval.map(|interval| interval.as_secs_f64()),
             credentials: feed.credentials.is_some(),
             private,
+            marks: feed.marks,
             etag: validators.etag,
             last_modified: validators.last_modified,
             content_hash: feed.content_hash,
@@ -224,6 +228,9 @@ pub struct EntryList {
     pub items: Vec<EntryView>,
     /// The cursor to go on with (`after=`), now or when there is more.
     pub next: i64,
+    /// There may be further ones now, even if there are fewer than `limit`, or none.
+    #[serde(default)]
+    pub more: bool,
 }
 
 /// An event for consumers.
@@ -239,9 +246,9 @@ pub struct EventView {
     pub kind: String,
     /// To which feed.
     pub feed_id: FeedId,
-    /// The feed's URL now; absent when it was erased.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub feed_url: Option<String>,
+    /// The feed as it is now; when it was erased, its URL and title are absent.
+    #[serde(flatten)]
+    pub feed: EntryFeed,
     /// The host that the feed is polled at now; absent when it was erased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
@@ -258,8 +265,8 @@ pub struct EventView {
 impl EventView {
     /// The event in a list.
     pub fn of(event: Event) -> Self {
-        let Event { seq, kind, feed_id, at, feed_url, host, merged_into, entry } = event;
-        EventView { seq, epoch: None, kind, feed_id, feed_url, host, merged_into, at, entry: entry.map(EntryView::of) }
+        let Event { seq, kind, feed_id, at, feed, host, merged_into, entry } = event;
+        EventView { seq, epoch: None, kind, feed_id, feed, host, merged_into, at, entry: entry.map(EntryView::of) }
     }
 
     /// The event alone.
@@ -279,6 +286,9 @@ pub struct EventList {
     pub items: Vec<EventView>,
     /// The cursor to go on with (`after=`), now or when there is more.
     pub next: i64,
+    /// There may be further ones now, even if there are fewer than `limit`, or none.
+    #[serde(default)]
+    pub more: bool,
 }
 
 /// Why a feed is due when it is.

@@ -124,6 +124,8 @@ async fn subscribe(ops: &Ops, internet: &Internet) -> anyhow::Result<Vec<FeedId>
             audience: site.audience,
             calm: Vec::new(),
             private: false,
+            marks: Default::default(),
+            title: None,
             login: None,
         });
     }

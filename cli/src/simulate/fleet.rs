@@ -141,6 +141,8 @@ impl VirtualFleet {
                 calm: Vec::new(),
                 category,
                 private: false,
+                marks: Default::default(),
+                title: None,
                 by_hand: false,
                 first_due,
             });

@@ -140,7 +140,7 @@ async fn what_retention_took_is_told_and_a_follower_goes_on_with_the_rest() {
     fleet.until(&["entries", "--json"], str::is_empty);
     let gone = fleet.run(&["entries", "--after", "1"]);
     assert_eq!((gone.code, gone.out.as_str()), (Some(1), ""));
-    let told = "error: after=1 is older than what is kept; go on after 3\n";
+    let told = "error: after=1 is older than what is kept; continue after 3\n";
     assert_eq!(gone.err, told);
 
     let mut follower = Follower::of(&fleet.server, &["--after", "1"]);

@@ -157,6 +157,8 @@ async fn seed(home: &Home, good: &[String], hostile: &[String], hostile_after: D
             audience,
             calm: Vec::new(),
             private: false,
+            marks: Default::default(),
+            title: None,
             by_hand: false,
             first_due: if subscribers > 1 { now } else { now.after(hostile_after) },
         }

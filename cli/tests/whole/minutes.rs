@@ -80,7 +80,15 @@ async fn day(hot_minutes: bool) -> Day {
         let readers = if number % 3 == 0 { 30 } else { 5 };
         let audience = Audience { subscribers: readers, active_subscribers: readers, ..Audience::default() };
         let url = origin.url_on(usize::from(number), &path).parse().unwrap();
-        added.push(AddFeed { url, login: None, audience, calm: Vec::new(), private: false });
+        added.push(AddFeed {
+            url,
+            login: None,
+            audience,
+            calm: Vec::new(),
+            private: false,
+            marks: Default::default(),
+            title: None,
+        });
         floors.insert(path, floor);
     }
     let mut config = config();

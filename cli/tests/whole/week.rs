@@ -219,6 +219,8 @@ impl Fleet {
                 audience: *audience,
                 calm: Vec::new(),
                 private: false,
+                marks: Default::default(),
+                title: None,
             })
             .collect();
         let places: Vec<f64> = (0..feeds.len()).map(|number| number as f64 / feeds.len() as f64).collect();

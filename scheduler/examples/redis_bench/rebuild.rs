@@ -74,6 +74,8 @@ fn feed(number: usize, now: Timestamp) -> anyhow::Result<NewFeed> {
         category: Category::D,
         calm: Vec::new(),
         private: false,
+        marks: Default::default(),
+        title: None,
         by_hand: false,
         first_due: now.after(FAR),
     })

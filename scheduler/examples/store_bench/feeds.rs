@@ -105,6 +105,8 @@ fn new_feed(number: usize, now: Timestamp) -> anyhow::Result<NewFeed> {
         calm: Vec::new(),
         category,
         private: false,
+        marks: Default::default(),
+        title: None,
         by_hand: false,
         first_due,
     })

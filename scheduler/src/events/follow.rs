@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, watch};
 
-use store::{Event, EventPage, Store, StoreError};
+use store::{Event, EventFilter, EventPage, EventQuery, Store, StoreError};
 
 /// Between two questions for the newest number.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -69,12 +69,13 @@ pub struct Follower {
     limit: u32,
     /// Bytes of text of a page that is kept, or of its only event.
     bytes: usize,
+    filter: EventFilter,
 }
 
 impl Follower {
     /// Begins after this number.
     pub fn new(tail: Arc<Tail>, after: i64) -> Self {
-        Follower { tail, after, looked: after, limit: AT_FIRST, bytes: usize::MAX }
+        Follower { tail, after, looked: after, limit: AT_FIRST, bytes: usize::MAX, filter: EventFilter::default() }
     }
 
     /// Keeps at most this many bytes of text of a page: the share of one reader.
@@ -83,7 +84,13 @@ impl Follower {
         Follower { bytes, ..self }
     }
 
-    /// The number of the last event that was read.
+    /// Reads only events that match. Each page looks at a bounded number of events, and may be empty.
+    #[must_use]
+    pub fn only(self, filter: EventFilter) -> Self {
+        Follower { filter, ..self }
+    }
+
+    /// The number up to which events were read.
     pub fn after(&self) -> i64 {
         self.after
     }
@@ -92,12 +99,14 @@ impl Follower {
     pub async fn page(&mut self) -> Result<EventPage<Event>, StoreError> {
         // Asked before: what comes while the page is read may or may not be in it.
         let newest = self.tail.newest();
-        let mut page = self.tail.store.events(self.after, self.limit).await?;
-        let whole = page.items.len() < self.limit as usize && !page.cut;
-        let whole = !cut(&mut page.items, self.bytes) && whole;
-        let last = page.items.last().map_or(self.after, |event| event.seq);
-        self.looked = if whole { newest.max(last) } else { last };
-        self.after = last;
+        let query = EventQuery { filter: self.filter.clone(), ..EventQuery::after(self.after, self.limit) };
+        let mut page = self.tail.store.find_events(&query).await?;
+        if cut(&mut page.items, self.bytes) {
+            page.more = true;
+            page.next = page.items.last().map_or(self.after, |event| event.seq);
+        }
+        self.looked = if page.more { page.next } else { newest.max(page.next) };
+        self.after = page.next;
         Ok(page)
     }
 
@@ -107,7 +116,7 @@ impl Follower {
     }
 
     /// Retention took something between this cursor and the page that was read after it.
-    pub fn missed(after: i64, page: &EventPage<Event>) -> bool {
+    pub fn missed<T>(after: i64, page: &EventPage<T>) -> bool {
         0 < after && after < page.oldest - 1
     }
 

@@ -145,6 +145,8 @@ async fn run(crowd: usize, time: Duration) -> Run {
         audience: Audience::default(),
         calm: Vec::new(),
         private: false,
+        marks: Default::default(),
+        title: None,
     };
     scheduler.ops.add(&urls.map(feed).collect::<Vec<_>>(), None).await.unwrap();
 

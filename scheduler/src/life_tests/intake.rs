@@ -246,6 +246,8 @@ async fn the_watchdog_barks_when_feeds_are_due_and_nothing_is_polled_and_only_wi
         audience: Audience::default(),
         calm: Vec::new(),
         private: false,
+        marks: Default::default(),
+        title: None,
         login: None,
     };
     scheduler.ops.add(&[feed], None).await.unwrap();

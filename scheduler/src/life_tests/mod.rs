@@ -107,6 +107,8 @@ impl Fleet {
             audience: Audience::default(),
             calm: Vec::new(),
             private: false,
+            marks: Default::default(),
+            title: None,
             login: None,
         };
         self.ops.add(&[feed], None).await.unwrap()[0].id

@@ -56,6 +56,8 @@ fn new_feed(url: &str) -> NewFeed {
         calm: Vec::new(),
         category: Category::D,
         private: false,
+        marks: Default::default(),
+        title: None,
         by_hand: false,
         first_due: at(0),
     }

@@ -22,6 +22,7 @@ use common::config::Config;
 use common::feed::Feed;
 use common::host_gate::HostGate;
 use common::job::FetchJob;
+use common::labels::{LabelEdit, Marks};
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::policy::{Audience, Policy, Rule, Status, Subject, Terms, category, first_due, replan};
@@ -37,7 +38,7 @@ use crate::error::BackendError;
 use crate::poll::subject::{draw, new_subject, placement_slot, slot, subject};
 use crate::schedule::{Band, Schedule, Slot};
 use crate::upkeep::orders::Orders;
-use store::{Added, FeedChange, FeedQuery, FeedRef, NewFeed, Page, Placement, Store, StoreError};
+use store::{Added, FeedChange, FeedQuery, FeedRef, LabelChange, NewFeed, Page, Placement, Store, StoreError};
 
 /// The operations, over whatever the fleet runs on.
 pub struct Ops {
@@ -84,6 +85,10 @@ pub struct AddFeed {
     pub calm: Vec<CalmGroup>,
     /// Unknown to pings and the publisher's page.
     pub private: bool,
+    /// What the caller notes on it.
+    pub marks: Marks,
+    /// What the caller calls it: its title until it has one of its own.
+    pub title: Option<String>,
 }
 
 /// What a person changes about a feed. `None` leaves as it is.
@@ -95,6 +100,10 @@ pub struct EditFeed {
     pub calm: Option<Vec<CalmGroup>>,
     /// Unknown to pings and the publisher's page.
     pub private: Option<bool>,
+    /// Its labels.
+    pub labels: LabelEdit,
+    /// The caller's own id, or none.
+    pub external_id: Option<Option<String>>,
     /// Pause, resume, remove.
     pub status: Option<Status>,
     /// Another login, or none: its next poll, which is due at once, asks unconditionally.
@@ -167,6 +176,8 @@ impl Ops {
                     calm: feed.calm.clone(),
                     category: category(&subject),
                     private: feed.private,
+                    marks: feed.marks.clone(),
+                    title: feed.title.clone(),
                     first_due: first_due(now, place, &config.policy),
                     by_hand: spread.is_none(),
                 })
@@ -251,6 +262,11 @@ impl Ops {
                 .then(|| (audience, category(&subject))),
             calm: edit.calm.clone(),
             private: edit.private,
+            labels: (!edit.labels.is_empty()).then(|| LabelChange {
+                before: before.marks.labels.clone(),
+                after: edit.labels.over(&before.marks.labels),
+            }),
+            external_id: edit.external_id.clone(),
             status: edit.status,
             // A feed that is resumed keeps its due time, or is due at once if that has passed.
             next_due: match resumed {

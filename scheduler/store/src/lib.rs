@@ -14,9 +14,11 @@ mod conformance;
 mod counts;
 pub mod cursor;
 mod error;
+mod filter;
 mod history;
 mod hosts;
 mod listing;
+mod marked;
 mod page_size;
 pub mod postgres;
 mod quota;
@@ -24,6 +26,7 @@ mod refusals;
 pub mod requeues;
 mod row;
 mod seams;
+mod source;
 pub mod sqlite;
 mod statement;
 #[cfg(any(test, feature = "conformance"))]
@@ -42,6 +45,7 @@ use common::feed::OverQuota;
 use common::host::HostKey;
 use common::job::Detour;
 use common::known::KnownEntries;
+use common::labels::Marks;
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{Audience, Category, Decision, PollState, Status, Terms};
 use common::report::FetchReport;
@@ -51,6 +55,7 @@ use common::url::{FeedId, FeedUrl, Version};
 use serde::{Deserialize, Serialize};
 
 pub use error::StoreError;
+pub use filter::{EventFilter, EventQuery, Part};
 pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
 pub use page_size::PAGE_BYTES;
 pub use refusals::{HostRefusal, RefusedHost};
@@ -76,6 +81,10 @@ pub struct NewFeed {
     pub category: Category,
     /// Unknown to pings and the publisher's page.
     pub private: bool,
+    /// What the caller notes on it.
+    pub marks: Marks,
+    /// What the caller calls it: its title until it has one of its own.
+    pub title: Option<String>,
     /// When to poll it first.
     pub first_due: Timestamp,
     /// A person adds it, one by one: a known feed that is gone, blacklisted or quarantined is tried again, and where it turns
@@ -201,6 +210,10 @@ pub struct FeedChange {
     pub calm: Option<Vec<CalmGroup>>,
     /// Unknown to pings and the publisher's page.
     pub private: Option<bool>,
+    /// Its labels.
+    pub labels: Option<LabelChange>,
+    /// The caller's own id, or none.
+    pub external_id: Option<Option<String>>,
     /// Pause, resume, remove; raises the version when it changes something.
     pub status: Option<Status>,
     /// Another login, or none; raises the version and drops the validators, which belong to the login that gave them.
@@ -210,6 +223,16 @@ pub struct FeedChange {
     /// What the change was made from: where the feed has another version or audience by now, nothing changes
     /// ([`StoreError::Outdated`]).
     pub expects: Option<(Version, Audience)>,
+}
+
+/// A change of a feed's labels: where it has others than `before` by now, nothing changes ([`StoreError::Outdated`], if
+/// [`FeedChange::expects`] is set).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabelChange {
+    /// The labels from which the new ones were made.
+    pub before: Vec<String>,
+    /// The new labels, sorted, each once.
+    pub after: Vec<String>,
 }
 
 /// Where a feed turns out to be.
@@ -315,6 +338,10 @@ pub struct FeedQuery {
     pub status: Option<Status>,
     /// Failing in this way at the last poll.
     pub failure: Option<FailureKind>,
+    /// With this label.
+    pub label: Option<String>,
+    /// With this id of the caller's own.
+    pub external_id: Option<String>,
     /// In this order.
     pub sort: FeedSort,
     /// After this cursor of an earlier page.
@@ -346,9 +373,27 @@ pub struct StoredEntry {
     pub feed_id: FeedId,
     /// When it was first stored.
     pub seen: Timestamp,
+    /// Its feed as it is now.
+    #[serde(flatten)]
+    pub feed: EntryFeed,
     /// The entry.
     #[serde(flatten)]
     pub entry: Entry,
+}
+
+/// What an entry says of its feed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EntryFeed {
+    /// Where it is polled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feed_url: Option<String>,
+    /// Its title.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feed_title: Option<String>,
+    /// What the caller notes on it.
+    #[serde(flatten)]
+    pub marks: Marks,
 }
 
 /// An event for consumers.
@@ -362,9 +407,9 @@ pub struct Event {
     pub feed_id: FeedId,
     /// When it was stored.
     pub at: Timestamp,
-    /// The feed's URL now; `None`: it was erased.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub feed_url: Option<String>,
+    /// The feed as it is now; nothing when it was erased.
+    #[serde(flatten)]
+    pub feed: EntryFeed,
     /// The host that the feed is polled at now; absent when it was erased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
@@ -376,6 +421,15 @@ pub struct Event {
     pub entry: Option<StoredEntry>,
 }
 
+/// Which entry is meant.
+#[derive(Clone, Debug)]
+pub enum EntryRef {
+    /// The one that was announced by the event with this number, in its newest form.
+    Seq(i64),
+    /// By its feed and its id there.
+    Id(FeedId, String),
+}
+
 /// A part of the events.
 #[derive(Clone, Debug)]
 pub struct EventPage<T> {
@@ -385,8 +439,11 @@ pub struct EventPage<T> {
     pub oldest: i64,
     /// The items, by `seq`.
     pub items: Vec<T>,
-    /// It ended at [`PAGE_BYTES`], before `limit`: the next page begins after the last item.
-    pub cut: bool,
+    /// The number behind which the next page begins: everything up to it was looked at.
+    pub next: i64,
+    /// There may be further items behind it now: the page ended at its limit, at [`PAGE_BYTES`], or where as many were looked at as a
+    /// call looks at.
+    pub more: bool,
 }
 
 /// A process's wish to be the one that passes events on to the exchange.

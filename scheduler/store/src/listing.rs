@@ -13,8 +13,6 @@
 //!
 //! Both databases run the same statements but for a few words ([`Dialect`]).
 
-use std::future::Future;
-
 use common::feed::Feed;
 use common::host::HostKey;
 use common::outcome::FailureKind;
@@ -22,13 +20,12 @@ use common::policy::{Category, Status};
 
 use super::counts::Counts;
 use super::cursor::{self, Position};
+use super::marked::{Marked, marked};
 use super::row::{FeedRow, never, readable};
+use super::source::{Dialect, MOST, Source};
 use super::statement::{Statement, Value};
-use super::texts::Trigrams;
 use super::{FeedQuery, FeedSort, Page, StoreError};
 
-/// The maximum number of feeds that one call looks at and sorts: each may be on a separate page of the database.
-pub(super) const MOST: u32 = FeedQuery::MOST_SORTED;
 /// The same of feeds by number, which lie beside each other.
 const MOST_IN_A_ROW: u32 = 4_000;
 /// Places all over the table, and feeds at each, whose texts tell how frequent a text is.
@@ -45,55 +42,6 @@ fn due() -> String {
 /// What is not polled.
 fn idle() -> impl Iterator<Item = Status> {
     Status::ALL.into_iter().filter(|status| *status != Status::Active)
-}
-
-/// What differs between the databases' statements.
-#[derive(Clone, Copy)]
-pub(super) struct Dialect {
-    /// The columns of a [`FeedRow`].
-    pub(super) columns: &'static str,
-    /// Compares texts whatever their case.
-    pub(super) like: &'static str,
-    /// The numbers in a list that is parameter `$`, as `id IN`, `id = ANY` wants them.
-    pub(super) among: [&'static str; 2],
-    /// Statements name their index (SQLite). Otherwise (PostgreSQL) indexes are in the order of -id and -subscribers, so that no
-    /// other one will do.
-    pub(super) names_indexes: bool,
-    /// Places that a search may look at in the index of texts: some milliseconds.
-    pub(super) most_places: u64,
-}
-
-/// A database that lists are read from, in one view of it.
-pub(super) trait Source: Send {
-    /// How it speaks.
-    fn dialect(&self) -> Dialect;
-
-    /// Feeds.
-    fn rows(&mut self, statement: Statement) -> impl Future<Output = Result<Vec<FeedRow>, StoreError>> + Send;
-
-    /// One position: value and number.
-    fn position(&mut self, statement: Statement)
-    -> impl Future<Output = Result<Option<(i64, i64)>, StoreError>> + Send;
-
-    /// The counters but for those of hosts.
-    fn counts(&mut self) -> impl Future<Output = Result<Counts, StoreError>> + Send;
-
-    /// Feeds of one host.
-    fn of_host(&mut self, host: &str) -> impl Future<Output = Result<u64, StoreError>> + Send;
-
-    /// What the index of texts is asked for a text; `None` when it has nothing of it.
-    fn trigrams(&self, text: &str) -> Option<Trigrams>;
-
-    /// URLs and titles of feeds from a number on.
-    fn texts(&mut self, from: u64, feeds: u32) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
-
-    /// Numbers of feeds by the index of texts, at most [`MOST`] and one: all whose URL or title has this text, and perhaps
-    /// some others.
-    fn with_text(
-        &mut self,
-        text: &str,
-        trigrams: &Trigrams,
-    ) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
 }
 
 /// A filter that an index has the feeds of.
@@ -167,6 +115,11 @@ pub(super) async fn list(source: &mut impl Source, query: &FeedQuery) -> Result<
     if let Some((lead, _)) = fewest {
         return sorted(source, query, after, Set::Of(lead)).await;
     }
+    match marked(source, query, after).await? {
+        Marked::All(ids) => return sorted(source, query, after, Set::Ids(ids)).await,
+        Marked::Some(ids) => return in_order(source, query, ids).await,
+        Marked::Many => {}
+    }
     if let Some(ids) = with_text(source, query, feeds).await? {
         return sorted(source, query, after, Set::Ids(ids)).await;
     }
@@ -176,6 +129,14 @@ pub(super) async fn list(source: &mut impl Source, query: &FeedQuery) -> Result<
     let ordered = leads.iter().find_map(|(lead, _)| Some((*lead, lead.index(query.sort)?)));
     let walked = walk(source, query, after, ordered.unwrap_or((Lead::All, ""))).await?;
     Ok(cursor::page(query, walked.rows, walked.next))
+}
+
+/// A page of these feeds, at most [`MOST`] and by number; if they are as many, there may be more behind them.
+async fn in_order(source: &mut impl Source, query: &FeedQuery, ids: Vec<i64>) -> Result<Page<Feed>, StoreError> {
+    let last = ids.last().copied().filter(|_| ids.len() == MOST as usize);
+    let page = sorted(source, query, None, Set::Ids(ids)).await?;
+    let looked_at = last.map(|id| Position::new(FeedSort::Id, 0, id).cursor());
+    Ok(Page { next: page.next.or(looked_at), ..page })
 }
 
 /// Of these feeds, at most [`MOST`], all that the filters let through, in any order.
@@ -406,5 +367,13 @@ fn filter(sql: &mut Statement, query: &FeedQuery, dialect: Dialect) {
         if let Some(word) = word {
             sql.push(&format!(" AND {column} = ")).text(word);
         }
+    }
+    if let Some(id) = &query.external_id {
+        sql.push(" AND external_id = ").text(id);
+    }
+    if let Some(label) = &query.label {
+        sql.push(" AND EXISTS (SELECT 1 FROM feed_labels WHERE feed_labels.feed_id = id AND label = ")
+            .text(label)
+            .push(")");
     }
 }

@@ -1,7 +1,5 @@
 //! How much a page of entries or events may hold: publishers choose the size of entries, and a reader's page must not.
 
-use std::collections::HashMap;
-
 /// Bytes of text after which a page ends, with the item that reaches them at the latest.
 pub const PAGE_BYTES: i64 = 8 << 20;
 /// What an item counts beside its texts.
@@ -15,16 +13,6 @@ pub(crate) fn fitting(sizes: impl IntoIterator<Item = i64>) -> usize {
         place == 0 || bytes <= PAGE_BYTES
     };
     sizes.into_iter().enumerate().map(fits).take_while(|fits| *fits).count()
-}
-
-/// Leaves as many events as a page takes, each of which holds a copy of its entry; returns whether some were left out.
-pub(crate) fn cut_events<Row>(rows: &mut Vec<Row>, sizes: Vec<(i64, i64)>, entry: fn(&Row) -> Option<i64>) -> bool {
-    let sizes: HashMap<i64, i64> = sizes.into_iter().collect();
-    let size = |row: &Row| entry(row).and_then(|seq| sizes.get(&seq).copied()).unwrap_or(0);
-    let fitting = fitting(rows.iter().map(size));
-    let cut = fitting < rows.len();
-    rows.truncate(fitting);
-    cut
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use common::feed::Feed;
 use common::host::HostKey;
 use common::job::Detour;
 use common::known::KnownEntries;
+use common::labels::Marks;
 use common::policy::{Audience, Category, HeadFirst, PollState, Rhythm, Rule, Signing, Status, Term};
 use common::secrets::Sealed;
 use common::time::Timestamp;
@@ -21,13 +22,13 @@ use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
 
 use super::quota::Budget;
-use super::{JobRow, OldSeal, Placement, StoreError, StoredEntry};
+use super::{EntryFeed, JobRow, OldSeal, Placement, StoreError, StoredEntry};
 
 /// The columns of a [`FeedRow`].
 macro_rules! feed_columns {
     () => {
-        "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, private, version, \
-         next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, entries, moved_from, \
+        "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, private, \
+         labels, external_id, version, next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, entries, moved_from, \
          onward, merged_into, state, rhythm, terms, quota"
     };
 }
@@ -50,6 +51,8 @@ pub(crate) struct FeedRow {
     audience_at: i64,
     calm: Option<String>,
     private: bool,
+    labels: Option<String>,
+    external_id: Option<String>,
     version: i64,
     next_due: Option<i64>,
     wake_at: Option<i64>,
@@ -117,6 +120,10 @@ pub(crate) struct EntryRow {
     summary: Option<String>,
     content: Option<String>,
     details: Option<String>,
+    feed_url: Option<String>,
+    feed_title: Option<String>,
+    labels: Option<String>,
+    external_id: Option<String>,
 }
 
 /// What only readers of an entry look at: one JSON column, so that a new field needs no migration. An entry of before the
@@ -196,6 +203,7 @@ impl TryFrom<FeedRow> for Feed {
             audience_at: Timestamp::from_millis(row.audience_at),
             calm: row.calm.as_deref().map_or_else(Vec::new, |calm| read_calm(id, calm)),
             private: row.private,
+            marks: read_marks(row.labels.as_deref(), row.external_id),
             version: Version(row.version),
             validators: Validators { etag: row.etag, last_modified: row.last_modified, for_url: row.validators_url },
             content_hash: read_hash(row.content_hash),
@@ -315,6 +323,11 @@ impl TryFrom<EntryRow> for StoredEntry {
             seq: row.seq,
             feed_id,
             seen: Timestamp::from_millis(row.seen),
+            feed: EntryFeed {
+                feed_url: row.feed_url,
+                feed_title: row.feed_title,
+                marks: read_marks(row.labels.as_deref(), row.external_id),
+            },
             entry: Entry {
                 id: row.id,
                 url: row.url,
@@ -356,6 +369,17 @@ pub(crate) fn pack_state(state: &PollState) -> String {
 /// Calm groups as they are stored; none are NULL.
 pub(crate) fn pack_calm(calm: &[CalmGroup]) -> Option<String> {
     if calm.is_empty() { None } else { serde_json::to_string(calm).ok() }
+}
+
+/// Labels as they are stored; none are NULL.
+pub(crate) fn pack_labels(labels: &[String]) -> Option<String> {
+    if labels.is_empty() { None } else { serde_json::to_string(labels).ok() }
+}
+
+/// What a caller notes on a feed; labels that cannot be read are none.
+pub(crate) fn read_marks(labels: Option<&str>, external_id: Option<String>) -> Marks {
+    let labels = labels.and_then(|labels| serde_json::from_str(labels).ok()).unwrap_or_default();
+    Marks { labels, external_id }
 }
 
 /// The stored groups `all` without those of `gone`, each once, as they are stored.
@@ -420,7 +444,12 @@ pub(crate) fn pack_onward(onward: &Onward) -> Option<String> {
 
 /// The identity of an entry inside its feed.
 pub(crate) fn entry_identity(entry: &Entry) -> [u8; 16] {
-    xxhash_rust::xxh3::xxh3_128(entry.id.as_bytes()).to_be_bytes()
+    entry_identity_of(&entry.id)
+}
+
+/// The identity of the entry with this id.
+pub(crate) fn entry_identity_of(id: &str) -> [u8; 16] {
+    xxhash_rust::xxh3::xxh3_128(id.as_bytes()).to_be_bytes()
 }
 
 fn corrupt(feed: FeedId, column: &'static str) -> impl FnOnce(String) -> StoreError {

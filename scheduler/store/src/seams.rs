@@ -11,7 +11,7 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 
 use crate::{
-    AcceptedPolicy, Added, Applied, Event, EventPage, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders,
+    AcceptedPolicy, Added, Applied, EntryRef, Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders,
     HostQuery, HostRefusal, HostRow, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement,
     RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry,
     Unmove, Unmoved, Verdict,
@@ -155,20 +155,41 @@ pub trait Hosts: Send + Sync {
 /// What consumers read, and the turn to relay it.
 #[async_trait]
 pub trait Events: Send + Sync {
-    /// Entries with a larger `seq` than `after`, of one feed or of all, at most `limit` and at most [`PAGE_BYTES`](crate::PAGE_BYTES)
-    /// of text (one entry in any case).
-    async fn entries(&self, feed: Option<FeedId>, after: i64, limit: u32)
-    -> Result<EventPage<StoredEntry>, StoreError>;
+    /// Entries that match, in the order of the numbers of their newest forms, at most [`PAGE_BYTES`](crate::PAGE_BYTES) of text (one
+    /// entry in any case). Looks at a bounded number of entries: a page may have fewer than asked for, or none, and yet a next one.
+    async fn find_entries(&self, query: &EventQuery) -> Result<EventPage<StoredEntry>, StoreError>;
+
+    /// The same of events.
+    async fn find_events(&self, query: &EventQuery) -> Result<EventPage<Event>, StoreError>;
+
+    /// One entry in its newest form, or `None`: it is unknown, or retention took it.
+    async fn entry(&self, which: &EntryRef) -> Result<Option<StoredEntry>, StoreError>;
+
+    /// Entries with a larger `seq` than `after`, of one feed or of all, as [`Events::find_entries`] finds them.
+    async fn entries(
+        &self,
+        feed: Option<FeedId>,
+        after: i64,
+        limit: u32,
+    ) -> Result<EventPage<StoredEntry>, StoreError> {
+        let filter = EventFilter { feed, ..EventFilter::default() };
+        self.find_entries(&EventQuery { filter, ..EventQuery::after(after, limit) }).await
+    }
 
     /// The newest entries of one feed or of all, the newest first, at most `limit`.
-    async fn newest_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError>;
+    async fn newest_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError> {
+        let filter = EventFilter { feed, ..EventFilter::default() };
+        let page = self.find_entries(&EventQuery { filter, newest: true, after: 0, limit }).await?;
+        Ok(page.items)
+    }
 
     /// The largest `seq` of an entry whose newest form was stored before `at`; zero when there is none.
     async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError>;
 
-    /// Events with a larger `seq` than `after`, at most `limit` and at most [`PAGE_BYTES`](crate::PAGE_BYTES) of text (one event in
-    /// any case).
-    async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError>;
+    /// Events with a larger `seq` than `after`, as [`Events::find_events`] finds them.
+    async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
+        self.find_events(&EventQuery::after(after, limit)).await
+    }
 
     /// The newest `seq` given out, zero before the first: where somebody who wants only what is new begins.
     async fn latest_seq(&self) -> Result<i64, StoreError>;

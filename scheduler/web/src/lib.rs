@@ -8,6 +8,7 @@ mod hardened;
 pub mod listener;
 mod listing;
 mod pages;
+mod reading;
 mod recent;
 mod request;
 mod serve;

@@ -1,6 +1,7 @@
 //! The parameters of a list of feeds, which the API and the search page share.
 
 use common::host::HostKey;
+use common::labels::{LONGEST_EXTERNAL_ID, LONGEST_LABEL};
 use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 use serde::Deserialize;
@@ -17,6 +18,8 @@ pub(crate) struct ListParams {
     pub(crate) category: Option<String>,
     pub(crate) status: Option<String>,
     pub(crate) failure: Option<String>,
+    pub(crate) label: Option<String>,
+    pub(crate) external_id: Option<String>,
     pub(crate) sort: Option<String>,
     pub(crate) after: Option<String>,
     pub(crate) limit: Option<String>,
@@ -30,6 +33,8 @@ impl ListParams {
             category: named("category", self.category.as_deref(), &Category::ALL, Category::as_str)?,
             status: named("status", self.status.as_deref(), &Status::ALL, Status::as_str)?,
             failure: named("failure", self.failure.as_deref(), &FailureKind::ALL, FailureKind::as_str)?,
+            label: self.label.map(|label| mark("label", &label, LONGEST_LABEL)).transpose()?,
+            external_id: self.external_id.map(|id| mark("external_id", &id, LONGEST_EXTERNAL_ID)).transpose()?,
             sort: named("sort", self.sort.as_deref(), &SORTS, sort_name)?.unwrap_or_default(),
             limit: limit(self.limit.as_deref(), usual, 1000)?,
             after: self.after,
@@ -41,7 +46,16 @@ impl ListParams {
 /// Characters of a search: beyond it no title and few URLs are told apart, and a database refuses long patterns.
 const LONGEST_SEARCH: usize = 200;
 
-fn searched(text: String) -> Result<String, ApiError> {
+/// A label, or an id of the caller's own.
+fn mark(name: &str, text: &str, longest: usize) -> Result<String, ApiError> {
+    let text = text.trim();
+    if text.is_empty() || text.chars().count() > longest || text.chars().any(char::is_control) {
+        return Err(ApiError::bad(format!("{name} must be 1 to {longest} characters, without control characters")));
+    }
+    Ok(text.to_owned())
+}
+
+pub(crate) fn searched(text: String) -> Result<String, ApiError> {
     if text.chars().count() > LONGEST_SEARCH || text.chars().any(char::is_control) {
         let message = format!("q must be at most {LONGEST_SEARCH} characters, without control characters");
         return Err(ApiError::bad(message));
@@ -72,7 +86,7 @@ pub(crate) fn named<T: Copy>(
     found.map(Some).ok_or_else(|| ApiError::bad(format!("{parameter} must be one of {}", names())))
 }
 
-fn host_key(text: &str) -> Result<HostKey, ApiError> {
+pub(crate) fn host_key(text: &str) -> Result<HostKey, ApiError> {
     let has_port = text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     if has_port || text.starts_with("*.") {
         return Ok(HostKey::new(text));

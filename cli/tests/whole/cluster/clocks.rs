@@ -201,6 +201,8 @@ async fn reports_of_a_scheduler_whose_clock_is_off_are_settled_by_others() {
         audience: Audience::default(),
         calm: Vec::new(),
         private: false,
+        marks: Default::default(),
+        title: None,
     };
     let feed = scheduler.ops.add(&[feed], Some(&[0.5])).await.unwrap()[0].id;
     let stop = CancellationToken::new();

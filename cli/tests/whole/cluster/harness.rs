@@ -209,6 +209,8 @@ impl Cluster {
                         category: Category::D,
                         calm: Vec::new(),
                         private: false,
+                        marks: Default::default(),
+                        title: None,
                         by_hand: false,
                         first_due: now.after(spread.mul_f64(place)),
                     }

@@ -7,9 +7,9 @@ use super::*;
 async fn titles(store: &dyn Store, id: Option<FeedId>) -> Vec<(i64, String)> {
     let (mut titles, mut after) = (Vec::new(), 0);
     loop {
-        let EventPage { items, cut, .. } = store.entries(id, after, 10_000).await.unwrap();
+        let EventPage { items, more, .. } = store.entries(id, after, 10_000).await.unwrap();
         titles.extend(items.into_iter().map(|item: StoredEntry| (item.seq, item.entry.title.unwrap_or_default())));
-        if !cut {
+        if !more {
             return titles;
         }
         after = titles.last().unwrap().0;
@@ -176,7 +176,7 @@ pub(crate) async fn pages_end_at_their_bytes_and_nothing_is_left_out(backend: &d
             let page = store.entries(feed, after, 1000).await.unwrap();
             bounded(page.items.iter().map(|item| item.entry.text_bytes()).sum(), page.items.len());
             seen.extend(page.items.iter().map(|item| item.seq));
-            cuts += i32::from(page.cut);
+            cuts += i32::from(page.more);
             if page.items.is_empty() {
                 break;
             }
@@ -192,7 +192,7 @@ pub(crate) async fn pages_end_at_their_bytes_and_nothing_is_left_out(backend: &d
         bounded(page.items.iter().map(size).sum(), page.items.len());
         seen += page.items.len();
         let Some(last) = page.items.last() else { break };
-        assert!(page.cut || last.seq == 22);
+        assert!(page.more || last.seq == 22);
         after = last.seq;
     }
     assert_eq!(seen, 22);

@@ -149,6 +149,8 @@ pub(crate) async fn only_a_change_of_status_raises_the_version(backend: &dyn Bac
     let mut terms = Terms::default();
     terms.push(Rule::Category, at(5));
     let change = FeedChange {
+        labels: None,
+        external_id: None,
         credentials: None,
         audience: Some((audience, Category::A)),
         calm: Some(midnight(3)),

@@ -6,7 +6,9 @@ pub(crate) mod apply;
 pub(crate) mod counts;
 pub(crate) mod entries;
 pub(crate) mod feeds;
+pub(crate) mod filters;
 pub(crate) mod hosts;
+pub(crate) mod labels;
 pub(crate) mod life;
 pub(crate) mod lists;
 pub(crate) mod logins;
@@ -27,6 +29,7 @@ use common::entry::Entry;
 use common::feed::{Feed, OverQuota};
 use common::host::HostKey;
 use common::known::KnownEntries;
+use common::labels::Marks;
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{
     Audience, Category, Decision, Notice, Notices, Penalty, PollState, Rhythm, Rule, Status, Term, Terms,
@@ -108,6 +111,18 @@ macro_rules! stamp {
                 a_cursor_of_another_list_is_refused;
                 placements_come_in_pages_of_live_feeds;
                 slas_that_cannot_be_kept_are_counted;
+            }
+            labels {
+                labels_and_ids_are_kept_changed_and_found;
+                a_change_of_labels_that_was_made_from_others_changes_nothing;
+                a_given_title_stays_until_the_feed_has_one;
+                adding_known_feeds_uses_up_no_numbers;
+            }
+            filters {
+                entries_and_events_carry_their_feed;
+                consumers_get_what_their_filters_let_through;
+                a_page_looks_at_so_many_and_goes_on_where_it_ended;
+                an_entry_is_found_by_its_numbers_and_its_id;
             }
             quotas {
                 beyond_a_day_s_entries_the_newest_are_stored_and_the_rest_is_counted;
@@ -235,6 +250,8 @@ pub(crate) fn new_feed(url: &str) -> NewFeed {
         calm: midnight(2),
         category: Category::D,
         private: false,
+        marks: Marks::default(),
+        title: None,
         by_hand: false,
         first_due: at(0),
     }

@@ -1,8 +1,9 @@
 //! Query plans of lists, in a fleet where every filter matches more feeds than a call scans: each must use its index.
 
 use crate::counts::Counts;
-use crate::listing::{self, Dialect, Source};
+use crate::listing;
 use crate::row::FeedRow;
+use crate::source::{Dialect, Source};
 use crate::statement::Statement;
 use crate::texts::Trigrams;
 use crate::{FeedQuery, FeedSort, StoreError};
@@ -54,8 +55,8 @@ pub(crate) async fn every_list_follows_its_index(source: &mut impl Explains, tab
             status: has("status").then_some(Status::Paused),
             failure: has("failure").then_some(FailureKind::Dns),
             sort,
-            after: None,
             limit: 100,
+            ..FeedQuery::default()
         };
         let mut noting = Noting(&mut *source, Vec::new());
         let after = listing::list(&mut noting, &query).await.unwrap().next;
@@ -74,6 +75,27 @@ pub(crate) async fn every_list_follows_its_index(source: &mut impl Explains, tab
     }
 }
 
+/// Reads two pages of the feeds with a label and with a caller's id, of which there are more than are put in order.
+pub(crate) async fn labels_and_ids_follow_their_indexes(source: &mut impl Explains) {
+    let label = FeedQuery { label: Some("green".into()), limit: 100, ..FeedQuery::default() };
+    let id = FeedQuery { external_id: Some("7".into()), limit: 100, ..FeedQuery::default() };
+    for (query, index) in [(label, "feed_labels"), (id, "feeds_by_external_id")] {
+        let mut noting = Noting(&mut *source, Vec::new());
+        let first = listing::list(&mut noting, &query).await.unwrap();
+        let second = listing::list(&mut noting, &FeedQuery { after: first.next, ..query }).await.unwrap();
+        assert_eq!((first.items.len(), second.items.len()), (100, 100), "{index}");
+        assert!(first.items[99].id < second.items[0].id && second.next.is_some());
+        let plans = noting.1.iter().filter(|(sql, _)| !sql.contains("moved_from"));
+        assert_eq!(plans.clone().count(), 4);
+        for (sql, plan) in plans {
+            assert!(plan.contains(index), "{sql}\n{plan}");
+            for wrong in ["Seq Scan", "Sort", "TEMP B-TREE", "Bitmap"] {
+                assert!(!plan.contains(wrong), "{wrong}: {sql}\n{plan}");
+            }
+        }
+    }
+}
+
 impl<S: Explains> Source for Noting<'_, S> {
     fn dialect(&self) -> Dialect {
         self.0.dialect()
@@ -87,6 +109,11 @@ impl<S: Explains> Source for Noting<'_, S> {
     async fn position(&mut self, statement: Statement) -> Result<Option<(i64, i64)>, StoreError> {
         self.note(&statement).await;
         self.0.position(statement).await
+    }
+
+    async fn numbers(&mut self, statement: Statement) -> Result<Vec<i64>, StoreError> {
+        self.note(&statement).await;
+        self.0.numbers(statement).await
     }
 
     async fn counts(&mut self) -> Result<Counts, StoreError> {

@@ -1,70 +1,136 @@
 //! What consumers read: entries in their newest form, and events, both by `seq`.
 
-use std::collections::HashMap;
-
 use async_trait::async_trait;
 use common::time::Timestamp;
-use common::url::FeedId;
 use sqlx::{FromRow, PgConnection};
 
 use super::PostgresStore;
 use super::connection::{SNAPSHOT, in_transaction, on_connection};
-use crate::page_size::{cut_events, fitting};
-use crate::row::{EntryRow, readable};
-use crate::{Event, EventPage, Events, RelayTurn, StoreError, StoredEntry};
+use crate::filter::{Chosen, Line, Since};
+use crate::row::{EntryRow, entry_identity_of, readable};
+use crate::{EntryRef, Event, EventPage, EventQuery, Events, RelayTurn, StoreError, StoredEntry};
 
-#[derive(FromRow)]
-struct EventRow {
-    seq: i64,
-    at: i64,
-    kind: String,
-    feed_id: i64,
-    feed_url: Option<String>,
-    host: Option<String>,
-    merged_into: Option<i64>,
-    entry: Option<i64>,
+/// An entry with what it says of its feed.
+macro_rules! whole_entries {
+    ($which:literal) => {
+        concat!(
+            "SELECT entries.seq, entries.feed_id, entries.seen, entries.published, entries.updated, entries.cut, entries.id, ",
+            "entries.url, entries.title, entries.author, entries.enclosures, entries.summary, entries.content, entries.details, ",
+            "feeds.url AS feed_url, feeds.title AS feed_title, feeds.labels, feeds.external_id ",
+            "FROM entries LEFT JOIN feeds ON feeds.id = entries.feed_id ",
+            $which
+        )
+    };
 }
+const ENTRIES_BY_SEQ: &str = whole_entries!("WHERE entries.seq = ANY ($1)");
+
+/// What a line says of an entry's texts and of its feed. Lengths are known without reading the texts.
+macro_rules! shared_columns {
+    () => {
+        "(coalesce(octet_length(entries.title), 0) + coalesce(octet_length(entries.summary), 0) \
+         + coalesce(octet_length(entries.content), 0) + coalesce(octet_length(entries.enclosures), 0) \
+         + coalesce(octet_length(entries.details), 0))::bigint AS bytes, \
+         feeds.url AS feed_url, feeds.title AS feed_title, feeds.labels, feeds.external_id, feeds.merged_into, feeds.host, \
+         feeds.category "
+    };
+}
+
+/// Lines of entries between $1 and $2, at most $3.
+macro_rules! entry_lines {
+    ($of:literal, $order:literal) => {
+        concat!(
+            "SELECT entries.seq, entries.stored AS at, entries.feed_id, entries.seq AS entry, ",
+            "CASE WHEN entries.seen = entries.stored THEN 'entry.new' ELSE 'entry.updated' END AS kind, ",
+            shared_columns!(),
+            "FROM (SELECT seq, feed_id, seen, stored, title, summary, content, enclosures, details FROM entries ",
+            "WHERE seq > $1 AND seq < $2",
+            $of,
+            " ORDER BY seq",
+            $order,
+            " LIMIT $3) AS entries LEFT JOIN feeds ON feeds.id = entries.feed_id ORDER BY entries.seq",
+            $order
+        )
+    };
+}
+
+/// Lines of events between $1 and $2, at most $3, each with its feed as it is now and its entry's newest form.
+macro_rules! event_lines {
+    ($order:literal) => {
+        concat!(
+            "SELECT line.seq, line.at, line.kind, line.feed_id, entries.seq AS entry, ",
+            shared_columns!(),
+            "FROM (SELECT seq, at, kind, feed_id, identity FROM events WHERE seq > $1 AND seq < $2 ORDER BY seq",
+            $order,
+            " LIMIT $3) AS line ",
+            "LEFT JOIN entry_identities AS known ON known.feed_id = line.feed_id AND known.identity = line.identity ",
+            "LEFT JOIN entries ON entries.seq = known.seq ",
+            "LEFT JOIN feeds ON feeds.id = line.feed_id ",
+            "ORDER BY line.seq",
+            $order
+        )
+    };
+}
+/// For the check of plans.
+#[cfg(test)]
+pub(super) const STATEMENTS: [&str; 4] = [
+    whole_entries!("WHERE entries.seq = ANY ($1)"),
+    entry_lines!(" AND feed_id = $4", " DESC"),
+    entry_lines!("", ""),
+    event_lines!(""),
+];
 
 #[async_trait]
 impl Events for PostgresStore {
-    async fn entries(
-        &self,
-        feed: Option<FeedId>,
-        after: i64,
-        limit: u32,
-    ) -> Result<EventPage<StoredEntry>, StoreError> {
+    async fn find_entries(&self, query: &EventQuery) -> Result<EventPage<StoredEntry>, StoreError> {
+        let sql = match (query.filter.feed, query.newest) {
+            (None, false) => entry_lines!("", ""),
+            (None, true) => entry_lines!("", " DESC"),
+            (Some(_), false) => entry_lines!(" AND feed_id = $4", ""),
+            (Some(_), true) => entry_lines!(" AND feed_id = $4", " DESC"),
+        };
+        let feed = query.filter.feed.map(|feed| feed.0);
+        let numbers = "SELECT min(seq), max(seq) FROM entries";
+        let from = "SELECT seq, stored FROM entries WHERE seq >= $1 ORDER BY seq LIMIT 1";
         in_transaction!(self, "read entries", SNAPSHOT, |tx| {
-            let (sizes, rows) = match feed {
-                Some(_) => (
-                    sqlx::query_scalar::<_, i64>(include_str!("entry_sizes.sql")),
-                    sqlx::query_as::<_, EntryRow>(include_str!("entries_of_feed.sql")),
-                ),
-                None => (
-                    sqlx::query_scalar(include_str!("entry_sizes_all.sql")),
-                    sqlx::query_as(include_str!("entries.sql")),
-                ),
-            };
-            let feed = feed.map(|feed| feed.0);
-            let sizes = sizes.bind(after).bind(i64::from(limit));
-            let sizes = if let Some(feed) = feed { sizes.bind(feed) } else { sizes };
-            let sizes = sizes.fetch_all(&mut *tx).await?;
-            let (found, fitting) = (sizes.len(), fitting(sizes));
-            let rows = rows.bind(after).bind(fitting as i64);
-            let rows = if let Some(feed) = feed { rows.bind(feed) } else { rows };
-            let rows = rows.fetch_all(&mut *tx).await?;
+            let chosen = choose(tx, query, (sql, feed), [numbers, from]).await?;
+            let entries = whole(tx, &chosen).await?;
             let (epoch, _, entries_gone) = bounds(tx).await?;
-            Ok(EventPage { epoch, oldest: entries_gone + 1, items: readable(rows), cut: fitting < found })
+            Ok(query.entries(chosen, entries, (epoch, entries_gone + 1)))
         })
     }
 
-    async fn newest_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError> {
-        on_connection!(self, "read entries", |on| {
-            let query = match feed {
-                Some(feed) => sqlx::query_as::<_, EntryRow>(include_str!("last_entries_of_feed.sql")).bind(feed.0),
-                None => sqlx::query_as(include_str!("last_entries.sql")),
-            };
-            Ok(readable(query.bind(i64::from(limit)).fetch_all(on).await?))
+    async fn find_events(&self, query: &EventQuery) -> Result<EventPage<Event>, StoreError> {
+        let sql = if query.newest { event_lines!(" DESC") } else { event_lines!("") };
+        let numbers = "SELECT min(seq), max(seq) FROM events";
+        let from = "SELECT seq, at FROM events WHERE seq >= $1 ORDER BY seq LIMIT 1";
+        in_transaction!(self, "read events", SNAPSHOT, |tx| {
+            let chosen = choose(tx, query, (sql, None), [numbers, from]).await?;
+            let entries = whole(tx, &chosen).await?;
+            let (epoch, events_gone, _) = bounds(tx).await?;
+            Ok(query.events(chosen, entries, (epoch, events_gone + 1)))
         })
+    }
+
+    async fn entry(&self, which: &EntryRef) -> Result<Option<StoredEntry>, StoreError> {
+        const OF_EVENT: &str = "SELECT known.seq FROM events JOIN entry_identities AS known \
+                                ON known.feed_id = events.feed_id AND known.identity = events.identity WHERE events.seq = $1";
+        const OF_ID: &str = "SELECT seq FROM entry_identities WHERE feed_id = $1 AND identity = $2";
+        let row: Option<EntryRow> = in_transaction!(self, "read an entry", SNAPSHOT, |tx| {
+            let seq: Option<i64> = match which {
+                EntryRef::Seq(seq) => {
+                    let newest = sqlx::query_scalar(OF_EVENT).bind(seq).fetch_optional(&mut *tx).await?;
+                    // Retention may have taken the event and left the entry.
+                    Some(newest.unwrap_or(*seq))
+                }
+                EntryRef::Id(feed, id) => {
+                    let known = sqlx::query_scalar(OF_ID).bind(feed.0).bind(entry_identity_of(id).to_vec());
+                    known.fetch_optional(&mut *tx).await?
+                }
+            };
+            let row = sqlx::query_as::<_, EntryRow>(ENTRIES_BY_SEQ).bind(Vec::from_iter(seq));
+            row.fetch_optional(&mut *tx).await
+        })?;
+        row.map(StoredEntry::try_from).transpose()
     }
 
     /// Walks back over what is newer, by number: a day's entries for a midnight.
@@ -73,33 +139,6 @@ impl Events for PostgresStore {
             let sql = "SELECT seq FROM entries WHERE stored < $1 ORDER BY seq DESC LIMIT 1";
             let seq: Option<i64> = sqlx::query_scalar(sql).bind(at.millis()).fetch_optional(on).await?;
             Ok(seq.unwrap_or(0))
-        })
-    }
-
-    async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
-        in_transaction!(self, "read events", SNAPSHOT, |tx| {
-            let events = sqlx::query_as::<_, EventRow>(include_str!("events.sql")).bind(after).bind(i64::from(limit));
-            let mut rows = events.fetch_all(&mut *tx).await?;
-            let wanted: Vec<i64> = rows.iter().filter_map(|row| row.entry).collect();
-            let sizes = sqlx::query_as(include_str!("entry_sizes_by_seq.sql")).bind(wanted).fetch_all(&mut *tx).await?;
-            let cut = cut_events(&mut rows, sizes, |row: &EventRow| row.entry);
-            let wanted: Vec<i64> = rows.iter().filter_map(|row| row.entry).collect();
-            let entries = sqlx::query_as::<_, EntryRow>(include_str!("entries_by_seq.sql")).bind(wanted);
-            let entries = entries.fetch_all(&mut *tx).await?;
-            let (epoch, events_gone, _) = bounds(tx).await?;
-            let entries: HashMap<i64, StoredEntry> =
-                readable(entries).into_iter().map(|entry: StoredEntry| (entry.seq, entry)).collect();
-            let event = |row: EventRow| Event {
-                seq: row.seq,
-                kind: row.kind,
-                feed_id: FeedId(row.feed_id),
-                at: Timestamp::from_millis(row.at),
-                feed_url: row.feed_url,
-                host: row.host,
-                merged_into: row.merged_into.map(FeedId),
-                entry: row.entry.and_then(|seq| entries.get(&seq).cloned()),
-            };
-            Ok(EventPage { epoch, oldest: events_gone + 1, items: rows.into_iter().map(event).collect(), cut })
         })
     }
 
@@ -115,6 +154,37 @@ impl Events for PostgresStore {
             take.bind(turn.confirmed).bind(turn.epoch).fetch_optional(on).await
         })
     }
+}
+
+/// The lines of a page. `numbers` reads the first and the last number, `from` the first line from a number on.
+async fn choose(
+    on: &mut PgConnection,
+    query: &EventQuery,
+    (sql, feed): (&'static str, Option<i64>),
+    [numbers, from]: [&'static str; 2],
+) -> Result<Chosen, sqlx::Error> {
+    let since = match query.filter.since {
+        None => 0,
+        Some(since) => {
+            let (first, last): (Option<i64>, Option<i64>) = sqlx::query_as(numbers).fetch_one(&mut *on).await?;
+            let mut search = Since::new(first.unwrap_or(1), last.unwrap_or(0), since);
+            while let Some(probe) = search.probe() {
+                search.note(probe, sqlx::query_as(from).bind(probe).fetch_optional(&mut *on).await?);
+            }
+            search.found()
+        }
+    };
+    let ((low, high), scanned) = (query.bounds(since), query.scanned(feed.is_some()));
+    let lines = sqlx::query(sql).bind(low).bind(high).bind(i64::from(scanned));
+    let lines = if let Some(feed) = feed { lines.bind(feed) } else { lines };
+    let rows = lines.fetch_all(on).await?;
+    Ok(query.choose(rows.iter().map(Line::from_row).collect::<Result<Vec<_>, _>>()?, scanned))
+}
+
+/// The entries of a page.
+async fn whole(on: &mut PgConnection, chosen: &Chosen) -> Result<Vec<StoredEntry>, sqlx::Error> {
+    let rows = sqlx::query_as::<_, EntryRow>(ENTRIES_BY_SEQ).bind(chosen.entries()).fetch_all(on).await?;
+    Ok(readable(rows))
 }
 
 /// The epoch, and the last numbers of events and of entries that are gone: everything above is there, unless an erased feed

@@ -15,7 +15,7 @@ use super::urls::lock_urls;
 use super::{PostgresStore, column, list, moves, numbers};
 use crate::listing;
 use crate::row::{
-    CHUNK, FeedRow, PlaceColumns, added_terms, feed_columns, interval_millis, pack_calm, pack_terms, readable,
+    CHUNK, FeedRow, PlaceColumns, added_terms, feed_columns, interval_millis, pack_calm, pack_labels, pack_terms, readable,
 };
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
@@ -201,6 +201,11 @@ async fn change_row(
         .bind(expected.map(|audience| audience.sla))
         .bind(expected.map(|audience| audience.important))
         .bind(expected.and_then(interval_millis))
+        .bind(change.labels.is_some())
+        .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.before)))
+        .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.after)))
+        .bind(change.external_id.is_some())
+        .bind(change.external_id.as_ref().and_then(Option::as_deref))
         .fetch_optional(&mut *on)
         .await
         .map_err(StoreError::of_identity(ACTION))?;
@@ -235,7 +240,10 @@ async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> 
         .bind(column(feeds, |feed| pack_calm(&feed.calm)))
         .bind(&logins)
         .bind(column(feeds, |feed| feed.credentials.as_ref().map(|login| login.sealed.as_bytes())))
-        .bind(column(feeds, |feed| feed.by_hand));
+        .bind(column(feeds, |feed| feed.by_hand))
+        .bind(column(feeds, |feed| pack_labels(&feed.marks.labels)))
+        .bind(column(feeds, |feed| feed.marks.external_id.as_deref()))
+        .bind(column(feeds, |feed| feed.title.as_deref()));
     let mut inserted: HashSet<i64> = insert.fetch_all(&mut *on).await?.into_iter().collect();
     let find = sqlx::query_as(include_str!("feeds_find.sql")).bind(&urls).bind(&logins);
     let found: Vec<(Option<i64>, Option<String>)> = find.fetch_all(&mut *on).await?;

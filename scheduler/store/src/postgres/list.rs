@@ -8,8 +8,8 @@ use super::PostgresStore;
 use super::connection::SNAPSHOT;
 use crate::counts::Counts;
 use crate::cursor;
-use crate::listing::{Dialect, MOST, Source};
 use crate::row::{FeedRow, feed_columns};
+use crate::source::{Dialect, MOST, Source};
 use crate::statement::{Statement, Value};
 use crate::texts::Trigrams;
 use crate::{FeedQuery, StoreError};
@@ -67,6 +67,11 @@ impl Source for View<'_> {
     async fn position(&mut self, statement: Statement) -> Result<Option<(i64, i64)>, StoreError> {
         let place = bound(statement).fetch_optional(&mut *self.0).await;
         place.map_err(StoreError::on(ACTION))
+    }
+
+    async fn numbers(&mut self, statement: Statement) -> Result<Vec<i64>, StoreError> {
+        let rows: Vec<(i64,)> = bound(statement).fetch_all(&mut *self.0).await.map_err(StoreError::on(ACTION))?;
+        Ok(rows.into_iter().map(|(number,)| number).collect())
     }
 
     async fn counts(&mut self) -> Result<Counts, StoreError> {

@@ -142,6 +142,8 @@ mod tests {
             calm: Vec::new(),
             category: common::policy::Category::D,
             private: false,
+            marks: Default::default(),
+            title: None,
             by_hand: false,
             first_due: Timestamp::EPOCH,
         };

@@ -1,74 +1,133 @@
 //! What consumers read: entries in their newest form, and events, both by `seq`.
 
-use std::collections::HashMap;
-
 use async_trait::async_trait;
 use common::time::Timestamp;
-use common::url::FeedId;
 use sqlx::{FromRow, Row, SqliteConnection};
 
 use super::SqliteStore;
-use crate::page_size::{cut_events, fitting};
-use crate::row::{EntryRow, readable};
-use crate::{Event, EventPage, Events, RelayTurn, StoreError, StoredEntry};
+use crate::filter::{Chosen, Line, Since};
+use crate::row::{EntryRow, entry_identity_of, readable};
+use crate::{EntryRef, Event, EventPage, EventQuery, Events, RelayTurn, StoreError, StoredEntry};
 
 const ACTION: &str = "read events";
 
-#[derive(FromRow)]
-struct EventRow {
-    seq: i64,
-    at: i64,
-    kind: String,
-    feed_id: i64,
-    feed_url: Option<String>,
-    host: Option<String>,
-    merged_into: Option<i64>,
-    entry: Option<i64>,
+/// An entry with what it says of its feed.
+macro_rules! whole_entries {
+    ($which:literal) => {
+        concat!(
+            "SELECT entries.*, feeds.url AS feed_url, feeds.title AS feed_title, feeds.labels, feeds.external_id ",
+            "FROM entries LEFT JOIN feeds ON feeds.id = entries.feed_id ",
+            $which
+        )
+    };
 }
+
+/// The bytes of an entry's texts. Lengths are read from the rows' heads.
+macro_rules! bytes {
+    () => {
+        "coalesce(octet_length(entries.title), 0) + coalesce(octet_length(entries.summary), 0) \
+         + coalesce(octet_length(entries.content), 0) + coalesce(octet_length(entries.enclosures), 0) \
+         + coalesce(octet_length(entries.details), 0)"
+    };
+}
+
+/// Lines of entries between ?1 and ?2, at most ?3.
+macro_rules! entry_lines {
+    ($of:literal, $order:literal) => {
+        concat!(
+            "SELECT entries.seq, entries.stored AS at, entries.feed_id, entries.seq AS entry, ",
+            "CASE WHEN entries.seen = entries.stored THEN 'entry.new' ELSE 'entry.updated' END AS kind, ",
+            bytes!(),
+            " AS bytes, feeds.url AS feed_url, feeds.title AS feed_title, feeds.labels, feeds.external_id, feeds.merged_into, ",
+            "feeds.host, feeds.category ",
+            "FROM (SELECT seq FROM entries WHERE seq > ?1 AND seq < ?2",
+            $of,
+            " ORDER BY seq",
+            $order,
+            " LIMIT ?3) AS line CROSS JOIN entries ON entries.seq = line.seq LEFT JOIN feeds ON feeds.id = entries.feed_id ",
+            "ORDER BY line.seq",
+            $order
+        )
+    };
+}
+
+/// Lines of events between ?1 and ?2, at most ?3, each with its feed as it is now and its entry's newest form.
+macro_rules! event_lines {
+    ($order:literal) => {
+        concat!(
+            "SELECT line.seq, line.at, line.kind, line.feed_id, entries.seq AS entry, ",
+            bytes!(),
+            " AS bytes, feeds.url AS feed_url, feeds.title AS feed_title, feeds.labels, feeds.external_id, feeds.merged_into, ",
+            "feeds.host, feeds.category ",
+            "FROM (SELECT * FROM events WHERE seq > ?1 AND seq < ?2 ORDER BY seq",
+            $order,
+            " LIMIT ?3) AS line ",
+            "LEFT JOIN entry_identities AS known ON known.feed_id = line.feed_id AND known.identity = line.identity ",
+            "LEFT JOIN entries ON entries.seq = known.seq ",
+            "LEFT JOIN feeds ON feeds.id = line.feed_id ",
+            "ORDER BY line.seq",
+            $order
+        )
+    };
+}
+
+/// For the check of plans.
+#[cfg(test)]
+pub(super) const LINES: [&str; 2] = [entry_lines!(" AND feed_id = ?4", " DESC"), event_lines!("")];
 
 #[async_trait]
 impl Events for SqliteStore {
-    async fn entries(
-        &self,
-        feed: Option<FeedId>,
-        after: i64,
-        limit: u32,
-    ) -> Result<EventPage<StoredEntry>, StoreError> {
+    async fn find_entries(&self, query: &EventQuery) -> Result<EventPage<StoredEntry>, StoreError> {
         // One snapshot: retention must not take something between the rows and the answer to what is kept.
         let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
-        let (sizes, rows) = match feed {
-            Some(_) => (
-                sqlx::query_scalar::<_, i64>(include_str!("entry_sizes.sql")),
-                sqlx::query_as::<_, EntryRow>(
-                    "SELECT * FROM entries WHERE feed_id = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2",
-                ),
-            ),
-            None => (
-                sqlx::query_scalar(include_str!("entry_sizes_all.sql")),
-                sqlx::query_as("SELECT * FROM entries WHERE seq > ?1 ORDER BY seq LIMIT ?2"),
-            ),
+        let sql = match (query.filter.feed, query.newest) {
+            (None, false) => entry_lines!("", ""),
+            (None, true) => entry_lines!("", " DESC"),
+            (Some(_), false) => entry_lines!(" AND feed_id = ?4", ""),
+            (Some(_), true) => entry_lines!(" AND feed_id = ?4", " DESC"),
         };
-        let feed = feed.map(|feed| feed.0);
-        let sizes = sizes.bind(after).bind(limit);
-        let sizes = if let Some(feed) = feed { sizes.bind(feed) } else { sizes };
-        let sizes = sizes.fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        let (found, fitting) = (sizes.len(), fitting(sizes));
-        let rows = rows.bind(after).bind(fitting as i64);
-        let rows = if let Some(feed) = feed { rows.bind(feed) } else { rows };
-        let rows = rows.fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
-        let (epoch, oldest) = bounds(&mut tx, "entries_gone").await?;
-        Ok(EventPage { epoch, oldest, items: readable(rows), cut: fitting < found })
+        let numbers = "SELECT min(seq), max(seq) FROM entries";
+        let from = "SELECT seq, stored FROM entries WHERE seq >= ?1 ORDER BY seq LIMIT 1";
+        let feed = query.filter.feed.map(|feed| feed.0);
+        let chosen = choose(&mut tx, query, (sql, feed), [numbers, from]).await?;
+        let entries = whole(&mut tx, &chosen).await?;
+        let bounds = bounds(&mut tx, "entries_gone").await?;
+        Ok(query.entries(chosen, entries, bounds))
     }
 
-    async fn newest_entries(&self, feed: Option<FeedId>, limit: u32) -> Result<Vec<StoredEntry>, StoreError> {
-        let query = match feed {
-            Some(feed) => sqlx::query_as("SELECT * FROM entries WHERE feed_id = ?2 ORDER BY seq DESC LIMIT ?1")
-                .bind(limit)
-                .bind(feed.0),
-            None => sqlx::query_as("SELECT * FROM entries ORDER BY seq DESC LIMIT ?1").bind(limit),
+    async fn find_events(&self, query: &EventQuery) -> Result<EventPage<Event>, StoreError> {
+        let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
+        let sql = if query.newest { event_lines!(" DESC") } else { event_lines!("") };
+        let numbers = "SELECT min(seq), max(seq) FROM events";
+        let from = "SELECT seq, at FROM events WHERE seq >= ?1 ORDER BY seq LIMIT 1";
+        let chosen = choose(&mut tx, query, (sql, None), [numbers, from]).await?;
+        let entries = whole(&mut tx, &chosen).await?;
+        let bounds = bounds(&mut tx, "events_gone").await?;
+        Ok(query.events(chosen, entries, bounds))
+    }
+
+    async fn entry(&self, which: &EntryRef) -> Result<Option<StoredEntry>, StoreError> {
+        let of_event = "SELECT known.seq FROM events JOIN entry_identities AS known ON known.feed_id = events.feed_id \
+                        AND known.identity = events.identity WHERE events.seq = ?1";
+        let seq: Option<i64> = match which {
+            EntryRef::Seq(seq) => {
+                let newest = sqlx::query_scalar(of_event).bind(seq).fetch_optional(&self.readers).await;
+                // Retention may have taken the event and left the entry.
+                Some(newest.map_err(StoreError::on(ACTION))?.unwrap_or(*seq))
+            }
+            EntryRef::Id(feed, id) => {
+                let sql = "SELECT seq FROM entry_identities WHERE feed_id = ?1 AND identity = ?2";
+                let known = sqlx::query_scalar(sql).bind(feed.0).bind(entry_identity_of(id).to_vec());
+                known.fetch_optional(&self.readers).await.map_err(StoreError::on(ACTION))?
+            }
         };
-        let rows: Vec<EntryRow> = query.fetch_all(&self.readers).await.map_err(StoreError::on(ACTION))?;
-        Ok(readable(rows))
+        let Some(seq) = seq else { return Ok(None) };
+        let row: Option<EntryRow> = sqlx::query_as(whole_entries!("WHERE entries.seq = ?1"))
+            .bind(seq)
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(StoreError::on(ACTION))?;
+        row.map(StoredEntry::try_from).transpose()
     }
 
     /// Walks back over what is newer, by number: a day's entries for a midnight.
@@ -76,44 +135,6 @@ impl Events for SqliteStore {
         let sql = "SELECT seq FROM entries WHERE stored < ?1 ORDER BY seq DESC LIMIT 1";
         let seq = sqlx::query_scalar(sql).bind(at.millis()).fetch_optional(&self.readers).await;
         Ok(seq.map_err(StoreError::on(ACTION))?.unwrap_or(0))
-    }
-
-    async fn events(&self, after: i64, limit: u32) -> Result<EventPage<Event>, StoreError> {
-        let mut tx = self.readers.begin().await.map_err(StoreError::on(ACTION))?;
-        let mut rows: Vec<EventRow> = sqlx::query_as(include_str!("events.sql"))
-            .bind(after)
-            .bind(limit)
-            .fetch_all(&mut *tx)
-            .await
-            .map_err(StoreError::on(ACTION))?;
-        let wanted: Vec<i64> = rows.iter().filter_map(|row| row.entry).collect();
-        let sizes: Vec<(i64, i64)> = sqlx::query_as(include_str!("entry_sizes_by_seq.sql"))
-            .bind(serde_json::json!(wanted).to_string())
-            .fetch_all(&mut *tx)
-            .await
-            .map_err(StoreError::on(ACTION))?;
-        let cut = cut_events(&mut rows, sizes, |row| row.entry);
-        let wanted: Vec<i64> = rows.iter().filter_map(|row| row.entry).collect();
-        let entries: Vec<EntryRow> =
-            sqlx::query_as("SELECT * FROM entries WHERE seq IN (SELECT value FROM json_each(?1))")
-                .bind(serde_json::json!(wanted).to_string())
-                .fetch_all(&mut *tx)
-                .await
-                .map_err(StoreError::on(ACTION))?;
-        let (epoch, oldest) = bounds(&mut tx, "events_gone").await?;
-        let entries: HashMap<i64, StoredEntry> =
-            readable(entries).into_iter().map(|entry: StoredEntry| (entry.seq, entry)).collect();
-        let event = |row: EventRow| Event {
-            seq: row.seq,
-            kind: row.kind,
-            feed_id: FeedId(row.feed_id),
-            at: Timestamp::from_millis(row.at),
-            feed_url: row.feed_url,
-            host: row.host,
-            merged_into: row.merged_into.map(FeedId),
-            entry: row.entry.and_then(|seq| entries.get(&seq).cloned()),
-        };
-        Ok(EventPage { epoch, oldest, items: rows.into_iter().map(event).collect(), cut })
     }
 
     /// From SQLite's own counter, which pruning does not turn back.
@@ -129,6 +150,45 @@ impl Events for SqliteStore {
         let cursor = take.bind(turn.confirmed).bind(turn.epoch).fetch_optional(&self.writer).await;
         cursor.map_err(StoreError::on("take the turn to pass events on"))
     }
+}
+
+/// The lines of a page. `numbers` reads the first and the last number, `from` the first line from a number on.
+async fn choose(
+    on: &mut SqliteConnection,
+    query: &EventQuery,
+    (sql, feed): (&'static str, Option<i64>),
+    [numbers, from]: [&'static str; 2],
+) -> Result<Chosen, StoreError> {
+    let since = match query.filter.since {
+        None => 0,
+        Some(since) => {
+            let row = sqlx::query_as(numbers).fetch_one(&mut *on).await.map_err(StoreError::on(ACTION))?;
+            let (first, last): (Option<i64>, Option<i64>) = row;
+            let mut search = Since::new(first.unwrap_or(1), last.unwrap_or(0), since);
+            while let Some(probe) = search.probe() {
+                let line = sqlx::query_as(from).bind(probe).fetch_optional(&mut *on).await;
+                search.note(probe, line.map_err(StoreError::on(ACTION))?);
+            }
+            search.found()
+        }
+    };
+    let ((low, high), scanned) = (query.bounds(since), query.scanned(feed.is_some()));
+    let lines = sqlx::query(sql).bind(low).bind(high).bind(scanned);
+    let lines = if let Some(feed) = feed { lines.bind(feed) } else { lines };
+    let rows = lines.fetch_all(on).await.map_err(StoreError::on(ACTION))?;
+    let lines = rows.iter().map(Line::from_row).collect::<Result<Vec<_>, _>>().map_err(StoreError::on(ACTION))?;
+    Ok(query.choose(lines, scanned))
+}
+
+/// The entries of a page.
+async fn whole(on: &mut SqliteConnection, chosen: &Chosen) -> Result<Vec<StoredEntry>, StoreError> {
+    let sql = whole_entries!("WHERE entries.seq IN (SELECT value FROM json_each(?1))");
+    let rows: Vec<EntryRow> = sqlx::query_as(sql)
+        .bind(serde_json::json!(chosen.entries()).to_string())
+        .fetch_all(on)
+        .await
+        .map_err(StoreError::on(ACTION))?;
+    Ok(readable(rows))
 }
 
 /// The epoch, and the oldest number that may still be there: everything above it is, unless an erased feed took it along.

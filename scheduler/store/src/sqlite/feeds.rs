@@ -14,7 +14,9 @@ use sqlx::{FromRow, Row, Sqlite, Transaction};
 use super::batch::{Batch, id_list};
 use super::list::View;
 use super::{SqliteStore, moves};
-use crate::row::{CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_calm, pack_terms, readable};
+use crate::row::{
+    CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_calm, pack_labels, pack_terms, readable,
+};
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
     StoreError, Unmove, Unmoved, history, listing,
@@ -223,6 +225,11 @@ async fn change_row(
         .bind(expected.map(|audience| audience.sla))
         .bind(expected.map(|audience| audience.important))
         .bind(expected.and_then(interval_millis))
+        .bind(change.labels.is_some())
+        .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.before)))
+        .bind(change.labels.as_ref().and_then(|labels| pack_labels(&labels.after)))
+        .bind(change.external_id.is_some())
+        .bind(change.external_id.as_ref().and_then(Option::as_deref))
         .fetch_optional(&mut **tx)
         .await
         .map_err(StoreError::of_identity(ACTION))?;
@@ -291,6 +298,9 @@ fn new_rows(feeds: &[NewFeed]) -> Batch {
             row.bytes(feed.credentials.as_ref().map(|credentials| &credentials.id.0[..]));
             row.bytes(feed.credentials.as_ref().map(|credentials| credentials.sealed.as_bytes()));
             row.int(i64::from(feed.by_hand));
+            row.text(pack_labels(&feed.marks.labels).as_deref());
+            row.text(feed.marks.external_id.as_deref());
+            row.text(feed.title.as_deref());
         });
     }
     rows

@@ -6,8 +6,8 @@ use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
 
 use crate::StoreError;
 use crate::counts::Counts;
-use crate::listing::{Dialect, MOST, Source};
 use crate::row::{FeedRow, feed_columns};
+use crate::source::{Dialect, MOST, Source};
 use crate::statement::{Statement, Value};
 use crate::texts::Trigrams;
 
@@ -41,6 +41,13 @@ impl Source for View<'_> {
     async fn position(&mut self, statement: Statement) -> Result<Option<(i64, i64)>, StoreError> {
         let place = bound(statement).fetch_optional(&mut *self.0).await;
         place.map_err(StoreError::on(ACTION))
+    }
+
+    async fn numbers(&mut self, statement: Statement) -> Result<Vec<i64>, StoreError> {
+        let query = sqlx::query_as(AssertSqlSafe(statement.sql));
+        let rows: Vec<(i64,)> =
+            bound(query, statement.values).fetch_all(&mut *self.0).await.map_err(StoreError::on(ACTION))?;
+        Ok(rows.into_iter().map(|(number,)| number).collect())
     }
 
     async fn counts(&mut self) -> Result<Counts, StoreError> {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::SqliteStore;
 use super::list::{View, bound};
-use crate::conformance::plans::{Explains, every_list_follows_its_index};
+use crate::conformance::plans::{Explains, every_list_follows_its_index, labels_and_ids_follow_their_indexes};
 use crate::conformance::upgrades::{
     ROWS_OF_PORT_80, SCHEMAS_OF_PORT_80, ports_80_and_443_become_one_host, rows_of_the_first_program,
 };
@@ -103,15 +103,17 @@ async fn every_list_of_a_large_fleet_follows_its_index() {
     const FILL: &str = "
         WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
         INSERT INTO feeds (url, host, added, subscribers, active_subscribers, sla, important, audience_at, private,
-            category, status, failure, next_due)
+            category, status, failure, next_due, labels, external_id)
         SELECT 'https://a.org/' || n, iif(n > 12000, 'a.org:443', 'b.org:443'), 0, n % 7, 1, 0, 0, 0, 0,
-            iif(n > 9000, 'C', 'D'), iif(n % 3 = 0, 'paused', 'active'), iif(n % 4 = 0, 'dns', NULL), 0
+            iif(n > 9000, 'C', 'D'), iif(n % 3 = 0, 'paused', 'active'), iif(n % 4 = 0, 'dns', NULL), 0,
+            iif(n > 15000, '[\"green\"]', NULL), iif(n > 16000, '7', NULL)
         FROM numbers";
     let folder = Folder::new();
     let store = SqliteStore::open(&folder.url()).await.unwrap();
     sqlx::query(FILL).execute(&store.writer).await.unwrap();
     let mut on = store.writer.acquire().await.unwrap();
     every_list_follows_its_index(&mut View(&mut on), "feeds").await;
+    labels_and_ids_follow_their_indexes(&mut View(&mut on)).await;
 }
 
 #[tokio::test]
@@ -148,6 +150,8 @@ fn new_feed(url: &str) -> NewFeed {
         calm: Vec::new(),
         category: Category::D,
         private: false,
+        marks: Default::default(),
+        title: None,
         by_hand: false,
         first_due: Timestamp::EPOCH,
     }
@@ -322,7 +326,8 @@ async fn every_statement_of_a_batch_finds_its_feeds_by_number() {
         include_str!("apply_holds_before.sql"),
         include_str!("entries_before.sql"),
         include_str!("entries_delete.sql"),
-        include_str!("events.sql"),
+        super::events::LINES[0],
+        super::events::LINES[1],
         include_str!("feeds_find.sql"),
         include_str!("feeds_revive.sql"),
         include_str!("jobs.sql"),

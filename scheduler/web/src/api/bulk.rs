@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, StatusCode, header};
 use common::feed::Feed;
+use common::labels::limited;
 use common::url::FeedId;
 use rand::RngExt;
 
@@ -91,6 +92,7 @@ fn wish(api: &Api, line: &[u8]) -> Result<Wish, ApiError> {
             Target::Add(feed)
         }
         Some(_) if body.url.is_some() => return Err(ApiError::bad("give url or id, not both")),
+        Some(_) if body.title.is_some() => return Err(ApiError::bad("title is given with a new feed's url")),
         Some(_) if body.login()?.is_some() => {
             return Err(ApiError::bad("username and password of a known feed are set by PATCH /feeds/{id}"));
         }
@@ -144,7 +146,10 @@ async fn set_fields(ops: &Ops, found: Vec<Result<(Added, FeedBody), ApiError>>) 
             Ok(BulkView { id: Some(id), new, revived, changed, ..BulkView::default() })
         })
         .collect();
-    let is_change = |edit: &EditFeed| edit.audience.is_some() || edit.calm.is_some() || edit.private.is_some();
+    let is_change = |edit: &EditFeed| {
+        let marks = !edit.labels.is_empty() || edit.external_id.is_some();
+        edit.audience.is_some() || edit.calm.is_some() || edit.private.is_some() || marks
+    };
     let edits: Vec<_> =
         edits.into_iter().map(|(id, (_, edit))| (id, edit)).filter(|(_, edit)| is_change(edit)).collect();
     ops.edit_all(&edits).await?;
@@ -156,9 +161,19 @@ fn lay_over(before: &Feed, edit: &mut EditFeed, body: FeedBody) -> Result<bool, 
     let so_far = edit.audience.map_or(before.audience, |edit| edit.over(before.audience));
     let calm_so_far = edit.calm.as_deref().unwrap_or(&before.calm);
     let audience = body.audience(so_far, calm_so_far)?;
+    let (more, external_id) = (body.labels()?, body.external_id()?);
     let private = body.private.filter(|private| *private != edit.private.unwrap_or(before.private));
     let calm = body.calm.filter(|calm| calm != edit.calm.as_ref().unwrap_or(&before.calm));
-    let changed = audience != so_far || private.is_some() || calm.is_some();
+    let marks = &before.marks;
+    let labels = edit.labels.over(&marks.labels);
+    let relabelled = limited(more.over(&labels)).map_err(ApiError::bad)? != labels;
+    let id_so_far = edit.external_id.as_ref().unwrap_or(&marks.external_id);
+    let external_id = external_id.filter(|id| id != id_so_far);
+    let changed = audience != so_far || private.is_some() || calm.is_some() || relabelled || external_id.is_some();
+    if relabelled {
+        edit.labels.then(more);
+    }
+    edit.external_id = external_id.or(edit.external_id.take());
     edit.audience = AudienceEdit::between(before.audience, audience);
     edit.private = private.or(edit.private);
     edit.calm = calm.or(edit.calm.take());

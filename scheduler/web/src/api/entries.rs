@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::State;
+use axum::Json;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use common::calm::Zone;
@@ -12,66 +13,128 @@ use serde::Deserialize;
 
 use super::sanitised::sanitised;
 use crate::error::ApiError;
-use crate::request::{Params, PathId, explained, limit, parsed};
+use crate::reading::{cursor, feed_id, parameters, refuse_lost};
+use crate::request::{Params, PathId, explained};
 use crate::state::Api;
 use crate::until_sent::until_sent;
 use crate::written::written;
 use scheduler::wire::{EntryList, EntryView};
-use store::StoredEntry;
+use store::{EntryRef, EventQuery, StoredEntry};
 
-/// The parameters of both lists.
-#[derive(Debug, Deserialize)]
-pub(super) struct EntryParams {
-    after: Option<String>,
-    /// Only what was stored before this zone's last midnight.
-    calm: Option<String>,
-    limit: Option<String>,
-    html: Option<String>,
+parameters! {
+    /// The parameters of lists of entries. `calm`: only what was stored before this zone's last midnight.
+    EntryParams { calm, html }
 }
 
-/// `GET /entries?after=SEQ&calm=ZONE&limit=&html=sanitised`
+/// `GET /entries`
 pub(super) async fn all(State(api): State<Api>, Params(params): Params<EntryParams>) -> Result<Response, ApiError> {
-    list(&api, None, &params).await
+    let query = params.chosen().query(&api, cursor(params.after.as_deref())?).await?;
+    if let Some(id) = query.filter.feed {
+        api.feed(id).await?;
+    }
+    list(&api, query, &params).await
 }
 
-/// `GET /feeds/{id}/entries?after=SEQ&limit=&html=sanitised`
+/// `GET /feeds/{id}/entries`
 pub(super) async fn of_feed(
     State(api): State<Api>,
     PathId(id): PathId,
     Params(params): Params<EntryParams>,
 ) -> Result<Response, ApiError> {
     api.feed(id).await?;
-    list(&api, Some(id), &params).await
+    let mut query = params.chosen().query(&api, cursor(params.after.as_deref())?).await?;
+    if query.filter.feed.replace(id).is_some_and(|feed| feed != id) {
+        return Err(ApiError::bad("feed is in the path already; leave it out"));
+    }
+    list(&api, query, &params).await
 }
 
-async fn list(api: &Api, feed: Option<FeedId>, params: &EntryParams) -> Result<Response, ApiError> {
-    let accepted = "a seq: a whole number, 0 for the beginning";
-    let after: i64 = parsed("after", params.after.as_deref(), accepted)?.unwrap_or(0);
-    let limit = limit(params.limit.as_deref(), 100, 1000)?;
+async fn list(api: &Api, query: EventQuery, params: &EntryParams) -> Result<Response, ApiError> {
     let zone: Option<Zone> = params.calm.as_deref().map(|zone| explained("calm", zone)).transpose()?;
     // Asked first: what is stored in between belongs to today.
     let last = match zone {
         Some(zone) => api.ops.store.last_entry_before(zone.last_midnight(api.ops.clock.now())).await?,
         None => i64::MAX,
     };
-    let with_html = match params.html.as_deref() {
-        None => false,
-        Some("sanitised") => true,
-        Some(_) => return Err(ApiError::bad("html must be sanitised, or left out")),
-    };
+    let with_html = with_html(params.html.as_deref())?;
     let turn = api.page_turn().await?;
-    let mut page = api.ops.store.entries(feed, after, limit).await?;
-    page.items.retain(|entry| entry.seq <= last);
-    if 0 < after && after < page.oldest - 1 {
-        let message = format!("after={after} is older than what is kept; go on after {}", page.oldest - 1);
-        let refusal = ApiError::new(StatusCode::GONE, message);
-        return Err(refusal.with("oldest", page.oldest).with("epoch", page.epoch));
+    let mut page = api.ops.store.find_entries(&query).await?;
+    refuse_lost(api, &query, params.epoch.as_deref(), &page).await?;
+    if last < i64::MAX {
+        page.items.retain(|entry| entry.seq <= last);
+        // What belongs to today is read tomorrow.
+        (page.next, page.more) = match query.newest {
+            true => (page.next, page.more),
+            false => (page.next.min(last.max(query.after)), page.more && page.next < last),
+        };
     }
-    let next = page.items.last().map_or(after, |entry| entry.seq);
-    let items =
-        if with_html { made_safe(api, page.items).await? } else { page.items.into_iter().map(EntryView::of).collect() };
-    let list = EntryList { epoch: page.epoch, oldest: page.oldest, items, next };
+    let items = views(api, page.items, with_html).await?;
+    let list = EntryList { epoch: page.epoch, oldest: page.oldest, items, next: page.next, more: page.more };
     Ok(until_sent(written(list).await?, turn))
+}
+
+/// The parameters of one entry.
+#[derive(Debug, Deserialize)]
+pub(super) struct OneParams {
+    html: Option<String>,
+}
+
+/// `GET /entries/{seq}`: the entry that was announced by the event with this number, in its newest form.
+pub(super) async fn show(
+    State(api): State<Api>,
+    Path(seq): Path<String>,
+    Params(params): Params<OneParams>,
+) -> Result<Json<EntryView>, ApiError> {
+    let seq = seq.parse().map_err(|_| ApiError::bad("an entry's seq must be a whole number"))?;
+    let unknown = || ApiError::new(StatusCode::NOT_FOUND, format!("there is no entry {seq}, or it is no longer kept"));
+    one(&api, &EntryRef::Seq(seq), params.html.as_deref(), unknown).await
+}
+
+/// The parameters of `GET /entries/lookup`.
+#[derive(Debug, Deserialize)]
+pub(super) struct LookupParams {
+    feed: Option<String>,
+    id: Option<String>,
+    html: Option<String>,
+}
+
+/// `GET /entries/lookup?feed=&id=`
+pub(super) async fn lookup(
+    State(api): State<Api>,
+    Params(params): Params<LookupParams>,
+) -> Result<Json<EntryView>, ApiError> {
+    let (Some(feed), Some(id)) = (params.feed, params.id) else {
+        return Err(ApiError::bad("give feed, a feed's id or URL, and id, the entry's id in its feed"));
+    };
+    let feed: FeedId = feed_id(&api, &feed).await?;
+    let unknown =
+        || ApiError::new(StatusCode::NOT_FOUND, format!("feed {feed} has no entry {id}, or it is no longer kept"));
+    one(&api, &EntryRef::Id(feed, id.clone()), params.html.as_deref(), unknown).await
+}
+
+async fn one(
+    api: &Api,
+    which: &EntryRef,
+    html: Option<&str>,
+    unknown: impl Fn() -> ApiError,
+) -> Result<Json<EntryView>, ApiError> {
+    let with_html = with_html(html)?;
+    let _turn = api.page_turn().await?;
+    let entry = api.ops.store.entry(which).await?.ok_or_else(&unknown)?;
+    let mut views = views(api, vec![entry], with_html).await?;
+    views.pop().map(Json).ok_or_else(unknown)
+}
+
+fn with_html(html: Option<&str>) -> Result<bool, ApiError> {
+    match html {
+        None => Ok(false),
+        Some("sanitised") => Ok(true),
+        Some(_) => Err(ApiError::bad("html must be sanitised, or left out")),
+    }
+}
+
+async fn views(api: &Api, entries: Vec<StoredEntry>, with_html: bool) -> Result<Vec<EntryView>, ApiError> {
+    if with_html { made_safe(api, entries).await } else { Ok(entries.into_iter().map(EntryView::of).collect()) }
 }
 
 /// How long the texts of one page may take to be made safe; those left by then are shown without markup.

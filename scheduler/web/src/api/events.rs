@@ -7,16 +7,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use axum::response::sse;
 use futures_util::stream;
-use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::error::ApiError;
-use crate::request::{Params, limit, parsed};
+use crate::reading::{parameters, refuse_lost};
+use crate::request::{Params, parsed};
 use crate::state::{Api, LARGE_EVENTS};
 use crate::streams::{HEARTBEAT, heartbeat};
 use crate::until_sent::until_sent;
@@ -25,43 +26,54 @@ use scheduler::events::follow::Follower;
 use scheduler::wire::{EventList, EventView};
 use store::{Event, EventPage};
 
-/// Where to begin.
-#[derive(Debug, Deserialize)]
-pub(super) struct EventParams {
-    after: Option<String>,
-    /// The epoch in which `after` was read.
-    epoch: Option<String>,
-    limit: Option<String>,
+parameters! {
+    /// The parameters of lists and streams of events.
+    EventParams { }
 }
 
-/// `GET /events?after=SEQ&epoch=&limit=`: a stream, or a list for who accepts JSON and no stream.
+/// `GET /events`: a list for clients that accept JSON and no stream, otherwise a stream.
 pub(super) async fn events(
     State(api): State<Api>,
     Params(params): Params<EventParams>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let after = cursor(&api, &params, &headers).await?;
-    let limit = limit(params.limit.as_deref(), 100, 1000)?;
-    if wants_list(&headers) {
-        let turn = api.page_turn().await?;
-        let page = api.ops.store.events(after, limit).await?;
-        refuse_lost(&api, after, params.epoch.as_deref(), &page).await?;
-        let next = page.items.last().map_or(after, |event| event.seq);
-        let items = page.items.into_iter().map(EventView::of).collect();
-        let list = EventList { epoch: page.epoch, oldest: page.oldest, items, next };
-        return Ok(until_sent(written(list).await?, turn));
+    if !wants_list(&headers) {
+        return streamed(&api, &params, &headers).await;
     }
-    let mut follower = Follower::new(api.tail.clone(), after).holding(HELD);
+    let query = params.chosen().query(&api, cursor(&api, &params, &headers).await?).await?;
+    let turn = api.page_turn().await?;
+    let page = api.ops.store.find_events(&query).await?;
+    refuse_lost(&api, &query, params.epoch.as_deref(), &page).await?;
+    let items = page.items.into_iter().map(EventView::of).collect();
+    let list = EventList { epoch: page.epoch, oldest: page.oldest, items, next: page.next, more: page.more };
+    Ok(until_sent(written(list).await?, turn))
+}
+
+/// `GET /events/stream`
+pub(super) async fn stream(
+    State(api): State<Api>,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    streamed(&api, &params, &headers).await
+}
+
+async fn streamed(api: &Api, params: &EventParams, headers: &HeaderMap) -> Result<Response, ApiError> {
+    let query = params.chosen().query(api, cursor(api, params, headers).await?).await?;
+    if query.newest {
+        return Err(ApiError::bad("order must be oldest in a stream; a list has the newest first"));
+    }
+    let mut follower = Follower::new(api.tail.clone(), query.after).only(query.filter.clone()).holding(HELD);
     let turn = api.page_turn().await?;
     let mut first = follower.page().await?;
     drop(turn);
-    refuse_lost(&api, after, params.epoch.as_deref(), &first).await?;
+    refuse_lost(api, &query, params.epoch.as_deref(), &first).await?;
     if room_for(&first.items) > 0 {
         // The stream reads it again once there is room for it.
         first.items.clear();
-        follower.rewind(after);
+        follower.rewind(query.after);
     }
-    let telling = Telling::new(follower, after, first, &api);
+    let telling = Telling::new(follower, query.after, first, api);
     api.streams.answer(stream::unfold(telling, Telling::next))
 }
 
@@ -79,21 +91,6 @@ async fn cursor(api: &Api, params: &EventParams, headers: &HeaderMap) -> Result<
 fn wants_list(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     accept.contains("application/json") && !accept.contains("text/event-stream")
-}
-
-/// 410 for a cursor whose next events nobody can tell any more.
-async fn refuse_lost(api: &Api, after: i64, epoch: Option<&str>, page: &EventPage<Event>) -> Result<(), ApiError> {
-    let message = if epoch.is_some_and(|epoch| epoch != page.epoch) {
-        format!("the store was replaced or restored from a backup; its epoch is {}: begin anew", page.epoch)
-    } else if Follower::missed(after, page) {
-        format!("after={after} is older than what is kept; go on after {}", page.oldest - 1)
-    } else if page.items.is_empty() && after > 0 && after > api.ops.store.latest_seq().await? {
-        format!("after={after} is newer than anything here: it was read from another store; begin anew")
-    } else {
-        return Ok(());
-    };
-    let refusal = ApiError::new(StatusCode::GONE, message);
-    Err(refusal.with("oldest", page.oldest).with("epoch", page.epoch.as_str()))
 }
 
 /// Bytes of text that a stream holds: 500 streams hold 125 MB. A larger event needs room of all streams together
@@ -119,6 +116,8 @@ struct Telling {
     over: bool,
     after: i64,
     oldest: i64,
+    /// When the client was last sent something.
+    said: Instant,
     /// Limits the pages that are read at once.
     pages: Arc<Semaphore>,
     /// Room for large events, and what of it this stream has.
@@ -139,6 +138,7 @@ impl Telling {
             over: false,
             after,
             oldest,
+            said: Instant::now(),
             pages: Arc::clone(&api.pages),
             large: Arc::clone(&api.large_events),
             room: None,
@@ -165,6 +165,10 @@ impl Telling {
             if self.events > 0 {
                 self.follower.note_size(self.events, self.bytes);
             }
+            // With a filter much may be looked at and nothing said.
+            if self.said.elapsed() >= HEARTBEAT {
+                return Some((self.heartbeat(), self));
+            }
             let after = self.follower.after();
             let turn = Arc::clone(&self.pages).acquire_owned().await.ok()?;
             let page = self.follower.page().await.ok()?;
@@ -185,14 +189,23 @@ impl Telling {
                 let room = Arc::clone(&self.large).acquire_many_owned(u32::try_from(needed).ok()?);
                 match tokio::time::timeout(HEARTBEAT, room).await {
                     Ok(room) => self.room = Some(room.ok()?),
-                    Err(_) => return Some((heartbeat(), self)),
+                    Err(_) => return Some((self.heartbeat(), self)),
                 }
                 continue;
             }
             (self.events, self.bytes, self.ready) = (page.items.len(), 0, page.items.into());
             if self.ready.is_empty() && tokio::time::timeout(HEARTBEAT, self.follower.news()).await.is_err() {
-                return Some((heartbeat(), self));
+                return Some((self.heartbeat(), self));
             }
+        }
+    }
+
+    /// With the number up to which everything was looked at, so that a client that comes back goes on from there.
+    fn heartbeat(&mut self) -> sse::Event {
+        self.said = Instant::now();
+        match self.follower.after() {
+            0 => heartbeat(),
+            after => heartbeat().id(after.to_string()),
         }
     }
 
@@ -203,6 +216,7 @@ impl Telling {
     }
 
     fn told(&mut self, event: Event) -> Option<sse::Event> {
+        self.said = Instant::now();
         let (seq, kind) = (event.seq, event.kind.clone());
         let text = serde_json::to_string(&EventView::in_epoch(event, &self.epoch)).ok()?;
         self.bytes += text.len();

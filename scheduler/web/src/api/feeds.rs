@@ -6,6 +6,7 @@ use axum::{Extension, Json};
 use common::calm::{CalmGroup, calm_subscribers};
 use common::feed::Feed;
 use common::input;
+use common::labels::{LabelEdit, Marks, limited, read_external_id, read_labels, read_title};
 use common::policy::{Audience, Status};
 use common::secrets::Login;
 use common::url::FeedId;
@@ -34,6 +35,15 @@ pub(super) struct FeedBody {
     important: Option<bool>,
     pub(super) private: Option<bool>,
     pub(super) calm: Option<Vec<CalmGroup>>,
+    /// Replaces all labels.
+    labels: Option<Vec<String>>,
+    add_labels: Option<Vec<String>>,
+    remove_labels: Option<Vec<String>>,
+    /// `null` takes the caller's own id away.
+    #[serde(deserialize_with = "given")]
+    pub(super) external_id: Option<Option<String>>,
+    /// What the caller calls a new feed, until it has a title of its own.
+    pub(super) title: Option<String>,
     /// Seconds; `null` takes a person's interval away.
     #[serde(deserialize_with = "given")]
     interval: Option<Option<f64>>,
@@ -55,7 +65,8 @@ impl Accepts for FeedBody {
             "sla" | "important" | "private" => "true or false",
             "calm" => "a list of groups such as {\"zone\": \"Europe/Paris\", \"subscribers\": 3}, with IANA names",
             "interval" => "a number of seconds, or null",
-            "username" => "text, or null",
+            "labels" | "add_labels" | "remove_labels" => "a list of texts",
+            "username" | "external_id" => "text, or null",
             _ => "text",
         }
     }
@@ -106,6 +117,25 @@ impl FeedBody {
         Ok(Audience { subscribers, active_subscribers, sla, important, interval })
     }
 
+    /// The change of labels in these fields.
+    pub(super) fn labels(&self) -> Result<LabelEdit, ApiError> {
+        let read = |name: &str, labels: &Option<Vec<String>>| {
+            let read = labels.as_deref().map(read_labels).transpose();
+            read.map_err(|error| ApiError::bad(format!("{name}: {error}")))
+        };
+        Ok(LabelEdit {
+            set: read("labels", &self.labels)?,
+            add: read("add_labels", &self.add_labels)?.unwrap_or_default(),
+            remove: read("remove_labels", &self.remove_labels)?.unwrap_or_default(),
+        })
+    }
+
+    /// The caller's own id in these fields: absent, `null`, or a text.
+    pub(super) fn external_id(&self) -> Result<Option<Option<String>>, ApiError> {
+        let read = |id: &Option<String>| id.as_deref().map(read_external_id).transpose().map_err(ApiError::bad);
+        self.external_id.as_ref().map(read).transpose()
+    }
+
     /// The feed that these fields add.
     pub(super) fn new_feed(&self, api: &Api) -> Result<AddFeed, ApiError> {
         let url = self.url.as_deref().ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
@@ -116,7 +146,10 @@ impl FeedBody {
         }
         let (calm, private) = (self.calm.clone().unwrap_or_default(), self.private.unwrap_or(false));
         let audience = self.audience(Audience::default(), &[])?;
-        Ok(AddFeed { url, login: of_fields.or(of_url), audience, calm, private })
+        let labels = limited(self.labels()?.over(&[])).map_err(ApiError::bad)?;
+        let marks = Marks { labels, external_id: self.external_id()?.flatten() };
+        let title = self.title.as_deref().map(read_title).transpose().map_err(ApiError::bad)?;
+        Ok(AddFeed { url, login: of_fields.or(of_url), audience, calm, private, marks, title })
     }
 }
 
@@ -184,10 +217,19 @@ pub(super) async fn change(
     if body.url.is_some() {
         return Err(ApiError::bad("url cannot be changed: add the new one and remove this one"));
     }
+    if body.title.is_some() {
+        return Err(ApiError::bad(
+            "title cannot be changed: it is given with a new feed, and replaced by the feed's own",
+        ));
+    }
     let before = api.feed(id).await?;
+    let (labels, external_id) = (body.labels()?, body.external_id()?);
+    limited(labels.over(&before.marks.labels)).map_err(ApiError::bad)?;
     let (audience, login) = (body.audience(before.audience, &before.calm)?, body.login()?);
     let audience = AudienceEdit::between(before.audience, audience);
-    edit(&api, id, EditFeed { audience, calm: body.calm, private: body.private, status: None, login }).await
+    let edited =
+        EditFeed { audience, calm: body.calm, private: body.private, labels, external_id, status: None, login };
+    edit(&api, id, edited).await
 }
 
 /// `DELETE /feeds/{id}`: erases the feed with its entries and history.

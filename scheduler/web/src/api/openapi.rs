@@ -26,7 +26,7 @@ pub(super) mod tests {
         let others = outer().paths.into_iter().chain(["/"]).map(str::to_owned);
         let mut found = BTreeSet::new();
         for path in nested.chain(others) {
-            let target = path.replace("{id}", "1").replace("{host}", "example.com");
+            let target = path.replace("{id}", "1").replace("{host}", "example.com").replace("{seq}", "1");
             for method in fleet.methods_of(&target).await {
                 found.insert((method.to_lowercase(), path.clone()));
             }
@@ -69,7 +69,9 @@ pub(super) mod tests {
         let requeue = fleet.post("/api/v1/requeue", json!({ "filter": { "all": true } })).await;
         assert_eq!(requeue.body["id"], id, "both are the first");
         let document = document();
-        for (method, path, operation) in described(&document) {
+        // A stream does not end; its tests read it.
+        let ends = |(_, path, _): &(String, String, Value)| !path.ends_with("/stream");
+        for (method, path, operation) in described(&document).into_iter().filter(ends) {
             let target = target(&path, &operation, id);
             if path.contains("/feeds/{id}") {
                 fleet.ask("POST", &format!("/api/v1/feeds/{id}/resume"), None).await;
@@ -119,7 +121,7 @@ pub(super) mod tests {
 
     /// Where an operation of one feed, host or requeue is asked.
     pub(in crate::api) fn target(path: &str, operation: &Value, id: i64) -> String {
-        let path = path.replace("{id}", &id.to_string()).replace("{host}", "example.com");
+        let path = path.replace("{id}", &id.to_string()).replace("{host}", "example.com").replace("{seq}", "2");
         format!("{path}{}", query(operation))
     }
 

@@ -1,6 +1,7 @@
 //! The API over the embedded backends, request by request, without a network.
 
 mod events;
+mod filters;
 mod hosts;
 mod lists;
 mod moves;

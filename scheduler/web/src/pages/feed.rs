@@ -163,7 +163,10 @@ pub(super) fn outcome_class(kind: OutcomeKind) -> &'static str {
 fn said(feed: &FeedView, now: Timestamp) -> Vec<(&'static str, String)> {
     let text = |text: &Option<String>| text.clone();
     let hints = hints(&feed.hints);
+    let labels = Some(feed.marks.labels.join(", ")).filter(|labels| !labels.is_empty());
     let all = [
+        ("Labels", labels),
+        ("Caller's id", text(&feed.marks.external_id)),
         ("Last status", feed.last_status.map(|status| format!("HTTP {status}"))),
         ("ETag", text(&feed.etag)),
         ("Last-Modified", text(&feed.last_modified)),

@@ -73,7 +73,9 @@ impl SearchPage {
 
     fn is_filtered(&self) -> bool {
         let asked = &self.asked;
-        [&asked.q, &asked.host, &asked.category, &asked.status, &asked.failure].iter().any(|given| given.is_some())
+        let marks = [&asked.label, &asked.external_id];
+        let others = [&asked.q, &asked.host, &asked.category, &asked.status, &asked.failure];
+        others.iter().chain(&marks).any(|given| given.is_some())
     }
 }
 
@@ -109,6 +111,8 @@ fn given(params: ListParams) -> ListParams {
         category: some(params.category),
         status: some(params.status),
         failure: some(params.failure),
+        label: some(params.label),
+        external_id: some(params.external_id),
         sort: some(params.sort),
         after: some(params.after),
         limit: some(params.limit),

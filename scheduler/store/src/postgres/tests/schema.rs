@@ -7,10 +7,11 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, Row};
 
 use crate::conformance::Backend;
-use crate::conformance::plans::{Explains, every_list_follows_its_index};
+use crate::conformance::plans::{Explains, every_list_follows_its_index, labels_and_ids_follow_their_indexes};
 use crate::conformance::upgrades::{ROWS_OF_PORT_80, SCHEMAS_OF_PORT_80, ports_80_and_443_become_one_host};
 use crate::conformance::{add, at, entry, modified, new_entries, poll};
 use crate::postgres::PostgresStore;
+use crate::postgres::events::STATEMENTS;
 use crate::postgres::list::{ALONG_INDEXES, View, bound};
 use crate::statement::Statement;
 use crate::testing::{Schema, url};
@@ -144,9 +145,10 @@ async fn every_statement_of_a_batch_finds_its_rows_by_index() {
         include_str!("../apply_validators.sql"),
         include_str!("../apply_holds.sql"),
         include_str!("../entries_before.sql"),
-        include_str!("../entries_by_seq.sql"),
-        include_str!("../entries_of_feed.sql"),
-        include_str!("../events.sql"),
+        STATEMENTS[0],
+        STATEMENTS[1],
+        STATEMENTS[2],
+        STATEMENTS[3],
         include_str!("../feeds_find.sql"),
         include_str!("../feeds_revive.sql"),
         include_str!("../jobs.sql"),
@@ -190,10 +192,11 @@ async fn every_list_of_a_large_fleet_follows_its_index() {
     const FILL: &str = "
         ALTER TABLE feeds SET (autovacuum_enabled = off);
         INSERT INTO feeds (url, url_digest, host, added, subscribers, active_subscribers, sla, important, audience_at,
-            private, category, status, failure, next_due)
+            private, category, status, failure, next_due, labels, external_id)
         SELECT 'https://a.org/' || n, sha256(n::text::bytea), CASE WHEN n > 12000 THEN 'a.org:443' ELSE 'b.org:443' END, 0,
             n % 7, 1, false, false, 0, false, CASE WHEN n > 9000 THEN 'C' ELSE 'D' END,
-            CASE WHEN n % 3 = 0 THEN 'paused' ELSE 'active' END, CASE WHEN n % 4 = 0 THEN 'dns' END, 0
+            CASE WHEN n % 3 = 0 THEN 'paused' ELSE 'active' END, CASE WHEN n % 4 = 0 THEN 'dns' END, 0,
+            CASE WHEN n > 15000 THEN '[\"green\"]' END, CASE WHEN n > 16000 THEN '7' END
         FROM generate_series(1, 20000) n";
     let schema = Schema::default();
     let store = schema.store().await;
@@ -205,6 +208,7 @@ async fn every_list_of_a_large_fleet_follows_its_index() {
         let mut on = store.pool.begin().await.unwrap();
         on.execute(ALONG_INDEXES).await.unwrap();
         every_list_follows_its_index(&mut View(&mut on), "feeds_pkey").await;
+        labels_and_ids_follow_their_indexes(&mut View(&mut on)).await;
         let hosts = format!("EXPLAIN {}", include_str!("../hosts.sql"));
         let hosts = sqlx::query_scalar(AssertSqlSafe(hosts)).bind("").bind("z").bind("a").bind(0_i64).bind(101_i64);
         let hosts: Vec<String> = hosts.fetch_all(&mut *on).await.unwrap();

@@ -245,3 +245,26 @@ async fn a_stream_needs_a_token_where_there_are_tokens() {
     assert_eq!(fleet.refusal("/api/v1/events").await.status, 401);
     assert!(fleet.stream("/api/v1/events", &[("authorization", "Bearer 0123456789abcdef")]).await.is_ok());
 }
+
+#[tokio::test]
+async fn a_stream_tells_only_what_was_asked_for_and_says_how_far_it_looked() {
+    let fleet = Fleet::new().await;
+    let label = json!({ "url": "https://a.example/feed.xml", "labels": ["green"] });
+    let green = fleet.post("/api/v1/feeds", label).await.body["id"].as_i64().unwrap();
+    let other = fleet.feed("https://b.example/feed.xml").await;
+    fleet.polled(green, &["1"]).await;
+    fleet.polled(other, &["2", "3"]).await;
+    let mut reader = fleet.follow("/api/v1/events/stream?label=green&kind=entry.*").await;
+    assert_eq!(reader.event().await.0, "epoch");
+    let (kind, told) = reader.event().await;
+    assert_eq!((kind.as_str(), &told["entry"]["id"], &told["labels"]), ("entry.new", &json!("1"), &json!(["green"])));
+    let newest = fleet.ops.store.latest_seq().await.unwrap();
+    let said = tokio::time::timeout(PATIENCE, reader.body.next()).await.expect("a heartbeat").unwrap().unwrap();
+    let said = std::str::from_utf8(&said).unwrap();
+    assert!(said.contains(&format!("id: {newest}\n")) && !said.contains("data"), "{said:?}");
+    fleet.polled(other, &["4"]).await;
+    fleet.polled(green, &["5"]).await;
+    assert_eq!(reader.event().await.1["entry"]["id"], "5");
+    let list = fleet.get("/api/v1/events?label=green&order=newest&limit=1").await.body;
+    assert_eq!((&list["items"][0]["entry"]["id"], &list["more"]), (&json!("5"), &json!(true)));
+}

@@ -17,6 +17,8 @@ async fn the_api_and_the_search_page_list_a_fleet_of_any_size_by_due_time() {
         audience: common::policy::Audience::default(),
         calm: Vec::new(),
         private: false,
+        marks: Default::default(),
+        title: None,
     };
     let feeds: Vec<AddFeed> = (0..FEEDS).map(new).collect();
     let places: Vec<f64> = (0..FEEDS).map(|n| (n * 617 % FEEDS) as f64 / FEEDS as f64).collect();

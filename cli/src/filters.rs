@@ -1,0 +1,65 @@
+//! The flags that choose entries and events.
+
+use clap::Args;
+use common::time::{Clock, SystemClock, Timestamp};
+use serde_json::Value;
+
+/// Which entries or events to read: those that meet all conditions.
+#[derive(Debug, Args)]
+pub(crate) struct FilterArgs {
+    /// Only of this feed (id or URL)
+    #[arg(long, value_name = "X")]
+    pub(crate) feed: Option<String>,
+    /// Only of feeds on this host, such as example.com:443
+    #[arg(long)]
+    host: Option<String>,
+    /// Only of feeds with this label
+    #[arg(long)]
+    label: Option<String>,
+    /// Only of feeds in this category: A, B, C, D or F
+    #[arg(long)]
+    category: Option<String>,
+    /// Only of these kinds, separated by commas, such as entry.new,feed.gone or entry.*
+    #[arg(long, value_name = "KINDS")]
+    kind: Option<String>,
+    /// Only entries in this language, such as en
+    #[arg(long)]
+    language: Option<String>,
+    /// Only entries with this in their title, authors, categories or text
+    #[arg(long = "search", value_name = "TEXT")]
+    q: Option<String>,
+    /// Only what was stored since this time, such as 2026-11-22T12:00:00Z, or in this last while, such as 2h
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<String>,
+    /// Only the feeds of part K of N, such as 1/4: N readers share the work
+    #[arg(long, value_name = "K/N")]
+    part: Option<String>,
+}
+
+impl FilterArgs {
+    /// The parameters of a request.
+    pub(crate) fn to_query(&self) -> Vec<(&'static str, String)> {
+        let all = [
+            ("feed", &self.feed),
+            ("host", &self.host),
+            ("label", &self.label),
+            ("category", &self.category),
+            ("kind", &self.kind),
+            ("language", &self.language),
+            ("q", &self.q),
+            ("since", &self.since),
+            ("part", &self.part),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
+    }
+}
+
+/// A time, or how long ago it was, as a time.
+fn since(text: &str) -> Result<String, &'static str> {
+    if let Ok(ago) = humantime::parse_duration(text) {
+        return Ok(SystemClock.now().before(ago).to_string());
+    }
+    let at: Result<Timestamp, _> = serde_json::from_value(Value::from(text));
+    at.map(|at| at.to_string())
+        .map_err(|_| "it must be a time, such as 2026-11-22T12:00:00Z, or how long ago, such as 2h")
+}

@@ -1,0 +1,372 @@
+//! Which entries and events a consumer wants, and how a page of them is chosen.
+//!
+//! A call looks at a bounded number of them ([`SCANNED`]), whatever is wanted: it reads short lines in the order of their numbers,
+//! keeps those that match, and reads in full only the entries of a page. Where the scan ends the page ends, even with fewer items than
+//! asked for, or none; its [`next`](EventPage::next) goes on from there. Filters look at lines in the same way in both databases.
+
+use std::collections::HashMap;
+
+use common::host::HostKey;
+use common::labels::Marks;
+use common::policy::Category;
+use common::time::Timestamp;
+use common::url::FeedId;
+use serde::{Deserialize, Serialize};
+use sqlx::FromRow;
+
+use super::page_size::fitting;
+use super::row::read_marks;
+use super::{Event, EventPage, StoredEntry};
+
+/// Lines that a call with a filter looks at.
+const SCANNED: u32 = 2_000;
+/// Entries that a call reads in full to look at their texts, at most.
+const READ: usize = 500;
+
+/// Which entries or events to read, and from where.
+#[derive(Clone, Debug, Default)]
+pub struct EventQuery {
+    /// Which ones.
+    pub filter: EventFilter,
+    /// Begins with the newest.
+    pub newest: bool,
+    /// Goes on behind this number: after it, or with `newest` before it. Zero: from the beginning of that order.
+    pub after: i64,
+    /// The maximum number of items.
+    pub limit: u32,
+}
+
+/// Which entries and events match: those that meet all conditions that are set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EventFilter {
+    /// Of one of these kinds: a kind, or the beginning of one followed by `*`. Empty: of any kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<String>,
+    /// Of this feed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feed: Option<FeedId>,
+    /// Of feeds on this host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostKey>,
+    /// Of feeds with this label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Of feeds with one of these labels: all that the caller may see. Empty: everything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub visible: Vec<String>,
+    /// Of feeds in this category.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category: Option<Category>,
+    /// Entries in this language: `en` matches `en-gb` too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
+    /// Entries with this in their title, authors, categories or text, in any case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Of feeds in this part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+    /// Stored at this time or later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+}
+
+/// A share of all feeds: consumers that each take another part of the same number get every feed once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Which part, from 1.
+    pub number: u32,
+    /// How many parts there are.
+    pub of: u32,
+}
+
+impl Part {
+    /// The largest number of parts.
+    pub const MOST: u32 = 1_024;
+
+    /// Returns whether a feed is in this part. A feed's part never changes.
+    pub fn has(self, feed: FeedId) -> bool {
+        let hash = xxhash_rust::xxh3::xxh3_64(&feed.0.to_le_bytes());
+        hash % u64::from(self.of.max(1)) == u64::from(self.number.saturating_sub(1))
+    }
+}
+
+impl std::str::FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Part, String> {
+        let numbers = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+        match numbers {
+            Some((number, of)) if (1..=of).contains(&number) && of <= Self::MOST => Ok(Part { number, of }),
+            _ => Err(format!("such as 1/4: part 1 of 4, of at most {} parts", Self::MOST)),
+        }
+    }
+}
+
+/// An event, or an entry as the event that announced its newest form, before anything of it is read in full.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct Line {
+    pub(crate) seq: i64,
+    at: i64,
+    kind: String,
+    feed_id: i64,
+    /// The entry's newest form, if it is kept.
+    entry: Option<i64>,
+    /// Bytes of the entry's texts.
+    bytes: Option<i64>,
+    feed_url: Option<String>,
+    feed_title: Option<String>,
+    labels: Option<String>,
+    external_id: Option<String>,
+    merged_into: Option<i64>,
+    host: Option<String>,
+    category: Option<String>,
+}
+
+impl EventFilter {
+    /// Returns whether every line that is read matches: of any feed, or of this one, when only its lines are read.
+    fn is_open(&self, reads_feed: bool) -> bool {
+        let feed = self.feed.filter(|_| reads_feed);
+        EventFilter { since: self.since, feed, ..EventFilter::default() } == *self
+    }
+
+    /// Returns whether entries must be read in full to know whether they match.
+    fn reads_texts(&self) -> bool {
+        self.text.is_some() || self.language.is_some()
+    }
+
+    fn matches_line(&self, line: &Line) -> bool {
+        let feed = FeedId(line.feed_id);
+        let marks = || read_marks(line.labels.as_deref(), None);
+        self.matches_kind(&line.kind)
+            && self.feed.is_none_or(|wanted| wanted == feed)
+            && self.part.is_none_or(|part| part.has(feed))
+            && self.since.is_none_or(|since| line.at >= since.millis())
+            && self.host.as_ref().is_none_or(|host| line.host.as_deref() == Some(host.as_str()))
+            && self.category.is_none_or(|category| line.category.as_deref() == Some(category.as_str()))
+            && (!self.reads_texts() || line.entry.is_some())
+            && (self.label.is_none() && self.visible.is_empty() || self.matches_labels(&marks()))
+    }
+
+    fn matches_kind(&self, kind: &str) -> bool {
+        let matches = |wanted: &String| match wanted.strip_suffix('*') {
+            Some(beginning) => kind.starts_with(beginning),
+            None => kind == wanted,
+        };
+        self.kinds.is_empty() || self.kinds.iter().any(matches)
+    }
+
+    fn matches_labels(&self, marks: &Marks) -> bool {
+        self.label.as_ref().is_none_or(|label| marks.labels.contains(label)) && self.shows(marks)
+    }
+
+    /// Returns whether the caller may see a feed with these labels.
+    pub fn shows(&self, marks: &Marks) -> bool {
+        self.visible.is_empty() || self.visible.iter().any(|label| marks.labels.contains(label))
+    }
+
+    fn matches_texts(&self, stored: &StoredEntry) -> bool {
+        let entry = &stored.entry;
+        let in_language = |wanted: &String| {
+            let language = entry.language.as_deref().unwrap_or_default();
+            let rest = language.strip_prefix(wanted.to_ascii_lowercase().as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
+        };
+        let has_text = |wanted: &String| {
+            let wanted = wanted.to_lowercase();
+            let texts = [&entry.title, &entry.author, &entry.summary, &entry.content].into_iter().flatten();
+            texts.chain(&entry.categories).any(|text| text.to_lowercase().contains(&wanted))
+        };
+        self.language.as_ref().is_none_or(in_language) && self.text.as_ref().is_none_or(has_text)
+    }
+}
+
+impl EventQuery {
+    /// A page in the order of the numbers, of everything.
+    pub fn after(after: i64, limit: u32) -> Self {
+        EventQuery { after, limit, ..EventQuery::default() }
+    }
+
+    /// How many lines to read: of all feeds, or only those of the filter's.
+    pub(crate) fn scanned(&self, reads_feed: bool) -> u32 {
+        if self.filter.is_open(reads_feed) { self.limit } else { SCANNED.max(self.limit) }
+    }
+
+    /// The numbers between which lines are read, both exclusive; `since` is the first number at that time or later.
+    pub(crate) fn bounds(&self, since: i64) -> (i64, i64) {
+        match (self.newest, self.after) {
+            (false, after) => (after.max(since - 1), i64::MAX),
+            (true, 0) => (since - 1, i64::MAX),
+            (true, after) => (since - 1, after),
+        }
+    }
+
+    /// Keeps the lines that match and fit into a page, of as many as were to be read.
+    pub(crate) fn choose(&self, lines: Vec<Line>, scanned: u32) -> Chosen {
+        let whole = lines.len() < scanned as usize;
+        let last = lines.last().map(|line| line.seq);
+        let mut lines: Vec<Line> = lines.into_iter().filter(|line| self.filter.matches_line(line)).collect();
+        let matching = lines.len();
+        let most = if self.filter.reads_texts() { READ } else { self.limit as usize };
+        lines.truncate(most);
+        lines.truncate(fitting(lines.iter().map(|line| line.bytes.unwrap_or(0))));
+        let all = lines.len() == matching;
+        let looked = if all { last } else { lines.last().map(|line| line.seq) };
+        Chosen { lines, next: looked.unwrap_or(self.after), more: !(all && whole) }
+    }
+
+    /// Makes a page of entries.
+    pub(crate) fn entries(
+        &self,
+        chosen: Chosen,
+        entries: Vec<StoredEntry>,
+        (epoch, oldest): (String, i64),
+    ) -> EventPage<StoredEntry> {
+        let Chosen { lines, next, more } = chosen;
+        let mut by_seq = by_seq(entries);
+        let found = lines.iter().filter_map(|line| by_seq.remove(&line.seq));
+        let items = found.filter(|entry| self.filter.matches_texts(entry)).collect();
+        self.page(items, |entry: &StoredEntry| entry.seq, EventPage { epoch, oldest, items: Vec::new(), next, more })
+    }
+
+    /// Makes a page of events.
+    pub(crate) fn events(
+        &self,
+        chosen: Chosen,
+        entries: Vec<StoredEntry>,
+        (epoch, oldest): (String, i64),
+    ) -> EventPage<Event> {
+        let Chosen { lines, next, more } = chosen;
+        let by_seq = by_seq(entries);
+        let texts = |event: &Event| match &event.entry {
+            Some(entry) => self.filter.matches_texts(entry),
+            None => !self.filter.reads_texts(),
+        };
+        let items = lines.into_iter().map(|line| line.event(&by_seq)).filter(texts).collect();
+        self.page(items, |event: &Event| event.seq, EventPage { epoch, oldest, items: Vec::new(), next, more })
+    }
+
+    fn page<T>(&self, mut items: Vec<T>, seq: fn(&T) -> i64, page: EventPage<T>) -> EventPage<T> {
+        let cut = items.len() > self.limit as usize;
+        items.truncate(self.limit as usize);
+        let next = items.last().filter(|_| cut).map_or(page.next, seq);
+        EventPage { items, next, more: page.more || cut, ..page }
+    }
+}
+
+/// What a page will have, and where the next one begins.
+pub(crate) struct Chosen {
+    lines: Vec<Line>,
+    next: i64,
+    more: bool,
+}
+
+impl Chosen {
+    /// The entries that are to be read in full.
+    pub(crate) fn entries(&self) -> Vec<i64> {
+        let mut seqs: Vec<i64> = self.lines.iter().filter_map(|line| line.entry).collect();
+        seqs.sort_unstable();
+        seqs.dedup();
+        seqs
+    }
+}
+
+fn by_seq(entries: Vec<StoredEntry>) -> HashMap<i64, StoredEntry> {
+    entries.into_iter().map(|entry| (entry.seq, entry)).collect()
+}
+
+impl Line {
+    fn event(self, entries: &HashMap<i64, StoredEntry>) -> Event {
+        Event {
+            seq: self.seq,
+            feed_id: FeedId(self.feed_id),
+            at: Timestamp::from_millis(self.at),
+            feed: super::EntryFeed {
+                feed_url: self.feed_url,
+                feed_title: self.feed_title,
+                marks: read_marks(self.labels.as_deref(), self.external_id),
+            },
+            host: self.host,
+            merged_into: self.merged_into.map(FeedId),
+            entry: self.entry.and_then(|seq| entries.get(&seq).cloned()),
+            kind: self.kind,
+        }
+    }
+}
+
+/// Looks for the first number of the stretch from `first` to `last` at which something was stored at `since` or later, or the number
+/// behind it. Times rise with the numbers but for the difference of several processes' clocks.
+pub(crate) struct Since {
+    low: i64,
+    high: i64,
+    since: i64,
+}
+
+impl Since {
+    pub(crate) fn new(first: i64, last: i64, since: Timestamp) -> Self {
+        Since { low: first, high: last.saturating_add(1), since: since.millis() }
+    }
+
+    /// The number to look at next: the first line from it on is to be [noted](Since::note). `None`: it is found.
+    pub(crate) fn probe(&self) -> Option<i64> {
+        (self.low < self.high).then(|| self.low + (self.high - self.low) / 2)
+    }
+
+    /// Notes the line that was found from `probe` on.
+    pub(crate) fn note(&mut self, probe: i64, line: Option<(i64, i64)>) {
+        match line {
+            Some((seq, at)) if at < self.since => self.low = seq + 1,
+            _ => self.high = probe,
+        }
+    }
+
+    /// The number that was looked for.
+    pub(crate) fn found(&self) -> i64 {
+        self.low
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_read_and_each_feed_is_in_one_of_them() {
+        for wrong in ["", "1", "0/4", "5/4", "1/0", "1/1025", "a/b", "-1/4"] {
+            assert!(wrong.parse::<Part>().is_err(), "{wrong}");
+        }
+        let parts: Vec<Part> = (1..=4).map(|number| format!("{number}/4").parse().unwrap()).collect();
+        let mut sizes = [0; 4];
+        for feed in 0..4_000 {
+            let of: Vec<usize> = (0..4).filter(|part| parts[*part].has(FeedId(feed))).collect();
+            let [part] = of[..] else { panic!("feed {feed} is in {of:?}") };
+            sizes[part] += 1;
+        }
+        assert!(sizes.iter().all(|size| (900..1_100).contains(size)), "{sizes:?}");
+    }
+
+    #[test]
+    fn kinds_are_whole_or_the_beginning() {
+        let filter = |kinds: &[&str]| EventFilter {
+            kinds: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
+            ..EventFilter::default()
+        };
+        assert!(filter(&[]).matches_kind("feed.gone"));
+        assert!(filter(&["entry.new", "feed.gone"]).matches_kind("feed.gone"));
+        assert!(filter(&["entry.*"]).matches_kind("entry.updated"));
+        assert!(!filter(&["entry.*", "feed"]).matches_kind("feed.gone"));
+    }
+
+    #[test]
+    fn the_first_number_since_a_time_is_found_over_gaps() {
+        let lines = [(3, 100), (4, 100), (9, 250), (1_000, 300)];
+        for (since, expected) in [(0, 3), (100, 3), (101, 5), (250, 5), (251, 10), (300, 10), (301, 1_001)] {
+            let mut search = Since::new(3, 1_000, Timestamp::from_millis(since));
+            while let Some(probe) = search.probe() {
+                search.note(probe, lines.into_iter().find(|(seq, _)| *seq >= probe));
+            }
+            assert_eq!(search.found(), expected, "since {since}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What lists of feeds are read from, the same for both databases.
+
+use std::future::Future;
+
+use super::counts::Counts;
+use super::row::FeedRow;
+use super::statement::Statement;
+use super::texts::Trigrams;
+use super::{FeedQuery, StoreError};
+
+/// The maximum number of feeds that one call looks at and sorts: each may be on a separate page of the database.
+pub(super) const MOST: u32 = FeedQuery::MOST_SORTED;
+
+/// What differs between the databases' statements.
+#[derive(Clone, Copy)]
+pub(super) struct Dialect {
+    /// The columns of a [`FeedRow`].
+    pub(super) columns: &'static str,
+    /// Compares texts whatever their case.
+    pub(super) like: &'static str,
+    /// The numbers in a list that is parameter `$`, as `id IN`, `id = ANY` wants them.
+    pub(super) among: [&'static str; 2],
+    /// Statements name their index (SQLite). Otherwise (PostgreSQL) indexes are in the order of -id and -subscribers, so that no
+    /// other one will do.
+    pub(super) names_indexes: bool,
+    /// Places that a search may look at in the index of texts: some milliseconds.
+    pub(super) most_places: u64,
+}
+
+/// A database that lists are read from, in one view of it.
+pub(super) trait Source: Send {
+    /// How it speaks.
+    fn dialect(&self) -> Dialect;
+
+    /// Feeds.
+    fn rows(&mut self, statement: Statement) -> impl Future<Output = Result<Vec<FeedRow>, StoreError>> + Send;
+
+    /// One position: value and number.
+    fn position(&mut self, statement: Statement)
+    -> impl Future<Output = Result<Option<(i64, i64)>, StoreError>> + Send;
+
+    /// The counters but for those of hosts.
+    fn counts(&mut self) -> impl Future<Output = Result<Counts, StoreError>> + Send;
+
+    /// Feeds of one host.
+    fn of_host(&mut self, host: &str) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
+    /// What the index of texts is asked for a text; `None` when it has nothing of it.
+    fn trigrams(&self, text: &str) -> Option<Trigrams>;
+
+    /// URLs and titles of feeds from a number on.
+    fn texts(&mut self, from: u64, feeds: u32) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+
+    /// Numbers of feeds.
+    fn numbers(&mut self, statement: Statement) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
+
+    /// Numbers of feeds by the index of texts, at most [`MOST`] and one: all whose URL or title has this text, and perhaps
+    /// some others.
+    fn with_text(
+        &mut self,
+        text: &str,
+        trigrams: &Trigrams,
+    ) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
+}

@@ -1,7 +1,0 @@
--- The bytes of text of entries after ?1 of feed ?3, at most ?2. Lengths are read from the rows' heads.
-SELECT coalesce(octet_length(title), 0) + coalesce(octet_length(summary), 0)
-    + coalesce(octet_length(content), 0) + coalesce(octet_length(enclosures), 0) + coalesce(octet_length(details), 0)
-FROM entries
-WHERE feed_id = ?3 AND seq > ?1
-ORDER BY seq
-LIMIT ?2
