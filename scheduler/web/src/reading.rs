@@ -73,11 +73,12 @@ pub(crate) struct Chosen<'a> {
 }
 
 /// Every kind of event.
-pub(crate) const KINDS: [&str; 8] = [
+pub(crate) const KINDS: [&str; 9] = [
     "entry.new",
     "entry.updated",
     "feed.gone",
     "feed.moved",
+    "feed.failing",
     "feed.penalised",
     "feed.recovered",
     "feed.blacklisted",
