@@ -1,6 +1,6 @@
-//! Refusals in JSON: a status and one sentence that names what was wrong and what would be accepted.
+//! Refusals as problem details (RFC 9457): a status, a code for programs, and one sentence that names what was wrong and what would
+//! be accepted.
 
-use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
@@ -8,10 +8,15 @@ use serde_json::{Map, Value, json};
 use scheduler::error::BackendError;
 use store::StoreError;
 
-/// A refusal. In JSON `{"error": "..."}`, sometimes with further fields.
+/// The media type of problem details.
+pub(crate) const PROBLEM: &str = "application/problem+json";
+
+/// A refusal: `{"type", "title", "status", "detail", "code", "error"}`, sometimes with further fields. `error` repeats `detail` for
+/// clients from before there were problem details.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
+    code: &'static str,
     message: String,
     more: Map<String, Value>,
 }
@@ -19,7 +24,7 @@ pub(crate) struct ApiError {
 impl ApiError {
     /// A refusal with this status and sentence.
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        ApiError { status, message: message.into(), more: Map::new() }
+        ApiError { status, code: code_of(status), message: message.into(), more: Map::new() }
     }
 
     /// 400: the request says something that cannot be.
@@ -35,6 +40,7 @@ impl ApiError {
     /// 404: no feed has this id.
     pub(crate) fn no_feed(id: common::url::FeedId) -> Self {
         Self::new(StatusCode::NOT_FOUND, format!("there is no feed {id}; GET /api/v1/feeds lists them"))
+            .coded("unknown_feed")
     }
 
     /// The status.
@@ -42,10 +48,35 @@ impl ApiError {
         self.status
     }
 
+    /// The same refusal with a code of its own, which never changes.
+    pub(crate) fn coded(self, code: &'static str) -> Self {
+        ApiError { code, ..self }
+    }
+
     /// The same refusal with a further field.
     pub(crate) fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.more.insert(field.to_owned(), value.into());
         self
+    }
+}
+
+/// The code of a refusal that has none of its own.
+fn code_of(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::BAD_REQUEST => "invalid_request",
+        StatusCode::UNAUTHORIZED => "unauthorized",
+        StatusCode::FORBIDDEN => "forbidden",
+        StatusCode::NOT_FOUND => "not_found",
+        StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
+        StatusCode::CONFLICT => "conflict",
+        StatusCode::GONE => "unknown_cursor",
+        StatusCode::PAYLOAD_TOO_LARGE => "too_large",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "unsupported_media_type",
+        StatusCode::MISDIRECTED_REQUEST => "misdirected_request",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limited",
+        StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+        _ if status.is_client_error() => "refused",
+        _ => "internal",
     }
 }
 
@@ -57,11 +88,18 @@ impl std::fmt::Display for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut body = json!({ "error": self.message });
+        let mut body = json!({
+            "type": format!("urn:feedfleet:problem:{}", self.code),
+            "title": self.status.canonical_reason().unwrap_or_default(),
+            "status": self.status.as_u16(),
+            "detail": self.message,
+            "code": self.code,
+            "error": self.message,
+        });
         if let Some(fields) = body.as_object_mut() {
             fields.extend(self.more);
         }
-        let mut response = (self.status, Json(body)).into_response();
+        let mut response = (self.status, [(header::CONTENT_TYPE, PROBLEM)], body.to_string()).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

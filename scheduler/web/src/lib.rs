@@ -62,7 +62,7 @@ fn composed(ops: Arc<Ops>, live: Arc<Live>) -> Router {
 
 /// Refuses every path that is not served.
 async fn nowhere(uri: Uri) -> ApiError {
-    ApiError::new(StatusCode::NOT_FOUND, format!("nothing is served at {}", uri.path()))
+    ApiError::new(StatusCode::NOT_FOUND, format!("nothing is served at {}", uri.path())).coded("unknown_path")
 }
 
 async fn wrong_method(request: Request) -> ApiError {

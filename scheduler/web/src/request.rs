@@ -117,7 +117,8 @@ fn refuse_unknown(name: &str, known: &[&str], what: &str) -> Result<(), ApiError
         (Some(near), _) => format!("unknown {what} {name}; did you mean {near}?"),
         (None, true) => format!("unknown {what} {name}; none is read here"),
         (None, false) => format!("unknown {what} {name}; one of {}", known.join(", ")),
-    }))
+    })
+    .coded(if what == "field" { "unknown_field" } else { "unknown_parameter" }))
 }
 
 /// A query parameter as its type, or a refusal that says what it must be.

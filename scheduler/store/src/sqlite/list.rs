@@ -44,9 +44,7 @@ impl Source for View<'_> {
     }
 
     async fn numbers(&mut self, statement: Statement) -> Result<Vec<i64>, StoreError> {
-        let query = sqlx::query_as(AssertSqlSafe(statement.sql));
-        let rows: Vec<(i64,)> =
-            bound(query, statement.values).fetch_all(&mut *self.0).await.map_err(StoreError::on(ACTION))?;
+        let rows: Vec<(i64,)> = bound(statement).fetch_all(&mut *self.0).await.map_err(StoreError::on(ACTION))?;
         Ok(rows.into_iter().map(|(number,)| number).collect())
     }
 

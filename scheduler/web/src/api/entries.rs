@@ -86,7 +86,10 @@ pub(super) async fn show(
     Params(params): Params<OneParams>,
 ) -> Result<Json<EntryView>, ApiError> {
     let seq = seq.parse().map_err(|_| ApiError::bad("an entry's seq must be a whole number"))?;
-    let unknown = || ApiError::new(StatusCode::NOT_FOUND, format!("there is no entry {seq}, or it is no longer kept"));
+    let unknown = || {
+        ApiError::new(StatusCode::NOT_FOUND, format!("there is no entry {seq}, or it is no longer kept"))
+            .coded("unknown_entry")
+    };
     one(&api, &EntryRef::Seq(seq), params.html.as_deref(), unknown).await
 }
 
@@ -107,8 +110,10 @@ pub(super) async fn lookup(
         return Err(ApiError::bad("give feed, a feed's id or URL, and id, the entry's id in its feed"));
     };
     let feed: FeedId = feed_id(&api, &feed).await?;
-    let unknown =
-        || ApiError::new(StatusCode::NOT_FOUND, format!("feed {feed} has no entry {id}, or it is no longer kept"));
+    let unknown = || {
+        ApiError::new(StatusCode::NOT_FOUND, format!("feed {feed} has no entry {id}, or it is no longer kept"))
+            .coded("unknown_entry")
+    };
     one(&api, &EntryRef::Id(feed, id.clone()), params.html.as_deref(), unknown).await
 }
 

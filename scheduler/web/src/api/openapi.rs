@@ -1,13 +1,23 @@
 //! The API's own description, kept by hand beside the code. Its tests hold the two together: every path that is served is
 //! described, every described operation is asked, and every answer has the shape that is written there.
 
+use axum::extract::State;
 use axum::http::{HeaderName, header};
+
+use crate::state::Api;
 
 const DOCUMENT: &str = include_str!("openapi.json");
 
-/// `GET /openapi.json`
-pub(super) async fn document() -> ([(HeaderName, &'static str); 1], &'static str) {
-    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT)
+/// The address that the document names for every fleet.
+const ANY_SERVER: &str = "\"http://127.0.0.1:7878\"";
+
+/// `GET /openapi.json`, which names the address that `api.public_url` gives.
+pub(super) async fn document(State(api): State<Api>) -> ([(HeaderName, &'static str); 1], String) {
+    let document = match api.ops.config.api.public_url.trim_end_matches('/') {
+        "" => DOCUMENT.to_owned(),
+        public => DOCUMENT.replacen(ANY_SERVER, &serde_json::json!(public).to_string(), 1),
+    };
+    ([(header::CONTENT_TYPE, "application/json")], document)
 }
 
 #[cfg(test)]
@@ -106,6 +116,26 @@ pub(super) mod tests {
             let answer = fleet.get(path).await;
             assert!((400..500).contains(&answer.status), "{path}: {}", answer.status);
             assert_eq!(mismatch(&document, &schema, &answer.body, "answer"), None, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn refusals_have_a_code_of_their_own_and_the_type_of_problems() {
+        let fleet = Fleet::new().await;
+        for (path, status, code) in [
+            ("/api/v1/feeds/99", 404, "unknown_feed"),
+            ("/api/v1/entries/99", 404, "unknown_entry"),
+            ("/api/v1/feeds?limit=0", 400, "invalid_request"),
+            ("/api/v1/feeds?limti=1", 400, "unknown_parameter"),
+            ("/api/v1/entries?after=99", 410, "unknown_cursor"),
+            ("/nowhere", 404, "unknown_path"),
+        ] {
+            let response = fleet.respond(path).await;
+            assert_eq!(response.headers()["content-type"], "application/problem+json", "{path}");
+            let body = fleet.get(path).await.body;
+            assert_eq!((&body["status"], &body["code"]), (&json!(status), &json!(code)), "{path}");
+            assert_eq!(body["type"], format!("urn:feedfleet:problem:{code}"));
+            assert_eq!(body["detail"], body["error"]);
         }
     }
 
