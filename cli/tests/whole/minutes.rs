@@ -176,7 +176,15 @@ async fn no_poll_is_in_a_hot_minute_after_an_import_a_pause_or_a_restart() {
         origin.set(&path, Script::feed(Feed::rss().shown(60).pace(Pace::Random { mean, seed: number as u64 })));
         let url = origin.url_on(number, &path).parse().unwrap();
         let audience = Audience { subscribers: 5, active_subscribers: 5, ..Audience::default() };
-        added.push(AddFeed { url, login: None, audience, calm: Vec::new(), private: false });
+        added.push(AddFeed {
+            url,
+            login: None,
+            audience,
+            calm: Vec::new(),
+            private: false,
+            marks: Default::default(),
+            title: None,
+        });
     }
     let store = Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap());
     let mut fleet = Fleet::over(store, Arc::clone(&clock), Timestamp::EPOCH, config()).await;

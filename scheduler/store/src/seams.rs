@@ -11,10 +11,10 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 
 use crate::{
-    AcceptedPolicy, Added, Applied, EntryRef, Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders,
-    HostQuery, HostRefusal, HostRow, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement,
-    RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry,
-    Unmove, Unmoved, Verdict,
+    AcceptedPolicy, Added, Applied, EntryRef, Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery,
+    FeedRef, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, JobRow, Move, Moved, NewFeed, NewPolicy,
+    NewRequeue, OldSeal, Page, Placement, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep,
+    StoreError, StoreStats, StoredEntry, Unmove, Unmoved, Verdict,
 };
 
 /// Everything at once, for the code that wires a fleet together.

@@ -73,7 +73,7 @@ pub(crate) struct Chosen<'a> {
 }
 
 /// Every kind of event.
-pub(crate) const KINDS: [&str; 9] = [
+pub(crate) const KINDS: [&str; 11] = [
     "entry.new",
     "entry.updated",
     "feed.gone",
@@ -83,6 +83,8 @@ pub(crate) const KINDS: [&str; 9] = [
     "feed.recovered",
     "feed.blacklisted",
     "feed.quarantined",
+    "host.refusing",
+    "host.recovered",
 ];
 
 /// The maximum length of a language tag.
@@ -135,10 +137,12 @@ pub(crate) async fn feed_id(api: &Api, text: &str) -> Result<FeedId, ApiError> {
 
 /// Kinds, separated by commas; `entry.*` and `feed.*` are all of one sort.
 fn kinds(text: &str) -> Result<Vec<String>, ApiError> {
-    let known = |kind: &&str| KINDS.contains(kind) || ["entry.*", "feed.*"].contains(kind);
+    let known = |kind: &&str| KINDS.contains(kind) || ["entry.*", "feed.*", "host.*"].contains(kind);
     let read = |kind: &str| Some(kind.trim()).filter(known).map(str::to_owned);
     let kinds: Option<Vec<String>> = text.split(',').map(read).collect();
-    kinds.ok_or_else(|| ApiError::bad(format!("kind must be one or more of entry.*, feed.*, {}", KINDS.join(", "))))
+    kinds.ok_or_else(|| {
+        ApiError::bad(format!("kind must be one or more of entry.*, feed.*, host.*, {}", KINDS.join(", ")))
+    })
 }
 
 fn language(text: &str) -> Result<String, ApiError> {

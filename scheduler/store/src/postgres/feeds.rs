@@ -15,7 +15,8 @@ use super::urls::lock_urls;
 use super::{PostgresStore, column, list, moves, numbers};
 use crate::listing;
 use crate::row::{
-    CHUNK, FeedRow, PlaceColumns, added_terms, feed_columns, interval_millis, pack_calm, pack_labels, pack_terms, readable,
+    CHUNK, FeedRow, PlaceColumns, added_terms, feed_columns, interval_millis, pack_calm, pack_labels, pack_terms,
+    readable,
 };
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
