@@ -29,9 +29,11 @@ pub fn explain(category: Category, base: Timestamp, terms: &[Term]) -> Vec<Expla
     let explained = terms.iter().map(|term| {
         let later = term.due >= before;
         let by = if later { term.due.since(before) } else { before.since(term.due) };
-        let text = match term.rule {
-            Rule::Ceiling => cut(rule_before, before.since(base), term.due.since(base)),
-            rule => words(rule, category, term.due.since(base), by, later, term.due),
+        let text = match (rule_before, term.rule) {
+            (Some(Rule::RetryAfter), Rule::Ceiling) => {
+                format!("policy.retry_after_ceiling cut it back to {}", spoken(term.due.since(base)))
+            }
+            (_, rule) => words(rule, category, term.due.since(base), by, later, term.due),
         };
         (before, rule_before) = (term.due, Some(term.rule));
         let sign = if later { 1.0 } else { -1.0 };
@@ -61,7 +63,7 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
         Rule::PenaltyBox => format!("the penalty box {to}"),
         Rule::RetryAfter => format!("the server asked to wait until {due}"),
         Rule::Throttled => format!("the server throttles without saying for how long, which {to}"),
-        Rule::Ceiling => format!("a ceiling brought it back to {}", spoken(interval)),
+        Rule::Ceiling => format!("policy.hint_ceiling cut it back to {}", spoken(interval)),
         Rule::Salt => format!("salt +{}", spoken(by)),
         Rule::HotMinute => format!("moved off a hot minute +{}", spoken(by)),
         Rule::Added if interval.is_zero() => "just added: at once".to_owned(),
@@ -72,15 +74,6 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
         }
         Rule::Late => "that time had passed when the report came: at once".to_owned(),
     }
-}
-
-/// Explains a ceiling: what was asked for, and which setting allows less.
-fn cut(rule_before: Option<Rule>, asked: Duration, allowed: Duration) -> String {
-    let (who, key) = match rule_before {
-        Some(Rule::RetryAfter) => ("its server", "policy.retry_after_ceiling"),
-        _ => ("its publisher", "policy.hint_ceiling"),
-    };
-    format!("{who} asks for {}, and {key} cuts that to {}", spoken(asked), spoken(allowed))
 }
 
 /// Formats a duration in its two largest units, rounded to the smaller one: 59 min 59.9 s is 1 h.

@@ -61,7 +61,7 @@ named! {
         Added = "added",
         /// The report arrived after the due time that it leads to: due now.
         Late = "late",
-        /// Only calm subscribers: the hour before their midnight.
+        /// Calm subscribers: the time before their midnight.
         Calm = "calm",
         /// Our own network failed: retried soon, and not counted as a failure of the feed.
         OurFault = "our_fault",

@@ -361,7 +361,7 @@ fn a_ttl_of_a_week_is_honoured_in_full_where_the_ceiling_allows_it_and_a_failure
     let cut = ask(&reader(), &hinted(1, hints), &plain());
     assert_eq!(delay(&cut), DAY);
     let explained = explain(Category::D, noon(), &cut.terms);
-    let told = "its publisher asks for 7 d, and policy.hint_ceiling cuts that to 1 d";
+    let told = "policy.hint_ceiling cut it back to 1 d";
     assert!(explained.iter().any(|term| term.text == told), "{explained:?}");
 
     let config = PolicyConfig { hint_ceiling: 30 * DAY, ..plain() };
