@@ -16,7 +16,7 @@ async fn stored(store: &dyn Store) -> [FeedId; 2] {
     poll(store, ids[1], 20, modified(vec![spoken("3", "drei", "de")])).await;
     poll(store, ids[0], 30, modified(vec![spoken("1", "one, corrected", "en")])).await;
     let mut gone = verdict(store, ids[0], 40, failed(FailureKind::Dns)).await;
-    gone.decision.notice = Some(Notice::Gone);
+    gone.decision.notices = Notice::Gone.into();
     apply(store, &[gone], 40).await;
     [ids[0], ids[1]]
 }
