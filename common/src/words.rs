@@ -9,7 +9,7 @@ pub fn duration(duration: Duration) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
     let seconds = duration.as_secs();
     let Some(first) = UNITS.iter().position(|(size, _)| seconds >= *size) else {
-        return format!("{} ms", duration.as_millis());
+        return if duration.is_zero() { "0 s".to_owned() } else { format!("{} ms", duration.as_millis()) };
     };
     let (size, unit) = UNITS[first];
     let (whole, rest) = (count(seconds / size), seconds % size);
@@ -24,6 +24,7 @@ pub fn duration(duration: Duration) -> String {
 /// Formats seconds like [`duration`], with a decimal below ten: `250 ms`, `2.5 s`, `1 min 15 s`.
 pub fn seconds(seconds: f64) -> String {
     match seconds {
+        0.0 => "0 s".to_owned(),
         0.001..1.0 => format!("{:.0} ms", seconds * 1000.0),
         1.0..10.0 => format!("{} s", format!("{seconds:.1}").trim_end_matches(".0")),
         10.0.. => duration(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)),
@@ -103,11 +104,11 @@ mod tests {
     #[test]
     fn durations_have_two_units() {
         let of = |millis| duration(Duration::from_millis(millis));
-        assert_eq!([0, 45_900, 3_605_000].map(of), ["0 ms", "45 s", "1 h"]);
+        assert_eq!([0, 45_900, 3_605_000].map(of), ["0 s", "45 s", "1 h"]);
         assert_eq!([300_000, 6_000_000, 183_600_000].map(of), ["5 min", "1 h 40 min", "2 d 3 h"]);
         assert_eq!(
             [0.0, 0.25, 2.5, 75.0, f64::NAN, 1e30].map(seconds),
-            ["0 ms", "250 ms", "2.5 s", "1 min 15 s", "0 ms", "213,503,982,334,601 d 7 h"]
+            ["0 s", "250 ms", "2.5 s", "1 min 15 s", "0 ms", "213,503,982,334,601 d 7 h"]
         );
     }
 

@@ -80,7 +80,7 @@ async fn what_is_added_known_and_refused_is_counted_and_said() {
 async fn what_one_fleet_exports_another_imports_to_the_same_set() {
     let (one, other) = (quiet().await, quiet().await);
     let list: String = (0..2_345).map(|n| format!("http://host{}.example/f?a={n}&b='\"<>\u{e9}\n", n % 50)).collect();
-    assert_eq!(import(&one, list.as_bytes(), &[]).out, "2345 feeds added, 0 known\n");
+    assert_eq!(import(&one, list.as_bytes(), &[]).out, "2,345 feeds added, 0 known\n");
     one.done(&[
         "feed",
         "set",
@@ -99,13 +99,13 @@ async fn what_one_fleet_exports_another_imports_to_the_same_set() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("feeds.opml");
     let ran = one.run(&["export", path.to_str().unwrap()]);
-    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), "", "2345 feeds exported\n"));
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), "", "2,345 feeds exported\n"));
     let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["feeds.opml"]);
     assert_eq!(one.run(&["export"]).out.as_bytes(), std::fs::read(&path).unwrap());
 
     let imported = other.done(&["import", path.to_str().unwrap()]);
-    assert_eq!(imported, "2345 feeds added, 0 known\n");
+    assert_eq!(imported, "2,345 feeds added, 0 known\n");
     assert_eq!(feeds(&other), feeds(&one));
     assert_eq!(other.done(&["import", path.to_str().unwrap()]), "0 feeds added, 2345 known\n");
     // The file's values for known feeds are applied.

@@ -1,6 +1,6 @@
 //! Whether all polling is paused: what the store said last, or what this process did since, which counts from that moment on.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Whether a person paused all polling. Shared by the dispatcher and those who pause.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Pause {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        common::lock(&self.0)
     }
 }
 

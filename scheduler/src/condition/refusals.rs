@@ -5,7 +5,7 @@
 //! From then on the host backs off as a whole, no feed of it is penalised, and one good answer ends it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use common::feed::Feed;
@@ -111,7 +111,7 @@ impl Refusals {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        common::lock(&self.0)
     }
 }
 

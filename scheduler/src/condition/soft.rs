@@ -2,7 +2,7 @@
 //! host's, and none of them is put into the penalty box for it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use common::host::HostKey;
@@ -24,7 +24,7 @@ pub struct SoftAnswers(Mutex<HashMap<HostKey, Vec<(FeedId, Timestamp)>>>);
 impl SoftAnswers {
     /// Remembers that a feed was answered by a soft status.
     pub(crate) fn note(&self, host: &HostKey, feed: FeedId, now: Timestamp) {
-        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = common::lock(&self.0);
         if hosts.len() >= MOST_HOSTS && !hosts.contains_key(host) {
             hosts.retain(|_, feeds| feeds.iter().any(|(_, at)| now.since(*at) < WINDOW));
             if hosts.len() >= MOST_HOSTS {
@@ -41,7 +41,7 @@ impl SoftAnswers {
 
     /// Forgets a feed that was answered well.
     pub(crate) fn forget(&self, host: &HostKey, feed: FeedId) {
-        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = common::lock(&self.0);
         let Some(feeds) = hosts.get_mut(host) else { return };
         feeds.retain(|(other, _)| *other != feed);
         if feeds.is_empty() {
@@ -51,7 +51,7 @@ impl SoftAnswers {
 
     /// Returns true if another feed of the host was answered so lately.
     pub(crate) fn alike(&self, host: &HostKey, feed: FeedId, now: Timestamp) -> bool {
-        let hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let hosts = common::lock(&self.0);
         let mut feeds = hosts.get(host).into_iter().flatten();
         feeds.any(|(other, at)| *other != feed && now.since(*at) < WINDOW)
     }
