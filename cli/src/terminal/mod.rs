@@ -1,18 +1,18 @@
 //! The terminal: a screen that is restored at the end, lines that never exceed its width, its keys and its size.
 
+mod display;
 mod ink;
 mod keys;
 mod layout;
 mod screen;
-mod width;
 
 use std::io::IsTerminal;
 
+pub(crate) use display::{cut, padded, width_of};
 pub(crate) use ink::{Ink, Line};
 pub(crate) use keys::Keys;
 pub(crate) use layout::{columns, rows, sparkline};
 pub(crate) use screen::{Screen, is_capable};
-pub(crate) use width::{cut, padded, width_of};
 
 /// Where to draw.
 #[derive(Clone, Copy, Debug)]
