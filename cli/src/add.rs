@@ -115,7 +115,7 @@ async fn first_poll(args: &AddArgs, client: &Client, added: &mut AddedView, dead
         if Instant::now() >= deadline {
             let paused = client.get::<StatsView>("/stats", &[]).await?.paused;
             let why = if paused { "all polling is paused" } else { "it is not read yet" };
-            note!("{}: {why}; `feedfleet feed show {}` tells more", feed.id, feed.id);
+            note!("{}: {why}; see `feedfleet feed show {}`", feed.id, feed.id);
             return Ok(true);
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -143,7 +143,7 @@ async fn told(args: &AddArgs, client: &Client, feed: &FeedView, asked: &str) -> 
     let history: List<HistoryEntry> = client.get(&format!("/feeds/{id}/history"), &[]).await?;
     let failure = history.items.first().and_then(|poll| poll.failure);
     if failure == Some(FailureKind::NotAFeed) {
-        note!("error: {} is no feed and announces none; `feedfleet feed remove {id}` takes it out again", feed.url);
+        note!("error: {} is not a feed and announces none; `feedfleet feed remove {id}` removes it", feed.url);
         return Ok(false);
     }
     let why = failure.map_or("throttled", FailureKind::as_str);

@@ -77,7 +77,7 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
         if once {
             let left = fleet.backends.store.overdue(started).await?;
             if left > 0 {
-                note!("{left} feeds that are due were not polled: their hosts may not be asked yet");
+                note!("{left} feeds that are due were not polled: their hosts' limits do not allow it yet");
             }
         }
         fleet.close().await;

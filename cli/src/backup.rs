@@ -14,8 +14,8 @@ use crate::settings::SettingsArgs;
 
 /// Copies the store into a file, while the fleet runs or rests
 ///
-/// To go back to a copy: stop the fleet, put the file into a folder of its own as feedfleet.db, and run the fleet with
-/// --data on that folder. The copy has an epoch of its own, which tells consumers of entries to start again.
+/// To go back to a copy: stop the fleet, put the file into a separate folder as feedfleet.db, and run the fleet with
+/// --data on that folder. The copy has a new epoch, so that consumers of entries start again.
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
     /// The file to make; it must not exist

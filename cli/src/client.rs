@@ -142,7 +142,7 @@ impl Client {
     }
 
     fn read<T: DeserializeOwned>(&self, answer: Value) -> anyhow::Result<T> {
-        serde_json::from_value(answer).with_context(|| format!("{} is no fleet of this version", self.server))
+        serde_json::from_value(answer).with_context(|| format!("{} does not answer as a fleet of this version does", self.server))
     }
 
     /// The feed that a person means: an id or a URL.
@@ -190,7 +190,7 @@ impl Client {
         }
     }
 
-    /// Sends a request. A scheduler that is starting is asked again for a while: it has done nothing yet.
+    /// Sends a request. Retries for a while when a scheduler is starting: it has done nothing yet.
     async fn answer(&self, request: RequestBuilder) -> anyhow::Result<(StatusCode, Vec<u8>)> {
         let patience = Instant::now() + STARTING;
         let mut request = request;
@@ -213,7 +213,7 @@ impl Client {
     /// What an answer of this status says, if it is a fleet's.
     fn refusal(&self, status: StatusCode, answer: Value) -> anyhow::Error {
         let Some(said) = answer["error"].as_str() else {
-            return anyhow!("{} is no fleet: it answered {status}", self.server);
+            return anyhow!("{} is not a feedfleet scheduler: it answered {status}", self.server);
         };
         let message = match status {
             StatusCode::UNAUTHORIZED => format!("{} wants a token in FEEDFLEET_TOKEN: {said}", self.server),

@@ -42,7 +42,7 @@ struct ReadingArgs {
     /// Maximum number to list; all if not given
     #[arg(long, value_name = "N", value_parser = values::number::<u64>)]
     limit: Option<u64>,
-    /// Goes on printing as they come
+    /// Keeps printing new ones as they are stored
     #[arg(long)]
     follow: bool,
     #[command(flatten)]
@@ -52,7 +52,7 @@ struct ReadingArgs {
 /// Items asked for at once.
 const PAGE: u64 = 500;
 
-/// How often new ones are asked for.
+/// How often new ones are requested.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs `entries`.
@@ -133,7 +133,7 @@ impl Reading {
             note!("the fleet answers again; going on after {}", self.after);
         }
         if self.epoch.as_ref().is_some_and(|epoch| *epoch != list.epoch) {
-            note!("warning: the store was replaced or restored from a backup; beginning anew");
+            note!("warning: the store was replaced or restored from a backup; starting from the beginning");
             (self.after, self.epoch) = (0, Some(list.epoch));
             return Ok((Vec::new(), true));
         }

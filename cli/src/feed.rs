@@ -108,7 +108,7 @@ pub(crate) struct ListArgs {
     /// Order: id, subscribers or next_due
     #[arg(long)]
     sort: Option<String>,
-    /// Goes on after an earlier list's cursor
+    /// Continues after the cursor of an earlier list
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
     /// Maximum number to list (1 to 1000)

@@ -136,7 +136,7 @@ pub(crate) fn onward_fields(onward: &Onward) -> [(&'static str, Option<String>);
 
 /// What to say about a document that was not well-formed.
 pub(crate) fn repaired_text(repaired: bool) -> Option<String> {
-    repaired.then(|| "yes: the document is broken, and was mended before it was read".to_owned())
+    repaired.then(|| "yes: the document is broken; it was repaired before parsing".to_owned())
 }
 
 /// When, then each term with the time that it led to.

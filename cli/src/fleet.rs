@@ -22,7 +22,7 @@ pub(crate) enum FleetCommand {
 pub(crate) async fn run(command: FleetCommand) -> anyhow::Result<ExitCode> {
     let (args, path, done) = match &command {
         FleetCommand::Pause(args) => (args, "/fleet/pause", "polling is paused"),
-        FleetCommand::Resume(args) => (args, "/fleet/resume", "polling goes on"),
+        FleetCommand::Resume(args) => (args, "/fleet/resume", "polling resumed"),
     };
     let answer: Value = Client::new(args)?.change(Method::POST, path, None).await?;
     if args.json {

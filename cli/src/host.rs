@@ -43,7 +43,7 @@ pub(crate) enum HostCommand {
 /// `host list`
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Goes on after an earlier list's cursor
+    /// Continues after the cursor of an earlier list
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
     /// Maximum number to list (1 to 1000)
@@ -107,7 +107,7 @@ pub(crate) async fn run(command: HostCommand) -> anyhow::Result<ExitCode> {
         }
         HostCommand::Unblock(args) => {
             let host = one(&args.client, Method::POST, &args.host, "/unblock", None).await?;
-            let held = host.hold_until.map(|until| format!("; its server wants to be left alone until {until}"));
+            let held = host.hold_until.map(|until| format!("; its server asked for no requests until {until}"));
             told(&args.client, &host, &format!("unblocked {}{}", host.host, held.unwrap_or_default()))?;
         }
     }
@@ -196,7 +196,7 @@ fn read_value(name: &str, text: &str) -> anyhow::Result<Value> {
     })
 }
 
-/// How it is asked, in words.
+/// Its limits, in words.
 fn pace(host: &HostView) -> String {
     let mut parts = vec![format!("every {}", words::seconds(host.gap))];
     parts.extend((host.burst > 1).then(|| format!("burst {}", host.burst)));

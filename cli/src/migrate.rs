@@ -15,7 +15,7 @@ pub(crate) struct MigrateArgs {
     /// Where feeds and entries are kept [default: ./feedfleet-data]
     #[arg(long, value_name = "DIR", value_parser = crate::values::folder)]
     data: Option<String>,
-    /// The store was restored from a backup: gives it a new epoch, which tells consumers to start again
+    /// The store was restored from a backup: starts a new epoch, so that consumers start again
     #[arg(long)]
     restored: bool,
     #[command(flatten)]

@@ -83,13 +83,13 @@ fn is_format(c: char) -> bool {
 /// How a fetch ended, on one line.
 pub(crate) fn outcome(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Modified(_) => "modified: a feed, read whole".to_owned(),
+        Outcome::Modified(_) => "modified: a feed with new content".to_owned(),
         Outcome::NotModified { .. } => "not_modified: nothing new since".to_owned(),
-        Outcome::Throttled { retry_after: Some(at) } => format!("throttled: not to be asked before {at}"),
+        Outcome::Throttled { retry_after: Some(at) } => format!("throttled: no requests before {at}"),
         Outcome::Throttled { retry_after: None } => "throttled, without saying for how long".to_owned(),
         Outcome::Failed { failure, detail } => format!("failed ({failure}): {}", plain(detail, 500)),
         Outcome::Gone => "gone: the server says for ever (410)".to_owned(),
-        Outcome::Deferred { until } => format!("deferred: a host on the way may not be asked before {until}"),
+        Outcome::Deferred { until } => format!("deferred: a host of the redirects allows no request before {until}"),
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) async fn run(args: &RefreshArgs) -> anyhow::Result<ExitCode> {
         }
         (true, false) => {
             notes(&client, &feed).await?;
-            note!("{}: it is not polled yet; `feedfleet feed show {}` tells more", feed.id, feed.id);
+            note!("{}: it is not polled yet; see `feedfleet feed show {}`", feed.id, feed.id);
             Ok(ExitCode::FAILURE)
         }
     }

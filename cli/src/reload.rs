@@ -35,7 +35,7 @@ impl Hangups {
             let reloaded = ops.reload_config("signal").await;
             let outcome = if reloaded.is_ok() { "done" } else { "refused" };
             let (who, from, action, on) = ("signal", "-", "SIGHUP", "config");
-            tracing::info!(target: "audit", who, from, action, on, outcome, "a change was asked for");
+            tracing::info!(target: "audit", who, from, action, on, outcome, "change requested");
             match reloaded {
                 Ok(reloaded) => {
                     let needs_restart = reloaded.needs_restart.join(", ");

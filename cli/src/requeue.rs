@@ -21,8 +21,8 @@ use crate::{output, values};
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Every part of the filter must fit. Polls stay conditional, hosts' gaps are kept, and a held host is asked when its hold\n\
-                  ends. Feeds in the penalty box are left there unless --lift-penalties is given. It goes on after a restart.\n\n\
+    after_help = "Every part of the filter must fit. Polls stay conditional, hosts' gaps are kept, and feeds of a held host are polled when\n\
+                  the hold ends. Feeds in the penalty box stay there unless --lift-penalties is given. It survives a restart.\n\n\
                   feedfleet requeue --host example.com --dry-run\n  \
                   feedfleet requeue --failure dns --lift-penalties --rate 50/s"
 )]
@@ -183,7 +183,7 @@ fn plan(begun: &RequeuedView) -> String {
     );
     let mut lines = vec![match begun.id {
         Some(id) => {
-            format!("requeue {id}: {share}, {pace} at least; `feedfleet requeue show {id}` tells how far it is")
+            format!("requeue {id}: {share}, {pace} at least; `feedfleet requeue show {id}` shows its progress")
         }
         None if begun.pollable == 0 => "no feed would be polled".to_owned(),
         None => format!("would poll {share}, {pace} at least"),
@@ -208,7 +208,7 @@ fn plan(begun: &RequeuedView) -> String {
     lines.join("\n")
 }
 
-/// Hosts and their feeds, and until when they are left alone where one of them is.
+/// Hosts and their feeds, and until when a host is on hold.
 fn hosts(shares: &[HostShare]) -> String {
     let now = SystemClock.now();
     let waits =
@@ -226,7 +226,7 @@ async fn one(client: &Client, id: i64) -> anyhow::Result<Requeue> {
     client.get(&format!("/requeue/{id}"), &[]).await
 }
 
-/// The requeue when it has ended, with a bar until then. A fleet that is away for a while goes on with it.
+/// The requeue when it has ended, with a bar until then. A fleet that restarts continues it.
 async fn ended(client: &Client, id: i64) -> anyhow::Result<Requeue> {
     let mut requeue = one(client, id).await?;
     let mut bar = Progress::new(usize::try_from(requeue.queued).unwrap_or(usize::MAX));

@@ -28,7 +28,7 @@ pub(crate) fn read_file(file: &str) -> anyhow::Result<Vec<Subscription>> {
     };
     let length = source.by_ref().take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(unreadable)?;
     ensure!(length as u64 <= MAX_BYTES, too_large());
-    read_bytes(&bytes).with_context(|| format!("{file} is no OPML file"))
+    read_bytes(&bytes).with_context(|| format!("{file} is not an OPML file"))
 }
 
 fn read_bytes(bytes: &[u8]) -> anyhow::Result<Vec<Subscription>> {

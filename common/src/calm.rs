@@ -96,7 +96,7 @@ impl FromStr for Zone {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        name.parse().map(Zone).map_err(|_| format!("'{name}' is no IANA time zone; write one such as Europe/Paris"))
+        name.parse().map(Zone).map_err(|_| format!("'{name}' is not an IANA time zone; write one such as Europe/Paris"))
     }
 }
 

@@ -39,7 +39,7 @@ pub mod optional_text {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
         let value = humantime::parse_duration(&text)
-            .map_err(|_| de::Error::custom(format!("'{text}' is no duration; write one like \"15m\" or \"250ms\"")))?;
+            .map_err(|_| de::Error::custom(format!("'{text}' is not a duration; write one like \"15m\" or \"250ms\"")))?;
         Ok(Some(value))
     }
 }
@@ -59,7 +59,7 @@ pub mod optional_seconds {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         let Some(seconds) = Option::<f64>::deserialize(deserializer)? else { return Ok(None) };
         let value = Duration::try_from_secs_f64(seconds)
-            .map_err(|_| de::Error::custom(format!("{seconds} is no duration in seconds")))?;
+            .map_err(|_| de::Error::custom(format!("{seconds} is not a duration in seconds")))?;
         Ok(Some(value))
     }
 }

@@ -150,12 +150,12 @@ impl Metrics {
             repaired: factory.counter("parse_repaired_total", "Feeds that were broken and read after a repair."),
             slow_parses: factory.counter("slow_parses_total", "Bodies whose parsing took longer than 2 s."),
             bytes: factory.counters("bytes_total", "Body bytes, as received (wire) and decoded (body).", &["kind"]),
-            deferred: factory.counter("deferred_total", "Jobs returned unasked because the host could not be asked."),
+            deferred: factory.counter("deferred_total", "Jobs postponed without a request because of the host's limits."),
             unreadable_credentials: factory.counter(
                 "unreadable_credentials_total",
                 "Jobs returned unasked because this worker has not the key of the feed's credentials.",
             ),
-            in_flight: factory.gauge("in_flight", "Requests under way in this process."),
+            in_flight: factory.gauge("in_flight", "Requests in flight in this process."),
             lag: factory.lag(),
             feeds: factory.gauges("feeds", "Feeds in the store by category and status.", &["category", "status"]),
             penalised_feeds: factory.gauges("penalised_feeds", "Feeds in the penalty box by kind of failure.", &["kind"]),
@@ -196,7 +196,7 @@ impl Metrics {
                 &["kind"],
             ),
             entries: factory.counter("entries_total", "Entries stored that were not stored before."),
-            hosts_held: factory.gauge("hosts_held", "Hosts that are left alone because they asked for it."),
+            hosts_held: factory.gauge("hosts_held", "Hosts on hold because their servers asked for it."),
             relay_lag: factory.level(
                 "relay_lag_seconds",
                 "Seconds since the oldest event was stored that the exchange does not have; 0 in who passes none on.",
@@ -403,7 +403,7 @@ impl MetricFactory {
     }
 
     fn build_info(&self) {
-        let labels = Self::options("build_info", "Always 1; the label tells the program's version.")
+        let labels = Self::options("build_info", "Always 1; the label is the program's version.")
             .const_label("version", env!("CARGO_PKG_VERSION"));
         self.add(Gauge::with_opts(labels)).set(1.0);
     }

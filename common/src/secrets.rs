@@ -83,7 +83,7 @@ pub enum SplitLoginError {
     #[error("the credentials in the URL of {0} cannot be used: {1}")]
     Login(String, #[source] LoginError),
     /// The URL contains a user name or password that does not decode to UTF-8.
-    #[error("the credentials in the URL of {0} cannot be used: they are no UTF-8, percent-encoded")]
+    #[error("the credentials in the URL of {0} cannot be used: they are not percent-encoded UTF-8")]
     Encoding(String),
 }
 

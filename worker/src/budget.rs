@@ -25,7 +25,7 @@ pub(crate) enum Unit {
 
 /// Over the budget; the request may be made after this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("requests to its address are over the budget of this worker")]
+#[error("requests to its address exceed this worker's budget")]
 pub(crate) struct Busy(pub(crate) Duration);
 
 /// The budgets of all addresses and domains.

@@ -49,15 +49,15 @@ pub fn head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Head {
     match status.as_u16() {
         200 | 203 => Head::Content,
         304 if asked.conditional => Head::NotModified,
-        304 => failed("304 although nothing was asked conditionally".to_owned()),
+        304 => failed("304 to an unconditional request".to_owned()),
         _ if is_redirect(status) => Head::Redirect,
         // A temporary redirect's target may go while the feed stays: that is worth another try, and this is for good.
         410 if asked.permanent => Head::Ended(Outcome::Gone),
         429 => throttled(),
         503 if headers::has_retry_after(headers) => throttled(),
-        226 if !asked.delta => failed("226 although no delta was asked for".to_owned()),
+        226 if !asked.delta => failed("226 to a request without A-IM".to_owned()),
         226 if headers::is_feed_delta(headers) => Head::Delta,
-        226 => failed("226 without IM: feed, which is what was asked for; the next poll asks for no delta".to_owned()),
+        226 => failed("226 without IM: feed; the next poll requests no delta".to_owned()),
         code => failed(format!("the server answered {}", described(status, code))),
     }
 }

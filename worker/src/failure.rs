@@ -92,7 +92,7 @@ impl Failure {
                 return Failure::new(FailureKind::TooLarge, "the answer's header is too large");
             }
             if broken.is_parse() {
-                return Failure::new(FailureKind::Malformed, format!("the answer is no HTTP: {}", innermost(error)));
+                return Failure::new(FailureKind::Malformed, format!("the response is not valid HTTP: {}", innermost(error)));
             }
             if broken.is_incomplete_message() {
                 return Failure::new(FailureKind::Truncated, "the connection ended inside the answer");
@@ -108,7 +108,7 @@ impl Failure {
         }
         match find::<io::Error>(error).map(io::Error::kind) {
             Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
-                Failure::new(FailureKind::Malformed, format!("the answer is no HTTP: {}", innermost(error)))
+                Failure::new(FailureKind::Malformed, format!("the response is not valid HTTP: {}", innermost(error)))
             }
             _ => Failure::new(FailureKind::Truncated, format!("the connection broke: {}", innermost(error))),
         }

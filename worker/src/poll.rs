@@ -159,7 +159,7 @@ impl Poller {
     /// Frees the place at the host now; when the gate does not answer, it is free when the job expires.
     async fn give_up_ticket(&self, job: &FetchJob, now: Timestamp) {
         if let Err(error) = self.gate.cancel(&job.host, job.ticket, now).await {
-            tracing::debug!(feed = %job.feed, error = &error as &dyn std::error::Error, "a ticket ends by itself");
+            tracing::debug!(feed = %job.feed, error = &error as &dyn std::error::Error, "a ticket could not be cancelled; it expires");
         }
     }
 
@@ -167,7 +167,7 @@ impl Poller {
     async fn defer_without_key(&self, job: &FetchJob, error: &SecretError, now: Timestamp) -> Polled {
         let unreadable = &self.metrics.unreadable_credentials;
         if unreadable.get() == 0 {
-            tracing::error!(feed = %job.feed, %error, "feeds with credentials cannot be asked from here; told once, counted further");
+            tracing::error!(feed = %job.feed, %error, "cannot decrypt feed credentials: no matching secrets key (logged once; see feedfleet_unreadable_credentials_total)");
         }
         unreadable.inc();
         self.give_up_ticket(job, now).await;

@@ -61,7 +61,7 @@ pub enum RedirectError {
     #[error("a redirect to something that is not fetched: {0}")]
     NotFetched(&'static str),
     /// The hops have to wait, and are too long to be kept meanwhile.
-    #[error("the redirects' URLs are too long to go on with them later")]
+    #[error("the redirects' URLs are too long to continue later")]
     TooLong,
 }
 

@@ -40,9 +40,9 @@ impl Signer {
         let key = match key {
             PrivateKeyDer::Pkcs8(key) => KeyPair::from_pkcs8(key.secret_pkcs8_der()),
             PrivateKeyDer::Pkcs1(key) => KeyPair::from_der(key.secret_pkcs1_der()),
-            _ => return Err(unusable("it is no RSA key".to_owned())),
+            _ => return Err(unusable("it is not an RSA key".to_owned())),
         };
-        let key = key.map_err(|error| unusable(format!("it is no RSA key of 2048 bits or more ({error})")))?;
+        let key = key.map_err(|error| unusable(format!("it is not an RSA key of 2048 bits or more ({error})")))?;
         Ok(Some(Signer { key, key_id: format!("{}#main-key", config.user_agent_url) }))
     }
 

@@ -132,7 +132,7 @@ fn certificate_class(error: &CertificateError) -> &'static str {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "certificate of another name"
         }
-        CertificateError::Other(OtherError(cause)) if cause.is::<SelfSigned>() => "certificate signed by itself",
+        CertificateError::Other(OtherError(cause)) if cause.is::<SelfSigned>() => "self-signed certificate",
         CertificateError::Revoked => "certificate revoked",
         CertificateError::BadSignature => "certificate with a wrong signature",
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {

@@ -183,7 +183,7 @@ impl Watch {
                 let why = boxed.map_or(String::new(), |boxed| format!(": {}", boxed.why));
                 (false, format!("{feed} goes into the penalty box{why}"))
             }
-            "feed.failing" => (false, format!("{feed} has failed for long: its readers are told")),
+            "feed.failing" => (false, format!("{feed} has failed for a long time: event feed.failing")),
             "feed.recovered" => (true, format!("{feed} is well again")),
             "feed.blacklisted" | "feed.quarantined" => (false, format!("{feed} is given up")),
             _ => return None,

@@ -58,7 +58,7 @@ pub(crate) struct SimulateArgs {
     /// One fleet, and what befalls it after a day: outage, hosts (6 h), capacity (halved), none
     #[arg(long, hide_possible_values = true, conflicts_with_all = ["policy", "goals", "plot"])]
     fault: Option<Fault>,
-    /// With --fault: hours to go on after it began
+    /// With --fault: hours to simulate after it begins
     #[arg(long, value_name = "N", default_value_t = 24, requires = "fault")]
     hours: usize,
     /// Also draws mean delay against polls into this file; takes several budgets

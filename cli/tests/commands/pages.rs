@@ -163,7 +163,7 @@ async fn everything_can_be_read_without_a_script() {
     browser.click("form.search button").await;
     browser.click("tbody a").await;
     assert_eq!(browser.text("h1").await, TITLE);
-    assert!(browser.text(".timeline").await.contains("Read whole"));
+    assert!(browser.text(".timeline").await.contains("New content"));
     let told = browser.text("noscript").await;
     let command = told.split("feedfleet ").nth(1).unwrap_or_else(|| panic!("no command: {told}"));
     fleet.done(&command.split_whitespace().collect::<Vec<_>>());

@@ -41,7 +41,7 @@ pub enum Problem {
         source: std::io::Error,
     },
     /// The file is not valid TOML.
-    #[error("{}, line {line}, is no TOML: {message}", path.display())]
+    #[error("{}, line {line}, is not valid TOML: {message}", path.display())]
     Syntax {
         /// Which file.
         path: PathBuf,

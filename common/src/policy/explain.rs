@@ -56,7 +56,7 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
         Rule::UpdatePeriod => format!("the feed's update period {to}"),
         Rule::Freshness => format!("max-age {to}"),
         Rule::Skip => format!("moved out of skipped hours or days +{}", spoken(by)),
-        Rule::NoValidators => format!("it cannot be asked conditionally, which {to}"),
+        Rule::NoValidators => format!("it cannot be requested conditionally, which {to}"),
         Rule::EqualDownloads => format!("the same bytes again and again {to}"),
         Rule::Stretch => format!("earlier throttling {to}"),
         Rule::Backoff => format!("back-off after a failure {to}"),

@@ -65,7 +65,7 @@ impl FromStr for Status {
 
     fn from_str(name: &str) -> Result<Self, String> {
         Status::from_name(name)
-            .ok_or_else(|| format!("'{name}' is no status; one of {}", Status::ALL.map(Status::as_str).join(", ")))
+            .ok_or_else(|| format!("'{name}' is not a status; one of {}", Status::ALL.map(Status::as_str).join(", ")))
     }
 }
 

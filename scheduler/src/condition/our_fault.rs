@@ -81,7 +81,7 @@ impl OurFault {
             ),
             Some(Transition::Ended { after }) => {
                 let after = humantime::format_duration(Duration::from_secs(after.as_secs())).to_string();
-                tracing::info!(after, "hosts answer again: polling goes on");
+                tracing::info!(after, "hosts answer again: polling continues");
             }
             None => {}
         }

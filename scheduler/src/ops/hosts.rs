@@ -38,7 +38,7 @@ pub enum RuleChange {
     NoRule,
     /// There are too many already; nothing changed.
     TooMany,
-    /// It would make this host, which may not be asked before this time, another one; nothing changed.
+    /// It would make this host, which allows no requests before this time, another one; nothing changed.
     Held(HostKey, Timestamp),
 }
 

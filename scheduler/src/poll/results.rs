@@ -310,7 +310,7 @@ impl Results {
         if report.outcome.failure().is_some() {
             return None;
         }
-        let detail = "the store refused what this feed brought".to_owned();
+        let detail = "the store refused this feed's content".to_owned();
         let outcome = Outcome::Failed { failure: FailureKind::Malformed, detail };
         let feed = feeds.get(&report.feed)?;
         Some(vec![self.judge(feed, FetchReport { outcome, ..report }, now)])

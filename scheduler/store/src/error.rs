@@ -55,13 +55,13 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file is something else.
-    #[error("{path} is no feedfleet database; move it away, or take another folder")]
+    #[error("{path} is not a feedfleet database; move it away, or use another folder")]
     Foreign {
         /// The file.
         path: PathBuf,
     },
     /// The store's URL is none that this program knows.
-    #[error("'{url}' is no store; write sqlite://FOLDER/feedfleet.db, or sqlite::memory: to keep nothing")]
+    #[error("'{url}' is not a store; write sqlite://FOLDER/feedfleet.db, or sqlite::memory: to keep nothing")]
     Url {
         /// As it was given.
         url: String,
@@ -94,7 +94,7 @@ pub enum StoreError {
     #[error("the feed was changed by another request at the same time; try again")]
     Outdated,
     /// A cursor that no page of this list gave.
-    #[error("'{0}' is no cursor of this list; take the one that the page before gave")]
+    #[error("'{0}' is not a cursor of this list; use the one that the previous page returned")]
     Cursor(String),
     /// So many feeds are not put in order by due time: the schedule has them in that order.
     #[error("more than {most} feeds are listed by due time from the schedule only")]

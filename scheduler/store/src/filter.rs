@@ -12,7 +12,7 @@ use common::policy::Category;
 use common::time::Timestamp;
 use common::url::FeedId;
 use serde::{Deserialize, Serialize};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use super::page_size::fitting;
 use super::row::read_marks;

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use common::host::{HostKey, HostRule};
 use common::live_rules;
 use common::time::Timestamp;
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use super::refusals::{HostRefusal, RefusalColumns};
 use super::{Page, StoreError};

@@ -11,7 +11,7 @@ use common::policy::{Category, Status};
 use common::time::Timestamp;
 use common::url::FeedId;
 use serde::{Deserialize, Serialize};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use super::row::{read_category, read_status};
 use super::{Placement, StoreError};

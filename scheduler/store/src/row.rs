@@ -19,7 +19,7 @@ use common::secrets::Sealed;
 use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl, Version};
 use serde::{Deserialize, Serialize};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use super::quota::Budget;
 use super::{EntryFeed, JobRow, OldSeal, Placement, StoreError, StoredEntry};
@@ -479,7 +479,7 @@ fn read_hash(hash: Option<Vec<u8>>) -> Option<ContentHash> {
 /// polled without its reports ever being stored.
 fn read_state(feed: FeedId, state: &str, hold_until: Option<i64>) -> PollState {
     serde_json::from_str(state).unwrap_or_else(|error| {
-        tracing::error!(%feed, %error, "what was remembered of a feed cannot be read; it begins anew");
+        tracing::error!(%feed, %error, "the stored state of a feed cannot be read; it starts from scratch");
         PollState { hold_until: hold_until.map(Timestamp::from_millis), ..PollState::default() }
     })
 }

@@ -15,7 +15,7 @@ use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::FeedId;
 use serde::Deserialize;
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use super::quota::Spent;
 use super::row::entry_identity;

@@ -76,7 +76,7 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     if !feed.over_quota.is_empty() {
         let OverQuota { entries, bytes, rows, .. } = feed.over_quota;
         notes.push(format!(
-            "it brought more than its quotas allow: {} entries were left out, {rows} old ones removed (quota.*)",
+            "it has more than its quotas allow: {} entries were left out, {rows} old ones removed (quota.*)",
             entries + bytes
         ));
     }
@@ -98,10 +98,10 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
         notes.push(format!("a refresh or ping wants it polled by {wake}"));
     }
     if let Some(until) = feed.state.hold_until.filter(|until| *until > waits.now) {
-        notes.push(format!("its server asked not to be asked for it before {until}"));
+        notes.push(format!("its server asked for no requests for it before {until}"));
     }
     if let Some(until) = waits.host_hold {
-        notes.push(format!("its host {} is left alone until {until}", feed.host));
+        notes.push(format!("its host {} is on hold until {until}", feed.host));
     }
     if let Some(refusal) = &waits.refusal {
         let status = refusal.status.map_or_else(String::new, |status| format!(" (HTTP {status})"));

@@ -70,7 +70,7 @@ pub(crate) fn object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
     match serde_json::from_slice(bytes) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(ApiError::bad("the body must be a JSON object")),
-        Err(error) => Err(ApiError::bad(format!("the body is no JSON: {error}"))),
+        Err(error) => Err(ApiError::bad(format!("the body is not valid JSON: {error}"))),
     }
 }
 

@@ -35,7 +35,7 @@ async fn servers(known: &Authority, origin: &Origin) -> Vec<(&'static str, Front
     let servers = [
         ("certificate expired", known.server("tls.test", |params| params.not_after = date_time_ymd(2020, 1, 1))),
         ("certificate not valid yet", known.server("tls.test", |params| params.not_before = date_time_ymd(2100, 1, 1))),
-        ("certificate signed by itself", self_signed_server("tls.test")),
+        ("self-signed certificate", self_signed_server("tls.test")),
         ("certificate of another name", known.server("other.test", |_| {})),
         ("certificate of an unknown issuer", unknown.server("tls.test", |_| {})),
         ("certificate for another purpose", known.server("tls.test", for_clients)),

@@ -224,7 +224,7 @@ impl HostGate for RedisGate {
     }
 
     async fn release(&self, permit: &Permit, release: Release, now: Timestamp) -> Result<(), GateError> {
-        self.eval("give back a permit", &self.scripts.release, now, |call| {
+        self.eval("release a permit", &self.scripts.release, now, |call| {
             call.key(self.host(&permit.host));
             call.arg(&permit.nonce.to_be_bytes()[..]).arg(release.next_start.unwrap_or_default().millis());
             if let Some(feed) = permit.feed {
@@ -236,7 +236,7 @@ impl HostGate for RedisGate {
     }
 
     async fn cancel(&self, host: &HostKey, ticket: Ticket, now: Timestamp) -> Result<(), GateError> {
-        self.eval("give back a ticket", &self.scripts.cancel, now, |call| {
+        self.eval("cancel a ticket", &self.scripts.cancel, now, |call| {
             call.key(self.host(host)).arg(&ticket.0.to_be_bytes()[..]);
         })
         .await

@@ -39,7 +39,7 @@ fn trouble_reads_as_a_sentence() {
     category B: 15 min; earlier throttling raised it to 22 min 30 s; the server throttles without saying for how long, which raised it to 4 h
     category B: 15 min; the server asked to wait until 9999-12-31T23:59:59.999Z; policy.retry_after_ceiling cut it back to 30 d
     category D: 1 h; the feed's ttl raised it to 9 d; policy.hint_ceiling cut it back to 1 d
-    category D: 1 h; it cannot be asked conditionally, which raised it to 2 h; the same bytes again and again raised it to 1 d
+    category D: 1 h; it cannot be requested conditionally, which raised it to 2 h; the same bytes again and again raised it to 1 d
     ");
 }
 

@@ -47,7 +47,7 @@ impl ToRedisArgs for Member {
 
 impl FromRedisValue for Member {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
-        let Value::BulkString(name) = &value else { return Err(format!("{value:?} is no feed").into()) };
+        let Value::BulkString(name) = &value else { return Err(format!("{value:?} is not a feed").into()) };
         let number = std::str::from_utf8(name).ok().and_then(|name| i64::from_str_radix(name, BASE.into()).ok());
         number.map(|number| Member(FeedId(number))).ok_or_else(|| format!("{value:?} names no feed").into())
     }

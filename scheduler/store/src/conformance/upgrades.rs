@@ -61,7 +61,7 @@ pub(crate) async fn what_any_earlier_program_left_is_brought_up_to_date_and_goes
 /// Two branches that each add a migration may give both the same number.
 #[test]
 fn each_migration_has_a_number_of_its_own() {
-    for migrations in [sqlx::migrate!("migrations/sqlite"), sqlx::migrate!("migrations/postgres")] {
+    for migrations in [sqlx_macros::migrate!("migrations/sqlite"), sqlx_macros::migrate!("migrations/postgres")] {
         let versions: Vec<i64> = migrations.iter().map(|migration| migration.version).collect();
         assert!(versions.is_sorted_by(|one, next| one < next), "{versions:?}");
     }

@@ -62,7 +62,7 @@ impl Polls for PostgresStore {
     async fn keep_detours(&self, detours: &[(FeedId, Version, Detour)]) -> Result<(), StoreError> {
         let mut in_order: Vec<&(FeedId, Version, Detour)> = detours.iter().collect();
         in_order.sort_by_key(|(feed, ..)| *feed);
-        in_transaction!(self, "keep where fetches go on", |tx| {
+        in_transaction!(self, "keep where fetches continue", |tx| {
             for (feed, version, detour) in &in_order {
                 sqlx::query("UPDATE feeds SET detour = $3 WHERE id = $1 AND version = $2")
                     .bind(feed.0)

@@ -105,7 +105,7 @@ async fn migrate(mut on: PgConnection, namespace: &str, schema: &str) -> Result<
         .await
         .map_err(StoreError::on("wait for others that migrate it"))?;
     let found = version(&mut on, schema).await.map_err(StoreError::on(ACTION))?;
-    let mut migrations = sqlx::migrate!("migrations/postgres");
+    let mut migrations = sqlx_macros::migrate!("migrations/postgres");
     let known = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
     if found > known {
         return Err(StoreError::TooNew { found, known });

@@ -69,7 +69,7 @@ impl Requeues for PostgresStore {
     }
 
     async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError> {
-        in_transaction!(self, "go on with a requeue", |tx| step_in(tx, id, now).await)
+        in_transaction!(self, "continue a requeue", |tx| step_in(tx, id, now).await)
     }
 }
 

@@ -48,7 +48,7 @@ impl Polls for SqliteStore {
     }
 
     async fn keep_detours(&self, detours: &[(FeedId, Version, Detour)]) -> Result<(), StoreError> {
-        let failed = "keep where fetches go on";
+        let failed = "keep where fetches continue";
         let mut tx = self.write(failed).await?;
         for (feed, version, detour) in detours {
             sqlx::query("UPDATE feeds SET detour = ?3 WHERE id = ?1 AND version = ?2")

@@ -136,7 +136,7 @@ async fn migrate(pool: &SqlitePool) -> Result<(), StoreError> {
             .await
             .map_err(StoreError::on(ACTION))?,
     };
-    let migrations = sqlx::migrate!("migrations/sqlite");
+    let migrations = sqlx_macros::migrate!("migrations/sqlite");
     let known = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
     if found > known {
         return Err(StoreError::TooNew { found, known });

@@ -73,7 +73,7 @@ impl Requeues for SqliteStore {
     }
 
     async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError> {
-        const ACTION: &str = "go on with a requeue";
+        const ACTION: &str = "continue a requeue";
         let failed = StoreError::on;
         let mut tx = self.write(ACTION).await?;
         let row = sqlx::query_as::<_, RequeueRow>("SELECT * FROM requeues WHERE id = ?1 AND ended IS NULL").bind(id);

@@ -51,7 +51,7 @@ impl Backend for Folder {
     }
 
     async fn is_left_by(&self, version: i64) -> bool {
-        let migrations = sqlx::migrate!("migrations/sqlite");
+        let migrations = sqlx_macros::migrate!("migrations/sqlite");
         if !migrations.version_exists(version) {
             return false;
         }
@@ -348,5 +348,5 @@ async fn every_statement_of_a_batch_finds_its_feeds_by_number() {
 #[test]
 fn every_migration_in_the_folder_is_compiled_in() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite");
-    assert_eq!(std::fs::read_dir(folder).unwrap().count(), sqlx::migrate!("migrations/sqlite").iter().count());
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), sqlx_macros::migrate!("migrations/sqlite").iter().count());
 }

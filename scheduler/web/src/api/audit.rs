@@ -78,7 +78,7 @@ impl Drop for Line {
         };
         let Line { who, from, action, on, .. } = self;
         let (status, millis) = (self.status.map_or(0, |status| status.as_u16()), self.began.elapsed().as_millis());
-        tracing::info!(target: "audit", who = &*who.0, from, action, on, outcome, status, millis, "a change was asked for");
+        tracing::info!(target: "audit", who = &*who.0, from, action, on, outcome, status, millis, "change requested");
     }
 }
 

@@ -35,7 +35,7 @@ impl TryFrom<Map<String, Value>> for RuleBody {
         for field in RULE_DURATIONS {
             let Some(value) = fields.get_mut(field) else { continue };
             let seconds = value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            let seconds = seconds.ok_or_else(|| format!("{field} is no number of seconds"))?;
+            let seconds = seconds.ok_or_else(|| format!("{field} is not a number of seconds"))?;
             *value = humantime::format_duration(seconds).to_string().into();
         }
         serde_json::from_value(Value::Object(fields)).map(RuleBody).map_err(|error| error.to_string())
@@ -123,7 +123,7 @@ pub(super) async fn set(
     }
     let rule = HostRule { r#match: domain.clone(), ..rule };
     if rule.reason.trim().is_empty() {
-        let message = "reason is missing; say why the rule is there, for whoever finds it next year";
+        let message = "reason is missing; say why the rule exists, for the person who finds it next year";
         return Err(ApiError::bad(message));
     }
     if let Some(refusal) = check_host_rule(&rule).into_iter().next() {
@@ -187,7 +187,7 @@ fn told(domain: &str, change: RuleChange) -> Result<(), ApiError> {
         RuleChange::TooMany => format!("there are {} rules already; take one back first", HostOrders::MOST_RULES),
         RuleChange::Held(host, until) => {
             format!(
-                "{host} may not be asked before {until}, which would be forgotten if shared changed now; wait, or unblock it"
+                "{host} allows no requests before {until}, which would be forgotten if shared changed now; wait, or unblock it"
             )
         }
     };

@@ -67,7 +67,7 @@ pub(super) fn read(body: &[u8]) -> Result<Call, String> {
     }
     call.method = call.method.trim().to_owned();
     if !open.is_empty() || call.method.is_empty() {
-        return Err("it is no whole methodCall".to_owned());
+        return Err("it is not a complete methodCall".to_owned());
     }
     Ok(call)
 }

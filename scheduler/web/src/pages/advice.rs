@@ -60,7 +60,7 @@ fn failure(kind: FailureKind, status: Option<u16>) -> &'static str {
             "The feed is larger than we read. Keep the newest entries in it, and older ones in an archive (RFC 5005)."
         }
         (FailureKind::NotAFeed, _) => {
-            "What is at the address is no feed: a page, an empty file, or a check for people. Publish the feed's own address, and let no such check stand before it."
+            "The address does not serve a feed, but a page, an empty file, or a check for human visitors. Publish the feed's own address, and exempt it from such checks."
         }
         (FailureKind::Malformed, _) => {
             "The feed, or the answer that brings it, is broken beyond what can be repaired. A feed validator shows the line."
@@ -72,7 +72,7 @@ fn failure(kind: FailureKind, status: Option<u16>) -> &'static str {
         (FailureKind::Blocked, _) => {
             "A check for people, or a wall against robots, answers in place of the feed. Let the feed's address through it: our requests say who we are in the User-Agent, and may be signed, which such walls can verify."
         }
-        (FailureKind::Crashed, _) => "Our own program fails at this feed. That is ours to mend.",
+        (FailureKind::Crashed, _) => "Our own program fails at this feed. It is ours to fix.",
     }
 }
 

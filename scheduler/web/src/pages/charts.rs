@@ -173,7 +173,7 @@ fn rates(columns: &[Sample], counter: impl Fn(&Sample) -> f64) -> Vec<f64> {
 }
 
 const OUTCOME_CLASSES: [&str; 5] = ["good", "news", "warn", "bad", "gone"];
-const OUTCOME_NAMES: [&str; 5] = ["not modified", "read whole", "throttled", "failed", "gone"];
+const OUTCOME_NAMES: [&str; 5] = ["not modified", "new content (200)", "throttled", "failed", "gone"];
 
 fn polls(columns: &[Sample]) -> Chart {
     let layers: Vec<Vec<f64>> = (0..OUTCOMES.len()).map(|index| rates(columns, |sample| sample.polls[index])).collect();
@@ -207,7 +207,7 @@ fn lag(columns: &[Sample]) -> Chart {
         path: line(values, top),
     };
     let series = vec![
-        series("lag-most", "99 of 100 at most", "warn", &most),
+        series("lag-most", "p99", "warn", &most),
         series("lag-median", "half at most", "good", &median),
     ];
     Chart { id: "lag", title: "Lag", about: "from due to claimed", top: words::seconds(top), series }

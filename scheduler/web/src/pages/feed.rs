@@ -171,7 +171,7 @@ fn said(feed: &FeedView, now: Timestamp) -> Vec<(&'static str, String)> {
         ("ETag", text(&feed.etag)),
         ("Last-Modified", text(&feed.last_modified)),
         (
-            "Not to be asked before",
+            "No requests before",
             feed.hold_until.map(|at| format!("{} ({})", words::full(at), words::relative(at, now))),
         ),
         ("When to poll it", (!hints.is_empty()).then_some(hints)),

@@ -133,7 +133,7 @@ fn categories(stats: &StatsView) -> Vec<Share> {
         Category::B => "more than 20 subscribers, or important",
         Category::C => "2 to 20 subscribers, or a login",
         Category::D => "one subscriber, or none",
-        Category::F => "the host has an interval of its own",
+        Category::F => "the host has its own interval",
     };
     let mut start = 0;
     let share = |category: Category| {

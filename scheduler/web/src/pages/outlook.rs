@@ -140,7 +140,7 @@ fn retired(feed: &Feed, policy: &PolicyConfig, now: Timestamp, lines: &mut Vec<L
             format!("Every poll failed{}, so it is not polled any more.", since.unwrap_or_default())
         }
     };
-    const OUTCOME: &str = " A good answer brings it back; anything else leaves it as it is.";
+    const OUTCOME: &str = " A good response reactivates it; anything else leaves it as it is.";
     if let Some(wake) = feed.wake_at {
         let before = format!("{why} A ping came: it is polled once, ");
         lines.push(timed("warn", &before, Moment::due(wake, now), &format!(".{OUTCOME}")));

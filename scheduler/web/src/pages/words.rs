@@ -43,7 +43,7 @@ pub(super) fn spaced(name: &str) -> String {
 /// An outcome in words.
 pub(super) fn outcome(kind: OutcomeKind) -> &'static str {
     match kind {
-        OutcomeKind::Modified => "Read whole",
+        OutcomeKind::Modified => "New content",
         OutcomeKind::NotModified => "Not modified",
         OutcomeKind::Throttled => "Throttled",
         OutcomeKind::Failed => "Failed",

@@ -58,7 +58,7 @@ async fn armour_each_failure_of_a_handshake_is_a_named_class() {
     let bench = bench(&known).await;
     let servers = [
         (unknown.server("one.test", |_| {}).unwrap(), "certificate of an unknown issuer"),
-        (self_signed_server("one.test").unwrap(), "certificate signed by itself"),
+        (self_signed_server("one.test").unwrap(), "self-signed certificate"),
         (known.server("two.test", |_| {}).unwrap(), "certificate of another name"),
         (
             known.server("one.test", |params| params.not_after = date_time_ymd(2020, 1, 1)).unwrap(),

@@ -43,7 +43,7 @@ impl Backend for Schema {
     }
 
     async fn is_left_by(&self, version: i64) -> bool {
-        let mut migrations = sqlx::migrate!("migrations/postgres");
+        let mut migrations = sqlx_macros::migrate!("migrations/postgres");
         if !migrations.version_exists(version) {
             return false;
         }

@@ -25,7 +25,7 @@ async fn several_that_open_an_empty_database_at_once_migrate_it_once() {
     let mut on = schema.connection().await;
     let sql = "SELECT count(*), count(DISTINCT version) FROM _sqlx_migrations";
     let migrated: (i64, i64) = sqlx::query_as(sql).fetch_one(&mut on).await.unwrap();
-    let known = sqlx::migrate!("migrations/postgres").iter().count() as i64;
+    let known = sqlx_macros::migrate!("migrations/postgres").iter().count() as i64;
     assert_eq!(migrated, (known, known));
     let id = add(&stores[0], "https://a.org/feed").await;
     for store in &stores {
@@ -256,5 +256,5 @@ async fn explained(on: &mut PgConnection, explain: AssertSqlSafe<String>) -> Vec
 #[test]
 fn every_migration_in_the_folder_is_compiled_in() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/postgres");
-    assert_eq!(std::fs::read_dir(folder).unwrap().count(), sqlx::migrate!("migrations/postgres").iter().count());
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), sqlx_macros::migrate!("migrations/postgres").iter().count());
 }
