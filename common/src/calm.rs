@@ -86,7 +86,9 @@ impl Zone {
 /// Returns the next window before a midnight of one of these groups that starts after `polled`, while the fleet has this
 /// `load`, from 0 to 1. A poll within a window serves its midnight.
 pub fn next_window(groups: &[CalmGroup], polled: Timestamp, load: f64) -> Option<Window> {
-    let width = WIDTH + (WIDEST - WIDTH).mul_f64(load.clamp(0.0, 1.0));
+    // Where no load is known it is not a number.
+    let load = if load > 0.0 { load.min(1.0) } else { 0.0 };
+    let width = WIDTH + (WIDEST - WIDTH).mul_f64(load);
     let wanted = groups.iter().filter(|group| group.subscribers > 0);
     let midnights = wanted.filter_map(|group| group.zone.next_midnight(polled.after(width)));
     midnights.min().map(|midnight| Window { start: midnight.before(width), midnight })

@@ -9,7 +9,7 @@ pub(crate) async fn a_feed_is_added_polled_and_read_back(backend: &dyn Backend) 
     assert_eq!((before.version, before.next_due, before.entries), (Version(1), Some(at(0)), 0));
     assert_eq!(before.calm, midnight(2));
     let jobs = store.jobs_for(&[id]).await.unwrap();
-    assert_eq!((jobs[0].version, jobs[0].subscribers, jobs[0].known.len()), (Version(1), 1, 0));
+    assert_eq!((jobs[0].version, jobs[0].subscribers, jobs[0].known.len()), (Version(1), 3, 0));
 
     let polled = verdict(&*store, id, 10, modified(vec![entry("1", "one"), entry("2", "two")])).await;
     let known = match &polled.report.outcome {
