@@ -142,7 +142,8 @@ impl Client {
     }
 
     fn read<T: DeserializeOwned>(&self, answer: Value) -> anyhow::Result<T> {
-        serde_json::from_value(answer).with_context(|| format!("{} does not answer as a fleet of this version does", self.server))
+        serde_json::from_value(answer)
+            .with_context(|| format!("{} does not answer as a fleet of this version does", self.server))
     }
 
     /// The feed that a person means: an id or a URL.

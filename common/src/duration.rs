@@ -38,8 +38,9 @@ pub mod optional_text {
     /// Reads the text.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
-        let value = humantime::parse_duration(&text)
-            .map_err(|_| de::Error::custom(format!("'{text}' is not a duration; write one like \"15m\" or \"250ms\"")))?;
+        let value = humantime::parse_duration(&text).map_err(|_| {
+            de::Error::custom(format!("'{text}' is not a duration; write one like \"15m\" or \"250ms\""))
+        })?;
         Ok(Some(value))
     }
 }

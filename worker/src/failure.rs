@@ -92,7 +92,10 @@ impl Failure {
                 return Failure::new(FailureKind::TooLarge, "the answer's header is too large");
             }
             if broken.is_parse() {
-                return Failure::new(FailureKind::Malformed, format!("the response is not valid HTTP: {}", innermost(error)));
+                return Failure::new(
+                    FailureKind::Malformed,
+                    format!("the response is not valid HTTP: {}", innermost(error)),
+                );
             }
             if broken.is_incomplete_message() {
                 return Failure::new(FailureKind::Truncated, "the connection ended inside the answer");

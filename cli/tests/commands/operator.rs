@@ -86,7 +86,8 @@ async fn of_a_page_its_feed_is_taken_and_that_is_said() {
 
     let none = fleet.run(&["feed", "add", &plain]);
     assert_eq!((none.code, none.out), (Some(1), format!("added 3 {plain}\n")));
-    let told = format!("error: {plain} is not a feed and announces none; `feedfleet feed remove 3` takes it out again\n");
+    let told =
+        format!("error: {plain} is not a feed and announces none; `feedfleet feed remove 3` takes it out again\n");
     assert_eq!(none.err, told);
     let tried: Vec<String> = fleet.origin.log().iter().map(|record| record.target().to_owned()).collect();
     assert!(tried.contains(&"/feed".to_owned()), "where feeds usually are: {tried:?}");

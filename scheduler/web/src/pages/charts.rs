@@ -206,10 +206,7 @@ fn lag(columns: &[Sample]) -> Chart {
         is_line: true,
         path: line(values, top),
     };
-    let series = vec![
-        series("lag-most", "p99", "warn", &most),
-        series("lag-median", "half at most", "good", &median),
-    ];
+    let series = vec![series("lag-most", "p99", "warn", &most), series("lag-median", "half at most", "good", &median)];
     Chart { id: "lag", title: "Lag", about: "from due to claimed", top: words::seconds(top), series }
 }
 

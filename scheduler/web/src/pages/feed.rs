@@ -170,10 +170,7 @@ fn said(feed: &FeedView, now: Timestamp) -> Vec<(&'static str, String)> {
         ("Last status", feed.last_status.map(|status| format!("HTTP {status}"))),
         ("ETag", text(&feed.etag)),
         ("Last-Modified", text(&feed.last_modified)),
-        (
-            "No requests before",
-            feed.hold_until.map(|at| format!("{} ({})", words::full(at), words::relative(at, now))),
-        ),
+        ("No requests before", feed.hold_until.map(|at| format!("{} ({})", words::full(at), words::relative(at, now)))),
         ("When to poll it", (!hints.is_empty()).then_some(hints)),
         ("Moved from", text(&feed.moved_from)),
         ("Next page", text(&feed.onward.next)),
