@@ -129,16 +129,26 @@ impl Reading {
         let query: Vec<(&str, &str)> =
             self.query.iter().chain(&cursor).map(|(name, value)| (*name, value.as_str())).collect();
         let list: Page<T> = self.client.list(self.path, &query).await?;
-        if std::mem::take(&mut self.away) {
-            note!("the fleet answers again; going on after {}", self.after);
-        }
+        self.answered();
         if self.epoch.as_ref().is_some_and(|epoch| *epoch != list.epoch) {
-            note!("warning: the store was replaced or restored from a backup; starting from the beginning");
-            (self.after, self.epoch) = (0, Some(list.epoch));
+            self.start_over(list.epoch);
             return Ok((Vec::new(), true));
         }
         (self.after, self.epoch) = (list.next, Some(list.epoch));
         Ok((list.items, list.more))
+    }
+
+    /// Says that the fleet is back, if it was away.
+    fn answered(&mut self) {
+        if std::mem::take(&mut self.away) {
+            note!("the fleet answers again; continuing after {}", self.after);
+        }
+    }
+
+    /// Starts from the beginning of another store.
+    fn start_over(&mut self, epoch: String) {
+        note!("warning: the store was replaced or restored from a backup; starting from the beginning");
+        (self.after, self.epoch) = (0, Some(epoch));
     }
 
     /// What a follower does about an error: it waits for a fleet that answered before, and leaves out what retention took.
@@ -146,10 +156,15 @@ impl Reading {
         let oldest = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["oldest"].as_i64());
         if let Some(oldest) = oldest {
             let epoch = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["epoch"].as_str());
-            let known = self.epoch.as_deref().is_none_or(|known| Some(known) == epoch);
-            note!("warning: {error}");
-            // The cursor is invalid in another epoch; the next page starts from the beginning.
-            self.after = if known { oldest - 1 } else { 0 };
+            self.answered();
+            // A cursor is valid in its own epoch only.
+            match epoch.filter(|epoch| self.epoch.as_deref().is_some_and(|known| known != *epoch)) {
+                Some(other) => self.start_over(other.to_owned()),
+                None => {
+                    note!("warning: {error}");
+                    self.after = oldest - 1;
+                }
+            }
             return Ok((Vec::new(), true));
         }
         if self.epoch.is_none() || !passes(&error) {

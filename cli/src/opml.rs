@@ -104,12 +104,12 @@ impl<'a> Outline<'a> {
                 "xmlurl" => found.xml_url = Some(value.trim().to_owned()),
                 "url" => found.url = Some(value.trim().to_owned()),
                 "type" => {
-                    found.is_feed = ["rss", "atom", "feed"].iter().any(|kind| value.trim().eq_ignore_ascii_case(kind))
+                    found.is_feed = ["rss", "atom", "feed"].iter().any(|kind| value.trim().eq_ignore_ascii_case(kind));
                 }
                 "title" => found.title = Some(value.into()),
                 "text" => found.text = Some(value.into()),
                 "category" => {
-                    found.categories = value.split([',', '/']).take(MOST_LABELS).filter_map(label_of).collect()
+                    found.categories = value.split([',', '/']).take(MOST_LABELS).filter_map(label_of).collect();
                 }
                 _ => {
                     if let Some(field) = name.strip_prefix(PREFIX) {

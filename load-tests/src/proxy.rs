@@ -50,7 +50,7 @@ struct Heard(Option<Mutex<Vec<Vec<u8>>>>);
 
 impl Heard {
     fn streams(&self) -> Option<MutexGuard<'_, Vec<Vec<u8>>>> {
-        self.0.as_ref().map(|streams| common::lock(&streams))
+        self.0.as_ref().map(|streams| common::lock(streams))
     }
 
     /// Returns the index of a new stream.

@@ -427,7 +427,7 @@ impl HostView {
             gap: limits.gap.as_secs_f64(),
             burst: limits.burst,
             parallel: limits.parallel,
-            refusing: refusal.map(RefusingView::of),
+            refusing: refusal.as_ref().map(RefusingView::of),
             rule: rule.map(|rule| rule_fields(&rule, if by_operator { "operator" } else { "configuration" })),
         }
     }
@@ -458,8 +458,8 @@ const REFUSING_ADVICE: &str = "look at a feed of the host with `feedfleet fetch 
 
 impl RefusingView {
     /// What is known of the refusal.
-    pub fn of(refusal: HostRefusal) -> Self {
-        let HostRefusal { since, until, tries, failure, status, .. } = refusal;
+    pub fn of(refusal: &HostRefusal) -> Self {
+        let HostRefusal { since, until, tries, failure, status, .. } = *refusal;
         RefusingView { since, until, tries, failure, status, advice: REFUSING_ADVICE.to_owned() }
     }
 }

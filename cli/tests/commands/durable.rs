@@ -73,7 +73,7 @@ async fn a_follower_goes_on_where_it_was_when_the_fleet_comes_back() {
     let _fleet = Fleet::start_at(&data, &listen, &[&origin.url("/b")]).await;
     let third = follower.seq();
     assert!(first[0] < first[1] && first[1] < third, "{first:?} {third}");
-    assert_eq!(follower.told(), format!("the fleet answers again; going on after {}", first[1]));
+    assert_eq!(follower.told(), format!("the fleet answers again; continuing after {}", first[1]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,7 +91,7 @@ async fn a_follower_of_another_store_begins_anew() {
     let _fleet = Fleet::start_at(":memory:", &listen, &[&origin.url("/b")]).await;
     assert_eq!(follower.seq(), first[0], "numbers are given out again");
     assert!(follower.told().starts_with("the fleet answers again"));
-    assert!(follower.told().ends_with("beginning anew"));
+    assert!(follower.told().ends_with("starting from the beginning"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,7 +62,7 @@ fn a_folder_that_cannot_be_used_is_told_by_its_path() {
     told(&["run", "--data", &path("odd")], 1, &unusable(&path("odd/feedfleet.db"), "is a directory"));
     fs::create_dir(path("other")).unwrap();
     fs::write(path("other/feedfleet.db"), "something else altogether, and longer than a page's head").unwrap();
-    let foreign = "is no feedfleet database; move it away, or take another folder";
+    let foreign = "is not a feedfleet database; move it away, or use another folder";
     told(&["run", "--data", &path("other")], 1, &format!("error: {} {foreign}", path("other/feedfleet.db")));
     assert_eq!(fs::read_to_string(path("file")).unwrap(), "mine");
 }
@@ -145,10 +145,12 @@ async fn gentle_is_four_at_once_and_one_a_second() {
 
 #[test]
 fn messages_that_nobody_reads_are_no_failure() {
-    for arguments in [&["fetch", "http://127.0.0.1:9/"][..], &["parse", "no such file"], &["feed", "list"]] {
+    for (arguments, code) in
+        [(&["fetch", "http://127.0.0.1:9/"][..], 1), (&["parse", "no such file"], 2), (&["feed", "list"], 1)]
+    {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let status = command(arguments).env("FEEDFLEET_SERVER", "http://127.0.0.1:9").stderr(writer).status().unwrap();
-        assert_eq!(status.code(), Some(1), "{arguments:?}");
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
     }
 }

@@ -89,7 +89,7 @@ fn each_wrong_value_is_named_with_what_would_be_accepted() {
         "such as \"127.0.0.1:7878\"",
         "such as [\"127.0.0.0/8\"]",
         "must be a list, such as [\"80\"",
-        "'soon' is no duration",
+        "'soon' is not a duration",
     ] {
         assert!(error.contains(part), "{part} is missing in\n{error}");
     }

@@ -85,7 +85,7 @@ fn spoken(duration: Duration) -> String {
     let rounded = (millis + unit / 2) / unit * unit;
     match u64::try_from(rounded).map(Duration::from_millis) {
         // Below a minute the milliseconds are shown, too.
-        Ok(short) if rounded > 1000 && rounded < 60_000 && rounded % 1000 > 0 => {
+        Ok(short) if rounded > 1000 && rounded < 60_000 && !rounded.is_multiple_of(1000) => {
             format!("{} {}", words::duration(short), words::duration(short - Duration::from_secs(short.as_secs())))
         }
         Ok(rounded) => words::duration(rounded),

@@ -67,12 +67,17 @@ FLEET = [
      "no poll has finished.", "short", [("min (feedfleet_gate_open{@})", "gate open"), ("max (feedfleet_watchdog{@})", "watchdog")], 8),
     ("Configurations", "Number of different configurations in use. More than one for longer than an upgrade takes: schedulers use different policies.",
      "short", [("count (count by (hash) (feedfleet_config_hash{@}))", "configurations")], 8, {"type": "stat"}),
+    ("Version of the policy", "Rises with each accepted change of [policy], [host] and host rules. Two versions for longer than a few seconds: a "
+     "scheduler cannot use the newest.", "short", [("max by (pod) (feedfleet_policy_version{@})", "{{pod}}")], 8),
+    ("Reloads", "1 if the last attempt to read the configuration again succeeded, and the time since the last success.", "short",
+     [("min (feedfleet_config_last_reload_successful{@})", "succeeded"),
+      ("time() - max (feedfleet_config_last_reload_success_timestamp_seconds{@})", "seconds since")], 8),
     ("Rejected tokens", "Requests to the API with a missing or wrong token.", "reqps", [(rate("rejected_tokens_total"), "rejected")], 8),
 ]
 
 HOSTS = [
-    ("Hosts on hold", "Hosts that responded with 429, or with 503 and Retry-After.", "short",
-     [(level("hosts_held"), "hosts")], 6),
+    ("Hosts on hold", "Hosts that responded with 429, or with 503 and Retry-After, and hosts that refuse most of our requests.", "short",
+     [(level("hosts_held"), "hosts"), (level("hosts_refusing"), "refusing")], 6),
     ("Waiting for a busy host", "Due feeds that wait for their host's gap or parallelism. If there are always many, a host has more feeds than "
      "its gap allows; consider a host rule.", "short", [(level("parked_feeds"), "feeds")], 6),
     ("Parked and unparked", "Feeds parked because their host was busy, and feeds whose turn came. `again`: the host was still busy; many of these are "

@@ -151,17 +151,19 @@ impl Orders {
 
     /// Takes over the configuration that the fleet accepted.
     fn adopt(&self, policy: &AcceptedPolicy) {
+        let before = self.condition.config.in_force();
         if let Some(config) = self.condition.config.adopt(policy) {
             self.rules.configure(&config);
             self.metrics.config_hash.reset();
             self.metrics.config_hash.with_label_values(&[&config.shared_hash()]).set(1);
             self.metrics.policy_version.set(policy.version);
-            tracing::info!(
-                version = policy.version,
-                hash = policy.hash,
-                by = policy.by,
-                "policy and host rules are in force"
-            );
+            let AcceptedPolicy { version, hash, by, .. } = policy;
+            // A scheduler that starts with what the fleet has is not news.
+            if before.accepted.is_some() || before.own_hash != *hash {
+                tracing::info!(version, hash, by, "new policy and host rules are in force");
+            } else {
+                tracing::debug!(version, hash, by, "policy and host rules are in force");
+            }
         }
     }
 

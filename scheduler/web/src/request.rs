@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(message("{\"colour\": 3}"), "unknown field colour; one of subscribers");
         assert_eq!(message("{\"subscribers\": -1}"), "subscribers must be a whole number");
         assert_eq!(message("[]"), "the body must be a JSON object");
-        assert!(message("{").starts_with("the body is no JSON"));
+        assert!(message("{").starts_with("the body is not valid JSON"));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(super) fn finish(draft: Draft<'_>, base: Option<&Url>, limits: &ParseLimits)
     let hints = announced.hints();
     let language = language(draft.language.into_option());
     let names = names(draft.authors.into_option());
-    let persons = details::persons(draft.about.fields.authors.iter(), &names, None, &mut links);
+    let persons = details::persons(&draft.about.fields.authors.iter(), &names, None, &mut links);
     let common = Common { limits, language: language.clone(), authors: authors(names), persons };
     let entries = draft.entries.into_iter().take(limits.max_entries);
     let entries = entries.map(|entry| finish_entry(entry, &common, &mut links)).collect();
@@ -81,8 +81,8 @@ fn finish_entry(draft: DraftEntry<'_>, common: &Common<'_>, links: &mut Links<'_
     let names = names(draft.authors.into_option());
     let persons = match &more {
         _ if names.is_empty() => common.persons.clone(),
-        Some(more) => details::persons(more.authors.iter().map(|(_, known)| known), &names, more.base.as_ref(), links),
-        None => details::persons([].iter(), &names, None, links),
+        Some(more) => details::persons(&more.authors.iter().map(|(_, known)| known), &names, more.base.as_ref(), links),
+        None => details::persons(&[].iter(), &names, None, links),
     };
     let mut entry = Entry {
         id: String::new(),

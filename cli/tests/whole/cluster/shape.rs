@@ -65,7 +65,7 @@ impl Schema {
 }
 
 /// What only stored entries have.
-const STORED: [&str; 3] = ["seq", "feed_id", "seen"];
+const STORED: [&str; 7] = ["seq", "feed_id", "feed_url", "feed_title", "labels", "external_id", "seen"];
 
 /// The entries of one source, by their ids, as far as they should be the same in all.
 fn common(schema: &Schema, entries: impl IntoIterator<Item = Value>) -> BTreeMap<String, Value> {

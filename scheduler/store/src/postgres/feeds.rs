@@ -131,7 +131,7 @@ impl Feeds for PostgresStore {
     async fn feeds_of_site(&self, links: &[String], limit: u32) -> Result<Vec<Feed>, StoreError> {
         let ids: Vec<i64> = on_connection!(self, "find the feeds of a site", |on| {
             let query = sqlx::query_scalar(include_str!("feeds_of_site.sql")).bind(links).bind(i64::from(limit));
-            Ok(query.fetch_all(on).await?)
+            query.fetch_all(on).await
         })?;
         let ids: Vec<FeedId> = ids.into_iter().map(FeedId).collect();
         let mut feeds = self.states_for(&ids).await?;

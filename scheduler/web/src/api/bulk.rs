@@ -39,7 +39,7 @@ struct Wish {
 
 enum Target {
     /// Add it; of one that is known the fields are set.
-    Add(AddFeed),
+    Add(Box<AddFeed>),
     Known(FeedId),
 }
 
@@ -89,7 +89,7 @@ fn wish(api: &Api, line: &[u8]) -> Result<Wish, ApiError> {
                 // Without a key it is refused, and nothing else.
                 api.ops.secrets.seal(login, &feed.url).map_err(|error| ApiError::bad(error.to_string()))?;
             }
-            Target::Add(feed)
+            Target::Add(Box::new(feed))
         }
         Some(_) if body.url.is_some() => return Err(ApiError::bad("give url or id, not both")),
         Some(_) if body.title.is_some() => return Err(ApiError::bad("title is given with a new feed's url")),
@@ -107,7 +107,7 @@ fn wish(api: &Api, line: &[u8]) -> Result<Wish, ApiError> {
 /// Adds what is to be added, then sets the fields of what was known.
 async fn settle(ops: &Ops, wishes: Vec<Result<Wish, ApiError>>) -> Result<Answers, BackendError> {
     let to_add = wishes.iter().flatten().filter_map(|wish| match &wish.target {
-        Target::Add(feed) => Some(feed.clone()),
+        Target::Add(feed) => Some((**feed).clone()),
         Target::Known(_) => None,
     });
     let to_add: Vec<AddFeed> = to_add.collect();
@@ -239,7 +239,7 @@ mod tests {
             (2, "scheme ftp"),
             (5, "no feed 99"),
             (6, "active_subscribers"),
-            (7, "no JSON"),
+            (7, "not valid JSON"),
             (8, "did you mean subscribers?"),
             (10, "not both"),
             (11, "secrets.key"),

@@ -218,7 +218,7 @@ pub(super) mod tests {
             "string" => value.is_string(),
             "array" => value.is_array(),
             "object" => value.is_object(),
-            other => panic!("{other} is no type"),
+            other => panic!("{other} is not a type"),
         }
     }
 }

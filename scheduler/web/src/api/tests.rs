@@ -110,7 +110,7 @@ async fn mistakes_are_refused_with_a_sentence_that_names_them() {
         ("/api/v1/feeds?failure=bad", 400, "failure must be one of dns"),
         ("/api/v1/feeds?sort=age", 400, "sort must be one of id"),
         ("/api/v1/feeds?host=example.com", 400, "host must be a name and port"),
-        ("/api/v1/feeds?after=nonsense", 400, "is no cursor of this list"),
+        ("/api/v1/feeds?after=nonsense", 400, "is not a cursor of this list"),
         ("/api/v1/feeds/abc", 400, "id must be a whole number"),
         ("/api/v1/feeds/7", 404, "there is no feed 7"),
         ("/api/v1/feeds/7/history", 404, "there is no feed 7"),
@@ -309,7 +309,7 @@ async fn calm_readers_see_nothing_before_their_midnight() {
 
     let refused = fleet.get("/api/v1/entries?calm=Mars").await;
     assert_eq!(refused.status, 400);
-    assert!(refused.body.to_string().contains("calm: 'Mars' is no IANA time zone"), "{}", refused.body);
+    assert!(refused.body.to_string().contains("calm: 'Mars' is not an IANA time zone"), "{}", refused.body);
     let patched = fleet.ask("PATCH", &format!("/api/v1/feeds/{id}"), Some(json!({ "calm": [] }))).await;
     assert_eq!((patched.status, patched.body.get("calm")), (200, None));
     let body = json!({ "url": "https://a.org/2", "calm": [{ "zone": "Mars", "subscribers": 3 }] });

@@ -66,7 +66,7 @@ pub(super) fn of(feed: &Feed, waits: Waits, policy: &PolicyConfig, now: Timestam
             ));
         }
         Status::Removed => {
-            lines.push(text("warn", "Nobody subscribes to it here any more. A ping does not change that."))
+            lines.push(text("warn", "Nobody subscribes to it here any more. A ping does not change that."));
         }
         Status::Merged => {}
     }

@@ -33,7 +33,7 @@ impl Shown {
         let sample = Sample::of(&ops.metrics, now);
         let mut texts = numbers(ops, &stats);
         counts(&mut texts, &sample);
-        let ring = common::lock(&ring);
+        let ring = common::lock(ring);
         let (median, most) = ring.lag(now).map_or(("–".to_owned(), "–".to_owned()), |(median, most)| {
             (words::seconds(median), words::seconds(most))
         });

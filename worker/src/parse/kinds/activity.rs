@@ -128,7 +128,7 @@ fn details(object: &Value) -> EntryDetails {
         ["quote", "quoteUrl", "quoteUri", "_misskey_quote"].into_iter().find_map(|name| addresses(name).next());
     let attached = object.get("attachment").into_iter().flat_map(each);
     let mut pages = attached.filter(|attached| is_one_of(attached, &["Link"])).filter(|attached| !is_file(attached));
-    let licence = |name| object.get(name).and_then(|licence| text_or_name(licence));
+    let licence = |name| object.get(name).and_then(text_or_name);
     let count = object.pointer("/replies/totalItems").and_then(Value::as_u64);
     EntryDetails {
         image: picture(object),
@@ -165,7 +165,7 @@ fn picture(of: &Value) -> Option<String> {
     let pictures = ["image", "icon"].into_iter().filter_map(|name| of.get(name));
     let width = |picture: &&Value| picture.get("width").and_then(Value::as_u64).unwrap_or(0);
     let picture = |list: &Value| address_of_file(each(list).max_by_key(width)?);
-    pictures.filter_map(|list| picture(list)).next()
+    pictures.filter_map(picture).next()
 }
 
 fn text_or_name(value: &Value) -> Option<String> {

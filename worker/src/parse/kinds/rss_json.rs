@@ -55,7 +55,7 @@ impl Writer {
         match value {
             Value::Null => {}
             Value::Array(list) => {
-                list.iter().filter(|one| !one.is_array()).for_each(|one| self.element(name, one, depth))
+                list.iter().filter(|one| !one.is_array()).for_each(|one| self.element(name, one, depth));
             }
             Value::Object(members) => self.object(name, members, depth),
             scalar => {

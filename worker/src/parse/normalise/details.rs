@@ -51,7 +51,7 @@ pub(super) fn finish(draft: DraftDetails<'_>, links: &mut Links<'_>) -> EntryDet
 
 /// The persons of these names, if that says more than one name does: there are several of them, or more is known of one.
 pub(super) fn persons<'k>(
-    known: impl Iterator<Item = &'k Author> + Clone,
+    known: &(impl Iterator<Item = &'k Author> + Clone),
     names: &[String],
     base: Option<&Rc<Url>>,
     links: &mut Links<'_>,

@@ -150,6 +150,7 @@ async fn every_statement_of_a_batch_finds_its_rows_by_index() {
         STATEMENTS[2],
         STATEMENTS[3],
         include_str!("../feeds_find.sql"),
+        include_str!("../feeds_of_site.sql"),
         include_str!("../feeds_revive.sql"),
         include_str!("../jobs.sql"),
         include_str!("../placements.sql"),
@@ -165,6 +166,7 @@ async fn every_statement_of_a_batch_finds_its_rows_by_index() {
         let types: Vec<String> = sqlx::query_scalar(types).fetch_one(&mut *on).await.unwrap();
         let value = |kind: &String| match kind.strip_suffix("[]") {
             Some("boolean") => "array_fill(true, ARRAY[500])".to_owned(),
+            None if kind == "boolean" => "true".to_owned(),
             Some(kind) => format!("array_fill('7'::{kind}, ARRAY[500])"),
             None => format!("'7'::{kind}"),
         };

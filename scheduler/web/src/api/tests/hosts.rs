@@ -139,7 +139,7 @@ async fn a_rule_that_would_forget_a_hold_waits_for_its_end() {
     let shared = json!({ "shared": true, "reason": REASON });
     let refused = fleet.put("/api/v1/hosts/example.com", shared.clone()).await;
     assert_eq!(refused.status, 409, "{}", refused.body);
-    assert!(refused.body["error"].as_str().unwrap().starts_with("a.example.com:443 may not be asked before"));
+    assert!(refused.body["error"].as_str().unwrap().starts_with("a.example.com:443 allows no requests before"));
     assert_eq!(fleet.put("/api/v1/hosts/example.com", json!({ "gap": 9, "reason": REASON })).await.status, 200);
     fleet.clock.advance(Duration::from_secs(61));
     assert_eq!(fleet.put("/api/v1/hosts/example.com", shared).await.status, 200);
