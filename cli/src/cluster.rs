@@ -149,6 +149,7 @@ async fn connected(links: &Links, clock: &dyn Clock) {
 
 /// Runs a worker until a signal.
 pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
+    let hangups = Hangups::caught()?;
     // A worker has no API, and so no token that could guard it: it may listen wherever its health is asked for.
     let config = configuration(&args.settings, None, args.concurrency)?;
     let mut config = Arc::unwrap_or_clone(config);
@@ -161,7 +162,7 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
     let metrics = Arc::new(Metrics::new());
     let links = Links::open(&config, &metrics, None, &*clock).await?;
     let (quiet, stop) = (CancellationToken::new(), CancellationToken::new());
-    tokio::spawn(Hangups::caught()?.ignore(stop.clone()));
+    tokio::spawn(hangups.ignore(stop.clone()));
     let ready = {
         let (links, quiet, clock) = (links.clone(), quiet.clone(), Arc::clone(&clock));
         move || {

@@ -9,7 +9,7 @@
 //!
 //! Deliberately not here: limits on concurrent polls (the scheduler's bands and the host gate), wakes (the store keeps
 //! them next to the due time), and detection of failures of our own network (the scheduler calls [`spare`] for those, and
-//! [`host_refused`] for hosts that refuse us).
+//! [`host_refused()`] for hosts that refuse us).
 //! The price of a poll is an argument; [`price`] computes the next one. Not built yet: polling less where pushes are
 //! reliable (`decide`, after the penalty).
 

@@ -70,6 +70,8 @@ impl Ops {
         let text = accepted::text(&config);
         let own_hash = accepted::hash(&text);
         let before = self.condition.config.in_force().accepted;
+        // With the sections that need a restart as they are now.
+        accepted::laid_over(self.condition.config.own(), &text).map_err(ReloadError::Refused)?;
         let offered = NewPolicy { text: &text, hash: &own_hash, by, decided: true };
         let policy = self.store.accept_policy(&offered, self.clock.now()).await.map_err(BackendError::from)?;
         self.orders.look(self.clock.now()).await?;

@@ -19,7 +19,7 @@ impl Wanted {
         Wanted { filter: row.filter(), lift_penalties: row.lift_penalties }
     }
 
-    /// Counts what fits by class: the first half of a [`RequeuePlan`].
+    /// Counts what fits by class: the first half of a [`crate::RequeuePlan`].
     pub(super) fn count_classes(&self, sql: &mut Statement) {
         sql.push("SELECT category, status, penalty IS NOT NULL, count(*) FROM feeds WHERE ");
         self.fitting(sql);

@@ -9,7 +9,7 @@ use common::job::FetchJob;
 use common::outcome::FailureKind;
 use common::report::Outcome;
 use common::time::Timestamp;
-use common::url::Version;
+use common::url::{FeedUrl, Version};
 use tokio::time::{Instant, timeout_at};
 
 use super::fetched::{Fetched, Hops};
@@ -178,10 +178,12 @@ impl Fetch<'_> {
         let missing =
             matches!(self.fetched.http_status, Some(404 | 410)) || outcome.failure() == Some(FailureKind::NotAFeed);
         let was_remembered = self.chain == start_of(self.job) && !self.chain.is_at_start();
-        let anew = was_remembered && missing && outcome.failure().is_some();
+        let mut fresh = Chain::new(self.job.url.clone());
+        ask_as_actor(&mut fresh, self.job);
+        // A signed feed begins at its own URL in both ways: the same request would follow, without end.
+        let anew = was_remembered && missing && outcome.failure().is_some() && fresh != self.chain;
         if anew {
-            (self.chain, self.interrupted) = (Chain::new(self.job.url.clone()), None);
-            ask_as_actor(&mut self.chain, self.job);
+            (self.chain, self.interrupted) = (fresh, None);
             // A fetch that were put off here would begin at the old place again.
             self.patience = self.shared.timeout;
         }
@@ -195,7 +197,9 @@ impl Fetch<'_> {
             fetched.moved_to = self.chain.moved_to().cloned();
         }
         let actor = self.chain.about().actor.clone();
-        fetched.permanent_url = actor.filter(|actor| is_good && *actor != self.job.url);
+        // A document of another origin may have come by a redirect that is not permanent, or by anybody's link.
+        let is_its_own = |actor: &FeedUrl| *actor != self.job.url && actor.has_origin_of(&self.job.url);
+        fetched.permanent_url = actor.filter(|actor| is_good && is_its_own(actor));
         let is_refused =
             matches!(fetched.http_status, Some(401 | 403)) && outcome.failure() == Some(FailureKind::Status);
         let was_unsigned = !self.chain.asks_for_activities() && self.hops.login.is_none();

@@ -255,6 +255,19 @@ async fn an_actor_that_refuses_an_unsigned_request_is_read_with_a_signed_one() {
 }
 
 #[tokio::test]
+async fn a_signed_feed_that_is_missing_fails_after_one_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let bench = signing(&folder).await;
+    for (path, script) in [("/missing", Script::status(404)), ("/page", Script::body("text/html", "<p>moved"))] {
+        let mut job = bench.feed(path, script);
+        job.signed = true;
+        let fetched = bench.poll(&mut job).await;
+        assert!(fetched.outcome.failure().is_some(), "{fetched:?}");
+        assert_eq!(bench.origin.requests(path).len(), 1);
+    }
+}
+
+#[tokio::test]
 async fn the_feed_of_an_actors_page_is_named_by_the_actors_own_url() {
     let bench = Bench::start().await;
     served(&bench);
@@ -272,4 +285,9 @@ async fn the_feed_of_an_actors_page_is_named_by_the_actors_own_url() {
         .set("/ada", json("\"type\": \"Person\", \"id\": \"https://else.example/ada\", \"outbox\": \"/outbox\""));
     let foreign = bench.fetch(&bench.feed("/@ada", Script::body("text/html", page))).await;
     assert_eq!(foreign.permanent_url, None, "only the document at a URL says that it is its own");
+    // The same document at another origin: anybody's link and a temporary redirect lead there.
+    bench.origin.set("/ada", json(&own));
+    let elsewhere =
+        bench.fetch(&bench.feed("/@eve", Script::redirect(302, url.replace("127.0.0.1", "one.test")))).await;
+    assert_eq!(elsewhere.permanent_url, None, "another origin renames nothing");
 }
