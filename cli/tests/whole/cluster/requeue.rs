@@ -14,6 +14,8 @@ use store::{Feeds, Requeues};
 const FEEDS: usize = 90;
 const HOSTS: u16 = 15;
 const CONFIG: &str = r#"
+[policy]
+hot_minutes = false
 [host]
 gap = "50ms"
 [scheduler]
