@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use crate::condition::Condition;
 use crate::condition::live_config::ConfigSource;
 use crate::error::BackendError;
+use crate::poll::retire::retire;
 use crate::poll::subject::{draw, new_subject, placement_slot, slot, subject};
 use crate::schedule::{Band, Schedule, Slot};
 use crate::upkeep::orders::Orders;
@@ -286,10 +287,7 @@ impl Ops {
         let due = feeds.iter().filter_map(|feed| Some(slot(&rules, feed, feed.due()?)));
         let retired: Vec<FeedId> = feeds.iter().filter(|feed| feed.due().is_none()).map(|feed| feed.id).collect();
         self.schedule.lower(&due.collect::<Vec<_>>(), now).await?;
-        if !retired.is_empty() {
-            self.schedule.remove(&retired).await?;
-        }
-        Ok(())
+        retire(&*self.store, &*self.schedule, &rules, &retired, now).await
     }
 
     /// Drops a feed's validators and content hash: its next poll, which comes when it is due, reads it whole. `None`: there

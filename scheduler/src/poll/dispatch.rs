@@ -27,6 +27,7 @@ use crate::condition::Condition;
 use crate::condition::failure_log::FailureLog;
 use crate::condition::pace::Pace;
 use crate::error::BackendError;
+use crate::poll::retire::retire;
 use crate::poll::subject::{band, rank};
 use crate::poll::{new_rules, open_minutes};
 use crate::schedule::{Band, Claim, Parking, Schedule, Slot};
@@ -197,7 +198,7 @@ impl Dispatcher {
         let rows = self.store.jobs_for(&ids).await?;
         let Sorted { mut dead, mut early, due, idle } = sort(claims, rows, now);
         self.keep_unreadable(&mut dead, &mut early, now).await?;
-        self.schedule.remove(&dead).await?;
+        retire(&*self.store, &*self.schedule, &self.rules.get(), &dead, now).await?;
         self.schedule.put(&early, now).await?;
         self.schedule.unpark(&idle).await?;
         let due = self.woken(due, now).await?;

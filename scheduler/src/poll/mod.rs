@@ -8,4 +8,5 @@ mod new_rules;
 mod open_minutes;
 mod refusals;
 pub mod results;
+pub(crate) mod retire;
 pub mod subject;

@@ -29,7 +29,7 @@ macro_rules! schedule_conformance {
         $crate::schedule_conformance!($make; unpark_brings_the_head_forward_only);
         $crate::schedule_conformance!($make; claiming_a_head_rearms_it_while_others_stay_parked);
         $crate::schedule_conformance!($make; only_a_claimed_feed_can_be_parked);
-        $crate::schedule_conformance!($make; a_woken_parked_feed_goes_first);
+        $crate::schedule_conformance!($make; a_woken_parked_feed_goes_first_and_when_it_is_wanted);
         $crate::schedule_conformance!($make; removing_the_last_parked_feed_removes_the_head);
         $crate::schedule_conformance!($make; depth_tells_feeds_due_parked_and_the_oldest);
         $crate::schedule_conformance!($make; what_waits_is_listed_in_order_from_any_place);
@@ -244,11 +244,16 @@ cases! {
         assert!(claim(schedule, 9000, 10).await.iter().all(|feed| *feed == 1));
     }
 
-    a_woken_parked_feed_goes_first(schedule) {
+    a_woken_parked_feed_goes_first_and_when_it_is_wanted(schedule) {
+        // Its host may be free again: the others wait for a minute that is not hot.
         parked(schedule, &[1, 2, 3], 50).await;
-        schedule.lower(&[urgent(3, 0)], at(0)).await.unwrap();
-        assert!(claim(schedule, 49, 10).await.is_empty());
-        assert_eq!(claim(schedule, 50, 1).await, [3]);
+        schedule.lower(&[urgent(3, 20)], at(0)).await.unwrap();
+        assert!(claim(schedule, 19, 10).await.is_empty());
+        assert_eq!(claim(schedule, 20, 10).await, [3]);
+        schedule.park(&[parking(3, 60, 0)]).await.unwrap();
+        schedule.lower(&[urgent(2, 90)], at(30)).await.unwrap();
+        assert!(claim(schedule, 59, 10).await.is_empty());
+        assert_eq!(claim(schedule, 60, 1).await, [2]);
     }
 
     removing_the_last_parked_feed_removes_the_head(schedule) {

@@ -42,7 +42,7 @@ impl Mirror {
             }
             Some(At::Parked { host, band: was, .. }) => {
                 let head = self.heads.get_mut(&host).unwrap();
-                head.1 = head.1.min(band.min(was));
+                *head = (head.0.min(due), head.1.min(band.min(was)));
                 At::Parked { host, rank: i64::MIN, band: band.min(was) }
             }
         };

@@ -153,7 +153,7 @@ pub trait Schedule: Send + Sync {
     async fn put(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
 
     /// Brings feeds forward, never back. During a live lease the score stays and the wake is remembered; a parked feed
-    /// goes to the front of its host's set.
+    /// goes to the front of its host's set, whose head is due no later than the feed.
     async fn lower(&self, slots: &[Slot], now: Timestamp) -> Result<(), ScheduleError>;
 
     /// Adds feeds that are missing, and brings those that are later than `slot.due_at + slack` forward to `due_at`.

@@ -162,7 +162,7 @@ impl State {
             Standing::Parked => {
                 self.places.set(slot, HeapPosition { band, ..place });
                 let host = self.hosts.rank(place.at, FRONT, &self.places);
-                self.bring_head(host, Timestamp::MAX, band);
+                self.bring_head(host, wish.due_at, band);
             }
             _ => {
                 let at = self.time(place.band, place.at);

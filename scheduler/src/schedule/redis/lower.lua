@@ -2,21 +2,21 @@
 local feeds = every(2, 3)
 local where = find(feeds)
 
--- A parked feed goes to the front of its host, whose head takes the more urgent band.
-local function to_front(feed, host, band)
+-- A parked feed goes to the front of its host, whose head takes the more urgent band and is due no later than the feed.
+local function to_front(feed, host, band, due)
   local room = waiting_room(host)
   local rank = redis.call('ZSCORE', room, feed)
   band = math.min(band, rank and band_of_rank(tonumber(rank)) or band)
   redis.call('ZADD', room, rank_score(FRONT, band), feed)
   local head_band, at = head(host)
-  set_head(host, head_band, math.min(band, head_band or band), at or now)
+  set_head(host, head_band, math.min(band, head_band or band), math.min(due, at or now))
 end
 
 for i, feed in ipairs(feeds) do
   local due, band = tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1])
   local old_band, score, host = where(i)
   if host then
-    to_front(feed, host, band)
+    to_front(feed, host, band, due)
   elseif not old_band then
     set(feed, nil, band, due)
   elseif score < LEASED then
