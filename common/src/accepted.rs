@@ -1,9 +1,9 @@
 //! The part of the configuration that may change while a fleet runs, as the schedulers agree on it: `[policy]`, `[host]` and
 //! `[[host_rule]]`, as one text in the store.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::config::Config;
+use crate::config::{Config, defaults};
 use crate::document::ContentHash;
 use crate::host::HostRule;
 use crate::live_rules;
@@ -11,9 +11,17 @@ use crate::live_rules;
 /// The sections that may change while a fleet runs.
 pub const SECTIONS: [&str; 3] = ["policy", "host", "host_rule"];
 
-/// Returns the text of these sections. Equal configurations have equal texts.
+/// Returns what these sections of a configuration set otherwise than this program's defaults. Equal configurations have equal
+/// texts, and a program with other defaults has the same text for the same file.
 pub fn text(config: &Config) -> String {
-    json!({ "policy": config.policy, "host": config.host, "host_rule": config.host_rule }).to_string()
+    let usual = defaults();
+    let rules = config.host_rule.iter().filter(|rule| !usual.host_rule.contains(rule));
+    json!({
+        "policy": changed(json!(config.policy), &json!(usual.policy)),
+        "host": changed(json!(config.host), &json!(usual.host)),
+        "host_rule": rules.collect::<Vec<_>>(),
+    })
+    .to_string()
 }
 
 /// Returns a hash of the text, by which schedulers recognise it.
@@ -21,8 +29,8 @@ pub fn hash(text: &str) -> String {
     format!("{:032x}", ContentHash::of(text.as_bytes(), 0).0)[..16].to_owned()
 }
 
-/// Returns the configuration with these sections of the text, checked as a whole. Keys that only another version knows are
-/// passed over, and keys that the text lacks keep their own value.
+/// Returns the configuration with these sections set by the text, checked as a whole. Keys that only another version knows are
+/// ignored, keys that the text lacks have this program's defaults, and rules are added to the shipped ones.
 ///
 /// # Errors
 ///
@@ -30,22 +38,13 @@ pub fn hash(text: &str) -> String {
 pub fn laid_over(own: &Config, text: &str) -> Result<Config, String> {
     let unreadable = |error: serde_json::Error| error.to_string();
     let accepted: Value = serde_json::from_str(text).map_err(unreadable)?;
-    let section = |name: &str, own: Value| {
-        let mut section = own;
-        lay(&mut section, &accepted[name]);
-        section
-    };
-    let policy = section("policy", serde_json::to_value(&own.policy).map_err(unreadable)?);
-    let host = section("host", serde_json::to_value(&own.host).map_err(unreadable)?);
-    let rules: Option<Vec<HostRule>> = accepted["host_rule"]
-        .as_array()
-        .map(|rules| rules.iter().cloned().filter_map(live_rules::from_value).collect());
-    let config = Config {
-        policy: serde_json::from_value(policy).map_err(unreadable)?,
-        host: serde_json::from_value(host).map_err(unreadable)?,
-        host_rule: rules.unwrap_or_else(|| own.host_rule.clone()),
-        ..own.clone()
-    };
+    let mut config = own.clone();
+    let usual = defaults();
+    config.policy = serde_json::from_value(laid(json!(usual.policy), &accepted["policy"])).map_err(unreadable)?;
+    config.host = serde_json::from_value(laid(json!(usual.host), &accepted["host"])).map_err(unreadable)?;
+    config.host_rule = usual.host_rule;
+    let rules = accepted["host_rule"].as_array().into_iter().flatten().cloned();
+    rules.filter_map(live_rules::from_value).for_each(|rule| add(&mut config.host_rule, rule));
     let refusals: Vec<String> =
         config.check().into_iter().map(|refusal| format!("{} {}", refusal.key, refusal.reason)).collect();
     if refusals.is_empty() { Ok(config) } else { Err(refusals.join("; ")) }
@@ -60,6 +59,35 @@ pub fn needs_restart(before: &Config, after: &Config) -> Vec<String> {
     compare("", &before, &after, &mut different);
     different.retain(|key| !SECTIONS.iter().any(|section| key.split('.').next() == Some(section)));
     different
+}
+
+/// Returns the values that differ from `usual`.
+fn changed(values: Value, usual: &Value) -> Value {
+    match (values, usual) {
+        (Value::Object(values), Value::Object(usual)) => {
+            let all = values.into_iter().map(|(key, value)| {
+                let usual = usual.get(&key).unwrap_or(&Value::Null);
+                (key, changed(value, usual))
+            });
+            let different = all.filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>();
+            if different.is_empty() { Value::Null } else { Value::Object(different) }
+        }
+        (value, usual) if value == *usual => Value::Null,
+        (value, _) => value,
+    }
+}
+
+/// Adds a rule, in place of one of the same match.
+fn add(rules: &mut Vec<HostRule>, rule: HostRule) {
+    match rules.iter_mut().find(|known| known.domain() == rule.domain()) {
+        Some(known) => *known = rule,
+        None => rules.push(rule),
+    }
+}
+
+fn laid(mut base: Value, over: &Value) -> Value {
+    lay(&mut base, over);
+    base
 }
 
 /// Puts the values of `over` in place of those of `base`, as far as `base` has their keys.
@@ -93,7 +121,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::defaults;
 
     #[test]
     fn a_text_brings_its_sections_and_no_others() {
@@ -101,23 +128,37 @@ mod tests {
         other.policy.category.d.min *= 2;
         other.policy.salt = 0.25;
         other.host.gap = Duration::from_millis(1500);
-        other.host_rule.truncate(1);
+        other.host_rule[0].gap = Some(Duration::from_secs(77));
         other.worker.concurrency = 7;
         let text = text(&other);
         assert_ne!(hash(&text), hash(&super::text(&defaults())));
         let laid = laid_over(&defaults(), &text).unwrap();
         assert_eq!((super::text(&laid), laid.worker.concurrency), (text, defaults().worker.concurrency));
+        assert_eq!(laid.host_rule, other.host_rule);
         assert_eq!(needs_restart(&defaults(), &other), ["worker.concurrency"]);
+    }
+
+    /// A new program with other defaults, and the same file, has decided nothing: a reload stays in force.
+    #[test]
+    fn a_text_holds_what_was_set_and_no_defaults() {
+        let mut other = defaults();
+        other.policy.salt = 0.25;
+        let text = text(&other);
+        assert_eq!(text, r#"{"host":null,"host_rule":[],"policy":{"salt":0.25}}"#);
+        let mut own = defaults();
+        own.policy.min_interval *= 2;
+        assert_eq!(laid_over(&own, &text).unwrap().policy.min_interval, defaults().policy.min_interval);
     }
 
     #[test]
     fn a_text_of_another_version_counts_as_far_as_it_is_understood() {
         let text = r#"{"policy": {"salt": 0.3, "moon": {"phase": 1}, "penalty": {"box": "9h"}}, "tides": 1,
-                       "host_rule": [{"match": "a.org", "gap": "9s", "colour": "red"}]}"#;
+                       "host_rule": [{"match": "a.example", "gap": "9s", "colour": "red"}]}"#;
         let laid = laid_over(&defaults(), text).unwrap();
         assert_eq!((laid.policy.salt, laid.policy.penalty.first_box), (0.3, Duration::from_secs(9 * 3600)));
         assert_eq!(laid.policy.min_interval, defaults().policy.min_interval);
-        assert_eq!((laid.host_rule.len(), laid.host_rule[0].gap), (1, Some(Duration::from_secs(9))));
+        assert_eq!(laid.host_rule.len(), defaults().host_rule.len() + 1);
+        assert_eq!(laid.host_rule.last().unwrap().gap, Some(Duration::from_secs(9)));
     }
 
     #[test]
