@@ -139,12 +139,13 @@ impl Feeds for SqliteStore {
 
     async fn feeds_of_site(&self, links: &[String], limit: u32) -> Result<Vec<Feed>, StoreError> {
         let failed = "find the feeds of a site";
-        let ids: Vec<i64> = sqlx::query_scalar(include_str!("feeds_of_site.sql"))
-            .bind(serde_json::json!(links).to_string())
-            .bind(limit)
-            .fetch_all(&self.readers)
-            .await
-            .map_err(StoreError::on(failed))?;
+        let mut ids: Vec<i64> = Vec::new();
+        for link in links {
+            let of_link = sqlx::query_scalar::<_, i64>(include_str!("feeds_of_site.sql")).bind(link).bind(limit);
+            ids.extend(of_link.fetch_all(&self.readers).await.map_err(StoreError::on(failed))?);
+        }
+        ids.sort_unstable();
+        ids.truncate(limit as usize);
         let ids: Vec<FeedId> = ids.into_iter().map(FeedId).collect();
         let mut feeds = self.states_for(&ids).await?;
         feeds.sort_by_key(|feed| feed.id);
