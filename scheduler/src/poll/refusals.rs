@@ -39,7 +39,9 @@ impl Results {
         let mut holds = Vec::new();
         for (host, (word, report)) in words {
             match word {
-                Word::Refuses => holds.push((host.clone(), self.host_refuses(&host, report, now).await?)),
+                Word::Refuses => {
+                    holds.extend(self.host_refuses(&host, report, now).await?.map(|until| (host.clone(), until)));
+                }
                 Word::Answers => self.host_answers(&host, report, now).await?,
             }
         }
@@ -47,26 +49,31 @@ impl Results {
         Ok(self.gate.hold(&holds, now).await?)
     }
 
+    /// Stores the refusal. Returns the end of the host's rest; `None` if another scheduler has heard it answer.
     async fn host_refuses(
         &self,
         host: &HostKey,
         report: &FetchReport,
         now: Timestamp,
-    ) -> Result<Timestamp, BackendError> {
+    ) -> Result<Option<Timestamp>, BackendError> {
         let config = self.condition.config.get();
         let (failure, status) = (report.outcome.failure().unwrap_or(FailureKind::Status), report.http_status);
         let penalty = &config.policy.penalty;
         let (first, ceiling) = (penalty.host_refuses, penalty.ceiling.max(penalty.host_refuses));
-        let refused = RefusedHost { host, feed: report.feed, failure, status, first, ceiling };
-        let refusal = self.store.refuse_host(&refused, now).await?;
-        if self.condition.refusals.of(host).is_none() {
+        let is_known = self.condition.refusals.of(host).is_some();
+        let refused = RefusedHost { host, feed: report.feed, failure, status, first, ceiling, is_known };
+        let Some(refusal) = self.store.refuse_host(&refused, now).await? else {
+            self.condition.refusals.forget(host);
+            return Ok(None);
+        };
+        if !is_known {
             tracing::warn!(
                 %host, %failure, status,
                 "the host refuses most of our requests: it rests as a whole, and no feed of it is penalised"
             );
         }
         self.condition.refusals.note(refusal.clone());
-        Ok(refusal.until)
+        Ok(Some(refusal.until))
     }
 
     async fn host_answers(&self, host: &HostKey, report: &FetchReport, now: Timestamp) -> Result<(), BackendError> {

@@ -22,6 +22,9 @@ pub struct RefusedHost<'a> {
     pub first: Duration,
     /// ... up to this.
     pub ceiling: Duration,
+    /// It refused us before, as far as this scheduler knows. If another one has heard an answer meanwhile, nothing is stored:
+    /// one report is not enough to begin with.
+    pub is_known: bool,
 }
 
 /// A host that refuses us.

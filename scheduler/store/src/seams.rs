@@ -141,8 +141,8 @@ pub trait Hosts: Send + Sync {
     async fn accept_policy(&self, offered: &NewPolicy<'_>, now: Timestamp) -> Result<AcceptedPolicy, StoreError>;
 
     /// Stores that a host refuses us. The first time it is published (`host.refusing`); each time the host rests longer, unless
-    /// it rests already. Returns what is stored then.
-    async fn refuse_host(&self, refused: &RefusedHost<'_>, now: Timestamp) -> Result<HostRefusal, StoreError>;
+    /// it rests already. Returns what is stored then; `None` if it [refuses us no more](RefusedHost::is_known).
+    async fn refuse_host(&self, refused: &RefusedHost<'_>, now: Timestamp) -> Result<Option<HostRefusal>, StoreError>;
 
     /// Stores that a host which refused us answered for this feed, and publishes it (`host.recovered`). False if it refused
     /// nothing.

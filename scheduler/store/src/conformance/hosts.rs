@@ -163,11 +163,13 @@ pub(crate) async fn a_host_that_refuses_us_is_published_once_and_rests_longer_ea
         status: Some(403),
         first: Duration::from_secs(100),
         ceiling: Duration::from_secs(350),
+        is_known: false,
     };
     let known = orders(&*store).await.change;
     let mut rests = Vec::new();
     for now in [10, 20, 110, 310, 660, 1010] {
-        let refusal = store.refuse_host(&refused, at(now)).await.unwrap();
+        let refused = RefusedHost { is_known: now > 10, ..refused };
+        let refusal = store.refuse_host(&refused, at(now)).await.unwrap().unwrap();
         rests.push((refusal.until, refusal.tries));
         assert_eq!((refusal.since, refusal.status), (at(10), Some(403)));
     }
@@ -178,8 +180,18 @@ pub(crate) async fn a_host_that_refuses_us_is_published_once_and_rests_longer_ea
     assert_eq!((seen.len(), &seen[0].host), (1, &host));
     assert!(store.host_answers(&host, id, at(1400)).await.unwrap());
     assert!(!store.host_answers(&host, id, at(1401)).await.unwrap());
+    let late = RefusedHost { is_known: true, ..refused };
+    assert_eq!(store.refuse_host(&late, at(1402)).await.unwrap(), None, "one late report begins nothing");
     assert!(orders(&*store).await.refusals.is_empty());
     let events = store.events(0, 10).await.unwrap().items;
     let told: Vec<_> = events.iter().map(|event| (event.kind.as_str(), event.host.as_deref())).collect();
     assert_eq!(told, [("host.refusing", Some("a.org:443")), ("host.recovered", Some("a.org:443"))]);
+
+    // A host whose feeds are all gone is forgotten in the end, and every scheduler learns of that too.
+    store.refuse_host(&refused, at(2000)).await.unwrap();
+    let known = orders(&*store).await.change;
+    store.prune(at(2050), None).await.unwrap();
+    assert!(store.host_orders(Some(known)).await.unwrap().is_none(), "its rest is not over");
+    store.prune(at(9000), None).await.unwrap();
+    assert!(store.host_orders(Some(known)).await.unwrap().unwrap().refusals.is_empty());
 }

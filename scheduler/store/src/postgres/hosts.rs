@@ -56,7 +56,7 @@ impl Hosts for PostgresStore {
         })
     }
 
-    async fn refuse_host(&self, refused: &RefusedHost<'_>, now: Timestamp) -> Result<HostRefusal, StoreError> {
+    async fn refuse_host(&self, refused: &RefusedHost<'_>, now: Timestamp) -> Result<Option<HostRefusal>, StoreError> {
         in_transaction!(self, "store that a host refuses us", |tx| refuse(tx, refused, now).await)
     }
 
@@ -117,14 +117,18 @@ async fn accept(on: &mut PgConnection, offered: &NewPolicy<'_>, now: Timestamp) 
     Ok(next)
 }
 
-async fn refuse(on: &mut PgConnection, refused: &RefusedHost<'_>, now: Timestamp) -> Result<HostRefusal, sqlx::Error> {
+async fn refuse(
+    on: &mut PgConnection,
+    refused: &RefusedHost<'_>,
+    now: Timestamp,
+) -> Result<Option<HostRefusal>, sqlx::Error> {
     let (first, ceiling) = refused.rests();
     let refuse = sqlx::query(include_str!("refuse_host.sql")).bind(refused.host.as_str()).bind(now.millis());
     let refuse = refuse.bind(first).bind(ceiling).bind(refused.failure.as_str()).bind(refused.status.map(i64::from));
-    let changed = refuse.execute(&mut *on).await?.rows_affected() > 0;
+    let changed = refuse.bind(refused.is_known).execute(&mut *on).await?.rows_affected() > 0;
     let look = sqlx::query_as("SELECT host, since, until, tries, failure, status FROM host_refusals WHERE host = $1")
         .bind(refused.host.as_str());
-    let refusal = HostRefusal::read(look.fetch_one(&mut *on).await?);
+    let Some(refusal) = look.fetch_optional(&mut *on).await?.map(HostRefusal::read) else { return Ok(None) };
     if changed {
         let hold = sqlx::query(include_str!("refuse_host_hold.sql")).bind(refused.host.as_str());
         hold.bind(refusal.until.millis()).bind(refused.feed.0).execute(&mut *on).await?;
@@ -132,7 +136,7 @@ async fn refuse(on: &mut PgConnection, refused: &RefusedHost<'_>, now: Timestamp
     if changed && refusal.tries == 1 {
         tell(on, "host.refusing", refused.feed, now).await?;
     }
-    Ok(refusal)
+    Ok(Some(refusal))
 }
 
 /// Publishes a change of the feed's host, and counts it, so that every scheduler learns of it. Last in its transaction: it
@@ -146,7 +150,7 @@ async fn tell(on: &mut PgConnection, kind: &str, feed: FeedId, now: Timestamp) -
 }
 
 /// Last in its transaction, as every lock of the store's row.
-async fn count_change(on: &mut PgConnection) -> Result<(), sqlx::Error> {
+pub(super) async fn count_change(on: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query("UPDATE store SET host_orders = host_orders + 1").execute(on).await?;
     Ok(())
 }

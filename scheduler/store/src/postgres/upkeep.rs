@@ -10,6 +10,7 @@ use sqlx::{Connection, PgConnection};
 
 use super::PostgresStore;
 use super::connection::{in_transaction, on_connection};
+use super::hosts::count_change;
 use super::urls::url_lock;
 use crate::row::{SealColumns, readable};
 use crate::{OldSeal, StoreError, StoreStats, Upkeep};
@@ -109,7 +110,9 @@ impl Upkeep for PostgresStore {
         on_connection!(self, "delete old events and entries", |on| {
             // Nobody polls them any more: their feeds are gone.
             let refusals = sqlx::query("DELETE FROM host_refusals WHERE until < $1").bind(events.millis());
-            refusals.execute(&mut *on).await?;
+            if refusals.execute(&mut *on).await?.rows_affected() > 0 {
+                count_change(&mut *on).await?;
+            }
             let mut gone = prune_events(&mut *on, events).await?;
             if let Some(before) = entries {
                 gone += prune_entries(on, before).await?;

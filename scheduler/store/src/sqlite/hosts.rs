@@ -102,7 +102,7 @@ impl Hosts for SqliteStore {
         tx.commit().await.map_err(StoreError::on(ACTION))
     }
 
-    async fn refuse_host(&self, refused: &RefusedHost<'_>, now: Timestamp) -> Result<HostRefusal, StoreError> {
+    async fn refuse_host(&self, refused: &RefusedHost<'_>, now: Timestamp) -> Result<Option<HostRefusal>, StoreError> {
         const ACTION: &str = "store that a host refuses us";
         let failed = StoreError::on;
         let mut tx = self.write(ACTION).await?;
@@ -110,11 +110,13 @@ impl Hosts for SqliteStore {
         let refuse = sqlx::query(include_str!("refuse_host.sql")).bind(refused.host.as_str()).bind(now.millis());
         let refuse =
             refuse.bind(first).bind(ceiling).bind(refused.failure.as_str()).bind(refused.status.map(i64::from));
-        let changed = refuse.execute(&mut *tx).await.map_err(failed(ACTION))?.rows_affected() > 0;
+        let changed =
+            refuse.bind(refused.is_known).execute(&mut *tx).await.map_err(failed(ACTION))?.rows_affected() > 0;
         let look =
             sqlx::query_as("SELECT host, since, until, tries, failure, status FROM host_refusals WHERE host = ?1")
                 .bind(refused.host.as_str());
-        let refusal = HostRefusal::read(look.fetch_one(&mut *tx).await.map_err(failed(ACTION))?);
+        let found = look.fetch_optional(&mut *tx).await.map_err(failed(ACTION))?;
+        let Some(refusal) = found.map(HostRefusal::read) else { return Ok(None) };
         if changed {
             let hold = sqlx::query(include_str!("refuse_host_hold.sql")).bind(refused.host.as_str());
             let hold = hold.bind(refusal.until.millis()).bind(refused.feed.0).execute(&mut *tx);
@@ -124,7 +126,7 @@ impl Hosts for SqliteStore {
             tell(&mut tx, "host.refusing", refused.feed, now).await.map_err(failed(ACTION))?;
         }
         tx.commit().await.map_err(failed(ACTION))?;
-        Ok(refusal)
+        Ok(Some(refusal))
     }
 
     async fn host_answers(&self, host: &HostKey, feed: FeedId, now: Timestamp) -> Result<bool, StoreError> {
@@ -161,7 +163,7 @@ async fn tell(on: &mut SqliteConnection, kind: &str, feed: FeedId, now: Timestam
     count_change(on).await
 }
 
-async fn count_change(on: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+pub(super) async fn count_change(on: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     sqlx::query("UPDATE store SET host_orders = host_orders + 1").execute(on).await?;
     Ok(())
 }

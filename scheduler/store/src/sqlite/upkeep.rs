@@ -7,6 +7,7 @@ use common::url::FeedId;
 use sqlx::SqliteConnection;
 
 use super::SqliteStore;
+use super::hosts::count_change;
 use crate::row::{SealColumns, readable};
 use crate::{OldSeal, StoreError, StoreStats, Upkeep};
 
@@ -112,7 +113,9 @@ impl Upkeep for SqliteStore {
         }
         // Nobody polls them any more: their feeds are gone.
         let refusals = sqlx::query("DELETE FROM host_refusals WHERE until < ?1").bind(events.millis());
-        refusals.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        if refusals.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?.rows_affected() > 0 {
+            count_change(&mut tx).await.map_err(StoreError::on(ACTION))?;
+        }
         tx.commit().await.map_err(StoreError::on(ACTION))?;
         Ok(gone)
     }
