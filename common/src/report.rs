@@ -72,7 +72,8 @@ pub struct FetchReport {
     /// The server answered 226 (a delta) in a way that is of no use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unusable_delta: bool,
-    /// The server refused a request that was not signed, and this fleet can sign: it may tell an actor to known readers only.
+    /// The next request should be signed, and this fleet can: the server refused one without a signature, perhaps because it
+    /// shows an actor to known readers only, or answered a signed one with activities.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wants_signature: bool,
     /// The permanent URL of what was read, by the document's own word: an actor's own one of its page, an account's by its

@@ -27,13 +27,19 @@ pub struct AnnouncedFeed {
 impl AnnouncedFeed {
     /// Is it no feed itself but an actor of ActivityStreams, whose outbox is one?
     pub fn is_actor(&self) -> bool {
-        matches!(self.media_type.as_str(), "application/activity+json" | "application/ld+json")
+        is_activity(&self.media_type)
     }
 
     /// Another page, which is a feed by its microformats.
     fn is_page(&self) -> bool {
         matches!(self.media_type.as_str(), "text/html" | "text/mf2+html" | "application/xhtml+xml")
     }
+}
+
+/// Returns true if this is the media type of ActivityStreams; parameters are passed over.
+pub(crate) fn is_activity(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    ["application/activity+json", "application/ld+json"].iter().any(|known| essence.eq_ignore_ascii_case(known))
 }
 
 /// The maximum number of announced feeds of one page.

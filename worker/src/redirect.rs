@@ -168,7 +168,9 @@ impl Chain {
         if known || self.leads >= MAX_LEADS {
             return false;
         }
-        (self.permanent, self.unbroken) = (false, false);
+        // The same URL, asked in another way, still speaks for the feed.
+        let stays = target == *self.current();
+        (self.permanent, self.unbroken) = (self.permanent && stays, self.unbroken && stays);
         self.leads += 1;
         self.about = About {
             name: about.name.or(self.about.name.take()),

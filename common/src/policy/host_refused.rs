@@ -5,18 +5,19 @@
 
 use super::category::category;
 use super::decide::{finish, normal_plan};
-use super::{Decision, Draw, Notices, Policy, Rule, Status, Subject, Terms, remember};
+use super::{Decision, Draw, Notices, Policy, Rule, Signing, Status, Subject, Terms, remember};
 use crate::outcome::FailureKind;
 use crate::policy::PollState;
 use crate::report::{FetchReport, Outcome};
 use crate::time::Timestamp;
 
-/// Returns true if the server refuses us the feed: 403, 451, or a page against robots.
-pub fn is_refusal(report: &FetchReport) -> bool {
+/// Returns true if the server refuses us the feed: 403, 451, or a page against robots. A refusal after which the feed is asked
+/// with a signature says nothing yet.
+pub fn is_refusal(report: &FetchReport, signing: Signing) -> bool {
     match report.outcome {
         Outcome::Failed { failure: FailureKind::Blocked, .. } => true,
         Outcome::Failed { failure: FailureKind::Status, .. } => {
-            matches!(report.http_status, Some(403 | 451)) && !report.wants_signature
+            matches!(report.http_status, Some(403 | 451)) && !signing.is_tried_after(report)
         }
         _ => false,
     }

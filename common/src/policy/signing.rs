@@ -30,6 +30,13 @@ impl Signing {
         *self == Signing::Unknown
     }
 
+    /// Returns true if the next request after this report is signed because this one was refused without a signature.
+    pub fn is_tried_after(self, report: &FetchReport) -> bool {
+        report.outcome.failure().is_some()
+            && self != Signing::Wanted
+            && self.after(report, report.started) == Signing::Wanted
+    }
+
     /// Returns what is known after a report.
     pub(super) fn after(self, report: &FetchReport, polled: Timestamp) -> Self {
         match self {
@@ -39,6 +46,10 @@ impl Signing {
                 false => Signing::Unknown,
             },
             Signing::Wanted if is_refused(report) => Signing::Useless(polled.after(USELESS_FOR)),
+            // It is no actor: it refused once, for another reason.
+            Signing::Wanted if matches!(report.outcome, Outcome::Modified(_)) && !report.wants_signature => {
+                Signing::Unknown
+            }
             Signing::Wanted => Signing::Wanted,
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::feed::Feed;
 use common::host::HostKey;
 use common::outcome::FailureKind;
-use common::policy::is_refusal;
+use common::policy::{Signing, is_refusal};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::FeedId;
@@ -62,12 +62,12 @@ impl Refusals {
     pub(crate) fn hear(&self, feed: &Feed, report: &FetchReport, now: Timestamp) -> Option<Word> {
         // What another host said at the end of a redirect is not this one's word.
         let host = Some(report.answering_host()).filter(|host| **host == feed.host)?;
-        let refused = is_refusal(report);
+        let refused = is_refusal(report, feed.state.signing);
         let answers = matches!(report.outcome, Outcome::Modified(_) | Outcome::NotModified { .. });
         let mut seen = self.seen();
         if let Some(refusal) = seen.refusing.get(host) {
-            // An answer to a request of before says nothing of today.
-            let answers = answers && report.started >= refusal.since;
+            // An answer to a request from before the rest ended says nothing of today, and would leave the host on hold.
+            let answers = answers && report.started >= refusal.until;
             return match (refused, answers) {
                 (true, _) => Some(Word::Refuses),
                 (_, true) => Some(Word::Answers),
@@ -118,8 +118,8 @@ impl Refusals {
 impl Seen {
     /// Counts a refusal. Returns true if the host is to blame from now on.
     fn refused(&mut self, host: &HostKey, feed: &Feed, report: &FetchReport, now: Timestamp) -> bool {
-        // A feed that failed before says nothing new of its host.
-        if feed.state.consecutive_failures > 0 {
+        // A feed that failed before says nothing new of its host, unless only for want of a signature.
+        if feed.state.consecutive_failures > u32::from(feed.state.signing == Signing::Wanted) {
             return false;
         }
         if self.suspects.len() >= MOST_HOSTS && !self.suspects.contains_key(host) {

@@ -23,12 +23,18 @@ fn answered(status: Option<u16>) -> (Outcome, Option<u16>) {
 impl Fleet {
     /// Polls what is due, a minute at a time, and gives each feed the status that `says` tells. Returns the number of requests.
     async fn live(&self, span: Duration, says: impl Fn(FeedId) -> Option<u16>) -> usize {
+        self.live_with(span, false, says).await
+    }
+
+    /// The same, with workers that can sign requests or cannot.
+    async fn live_with(&self, span: Duration, can_sign: bool, says: impl Fn(FeedId) -> Option<u16>) -> usize {
         let end = self.clock.now().after(span);
         let mut requests = 0;
         while self.clock.now() < end {
             for job in self.dispatched().await {
                 let (outcome, http_status) = answered(says(job.feed));
-                let report = FetchReport { http_status, ..self.work(&job, outcome).await };
+                let wants_signature = can_sign && !job.signed && http_status == Some(403);
+                let report = FetchReport { http_status, wants_signature, ..self.work(&job, outcome).await };
                 requests += 1;
                 self.settle(report).await;
             }
@@ -88,6 +94,19 @@ async fn a_host_that_refuses_all_of_its_feeds_rests_as_a_whole_until_it_answers_
     assert_eq!((fleet.boxed(&ids).await, kinds.get("feed.recovered")), (0, Some(&2)));
     let requeues = fleet.ops.store.requeues(true).await.unwrap();
     assert!(requeues.iter().all(|requeue| requeue.by == "host.recovered") && !requeues.is_empty());
+}
+
+#[tokio::test]
+async fn a_fleet_that_can_sign_requests_sees_a_host_that_refuses_it_too() {
+    let fleet = Fleet::new().await;
+    let ids = fleet.feeds_at("wall.example", 20).await;
+    fleet.live(HOUR, |_| None).await;
+    fleet.live_with(72 * HOUR, true, |_| Some(403)).await;
+    let kinds = fleet.events().await;
+    assert_eq!(kinds.get("host.refusing"), Some(&1), "{kinds:?}");
+    assert!(fleet.boxed(&ids).await <= 3, "{kinds:?}");
+    fleet.live_with(48 * HOUR, true, |_| None).await;
+    assert_eq!((fleet.events().await.get("host.recovered"), fleet.boxed(&ids).await), (Some(&1), 0));
 }
 
 #[tokio::test]

@@ -27,6 +27,7 @@ use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::poll::log;
 use crate::poll::moves::{Moves, may_move};
+use crate::poll::retire::retire;
 use crate::poll::subject::subject;
 use crate::schedule::{Band, Parking, Schedule, Slot};
 use store::{Applied, Store, StoreError, Verdict};
@@ -202,7 +203,7 @@ impl Results {
             let decision = spare(&subject, now, (self.draw)(), &policy);
             return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at };
         }
-        let refusal = self.condition.refusals.of(&report.host).filter(|_| is_refusal(&report));
+        let refusal = self.condition.refusals.of(&report.host).filter(|_| is_refusal(&report, feed.state.signing));
         if let Some(refusal) = refusal.filter(|_| report.answered_by.is_none()) {
             let decision = host_refused(&subject, &report, refusal.until, now, (self.draw)(), &policy);
             return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at };
@@ -353,8 +354,7 @@ impl Results {
         }
         self.gate.hold(&holds, now).await?;
         self.schedule.put(&slots, now).await?;
-        self.schedule.remove(&dead).await?;
-        Ok(())
+        retire(&*self.store, &*self.schedule, &self.rules.get(), &dead, now).await
     }
 }
 

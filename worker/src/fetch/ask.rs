@@ -24,6 +24,7 @@ use crate::budget::{Busy, InFlight};
 use crate::classify::{self, Asked, Head};
 use crate::client::{self, Answered};
 use crate::decode::{DecodeLimits, codings, decode};
+use crate::discover::is_activity;
 use crate::document::{Answer, Read, read};
 use crate::failure::{self, Failure, Unanswered};
 use crate::headers;
@@ -107,7 +108,7 @@ impl Fetch<'_> {
     fn forget_answer(&mut self) {
         (self.fetched.http_status, self.fetched.fresh_for, self.fetched.retry_after) = (None, None, None);
         (self.fetched.limited_until, self.fetched.blocked_by) = (None, None);
-        self.fetched.unusable_delta = false;
+        (self.fetched.unusable_delta, self.fetched.wants_signature) = (false, false);
     }
 
     pub(super) async fn give_back(&self, permit: &Permit) {
@@ -307,13 +308,15 @@ impl Fetch<'_> {
             self.note_known(headers);
         }
         let mut validators = headers::validators(headers);
-        if self.chain.asks_for_activities() {
+        let content_type: Option<String> =
+            headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
+        let is_led = self.chain.asks_for_activities();
+        if *url != self.job.url && is_led {
             validators.for_url = Some(format!("{url}{}", Validators::POSTS));
         } else if *url != self.job.url && !validators.is_empty() {
             validators.for_url = Some(url.as_str().to_owned());
         }
-        let content_type =
-            headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
+        self.fetched.wants_signature = is_led && content_type.as_deref().is_some_and(is_activity);
         let answer = Answer {
             wire: body.bytes,
             codings,

@@ -67,7 +67,8 @@ pub struct Fetched {
     pub blocked_by: Option<Blocker>,
     /// The last answer was a 226 of no use.
     pub unusable_delta: bool,
-    /// A request without a signature was refused, and this fleet can sign.
+    /// The next request should be signed, and this fleet can: one without a signature was refused, or a signed one showed
+    /// activities.
     pub wants_signature: bool,
     /// The permanent URL of what was read, by the document's own word.
     pub permanent_url: Option<FeedUrl>,

@@ -203,7 +203,10 @@ impl Fetch<'_> {
         let is_refused =
             matches!(fetched.http_status, Some(401 | 403)) && outcome.failure() == Some(FailureKind::Status);
         let was_unsigned = !self.chain.asks_for_activities() && self.hops.login.is_none();
-        fetched.wants_signature = is_refused && was_unsigned && self.shared.signer.is_some();
+        // An actor that answered, and one that refused a request without a signature. A feed that refused once and has no
+        // activities is an ordinary one.
+        let is_wanted = if is_good { fetched.wants_signature } else { is_refused && was_unsigned };
+        fetched.wants_signature = is_wanted && self.shared.signer.is_some();
         fetched.outcome = outcome;
         if let Outcome::Modified(document) = &mut fetched.outcome {
             if let Some(url) = document.link.as_deref().and_then(|page| input::permanent_account(&self.job.url, page)) {

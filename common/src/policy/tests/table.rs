@@ -92,7 +92,25 @@ fn a_refusal_that_is_the_hosts_counts_nothing_against_the_feed_and_waits_for_the
     assert_eq!((delay(&again), again.state.consecutive_failures), (DAY, 1), "an earlier run stays as it was");
     let gone = ask(&Subject { status: Status::Blacklisted, ..reader() }, 1);
     assert_eq!((gone.status, gone.next_due), (Status::Blacklisted, None));
+    let is_refusal = |report: &FetchReport| is_refusal(report, Signing::Unknown);
     assert!(is_refusal(&answered(451)) && is_refusal(&failed(FailureKind::Blocked)) && !is_refusal(&answered(401)));
+}
+
+#[test]
+fn a_403_is_a_refusal_unless_the_feed_is_asked_with_a_signature_next() {
+    let unsigned = FetchReport { wants_signature: true, ..answered(403) };
+    assert!(!is_refusal(&unsigned, Signing::Unknown));
+    assert!(is_refusal(&unsigned, Signing::Useless(Timestamp::MAX)), "a signature was of no use");
+    assert!(is_refusal(&answered(403), Signing::Wanted), "it was signed");
+}
+
+#[test]
+fn only_what_answers_a_signed_request_with_activities_is_asked_with_a_signature_further() {
+    let subject = |signing| Subject { state: PollState { signing, ..PollState::default() }, ..reader() };
+    let after = |report: FetchReport| super::ask(&subject(Signing::Wanted), &report, &plain()).state.signing;
+    assert_eq!(after(FetchReport { wants_signature: true, ..news(1) }), Signing::Wanted);
+    assert_eq!(after(same_bytes(Validators::default())), Signing::Wanted, "nothing new is known");
+    assert_eq!(after(news(1)), Signing::Unknown, "an ordinary feed that was refused once");
 }
 
 #[test]

@@ -255,6 +255,25 @@ async fn an_actor_that_refuses_an_unsigned_request_is_read_with_a_signed_one() {
 }
 
 #[tokio::test]
+async fn a_feed_that_was_refused_once_and_is_no_actor_stays_an_ordinary_feed() {
+    let folder = tempfile::tempdir().unwrap();
+    let bench = signing(&folder).await;
+    let mut job = bench.feed("/feed", Script::status(403).then(Script::feed(Feed::rss())));
+    assert!(bench.poll(&mut job).await.wants_signature);
+    job.signed = true;
+    let read = bench.poll(&mut job).await;
+    assert_eq!((document(&read).entries.len(), read.wants_signature), (3, false));
+    assert_eq!(job.validators.for_url, None, "its URL is not remembered as that of posts");
+    job.signed = false;
+    bench.poll(&mut job).await;
+    let signed: Vec<bool> = bench.origin.log().iter().map(|record| record.header("signature").is_some()).collect();
+    assert_eq!(signed, [false, true, false]);
+    job.signed = true;
+    bench.origin.set("/feed", Script::status(410));
+    assert!(matches!(bench.poll(&mut job).await.outcome, Outcome::Gone));
+}
+
+#[tokio::test]
 async fn a_signed_feed_that_is_missing_fails_after_one_request() {
     let folder = tempfile::tempdir().unwrap();
     let bench = signing(&folder).await;
