@@ -25,7 +25,7 @@ pub(crate) struct AudienceArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     private: Option<bool>,
     /// Subscribers who want the feed at their midnight: an IANA zone, and how many if there are several. Can be repeated;
-    /// "none" takes all of them away. Without --subscribers there are no others
+    /// "none" removes all of them. Without --subscribers there are no others
     #[arg(long, value_name = "ZONE[=N]", value_parser = calm)]
     calm: Vec<Calm>,
     /// Polls at this interval instead of the category's, such as 30m; "none" takes it away

@@ -277,8 +277,8 @@ async fn wait_for_store(
     let trouble = Arc::new(Mutex::new("the store is not open yet".to_owned()));
     let stop = CancellationToken::new();
     let _served = stop.clone().drop_guard();
-    let told = Arc::clone(&trouble);
-    let not_ready = move || std::future::ready(Err(common::lock(&told).clone()));
+    let reason = Arc::clone(&trouble);
+    let not_ready = move || std::future::ready(Err(common::lock(&reason).clone()));
     tokio::spawn(health::serve(
         TcpListener::from_std(listener)?,
         Role::StartingScheduler,

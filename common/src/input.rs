@@ -40,9 +40,10 @@ pub fn permanent_account(url: &FeedUrl, page: &str) -> Option<FeedUrl> {
         return None;
     }
     let identifier = account(page).filter(|account| account.starts_with("did:"))?;
-    let pairs = url.query_pairs().map(|(name, value)| {
-        let value = if name == "actor" { identifier.clone() } else { value.into_owned() };
-        format!("{name}={value}")
+    // The other values stay as they are written: encoded.
+    let pairs = url.query().unwrap_or_default().split('&').map(|pair| match pair.split_once('=') {
+        Some(("actor", _)) => format!("actor={identifier}"),
+        _ => pair.to_owned(),
     });
     let query = pairs.collect::<Vec<_>>().join("&");
     let mut by_identifier = url.clone();

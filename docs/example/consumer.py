@@ -32,7 +32,7 @@ def main(path, server="http://127.0.0.1:7878"):
         except urllib.error.HTTPError as error:
             if error.code == 410:
                 restart(store, json.load(error))
-            elif error.code < 500:
+            elif error.code < 500 and error.code not in (408, 429):
                 sys.exit(f"{server} responded with {error.code}: {error.read().decode()}")
         except (OSError, http.client.HTTPException) as error:
             # The fleet is unavailable, was restarted, or sent nothing for too long. Reports each reason once.
