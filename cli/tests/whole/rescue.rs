@@ -98,10 +98,14 @@ async fn page(fleet: &Fleet, url: &str) -> String {
 }
 
 async fn ping(fleet: &Fleet, url: &str) {
+    assert!(ping_is_known(fleet, url).await, "{url}");
+}
+
+async fn ping_is_known(fleet: &Fleet, url: &str) -> bool {
     let request = fleet.client.post(format!("{}/ping", fleet.api)).header("content-type", "application/json");
     let answer = request.body(json!({ "url": url }).to_string()).send().await.unwrap();
     let answer: serde_json::Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
-    assert_eq!(answer["known"], true);
+    answer["known"].as_bool().unwrap()
 }
 
 /// Adds a feed; one whose server answers 404 has an interval of a second, so that it is blacklisted soon.
@@ -183,6 +187,67 @@ async fn what_the_publishers_page_says_of_each_state_is_what_happens() {
         assert_eq!(origin.requests(&format!("/{}", state.name)).len(), 1, "{}", state.name);
         assert!(page(&fleet, &url).await.contains(state.verdict), "{}", state.name);
     }
+    fleet.stop();
+}
+
+async fn post(fleet: &Fleet, path: &str, body: serde_json::Value) {
+    let request = fleet.client.post(format!("{}/api/v1/{path}", fleet.api)).header("content-type", "application/json");
+    let answer = request.body(body.to_string()).send().await.unwrap();
+    assert!(answer.status().is_success(), "{path}: {}", answer.text().await.unwrap());
+}
+
+/// The states that a person brings about: a feed that nobody subscribes to, a blocked host, a paused fleet.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_publishers_page_says_while_an_operator_stops_polls_is_what_happens() {
+    let origin = Origin::listen(&loopback(3, 0)).await.unwrap();
+    let home = Home::new(&format!("{SHORT}[api]\nstatus_per_minute = 1000000\npings_per_minute = 1000000\n"));
+    let mut fleet = home.start(&[]);
+    let [removed, new, well] = ["/removed", "/new", "/well"];
+    let url_of = |host: usize, path: &str| origin.url_on(host, path);
+    let urls = [url_of(0, removed), url_of(1, new), url_of(2, well)];
+    [removed, new, well].iter().for_each(|path| origin.set(path, Script::feed(Feed::rss().initial(1))));
+    let blocked = origin.address(1).to_string();
+    post(&fleet, &format!("hosts/{blocked}/block"), json!({ "for": 3600 })).await;
+    let id = add(&fleet, &urls[0], false).await;
+    add(&fleet, &urls[1], false).await;
+    add(&fleet, &urls[2], false).await;
+    wait_for_verdict(&mut fleet, &urls[0], "Yes, it is read.").await;
+    wait_for_verdict(&mut fleet, &urls[2], "Yes, it is read.").await;
+    fleet.stop();
+    set_status(&home, id, common::policy::Status::Removed).await;
+    let mut fleet = home.start(&[]);
+    post(&fleet, "fleet/pause", json!({})).await;
+    // A rest of the spread after the last poll has passed.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+
+    let paused = "All polling is paused at present: no feed is polled before it is resumed.";
+    let says: [(usize, &str, &[&str]); 3] = [
+        (0, "Not any more: it was removed.", &["Nobody subscribes to it here any more. A ping does not change that."]),
+        (1, "Yes, its first poll is still to come.", &["Nothing is polled on its host before", paused]),
+        (2, "Yes, it is read.", &[paused]),
+    ];
+    let asked = [1, 0, 1];
+    let counts = || [removed, new, well].map(|path| origin.requests(path).len());
+    for (feed, verdict, sentences) in says {
+        let page = page(&fleet, &urls[feed]).await;
+        assert!(page.contains(verdict), "{verdict}:\n{page}");
+        sentences.iter().for_each(|words| assert!(page.contains(words), "{feed}: no \"{words}\" in\n{page}"));
+        assert_eq!(ping_is_known(&fleet, &urls[feed]).await, feed > 0, "nobody reads a feed that was removed");
+    }
+    // Twice the spread after the pings.
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert_eq!(counts(), asked, "nobody is polled while all polling is paused");
+
+    post(&fleet, "fleet/resume", json!({})).await;
+    fleet.wait_for("the pinged feed", async |_| (counts()[2] == 2).then_some(())).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(counts(), [1, 0, 2], "the host is still blocked");
+    assert!(!page(&fleet, &urls[1]).await.contains(paused));
+    post(&fleet, &format!("hosts/{blocked}/unblock"), json!({})).await;
+    fleet.wait_for("the new feed", async |_| (counts()[1] == 1).then_some(())).await;
+    let new = wait_for_verdict(&mut fleet, &urls[1], "Yes, it is read.").await;
+    assert!(!new.contains("Nothing is polled on its host"), "{new}");
+    assert_eq!(counts()[0], 1, "nobody subscribes to it");
     fleet.stop();
 }
 
