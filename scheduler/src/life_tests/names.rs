@@ -1,5 +1,8 @@
 //! Feeds that have a permanent URL, and actors that are asked with a signature.
 
+use common::document::Document;
+use common::entry::Entry;
+
 use super::*;
 
 const PAGE: &str = "https://social.example/@ada";
@@ -22,11 +25,15 @@ async fn a_page_and_its_actor_are_one_feed() {
     fleet.clock.advance(GAP);
     let page = fleet.add(PAGE).await;
     let job = fleet.job_of(page).await;
-    let report = fleet.work(&job, not_modified()).await;
+    let entry = Entry { id: "1".into(), ..Entry::default() };
+    let document = Document { entries: vec![entry], new_entries: 1, all_entries: 1, ..Document::default() };
+    let report = fleet.work(&job, Outcome::Modified(Box::new(document))).await;
     fleet.settle(FetchReport { permanent_url: Some(ACTOR.parse().unwrap()), ..report }).await;
     let merged = fleet.feed(page).await;
     assert_eq!((merged.status, merged.merged_into), (Status::Merged, Some(actor)));
     assert_eq!(fleet.feed(actor).await.audience.subscribers, 2);
+    let told = fleet.ops.store.events(0, 100).await.unwrap().items;
+    assert!(told.iter().all(|event| event.kind != "entry.new"), "the actor's own polls bring it");
 }
 
 #[tokio::test]

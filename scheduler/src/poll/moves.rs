@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use common::config::PolicyConfig;
+use common::document::Validators;
 use common::feed::Feed;
+use common::known::KnownEntries;
 use common::live_rules::LiveRules;
 use common::outcome::FailureKind;
 use common::policy::{Status, Subject, category, move_is_settled, move_target};
-use common::report::FetchReport;
+use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl, Version};
 
@@ -61,6 +63,25 @@ impl Moves {
             if let Some(to) = to {
                 self.move_to(feed, to, same, now).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Leaves the entries of a new feed to the known feed that it turns out to be: they would be published twice. If the two are
+    /// not merged after all, its next poll reads them.
+    pub(crate) async fn without_entries_of_another(
+        &self,
+        feed: &Feed,
+        report: &mut FetchReport,
+    ) -> Result<(), BackendError> {
+        let Outcome::Modified(document) = &mut report.outcome else { return Ok(()) };
+        let Some(url) = report.permanent_url.as_ref().filter(|url| **url != feed.url) else { return Ok(()) };
+        if feed.state.last_success.is_some() || feed.credentials.is_some() {
+            return Ok(());
+        }
+        if self.store.feed(&FeedRef::Url(url.clone())).await?.is_some_and(|there| there.status == Status::Active) {
+            (document.entries, document.new_entries, document.known) = (Vec::new(), 0, KnownEntries::default());
+            (document.content_hash, document.validators) = (None, Validators::default());
         }
         Ok(())
     }

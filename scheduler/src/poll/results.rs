@@ -92,7 +92,7 @@ impl Results {
         self.condition.our_fault.observe(told, now);
         self.metrics.our_fault.set(i64::from(self.condition.our_fault.since().is_some()));
         self.hear_hosts(&reports, &feeds, now).await?;
-        for report in reports {
+        for mut report in reports {
             let Some(feed) = feeds.get(&report.feed) else { continue };
             if report.version != feed.version {
                 self.metrics.stale_reports.inc();
@@ -120,6 +120,7 @@ impl Results {
                 }
                 _ => {
                     tell_of_a_new_feed_that_fails(feed, &report);
+                    self.moves.without_entries_of_another(feed, &mut report).await?;
                     verdicts.push(self.judge(feed, report, now));
                 }
             }
