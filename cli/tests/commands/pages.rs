@@ -43,6 +43,14 @@ async fn click_through(device: Device) {
     browser.until("document.querySelector('#lists').textContent.includes('Harbour <script>')").await;
     browser.look("fleet").await;
 
+    browser.click("nav a[href$=entries]").await;
+    browser.until("document.querySelectorAll('.river article').length > 1").await;
+    assert!(browser.text(".river article p a").await.starts_with("Harbour <script>"), "the feed's title");
+    browser.look("entries").await;
+    browser.fill("input[name=q]", "no such words").await;
+    browser.click("form.search button").await;
+    browser.until("document.body.textContent.includes('No entries match')").await;
+
     browser.click("nav a[href$=feeds]").await;
     browser.fill("input[name=q]", "harb").await;
     browser.click("form.search button").await;
@@ -145,7 +153,7 @@ async fn a_feeds_buttons_are_reached_with_the_keyboard_alone() {
         assert!(framed && way.len() < 20, "{at} after {way:?} has no frame, or it does not end");
         way.push(at);
     }
-    let begin = ["Skip to the content", "feedfleet", "Fleet", "Feeds", "Publishers", "Feeds"];
+    let begin = ["Skip to the content", "feedfleet", "Fleet", "Entries", "Feeds", "Publishers", "Feeds"];
     assert_eq!(way[..begin.len()], begin, "in the order in which they are read");
     assert_eq!(way[way.len() - 3..], ["Refresh now", "Pause", "Forget its ETag"]);
 }

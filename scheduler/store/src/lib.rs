@@ -373,6 +373,9 @@ pub struct StoredEntry {
     pub feed_id: FeedId,
     /// When it was first stored.
     pub seen: Timestamp,
+    /// When this form of it was stored.
+    #[serde(skip)]
+    pub stored: Timestamp,
     /// Its feed as it is now.
     #[serde(flatten)]
     pub feed: EntryFeed,

@@ -109,6 +109,7 @@ pub(crate) struct EntryRow {
     seq: i64,
     feed_id: i64,
     seen: i64,
+    stored: i64,
     published: Option<i64>,
     updated: Option<i64>,
     cut: bool,
@@ -323,6 +324,7 @@ impl TryFrom<EntryRow> for StoredEntry {
             seq: row.seq,
             feed_id,
             seen: Timestamp::from_millis(row.seen),
+            stored: Timestamp::from_millis(row.stored),
             feed: EntryFeed {
                 feed_url: row.feed_url,
                 feed_title: row.feed_title,

@@ -261,6 +261,9 @@ pub(super) fn number(fresh: &[Fresh<'_>], changes: &mut [Change<'_>], last: i64)
     let mut new_events = Vec::with_capacity(events(fresh, changes));
     let mut seqs = last + 1..;
     let mut next = || seqs.next().unwrap_or(i64::MAX);
+    for of_document in changes.chunk_by_mut(|one, other| one.fresh == other.fresh) {
+        in_order_of_time(of_document);
+    }
     let mut changes = changes.iter_mut().peekable();
     for (number, fresh) in fresh.iter().enumerate() {
         let feed = fresh.verdict.report.feed;
@@ -274,6 +277,15 @@ pub(super) fn number(fresh: &[Fresh<'_>], changes: &mut [Change<'_>], last: i64)
         }
     }
     new_events
+}
+
+/// Puts a document's entries in the order in which they were published, so that lists by number show the newest first. Documents
+/// list them in either order; those that do not date every entry are left as they are.
+fn in_order_of_time(changes: &mut [Change<'_>]) {
+    let time = |change: &Change<'_>| change.entry.published.or(change.entry.updated);
+    if changes.iter().all(|change| time(change).is_some()) {
+        changes.sort_by_key(time);
+    }
 }
 
 fn event_kind(notice: Notice) -> &'static str {

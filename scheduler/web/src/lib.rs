@@ -2,6 +2,7 @@
 //! polling. The API and the pages know nothing of each other; both stand on the modules beside them.
 
 mod api;
+mod conditional;
 mod error;
 mod explain;
 mod hardened;
@@ -11,6 +12,8 @@ mod pages;
 mod reading;
 mod recent;
 mod request;
+mod river;
+mod sanitised;
 mod serve;
 mod state;
 mod streams;

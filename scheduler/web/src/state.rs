@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use common::feed::Feed;
 use common::input;
 use common::url::{FeedId, FeedUrl};
@@ -85,6 +85,16 @@ impl Api {
     /// Returns the feed as the API shows it.
     pub(crate) fn view(&self, feed: Feed) -> FeedView {
         FeedView::of(feed, &self.ops.rules.get())
+    }
+
+    /// Returns the address of this program as it is reached from outside, or else as this request reached it; without a slash at
+    /// its end.
+    pub(crate) fn reached_at(&self, headers: &HeaderMap) -> String {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        match self.ops.config.api.public_url.trim_end_matches('/') {
+            "" => format!("http://{host}"),
+            public => public.to_owned(),
+        }
     }
 
     /// Parses the URL of a feed as a caller wrote it, or returns 400.

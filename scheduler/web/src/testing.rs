@@ -86,6 +86,15 @@ impl Fleet {
         Answer { status, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) }
     }
 
+    /// The answer to a GET with these headers.
+    pub(crate) async fn send_with(&self, path: &str, headers: &[(header::HeaderName, &str)]) -> Answer {
+        let mut request = Request::get(path).header(header::HOST, "127.0.0.1:7878");
+        for (name, value) in headers {
+            request = request.header(name, *value);
+        }
+        self.send(request.body(Body::empty()).unwrap()).await
+    }
+
     pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
         let request = Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:7878");
         let request = request.header(header::ACCEPT, "application/json");

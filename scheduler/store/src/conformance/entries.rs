@@ -46,6 +46,29 @@ pub(crate) async fn two_feeds_may_have_entries_of_the_same_id(backend: &dyn Back
     assert_eq!(titles(&*store, Some(ids[1])).await, [(2, "of the second".into())]);
 }
 
+/// A document may begin with its oldest entry as well as with its newest one; without all dates its own order counts.
+pub(crate) async fn a_documents_entries_are_numbered_by_their_dates(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let dated = |id: &str, seconds: u64| Entry { published: Some(at(seconds)), ..entry(id, id) };
+    let up = add(&*store, "https://a.org/up").await;
+    poll(&*store, up, 100, modified(vec![dated("1", 10), dated("2", 20), dated("3", 30)])).await;
+    let down = add(&*store, "https://a.org/down").await;
+    poll(&*store, down, 100, modified(vec![dated("3", 30), dated("2", 20), dated("1", 10)])).await;
+    let undated = add(&*store, "https://a.org/undated").await;
+    let as_listed = modified(vec![dated("2", 20), entry("x", "x"), dated("1", 10)]);
+    poll(&*store, undated, 100, as_listed.clone()).await;
+    for feed in [up, down] {
+        let titles: Vec<String> = titles(&*store, Some(feed)).await.into_iter().map(|(_, title)| title).collect();
+        assert_eq!(titles, ["1", "2", "3"]);
+    }
+    let Outcome::Modified(document) = &as_listed else { panic!("it is a document") };
+    let listed: Vec<_> = document.entries.iter().map(|entry| entry.id.clone()).collect();
+    let titles: Vec<String> = titles(&*store, Some(undated)).await.into_iter().map(|(_, title)| title).collect();
+    assert_eq!(titles, listed);
+    let stored = store.newest_entries(Some(up), 1).await.unwrap().remove(0);
+    assert_eq!((stored.seen, stored.stored), (at(100), at(100)));
+}
+
 pub(crate) async fn the_newest_entries_come_newest_first(backend: &dyn Backend) {
     let store = backend.open().await;
     let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];

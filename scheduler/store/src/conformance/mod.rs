@@ -210,6 +210,7 @@ macro_rules! stamp {
                 thousands_of_long_entries_are_stored_in_order;
                 pages_end_at_their_bytes_and_nothing_is_left_out;
                 events_of_a_batch_stand_in_its_order_with_entries_in_their_newest_form;
+                a_documents_entries_are_numbered_by_their_dates;
                 the_newest_entries_come_newest_first;
                 numbers_go_on_after_everything_was_deleted;
                 one_process_at_a_time_has_the_turn_to_pass_events_on;

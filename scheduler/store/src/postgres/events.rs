@@ -14,7 +14,7 @@ use crate::{EntryRef, Event, EventPage, EventQuery, Events, RelayTurn, StoreErro
 macro_rules! whole_entries {
     ($which:literal) => {
         concat!(
-            "SELECT entries.seq, entries.feed_id, entries.seen, entries.published, entries.updated, entries.cut, entries.id, ",
+            "SELECT entries.seq, entries.feed_id, entries.seen, entries.stored, entries.published, entries.updated, entries.cut, entries.id, ",
             "entries.url, entries.title, entries.author, entries.enclosures, entries.summary, entries.content, entries.details, ",
             "feeds.url AS feed_url, feeds.title AS feed_title, feeds.labels, feeds.external_id ",
             "FROM entries LEFT JOIN feeds ON feeds.id = entries.feed_id ",

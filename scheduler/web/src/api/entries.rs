@@ -11,10 +11,10 @@ use common::calm::Zone;
 use common::url::FeedId;
 use serde::Deserialize;
 
-use super::sanitised::sanitised;
 use crate::error::ApiError;
 use crate::reading::{cursor, feed_id, parameters, refuse_lost};
 use crate::request::{Params, PathId, explained};
+use crate::sanitised::sanitised;
 use crate::state::Api;
 use crate::until_sent::until_sent;
 use crate::written::written;
@@ -146,7 +146,7 @@ async fn views(api: &Api, entries: Vec<StoredEntry>, with_html: bool) -> Result<
 const SANITISING_TIME: Duration = Duration::from_secs(5);
 
 /// Adds the HTML that may be shown: processor time, so on a thread for such work, of which there are as many as cores.
-async fn made_safe(api: &Api, entries: Vec<StoredEntry>) -> Result<Vec<EntryView>, ApiError> {
+pub(super) async fn made_safe(api: &Api, entries: Vec<StoredEntry>) -> Result<Vec<EntryView>, ApiError> {
     let failed = || ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the sanitiser failed over an entry");
     let permit = Arc::clone(&api.sanitisers).acquire_owned().await.map_err(|_| failed())?;
     let work = tokio::task::spawn_blocking(move || {

@@ -17,7 +17,7 @@ mod hosts;
 mod openapi;
 mod pings;
 mod requeue;
-mod sanitised;
+mod river;
 mod xml_rpc;
 
 use axum::Router;
@@ -53,6 +53,8 @@ pub(crate) fn routes() -> Router<Api> {
 fn outer() -> Routes {
     Routes::default()
         .route("/openapi.json", get(openapi::document))
+        .route("/entries.atom", get(river::atom))
+        .route("/entries.json", get(river::json))
         .route("/ping", post(pings::ping).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
         .route("/RPC2", post(pings::rpc).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
         .route("/healthz", get(fleet::healthz))

@@ -68,8 +68,9 @@ pub(super) struct HostLine {
 pub(super) struct EntryLine {
     pub(super) title: String,
     pub(super) link: Option<String>,
-    pub(super) seen: Moment,
+    pub(super) published: Moment,
     pub(super) feed: i64,
+    pub(super) feed_name: String,
 }
 
 #[derive(Template)]
@@ -214,12 +215,14 @@ async fn news(ops: &Ops, now: Timestamp) -> Result<Vec<EntryLine>, BackendError>
 
 /// An entry in a list.
 pub(super) fn entry_line(stored: StoredEntry, now: Timestamp) -> EntryLine {
+    let feed_name = words::feed_name(&stored);
     let entry = stored.entry;
     EntryLine {
         title: entry.display_title().to_owned(),
         link: entry.url.as_deref().and_then(words::web_link),
-        // Stored while the page was being made: no entry is of the future.
-        seen: Moment::of(stored.seen.min(now), now),
+        // Stored while the page was being made, or dated by a wrong clock: no entry is of the future.
+        published: Moment::of(entry.published.unwrap_or(stored.seen).min(now), now),
         feed: stored.feed_id.0,
+        feed_name,
     }
 }

@@ -1,7 +1,7 @@
 //! What is going on, as pages for people: rendered here, readable on a phone and without a script. They show; the buttons of
 //! a feed's page call the API with the token that is typed there, and so changing is the API's business alone.
 //!
-//! `/`, `/feeds`, `/feeds/{id}` and `/live` are for operators; `/status` is open to publishers and knows no private feed.
+//! `/`, `/entries`, `/feeds`, `/feeds/{id}` and `/live` are for operators; `/status` is open to publishers and knows no private feed.
 //! Everything that strangers wrote is escaped by the templates; should that fail one day, the policy that is sent along lets
 //! no script run but ours.
 
@@ -15,6 +15,7 @@ mod frame;
 mod lists;
 mod live;
 mod outlook;
+mod river;
 mod search;
 mod shown;
 mod status;
@@ -55,6 +56,7 @@ impl FromRef<Pages> for Arc<Live> {
 pub(crate) fn routes(api: Api, live: Arc<Live>) -> Router {
     Router::new()
         .route("/", get(fleet::page))
+        .route("/entries", get(river::page))
         .route("/feeds", get(search::page))
         .route("/feeds/{id}", get(feed::page))
         .route("/status", get(status::page))
@@ -65,5 +67,6 @@ pub(crate) fn routes(api: Api, live: Arc<Live>) -> Router {
 
 /// Is it one of the pages that show everything? They are opened as the API is, or by a browser's login.
 pub(crate) fn is_for_operators(path: &str) -> bool {
-    matches!(path, "/" | "/feeds" | "/live") || path.starts_with("/feeds/")
+    matches!(path, "/" | "/entries" | "/entries.atom" | "/entries.json" | "/feeds" | "/live")
+        || path.starts_with("/feeds/")
 }

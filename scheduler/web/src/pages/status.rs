@@ -76,7 +76,7 @@ pub(super) async fn page(
         wrong: None,
         found: None,
         example: "https://example.com/feed.xml".to_owned(),
-        pings_at: quotable(&pings_at(&api, &headers)),
+        pings_at: quotable(&format!("{}/ping", api.reached_at(&headers))),
         asked,
     };
     if page.asked.is_empty() {
@@ -107,15 +107,6 @@ pub(super) async fn page(
 /// Returns the URL as it may stand between single quotes in a shell.
 fn quotable(url: &str) -> String {
     url.replace('\'', "%27")
-}
-
-/// Where pings are sent: where this program is reached from outside, or else as it was reached now.
-fn pings_at(api: &Api, headers: &HeaderMap) -> String {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    match api.ops.config.api.public_url.trim_end_matches('/') {
-        "" => format!("http://{host}/ping"),
-        public => format!("{public}/ping"),
-    }
 }
 
 async fn found(api: &Api, feed: &Feed, now: Timestamp) -> Result<Found, ApiError> {

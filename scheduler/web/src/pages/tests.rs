@@ -25,7 +25,13 @@ async fn hostile_fleet() -> Fleet {
     let about =
         FeedAbout { description: Some(HOSTILE.to_owned()), generator: Some("Quay 1".into()), ..FeedAbout::default() };
     document.onward.about = Some(Box::new(about));
-    let entries = vec![entry("1", "javascript:alert(1)"), entry("2", "https://a.example/\"onmouseover=\"x")];
+    let mut posts = vec![entry("1", "javascript:alert(1)"), entry("2", "https://a.example/\"onmouseover=\"x")];
+    for (post, image) in posts.iter_mut().zip(["javascript:alert(1)", "https://a.example/\"><img src=x>"]) {
+        post.summary = Some(format!("<p>{HOSTILE}</p>&lt;script&gt;alert(1)&lt;/script&gt;"));
+        post.author = Some(HOSTILE.to_owned());
+        post.details_mut().image = Some(image.to_owned());
+    }
+    let entries = posts;
     document.keep_news(entries, &KnownEntries::default());
     fleet.read(id, document).await;
     fleet
@@ -42,9 +48,18 @@ async fn strangers_words_are_only_words_on_every_page() {
     fleet.ops.condition.storing.failed("the disk is <full>".to_owned());
     fleet.ops.set_paused(true).await.unwrap();
     let status = "/status?url=https://example.com/feed.xml?%3Cb%3E%22'";
-    for path in
-        ["/", "/feeds", "/feeds?q=%3Cscript%3E", "/feeds/1", status, "/status?url=%3Cscript%3E", "/feeds/%3Cb%3E"]
-    {
+    for path in [
+        "/",
+        "/entries",
+        "/entries?q=%3Cscript%3E&label=%22",
+        "/entries?feed=1",
+        "/feeds",
+        "/feeds?q=%3Cscript%3E",
+        "/feeds/1",
+        status,
+        "/status?url=%3Cscript%3E",
+        "/feeds/%3Cb%3E",
+    ] {
         let (_, page) = page(&fleet, path).await;
         let scripts: Vec<&str> = page.split("<script").skip(1).collect();
         assert!(
@@ -67,7 +82,9 @@ async fn strangers_words_are_only_words_on_every_page() {
 #[tokio::test]
 async fn every_page_is_sent_with_a_policy_that_runs_our_own_script_alone() {
     let fleet = hostile_fleet().await;
-    for path in ["/", "/feeds", "/feeds/1", "/feeds/7", "/status", "/feeds?limit=x", "/live"] {
+    for path in
+        ["/", "/entries", "/entries?limit=x", "/feeds", "/feeds/1", "/feeds/7", "/status", "/feeds?limit=x", "/live"]
+    {
         let response = fleet.respond(path).await;
         let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'; style-src 'self'; script-src 'self';"), "{path}: {policy}");
@@ -80,7 +97,7 @@ async fn every_page_is_sent_with_a_policy_that_runs_our_own_script_alone() {
 #[tokio::test]
 async fn what_a_page_names_is_there() {
     let fleet = hostile_fleet().await;
-    for path in ["/", "/feeds", "/feeds/1", "/status"] {
+    for path in ["/", "/entries", "/entries?feed=1", "/feeds", "/feeds/1", "/status"] {
         let (_, text) = page(&fleet, path).await;
         let base = url_of(path);
         let targets =
@@ -138,6 +155,67 @@ async fn a_search_takes_a_form_as_browsers_send_it_and_goes_on_page_by_page() {
     let (status, wrong) = page(&fleet, "/feeds?category=Z&q=%22kept%22").await;
     assert!(status == 400 && wrong.contains("category must be one of") && wrong.contains("&#34;kept&#34;"), "{wrong}");
     assert_eq!(page(&fleet, "/feeds?colour=red").await.0, 400);
+}
+
+/// The ids that the entries of a page show in their titles.
+fn titles(page: &str) -> Vec<String> {
+    let titles = page.split("<h2>").skip(1).map(|rest| rest.split("</h2>").next().unwrap());
+    titles.map(|title| title.split('>').nth(1).unwrap_or(title).split('<').next().unwrap().to_owned()).collect()
+}
+
+/// The address of the page before or behind this one.
+fn leads_to(page: &str, rel: &str) -> Option<String> {
+    let (_, link) = page.split_once(&format!("rel=\"{rel}\" href=\""))?;
+    Some(format!("/{}", link.split('"').next()?.replace("&#38;", "&")))
+}
+
+#[tokio::test]
+async fn the_river_is_read_page_by_page_in_both_directions() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://a.example/feed").await;
+    for number in 0..10 {
+        let title = format!("post {number}");
+        fleet.polled_with(id, vec![Entry { id: title.clone(), title: Some(title), ..Entry::default() }]).await;
+    }
+    let expected = |numbers: &[u8]| numbers.iter().map(|number| format!("post {number}")).collect::<Vec<_>>();
+    let start = "/entries?limit=4&q=POST&feed=&label=";
+    let (_, one) = page(&fleet, start).await;
+    let (_, two) = page(&fleet, &leads_to(&one, "next").unwrap()).await;
+    let (_, three) = page(&fleet, &leads_to(&two, "next").unwrap()).await;
+    assert_eq!(titles(&one), expected(&[9, 8, 7, 6]));
+    assert_eq!(titles(&two), expected(&[5, 4, 3, 2]));
+    assert_eq!(titles(&three), expected(&[1, 0]));
+    assert_eq!((leads_to(&one, "prev"), leads_to(&three, "next")), (None, None));
+    let (_, back) = page(&fleet, &leads_to(&three, "prev").unwrap()).await;
+    assert_eq!(titles(&back), expected(&[5, 4, 3, 2]));
+    let (_, top) = page(&fleet, &leads_to(&back, "prev").unwrap()).await;
+    assert_eq!((titles(&top), leads_to(&top, "prev")), (expected(&[9, 8, 7, 6]), None));
+    assert!(top.contains("Atom</a>") && top.contains("entries.atom?limit=4&#38;q=POST\""), "{top}");
+    let (status, wrong) = page(&fleet, "/entries?category=Z&q=%22kept%22").await;
+    assert!(status == 400 && wrong.contains("category must be one of") && wrong.contains("&#34;kept&#34;"), "{wrong}");
+    let (status, unknown) = page(&fleet, "/entries?feed=77").await;
+    assert!(status == 404 && unknown.contains("there is no feed 77"), "{unknown}");
+}
+
+#[tokio::test]
+async fn the_river_shows_the_feeds_title_the_publication_time_and_the_first_words() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://a.example/feed").await;
+    let mut document = Document { title: Some("Harbour news".into()), ..Document::default() };
+    let published = Some(fleet.ops.clock.now().before(Duration::from_secs(7200)));
+    let summary = Some("<p>The <b>fog</b> is back.</p>".to_owned());
+    document
+        .keep_news(vec![Entry { summary, published, ..entry("1", "https://a.example/1") }], &KnownEntries::default());
+    fleet.read(id, document).await;
+    for path in ["/entries", "/"] {
+        let (_, page) = page(&fleet, path).await;
+        assert!(page.contains("feeds/1\">Harbour news</a>") && page.contains(">2 h ago</time>"), "{page}");
+        assert!(path == "/" || page.contains("The fog is back."), "{page}");
+    }
+    let (_, of_feed) = page(&fleet, "/feeds/1").await;
+    assert!(of_feed.contains("../entries?feed=1"), "{of_feed}");
+    let (_, empty) = page(&Fleet::new().await, "/entries").await;
+    assert!(empty.contains("No entries yet."), "{empty}");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use common::outcome::OutcomeKind;
 use common::policy::Rule;
 use common::time::Timestamp;
+use store::StoredEntry;
 
 pub(super) use common::words::{bytes, count, duration, full, rate, relative, seconds, whole};
 
@@ -81,6 +82,16 @@ pub(super) fn rule(rule: Rule) -> &'static str {
         Rule::OurFault => "our own fault",
         Rule::HostRefuses => "its host refuses us",
     }
+}
+
+/// What an entry's feed is called: its title, else its address.
+pub(super) fn feed_name(stored: &StoredEntry) -> String {
+    let feed = &stored.feed;
+    let names = [&feed.feed_title, &feed.feed_url].into_iter().flatten();
+    names
+        .map(|name| name.trim())
+        .find(|name| !name.is_empty())
+        .map_or_else(|| format!("feed {}", stored.feed_id), str::to_owned)
 }
 
 /// Only http and https make a link: a feed may announce `javascript:`.

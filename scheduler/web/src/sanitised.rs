@@ -29,7 +29,7 @@ const MIN_GROWTH: usize = 64 * 1024;
 
 /// The text as HTML that may be shown; relative links are resolved against `base`, and left out without one. Without markup
 /// once the deadline has passed.
-pub(super) fn sanitised(html: &str, base: Option<&str>, deadline: Instant) -> String {
+pub(crate) fn sanitised(html: &str, base: Option<&str>, deadline: Instant) -> String {
     // no panic is known; one that is not known must not keep a reader from all entries behind this one
     let made = catch_unwind(|| {
         let limits = TreeLimits { deadline: Some(deadline), ..LIMITS };

@@ -1,0 +1,125 @@
+//! `/entries.atom` and `/entries.json`: the river as a feed, so that any reader can follow a fleet, or a part of it.
+
+mod atom;
+mod json_feed;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::Response;
+use common::time::Timestamp;
+use common::url::FeedId;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::entries::made_safe;
+use crate::conditional;
+use crate::error::ApiError;
+use crate::request::Params;
+use crate::river::{self, RiverParams};
+use crate::state::Api;
+use scheduler::wire::EntryView;
+use store::FeedRef;
+
+/// Entries when no `limit` is given.
+const USUAL: u32 = 50;
+
+/// A page of the river as a feed has it. The texts of entries are HTML that is safe to show.
+struct Channel {
+    title: String,
+    /// Identifies the feed in all fleets: a URN.
+    id: String,
+    /// Where the page for people is, this feed, and the feed with older entries.
+    home: String,
+    own: String,
+    next: Option<String>,
+    updated: Timestamp,
+    entries: Vec<EntryView>,
+}
+
+/// `GET /entries.atom`
+pub(super) async fn atom(
+    State(api): State<Api>,
+    uri: Uri,
+    headers: HeaderMap,
+    Params(params): Params<RiverParams>,
+) -> Result<Response, ApiError> {
+    serve(&api, &uri, &headers, params, "application/atom+xml; charset=utf-8", atom::written).await
+}
+
+/// `GET /entries.json`
+pub(super) async fn json(
+    State(api): State<Api>,
+    uri: Uri,
+    headers: HeaderMap,
+    Params(params): Params<RiverParams>,
+) -> Result<Response, ApiError> {
+    serve(&api, &uri, &headers, params, "application/feed+json", json_feed::written).await
+}
+
+async fn serve(
+    api: &Api,
+    uri: &Uri,
+    headers: &HeaderMap,
+    params: RiverParams,
+    media_type: &'static str,
+    written: fn(&Channel) -> Option<Vec<u8>>,
+) -> Result<Response, ApiError> {
+    let channel = channel(api, uri, headers, params.given()).await?;
+    let modified = channel.entries.iter().map(|entry| entry.stored.stored).max();
+    let failed = || ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the feed could not be written");
+    let body = tokio::task::spawn_blocking(move || written(&channel)).await.map_err(|_| failed())?;
+    Ok(conditional::answer(headers, media_type, body.ok_or_else(failed)?, modified, api.ops.clock.now()))
+}
+
+async fn channel(api: &Api, uri: &Uri, headers: &HeaderMap, params: RiverParams) -> Result<Channel, ApiError> {
+    let page = river::page(api, &params, USUAL).await?;
+    let updated = page.items.iter().map(|entry| entry.stored).max().unwrap_or(Timestamp::EPOCH);
+    let entries = made_safe(api, page.items).await?;
+    let (site, query) = (api.reached_at(headers), uri.query().unwrap_or_default());
+    let conditions = river::conditions(query);
+    let at = |path: &str, query: &str| {
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("{site}{path}{mark}{query}")
+    };
+    let older = |after: i64| match conditions.as_str() {
+        "" => format!("after={after}"),
+        conditions => format!("{conditions}&after={after}"),
+    };
+    Ok(Channel {
+        title: title(api, &params).await?,
+        id: format!("urn:feedfleet:{}:river:{:032x}", page.epoch, xxh3_128(conditions.as_bytes())),
+        home: at("/entries", &conditions),
+        own: at(uri.path(), query),
+        next: page.older.map(|after| at(uri.path(), &older(after))),
+        updated,
+        entries,
+    })
+}
+
+/// Names the feed by its conditions.
+async fn title(api: &Api, params: &RiverParams) -> Result<String, ApiError> {
+    let mut parts = Vec::new();
+    if let Some(feed) = params.get("feed") {
+        let id = crate::reading::feed_id(api, feed).await?;
+        let feed = api.ops.feed(&FeedRef::Id(id)).await?.ok_or_else(|| ApiError::no_feed(id))?;
+        parts.push(feed.title.unwrap_or_else(|| feed.url.to_string()));
+    }
+    for name in ["label", "category", "language", "host"] {
+        parts.extend(params.get(name).map(|value| format!("{name} {value}")));
+    }
+    parts.extend(params.get("q").map(|words| format!("“{words}”")));
+    Ok(if parts.is_empty() { "feedfleet: all entries".to_owned() } else { format!("feedfleet: {}", parts.join(", ")) })
+}
+
+/// Identifies an entry in all feeds: ids are unique inside of their feed only, and many are not URIs.
+fn entry_urn(feed: FeedId, id: &str) -> String {
+    format!("urn:feedfleet:entry:{feed}:{:032x}", xxh3_128(id.as_bytes()))
+}
+
+/// Returns a link if it leads to a web page.
+fn web_link(link: Option<&String>) -> Option<&str> {
+    let link = link.map(String::as_str)?;
+    (link.starts_with("https://") || link.starts_with("http://")).then_some(link)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! `/entries`: what the feeds published, the newest first.
+//!
+//! Images are links: a page that loads nothing from elsewhere tells no publisher who reads it, and the scheduler fetches nothing that
+//! it could pass on (`docs/decisions/0025-no-images-of-strangers.md`).
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use common::policy::Category;
+use common::time::Timestamp;
+
+use super::frame::{Frame, Refusal, answer};
+use super::words::{self, Moment};
+use crate::error::ApiError;
+use crate::request::Params;
+use crate::river::text::first_words;
+use crate::river::{self, River, RiverParams};
+use crate::state::Api;
+use store::{FeedRef, StoredEntry};
+
+/// Entries on a page when no `limit` is given.
+const USUAL: u32 = 30;
+/// Characters of the text.
+const WORDS: usize = 280;
+
+#[derive(Template)]
+#[template(path = "pages/river.html")]
+struct RiverPage {
+    frame: Frame,
+    asked: RiverParams,
+    wrong: Option<String>,
+    /// The feed whose entries these are, with its title.
+    of_feed: Option<(i64, String)>,
+    rows: Vec<Row>,
+    /// The conditions as a query string, with the mark before it.
+    conditions: String,
+    newer: Option<String>,
+    older: Option<String>,
+}
+
+struct Row {
+    title: String,
+    link: Option<String>,
+    feed: i64,
+    feed_name: String,
+    published: Moment,
+    author: Option<String>,
+    words: String,
+    image: Option<(String, String)>,
+    labels: Vec<String>,
+}
+
+impl RiverPage {
+    fn given(&self, name: &str) -> &str {
+        self.asked.get(name).unwrap_or_default()
+    }
+
+    fn categories(&self) -> [Category; 5] {
+        Category::ALL
+    }
+
+    fn is_category(&self, category: &Category) -> bool {
+        self.given("category").eq_ignore_ascii_case(category.as_str())
+    }
+}
+
+/// `GET /entries`
+pub(super) async fn page(
+    State(api): State<Api>,
+    uri: Uri,
+    params: Result<Params<RiverParams>, ApiError>,
+) -> Result<Response, Refusal> {
+    let now = api.ops.clock.now();
+    let Params(asked) = params?;
+    let asked = asked.given();
+    let (status, wrong, river) = match read(&api, &asked).await {
+        Ok(river) => (StatusCode::OK, None, Some(river)),
+        Err(error) if error.status().is_client_error() => (error.status(), Some(error.to_string()), None),
+        Err(error) => return Err(error.into()),
+    };
+    let conditions = river::conditions(uri.query().unwrap_or_default());
+    let part = |name: &str, seq: i64| match conditions.as_str() {
+        "" => format!("?{name}={seq}"),
+        conditions => format!("?{conditions}&{name}={seq}"),
+    };
+    let (older, newer, rows, of_feed) = match river {
+        Some((river, of_feed)) => (river.older, river.newer, river.items, of_feed),
+        None => (None, None, Vec::new(), None),
+    };
+    let page = RiverPage {
+        frame: Frame::new("./", "entries", now),
+        rows: rows.into_iter().map(|stored| row(stored, now)).collect(),
+        newer: newer.map(|seq| part("before", seq)),
+        older: older.map(|seq| part("after", seq)),
+        conditions: if conditions.is_empty() { conditions } else { format!("?{conditions}") },
+        asked,
+        wrong,
+        of_feed,
+    };
+    answer(status, &page)
+}
+
+async fn read(api: &Api, asked: &RiverParams) -> Result<(River, Option<(i64, String)>), ApiError> {
+    let of_feed = match asked.get("feed") {
+        None => None,
+        Some(feed) => {
+            let id = crate::reading::feed_id(api, feed).await?;
+            let feed = api.ops.feed(&FeedRef::Id(id)).await?.ok_or_else(|| ApiError::no_feed(id))?;
+            Some((id.0, feed.title.unwrap_or_else(|| feed.url.to_string())))
+        }
+    };
+    Ok((river::page(api, asked, USUAL).await?, of_feed))
+}
+
+fn row(stored: StoredEntry, now: Timestamp) -> Row {
+    let words = first_words(&stored.entry, WORDS);
+    let entry = &stored.entry;
+    let at = entry.published.unwrap_or(stored.seen).min(now);
+    Row {
+        title: entry.display_title().to_owned(),
+        link: entry.url.as_deref().and_then(words::web_link),
+        feed: stored.feed_id.0,
+        feed_name: words::feed_name(&stored),
+        published: Moment::of(at, now),
+        author: entry.author.clone(),
+        image: image(&stored),
+        words,
+        labels: stored.feed.marks.labels,
+    }
+}
+
+/// The picture of an entry: its address, and what it shows.
+fn image(stored: &StoredEntry) -> Option<(String, String)> {
+    let own = stored.entry.details.as_ref().and_then(|details| details.image.as_deref());
+    let is_image = |kind: &Option<String>| kind.as_deref().is_some_and(|kind| kind.starts_with("image"));
+    let attached = stored.entry.enclosures.iter().find(|one| is_image(&one.medium) || is_image(&one.media_type));
+    let alt = attached.and_then(|enclosure| enclosure.alt.clone()).unwrap_or_default();
+    let link = own.or(attached.map(|enclosure| enclosure.url.as_str()))?;
+    Some((words::web_link(link)?, alt))
+}

@@ -1,0 +1,107 @@
+//! The river: entries of all feeds, the newest first, which the page `/entries` shows and `/entries.atom` and `/entries.json` serve.
+
+pub(crate) mod text;
+
+use crate::error::ApiError;
+use crate::reading::{Chosen, cursor, parameters};
+use crate::request::limit;
+use crate::state::Api;
+use store::{EventQuery, StoredEntry};
+
+/// The maximum number of entries on a page.
+const MOST: u32 = 200;
+
+parameters! {
+    /// The parameters of the river. `after` and `before` continue with older and with newer entries than a number.
+    RiverParams { before }
+}
+
+impl RiverParams {
+    /// Leaves out empty parameters: a form sends each of its fields.
+    pub(crate) fn given(self) -> Self {
+        let some = |text: Option<String>| text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        RiverParams {
+            after: some(self.after),
+            epoch: some(self.epoch),
+            limit: some(self.limit),
+            order: some(self.order),
+            kind: some(self.kind),
+            feed: some(self.feed),
+            host: some(self.host),
+            label: some(self.label),
+            category: some(self.category),
+            language: some(self.language),
+            q: some(self.q),
+            since: some(self.since),
+            part: some(self.part),
+            before: some(self.before),
+        }
+    }
+
+    /// What was asked for, by name.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let given = match name {
+            "q" => &self.q,
+            "feed" => &self.feed,
+            "host" => &self.host,
+            "label" => &self.label,
+            "category" => &self.category,
+            "language" => &self.language,
+            _ => &None,
+        };
+        given.as_deref()
+    }
+
+    fn conditions(&self) -> Chosen<'_> {
+        Chosen { limit: None, order: None, ..self.chosen() }
+    }
+}
+
+/// Returns the part of a query string that chooses entries, still encoded: without cursors and without what a form left empty.
+pub(crate) fn conditions(query: &str) -> String {
+    let is_cursor = |name: &str| matches!(name, "after" | "before" | "epoch");
+    let chooses = |pair: &&str| pair.split_once('=').is_some_and(|(name, value)| !is_cursor(name) && !value.is_empty());
+    query.split('&').filter(chooses).collect::<Vec<_>>().join("&")
+}
+
+/// A page of the river.
+pub(crate) struct River {
+    /// The entries, the newest first.
+    pub(crate) items: Vec<StoredEntry>,
+    /// The `before` of the page with newer entries; `None` on the first page.
+    pub(crate) newer: Option<i64>,
+    /// The `after` of the page with older entries; `None` at the end.
+    pub(crate) older: Option<i64>,
+    /// Changes when the store was restored from a backup.
+    pub(crate) epoch: String,
+}
+
+/// Reads a page; `usual` entries when no `limit` is given.
+pub(crate) async fn page(api: &Api, params: &RiverParams, usual: u32) -> Result<River, ApiError> {
+    if params.order.as_deref().is_some_and(|order| order != "newest") {
+        return Err(ApiError::bad("order must be newest here, or left out; GET /api/v1/entries has both orders"));
+    }
+    let (after, before) = (cursor(params.after.as_deref())?, cursor(params.before.as_deref())?);
+    if after > 0 && before > 0 {
+        return Err(ApiError::bad("give after or before, not both"));
+    }
+    let limit = limit(params.limit.as_deref(), usual, MOST)?;
+    let filter = params.conditions().filter(api).await?;
+    let newest = EventQuery { filter, newest: true, after, limit };
+    let _turn = api.page_turn().await?;
+    if before > 0 {
+        let query = EventQuery { newest: false, after: before, ..newest.clone() };
+        let page = api.ops.store.find_entries(&query).await?;
+        // At the top there may be fewer than a page: the first page has them too.
+        if page.more {
+            let mut items = page.items;
+            items.reverse();
+            let (older, newer) = (before.saturating_add(1), page.next);
+            return Ok(River { items, newer: Some(newer), older: Some(older), epoch: page.epoch });
+        }
+    }
+    let page = api.ops.store.find_entries(&EventQuery { after: if before > 0 { 0 } else { after }, ..newest }).await?;
+    let first = page.items.first().map_or(after - 1, |entry| entry.seq);
+    let newer = (after > 0).then_some(first.max(1));
+    Ok(River { newer, older: page.more.then_some(page.next), epoch: page.epoch, items: page.items })
+}
