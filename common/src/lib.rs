@@ -37,6 +37,7 @@ mod sync;
 pub mod testing;
 pub mod time;
 pub mod url;
+pub mod webhook;
 pub mod words;
 
 pub use sync::{lock, sleep_or_stop};

@@ -12,7 +12,7 @@ use prometheus::{
 };
 
 use crate::feed::OverQuota;
-use crate::outcome::{Blocker, FailureKind, OutcomeKind};
+use crate::outcome::{Blocker, DeliveryOutcome, FailureKind, OutcomeKind};
 use crate::policy::{Category, Rule, Status};
 use crate::report::{FetchReport, Outcome};
 
@@ -22,6 +22,13 @@ const POLL_SECONDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.
 /// Seconds; dense around category A's promise of two minutes.
 const LAG_SECONDS: &[f64] =
     &[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 90.0, 120.0, 300.0, 600.0, 1800.0, 3600.0];
+
+/// Seconds; dense around the two seconds that a delivery should take, up to the days of an outage.
+const DELIVERY_SECONDS: &[f64] =
+    &[0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 21_600.0, 86_400.0, 432_000.0];
+
+/// The states by which subscriptions are counted.
+pub const SUBSCRIPTION_STATES: [&str; 4] = ["active", "failing", "paused", "disabled"];
 
 /// All metrics. The fields are named like `feedfleet_*`, without prefix and unit.
 #[derive(Clone, Debug)]
@@ -93,6 +100,12 @@ pub struct Metrics {
     /// Seconds since the oldest event was stored that is not yet published to the exchange; 0 in a process that does
     /// not publish events.
     pub relay_lag: Gauge,
+    /// Requests to targets of subscriptions, by [`DeliveryOutcome`].
+    pub deliveries: IntCounterVec,
+    /// Seconds from the commit of the oldest event of a request to the response that accepted it.
+    pub delivery_lag: Histogram,
+    /// Subscriptions in the store, by kind (`webhook`) and state.
+    pub subscriptions: IntGaugeVec,
     /// Feeds whose SLA cannot be kept: a publisher's floor, a hold or a failure overrides it.
     pub sla_unmet: IntGauge,
     /// The price of a poll in adaptive mode, in subscriber-hours of expected waiting.
@@ -201,6 +214,17 @@ impl Metrics {
                 "relay_lag_seconds",
                 "Seconds since the oldest event was stored that the exchange does not have; 0 in who passes none on.",
             ),
+            deliveries: factory.counters(
+                "deliveries_total",
+                "Requests to the targets of subscriptions by outcome.",
+                &["outcome"],
+            ),
+            delivery_lag: factory.delivery_lag(),
+            subscriptions: factory.gauges(
+                "subscriptions",
+                "Subscriptions by kind and state; failing: active, but the last request failed.",
+                &["kind", "state"],
+            ),
             sla_unmet: factory.gauge("sla_unmet", "Feeds under an SLA that cannot be kept."),
             poll_price: factory.level(
                 "poll_price",
@@ -270,6 +294,12 @@ impl Metrics {
         }
         for band in ["urgent", "prompt", "steady", "patient"] {
             self.oldest_due.with_label_values(&[band]);
+        }
+        for outcome in DeliveryOutcome::ALL {
+            self.deliveries.with_label_values(&[outcome.as_str()]);
+        }
+        for state in SUBSCRIPTION_STATES {
+            self.subscriptions.with_label_values(&["webhook", state]);
         }
         for queue in ["jobs", "reports"] {
             self.queue_depth.with_label_values(&[queue]);
@@ -400,6 +430,12 @@ impl MetricFactory {
         let help = "From a feed's stored due time to its claim, by category.";
         let options = HistogramOpts::new("feedfleet_lag_seconds", help).buckets(LAG_SECONDS.to_vec());
         self.add(HistogramVec::new(options, &["category"]))
+    }
+
+    fn delivery_lag(&self) -> Histogram {
+        let help = "From the commit of the oldest event of a request to a subscriber to the response that accepted it.";
+        let options = HistogramOpts::new("feedfleet_delivery_lag_seconds", help).buckets(DELIVERY_SECONDS.to_vec());
+        self.add(Histogram::with_opts(options))
     }
 
     fn build_info(&self) {

@@ -79,3 +79,29 @@ named! {
         Deferred = "deferred",
     }
 }
+
+named! {
+    /// What a request to the target of a subscription resulted in.
+    DeliveryOutcome {
+        /// 2xx: the target has the events.
+        Delivered = "delivered",
+        /// 429 or 503.
+        Throttled = "throttled",
+        /// Another 5xx.
+        ServerError = "server_error",
+        /// 3xx; redirects are not followed.
+        Redirect = "redirect",
+        /// 410: the target wants no more requests.
+        Gone = "gone",
+        /// Another status.
+        Rejected = "rejected",
+        /// No answer in time.
+        Timeout = "timeout",
+        /// No connection, or it broke.
+        Unreachable = "unreachable",
+        /// Not sent: the address or port is not allowed.
+        Refused = "refused",
+        /// Not sent: the events cannot be signed, because the secret cannot be opened.
+        Unsigned = "unsigned",
+    }
+}

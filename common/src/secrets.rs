@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
 use crate::url::{FeedUrl, FeedUrlError, read_web_url};
+use crate::webhook::WebhookSecret;
 
 /// A user name and a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -183,8 +184,8 @@ pub struct Credentials {
 pub enum SecretError {
     /// `secrets.key` is empty.
     #[error(
-        "a user name and password are stored encrypted only, and there is no key for that: set secrets.key (or \
-         FEEDFLEET_SECRETS__KEY) of every scheduler and worker to what `openssl rand -base64 32` prints"
+        "user names, passwords and the secrets of subscriptions are stored encrypted only, and there is no key for that: set \
+         secrets.key (or FEEDFLEET_SECRETS__KEY) of every scheduler and worker to what `openssl rand -base64 32` prints"
     )]
     NoKey,
     /// It was sealed with a key that this process does not have.
@@ -266,24 +267,50 @@ impl Keyring {
     /// Seals a login for the origin of a feed.
     pub fn seal(&self, login: &Login, url: &FeedUrl) -> Result<Credentials, SecretError> {
         let (key, older) = self.0.split_first().ok_or(SecretError::NoKey)?;
-        let mut text = login.pair.as_bytes().to_vec();
-        let nonce = key.sealing.seal_in_place_append_tag(aad(url), &mut text).map_err(|_| SecretError::Failed)?;
-        let sealed = [&[LAYOUT][..], &key.id, nonce.as_ref(), &text].concat();
+        let sealed = self.seal_for(login.pair.as_bytes(), aad(url))?;
         let older = older.iter().map(|key| key.name(login)).collect();
-        Ok(Credentials { id: key.name(login), older, sealed: Sealed(sealed) })
+        Ok(Credentials { id: key.name(login), older, sealed })
     }
 
     /// Opens what was sealed for the origin of a feed.
     pub fn open(&self, sealed: &Sealed, url: &FeedUrl) -> Result<Login, SecretError> {
+        let pair = self.open_for(sealed, aad(url))?;
+        let pair = String::from_utf8(pair).map_err(|_| SecretError::Refused)?;
+        Ok(Login { pair })
+    }
+
+    /// Seals the secret that a subscription signs with.
+    pub fn seal_webhook(&self, secret: &WebhookSecret) -> Result<Sealed, SecretError> {
+        self.seal_for(secret.reveal().as_bytes(), Aad::from(WEBHOOK.to_vec()))
+    }
+
+    /// Opens the secret that a subscription signs with.
+    pub fn open_webhook(&self, sealed: &Sealed) -> Result<WebhookSecret, SecretError> {
+        let text = self.open_for(sealed, Aad::from(WEBHOOK.to_vec()))?;
+        let secret = std::str::from_utf8(&text).ok().and_then(|text| WebhookSecret::parse(text).ok());
+        secret.ok_or(SecretError::Refused)
+    }
+
+    /// Returns whether this was sealed with the current key; true without a key, because nothing can be sealed again then.
+    pub fn is_current(&self, sealed: &Sealed) -> bool {
+        self.current().is_none_or(|current| sealed.0.starts_with(&current))
+    }
+
+    fn seal_for(&self, text: &[u8], purpose: Aad<Vec<u8>>) -> Result<Sealed, SecretError> {
+        let key = self.0.first().ok_or(SecretError::NoKey)?;
+        let mut text = text.to_vec();
+        let nonce = key.sealing.seal_in_place_append_tag(purpose, &mut text).map_err(|_| SecretError::Failed)?;
+        Ok(Sealed([&[LAYOUT][..], &key.id, nonce.as_ref(), &text].concat()))
+    }
+
+    fn open_for(&self, sealed: &Sealed, purpose: Aad<Vec<u8>>) -> Result<Vec<u8>, SecretError> {
         let other = || SecretError::OtherKey(sealed.key_id());
         let id = sealed.key().ok_or_else(other)?;
         let key = self.0.iter().find(|key| key.id == id).ok_or_else(other)?;
         let (nonce, text) = sealed.0[HEAD_BYTES..].split_first_chunk::<NONCE_BYTES>().ok_or(SecretError::Refused)?;
         let mut text = text.to_vec();
-        let opened = key.sealing.open_in_place(Nonce::assume_unique_for_key(*nonce), aad(url), &mut text);
-        let pair = opened.map_err(|_| SecretError::Refused)?.to_vec();
-        let pair = String::from_utf8(pair).map_err(|_| SecretError::Refused)?;
-        Ok(Login { pair })
+        let opened = key.sealing.open_in_place(Nonce::assume_unique_for_key(*nonce), purpose, &mut text);
+        Ok(opened.map_err(|_| SecretError::Refused)?.to_vec())
     }
 
     /// Returns the bytes with which every [`Sealed`] of the current key starts; `None` without a key.
@@ -311,6 +338,9 @@ impl Key {
         LoginId(id)
     }
 }
+
+/// What the secrets of subscriptions are bound to; not an origin.
+const WEBHOOK: &[u8] = b"the secret of a webhook";
 
 /// Returns the origin that a login is bound to.
 fn aad(url: &FeedUrl) -> Aad<Vec<u8>> {
@@ -376,6 +406,17 @@ mod tests {
         let gone = ring(2, &[]).open(&before.sealed, &feed).unwrap_err();
         assert_eq!(gone, SecretError::OtherKey(before.sealed.key_id()));
         assert!(gone.to_string().contains("secrets.old_keys"));
+    }
+
+    #[test]
+    fn the_secret_of_a_webhook_is_sealed_for_that_alone() {
+        let secret = WebhookSecret::generate(crate::webhook::SignatureKind::Ed25519).unwrap();
+        let sealed = ring(1, &[]).seal_webhook(&secret).unwrap();
+        assert_eq!(ring(2, &[1]).open_webhook(&sealed), Ok(secret));
+        assert!(ring(1, &[]).is_current(&sealed) && !ring(2, &[1]).is_current(&sealed));
+        assert_eq!(ring(1, &[]).open(&sealed, &url("https://a.example/")), Err(SecretError::Refused));
+        let login = ring(1, &[]).seal(&login(), &url("https://a.example/")).unwrap().sealed;
+        assert_eq!(ring(1, &[]).open_webhook(&login), Err(SecretError::Refused));
     }
 
     #[test]

@@ -242,10 +242,14 @@ pub struct EventView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
     /// What happened: `entry.new`, `entry.updated`, `feed.gone`, `feed.moved`, `feed.penalised`, `feed.failing`,
-    /// `feed.recovered`, `feed.blacklisted`, `feed.quarantined`, `host.refusing`, `host.recovered`.
+    /// `feed.recovered`, `feed.blacklisted`, `feed.quarantined`, `host.refusing`, `host.recovered`,
+    /// `subscription.disabled`.
     pub kind: String,
-    /// To which feed.
+    /// To which feed; zero for `subscription.*`.
     pub feed_id: FeedId,
+    /// To which subscription, for `subscription.*`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscription: Option<i64>,
     /// The feed as it is now; when it was erased, its URL and title are absent.
     #[serde(flatten)]
     pub feed: EntryFeed,
@@ -265,8 +269,9 @@ pub struct EventView {
 impl EventView {
     /// The event in a list.
     pub fn of(event: Event) -> Self {
-        let Event { seq, kind, feed_id, at, feed, host, merged_into, entry } = event;
-        EventView { seq, epoch: None, kind, feed_id, feed, host, merged_into, at, entry: entry.map(EntryView::of) }
+        let Event { seq, kind, feed_id, subscription, at, feed, host, merged_into, entry, category: _ } = event;
+        let entry = entry.map(EntryView::of);
+        EventView { seq, epoch: None, kind, feed_id, subscription, feed, host, merged_into, at, entry }
     }
 
     /// The event alone.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{
-    ApiConfig, CategoriesConfig, Config, FailingConfig, FetchConfig, PenaltyConfig, PolicyConfig, SchedulerConfig,
+    ApiConfig, CategoriesConfig, Config, DeliveryConfig, FailingConfig, FetchConfig, PenaltyConfig, PolicyConfig, SchedulerConfig,
 };
 use crate::host::HostRule;
 use crate::secrets::{SecretsConfig, key_bytes};
@@ -15,6 +15,11 @@ const MIN_TOKEN_LENGTH: usize = 16;
 
 /// Most requests in flight at one host: the gate reads all of a host's places for each request.
 const MOST_PARALLEL: u32 = 1_000;
+
+/// Most requests to subscribers in flight: each holds a request's body in memory, and needs two file descriptors.
+const MOST_DELIVERIES: usize = 10_000;
+/// With a longer gap a target would fall behind for ever.
+const LONGEST_TARGET_GAP: Duration = Duration::from_secs(60);
 
 /// Why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +76,7 @@ impl Config {
         check_api(&self.api, &mut refusals);
         check_secrets(&self.secrets, &mut refusals);
         check_public_url(self, &mut refusals);
+        check_delivery(&self.delivery, &mut refusals);
         refusals.positive("retention.events", self.retention.events);
         let (rows, document) = (self.quota.rows_per_feed, 2 * self.fetch.max_entries as u64);
         refusals.require(rows == 0 || rows >= document, "quota.rows_per_feed", || {
@@ -326,6 +332,19 @@ fn check_public_url(config: &Config, refusals: &mut Refusals) {
     refusals.require(is_found, "fetch.signature_key", || {
         "needs api.public_url with https: that is where servers look for the public key".into()
     });
+}
+
+fn check_delivery(delivery: &DeliveryConfig, refusals: &mut Refusals) {
+    refusals.at_least("delivery.concurrency", delivery.concurrency, 2);
+    refusals.require(delivery.concurrency <= MOST_DELIVERIES, "delivery.concurrency", || {
+        format!("must be at most {MOST_DELIVERIES}")
+    });
+    refusals.at_least("delivery.target_parallel", delivery.target_parallel, 1);
+    refusals.require(delivery.target_gap <= LONGEST_TARGET_GAP, "delivery.target_gap", || {
+        format!("must not be longer than {}", humantime::format_duration(LONGEST_TARGET_GAP))
+    });
+    refusals.positive("delivery.timeout", delivery.timeout);
+    refusals.positive("delivery.give_up_after", delivery.give_up_after);
 }
 
 fn check_api(api: &ApiConfig, refusals: &mut Refusals) {

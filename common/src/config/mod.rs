@@ -67,6 +67,7 @@ pub struct Config {
     pub api: ApiConfig,
     pub retention: RetentionConfig,
     pub quota: QuotaConfig,
+    pub delivery: DeliveryConfig,
     pub secrets: SecretsConfig,
     pub log: LogConfig,
 }
@@ -417,6 +418,20 @@ pub struct QuotaConfig {
 impl QuotaConfig {
     /// No limit at all.
     pub const NONE: QuotaConfig = QuotaConfig { entries_per_day: 0, bytes_per_day: 0, rows_per_feed: 0 };
+}
+
+/// `[delivery]`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeliveryConfig {
+    pub concurrency: usize,
+    pub target_parallel: usize,
+    #[serde(with = "text")]
+    pub target_gap: Duration,
+    #[serde(with = "text")]
+    pub timeout: Duration,
+    #[serde(with = "text")]
+    pub give_up_after: Duration,
 }
 
 /// How log lines are written.

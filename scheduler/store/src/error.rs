@@ -87,11 +87,19 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
+    /// A stored value of a subscription that this program cannot read.
+    #[error("subscription {id} has an unreadable {what} in the store")]
+    Subscription {
+        /// Which one.
+        id: i64,
+        /// Which value.
+        what: &'static str,
+    },
     /// Another feed has the identity that a feed was to get.
     #[error("another feed has this URL with these credentials; remove one of them")]
     Taken,
-    /// The feed is no longer as it was when the change was made; nothing was stored.
-    #[error("the feed was changed by another request at the same time; try again")]
+    /// What was to be changed is no longer as it was when the change was made; nothing was stored.
+    #[error("another request made a change at the same time; try again")]
     Outdated,
     /// A cursor that no page of this list gave.
     #[error("'{0}' is not a cursor of this list; use the one that the previous page returned")]

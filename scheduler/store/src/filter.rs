@@ -4,6 +4,7 @@
 //! keeps those that match, and reads in full only the entries of a page. Where the scan ends the page ends, even with fewer items than
 //! asked for, or none; its [`next`](EventPage::next) goes on from there. Filters look at lines in the same way in both databases.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use common::host::HostKey;
@@ -111,6 +112,7 @@ pub(crate) struct Line {
     at: i64,
     kind: String,
     feed_id: i64,
+    subscription: Option<i64>,
     /// The entry's newest form, if it is kept.
     entry: Option<i64>,
     /// Bytes of the entry's texts.
@@ -122,6 +124,15 @@ pub(crate) struct Line {
     merged_into: Option<i64>,
     host: Option<String>,
     category: Option<String>,
+}
+
+/// What is known of an event, or of an entry, before anything of it is read in full.
+struct Facts<'a> {
+    kind: &'a str,
+    feed: FeedId,
+    at: i64,
+    host: Option<&'a str>,
+    category: Option<Category>,
 }
 
 impl EventFilter {
@@ -137,16 +148,44 @@ impl EventFilter {
     }
 
     fn matches_line(&self, line: &Line) -> bool {
-        let feed = FeedId(line.feed_id);
-        let marks = || read_marks(line.labels.as_deref(), None);
-        self.matches_kind(&line.kind)
-            && self.feed.is_none_or(|wanted| wanted == feed)
-            && self.part.is_none_or(|part| part.has(feed))
-            && self.since.is_none_or(|since| line.at >= since.millis())
-            && self.host.as_ref().is_none_or(|host| line.host.as_deref() == Some(host.as_str()))
-            && self.category.is_none_or(|category| line.category.as_deref() == Some(category.as_str()))
-            && (!self.reads_texts() || line.entry.is_some())
+        let marks = || Cow::Owned(read_marks(line.labels.as_deref(), None));
+        let facts = Facts {
+            kind: &line.kind,
+            feed: FeedId(line.feed_id),
+            at: line.at,
+            host: line.host.as_deref(),
+            category: line.category.as_deref().and_then(Category::from_name),
+        };
+        self.matches_facts(&facts, marks) && (!self.reads_texts() || line.entry.is_some())
+    }
+
+    /// Returns whether an event that was read in full matches.
+    pub fn matches(&self, event: &Event) -> bool {
+        let facts = Facts {
+            kind: &event.kind,
+            feed: event.feed_id,
+            at: event.at.millis(),
+            host: event.host.as_deref(),
+            category: event.category,
+        };
+        self.matches_facts(&facts, || Cow::Borrowed(&event.feed.marks)) && self.matches_entry(event.entry.as_ref())
+    }
+
+    fn matches_facts<'a>(&self, facts: &Facts<'_>, marks: impl FnOnce() -> Cow<'a, Marks>) -> bool {
+        self.matches_kind(facts.kind)
+            && self.feed.is_none_or(|wanted| wanted == facts.feed)
+            && self.part.is_none_or(|part| part.has(facts.feed))
+            && self.since.is_none_or(|since| facts.at >= since.millis())
+            && self.host.as_ref().is_none_or(|host| facts.host == Some(host.as_str()))
+            && self.category.is_none_or(|category| facts.category == Some(category))
             && (self.label.is_none() && self.visible.is_empty() || self.matches_labels(&marks()))
+    }
+
+    fn matches_entry(&self, entry: Option<&StoredEntry>) -> bool {
+        match entry {
+            Some(entry) => self.matches_texts(entry),
+            None => !self.reads_texts(),
+        }
     }
 
     fn matches_kind(&self, kind: &str) -> bool {
@@ -239,10 +278,7 @@ impl EventQuery {
     ) -> EventPage<Event> {
         let Chosen { lines, next, more } = chosen;
         let by_seq = by_seq(entries);
-        let texts = |event: &Event| match &event.entry {
-            Some(entry) => self.filter.matches_texts(entry),
-            None => !self.filter.reads_texts(),
-        };
+        let texts = |event: &Event| self.filter.matches_entry(event.entry.as_ref());
         let items = lines.into_iter().map(|line| line.event(&by_seq)).filter(texts).collect();
         self.page(items, |event: &Event| event.seq, EventPage { epoch, oldest, items: Vec::new(), next, more })
     }
@@ -281,12 +317,14 @@ impl Line {
         Event {
             seq: self.seq,
             feed_id: FeedId(self.feed_id),
+            subscription: self.subscription,
             at: Timestamp::from_millis(self.at),
             feed: super::EntryFeed {
                 feed_url: self.feed_url,
                 feed_title: self.feed_title,
                 marks: read_marks(self.labels.as_deref(), self.external_id),
             },
+            category: self.category.as_deref().and_then(Category::from_name),
             host: self.host,
             merged_into: self.merged_into.map(FeedId),
             entry: self.entry.and_then(|seq| entries.get(&seq).cloned()),

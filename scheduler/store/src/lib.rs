@@ -29,6 +29,7 @@ mod seams;
 mod source;
 pub mod sqlite;
 mod statement;
+pub mod subscriptions;
 #[cfg(any(test, feature = "conformance"))]
 pub mod testing;
 mod texts;
@@ -61,7 +62,11 @@ pub use page_size::PAGE_BYTES;
 pub use refusals::{HostRefusal, RefusedHost};
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
 pub use row::never;
-pub use seams::{Events, Feeds, Hosts, Polls, Requeues, Store, Upkeep};
+pub use seams::{Events, Feeds, Hosts, Polls, Requeues, Store, Subscriptions, Upkeep};
+pub use subscriptions::{
+    Advance, Delivery, DeliveryFormat, DeliveryTurn, NewSubscription, Progress, Subscription, SubscriptionChange,
+    SubscriptionCount, SubscriptionKind, SubscriptionState, Wish,
+};
 pub use wanted::reaches;
 
 /// A feed to be added.
@@ -406,13 +411,19 @@ pub struct Event {
     pub seq: i64,
     /// What happened, such as `entry.new`, `feed.gone`.
     pub kind: String,
-    /// To which feed.
+    /// To which feed; zero for `subscription.*`.
     pub feed_id: FeedId,
+    /// To which subscription, for `subscription.*`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscription: Option<i64>,
     /// When it was stored.
     pub at: Timestamp,
     /// The feed as it is now; nothing when it was erased.
     #[serde(flatten)]
     pub feed: EntryFeed,
+    /// The feed's category now.
+    #[serde(skip)]
+    pub category: Option<Category>,
     /// The host that the feed is polled at now; absent when it was erased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,

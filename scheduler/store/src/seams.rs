@@ -11,16 +11,16 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 
 use crate::{
-    AcceptedPolicy, Added, Applied, EntryRef, Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery,
+    AcceptedPolicy, Added, Advance, Applied, DeliveryTurn, EntryRef, Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery,
     FeedRef, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, JobRow, Move, Moved, NewFeed, NewPolicy,
-    NewRequeue, OldSeal, Page, Placement, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep,
-    StoreError, StoreStats, StoredEntry, Unmove, Unmoved, Verdict,
+    NewRequeue, NewSubscription, OldSeal, Page, Placement, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep,
+    StoreError, StoreStats, StoredEntry, Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Verdict,
 };
 
 /// Everything at once, for the code that wires a fleet together.
-pub trait Store: Polls + Feeds + Hosts + Events + Requeues + Upkeep {}
+pub trait Store: Polls + Feeds + Hosts + Events + Subscriptions + Requeues + Upkeep {}
 
-impl<Every: Polls + Feeds + Hosts + Events + Requeues + Upkeep> Store for Every {}
+impl<Every: Polls + Feeds + Hosts + Events + Subscriptions + Requeues + Upkeep> Store for Every {}
 
 /// What the loops of a poll read and write: jobs, states, verdicts, holds.
 #[async_trait]
@@ -196,6 +196,54 @@ pub trait Events: Send + Sync {
 
     /// Takes or keeps the turn to pass events on; gives the number of the last event that was. `None`: another process has it.
     async fn relay_turn(&self, turn: &RelayTurn<'_>) -> Result<Option<i64>, StoreError>;
+}
+
+/// Subscriptions, and the leases under which schedulers deliver to them.
+#[async_trait]
+pub trait Subscriptions: Send + Sync {
+    /// Adds a subscription. `None`, and nothing added, when there are
+    /// [`MOST_SUBSCRIPTIONS`](crate::subscriptions::MOST_SUBSCRIPTIONS) already.
+    async fn add_subscription(
+        &self,
+        new: &NewSubscription,
+        now: Timestamp,
+    ) -> Result<Option<Subscription>, StoreError>;
+
+    /// Subscriptions by number, after `after`, at most `limit`.
+    async fn subscriptions(&self, after: i64, limit: u32) -> Result<Vec<Subscription>, StoreError>;
+
+    /// Those of these numbers that there are, by number.
+    async fn subscriptions_among(&self, ids: &[i64]) -> Result<Vec<Subscription>, StoreError>;
+
+    /// Changes a subscription; returns it as it is afterwards, or `None` when there is none. [`StoreError::Outdated`]: it has
+    /// another revision by now.
+    async fn change_subscription(
+        &self,
+        id: i64,
+        change: &SubscriptionChange,
+    ) -> Result<Option<Subscription>, StoreError>;
+
+    /// Removes a subscription; false when there is none.
+    async fn remove_subscription(&self, id: i64) -> Result<bool, StoreError>;
+
+    /// Replaces a secret of a subscription, if it still is the first of these, by the second.
+    async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError>;
+
+    /// Renews this process's lease by the database's clock, and takes its share of the active subscriptions; returns those that
+    /// it holds, by number, each with its revision.
+    async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<Vec<(i64, i64)>, StoreError>;
+
+    /// Stores progress in one transaction; returns the subscriptions of which it was stored: those that `holder` still holds and
+    /// that nobody changed or removed meanwhile.
+    async fn advance_subscriptions(
+        &self,
+        holder: &str,
+        advances: &[Advance],
+        now: Timestamp,
+    ) -> Result<Vec<i64>, StoreError>;
+
+    /// Counts subscriptions.
+    async fn count_subscriptions(&self) -> Result<Vec<SubscriptionCount>, StoreError>;
 }
 
 /// Requeues: what they would do, their beginning, steps and end.

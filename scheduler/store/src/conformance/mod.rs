@@ -16,6 +16,7 @@ pub(crate) mod moves;
 pub(crate) mod plans;
 pub(crate) mod quotas;
 pub(crate) mod requeues;
+pub(crate) mod subscriptions;
 pub(crate) mod upgrades;
 pub(crate) mod wakes;
 
@@ -199,6 +200,11 @@ macro_rules! stamp {
                 only_so_many_requeues_run_at_once_and_ended_ones_are_forgotten;
                 a_requeue_reaches_what_its_filter_names;
                 penalties_are_lifted_only_when_asked_and_holds_never;
+            }
+            subscriptions {
+                a_subscription_is_kept_changed_and_removed;
+                only_the_holder_of_a_lease_makes_progress;
+                a_subscription_that_is_disabled_is_published_once;
             }
             entries {
                 an_entry_is_stored_once_however_often_it_comes;

@@ -41,6 +41,7 @@ macro_rules! entry_lines {
         concat!(
             "SELECT entries.seq, entries.stored AS at, entries.feed_id, entries.seq AS entry, ",
             "CASE WHEN entries.seen = entries.stored THEN 'entry.new' ELSE 'entry.updated' END AS kind, ",
+            "NULL::bigint AS subscription, ",
             shared_columns!(),
             "FROM (SELECT seq, feed_id, seen, stored, title, summary, content, enclosures, details FROM entries ",
             "WHERE seq > $1 AND seq < $2",
@@ -57,9 +58,9 @@ macro_rules! entry_lines {
 macro_rules! event_lines {
     ($order:literal) => {
         concat!(
-            "SELECT line.seq, line.at, line.kind, line.feed_id, entries.seq AS entry, ",
+            "SELECT line.seq, line.at, line.kind, line.feed_id, line.subscription, entries.seq AS entry, ",
             shared_columns!(),
-            "FROM (SELECT seq, at, kind, feed_id, identity FROM events WHERE seq > $1 AND seq < $2 ORDER BY seq",
+            "FROM (SELECT seq, at, kind, feed_id, subscription, identity FROM events WHERE seq > $1 AND seq < $2 ORDER BY seq",
             $order,
             " LIMIT $3) AS line ",
             "LEFT JOIN entry_identities AS known ON known.feed_id = line.feed_id AND known.identity = line.identity ",

@@ -25,6 +25,7 @@ mod open;
 mod requeues;
 mod search;
 mod silence;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod timeline;

@@ -36,7 +36,7 @@ macro_rules! entry_lines {
     ($of:literal, $order:literal) => {
         concat!(
             "SELECT entries.seq, entries.stored AS at, entries.feed_id, entries.seq AS entry, ",
-            "CASE WHEN entries.seen = entries.stored THEN 'entry.new' ELSE 'entry.updated' END AS kind, ",
+            "CASE WHEN entries.seen = entries.stored THEN 'entry.new' ELSE 'entry.updated' END AS kind, NULL AS subscription, ",
             bytes!(),
             " AS bytes, feeds.url AS feed_url, feeds.title AS feed_title, feeds.labels, feeds.external_id, feeds.merged_into, ",
             "feeds.host, feeds.category ",
@@ -55,7 +55,7 @@ macro_rules! entry_lines {
 macro_rules! event_lines {
     ($order:literal) => {
         concat!(
-            "SELECT line.seq, line.at, line.kind, line.feed_id, entries.seq AS entry, ",
+            "SELECT line.seq, line.at, line.kind, line.feed_id, line.subscription, entries.seq AS entry, ",
             bytes!(),
             " AS bytes, feeds.url AS feed_url, feeds.title AS feed_title, feeds.labels, feeds.external_id, feeds.merged_into, ",
             "feeds.host, feeds.category ",

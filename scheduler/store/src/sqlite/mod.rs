@@ -16,6 +16,7 @@ mod lock;
 mod moves;
 mod open;
 mod requeues;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod upkeep;

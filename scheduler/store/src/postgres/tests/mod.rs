@@ -2,6 +2,7 @@
 
 mod concurrent;
 mod faults;
+mod leases;
 mod schema;
 
 use async_trait::async_trait;

@@ -1,0 +1,202 @@
+//! Subscriptions and the leases under which they are delivered.
+//!
+//! Rows of subscriptions are locked in the order of their numbers, and before the row of `store`.
+
+use async_trait::async_trait;
+use common::time::Timestamp;
+use sqlx::PgConnection;
+
+use super::connection::{in_transaction, on_connection};
+use super::{PostgresStore, column, text};
+use crate::subscriptions::{MOST_SUBSCRIPTIONS, SubscriptionRow, counted, readable, subscription_columns};
+use crate::{
+    Advance, DeliveryTurn, NewSubscription, StoreError, Subscription, SubscriptionChange, SubscriptionCount,
+    Subscriptions,
+};
+
+const ALL: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id > $1 ORDER BY id LIMIT $2");
+const LOCKED: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id = $1 FOR UPDATE");
+const AMONG: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id = ANY ($1) ORDER BY id");
+/// The database's clock, in milliseconds.
+macro_rules! clock {
+    () => {
+        "floor(1000 * extract(epoch FROM clock_timestamp()))::bigint"
+    };
+}
+
+#[async_trait]
+impl Subscriptions for PostgresStore {
+    async fn add_subscription(
+        &self,
+        new: &NewSubscription,
+        now: Timestamp,
+    ) -> Result<Option<Subscription>, StoreError> {
+        const SQL: &str = concat!(
+            "INSERT INTO subscriptions (kind, state, target, filter, format, batch, delay, secret, by_whom, created, progress) ",
+            "SELECT $1, 'active', $2, $3, $4, $5, $6, $7, $8, $9, json_build_object('cursor', $10::bigint)::text ",
+            "WHERE (SELECT count(*) FROM subscriptions) < $11 RETURNING ",
+            subscription_columns!()
+        );
+        let wish = &new.wish;
+        let row = on_connection!(self, "add a subscription", |on| {
+            let add = sqlx::query_as::<_, SubscriptionRow>(SQL).bind(wish.kind.as_str()).bind(text(&wish.target));
+            let add = add.bind(wish.filter_json()).bind(wish.format.as_str()).bind(i64::from(wish.batch));
+            let add = add.bind(wish.delay_millis()).bind(new.secret.as_bytes()).bind(text(&new.by));
+            let add = add.bind(now.millis()).bind(new.after).bind(MOST_SUBSCRIPTIONS);
+            add.fetch_optional(on).await
+        })?;
+        row.map(Subscription::try_from).transpose()
+    }
+
+    async fn subscriptions(&self, after: i64, limit: u32) -> Result<Vec<Subscription>, StoreError> {
+        on_connection!(self, "list subscriptions", |on| {
+            Ok(readable(sqlx::query_as(ALL).bind(after).bind(i64::from(limit)).fetch_all(on).await?))
+        })
+    }
+
+    async fn subscriptions_among(&self, ids: &[i64]) -> Result<Vec<Subscription>, StoreError> {
+        on_connection!(self, "read subscriptions", |on| {
+            Ok(readable(sqlx::query_as(AMONG).bind(ids).fetch_all(on).await?))
+        })
+    }
+
+    async fn change_subscription(
+        &self,
+        id: i64,
+        change: &SubscriptionChange,
+    ) -> Result<Option<Subscription>, StoreError> {
+        let changed = in_transaction!(self, "change a subscription", |tx| {
+            let row: Option<SubscriptionRow> = sqlx::query_as(LOCKED).bind(id).fetch_optional(&mut *tx).await?;
+            let Some(row) = row else { return Ok(Ok(None)) };
+            let mut changed = match Subscription::try_from(row) {
+                Ok(changed) => changed,
+                Err(error) => return Ok(Err(error)),
+            };
+            if !change.apply(&mut changed) {
+                return Ok(Err(StoreError::Outdated));
+            }
+            store(tx, &changed).await?;
+            Ok(Ok(Some(changed)))
+        });
+        changed?
+    }
+
+    async fn remove_subscription(&self, id: i64) -> Result<bool, StoreError> {
+        on_connection!(self, "remove a subscription", |on| {
+            let remove = sqlx::query("DELETE FROM subscriptions WHERE id = $1").bind(id).execute(on).await?;
+            Ok(remove.rows_affected() > 0)
+        })
+    }
+
+    async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
+        let [old, new] = sealed;
+        on_connection!(self, "store the secret of a subscription under the new key", |on| {
+            let sql = "UPDATE subscriptions SET secret = CASE WHEN secret = $2 THEN $3 ELSE secret END, \
+                       old_secret = CASE WHEN old_secret = $2 THEN $3 ELSE old_secret END \
+                       WHERE id = $1 AND (secret = $2 OR old_secret = $2)";
+            Ok(sqlx::query(sql).bind(id).bind(old).bind(new).execute(on).await?.rows_affected() > 0)
+        })
+    }
+
+    async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<Vec<(i64, i64)>, StoreError> {
+        in_transaction!(self, "take the subscriptions to deliver", |tx| lease(tx, turn).await)
+    }
+
+    async fn advance_subscriptions(
+        &self,
+        holder: &str,
+        advances: &[Advance],
+        now: Timestamp,
+    ) -> Result<Vec<i64>, StoreError> {
+        in_transaction!(self, "store what was delivered", |tx| advance(tx, holder, advances, now).await)
+    }
+
+    async fn count_subscriptions(&self) -> Result<Vec<SubscriptionCount>, StoreError> {
+        on_connection!(self, "count subscriptions", |on| {
+            let sql = "SELECT kind, state, failing, count(*) FROM subscriptions GROUP BY kind, state, failing";
+            Ok(counted(sqlx::query_as(sql).fetch_all(on).await?))
+        })
+    }
+}
+
+async fn store(on: &mut PgConnection, changed: &Subscription) -> Result<(), sqlx::Error> {
+    let sql = "UPDATE subscriptions SET state = $2, reason = $3, target = $4, filter = $5, format = $6, batch = $7, delay = $8, \
+               secret = $9, old_secret = $10, old_secret_until = $11, revision = $12, replays = $13, progress = $14, failing = $15 \
+               WHERE id = $1";
+    let (wish, progress) = (&changed.wish, &changed.progress);
+    let (old, until) = changed.old_secret.as_ref().map(|(old, until)| (old.as_bytes(), until.millis())).unzip();
+    let set = sqlx::query(sql).bind(changed.id).bind(changed.state.as_str()).bind(&changed.reason);
+    let set = set.bind(text(&wish.target)).bind(wish.filter_json()).bind(wish.format.as_str());
+    let set = set.bind(i64::from(wish.batch)).bind(wish.delay_millis()).bind(changed.secret.as_bytes());
+    let set = set.bind(old).bind(until).bind(changed.revision).bind(changed.replays);
+    set.bind(progress.packed()).bind(progress.failures > 0).execute(on).await?;
+    Ok(())
+}
+
+/// Each process takes an equal share of the active subscriptions, and lets idle ones go that are beyond it.
+async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<Vec<(i64, i64)>, sqlx::Error> {
+    let lasts = i64::try_from(turn.lasts.as_millis()).unwrap_or(i64::MAX);
+    if lasts == 0 {
+        let end = sqlx::query("DELETE FROM delivery_leases WHERE holder = $1").bind(turn.holder);
+        end.execute(on).await?;
+        return Ok(Vec::new());
+    }
+    let renew = concat!(
+        "WITH ended AS (DELETE FROM delivery_leases WHERE held_until < ",
+        clock!(),
+        " AND holder <> $1) INSERT INTO delivery_leases (holder, held_until) VALUES ($1, ",
+        clock!(),
+        " + $2) ON CONFLICT (holder) DO UPDATE SET held_until = excluded.held_until"
+    );
+    sqlx::query(renew).bind(turn.holder).bind(lasts).execute(&mut *on).await?;
+    let counts = "SELECT count(*), count(*) FILTER (WHERE holder = $1), (SELECT count(*) FROM delivery_leases) \
+                  FROM subscriptions WHERE state = 'active'";
+    let (active, held, holders): (i64, i64, i64) = sqlx::query_as(counts).bind(turn.holder).fetch_one(&mut *on).await?;
+    let share = (active + holders - 1) / holders.max(1);
+    if held > share {
+        let free = "UPDATE subscriptions SET holder = '' WHERE holder = $1 AND id IN \
+                    (SELECT id FROM subscriptions WHERE holder = $1 AND id = ANY ($2) ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED)";
+        let free = sqlx::query(free).bind(turn.holder).bind(turn.idle).bind(held - share);
+        free.execute(&mut *on).await?;
+    } else if held < share {
+        let take = "UPDATE subscriptions SET holder = $1 WHERE id IN \
+                    (SELECT id FROM subscriptions WHERE state = 'active' AND holder <> $1 \
+                    AND holder NOT IN (SELECT holder FROM delivery_leases) ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)";
+        sqlx::query(take).bind(turn.holder).bind(share - held).execute(&mut *on).await?;
+    }
+    let held = "SELECT id, revision FROM subscriptions WHERE state = 'active' AND holder = $1 ORDER BY id";
+    sqlx::query_as(held).bind(turn.holder).fetch_all(on).await
+}
+
+async fn advance(
+    on: &mut PgConnection,
+    holder: &str,
+    advances: &[Advance],
+    now: Timestamp,
+) -> Result<Vec<i64>, sqlx::Error> {
+    let lock = "SELECT id FROM subscriptions WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
+    sqlx::query(lock).bind(column(advances, |advance| advance.id)).execute(&mut *on).await?;
+    let sql = "UPDATE subscriptions AS it SET progress = new.progress, failing = new.failing, \
+               reason = coalesce(new.reason, it.reason), \
+               state = CASE WHEN new.reason IS NULL THEN it.state ELSE 'disabled' END \
+               FROM UNNEST($2::bigint[], $3::bigint[], $4::text[], $5::boolean[], $6::text[]) \
+               AS new (id, revision, progress, failing, reason) \
+               WHERE it.id = new.id AND it.holder = $1 AND it.revision = new.revision AND it.state = 'active' RETURNING it.id";
+    let set = sqlx::query_scalar(sql).bind(holder).bind(column(advances, |advance| advance.id));
+    let set = set.bind(column(advances, |advance| advance.revision));
+    let set = set.bind(column(advances, |advance| text(&advance.progress.packed()).into_owned()));
+    let set = set.bind(column(advances, |advance| advance.progress.failures > 0));
+    let set = set.bind(column(advances, |advance| advance.disable.as_deref().map(|why| text(why).into_owned())));
+    let stored: Vec<i64> = set.fetch_all(&mut *on).await?;
+    let disabled: Vec<i64> =
+        advances.iter().filter(|it| it.disable.is_some() && stored.contains(&it.id)).map(|it| it.id).collect();
+    if !disabled.is_empty() {
+        let count = i64::try_from(disabled.len()).unwrap_or(i64::MAX);
+        let take = sqlx::query_scalar(include_str!("apply_numbers.sql")).bind(count).bind(0_i64);
+        let last: i64 = take.fetch_one(&mut *on).await?;
+        let sql = "INSERT INTO events (seq, at, kind, feed_id, subscription) \
+                   SELECT $1 + place, $2, 'subscription.disabled', 0, id FROM UNNEST($3::bigint[]) WITH ORDINALITY AS new (id, place)";
+        sqlx::query(sql).bind(last).bind(now.millis()).bind(&disabled).execute(on).await?;
+    }
+    Ok(stored)
+}

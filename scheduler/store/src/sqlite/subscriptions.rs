@@ -1,0 +1,161 @@
+//! Subscriptions and the leases under which they are delivered.
+
+use async_trait::async_trait;
+use common::time::Timestamp;
+use sqlx::SqliteConnection;
+
+use super::SqliteStore;
+use crate::subscriptions::{MOST_SUBSCRIPTIONS, SubscriptionRow, counted, readable, subscription_columns};
+use crate::{
+    Advance, DeliveryTurn, NewSubscription, StoreError, Subscription, SubscriptionChange, SubscriptionCount,
+    Subscriptions,
+};
+
+const ALL: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id > ?1 ORDER BY id LIMIT ?2");
+const ONE: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id = ?1");
+const AMONG: &str = concat!(
+    "SELECT ",
+    subscription_columns!(),
+    " FROM subscriptions WHERE id IN (SELECT value FROM json_each(?1)) ORDER BY id"
+);
+
+#[async_trait]
+impl Subscriptions for SqliteStore {
+    async fn add_subscription(
+        &self,
+        new: &NewSubscription,
+        now: Timestamp,
+    ) -> Result<Option<Subscription>, StoreError> {
+        const ACTION: &str = "add a subscription";
+        let sql = concat!(
+            "INSERT INTO subscriptions (kind, state, target, filter, format, batch, delay, secret, by_whom, created, progress) ",
+            "SELECT ?1, 'active', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, json_object('cursor', ?10) ",
+            "WHERE (SELECT count(*) FROM subscriptions) < ?11 RETURNING ",
+            subscription_columns!()
+        );
+        let wish = &new.wish;
+        let add = sqlx::query_as::<_, SubscriptionRow>(sql).bind(wish.kind.as_str()).bind(&wish.target);
+        let add = add.bind(wish.filter_json()).bind(wish.format.as_str()).bind(wish.batch).bind(wish.delay_millis());
+        let add = add.bind(new.secret.as_bytes()).bind(&new.by).bind(now.millis()).bind(new.after);
+        let row = add.bind(MOST_SUBSCRIPTIONS).fetch_optional(&self.writer).await.map_err(StoreError::on(ACTION))?;
+        row.map(Subscription::try_from).transpose()
+    }
+
+    async fn subscriptions(&self, after: i64, limit: u32) -> Result<Vec<Subscription>, StoreError> {
+        let rows = sqlx::query_as(ALL).bind(after).bind(limit).fetch_all(&self.readers).await;
+        Ok(readable(rows.map_err(StoreError::on("list subscriptions"))?))
+    }
+
+    async fn subscriptions_among(&self, ids: &[i64]) -> Result<Vec<Subscription>, StoreError> {
+        let ids = serde_json::json!(ids).to_string();
+        let rows = sqlx::query_as(AMONG).bind(ids).fetch_all(&self.readers).await;
+        Ok(readable(rows.map_err(StoreError::on("read subscriptions"))?))
+    }
+
+    async fn change_subscription(
+        &self,
+        id: i64,
+        change: &SubscriptionChange,
+    ) -> Result<Option<Subscription>, StoreError> {
+        const ACTION: &str = "change a subscription";
+        let mut tx = self.write(ACTION).await?;
+        let row: Option<SubscriptionRow> =
+            sqlx::query_as(ONE).bind(id).fetch_optional(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        let Some(row) = row else { return Ok(None) };
+        let mut changed = Subscription::try_from(row)?;
+        if !change.apply(&mut changed) {
+            return Err(StoreError::Outdated);
+        }
+        store(&mut tx, &changed).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(Some(changed))
+    }
+
+    async fn remove_subscription(&self, id: i64) -> Result<bool, StoreError> {
+        let remove = sqlx::query("DELETE FROM subscriptions WHERE id = ?1").bind(id).execute(&self.writer).await;
+        Ok(remove.map_err(StoreError::on("remove a subscription"))?.rows_affected() > 0)
+    }
+
+    async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
+        let sql = "UPDATE subscriptions SET secret = iif(secret = ?2, ?3, secret), \
+                   old_secret = iif(old_secret = ?2, ?3, old_secret) WHERE id = ?1 AND (secret = ?2 OR old_secret = ?2)";
+        let [old, new] = sealed;
+        let done = sqlx::query(sql).bind(id).bind(old).bind(new).execute(&self.writer).await;
+        Ok(done.map_err(StoreError::on("store the secret of a subscription under the new key"))?.rows_affected() > 0)
+    }
+
+    async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<Vec<(i64, i64)>, StoreError> {
+        const ACTION: &str = "take the subscriptions to deliver";
+        let mut tx = self.write(ACTION).await?;
+        let leased = lease(&mut tx, turn).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(leased)
+    }
+
+    async fn advance_subscriptions(
+        &self,
+        holder: &str,
+        advances: &[Advance],
+        now: Timestamp,
+    ) -> Result<Vec<i64>, StoreError> {
+        const ACTION: &str = "store what was delivered";
+        let mut tx = self.write(ACTION).await?;
+        let mut stored = Vec::new();
+        for advance in advances {
+            if advance_in(&mut tx, holder, advance, now).await.map_err(StoreError::on(ACTION))? {
+                stored.push(advance.id);
+            }
+        }
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(stored)
+    }
+
+    async fn count_subscriptions(&self) -> Result<Vec<SubscriptionCount>, StoreError> {
+        let sql = "SELECT kind, state, failing, count(*) FROM subscriptions GROUP BY kind, state, failing";
+        let rows = sqlx::query_as(sql).fetch_all(&self.readers).await;
+        Ok(counted(rows.map_err(StoreError::on("count subscriptions"))?))
+    }
+}
+
+async fn store(on: &mut SqliteConnection, changed: &Subscription) -> Result<(), sqlx::Error> {
+    let sql = "UPDATE subscriptions SET state = ?2, reason = ?3, target = ?4, filter = ?5, format = ?6, batch = ?7, delay = ?8, \
+               secret = ?9, old_secret = ?10, old_secret_until = ?11, revision = ?12, replays = ?13, progress = ?14, failing = ?15 \
+               WHERE id = ?1";
+    let (wish, progress) = (&changed.wish, &changed.progress);
+    let (old, until) = changed.old_secret.as_ref().map(|(old, until)| (old.as_bytes(), until.millis())).unzip();
+    let set = sqlx::query(sql).bind(changed.id).bind(changed.state.as_str()).bind(&changed.reason).bind(&wish.target);
+    let set = set.bind(wish.filter_json()).bind(wish.format.as_str()).bind(wish.batch).bind(wish.delay_millis());
+    let set = set.bind(changed.secret.as_bytes()).bind(old).bind(until).bind(changed.revision).bind(changed.replays);
+    set.bind(progress.packed()).bind(progress.failures > 0).execute(on).await?;
+    Ok(())
+}
+
+/// One process has the database: what an earlier one held is taken over at once.
+async fn lease(on: &mut SqliteConnection, turn: &DeliveryTurn<'_>) -> Result<Vec<(i64, i64)>, sqlx::Error> {
+    if turn.lasts.is_zero() {
+        return Ok(Vec::new());
+    }
+    let take = "UPDATE subscriptions SET holder = ?1 WHERE state = 'active' AND holder <> ?1";
+    sqlx::query(take).bind(turn.holder).execute(&mut *on).await?;
+    let held = "SELECT id, revision FROM subscriptions WHERE state = 'active' AND holder = ?1 ORDER BY id";
+    sqlx::query_as(held).bind(turn.holder).fetch_all(on).await
+}
+
+async fn advance_in(
+    on: &mut SqliteConnection,
+    holder: &str,
+    advance: &Advance,
+    now: Timestamp,
+) -> Result<bool, sqlx::Error> {
+    let sql = "UPDATE subscriptions SET progress = ?4, failing = ?5, reason = coalesce(?6, reason), \
+               state = iif(?6 IS NULL, state, 'disabled') WHERE id = ?1 AND holder = ?2 AND revision = ?3 AND state = 'active'";
+    let progress = &advance.progress;
+    let set = sqlx::query(sql).bind(advance.id).bind(holder).bind(advance.revision).bind(progress.packed());
+    let set = set.bind(progress.failures > 0).bind(&advance.disable).execute(&mut *on).await?;
+    let stored = set.rows_affected() > 0;
+    if stored && advance.disable.is_some() {
+        let sql = "INSERT INTO events (at, kind, feed_id, subscription) VALUES (?1, 'subscription.disabled', 0, ?2)";
+        sqlx::query(sql).bind(now.millis()).bind(advance.id).execute(on).await?;
+    }
+    Ok(stored)
+}

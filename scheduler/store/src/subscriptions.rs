@@ -1,0 +1,333 @@
+//! Subscriptions: targets to which schedulers send the events that a filter lets through.
+//!
+//! A subscription is a row: what people want of it, and how far deliveries are. One scheduler at a time holds its lease, by the
+//! database's clock, and only the holder moves its progress on. The row keeps the range of events of a request before it is sent, so
+//! that whichever scheduler sends it again sends the same range under the same id.
+
+use std::time::Duration;
+
+use common::named;
+use common::outcome::DeliveryOutcome;
+use common::secrets::Sealed;
+use common::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use sqlx_macros::FromRow;
+
+use super::{EventFilter, StoreError};
+
+named! {
+    /// How events reach a subscriber.
+    SubscriptionKind {
+        /// Signed requests to its target.
+        Webhook = "webhook",
+    }
+}
+
+named! {
+    /// Whether a subscription is delivered to.
+    SubscriptionState {
+        /// Events are sent.
+        Active = "active",
+        /// A person stopped it; events wait as long as they are kept.
+        Paused = "paused",
+        /// It was stopped because its target failed for too long, or wants no more requests.
+        Disabled = "disabled",
+    }
+}
+
+named! {
+    /// How the events of a request are written.
+    DeliveryFormat {
+        /// As the API shows them.
+        Feedfleet = "feedfleet",
+        /// Entries as a JSON Feed.
+        JsonFeed = "jsonfeed",
+    }
+}
+
+/// The maximum number of subscriptions: a scheduler holds each of its own in memory.
+pub const MOST_SUBSCRIPTIONS: i64 = 5_000;
+/// Deliveries of a subscription that are remembered.
+pub const KEPT_DELIVERIES: usize = 20;
+/// The maximum number of events in a request.
+pub const MOST_BATCH: u32 = 500;
+
+/// What a person wants of a subscription.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wish {
+    /// How events reach the subscriber.
+    pub kind: SubscriptionKind,
+    /// Where requests go.
+    pub target: String,
+    /// Which events.
+    pub filter: EventFilter,
+    /// How they are written.
+    pub format: DeliveryFormat,
+    /// The maximum number of events in a request.
+    pub batch: u32,
+    /// How long an event may wait for others to share its request.
+    pub delay: Duration,
+}
+
+/// A subscription that is to be added.
+#[derive(Clone, Debug)]
+pub struct NewSubscription {
+    /// What is wanted.
+    pub wish: Wish,
+    /// What requests are signed with.
+    pub secret: Sealed,
+    /// Who wants it.
+    pub by: String,
+    /// Events after this number are sent.
+    pub after: i64,
+}
+
+/// A subscription and how far its deliveries are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subscription {
+    /// Its number.
+    pub id: i64,
+    /// What is wanted.
+    pub wish: Wish,
+    /// Whether it is delivered to.
+    pub state: SubscriptionState,
+    /// Why it is disabled.
+    pub reason: Option<String>,
+    /// What requests are signed with.
+    pub secret: Sealed,
+    /// The secret before the last rotation, with which requests are signed too until then.
+    pub old_secret: Option<(Sealed, Timestamp)>,
+    /// Who added it.
+    pub by: String,
+    /// When.
+    pub created: Timestamp,
+    /// Counts changes by people.
+    pub revision: i64,
+    /// Counts replays: requests after one have other ids than those before.
+    pub replays: i64,
+    /// How far deliveries are.
+    pub progress: Progress,
+}
+
+/// How far the deliveries of a subscription are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Progress {
+    /// All events up to this number were delivered or do not match.
+    pub cursor: i64,
+    /// The last event of the request that is in flight or will be retried; zero: there is none.
+    pub pending: i64,
+    /// When the first event of that request was stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<Timestamp>,
+    /// Requests that failed since the last success.
+    pub failures: u32,
+    /// When the first of them failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failing_since: Option<Timestamp>,
+    /// When the request is retried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_try: Option<Timestamp>,
+    /// Events delivered so far.
+    pub delivered: u64,
+    /// The number behind which retention had deleted events before they were delivered, the last time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_after: Option<i64>,
+    /// The last requests, the newest first, at most [`KEPT_DELIVERIES`].
+    pub deliveries: Vec<Delivery>,
+}
+
+/// A request to the target of a subscription.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// When it was sent.
+    pub at: Timestamp,
+    /// Its `webhook-id`.
+    pub id: String,
+    /// Which try, from 1.
+    pub attempt: u32,
+    /// The number of its events.
+    pub events: u32,
+    /// The first of them.
+    pub first: i64,
+    /// The last of them.
+    pub last: i64,
+    /// What it resulted in.
+    pub outcome: DeliveryOutcome,
+    /// The status code of the response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// How long the target took to answer, in seconds.
+    pub duration: f64,
+    /// Why it failed, or how the response begins.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+/// What a person changes about a subscription. `None` leaves as it is.
+#[derive(Clone, Debug, Default)]
+pub struct SubscriptionChange {
+    /// What is wanted. Another target starts without failures.
+    pub wish: Option<Wish>,
+    /// Whether it is delivered to. A subscription that is resumed starts without failures.
+    pub state: Option<SubscriptionState>,
+    /// Another secret, and until when the one before signs too.
+    pub secret: Option<(Sealed, Timestamp)>,
+    /// Events after this number are sent, whether they were before or not.
+    pub replay_after: Option<i64>,
+    /// The revision from which the change was made: nothing changes if the subscription has another one by now.
+    pub revision: i64,
+}
+
+impl SubscriptionChange {
+    /// Changes a subscription; returns whether it still had the revision.
+    pub(crate) fn apply(&self, to: &mut Subscription) -> bool {
+        if to.revision != self.revision {
+            return false;
+        }
+        to.revision += 1;
+        let mut starts_again = self.replay_after.is_some();
+        if let Some(wish) = &self.wish {
+            starts_again |= wish.target != to.wish.target;
+            to.wish = wish.clone();
+        }
+        if let Some(state) = self.state {
+            starts_again |= state == SubscriptionState::Active;
+            (to.state, to.reason) = (state, None);
+        }
+        if let Some((secret, old_until)) = &self.secret {
+            to.old_secret = Some((std::mem::replace(&mut to.secret, secret.clone()), *old_until));
+        }
+        if starts_again {
+            let progress = &mut to.progress;
+            (progress.failures, progress.failing_since, progress.next_try) = (0, None, None);
+        }
+        if let Some(after) = self.replay_after {
+            to.replays += 1;
+            let progress = &mut to.progress;
+            (progress.cursor, progress.pending, progress.waiting_since) = (after, 0, None);
+        }
+        true
+    }
+}
+
+/// A scheduler's wish to deliver its share of the subscriptions.
+#[derive(Clone, Copy, Debug)]
+pub struct DeliveryTurn<'a> {
+    /// Which process: a name that no other one has.
+    pub holder: &'a str,
+    /// How long leases last by the database's clock unless they are renewed before. Zero: lets all go.
+    pub lasts: Duration,
+    /// Subscriptions without a request in flight, which others may have if this process holds more than its share.
+    pub idle: &'a [i64],
+}
+
+/// Progress that the holder of a lease made.
+#[derive(Clone, Debug)]
+pub struct Advance {
+    /// Of which subscription.
+    pub id: i64,
+    /// The revision from which it was made.
+    pub revision: i64,
+    /// How far deliveries are.
+    pub progress: Progress,
+    /// The subscription is disabled, for this reason, which is also published (`subscription.disabled`).
+    pub disable: Option<String>,
+}
+
+/// Subscriptions of a kind in a state, and whether their last request failed.
+pub type SubscriptionCount = (SubscriptionKind, SubscriptionState, bool, u64);
+
+/// A subscription as both databases hold it.
+#[derive(Debug, FromRow)]
+pub(super) struct SubscriptionRow {
+    pub(super) id: i64,
+    kind: String,
+    state: String,
+    reason: Option<String>,
+    target: String,
+    filter: String,
+    format: String,
+    batch: i64,
+    delay: i64,
+    secret: Vec<u8>,
+    old_secret: Option<Vec<u8>>,
+    old_secret_until: Option<i64>,
+    by_whom: String,
+    created: i64,
+    revision: i64,
+    replays: i64,
+    progress: String,
+}
+
+/// The columns of a [`SubscriptionRow`].
+macro_rules! subscription_columns {
+    () => {
+        "id, kind, state, reason, target, filter, format, batch, delay, secret, old_secret, old_secret_until, by_whom, created, \
+         revision, replays, progress"
+    };
+}
+pub(super) use subscription_columns;
+
+impl TryFrom<SubscriptionRow> for Subscription {
+    type Error = StoreError;
+
+    fn try_from(row: SubscriptionRow) -> Result<Self, StoreError> {
+        let unreadable = |what| StoreError::Subscription { id: row.id, what };
+        let old_secret = row.old_secret.clone().zip(row.old_secret_until);
+        Ok(Subscription {
+            wish: Wish {
+                kind: SubscriptionKind::from_name(&row.kind).ok_or_else(|| unreadable("kind"))?,
+                target: row.target.clone(),
+                filter: serde_json::from_str(&row.filter).map_err(|_| unreadable("filter"))?,
+                format: DeliveryFormat::from_name(&row.format).ok_or_else(|| unreadable("format"))?,
+                batch: u32::try_from(row.batch).map_err(|_| unreadable("batch"))?,
+                delay: Duration::from_millis(u64::try_from(row.delay).map_err(|_| unreadable("delay"))?),
+            },
+            state: SubscriptionState::from_name(&row.state).ok_or_else(|| unreadable("state"))?,
+            progress: serde_json::from_str(&row.progress).map_err(|_| unreadable("progress"))?,
+            id: row.id,
+            reason: row.reason,
+            secret: Sealed::from_bytes(row.secret),
+            old_secret: old_secret.map(|(secret, until)| (Sealed::from_bytes(secret), Timestamp::from_millis(until))),
+            by: row.by_whom,
+            created: Timestamp::from_millis(row.created),
+            revision: row.revision,
+            replays: row.replays,
+        })
+    }
+}
+
+/// The subscriptions that can be read; the others are logged, and nothing is delivered to them.
+pub(super) fn readable(rows: Vec<SubscriptionRow>) -> Vec<Subscription> {
+    let read = |row: SubscriptionRow| {
+        Subscription::try_from(row).map_err(|error| tracing::error!(%error, "a subscription is left out")).ok()
+    };
+    rows.into_iter().filter_map(read).collect()
+}
+
+impl Progress {
+    /// Returns its JSON: numbers and texts, which JSON can hold.
+    pub(super) fn packed(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl Wish {
+    pub(super) fn delay_millis(&self) -> i64 {
+        i64::try_from(self.delay.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    pub(super) fn filter_json(&self) -> String {
+        serde_json::to_string(&self.filter).unwrap_or_default()
+    }
+}
+
+/// Counts as rows say them.
+pub(super) fn counted(rows: Vec<(String, String, bool, i64)>) -> Vec<SubscriptionCount> {
+    let read = |(kind, state, failing, count): (String, String, bool, i64)| {
+        let (kind, state) = (SubscriptionKind::from_name(&kind)?, SubscriptionState::from_name(&state)?);
+        Some((kind, state, failing, u64::try_from(count).unwrap_or(0)))
+    };
+    rows.into_iter().filter_map(read).collect()
+}
