@@ -134,6 +134,8 @@ impl Fleet {
         };
         let backends = Backends { store, schedule, gate, jobs, reports };
         let scheduler = Arc::new(Scheduler::new(&backends, &config, &metrics, &clock));
+        // Nobody else knows of it yet.
+        let _ = scheduler.ops.sender.set(backends::sender(&config, &clock)?);
         scheduler.boot().await?;
         Ok(Fleet { config, backends, scheduler, worker: Arc::new(worker), links })
     }

@@ -22,6 +22,7 @@ use common::report::FetchReport;
 use common::secrets::Keyring;
 use common::time::{Clock, ClockWatch, Timestamp};
 use common::url::FeedId;
+use scheduler::delivery::Sender;
 use scheduler::events::relay::Relay;
 use scheduler::schedule::Schedule;
 use scheduler::schedule::memory::MemorySchedule;
@@ -31,6 +32,7 @@ use store::sqlite::SqliteStore;
 use store::{Store, StoreError};
 use worker::fetch::Fetcher;
 use worker::poll::Poller;
+use worker::post::Poster;
 use worker::setup::FetchSetup;
 
 /// Messages in process are bounded by bytes; jobs are bounded by `max_queued_jobs` before that.
@@ -159,6 +161,20 @@ pub(crate) fn fetcher(config: &Config, rules: &HostRules) -> anyhow::Result<Fetc
     let bot_key = BotKey::of(config)?.map(Arc::new);
     let setup = FetchSetup { bot_key, concurrency: Some(config.worker.concurrency), ..FetchSetup::default() };
     Ok(Fetcher::with_setup(&config.fetch, rules, &setup)?)
+}
+
+/// What sends requests to the targets of subscriptions, with a worker's client.
+pub(crate) fn sender(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<Sender> {
+    let poster = Poster::new(&config.fetch, &config.delivery, &FetchSetup::default(), Arc::clone(clock))?;
+    let poster = Arc::new(poster);
+    let judge = Arc::clone(&poster);
+    Ok(Sender {
+        send: Box::new(move |request| {
+            let poster = Arc::clone(&poster);
+            Box::pin(async move { poster.post(request).await })
+        }),
+        judge: Box::new(move |target| judge.judge(target)),
+    })
 }
 
 /// What works one job, over a gate.

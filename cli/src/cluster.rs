@@ -100,6 +100,7 @@ async fn schedule(
     let scheduler = Arc::new(Scheduler::new(&backends, config, metrics, &clock));
     // Nobody else knows of it yet.
     let _ = scheduler.ops.config_source.set(source);
+    let _ = scheduler.ops.sender.set(backends::sender(config, &clock)?);
     // Servers that are away are no reason to wait: the loops say which, and go on when they are back.
     if tokio::time::timeout(FIRST_CONNECTIONS, connected(&links, &*clock)).await.is_ok() {
         // Before anybody can add a feed: the gate of a fleet without any opens at once.

@@ -10,10 +10,12 @@ use crate::usage::Usage;
 /// each address family). A fetch may dial up to four addresses; all fetches together dial no more than this budget allows.
 const PER_FETCH: u64 = 2;
 /// For everything else: the listener and [`LEAST_API`] connections of the API with those that are reserved for health or still
-/// closing, the database's files and connections, the runtime.
+/// closing, [`LEAST_DELIVERIES`], the database's files and connections, the runtime.
 const OTHERS: u64 = 256;
 /// Connections of the API that always fit.
 const LEAST_API: usize = 64;
+/// Requests to subscribers that always fit.
+const LEAST_DELIVERIES: usize = 16;
 
 /// The configuration as this process, which fetches, can serve it. Raises the soft limit as far as needed and allowed; keeps
 /// fewer idle connections and takes fewer callers if that is not enough; refuses when even the fetches do not fit.
@@ -21,7 +23,7 @@ pub(crate) fn fit(mut config: Config) -> anyhow::Result<Config> {
     let concurrency = config.worker.concurrency as u64;
     let busy = OTHERS + concurrency.saturating_mul(PER_FETCH);
     let (idle, api) = (config.fetch.idle_connections as u64, more_than_least(&config));
-    let needed = busy.saturating_add(idle).saturating_add(api);
+    let needed = busy.saturating_add(idle).saturating_add(api) + more_deliveries(&config);
     let allowed = raise(needed);
     if allowed < busy {
         let most = allowed.saturating_sub(OTHERS) / PER_FETCH;
@@ -40,12 +42,15 @@ pub(crate) fn fit(mut config: Config) -> anyhow::Result<Config> {
         let api = api.min(spare.div_ceil(2)).max(spare.saturating_sub(idle).min(api));
         let kept = idle.min(spare - api);
         let (idle_set, api_set) = (config.fetch.idle_connections, config.api.max_connections);
+        config.delivery.concurrency = config.delivery.concurrency.min(LEAST_DELIVERIES);
         config.fetch.idle_connections = usize::try_from(kept)?;
         config.api.max_connections = api_set.min(LEAST_API + usize::try_from(api)?);
         note!(
             "{allowed} file descriptors are allowed, {needed} would serve: the maximum is {kept} idle connections, not \
-             {idle_set} (fetch.idle_connections), and {} of the API, not {api_set} (api.max_connections)",
-            config.api.max_connections
+             {idle_set} (fetch.idle_connections), {} of the API, not {api_set} (api.max_connections), and {} requests to \
+             subscribers (delivery.concurrency)",
+            config.api.max_connections,
+            config.delivery.concurrency
         );
     }
     Ok(config)
@@ -53,18 +58,25 @@ pub(crate) fn fit(mut config: Config) -> anyhow::Result<Config> {
 
 /// The configuration as a scheduler, which fetches nothing, can serve it.
 pub(crate) fn fit_scheduler(mut config: Config) -> anyhow::Result<Config> {
-    let needed = OTHERS + more_than_least(&config);
+    let needed = OTHERS + more_than_least(&config) + more_deliveries(&config);
     let allowed = raise(needed);
     if allowed < needed {
+        config.delivery.concurrency = config.delivery.concurrency.min(LEAST_DELIVERIES);
         let set = config.api.max_connections;
         config.api.max_connections = set.min(LEAST_API + usize::try_from(allowed.saturating_sub(OTHERS))?);
         note!(
             "{allowed} file descriptors are allowed, {needed} would serve: the maximum is {} connections of the API, not {set} \
-             (api.max_connections)",
-            config.api.max_connections
+             (api.max_connections), and {} requests to subscribers (delivery.concurrency)",
+            config.api.max_connections,
+            config.delivery.concurrency
         );
     }
     Ok(config)
+}
+
+/// Requests to subscribers beyond those that always fit. Few of them dial several addresses at the same time.
+fn more_deliveries(config: &Config) -> u64 {
+    config.delivery.concurrency.saturating_sub(LEAST_DELIVERIES) as u64
 }
 
 /// Connections of the API beyond those that always fit.

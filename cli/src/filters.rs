@@ -52,10 +52,15 @@ impl FilterArgs {
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
     }
+
+    /// The time since which something was stored, in RFC 3339.
+    pub(crate) fn since(&self) -> Option<String> {
+        self.since.clone()
+    }
 }
 
 /// A time, or how long ago it was, as a time.
-fn since(text: &str) -> Result<String, &'static str> {
+pub(crate) fn since(text: &str) -> Result<String, &'static str> {
     if let Ok(ago) = humantime::parse_duration(text) {
         return Ok(SystemClock.now().before(ago).to_string());
     }

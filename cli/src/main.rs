@@ -47,6 +47,7 @@ mod settings;
 mod simulate;
 mod single;
 mod stats;
+mod subscribe;
 mod subscription;
 mod subscriptions;
 mod terminal;
@@ -104,6 +105,8 @@ enum Command {
     Ping(ping::PingArgs),
     Entries(entries::EntriesArgs),
     Events(entries::EventsArgs),
+    #[command(subcommand)]
+    Subscription(subscribe::SubscriptionCommand),
     Stats(stats::StatsArgs),
     Top(top::TopArgs),
     Health(health_check::HealthArgs),
@@ -155,6 +158,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Ping(args) => ping::run(&args).await,
         Command::Entries(args) => entries::run(&args).await,
         Command::Events(args) => entries::events(&args).await,
+        Command::Subscription(command) => subscribe::run(command).await,
         Command::Stats(args) => stats::run(&args).await,
         Command::Top(args) => top::run(&args).await,
         Command::Health(args) => health_check::run(&args).await,

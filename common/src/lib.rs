@@ -8,6 +8,7 @@ pub mod bot_auth;
 pub mod calm;
 pub mod causes;
 pub mod config;
+pub mod delivery;
 pub mod document;
 pub mod duration;
 pub mod entry;

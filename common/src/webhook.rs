@@ -109,6 +109,14 @@ impl WebhookSecret {
     }
 }
 
+impl std::str::FromStr for WebhookSecret {
+    type Err = NotASecret;
+
+    fn from_str(text: &str) -> Result<Self, NotASecret> {
+        WebhookSecret::parse(text)
+    }
+}
+
 impl fmt::Debug for WebhookSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "WebhookSecret({})", self.kind)

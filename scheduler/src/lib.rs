@@ -6,6 +6,7 @@ pub mod about;
 #[cfg(test)]
 mod claims;
 pub mod condition;
+pub mod delivery;
 pub mod error;
 pub mod events;
 #[cfg(test)]

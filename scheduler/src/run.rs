@@ -17,6 +17,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
+use crate::delivery;
 use crate::error::BackendError;
 use crate::ops::Ops;
 use crate::poll::dispatch::Dispatcher;
@@ -124,6 +125,7 @@ impl Scheduler {
                 condition: condition.clone(),
                 quiet: CancellationToken::new(),
                 secrets: secrets.clone(),
+                sender: OnceLock::new(),
                 // The key was checked before the fleet started.
                 bot_key: BotKey::of(&config).ok().flatten(),
             }),
@@ -195,6 +197,7 @@ impl Scheduler {
         loops.spawn("maintenance", quiet, &self, |it, stop| async move { it.maintainer.run(&*it.clock, &stop).await });
         loops.spawn("requeue", quiet, &self, |it, stop| async move { it.requeue_runner.run(&*it.clock, &stop).await });
         loops.spawn("watchdog", quiet, &self, |it, stop| async move { it.watch.run(&*it.clock, &stop).await });
+        loops.spawn("delivery", quiet, &self, |it, stop| async move { delivery::run(&it.ops, &stop).await });
         loops.spawn("results", stop, &self, |it, stop| async move { it.intake.run(&*it.clock, &stop).await });
         loops.ended().await
     }

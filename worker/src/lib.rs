@@ -21,6 +21,7 @@ mod isolation;
 mod owed;
 pub mod parse;
 pub mod poll;
+pub mod post;
 pub mod redirect;
 mod reporting;
 pub mod request;

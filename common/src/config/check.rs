@@ -16,7 +16,7 @@ const MIN_TOKEN_LENGTH: usize = 16;
 /// Most requests in flight at one host: the gate reads all of a host's places for each request.
 const MOST_PARALLEL: u32 = 1_000;
 
-/// Most requests to subscribers in flight: each holds a request's body in memory, and needs two file descriptors.
+/// Most requests to subscribers in flight: each holds a request's body in memory, and needs a file descriptor.
 const MOST_DELIVERIES: usize = 10_000;
 /// With a longer gap a target would fall behind for ever.
 const LONGEST_TARGET_GAP: Duration = Duration::from_secs(60);

@@ -133,7 +133,7 @@ impl Follower {
 }
 
 /// Leaves the first events, as many as fit and one at least; returns whether some were left out.
-fn cut(events: &mut Vec<Event>, bytes: usize) -> bool {
+pub(crate) fn cut(events: &mut Vec<Event>, bytes: usize) -> bool {
     let mut sum = 0_usize;
     let size = |event: &Event| event.entry.as_ref().map_or(0, |stored| stored.entry.text_bytes());
     let fitting = events.iter().take_while(|event| {

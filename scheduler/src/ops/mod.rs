@@ -9,6 +9,7 @@ pub mod hosts;
 #[cfg(test)]
 mod large_tests;
 pub mod pings;
+pub mod subscriptions;
 pub mod unmove;
 pub mod upcoming;
 
@@ -34,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::condition::Condition;
 use crate::condition::live_config::ConfigSource;
+use crate::delivery::Sender;
 use crate::error::BackendError;
 use crate::poll::retire::retire;
 use crate::poll::subject::{draw, new_subject, placement_slot, slot, subject};
@@ -69,6 +71,8 @@ pub struct Ops {
     pub quiet: CancellationToken,
     /// Seals logins.
     pub secrets: Arc<Keyring>,
+    /// What sends requests to the targets of subscriptions.
+    pub sender: OnceLock<Sender>,
     /// Whose public half servers look for.
     pub bot_key: Option<BotKey>,
 }

@@ -16,6 +16,8 @@ const PAGE: u32 = 500;
 pub struct Resealing {
     /// Why some logins cannot be read.
     told: BTreeSet<String>,
+    /// The secrets of subscriptions were looked through: the key changes with a restart only.
+    has_subscriptions: bool,
 }
 
 impl Resealing {
@@ -37,15 +39,51 @@ impl Resealing {
                 }
             }
         }
+        if !self.has_subscriptions && current.is_some() {
+            self.has_subscriptions = subscriptions(store, secrets, &mut unreadable).await?;
+        }
         if sealed > 0 {
             tracing::info!(feeds = sealed, "credentials are sealed with the new key");
         }
         for why in unreadable.difference(&self.told) {
-            tracing::error!(why, "some feeds with credentials cannot be polled");
+            tracing::error!(why, "some credentials of feeds or secrets of subscriptions cannot be used");
         }
         self.told = unreadable;
         Ok(sealed)
     }
+}
+
+/// Seals the secrets of subscriptions again that an older key sealed; returns whether all could be opened.
+async fn subscriptions(
+    store: &dyn Store,
+    secrets: &Keyring,
+    unreadable: &mut BTreeSet<String>,
+) -> Result<bool, StoreError> {
+    let (mut after, mut sealed, mut all) = (0, 0_u32, true);
+    loop {
+        let some = store.subscriptions(after, PAGE).await?;
+        let Some(last) = some.last() else { break };
+        after = last.id;
+        for subscription in some {
+            let old = subscription.old_secret.as_ref().map(|(old, _)| old);
+            for old in [Some(&subscription.secret), old].into_iter().flatten().filter(|old| !secrets.is_current(old)) {
+                match secrets.open_webhook(old).and_then(|secret| secrets.seal_webhook(&secret)) {
+                    Ok(new) => {
+                        let both = [old.as_bytes(), new.as_bytes()];
+                        sealed += u32::from(store.reseal_subscription(subscription.id, both).await?);
+                    }
+                    Err(error) => {
+                        all = false;
+                        unreadable.insert(error.to_string());
+                    }
+                }
+            }
+        }
+    }
+    if sealed > 0 {
+        tracing::info!(sealed, "secrets of subscriptions are sealed with the new key");
+    }
+    Ok(all)
 }
 
 async fn anew(store: &dyn Store, secrets: &Keyring, old: &OldSeal) -> Result<Result<bool, SecretError>, StoreError> {

@@ -73,7 +73,7 @@ pub(crate) struct Chosen<'a> {
 }
 
 /// Every kind of event.
-pub(crate) const KINDS: [&str; 11] = [
+pub(crate) const KINDS: [&str; 12] = [
     "entry.new",
     "entry.updated",
     "feed.gone",
@@ -85,6 +85,7 @@ pub(crate) const KINDS: [&str; 11] = [
     "feed.quarantined",
     "host.refusing",
     "host.recovered",
+    "subscription.disabled",
 ];
 
 /// The maximum length of a language tag.
@@ -137,11 +138,12 @@ pub(crate) async fn feed_id(api: &Api, text: &str) -> Result<FeedId, ApiError> {
 
 /// Kinds, separated by commas; `entry.*` and `feed.*` are all of one sort.
 fn kinds(text: &str) -> Result<Vec<String>, ApiError> {
-    let known = |kind: &&str| KINDS.contains(kind) || ["entry.*", "feed.*", "host.*"].contains(kind);
+    let known = |kind: &&str| KINDS.contains(kind) || ["entry.*", "feed.*", "host.*", "subscription.*"].contains(kind);
     let read = |kind: &str| Some(kind.trim()).filter(known).map(str::to_owned);
     let kinds: Option<Vec<String>> = text.split(',').map(read).collect();
     kinds.ok_or_else(|| {
-        ApiError::bad(format!("kind must be one or more of entry.*, feed.*, host.*, {}", KINDS.join(", ")))
+        let sorts = "entry.*, feed.*, host.*, subscription.*";
+        ApiError::bad(format!("kind must be one or more of {sorts}, {}", KINDS.join(", ")))
     })
 }
 
@@ -155,7 +157,7 @@ fn language(text: &str) -> Result<String, ApiError> {
     }
 }
 
-fn time(text: &str) -> Result<Timestamp, ApiError> {
+pub(crate) fn time(text: &str) -> Result<Timestamp, ApiError> {
     let read = serde_json::from_value(text.into());
     read.map_err(|_| ApiError::bad("since must be a time in RFC 3339, such as 2026-11-22T12:00:00Z"))
 }

@@ -18,6 +18,7 @@ mod openapi;
 mod pings;
 mod requeue;
 mod river;
+mod subscriptions;
 mod xml_rpc;
 
 use axum::Router;
@@ -94,6 +95,15 @@ fn versioned() -> Routes {
         .route("/requeue", get(requeue::list).post(requeue::begin))
         .route("/requeue/{id}", get(requeue::show))
         .route("/requeue/{id}/cancel", post(requeue::cancel))
+        .route("/subscriptions", get(subscriptions::list).post(subscriptions::add))
+        .route(
+            "/subscriptions/{id}",
+            get(subscriptions::show).patch(subscriptions::change).delete(subscriptions::remove),
+        )
+        .route("/subscriptions/{id}/pause", post(subscriptions::pause))
+        .route("/subscriptions/{id}/resume", post(subscriptions::resume))
+        .route("/subscriptions/{id}/replay", post(subscriptions::replay))
+        .route("/subscriptions/{id}/deliveries", get(subscriptions::deliveries))
         .route("/stats", get(fleet::stats))
 }
 

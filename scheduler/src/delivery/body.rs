@@ -1,0 +1,101 @@
+//! What a request says: events as the API shows them, or entries as a JSON Feed.
+
+use common::entry::Entry;
+use common::time::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::wire::EventView;
+use store::{DeliveryFormat, Event};
+
+/// A request's body and its media type.
+pub(super) struct Body {
+    pub(super) media_type: &'static str,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The envelope that Standard Webhooks recommends.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    r#type: &'static str,
+    timestamp: Timestamp,
+    data: Data<'a>,
+}
+
+#[derive(Serialize)]
+struct Data<'a> {
+    subscription: i64,
+    epoch: &'a str,
+    events: Vec<EventView>,
+}
+
+/// Writes the events of a request; there is one at least.
+pub(super) fn written(format: DeliveryFormat, subscription: i64, epoch: &str, events: Vec<Event>) -> Body {
+    // Texts and numbers: there is nothing in it that JSON could not say.
+    match format {
+        DeliveryFormat::Feedfleet => {
+            let timestamp = events.last().map_or(Timestamp::EPOCH, |event| event.at);
+            let events = events.into_iter().map(EventView::of).collect();
+            let envelope = Envelope { r#type: "events", timestamp, data: Data { subscription, epoch, events } };
+            Body { media_type: "application/json", bytes: serde_json::to_vec(&envelope).unwrap_or_default() }
+        }
+        DeliveryFormat::JsonFeed => {
+            let items: Vec<Value> = events.iter().filter_map(item).collect();
+            let feed = json!({
+                "version": "https://jsonfeed.org/version/1.1",
+                "title": format!("feedfleet subscription {subscription}"),
+                "items": items,
+            });
+            Body { media_type: "application/feed+json", bytes: serde_json::to_vec(&feed).unwrap_or_default() }
+        }
+    }
+}
+
+/// An entry as an item of a JSON Feed 1.1. Only events of entries have one.
+fn item(event: &Event) -> Option<Value> {
+    let entry = &event.entry.as_ref()?.entry;
+    let mut item = Map::new();
+    let mut set = |name: &str, value: Option<Value>| {
+        item.extend(value.map(|value| (name.to_owned(), value)));
+    };
+    set("id", Some(entry.id.as_str().into()));
+    set("url", entry.url.as_deref().map(Value::from));
+    set("title", entry.title.as_deref().map(Value::from));
+    // An item has one of these at least.
+    let content = entry.content.as_deref().or(entry.summary.as_deref()).unwrap_or_default();
+    set("content_html", Some(content.into()));
+    set("summary", entry.summary.as_deref().filter(|_| entry.content.is_some()).map(Value::from));
+    set("date_published", entry.published.map(|at| json!(at)));
+    set("date_modified", entry.updated.map(|at| json!(at)));
+    set("language", entry.language.as_deref().map(Value::from));
+    set("tags", (!entry.categories.is_empty()).then(|| json!(entry.categories)));
+    set("authors", authors(entry));
+    set("attachments", attachments(entry));
+    let about = json!({
+        "seq": event.seq,
+        "kind": event.kind,
+        "feed_id": event.feed_id,
+        "feed_url": event.feed.feed_url,
+        "feed_title": event.feed.feed_title,
+        "labels": event.feed.marks.labels,
+        "external_id": event.feed.marks.external_id,
+    });
+    set("_feedfleet", Some(about));
+    Some(Value::Object(item))
+}
+
+fn authors(entry: &Entry) -> Option<Value> {
+    entry.author.as_deref().map(|name| json!([{ "name": name }]))
+}
+
+fn attachments(entry: &Entry) -> Option<Value> {
+    let attachment = |enclosure: &common::entry::Enclosure| {
+        let media_type = enclosure.media_type.as_deref().unwrap_or("application/octet-stream");
+        let mut value = json!({ "url": enclosure.url, "mime_type": media_type });
+        if let Some(length) = enclosure.length {
+            value["size_in_bytes"] = length.into();
+        }
+        value
+    };
+    (!entry.enclosures.is_empty()).then(|| entry.enclosures.iter().map(attachment).collect())
+}

@@ -1,0 +1,110 @@
+//! Who may be in flight: half of all requests are for targets that answered their last request quickly, half for the others.
+//!
+//! Each half has its own slots, its own reads of the store, and its own memory for bodies. A request that takes long moves over to
+//! the slow half while that has room.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A target that needs longer than this is slow.
+pub(super) const QUICK: Duration = Duration::from_secs(1);
+/// Kilobytes of bodies that are in flight in a lane.
+const BODIES: usize = 64 << 10;
+/// Subscriptions of a lane that read their events at once.
+const READS: usize = 4;
+
+/// Both lanes.
+pub(super) struct Lanes {
+    quick: Lane,
+    slow: Lane,
+}
+
+/// One half of what may be in flight.
+pub(super) struct Lane {
+    slots: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
+    reads: Semaphore,
+}
+
+/// The right to a request in flight.
+pub(super) struct Slot {
+    _slot: OwnedSemaphorePermit,
+    body: Option<OwnedSemaphorePermit>,
+    is_slow: bool,
+}
+
+impl Lanes {
+    /// Lanes for this number of requests in flight.
+    pub(super) fn new(concurrency: usize) -> Self {
+        let lane = |slots: usize| Lane {
+            slots: Arc::new(Semaphore::new(slots.max(1))),
+            bodies: Arc::new(Semaphore::new(BODIES)),
+            reads: Semaphore::new(READS),
+        };
+        Lanes { quick: lane(concurrency.div_ceil(2)), slow: lane(concurrency / 2) }
+    }
+
+    pub(super) fn lane(&self, is_slow: bool) -> &Lane {
+        if is_slow { &self.slow } else { &self.quick }
+    }
+
+    /// Moves a request that takes long to the slow lane, if that has room now.
+    pub(super) fn slow_down(&self, slot: &mut Slot) {
+        if slot.is_slow {
+            return;
+        }
+        let kilobytes = slot.body.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let kilobytes = u32::try_from(kilobytes).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.slow.slots).try_acquire_owned().ok();
+        let body = Arc::clone(&self.slow.bodies).try_acquire_many_owned(kilobytes).ok();
+        if let (Some(room), Some(body)) = (room, body) {
+            *slot = Slot { _slot: room, body: Some(body), is_slow: true };
+        }
+    }
+}
+
+impl Lane {
+    /// Waits for a slot.
+    pub(super) async fn enter(&self, is_slow: bool) -> Option<Slot> {
+        let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
+        Some(Slot { _slot: slot, body: None, is_slow })
+    }
+
+    /// Waits for the turn to read, which lasts until the body has its room.
+    pub(super) async fn reading(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        self.reads.acquire().await.ok()
+    }
+
+    /// Waits for room for a body of this size; one that is larger than all of it has all.
+    pub(super) async fn hold(&self, slot: &mut Slot, bytes: usize) {
+        let kilobytes = u32::try_from((bytes >> 10).clamp(1, BODIES)).unwrap_or(1);
+        slot.body = Arc::clone(&self.bodies).acquire_many_owned(kilobytes).await.ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn slow_requests_leave_the_slots_of_quick_ones() {
+        let lanes = Lanes::new(4);
+        let quick = lanes.lane(false);
+        let mut slots = vec![quick.enter(false).await.unwrap(), quick.enter(false).await.unwrap()];
+        assert_eq!(quick.slots.available_permits(), 0);
+        for slot in &mut slots {
+            quick.hold(slot, 10 << 10).await;
+            lanes.slow_down(slot);
+        }
+        assert_eq!((quick.slots.available_permits(), quick.bodies.available_permits()), (2, BODIES));
+        assert_eq!((lanes.slow.slots.available_permits(), lanes.slow.bodies.available_permits()), (0, BODIES - 20));
+        let mut third = quick.enter(false).await.unwrap();
+        lanes.slow_down(&mut third);
+        assert_eq!(quick.slots.available_permits(), 1, "the slow lane is full");
+        drop(slots);
+        lanes.slow_down(&mut third);
+        assert_eq!(quick.slots.available_permits(), 2);
+    }
+}

@@ -1,0 +1,469 @@
+//! A process's share of the subscriptions: leased, woken by events, and delivered.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::metrics::SUBSCRIPTION_STATES;
+use common::time::Timestamp;
+use rand::RngExt;
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::attempt::{Attempts, Ended, filter};
+use super::lanes::Lanes;
+use super::saver::Saver;
+use super::targets::{Target, Targets};
+use crate::condition::failure_log::FailureLog;
+use crate::error::BackendError;
+use crate::events::follow::{Follower, Tail};
+use crate::ops::Ops;
+use store::{Advance, DeliveryTurn, Event, EventFilter, EventPage, Store, StoreError, Subscription, SubscriptionState};
+
+/// Between two looks for subscriptions that were added, changed or taken over.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a lease lasts that is not renewed: so late are deliveries when the process that makes them is killed.
+const LEASE: Duration = Duration::from_secs(5);
+/// Between two looks at how subscriptions stand.
+const COUNT_EVERY: Duration = Duration::from_secs(15);
+/// Cursors that moved over events that do not match are stored this often: a process that takes over reads these again.
+const STORE_EVERY: Duration = Duration::from_secs(30);
+/// After a failure of the store.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// How long requests in flight may take after the signal to stop. What is not answered by then is sent again, under the same id.
+const GRACE: Duration = Duration::from_secs(3);
+/// Subscriptions that are looked at in one go.
+const AT_ONCE: usize = 100;
+
+/// The subscriptions that this process holds.
+pub(super) struct Share {
+    attempts: Arc<Attempts>,
+    held: HashMap<i64, Held>,
+    targets: Targets,
+    /// When each has something to send, by time.
+    due: BTreeSet<(Timestamp, i64)>,
+    running: JoinSet<(i64, Ended)>,
+    /// Subscriptions with an attempt among these, perhaps from before they were lost and held again.
+    busy: HashSet<i64>,
+    /// What the reader for all reads, while there are subscriptions.
+    news: Option<mpsc::Receiver<News>>,
+    reader: JoinSet<()>,
+    /// Up to here events were looked at for all that wait; `None`: the reader has not begun.
+    read_to: Option<i64>,
+    /// Until then the lease lasts.
+    leased_until: Instant,
+}
+
+/// A subscription.
+struct Held {
+    subscription: Subscription,
+    filter: EventFilter,
+    url: Url,
+    target: Arc<Target>,
+    /// A request is in flight, or waits for its turn.
+    is_running: bool,
+    is_slow: bool,
+    /// When it may have something to send; `None`: it waits for an event.
+    due: Option<Timestamp>,
+    /// There is nothing to send up to this number, but for the events that are gathered.
+    looked: i64,
+    /// The number of events that wait for others to share their request.
+    gathered: Option<u32>,
+    /// The cursor in the store.
+    stored: i64,
+}
+
+impl Share {
+    pub(super) fn new(ops: Arc<Ops>) -> Self {
+        let holder = format!("{:032x}", rand::rng().random::<u128>());
+        let saver = Saver::new(Arc::clone(&ops.store), Arc::clone(&ops.clock), holder);
+        let lanes = Lanes::new(ops.config.delivery.concurrency);
+        Share {
+            attempts: Arc::new(Attempts { ops, lanes, saver }),
+            held: HashMap::new(),
+            targets: Targets::default(),
+            due: BTreeSet::new(),
+            running: JoinSet::new(),
+            busy: HashSet::new(),
+            news: None,
+            reader: JoinSet::new(),
+            read_to: None,
+            leased_until: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.attempts.ops.clock.now()
+    }
+
+    /// Delivers until stopped.
+    pub(super) async fn run(mut self, stop: &CancellationToken) {
+        let [mut leasing, mut counting, mut storing, mut attempting] = [
+            "taking subscriptions",
+            "counting subscriptions",
+            "storing the cursors of subscriptions",
+            "storing what was delivered",
+        ]
+        .map(FailureLog::new);
+        let [mut looked, mut counted, mut stored] = [Instant::now(); 3];
+        leasing.note(self.look().await);
+        loop {
+            self.start_due();
+            let next = self.next_due();
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep_until(looked + LOOK_EVERY) => {
+                    looked = Instant::now();
+                    leasing.note(self.look().await);
+                    if counted.elapsed() >= COUNT_EVERY {
+                        counted = Instant::now();
+                        counting.note(self.count().await);
+                    }
+                    if stored.elapsed() >= STORE_EVERY {
+                        stored = Instant::now();
+                        storing.note(self.store_cursors().await);
+                    }
+                }
+                Some(ended) = self.running.join_next() => self.end(ended, &mut attempting),
+                Some(news) = next_news(&mut self.news) => self.wake(news).await,
+                () = tokio::time::sleep(next), if next < LOOK_EVERY => {}
+            }
+        }
+        self.stop(&mut attempting).await;
+    }
+
+    /// Lets requests in flight end, and then the subscriptions go.
+    async fn stop(mut self, attempting: &mut FailureLog) {
+        let deadline = Instant::now() + GRACE;
+        while let Ok(Some(ended)) = tokio::time::timeout_at(deadline, self.running.join_next()).await {
+            self.end(ended, attempting);
+        }
+        self.running.shutdown().await;
+        // Otherwise the lease expires, and events that do not match are looked at again.
+        let _ = self.store_cursors().await;
+        let turn = DeliveryTurn { holder: &self.attempts.saver.holder, lasts: Duration::ZERO, idle: &[] };
+        let _ = self.attempts.ops.store.lease_subscriptions(&turn).await;
+    }
+
+    /// Renews the lease, and learns of subscriptions that were added, changed, taken over or lost.
+    async fn look(&mut self) -> Result<(), BackendError> {
+        let store = Arc::clone(&self.attempts.ops.store);
+        let idle: Vec<i64> = self.held.iter().filter(|(_, held)| !held.is_running).map(|(id, _)| *id).collect();
+        let turn = DeliveryTurn { holder: &self.attempts.saver.holder, lasts: LEASE, idle: &idle };
+        let begun = Instant::now();
+        let leased = store.lease_subscriptions(&turn).await?;
+        self.leased_until = begun + LEASE;
+        let ids: HashSet<i64> = leased.iter().map(|(id, _)| *id).collect();
+        let lost: Vec<i64> = self.held.keys().filter(|id| !ids.contains(id)).copied().collect();
+        for id in lost {
+            self.let_go(id);
+        }
+        let is_new = |(id, revision): &(i64, i64)| match self.held.get(id) {
+            Some(held) => held.subscription.revision != *revision && !held.is_running,
+            None => true,
+        };
+        let news: Vec<i64> = leased.iter().filter(|it| is_new(it)).map(|(id, _)| *id).collect();
+        for ids in news.chunks(AT_ONCE) {
+            for subscription in store.subscriptions_among(ids).await? {
+                self.hold(subscription);
+            }
+        }
+        self.read_or_not();
+        self.targets.forget_unused();
+        Ok(())
+    }
+
+    /// Runs the reader while there are subscriptions.
+    fn read_or_not(&mut self) {
+        if self.held.is_empty() {
+            // What is dropped is aborted.
+            (self.news, self.read_to, self.reader) = (None, None, JoinSet::new());
+        } else if self.news.is_none() {
+            let (sender, news) = mpsc::channel(1);
+            self.reader.spawn(read(Arc::clone(&self.attempts.ops.store), sender));
+            self.news = Some(news);
+        }
+    }
+
+    fn hold(&mut self, subscription: Subscription) {
+        let id = subscription.id;
+        self.let_go(id);
+        let url = match Url::parse(&subscription.wish.target) {
+            Ok(url) if subscription.state == SubscriptionState::Active => url,
+            Ok(_) => return,
+            Err(error) => {
+                tracing::error!(subscription = id, %error, "the target of a subscription is not a URL");
+                return;
+            }
+        };
+        let limits = &self.attempts.ops.config.delivery;
+        let progress = &subscription.progress;
+        let due = progress.next_try.unwrap_or_else(|| self.now());
+        self.due.insert((due, id));
+        let held = Held {
+            filter: filter(&subscription),
+            target: self.targets.of(&url, limits.target_parallel, limits.target_gap),
+            url,
+            is_running: false,
+            is_slow: progress.failures > 0,
+            due: Some(due),
+            looked: progress.cursor,
+            gathered: None,
+            stored: progress.cursor,
+            subscription,
+        };
+        self.held.insert(id, held);
+    }
+
+    fn let_go(&mut self, id: i64) {
+        if let Some(held) = self.held.remove(&id)
+            && let Some(due) = held.due
+        {
+            self.due.remove(&(due, id));
+        }
+    }
+
+    /// How long nothing is due.
+    fn next_due(&self) -> Duration {
+        self.due.first().map_or(LOOK_EVERY, |(due, _)| due.since(self.now()))
+    }
+
+    fn start_due(&mut self) {
+        let now = self.now();
+        if Instant::now() >= self.leased_until {
+            return;
+        }
+        while let Some((due, id)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
+            self.due.remove(&(due, id));
+            let Some(held) = self.held.get_mut(&id) else { continue };
+            held.due = None;
+            if !self.busy.insert(id) {
+                self.wait(id, now.after(TRY_AGAIN));
+                continue;
+            }
+            (held.is_running, held.gathered) = (true, None);
+            let (of, url, target) = (held.subscription.clone(), held.url.clone(), Arc::clone(&held.target));
+            let (attempts, is_slow) = (Arc::clone(&self.attempts), held.is_slow);
+            self.running.spawn(async move { (id, attempts.attempt(&of, &url, &target, is_slow).await) });
+        }
+    }
+
+    /// Takes note of how an attempt ended, and decides when the next one begins.
+    fn end(&mut self, ended: Result<(i64, Ended), JoinError>, log: &mut FailureLog) {
+        let (id, ended) = match ended {
+            Ok(ended) => ended,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => return,
+        };
+        self.busy.remove(&id);
+        let (now, read_to) = (self.now(), self.read_to);
+        let Some(held) = self.held.get_mut(&id).filter(|held| held.is_running) else { return };
+        held.is_running = false;
+        let looked = match ended {
+            Ended::Nothing(looked) => Some(looked),
+            Ended::Later { due, looked, count } => {
+                (held.looked, held.gathered) = (looked, Some(count));
+                // The reader for all was ahead: what it saw is to be counted too.
+                let due = if read_to.is_some_and(|read_to| looked < read_to) { now } else { due };
+                return self.wait(id, due);
+            }
+            Ended::Answered { progress, is_slow, looked } => {
+                log.note(Ok::<(), BackendError>(()));
+                let next = progress.next_try;
+                (held.stored, held.is_slow) = (progress.cursor, is_slow);
+                held.subscription.progress = *progress;
+                match (next, looked) {
+                    (Some(next), _) => return self.wait(id, next),
+                    (None, looked) => looked,
+                }
+            }
+            // The next look knows more.
+            Ended::Lost => return self.let_go(id),
+            Ended::Unstored(error) => {
+                log.note(Err::<(), _>(Unstored(error)));
+                return self.wait(id, now.after(TRY_AGAIN));
+            }
+        };
+        match looked {
+            Some(looked) => {
+                held.looked = looked.max(held.looked);
+                if held.subscription.progress.pending == 0 {
+                    held.subscription.progress.cursor = held.looked;
+                }
+                // The reader for all was ahead: what it saw is not to be missed.
+                if read_to.is_some_and(|read_to| held.looked < read_to) {
+                    self.wait(id, now);
+                }
+            }
+            None => self.wait(id, now),
+        }
+    }
+
+    fn wait(&mut self, id: i64, due: Timestamp) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.due = Some(due);
+            self.due.insert((due, id));
+        }
+    }
+
+    /// Wakes the subscriptions for which there is news.
+    async fn wake(&mut self, news: News) {
+        let now = self.now();
+        let mut woken = Vec::new();
+        self.read_to = Some(match &news {
+            News::From(seq) => *seq,
+            News::Page(page) => page.next,
+        });
+        for (index, (id, held)) in self.held.iter_mut().enumerate() {
+            let is_woken = match &news {
+                // What was stored before the reader began, or in another epoch, each looks at for itself.
+                News::From(seq) => held.waits() && held.looked != *seq,
+                News::Page(page) => held.waits_for_events() && held.is_woken(page),
+            };
+            if is_woken {
+                woken.push(*id);
+            }
+            if index % AT_ONCE == AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
+        }
+        for id in woken {
+            if let Some(held) = self.held.get(&id)
+                && let Some(due) = held.due
+            {
+                self.due.remove(&(due, id));
+            }
+            self.wait(id, now);
+        }
+    }
+
+    async fn count(&self) -> Result<(), StoreError> {
+        let counts = self.attempts.ops.store.count_subscriptions().await?;
+        for name in SUBSCRIPTION_STATES {
+            let of_state = counts.iter().filter(|(_, state, is_failing, _)| match state {
+                SubscriptionState::Active if *is_failing => name == "failing",
+                state => name == state.as_str(),
+            });
+            let sum: u64 = of_state.map(|(.., count)| count).sum();
+            let gauge = self.attempts.ops.metrics.subscriptions.with_label_values(&["webhook", name]);
+            gauge.set(i64::try_from(sum).unwrap_or(i64::MAX));
+        }
+        Ok(())
+    }
+
+    /// Stores the cursors that only moved over events that do not match.
+    async fn store_cursors(&mut self) -> Result<(), StoreError> {
+        let moved: Vec<Advance> = self.held.values().filter_map(Held::moved).collect();
+        let saver = &self.attempts.saver;
+        for advances in moved.chunks(AT_ONCE) {
+            let now = self.attempts.ops.clock.now();
+            for id in self.attempts.ops.store.advance_subscriptions(&saver.holder, advances, now).await? {
+                if let Some(held) = self.held.get_mut(&id) {
+                    held.stored = held.subscription.progress.cursor;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Held {
+    /// It has nothing to send until an event matches.
+    fn waits(&self) -> bool {
+        !self.is_running && self.due.is_none()
+    }
+
+    /// The same, or it gathers events until it has enough of them.
+    fn waits_for_events(&self) -> bool {
+        self.waits() || !self.is_running && self.gathered.is_some()
+    }
+
+    /// Looks at events that come after what it looked at; true if there is something to send.
+    fn is_woken(&mut self, page: &EventPage<Event>) -> bool {
+        let mut matching = page.items.iter().filter(|event| event.seq > self.looked && self.filter.matches(event));
+        if let Some(gathered) = &mut self.gathered {
+            *gathered = gathered.saturating_add(u32::try_from(matching.count()).unwrap_or(u32::MAX));
+            self.looked = self.looked.max(page.next);
+            return *gathered >= self.subscription.wish.batch;
+        }
+        let first = matching.next().map(|event| event.seq);
+        self.looked = self.looked.max(first.map_or(page.next, |seq| seq - 1));
+        self.subscription.progress.cursor = self.looked;
+        first.is_some()
+    }
+
+    fn moved(&self) -> Option<Advance> {
+        let progress = &self.subscription.progress;
+        let moved = self.waits() && progress.cursor != self.stored;
+        moved.then(|| Advance {
+            id: self.subscription.id,
+            revision: self.subscription.revision,
+            progress: progress.clone(),
+            disable: None,
+        })
+    }
+}
+
+/// What the store answered.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unstored(String);
+
+/// What the reader for all found.
+enum News {
+    /// It begins here: everything before is to be looked at by whom it concerns.
+    From(i64),
+    /// Events.
+    Page(EventPage<Event>),
+}
+
+async fn next_news(news: &mut Option<mpsc::Receiver<News>>) -> Option<News> {
+    match news {
+        Some(news) => news.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads the events for all subscriptions, until nobody takes them any more.
+async fn read(store: Arc<dyn Store>, sender: mpsc::Sender<News>) {
+    let mut reading = FailureLog::new("reading events for subscriptions");
+    loop {
+        if let Some(()) = reading.note(follow(&store, &sender).await) {
+            return;
+        }
+        tokio::time::sleep(TRY_AGAIN).await;
+    }
+}
+
+async fn follow(store: &Arc<dyn Store>, sender: &mpsc::Sender<News>) -> Result<(), StoreError> {
+    let begin = store.latest_seq().await?;
+    let mut follower = Follower::new(Arc::new(Tail::of(Arc::clone(store))), begin);
+    let mut epoch = None;
+    if sender.send(News::From(begin)).await.is_err() {
+        return Ok(());
+    }
+    loop {
+        let before = follower.after();
+        let page = follower.page().await?;
+        let news = if epoch.get_or_insert_with(|| page.epoch.clone()) != &page.epoch || Follower::missed(before, &page) {
+            epoch = Some(page.epoch.clone());
+            News::From(store.latest_seq().await?)
+        } else if page.items.is_empty() && !page.more {
+            follower.news().await;
+            continue;
+        } else {
+            let bytes = |event: &Event| event.entry.as_ref().map_or(0, |stored| stored.entry.text_bytes());
+            follower.note_size(page.items.len(), page.items.iter().map(bytes).sum());
+            News::Page(page)
+        };
+        if let News::From(begin) = &news {
+            follower.rewind(*begin);
+        }
+        if sender.send(news).await.is_err() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The limits of each target host: requests at a time, and the gap between their starts.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+use url::Url;
+
+/// The hosts of all subscriptions that this process holds.
+#[derive(Default)]
+pub(super) struct Targets(HashMap<String, Weak<Target>>);
+
+/// A host.
+pub(super) struct Target {
+    slots: Semaphore,
+    gap: Duration,
+    next: Mutex<Instant>,
+}
+
+impl Targets {
+    /// Returns the host of this URL, the same one for all who have it.
+    pub(super) fn of(&mut self, url: &Url, parallel: usize, gap: Duration) -> Arc<Target> {
+        let port = url.port_or_known_default().unwrap_or(0);
+        let name = format!("{}:{port}", url.host_str().unwrap_or_default());
+        if let Some(known) = self.0.get(&name).and_then(Weak::upgrade) {
+            return known;
+        }
+        let target = Target { slots: Semaphore::new(parallel.max(1)), gap, next: Mutex::new(Instant::now()) };
+        let target = Arc::new(target);
+        self.0.insert(name, Arc::downgrade(&target));
+        target
+    }
+
+    /// Forgets hosts that nobody has any more.
+    pub(super) fn forget_unused(&mut self) {
+        self.0.retain(|_, target| target.strong_count() > 0);
+    }
+}
+
+impl Target {
+    /// Waits for one of its slots.
+    pub(super) async fn slot(&self) -> Option<SemaphorePermit<'_>> {
+        self.slots.acquire().await.ok()
+    }
+
+    /// Waits until a request may start. Another one may be faster: [`Target::start`] tells.
+    pub(super) async fn ready(&self) {
+        let next = *common::lock(&self.next);
+        tokio::time::sleep_until(next).await;
+    }
+
+    /// Starts a request, unless the gap after the last start has not passed.
+    pub(super) fn start(&self) -> bool {
+        let mut next = common::lock(&self.next);
+        let now = Instant::now();
+        let may = *next <= now;
+        if may {
+            *next = now + self.gap;
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_to_one_host_start_a_gap_apart_whatever_their_paths() {
+        let gap = Duration::from_millis(100);
+        let mut targets = Targets::default();
+        let of = |targets: &mut Targets, url: &str| targets.of(&url.parse().unwrap(), 2, gap);
+        let one = of(&mut targets, "https://a.example/one");
+        assert!(Arc::ptr_eq(&one, &of(&mut targets, "https://A.example:443/two")));
+        assert!(!Arc::ptr_eq(&one, &of(&mut targets, "http://a.example/one")));
+        let begun = Instant::now();
+        for _ in 0..3 {
+            while !one.start() {
+                one.ready().await;
+            }
+        }
+        assert!(begun.elapsed() >= 2 * gap);
+        drop(one);
+        targets.forget_unused();
+        assert!(targets.0.is_empty());
+    }
+}

@@ -1,0 +1,245 @@
+//! What people do with subscriptions: add, change, replay, remove them.
+
+use std::time::Duration;
+
+use common::secrets::SecretError;
+use common::time::Timestamp;
+use common::webhook::{SignatureKind, WebhookSecret};
+use url::Url;
+
+use crate::error::BackendError;
+use crate::ops::Ops;
+use store::subscriptions::MOST_SUBSCRIPTIONS;
+use store::{
+    EventFilter, EventQuery, NewSubscription, StoreError, Subscription, SubscriptionChange, SubscriptionState, Wish,
+};
+
+/// How long requests are signed with the earlier secret too after another one was set.
+pub const ROTATION: Duration = Duration::from_secs(86_400);
+/// The maximum length of a target's URL.
+const LONGEST_TARGET: usize = 2_048;
+/// How often a change is made again because another one was made at the same time.
+const TRIES: usize = 20;
+
+/// From where on events are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum From {
+    /// From now on.
+    Now,
+    /// After this number.
+    After(i64),
+    /// Stored at this time or later.
+    Since(Timestamp),
+}
+
+/// A secret in a request.
+#[derive(Clone, Debug)]
+pub enum WantedSecret {
+    /// A random one.
+    Generated(SignatureKind),
+    /// This one.
+    Given(WebhookSecret),
+}
+
+/// What a person changes about a subscription. `None` leaves as it is.
+#[derive(Default)]
+pub struct EditSubscription {
+    /// Changes what is wanted.
+    pub wish: Option<Box<dyn Fn(&mut Wish) + Send + Sync>>,
+    /// Pauses or resumes.
+    pub state: Option<SubscriptionState>,
+    /// Another secret.
+    pub secret: Option<WantedSecret>,
+    /// A random secret of the same kind.
+    pub rotate: bool,
+    /// Sends these events, whether they were sent before or not.
+    pub replay: Option<From>,
+}
+
+/// Why a subscription is not added or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SubscriptionError {
+    /// Requests cannot go there.
+    #[error("cannot send to {target}: {why}")]
+    Target {
+        /// As it was given.
+        target: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// There are too many.
+    #[error("there are {MOST_SUBSCRIPTIONS} subscriptions already; remove one")]
+    TooMany,
+    /// Events behind the cursor are gone.
+    #[error(
+        "the events after {after} were deleted by retention (retention.events); continue after {}, which leaves out what was \
+         deleted", oldest - 1
+    )]
+    Lost {
+        /// The cursor.
+        after: i64,
+        /// The oldest number that is kept.
+        oldest: i64,
+    },
+    /// The cursor is of another store.
+    #[error("after={after} is newer than anything here; the newest is {newest}")]
+    Ahead {
+        /// The cursor.
+        after: i64,
+        /// The newest number.
+        newest: i64,
+    },
+    /// Our own trouble.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+}
+
+impl std::convert::From<StoreError> for SubscriptionError {
+    fn from(error: StoreError) -> Self {
+        SubscriptionError::Backend(error.into())
+    }
+}
+
+impl std::convert::From<SecretError> for SubscriptionError {
+    fn from(error: SecretError) -> Self {
+        SubscriptionError::Backend(error.into())
+    }
+}
+
+impl Ops {
+    /// Checks a target, as far as that is possible before its name is resolved.
+    pub fn target(&self, text: &str) -> Result<Url, SubscriptionError> {
+        let shown = || common::url::without_login(text).to_string();
+        let refused = |why: &str| SubscriptionError::Target { target: shown(), why: why.to_owned() };
+        if text.len() > LONGEST_TARGET {
+            return Err(refused("the URL is longer than 2,048 bytes"));
+        }
+        let url = Url::parse(text.trim()).map_err(|error| refused(&format!("it is not a URL: {error}")))?;
+        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+            return Err(refused("it must be an http or https URL, such as https://example.com/hook"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(refused("it contains a user name or password; requests are signed instead"));
+        }
+        match self.sender.get().map(|sender| (sender.judge)(&url)) {
+            Some(Err(why)) => Err(refused(&why)),
+            _ => Ok(url),
+        }
+    }
+
+    /// Adds a subscription; returns it with its secret, which is not shown again.
+    pub async fn add_subscription(
+        &self,
+        mut wish: Wish,
+        secret: WantedSecret,
+        from: From,
+        by: &str,
+    ) -> Result<(Subscription, WebhookSecret), SubscriptionError> {
+        wish.target = self.target(&wish.target)?.into();
+        let secret = made(secret)?;
+        let sealed = self.secrets.seal_webhook(&secret)?;
+        let after = self.cursor(from).await?;
+        let new = NewSubscription { wish, secret: sealed, by: by.to_owned(), after };
+        let added = self.store.add_subscription(&new, self.clock.now()).await?;
+        Ok((added.ok_or(SubscriptionError::TooMany)?, secret))
+    }
+
+    /// One subscription.
+    pub async fn subscription(&self, id: i64) -> Result<Option<Subscription>, StoreError> {
+        Ok(self.store.subscriptions_among(&[id]).await?.into_iter().next())
+    }
+
+    /// Changes a subscription; returns it as it is afterwards, and another secret if one was set. `None`: there is none.
+    pub async fn edit_subscription(
+        &self,
+        id: i64,
+        edit: &EditSubscription,
+    ) -> Result<Option<(Subscription, Option<WebhookSecret>)>, SubscriptionError> {
+        for _ in 0..TRIES {
+            let Some(before) = self.subscription(id).await? else { return Ok(None) };
+            let secret = match (&edit.secret, edit.rotate) {
+                (Some(wanted), _) => Some(made(wanted.clone())?),
+                (None, true) => Some(made(WantedSecret::Generated(self.kind_of(&before)))?),
+                (None, false) => None,
+            };
+            let change = self.subscription_change(&before, edit, secret.as_ref()).await?;
+            match self.store.change_subscription(id, &change).await {
+                Err(StoreError::Outdated) => {}
+                changed => return Ok(changed?.map(|changed| (changed, secret))),
+            }
+        }
+        Err(StoreError::Outdated.into())
+    }
+
+    async fn subscription_change(
+        &self,
+        before: &Subscription,
+        edit: &EditSubscription,
+        secret: Option<&WebhookSecret>,
+    ) -> Result<SubscriptionChange, SubscriptionError> {
+        let mut wish = None;
+        if let Some(change) = &edit.wish {
+            let mut changed = before.wish.clone();
+            change(&mut changed);
+            changed.target = self.target(&changed.target)?.into();
+            wish = Some(changed);
+        }
+        let replay_after = match edit.replay {
+            Some(from) => Some(self.cursor(from).await?),
+            None => None,
+        };
+        let resumes = edit.state == Some(SubscriptionState::Active) && before.state != SubscriptionState::Active;
+        if resumes && replay_after.is_none() {
+            self.check_cursor(before.progress.cursor).await?;
+        }
+        let until = self.clock.now().after(ROTATION);
+        let secret = secret.map(|secret| self.secrets.seal_webhook(secret)).transpose()?;
+        Ok(SubscriptionChange {
+            wish,
+            state: edit.state,
+            secret: secret.map(|secret| (secret, until)),
+            replay_after,
+            revision: before.revision,
+        })
+    }
+
+    fn kind_of(&self, subscription: &Subscription) -> SignatureKind {
+        self.secrets.open_webhook(&subscription.secret).map_or(SignatureKind::Hmac, |secret| secret.kind())
+    }
+
+    /// The number after which events are sent.
+    async fn cursor(&self, from: From) -> Result<i64, SubscriptionError> {
+        match from {
+            From::Now => Ok(self.store.latest_seq().await?),
+            From::After(after) => {
+                self.check_cursor(after).await?;
+                Ok(after)
+            }
+            From::Since(since) => {
+                let filter = EventFilter { since: Some(since), ..EventFilter::default() };
+                let page = self.store.find_events(&EventQuery { filter, ..EventQuery::after(0, 1) }).await?;
+                match page.items.first() {
+                    Some(event) => Ok(event.seq - 1),
+                    None => Ok(self.store.latest_seq().await?),
+                }
+            }
+        }
+    }
+
+    /// Zero is the beginning of what is kept.
+    async fn check_cursor(&self, after: i64) -> Result<(), SubscriptionError> {
+        let page = self.store.events(after, 1).await?;
+        if after > 0 && after < page.oldest - 1 {
+            return Err(SubscriptionError::Lost { after, oldest: page.oldest });
+        }
+        let newest = self.store.latest_seq().await?;
+        if after > newest { Err(SubscriptionError::Ahead { after, newest }) } else { Ok(()) }
+    }
+}
+
+fn made(secret: WantedSecret) -> Result<WebhookSecret, SecretError> {
+    match secret {
+        WantedSecret::Generated(kind) => WebhookSecret::generate(kind).ok_or(SecretError::Failed),
+        WantedSecret::Given(secret) => Ok(secret),
+    }
+}

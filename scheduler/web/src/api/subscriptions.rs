@@ -1,0 +1,353 @@
+//! Subscriptions: targets that events are sent to, and how deliveries went.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, FromRequestParts, Path, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use common::webhook::{SignatureKind, WebhookSecret};
+use scheduler::delivery::view::SubscriptionView;
+use scheduler::ops::subscriptions::{EditSubscription, From, SubscriptionError, WantedSecret};
+use scheduler::wire::List;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use store::subscriptions::MOST_BATCH;
+use store::{Delivery, DeliveryFormat, EventFilter, Subscription, SubscriptionKind, SubscriptionState, Wish};
+
+use super::audit::{Subject, Who};
+use super::change::run_to_completion;
+use crate::error::ApiError;
+use crate::listing::named;
+use crate::reading::{Chosen, time};
+use crate::request::{Accepts, Body, Params, explained, fields, limit, parsed};
+use crate::state::Api;
+
+/// Events of a request, unless somebody says otherwise.
+const BATCH: u32 = 100;
+/// Seconds that an event may wait for others, at most.
+const LONGEST_DELAY: f64 = 3600.0;
+
+/// A subscription in a request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct SubscriptionBody {
+    kind: Option<String>,
+    target: Option<String>,
+    filter: Option<Map<String, Value>>,
+    format: Option<String>,
+    batch: Option<u32>,
+    delay: Option<f64>,
+    secret: Option<String>,
+    signature: Option<String>,
+    after: Option<i64>,
+    since: Option<String>,
+}
+
+impl Accepts for SubscriptionBody {
+    fn accepts(field: &str) -> &'static str {
+        match field {
+            "filter" => "an object such as {\"label\": \"news\", \"kind\": \"entry.*\"}",
+            "batch" => ACCEPTED_BATCH,
+            "delay" => ACCEPTED_DELAY,
+            "after" => "a seq: a whole number, 0 for the oldest event that is kept",
+            _ => "text",
+        }
+    }
+}
+
+const ACCEPTED_BATCH: &str = "a number of events from 1 to 500";
+const ACCEPTED_DELAY: &str = "a number of seconds from 0 to 3600";
+
+/// What is changed about one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ChangeBody {
+    target: Option<String>,
+    filter: Option<Map<String, Value>>,
+    format: Option<String>,
+    batch: Option<u32>,
+    delay: Option<f64>,
+    secret: Option<String>,
+}
+
+impl Accepts for ChangeBody {
+    fn accepts(field: &str) -> &'static str {
+        SubscriptionBody::accepts(field)
+    }
+}
+
+/// From where events are sent again.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ReplayBody {
+    after: Option<i64>,
+    since: Option<String>,
+}
+
+impl Accepts for ReplayBody {
+    fn accepts(field: &str) -> &'static str {
+        SubscriptionBody::accepts(field)
+    }
+}
+
+/// Its filter, under the names of the parameters of `GET /events`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct FilterBody {
+    kind: Option<String>,
+    feed: Option<Value>,
+    host: Option<String>,
+    label: Option<String>,
+    category: Option<String>,
+    language: Option<String>,
+    q: Option<String>,
+    part: Option<String>,
+}
+
+impl Accepts for FilterBody {
+    fn accepts(field: &str) -> &'static str {
+        if field == "feed" { "a feed's id or URL" } else { "text" }
+    }
+}
+
+/// `GET /subscriptions`
+pub(super) async fn list(
+    State(api): State<Api>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<List<SubscriptionView>>, ApiError> {
+    let limit = limit(params.limit.as_deref(), 100, 1000)?;
+    let after = parsed("after", params.after.as_deref(), "the cursor that the page before returned")?.unwrap_or(0);
+    let mut found = api.ops.store.subscriptions(after, limit.saturating_add(1)).await?;
+    let more = found.len() > limit as usize;
+    found.truncate(limit as usize);
+    let next = found.last().filter(|_| more).map(|last| last.id.to_string());
+    Ok(Json(List { items: found.into_iter().map(|it| view(&api, it)).collect(), next }))
+}
+
+/// The parameters of the list.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ListParams {
+    after: Option<String>,
+    limit: Option<String>,
+}
+
+/// `POST /subscriptions`
+pub(super) async fn add(
+    State(api): State<Api>,
+    Extension(who): Extension<Who>,
+    Body(body): Body<SubscriptionBody>,
+) -> Result<Response, ApiError> {
+    let kind = named("kind", body.kind.as_deref(), &SubscriptionKind::ALL, SubscriptionKind::as_str)?;
+    let wish = Wish {
+        kind: kind.ok_or_else(|| ApiError::bad("kind is missing; it must be webhook"))?,
+        target: body.target.ok_or_else(|| ApiError::bad("target is missing; it must be a URL"))?,
+        filter: filter(&api, body.filter.unwrap_or_default()).await?,
+        format: format(body.format.as_deref())?.unwrap_or(DeliveryFormat::Feedfleet),
+        batch: batch(body.batch)?.unwrap_or(BATCH),
+        delay: delay(body.delay)?.unwrap_or_default(),
+    };
+    let signature = named("signature", body.signature.as_deref(), &SignatureKind::ALL, SignatureKind::as_str)?;
+    let secret = match (body.secret.as_deref(), signature) {
+        (None, kind) => WantedSecret::Generated(kind.unwrap_or(SignatureKind::Hmac)),
+        (Some(text), None) => WantedSecret::Given(secret(text)?),
+        (Some(_), Some(_)) => return Err(ApiError::bad("signature goes with a generated secret; leave one of them out")),
+    };
+    let from = from(body.after, body.since.as_deref())?.unwrap_or(From::Now);
+    let ops = api.ops.clone();
+    let added = async move { ops.add_subscription(wish, secret, from, &who.0).await.map_err(refused) };
+    let (added, secret) = run_to_completion(added).await?;
+    let place = [(header::LOCATION, format!("/api/v1/subscriptions/{}", added.id))];
+    let subject = Extension(Subject(format!("subscriptions/{}", added.id)));
+    let view = SubscriptionView { secret: Some(secret.reveal()), ..view(&api, added) };
+    Ok((StatusCode::CREATED, place, subject, Json(view)).into_response())
+}
+
+/// `GET /subscriptions/{id}`
+pub(super) async fn show(
+    State(api): State<Api>,
+    SubscriptionId(id): SubscriptionId,
+) -> Result<Json<SubscriptionView>, ApiError> {
+    let found = api.ops.subscription(id).await?.ok_or_else(|| unknown(id))?;
+    Ok(Json(view(&api, found)))
+}
+
+/// `PATCH /subscriptions/{id}`
+pub(super) async fn change(
+    State(api): State<Api>,
+    SubscriptionId(id): SubscriptionId,
+    Body(body): Body<ChangeBody>,
+) -> Result<Json<SubscriptionView>, ApiError> {
+    let filter = match body.filter {
+        Some(wanted) => Some(filter(&api, wanted).await?),
+        None => None,
+    };
+    let (format, batch, delay) = (format(body.format.as_deref())?, batch(body.batch)?, delay(body.delay)?);
+    let target = body.target;
+    let changes = target.is_some() || filter.is_some() || format.is_some() || batch.is_some() || delay.is_some();
+    let change = move |wish: &mut Wish| {
+        wish.target = target.clone().unwrap_or_else(|| wish.target.clone());
+        wish.filter = filter.clone().unwrap_or_else(|| wish.filter.clone());
+        wish.format = format.unwrap_or(wish.format);
+        wish.batch = batch.unwrap_or(wish.batch);
+        wish.delay = delay.unwrap_or(wish.delay);
+    };
+    let rotate = body.secret.as_deref() == Some("new");
+    let given = body.secret.as_deref().filter(|_| !rotate).map(secret).transpose()?;
+    let edit = EditSubscription {
+        wish: changes.then(|| Box::new(change) as _),
+        secret: given.map(WantedSecret::Given),
+        rotate,
+        ..EditSubscription::default()
+    };
+    edited(&api, id, edit).await
+}
+
+/// `POST /subscriptions/{id}/pause`
+pub(super) async fn pause(
+    State(api): State<Api>,
+    SubscriptionId(id): SubscriptionId,
+) -> Result<Json<SubscriptionView>, ApiError> {
+    edited(&api, id, EditSubscription { state: Some(SubscriptionState::Paused), ..Default::default() }).await
+}
+
+/// `POST /subscriptions/{id}/resume`
+pub(super) async fn resume(
+    State(api): State<Api>,
+    SubscriptionId(id): SubscriptionId,
+) -> Result<Json<SubscriptionView>, ApiError> {
+    edited(&api, id, EditSubscription { state: Some(SubscriptionState::Active), ..Default::default() }).await
+}
+
+/// `POST /subscriptions/{id}/replay`: sends events again. A subscription that is paused or disabled stays so.
+pub(super) async fn replay(
+    State(api): State<Api>,
+    SubscriptionId(id): SubscriptionId,
+    Body(body): Body<ReplayBody>,
+) -> Result<Json<SubscriptionView>, ApiError> {
+    let missing = || ApiError::bad("say from where: {\"after\": SEQ}, 0 for all that is kept, or {\"since\": TIME}");
+    let replay = Some(from(body.after, body.since.as_deref())?.ok_or_else(missing)?);
+    edited(&api, id, EditSubscription { replay, ..Default::default() }).await
+}
+
+/// `DELETE /subscriptions/{id}`
+pub(super) async fn remove(
+    State(api): State<Api>,
+    SubscriptionId(id): SubscriptionId,
+) -> Result<StatusCode, ApiError> {
+    let ops = api.ops.clone();
+    let removed = run_to_completion(async move { ops.store.remove_subscription(id).await }).await?;
+    if removed { Ok(StatusCode::NO_CONTENT) } else { Err(unknown(id)) }
+}
+
+/// `GET /subscriptions/{id}/deliveries`: the last requests, the newest first, in one part.
+pub(super) async fn deliveries(
+    State(api): State<Api>,
+    SubscriptionId(id): SubscriptionId,
+) -> Result<Json<List<Delivery>>, ApiError> {
+    let found = api.ops.subscription(id).await?.ok_or_else(|| unknown(id))?;
+    Ok(Json(List { items: found.progress.deliveries, next: None }))
+}
+
+async fn edited(api: &Api, id: i64, edit: EditSubscription) -> Result<Json<SubscriptionView>, ApiError> {
+    let ops = api.ops.clone();
+    let edited = async move { ops.edit_subscription(id, &edit).await.map_err(refused) };
+    let (changed, secret) = run_to_completion(edited).await?.ok_or_else(|| unknown(id))?;
+    Ok(Json(SubscriptionView { secret: secret.map(|secret| secret.reveal()), ..view(api, changed) }))
+}
+
+fn view(api: &Api, subscription: Subscription) -> SubscriptionView {
+    SubscriptionView::of(subscription, &api.ops.secrets, api.ops.clock.now())
+}
+
+fn unknown(id: i64) -> ApiError {
+    let message = format!("there is no subscription {id}; GET /api/v1/subscriptions lists them");
+    ApiError::new(StatusCode::NOT_FOUND, message).coded("unknown_subscription")
+}
+
+fn refused(error: SubscriptionError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        SubscriptionError::Target { .. } => ApiError::bad(message).coded("invalid_target"),
+        SubscriptionError::TooMany => ApiError::new(StatusCode::CONFLICT, message),
+        SubscriptionError::Lost { oldest, .. } => ApiError::new(StatusCode::GONE, message).with("oldest", oldest),
+        SubscriptionError::Ahead { newest, .. } => ApiError::new(StatusCode::GONE, message).with("newest", newest),
+        SubscriptionError::Backend(error) => error.into(),
+    }
+}
+
+async fn filter(api: &Api, wanted: Map<String, Value>) -> Result<EventFilter, ApiError> {
+    let body: FilterBody = fields(wanted)?;
+    let feed = match &body.feed {
+        None => None,
+        Some(Value::String(url)) => Some(url.clone()),
+        Some(Value::Number(id)) => Some(id.to_string()),
+        Some(_) => return Err(ApiError::bad("feed must be a feed's id or URL")),
+    };
+    let chosen = Chosen {
+        limit: None,
+        order: None,
+        kind: body.kind.as_deref(),
+        feed: feed.as_deref(),
+        host: body.host.as_deref(),
+        label: body.label.as_deref(),
+        category: body.category.as_deref(),
+        language: body.language.as_deref(),
+        q: body.q.as_deref(),
+        since: None,
+        part: body.part.as_deref(),
+    };
+    chosen.filter(api).await
+}
+
+fn format(text: Option<&str>) -> Result<Option<DeliveryFormat>, ApiError> {
+    named("format", text, &DeliveryFormat::ALL, DeliveryFormat::as_str)
+}
+
+fn batch(batch: Option<u32>) -> Result<Option<u32>, ApiError> {
+    match batch {
+        Some(batch) if !(1..=MOST_BATCH).contains(&batch) => {
+            Err(ApiError::bad(format!("batch must be {ACCEPTED_BATCH}")))
+        }
+        batch => Ok(batch),
+    }
+}
+
+fn delay(seconds: Option<f64>) -> Result<Option<Duration>, ApiError> {
+    let read = |seconds: f64| {
+        let fits = (0.0..=LONGEST_DELAY).contains(&seconds);
+        let delay = fits.then(|| Duration::from_millis(Duration::from_secs_f64(seconds).as_millis() as u64));
+        delay.ok_or_else(|| ApiError::bad(format!("delay must be {ACCEPTED_DELAY}")))
+    };
+    seconds.map(read).transpose()
+}
+
+fn secret(text: &str) -> Result<WebhookSecret, ApiError> {
+    explained("secret", text)
+}
+
+fn from(after: Option<i64>, since: Option<&str>) -> Result<Option<From>, ApiError> {
+    match (after, since) {
+        (Some(_), Some(_)) => Err(ApiError::bad("after and since exclude each other; leave one of them out")),
+        (Some(after), None) if after < 0 => Err(ApiError::bad("after must not be less than 0")),
+        (Some(after), None) => Ok(Some(From::After(after))),
+        (None, Some(since)) => Ok(Some(From::Since(time(since)?))),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The `{id}` of the path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SubscriptionId(i64);
+
+impl<S: Send + Sync> FromRequestParts<S> for SubscriptionId {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let wrong =
+            |_| ApiError::bad("a subscription's id must be a whole number; GET /api/v1/subscriptions lists them");
+        let Path(id) = Path::<i64>::from_request_parts(parts, state).await.map_err(wrong)?;
+        Ok(SubscriptionId(id))
+    }
+}
