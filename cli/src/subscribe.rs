@@ -292,10 +292,15 @@ fn told(args: &ClientArgs, it: &SubscriptionView) -> anyhow::Result<ExitCode> {
 
 fn described(it: &SubscriptionView) -> String {
     let filter = serde_json::to_value(&it.filter).unwrap_or_default();
-    let conditions: Vec<String> = filter.as_object().into_iter().flatten().map(|(name, value)| match value {
-        Value::String(text) => format!("{name}={}", plain(text, 80)),
-        other => format!("{name}={other}"),
-    }).collect();
+    let conditions: Vec<String> = filter
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| match value {
+            Value::String(text) => format!("{name}={}", plain(text, 80)),
+            other => format!("{name}={other}"),
+        })
+        .collect();
     let filter = if conditions.is_empty() { "all events".to_owned() } else { conditions.join(" ") };
     let delay = (it.delay > 0.0).then(|| format!(", {} s", it.delay)).unwrap_or_default();
     let failing = it.failing_since.map(|since| format!("{} requests in a row, since {since}", it.failures));
@@ -317,7 +322,10 @@ fn described(it: &SubscriptionView) -> String {
         ("lag", lag(it)),
         ("failing", failing),
         ("next try", it.next_try.map(|at| at.to_string())),
-        ("lost", it.lost_up_to.map(|seq| format!("events up to {seq} were deleted by retention before they were sent"))),
+        (
+            "lost",
+            it.lost_up_to.map(|seq| format!("events up to {seq} were deleted by retention before they were sent")),
+        ),
     ])
 }
 

@@ -88,10 +88,8 @@ impl Poster {
         let page = &fetch.user_agent_url;
         let about = if page.is_empty() { String::new() } else { format!(" (+{page})") };
         let user_agent = format!("feedfleet/{}{about}", env!("CARGO_PKG_VERSION"));
-        let user_agent = HeaderValue::try_from(user_agent).map_err(|_| FetchSetupError::UserAgent {
-            key: "fetch.user_agent_url".to_owned(),
-            value: page.clone(),
-        })?;
+        let user_agent = HeaderValue::try_from(user_agent)
+            .map_err(|_| FetchSetupError::UserAgent { key: "fetch.user_agent_url".to_owned(), value: page.clone() })?;
         Ok(Poster { http, guard, clock, user_agent, timeout: delivery.timeout })
     }
 
@@ -174,4 +172,37 @@ async fn beginning(mut body: Incoming) -> String {
 fn shown(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     plain.take(KEPT).collect::<String>().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use common::time::SystemClock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn ports_and_private_addresses_are_refused_before_anything_is_sent() {
+        let config = common::config::defaults();
+        let clock = Arc::new(SystemClock);
+        let poster = Poster::new(&config.fetch, &config.delivery, &FetchSetup::default(), clock).unwrap();
+        for (target, key) in [
+            ("https://example.com:22/", "fetch.allow_ports"),
+            ("http://127.0.0.1/", "fetch.allow_networks"),
+            ("http://2130706433/", "fetch.allow_networks"),
+            ("http://[::ffff:10.0.0.1]/", "fetch.allow_networks"),
+            ("http://169.254.169.254/latest/meta-data/", "fetch.allow_networks"),
+        ] {
+            let url: Url = target.parse().unwrap();
+            assert!(poster.judge(&url).unwrap_err().contains(key), "{target}");
+            let answer = poster.post(DeliveryRequest { url, fields: Vec::new(), body: Vec::new() }).await;
+            assert_eq!((answer.outcome, answer.status), (DeliveryOutcome::Refused, None), "{target}");
+        }
+        assert_eq!(poster.judge(&"https://example.com/hook".parse().unwrap()), Ok(()));
+    }
+
+    #[test]
+    fn a_response_is_shown_without_what_could_drive_a_terminal() {
+        assert_eq!(shown("\u{1b}[31mno\r\n"), "[31mno");
+        assert_eq!(shown(&"x".repeat(999)).len(), KEPT);
+    }
 }

@@ -24,4 +24,5 @@ mod rescue;
 mod scenarios;
 mod secrets;
 mod web_servers;
+mod webhooks;
 mod week;

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{
-    ApiConfig, CategoriesConfig, Config, DeliveryConfig, FailingConfig, FetchConfig, PenaltyConfig, PolicyConfig, SchedulerConfig,
+    ApiConfig, CategoriesConfig, Config, DeliveryConfig, FailingConfig, FetchConfig, PenaltyConfig, PolicyConfig,
+    SchedulerConfig,
 };
 use crate::host::HostRule;
 use crate::secrets::{SecretsConfig, key_bytes};

@@ -287,7 +287,12 @@ fn settle(
 fn note_lost(of: &Subscription, progress: &mut Progress, page: &EventPage<Event>) {
     if Follower::missed(progress.cursor, page) && progress.lost_after != Some(page.oldest - 1) {
         let (after, oldest) = (progress.cursor, page.oldest);
-        tracing::error!(subscription = of.id, after, oldest, "events were deleted by retention before they were delivered");
+        tracing::error!(
+            subscription = of.id,
+            after,
+            oldest,
+            "events were deleted by retention before they were delivered"
+        );
         progress.lost_after = Some(page.oldest - 1);
     }
 }

@@ -15,8 +15,6 @@ mod saver;
 mod share;
 mod targets;
 pub mod view;
-#[cfg(test)]
-mod tests;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,7 +28,7 @@ use crate::ops::Ops;
 /// A request in flight.
 pub type Answering = Pin<Box<dyn Future<Output = DeliveryAnswer> + Send>>;
 
-/// What sends requests: a scheduler has no HTTP client (`docs/decisions/0025-deliveries.md`).
+/// What sends requests: a scheduler has no HTTP client (`docs/decisions/0026-deliveries.md`).
 pub struct Sender {
     /// Sends a request once.
     pub send: Box<dyn Fn(DeliveryRequest) -> Answering + Send + Sync>,

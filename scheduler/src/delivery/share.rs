@@ -448,7 +448,8 @@ async fn follow(store: &Arc<dyn Store>, sender: &mpsc::Sender<News>) -> Result<(
     loop {
         let before = follower.after();
         let page = follower.page().await?;
-        let news = if epoch.get_or_insert_with(|| page.epoch.clone()) != &page.epoch || Follower::missed(before, &page) {
+        let news = if epoch.get_or_insert_with(|| page.epoch.clone()) != &page.epoch || Follower::missed(before, &page)
+        {
             epoch = Some(page.epoch.clone());
             News::From(store.latest_seq().await?)
         } else if page.items.is_empty() && !page.more {

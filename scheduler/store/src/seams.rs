@@ -11,10 +11,11 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 
 use crate::{
-    AcceptedPolicy, Added, Advance, Applied, DeliveryTurn, EntryRef, Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery,
-    FeedRef, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, JobRow, Move, Moved, NewFeed, NewPolicy,
-    NewRequeue, NewSubscription, OldSeal, Page, Placement, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep,
-    StoreError, StoreStats, StoredEntry, Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Verdict,
+    AcceptedPolicy, Added, Advance, Applied, DeliveryTurn, EntryRef, Event, EventFilter, EventPage, EventQuery,
+    FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, JobRow, Move, Moved,
+    NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal, Page, Placement, RefusedHost, RelayTurn, Requeue,
+    RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Subscription, SubscriptionChange,
+    SubscriptionCount, Unmove, Unmoved, Verdict,
 };
 
 /// Everything at once, for the code that wires a fleet together.
@@ -203,11 +204,8 @@ pub trait Events: Send + Sync {
 pub trait Subscriptions: Send + Sync {
     /// Adds a subscription. `None`, and nothing added, when there are
     /// [`MOST_SUBSCRIPTIONS`](crate::subscriptions::MOST_SUBSCRIPTIONS) already.
-    async fn add_subscription(
-        &self,
-        new: &NewSubscription,
-        now: Timestamp,
-    ) -> Result<Option<Subscription>, StoreError>;
+    async fn add_subscription(&self, new: &NewSubscription, now: Timestamp)
+    -> Result<Option<Subscription>, StoreError>;
 
     /// Subscriptions by number, after `after`, at most `limit`.
     async fn subscriptions(&self, after: i64, limit: u32) -> Result<Vec<Subscription>, StoreError>;

@@ -72,6 +72,12 @@ impl Fleet {
         Self::with_tokens(Vec::new()).await
     }
 
+    /// One that can store secrets.
+    pub(crate) async fn with_secrets() -> Self {
+        Self::with(|config| config.secrets.key = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [7; 32]))
+            .await
+    }
+
     /// The answer with its headers, before its body was read.
     pub(crate) async fn respond(&self, path: &str) -> Response {
         let request = Request::get(path).header(header::HOST, "127.0.0.1:7878").body(Body::empty()).unwrap();

@@ -186,7 +186,7 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn every_change_that_the_api_offers_leaves_its_line() {
-        let fleet = Fleet::new().await;
+        let fleet = Fleet::with_secrets().await;
         let id = fleet.feed("https://example.com/feed.xml").await;
         fleet.post("/api/v1/requeue", json!({ "filter": { "all": true } })).await;
         let lines = Lines::listen();

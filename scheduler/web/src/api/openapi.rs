@@ -73,11 +73,14 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn every_described_operation_answers_as_described() {
-        let fleet = Fleet::new().await;
+        let fleet = Fleet::with_secrets().await;
         let id = fleet.feed("https://example.com/feed.xml").await;
         fleet.polled(id, &["1", "2"]).await;
         let requeue = fleet.post("/api/v1/requeue", json!({ "filter": { "all": true } })).await;
         assert_eq!(requeue.body["id"], id, "both are the first");
+        let wish = json!({ "kind": "webhook", "target": "https://example.com/hook" });
+        let subscription = fleet.post("/api/v1/subscriptions", wish).await;
+        assert_eq!(subscription.body["id"], id, "all are the first: {}", subscription.body);
         let document = document();
         // A stream does not end; its tests read it.
         let ends = |(_, path, _): &(String, String, Value)| !path.ends_with("/stream");

@@ -152,7 +152,9 @@ pub(super) async fn add(
     let secret = match (body.secret.as_deref(), signature) {
         (None, kind) => WantedSecret::Generated(kind.unwrap_or(SignatureKind::Hmac)),
         (Some(text), None) => WantedSecret::Given(secret(text)?),
-        (Some(_), Some(_)) => return Err(ApiError::bad("signature goes with a generated secret; leave one of them out")),
+        (Some(_), Some(_)) => {
+            return Err(ApiError::bad("signature goes with a generated secret; leave one of them out"));
+        }
     };
     let from = from(body.after, body.since.as_deref())?.unwrap_or(From::Now);
     let ops = api.ops.clone();
@@ -232,10 +234,7 @@ pub(super) async fn replay(
 }
 
 /// `DELETE /subscriptions/{id}`
-pub(super) async fn remove(
-    State(api): State<Api>,
-    SubscriptionId(id): SubscriptionId,
-) -> Result<StatusCode, ApiError> {
+pub(super) async fn remove(State(api): State<Api>, SubscriptionId(id): SubscriptionId) -> Result<StatusCode, ApiError> {
     let ops = api.ops.clone();
     let removed = run_to_completion(async move { ops.store.remove_subscription(id).await }).await?;
     if removed { Ok(StatusCode::NO_CONTENT) } else { Err(unknown(id)) }

@@ -6,6 +6,7 @@ mod hosts;
 mod lists;
 mod moves;
 mod requeue;
+mod subscriptions;
 
 use std::time::Duration;
 

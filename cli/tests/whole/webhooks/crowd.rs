@@ -1,0 +1,72 @@
+//! Many targets, of which some never answer, fail, or drip: the others do not notice.
+
+use common::time::Timestamp;
+
+use super::receiver::Received;
+use super::{Receiver, Reply, busy, home, operator, received};
+
+/// The size: a short form among all tests, the long one in `dev/soak` (`SOAK_TARGETS`).
+fn targets() -> usize {
+    std::env::var("SOAK_TARGETS").map_or(20, |text| text.parse().expect("SOAK_TARGETS must be a number"))
+}
+
+/// From an event's commit to its arrival, in seconds, the shortest first.
+fn lags(log: &[Received]) -> Vec<f64> {
+    let mut lags: Vec<f64> = Vec::new();
+    for request in log {
+        for event in request.events() {
+            let at: Timestamp = serde_json::from_value(event["at"].clone()).unwrap();
+            lags.push(request.at.since(at).as_secs_f64());
+        }
+    }
+    lags.sort_by(f64::total_cmp);
+    lags
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_and_dead_targets_delay_nobody_else() {
+    let all = targets();
+    let bad = all / 10;
+    // With as many slots as there are bad targets, one that keeps its slot is one too many.
+    let home = home(&format!("concurrency = {}\ntimeout = \"30s\"\ntarget_gap = \"1ms\"", (6 * bad).max(8)));
+    let receivers =
+        [Receiver::listen().await, Receiver::listen().await, Receiver::listen().await, Receiver::listen().await];
+    let [good, dead, failing, dripping] = &receivers;
+    let (_origin, urls) = busy(5).await;
+    let mut fleet = home.start(&[]);
+    let mut paths = Vec::new();
+    for number in 0..all {
+        let path = format!("/{number}");
+        let (receiver, reply) = match number {
+            number if number < bad => (dead, Reply::Hang),
+            number if number < 2 * bad => (failing, Reply::Status(500)),
+            number if number < 3 * bad => (dripping, Reply::Drip),
+            _ => (good, Reply::Status(204)),
+        };
+        receiver.set(&path, &[reply]);
+        operator(&home, &fleet, &["subscription", "add", &receiver.url(&path), "--kind", "entry.*"]);
+        if number >= 3 * bad {
+            paths.push(path);
+        }
+    }
+    for url in &urls {
+        operator(&home, &fleet, &["feed", "add", url]);
+    }
+    let mut log = Vec::new();
+    for path in &paths {
+        log.extend(received(&mut fleet, good, path, 12).await);
+    }
+    let lags = lags(&log);
+    let at = |share: f64| lags[((lags.len() - 1) as f64 * share) as usize];
+    let (median, p99) = (at(0.5), at(0.99));
+    println!("{} deliveries of {} targets: median {median:.3} s, p99 {p99:.3} s", lags.len(), paths.len());
+    // A target that waits for a dead one's slot waits for up to 30 s.
+    assert!(p99 < 10.0, "median {median}, p99 {p99}");
+    let told = operator(&home, &fleet, &["subscription", "show", "1"]);
+    assert_eq!(told["delivered"], 0);
+    for number in 0..3 * bad {
+        let receiver = [dead, failing, dripping][number / bad];
+        assert!(!receiver.log(&format!("/{number}")).is_empty(), "target {number} was tried");
+    }
+    fleet.kill();
+}

@@ -1,0 +1,125 @@
+//! An HTTP server that receives webhooks: what each path answers is set by the test.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use common::time::{Clock, SystemClock, Timestamp};
+use serde_json::Value;
+
+/// What a path answers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Reply {
+    /// This status.
+    Status(u16),
+    /// This status, and a number of seconds as `Retry-After`.
+    RetryAfter(u16, u64),
+    /// Nothing, ever.
+    Hang,
+    /// A body, a byte at a time, after a good status.
+    Drip,
+}
+
+/// A received request.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) at: Timestamp,
+    /// What was answered.
+    pub(crate) reply: Reply,
+}
+
+impl Received {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    /// Its events.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        self.json()["data"]["events"].as_array().unwrap().clone()
+    }
+
+    pub(crate) fn is_accepted(&self) -> bool {
+        matches!(self.reply, Reply::Status(200..300) | Reply::Drip)
+    }
+}
+
+/// The server.
+#[derive(Clone)]
+pub(crate) struct Receiver {
+    address: SocketAddr,
+    state: Arc<Mutex<Inside>>,
+}
+
+#[derive(Default)]
+struct Inside {
+    log: Vec<Received>,
+    /// The replies of a path, the last of which stays.
+    replies: HashMap<String, Vec<Reply>>,
+}
+
+impl Receiver {
+    pub(crate) async fn listen() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let receiver = Receiver { address: listener.local_addr().unwrap(), state: Arc::default() };
+        let router = Router::new().fallback(receive).with_state(receiver.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        receiver
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Answers these in turn, and the last one from then on.
+    pub(crate) fn set(&self, path: &str, replies: &[Reply]) {
+        self.state.lock().unwrap().replies.insert(path.to_owned(), replies.to_vec());
+    }
+
+    /// The requests to a path, in order.
+    pub(crate) fn log(&self, path: &str) -> Vec<Received> {
+        let state = self.state.lock().unwrap();
+        state.log.iter().filter(|received| received.path == path).cloned().collect()
+    }
+
+    fn note(&self, uri: &Uri, headers: HeaderMap, body: Bytes) -> Reply {
+        let mut state = self.state.lock().unwrap();
+        let replies = state.replies.entry(uri.path().to_owned()).or_default();
+        let reply = match replies.len() {
+            0 => Reply::Status(204),
+            1 => replies[0],
+            _ => replies.remove(0),
+        };
+        let path = uri.path().to_owned();
+        state.log.push(Received { path, headers, body, at: SystemClock.now(), reply });
+        reply
+    }
+}
+
+async fn receive(State(receiver): State<Receiver>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    let status = |status| StatusCode::from_u16(status).unwrap();
+    match receiver.note(&uri, headers, body) {
+        Reply::Status(code) => (status(code), format!("answered {code}\u{1b}[31m")).into_response(),
+        Reply::RetryAfter(code, seconds) => (status(code), [("retry-after", seconds.to_string())]).into_response(),
+        Reply::Hang => std::future::pending().await,
+        Reply::Drip => {
+            let drops = futures_util::stream::unfold((), |()| async {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                Some((Ok::<_, std::io::Error>(Bytes::from_static(b".")), ()))
+            });
+            axum::body::Body::from_stream(drops).into_response()
+        }
+    }
+}
