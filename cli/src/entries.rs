@@ -50,10 +50,10 @@ struct ReadingArgs {
 }
 
 /// Items asked for at once.
-const PAGE: u64 = 500;
+pub(crate) const PAGE: u64 = 500;
 
 /// How often new ones are requested.
-const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs `entries`.
 pub(crate) async fn run(args: &EntriesArgs) -> anyhow::Result<ExitCode> {
@@ -75,7 +75,8 @@ async fn print<T: DeserializeOwned + Serialize>(
     let client = Client::new(&args.client)?;
     let mut query = args.filter.to_query();
     query.extend(order);
-    let mut reading = Reading { client, path, query, after: args.after, epoch: None, away: false };
+    let mut reading = Reading::new(client, path, query);
+    reading.start_at(args.after, None);
     let mut left = last.or(args.limit).unwrap_or(u64::MAX);
     while left > 0 {
         let (items, more) = match reading.next::<T>(left.min(PAGE)).await {
@@ -110,7 +111,7 @@ struct Page<T> {
 }
 
 /// How far a list has been read.
-struct Reading {
+pub(crate) struct Reading {
     client: Client,
     path: &'static str,
     query: Vec<(&'static str, String)>,
@@ -123,8 +124,35 @@ struct Reading {
 }
 
 impl Reading {
+    /// Reads from the beginning.
+    pub(crate) fn new(client: Client, path: &'static str, query: Vec<(&'static str, String)>) -> Self {
+        Reading { client, path, query, after: 0, epoch: None, away: false }
+    }
+
+    /// Continues after this number, of this epoch if that is known.
+    pub(crate) fn start_at(&mut self, after: i64, epoch: Option<String>) {
+        (self.after, self.epoch) = (after, epoch);
+    }
+
+    /// Reads what is stored from now on.
+    pub(crate) async fn start_at_the_end(&mut self) -> anyhow::Result<()> {
+        let list: Page<serde_json::Value> = self.client.list(self.path, &[("after", "latest"), ("limit", "1")]).await?;
+        self.start_at(list.next, Some(list.epoch));
+        Ok(())
+    }
+
+    /// The last number that was looked at.
+    pub(crate) fn after(&self) -> i64 {
+        self.after
+    }
+
+    /// The store's epoch, once it has answered.
+    pub(crate) fn epoch(&self) -> Option<String> {
+        self.epoch.clone()
+    }
+
     /// The next items, and whether there may be more at once.
-    async fn next<T: DeserializeOwned>(&mut self, wanted: u64) -> anyhow::Result<(Vec<T>, bool)> {
+    pub(crate) async fn next<T: DeserializeOwned>(&mut self, wanted: u64) -> anyhow::Result<(Vec<T>, bool)> {
         let cursor = [("after", self.after.to_string()), ("limit", wanted.to_string())];
         let query: Vec<(&str, &str)> =
             self.query.iter().chain(&cursor).map(|(name, value)| (*name, value.as_str())).collect();
@@ -152,7 +180,7 @@ impl Reading {
     }
 
     /// What a follower does about an error: it waits for a fleet that answered before, and leaves out what retention took.
-    fn repair<T>(&mut self, error: anyhow::Error) -> anyhow::Result<(Vec<T>, bool)> {
+    pub(crate) fn repair<T>(&mut self, error: anyhow::Error) -> anyhow::Result<(Vec<T>, bool)> {
         let oldest = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["oldest"].as_i64());
         if let Some(oldest) = oldest {
             let epoch = error.downcast_ref::<Refused>().and_then(|refused| refused.answer["epoch"].as_str());
@@ -189,7 +217,7 @@ fn entry_line(stored: &StoredEntry) -> String {
 }
 
 /// `SEQ  TIME  KIND  FEED  TITLE`
-fn event_line(event: &EventView) -> String {
+pub(crate) fn event_line(event: &EventView) -> String {
     let when = event.at.to_chrono().format("%Y-%m-%d %H:%M:%S");
     let feed = [&event.feed.feed_title, &event.feed.feed_url].into_iter().find_map(|name| name.as_deref());
     let feed = feed.map_or_else(|| format!("feed {}", event.feed_id), |name| plain(name, 50));

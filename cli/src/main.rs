@@ -50,6 +50,7 @@ mod stats;
 mod subscribe;
 mod subscription;
 mod subscriptions;
+mod tail;
 mod terminal;
 mod top;
 mod usage;
@@ -105,6 +106,7 @@ enum Command {
     Ping(ping::PingArgs),
     Entries(entries::EntriesArgs),
     Events(entries::EventsArgs),
+    Tail(tail::TailArgs),
     #[command(subcommand)]
     Subscription(subscribe::SubscriptionCommand),
     Stats(stats::StatsArgs),
@@ -158,6 +160,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Ping(args) => ping::run(&args).await,
         Command::Entries(args) => entries::run(&args).await,
         Command::Events(args) => entries::events(&args).await,
+        Command::Tail(args) => tail::run(&args).await,
         Command::Subscription(command) => subscribe::run(command).await,
         Command::Stats(args) => stats::run(&args).await,
         Command::Top(args) => top::run(&args).await,

@@ -15,6 +15,7 @@ pub mod ops;
 pub mod poll;
 mod run;
 pub mod schedule;
+pub mod sender;
 pub mod upkeep;
 pub mod wire;
 

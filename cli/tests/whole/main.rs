@@ -23,6 +23,7 @@ mod requeue;
 mod rescue;
 mod scenarios;
 mod secrets;
+mod tail;
 mod web_servers;
 mod webhooks;
 mod week;

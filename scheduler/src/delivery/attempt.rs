@@ -16,9 +16,9 @@ use super::body::{self, Body};
 use super::lanes::{Lanes, QUICK, Slot};
 use super::saver::Saver;
 use super::targets::Target;
-use super::{Answering, Sender};
 use crate::events::follow::{Follower, cut};
 use crate::ops::Ops;
+use crate::sender::{Answering, Sender};
 use store::subscriptions::{KEPT_DELIVERIES, MOST_BATCH};
 use store::{
     Advance, Delivery, DeliveryFormat, Event, EventFilter, EventPage, EventQuery, Progress, StoreError, Subscription,
