@@ -162,7 +162,7 @@ async fn add(args: &AddArgs) -> anyhow::Result<ExitCode> {
     let mut body = args.wish.body();
     body.insert("kind".to_owned(), json!("webhook"));
     body.insert("target".to_owned(), json!(args.target));
-    // Where to begin is no part of the filter.
+    // Where to begin does not belong to the filter.
     let since = args.wish.filter.since();
     body.extend(since.map(|since| ("since".to_owned(), json!(since))));
     body.extend(args.after.map(|after| ("after".to_owned(), json!(after))));

@@ -64,7 +64,7 @@ impl Poster {
         let guard = AddressGuard::new(&fetch.allow_networks, &fetch.allow_ports)?;
         let connect_timeout = fetch.connect_timeout.min(delivery.timeout);
         let resolver = Resolver::new(&fetch.name_servers, connect_timeout, &setup.hosts);
-        // Targets have limits of their own; those of polled addresses do not apply.
+        // Targets have separate limits; those of polled addresses do not apply.
         let unlimited = FetchConfig { address_rate: 0.0, ..fetch.clone() };
         let dialer = Arc::new(DialSetup {
             resolver: resolver.map_err(|error| FetchSetupError::Resolver(error.to_string()))?,

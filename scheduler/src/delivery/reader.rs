@@ -14,7 +14,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// What the reader for all found.
 pub(super) enum News {
-    /// It begins here: subscriptions look for what was stored before by themselves.
+    /// It begins here: subscriptions read what was stored before.
     From(i64),
     /// Events.
     Page(EventPage<Event>),

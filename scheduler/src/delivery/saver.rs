@@ -35,7 +35,7 @@ impl Saver {
         common::lock(&self.waiting).push(Waiting { advance, answer });
         loop {
             let _turn = self.turn.lock().await;
-            // Whoever had the turn before may have stored ours too.
+            // The process that had the turn before may have stored ours too.
             match answered.try_recv() {
                 Ok(stored) => return stored,
                 Err(oneshot::error::TryRecvError::Closed) => return Ok(false),

@@ -45,7 +45,7 @@ impl Target {
         self.slots.acquire().await.ok()
     }
 
-    /// Waits until a request may start. Another one may be faster: [`Target::start`] tells.
+    /// Waits until a request may start. Another one may be faster: see [`Target::start`].
     pub(super) async fn ready(&self) {
         let next = *common::lock(&self.next);
         tokio::time::sleep_until(next).await;

@@ -22,7 +22,7 @@ struct Example {
 }
 
 impl Example {
-    /// Starts a receiver that verifies with this key, in a folder of its own.
+    /// Starts a receiver that verifies with this key.
     fn start(home: &Home, mut command: Command, script: &str, key: &str) -> Self {
         let port = Port::reserved();
         let script = tree().join("docs/example").join(script);

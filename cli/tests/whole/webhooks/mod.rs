@@ -62,7 +62,7 @@ fn operator(home: &Home, fleet: &Fleet, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What an operator is told who asks for something that is refused.
+/// Runs an operator's command that is refused, and returns its error.
 fn refusal(home: &Home, fleet: &Fleet, arguments: &[&str]) -> String {
     let output = home.command(arguments).env("FEEDFLEET_SERVER", &fleet.api).output().unwrap();
     assert!(!output.status.success());
