@@ -3,14 +3,12 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use scheduler::wire::EventView;
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
 
 use crate::client::{Client, ClientArgs};
 use crate::entries::{FOLLOW_EVERY, PAGE, Reading, event_line};
@@ -70,7 +68,7 @@ pub(crate) async fn run(args: &TailArgs) -> anyhow::Result<ExitCode> {
         };
         let Some(epoch) = reading.epoch() else { continue };
         for event in events {
-            deal_with(args, &event).await?;
+            deal_with(args, &event)?;
             remember(args, &mut stored, Cursor { epoch: epoch.clone(), seq: event.seq })?;
         }
         // Events that do not match are behind it too.
@@ -81,7 +79,7 @@ pub(crate) async fn run(args: &TailArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn deal_with(args: &TailArgs, event: &EventView) -> anyhow::Result<()> {
+fn deal_with(args: &TailArgs, event: &EventView) -> anyhow::Result<()> {
     let Some(command) = &args.exec else {
         if args.client.json {
             output::json(event)?;
@@ -90,21 +88,17 @@ async fn deal_with(args: &TailArgs, event: &EventView) -> anyhow::Result<()> {
         }
         return Ok(());
     };
-    let mut child = Command::new("sh")
-        .args(["-c", command])
-        .env("FEEDFLEET_EVENT_SEQ", event.seq.to_string())
-        .env("FEEDFLEET_EVENT_KIND", &event.kind)
-        .stdin(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .context("cannot run sh")?;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).env("FEEDFLEET_EVENT_SEQ", event.seq.to_string());
+    let mut child =
+        shell.env("FEEDFLEET_EVENT_KIND", &event.kind).stdin(Stdio::piped()).spawn().context("cannot run sh")?;
     if let Some(mut input) = child.stdin.take() {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
         // A command need not read all of it, or anything.
-        let _ = input.write_all(&line).await;
+        let _ = input.write_all(&line);
     }
-    let status = child.wait().await.context("cannot wait for the command")?;
+    let status = child.wait().context("cannot wait for the command")?;
     ensure!(
         status.success(),
         "the command failed for event {} ({status}); the event is repeated at the next start",

@@ -358,6 +358,17 @@ fn check_api(api: &ApiConfig, refusals: &mut Refusals) {
     refusals.require(!anybody, "api.trusted_proxies", || {
         "must name the networks of your proxies: anybody else could claim to be another caller".into()
     });
+    for origin in &api.allow_origins {
+        let is_origin = origin == "*"
+            || url::Url::parse(origin).is_ok_and(|url| {
+                matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == *origin
+            });
+        refusals.require(is_origin, "api.allow_origins", || {
+            format!(
+                "cannot hold \"{origin}\"; an origin is scheme and host, such as https://reader.example.com, or \"*\""
+            )
+        });
+    }
     let mut names = HashSet::new();
     let mut secrets = HashSet::new();
     for token in &api.tokens {
@@ -367,10 +378,17 @@ fn check_api(api: &ApiConfig, refusals: &mut Refusals) {
         refusals
             .require(own, "api.tokens", || format!("hold \"{}\", a name that the audit gives to others", token.name));
         let long = token.token.len() >= MIN_TOKEN_LENGTH && token.token.bytes().all(|byte| byte.is_ascii_graphic());
-        refusals.require(long, "api.tokens", || {
+        let is_hash = token.token_hash.len() == 64 && token.token_hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        refusals.require(token.token.is_empty() != token.token_hash.is_empty(), "api.tokens", || {
+            format!("hold \"{}\", which needs a token or a token_hash, and not both", token.name)
+        });
+        refusals.require(long || token.token.is_empty(), "api.tokens", || {
             format!("hold \"{}\", whose token must be at least {MIN_TOKEN_LENGTH} letters, digits or signs", token.name)
         });
-        refusals.require(secrets.insert(token.token.as_str()), "api.tokens", || {
+        refusals.require(is_hash || token.token_hash.is_empty(), "api.tokens", || {
+            format!("hold \"{}\", whose token_hash must be the 64 digits that sha256sum prints", token.name)
+        });
+        refusals.require(secrets.insert(token.hash()), "api.tokens", || {
             format!("hold \"{}\", whose token another one has too", token.name)
         });
     }

@@ -180,7 +180,7 @@ impl Layers {
         insert(&mut tree, key, value.clone());
         let error = tree.try_into::<Config>().err()?;
         if key == "api.tokens" {
-            return Some("must be tables with name, token and role, where role is \"read\" or \"write\"".to_owned());
+            return Some("must be tables with name, role (\"read\" or \"write\"), token or token_hash, and perhaps expires (a time in quotes)".to_owned());
         }
         let example = match key {
             "fetch.allow_networks" | "fetch.address_exempt" | "api.trusted_proxies" => "[\"127.0.0.0/8\"]".to_owned(),
@@ -360,7 +360,11 @@ fn masked(key: &str, value: Value) -> Value {
         Value::Array(tokens) if key == "api.tokens" => {
             let masked = tokens.into_iter().map(|token| match token {
                 Value::Table(mut token) => {
-                    token.insert("token".to_owned(), Value::String("***".to_owned()));
+                    for secret in ["token", "token_hash"] {
+                        if let Some(value) = token.get_mut(secret) {
+                            *value = Value::String("***".to_owned());
+                        }
+                    }
                     Value::Table(token)
                 }
                 other => other,

@@ -162,6 +162,8 @@ fn secrets_are_neither_shown_nor_repeated_in_errors() {
     let loaded = from_file(text).unwrap();
     assert_eq!(loaded.config.api.tokens[0].token, "correct-horse-battery");
     assert!(!format!("{:?}{:?}", loaded.settings, loaded.config).contains("battery"));
+    let hash = crate::config::hash_of_token("correct-horse-battery");
+    assert_eq!(hash, "62249369389075490555a758353aec61500c6218fa597252d52dc4bd0148f12d", "as sha256sum prints it");
     for broken in ["role = \"owner\"\n", "role = 1\n", ""] {
         let error = from_file(&text.replace("role = \"write\"\n", broken)).unwrap_err().to_string();
         assert!(error.contains("api.tokens") && !error.contains("battery"), "{error}");
@@ -239,11 +241,21 @@ fn without_loopback_tokens_are_asked_for_and_short_or_doubled_ones_refused() {
     let open = "[api]\nlisten = \"0.0.0.0:80\"\n";
     let one = token("a", "0123456789abcdef");
     from_file(&format!("{open}{one}")).unwrap();
+    let hash = crate::config::hash_of_token("0123456789abcdef");
+    let hashed = one.replace("token = \"0123456789abcdef\"", &format!("token_hash = \"{hash}\""));
+    let loaded = from_file(&format!("{open}{hashed}expires = \"2027-01-01T00:00:00Z\"\n")).unwrap();
+    assert_eq!(loaded.config.api.tokens[0].hash(), hash);
+    assert!(loaded.config.api.tokens[0].expires.is_some());
+    assert!(!format!("{:?}", loaded.settings).contains(&hash), "{:?}", loaded.settings);
     for tokens in [
         token("a", "short"),
         format!("{one}{one}"),
         format!("{one}{}", token("b", "0123456789abcdef")),
         token("nobody", "fedcba9876543210"),
+        format!("{one}{}", token("b", "").replace("token = \"\"", &format!("token_hash = \"{hash}\""))),
+        token("b", "").replace("token = \"\"", "token_hash = \"0123\""),
+        token("b", ""),
+        format!("{one}token_hash = \"{hash}\"\n"),
     ] {
         let error = from_file(&format!("{open}{tokens}")).unwrap_err().to_string();
         assert!(error.contains("api.tokens") && !error.contains("0123456789abcdef"), "{error}");

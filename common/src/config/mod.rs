@@ -11,6 +11,7 @@ mod shared;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -22,6 +23,7 @@ pub use load::{Loaded, Setting, load, without_password};
 use crate::duration::text;
 use crate::host::{HostConfig, HostRule};
 use crate::secrets::SecretsConfig;
+use crate::time::Timestamp;
 
 /// The defaults, and the manual of every key.
 pub const DEFAULT_TOML: &str = include_str!("../config.default.toml");
@@ -368,6 +370,7 @@ pub struct ApiConfig {
     pub max_connections_per_address: usize,
     pub trusted_proxies: Vec<IpNet>,
     pub status_per_minute: u32,
+    pub allow_origins: Vec<String>,
 }
 
 /// `[[api.tokens]]`
@@ -375,9 +378,31 @@ pub struct ApiConfig {
 #[serde(deny_unknown_fields)]
 pub struct ApiToken {
     pub name: String,
-    #[serde(skip_serializing)]
+    #[serde(default, skip_serializing)]
     pub token: String,
+    #[serde(default, skip_serializing)]
+    pub token_hash: String,
     pub role: ApiRole,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
+}
+
+impl ApiToken {
+    /// A token that is stored as it is and does not expire.
+    pub fn new(name: &str, token: &str, role: ApiRole) -> Self {
+        ApiToken { name: name.to_owned(), token: token.to_owned(), token_hash: String::new(), role, expires: None }
+    }
+
+    /// Returns the SHA-256 hash of the token, in lower-case hexadecimal digits.
+    pub fn hash(&self) -> String {
+        if self.token_hash.is_empty() { hash_of_token(&self.token) } else { self.token_hash.to_ascii_lowercase() }
+    }
+}
+
+/// Returns the SHA-256 hash of a token, in lower-case hexadecimal digits.
+pub fn hash_of_token(token: &str) -> String {
+    let hash = digest(&SHA256, token.as_bytes());
+    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl std::fmt::Debug for ApiToken {

@@ -228,6 +228,9 @@ impl Share {
 
     /// How long nothing is due.
     fn next_due(&self) -> Duration {
+        if Instant::now() >= self.leased_until {
+            return LOOK_EVERY;
+        }
         self.due.first().map_or(LOOK_EVERY, |(due, _)| due.since(self.now()))
     }
 

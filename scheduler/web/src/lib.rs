@@ -3,6 +3,7 @@
 
 mod api;
 mod conditional;
+mod cors;
 mod error;
 mod explain;
 mod hardened;
@@ -49,7 +50,8 @@ pub fn router(ops: Arc<Ops>) -> Router {
 }
 
 fn composed(ops: Arc<Ops>, live: Arc<Live>) -> Router {
-    let guard = Guard::new(&ops.config.api.tokens, pages::is_for_operators, &ops.metrics);
+    let guard = Guard::new(&ops.config.api.tokens, pages::is_for_operators, &ops.metrics, &ops.clock);
+    let origins: cors::Origins = ops.config.api.allow_origins.as_slice().into();
     let api = Api::new(ops);
     api::routes()
         .with_state(api.clone())
@@ -60,6 +62,8 @@ fn composed(ops: Arc<Ops>, live: Arc<Live>) -> Router {
         .layer(middleware::from_fn(in_time))
         // Around the limit of time: what took too long is recorded as such.
         .layer(middleware::from_fn_with_state(guard, guard::admit))
+        // Browsers ask before they send a token.
+        .layer(middleware::from_fn_with_state(origins, cors::shared))
         .layer(middleware::from_fn(hardened::hardened))
 }
 

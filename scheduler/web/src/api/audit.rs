@@ -173,8 +173,7 @@ pub(super) mod tests {
     const SECRET: &str = "0123456789abcdef";
 
     fn tokens() -> Vec<ApiToken> {
-        let token = |name: &str, token: &str, role| ApiToken { name: name.into(), token: token.into(), role };
-        vec![token("ann", SECRET, ApiRole::Write), token("eve", "fedcba9876543210", ApiRole::Read)]
+        vec![ApiToken::new("ann", SECRET, ApiRole::Write), ApiToken::new("eve", "fedcba9876543210", ApiRole::Read)]
     }
 
     async fn send(fleet: &Fleet, method: &str, target: &str, token: &str, body: &str, kind: &str) -> u16 {

@@ -11,8 +11,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use common::config::{ApiRole, ApiToken};
+use common::config::{ApiRole, ApiToken, hash_of_token};
 use common::metrics::Metrics;
+use common::time::{Clock, Timestamp};
 use subtle::ConstantTimeEq;
 
 use super::audit::{self, Who};
@@ -21,7 +22,8 @@ use crate::error::ApiError;
 /// What is needed to tell who may call.
 #[derive(Clone)]
 pub(crate) struct Guard {
-    tokens: Arc<[ApiToken]>,
+    tokens: Arc<[Known]>,
+    clock: Arc<dyn Clock>,
     /// Returns whether the path is a page for operators, which a browser's login opens too.
     is_page: fn(&str) -> bool,
     metrics: Arc<Metrics>,
@@ -29,12 +31,37 @@ pub(crate) struct Guard {
     logged: Arc<Mutex<Option<Instant>>>,
 }
 
+/// A token, by its hash.
+struct Known {
+    name: String,
+    hash: String,
+    role: ApiRole,
+    expires: Option<Timestamp>,
+}
+
+impl Known {
+    fn of(token: &ApiToken) -> Self {
+        Known { name: token.name.clone(), hash: token.hash(), role: token.role, expires: token.expires }
+    }
+}
+
 /// Between two log lines about rejected tokens.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
 impl Guard {
-    pub(crate) fn new(tokens: &[ApiToken], is_page: fn(&str) -> bool, metrics: &Arc<Metrics>) -> Self {
-        Guard { tokens: tokens.into(), is_page, metrics: Arc::clone(metrics), logged: Arc::default() }
+    pub(crate) fn new(
+        tokens: &[ApiToken],
+        is_page: fn(&str) -> bool,
+        metrics: &Arc<Metrics>,
+        clock: &Arc<dyn Clock>,
+    ) -> Self {
+        Guard {
+            tokens: tokens.iter().map(Known::of).collect(),
+            clock: Arc::clone(clock),
+            is_page,
+            metrics: Arc::clone(metrics),
+            logged: Arc::default(),
+        }
     }
 
     /// Counts a request with a missing or wrong token, and logs one of them every [`LOG_EVERY`] at most.
@@ -65,11 +92,11 @@ pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next
         let local = from_this_machine(request.method(), request.uri(), request.headers());
         ("loopback", local.and(direct))
     } else if is_api {
-        with_token(tokens, request.method(), &bearer(request.headers()))
+        with_token(tokens, request.method(), &bearer(request.headers()), guard.clock.now())
     } else if is_page {
         // A browser asks for a password. It would send it along with other sites' requests too, so that it opens pages only.
         let shown = password(request.headers()).unwrap_or_else(|| bearer(request.headers()));
-        with_token(tokens, request.method(), &shown)
+        with_token(tokens, request.method(), &shown, guard.clock.now())
     } else {
         (NOBODY, Ok(()))
     };
@@ -115,11 +142,16 @@ fn password(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Whose token is shown, and whether it may be used so.
-fn with_token<'a>(tokens: &'a [ApiToken], method: &Method, shown: &str) -> (&'a str, Result<(), ApiError>) {
-    // Every token is compared, and each in constant time: the time reveals nothing about any of them.
-    let mut found = None;
+fn with_token<'a>(
+    tokens: &'a [Known],
+    method: &Method,
+    shown: &str,
+    now: Timestamp,
+) -> (&'a str, Result<(), ApiError>) {
+    // Every hash is compared, and each in constant time: the time reveals nothing about any of them.
+    let (mut found, shown) = (None, hash_of_token(shown));
     for token in tokens {
-        if bool::from(token.token.as_bytes().ct_eq(shown.as_bytes())) {
+        if bool::from(token.hash.as_bytes().ct_eq(shown.as_bytes())) {
             found = Some(token);
         }
     }
@@ -127,6 +159,10 @@ fn with_token<'a>(tokens: &'a [ApiToken], method: &Method, shown: &str) -> (&'a 
         let message = "the Authorization header must be 'Bearer ' and one of the tokens in api.tokens";
         return (NOBODY, Err(ApiError::new(StatusCode::UNAUTHORIZED, message)));
     };
+    if let Some(expired) = token.expires.filter(|expires| *expires <= now) {
+        let message = format!("this token expired at {expired}; ask the operator for another one");
+        return (&token.name, Err(ApiError::new(StatusCode::UNAUTHORIZED, message).coded("token_expired")));
+    }
     if token.role < needed_role(method) {
         let message = "this token may only read; changes need one with the role write";
         return (&token.name, Err(ApiError::new(StatusCode::FORBIDDEN, message)));
@@ -221,11 +257,22 @@ mod tests {
 
     #[test]
     fn a_token_opens_what_its_role_allows() {
-        let token = |name: &str, token: &str, role| ApiToken { name: name.into(), token: token.into(), role };
-        let tokens =
-            [token("look", "0123456789abcdef", ApiRole::Read), token("do", "fedcba9876543210", ApiRole::Write)];
+        let hashed = ApiToken {
+            token: String::new(),
+            token_hash: hash_of_token("hashed-0123456789"),
+            ..ApiToken::new("kept", "", ApiRole::Write)
+        };
+        let now = Timestamp::from_millis(1_000_000);
+        let expired = ApiToken { expires: Some(now), ..ApiToken::new("was", "expired-0123456789", ApiRole::Read) };
+        let tokens = [
+            ApiToken::new("look", "0123456789abcdef", ApiRole::Read),
+            ApiToken::new("do", "fedcba9876543210", ApiRole::Write),
+            hashed,
+            expired,
+        ];
+        let tokens = tokens.each_ref().map(Known::of);
         let status = |method: &Method, shown: &'static str| {
-            with_token(&tokens, method, &bearer(&headers(&[("authorization", shown)])))
+            with_token(&tokens, method, &bearer(&headers(&[("authorization", shown)])), now)
                 .1
                 .err()
                 .map(|error| error.status())
@@ -233,11 +280,21 @@ mod tests {
         assert_eq!(status(&Method::GET, "Bearer 0123456789abcdef"), None);
         assert_eq!(status(&Method::POST, "bearer fedcba9876543210"), None);
         assert_eq!(status(&Method::POST, "Bearer 0123456789abcdef"), Some(StatusCode::FORBIDDEN));
+        assert_eq!(status(&Method::POST, "Bearer hashed-0123456789"), None);
+        assert_eq!(status(&Method::GET, "Bearer expired-0123456789"), Some(StatusCode::UNAUTHORIZED));
+        let before = Timestamp::from_millis(999_999);
+        assert!(with_token(&tokens, &Method::GET, "expired-0123456789", before).1.is_ok());
+        let of_hash = with_token(&tokens, &Method::GET, &hash_of_token("hashed-0123456789"), now);
+        assert!(of_hash.1.is_err(), "the hash opens nothing");
         for wrong in ["Bearer 0123456789abcde", "Bearer ", "Basic 0123456789abcdef", "0123456789abcdef"] {
             assert_eq!(status(&Method::GET, wrong), Some(StatusCode::UNAUTHORIZED), "{wrong}");
         }
-        assert!(with_token(&tokens, &Method::GET, "").1.is_err());
-        assert_eq!(with_token(&tokens, &Method::POST, "0123456789abcdef").0, "look", "the audit names who was refused");
+        assert!(with_token(&tokens, &Method::GET, "", now).1.is_err());
+        assert_eq!(
+            with_token(&tokens, &Method::POST, "0123456789abcdef", now).0,
+            "look",
+            "the audit names who was refused"
+        );
     }
 
     #[test]

@@ -374,7 +374,7 @@ async fn without_tokens_pages_of_other_sites_are_kept_out() {
 #[tokio::test]
 async fn with_tokens_the_api_is_closed_and_health_stays_open() {
     let secret = "0123456789abcdef";
-    let reader = ApiToken { name: "look".into(), token: secret.into(), role: ApiRole::Read };
+    let reader = ApiToken::new("look", secret, ApiRole::Read);
     let fleet = Fleet::with_tokens(vec![reader]).await;
     let bare = fleet.get("/api/v1/feeds").await;
     assert_eq!((bare.status, bare.body["error"].is_string()), (401, true));
@@ -408,7 +408,7 @@ async fn a_caller_that_never_finishes_does_not_hold_up_the_end() {
 #[tokio::test]
 async fn with_tokens_the_page_asks_for_one_and_the_api_takes_no_password() {
     let secret = "0123456789abcdef";
-    let reader = ApiToken { name: "look".into(), token: secret.into(), role: ApiRole::Read };
+    let reader = ApiToken::new("look", secret, ApiRole::Read);
     let fleet = Fleet::with_tokens(vec![reader]).await;
     assert_eq!(fleet.get("/").await.status, 401);
     use base64::Engine;

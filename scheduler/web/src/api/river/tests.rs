@@ -152,11 +152,7 @@ async fn an_unchanged_river_is_a_304_until_something_new_comes() {
 
 #[tokio::test]
 async fn the_river_asks_for_a_token_like_the_api() {
-    let token = common::config::ApiToken {
-        name: "look".into(),
-        token: "0123456789abcdef".into(),
-        role: common::config::ApiRole::Read,
-    };
+    let token = common::config::ApiToken::new("look", "0123456789abcdef", common::config::ApiRole::Read);
     let fleet = Fleet::with_tokens(vec![token]).await;
     for path in ["/entries.atom", "/entries.json"] {
         assert_eq!(fleet.get(path).await.status, 401, "{path}");

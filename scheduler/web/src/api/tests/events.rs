@@ -240,7 +240,7 @@ async fn streams_share_the_room_for_large_events() {
 
 #[tokio::test]
 async fn a_stream_needs_a_token_where_there_are_tokens() {
-    let token = ApiToken { name: "look".into(), token: "0123456789abcdef".into(), role: ApiRole::Read };
+    let token = ApiToken::new("look", "0123456789abcdef", ApiRole::Read);
     let fleet = Fleet::with_tokens(vec![token]).await;
     assert_eq!(fleet.refusal("/api/v1/events").await.status, 401);
     assert!(fleet.stream("/api/v1/events", &[("authorization", "Bearer 0123456789abcdef")]).await.is_ok());
