@@ -182,7 +182,7 @@ ENTRY = {
     "content's language": (lambda f: content(f, "language"), lambda o: o.get("language")),
     "categories": (tags, lambda o: o.get("categories")),
     "enclosures": (lambda f: files(f, "href"), lambda o: [file["url"] for file in o.get("enclosures") or []]),
-    "enclosures' types": (lambda f: files(f, "type"), lambda o: [file.get("media_type") for file in o.get("enclosures") or []]),
+    "enclosures' types": (lambda f: files(f, "type"), lambda o: [file.get("type") for file in o.get("enclosures") or []]),
     "enclosures' lengths": (
         lambda f: files({"enclosures": [{**file, "n": number(file.get("length"))} for file in f.get("enclosures") or []]}, "n"),
         lambda o: [file.get("length") for file in o.get("enclosures") or []],

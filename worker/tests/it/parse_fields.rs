@@ -83,7 +83,7 @@ fn a_video_and_a_picture_keep_their_size_and_description() {
     );
     let [image, enclosures, extensions] = fields(&youtube, ["image", "enclosures", "extensions"]);
     assert_eq!(image, "https://i.example/abc.jpg");
-    let expected = json!([{"url": "https://video.example/v/abc", "media_type": "video/mp4", "duration": 61.5, "width": 640, "height": 390, "medium": "video"}]);
+    let expected = json!([{"url": "https://video.example/v/abc", "media_type": "video/mp4", "type": "video/mp4", "duration": 61.5, "width": 640, "height": 390, "medium": "video"}]);
     assert_eq!(enclosures, expected);
     assert_eq!(extensions["yt:videoId"], json!(["abc"]));
 
@@ -92,7 +92,7 @@ fn a_video_and_a_picture_keep_their_size_and_description() {
         <media:thumbnail url='https://m.example/t.png'/></media:content><category>fog</category>");
     let [image, enclosures] = fields(&mastodon, ["image", "enclosures"]);
     assert_eq!(image, "https://m.example/t.png");
-    let expected = json!([{"url": "https://m.example/a.png", "media_type": "image/png", "length": 9, "medium": "image",
+    let expected = json!([{"url": "https://m.example/a.png", "media_type": "image/png", "type": "image/png", "length": 9, "medium": "image",
         "alt": "A & B", "thumbnails": ["https://m.example/t.png"]}]);
     assert_eq!(enclosures, expected);
 }

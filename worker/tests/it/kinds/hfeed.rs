@@ -220,7 +220,7 @@ fn an_entry_keeps_who_wrote_it_where_and_in_reply_to_what() {
         "in_reply_to": ["https://else.example/1", "https://harbour.example/2"],
         "external_url": "https://mark.example/", "related": ["https://copy.example/"], "content_type": "html",
         "image": "https://harbour.example/fog.jpg", "geo": {"lat": 53.5, "lon": -8},
-        "enclosures": [{"url": "https://harbour.example/fog.jpg", "media_type": "image/jpeg", "alt": "a wall of fog", "width": 640, "height": 480}],
+        "enclosures": [{"url": "https://harbour.example/fog.jpg", "media_type": "image/jpeg", "type": "image/jpeg", "alt": "a wall of fog", "width": 640, "height": 480}],
     });
     for (name, value) in expected.as_object().unwrap() {
         assert_eq!(&shown[name], value, "{name}");

@@ -108,8 +108,8 @@ fn objects_of_activities_keep_their_details() {
         "authors": [{"name": "Ada Quay", "url": "https://social.example/@ada", "avatar": "https://files.example/l.png"}],
         "image": "https://files.example/banner.png", "rights": "CC BY 4.0", "external_url": "https://elsewhere.example/page",
         "enclosures": [
-            {"url": "https://files.example/fog.png", "media_type": "image/png", "alt": "fog", "width": 640, "height": 480},
-            {"url": "https://files.example/fog.mp4", "media_type": "video/mp4", "duration": 61, "thumbnails": ["https://files.example/banner.png"]},
+            {"url": "https://files.example/fog.png", "media_type": "image/png", "type": "image/png", "alt": "fog", "width": 640, "height": 480},
+            {"url": "https://files.example/fog.mp4", "media_type": "video/mp4", "type": "video/mp4", "duration": 61, "thumbnails": ["https://files.example/banner.png"]},
         ],
     });
     has_fields(&article, &expected);
@@ -124,7 +124,7 @@ fn posts_of_an_author_feed_keep_their_details() {
         "authors": [{"name": "Ada Quay (@ada.example)", "url": "https://bsky.app/profile/did:plc:ada", "avatar": "https://cdn.example/ada.jpg"}],
         "in_reply_to": ["at://did:plc:bo/app.bsky.feed.post/3kparent"], "comments_count": 2, "content_type": "html",
         "related": ["https://bsky.app/profile/did:plc:bo/post/3kquote"], "image": "https://cdn.example/f",
-        "enclosures": [{"url": "https://cdn.example/f", "media_type": "image/jpeg", "alt": "\"fog\"", "width": 640, "height": 480,
+        "enclosures": [{"url": "https://cdn.example/f", "media_type": "image/jpeg", "type": "image/jpeg", "alt": "\"fog\"", "width": 640, "height": 480,
             "thumbnails": ["https://cdn.example/t"]}],
     });
     has_fields(&post, &expected);
