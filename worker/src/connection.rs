@@ -24,7 +24,7 @@ pub(crate) struct Connection {
     stream: Stream,
     idle_timeout: Duration,
     timer: Pin<Box<Sleep>>,
-    /// The timer runs: a read found nothing, and nothing was read or written since.
+    /// The timer runs: a read found nothing, and nothing was read since. What is written starts it again.
     waiting: bool,
     peer: Peer,
     /// Of a connection that speaks HTTP/2.
@@ -122,10 +122,14 @@ impl Connection {
         Connection { stream, idle_timeout, timer, waiting: false, peer, watch, _open: OpenConnection::of(open) }
     }
 
+    fn start_timer(&mut self) {
+        self.timer.as_mut().reset(Instant::now() + self.idle_timeout);
+    }
+
     fn wait_on(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.waiting {
             self.waiting = true;
-            self.timer.as_mut().reset(Instant::now() + self.idle_timeout);
+            self.start_timer();
         }
         ready!(self.timer.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, Silence(self.idle_timeout))))
@@ -167,7 +171,10 @@ impl Read for Connection {
 impl Write for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
         let connection = self.get_mut();
-        connection.waiting = false;
+        // A client that waits for the response has begun to read before it sends its request.
+        if connection.waiting {
+            connection.start_timer();
+        }
         match &mut connection.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buffer),
             Stream::Secure(stream) => Pin::new(stream.as_mut()).poll_write(cx, buffer),
