@@ -164,7 +164,7 @@ impl Fleet {
 
     /// Closes what the tasks, which have ended, worked on.
     pub(crate) async fn close(self) {
-        self.links.close().await;
+        self.links.close(self.scheduler.ops.clock.now()).await;
         self.backends.store.close().await;
     }
 }

@@ -113,10 +113,10 @@ impl Links {
         Some(Relay::new(Arc::clone(store), exchange, Arc::clone(clock), Arc::clone(metrics)))
     }
 
-    /// Ends everything in order.
-    pub(crate) async fn close(&self) {
+    /// Ends everything in order, at `now`: nobody is asked any more.
+    pub(crate) async fn close(&self, now: Timestamp) {
         if let Some(gate) = &self.embedded_gate {
-            gate.close();
+            gate.close(now);
         }
         if let Some(broker) = &self.broker {
             broker.close().await;
@@ -142,7 +142,8 @@ async fn embedded_gate(
     config: &Config,
     clock: &dyn Clock,
 ) -> anyhow::Result<Arc<MemoryGate>> {
-    // A process before this one may have asked any host a moment ago; in a new installation nobody was asked.
+    // A process before this one that did not end in order may have asked any host a moment ago; in a new installation nobody
+    // was asked.
     let new_installation = match store {
         Some(store) => store.placements(FeedId(0), 1).await?.is_empty(),
         None => false,

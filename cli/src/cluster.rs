@@ -133,7 +133,7 @@ async fn schedule(
         loops.await.context("the scheduler died")??;
         stop.cancel();
         api.await.context("the API died")??;
-        links.close().await;
+        links.close(clock.now()).await;
         store.close().await;
         tracing::info!("the scheduler has stopped");
         Ok(())
@@ -206,7 +206,7 @@ pub(crate) async fn worker(args: &WorkerArgs) -> anyhow::Result<ExitCode> {
         fetching.abort();
         stop.cancel();
         serving.await.context("the health service died")??;
-        links.close().await;
+        links.close(clock.now()).await;
         tracing::info!("the worker has stopped");
         Ok(())
     })

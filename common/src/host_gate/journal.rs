@@ -1,7 +1,8 @@
 //! Starts that brought no report yet, on disk: what the embedded gate must remember when its own process dies of a feed.
 //!
-//! A file of fixed records, overwritten in place and never synced: it has to survive the process, not the machine. One
-//! record a request in flight, so the file stays as small as the worker's concurrency.
+//! A file of fixed records, overwritten in place and hardly ever synced: it has to survive the process, not the machine. One
+//! record per request in flight, so the file stays as small as the worker's concurrency. A process that ends in order leaves the
+//! time of its end, and nothing else.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,13 +10,25 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::time::Timestamp;
 use crate::url::{FeedId, Version};
 
 /// Feed, version, starts: two i64 and a u64, little-endian. A feed of zero marks a free record.
 const RECORD: usize = 24;
 
+/// The feed of the record that holds the time of an orderly end, in milliseconds, as its version.
+const ENDED: FeedId = FeedId(-1);
+
 /// A version of a feed, and how often it was started without a report.
 type Starts = (FeedId, Version, u32);
+
+/// What the process before left.
+pub(super) struct Left {
+    /// Starts without a report.
+    pub(super) starts: Vec<Starts>,
+    /// When it ended, if it ended in order: it asked nobody after that.
+    pub(super) ended: Option<Timestamp>,
+}
 
 /// The file.
 #[derive(Debug)]
@@ -27,18 +40,25 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens or makes the file; gives what it holds: starts of processes that ended without a report.
-    pub(super) fn open(path: &Path) -> io::Result<(Self, Vec<Starts>)> {
+    /// Opens or makes the file.
+    pub(super) fn open(path: &Path) -> io::Result<(Self, Left)> {
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
         let bytes = std::fs::read(path)?;
         let (records, _) = bytes.as_chunks::<RECORD>();
         let mut journal = Journal { file, places: HashMap::new(), free: Vec::new(), end: records.len() as u64 };
-        let mut left = Vec::new();
+        let mut left = Left { starts: Vec::new(), ended: None };
         for (place, record) in (0..).zip(records) {
             match decode(record) {
+                Some((ENDED, Version(at), _)) => {
+                    left.ended = Some(Timestamp::from_millis(at));
+                    journal.free.push(place);
+                    // Before anybody is asked: if this process is killed, the time is not that of its end.
+                    journal.file.write_all_at(&[0; RECORD], place * RECORD as u64)?;
+                    journal.file.sync_data()?;
+                }
                 Some(start) => {
                     journal.places.insert(start.0, place);
-                    left.push(start);
+                    left.starts.push(start);
                 }
                 None => journal.free.push(place),
             }
@@ -73,12 +93,13 @@ impl Journal {
         }
     }
 
-    /// Forgets everything: the process ends by its own will.
-    pub(super) fn clear(&mut self) {
+    /// Forgets everything but the time: the process ends by its own will.
+    pub(super) fn close(&mut self, now: Timestamp) {
         self.places.clear();
         self.free.clear();
-        self.end = 0;
-        if let Err(error) = self.file.set_len(0) {
+        self.end = 1;
+        let ended = encode(ENDED, Version(now.millis()), 1);
+        if let Err(error) = self.file.set_len(0).and_then(|()| self.file.write_all_at(&ended, 0)) {
             tracing::debug!(%error, "the starts could not be forgotten");
         }
     }

@@ -39,23 +39,25 @@ impl MemoryGate {
         MemoryGate { memory: Mutex::new(Memory { state: GateState::new(born), journal: None, rules: None }) }
     }
 
-    /// The same, with starts that brought no report remembered in this file over the process' death.
+    /// The same, with starts that brought no report remembered in this file over the process' death, and the time of an orderly
+    /// end, before which the process before last asked somebody.
     pub fn with_journal(born: Timestamp, path: &Path) -> io::Result<Self> {
-        let gate = Self::new(born);
         let (journal, left) = Journal::open(path)?;
+        let gate = Self::new(left.ended.map_or(born, |ended| ended.min(born)));
         let mut memory = gate.lock();
         memory.journal = Some(journal);
-        for (feed, version, starts) in left {
+        for (feed, version, starts) in left.starts {
             memory.state.feeds.entry(feed).or_default().starts = (version, starts);
         }
         drop(memory);
         Ok(gate)
     }
 
-    /// Forgets the starts that brought no report: the process ends by its own will, nobody killed it.
-    pub fn close(&self) {
+    /// Forgets the starts that brought no report: the process ends by its own will at `now`, nobody killed it. It asks nobody
+    /// any more.
+    pub fn close(&self, now: Timestamp) {
         if let Some(journal) = &mut self.lock().journal {
-            journal.clear();
+            journal.close(now);
         }
     }
 
@@ -220,8 +222,33 @@ mod tests {
             let reports = round % 3 == 0;
             assert!(matches!(process(&path, round, reports).await, Acquired::Granted(_)), "round {round}");
         }
-        MemoryGate::with_journal(Timestamp::EPOCH, &path).unwrap().close();
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_process_that_ended_in_order_holds_its_hosts_for_their_gap_from_its_end_on_and_one_that_was_killed_from_now_on()
+     {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("starts");
+        let at = |seconds| Timestamp::from_millis(1_000_000_000 + 1000 * seconds);
+        let limits = HostLimits { gap: Duration::from_secs(60), burst: 1, parallel: 1 };
+        let free_at = async |started: Timestamp, closed: Option<Timestamp>| {
+            let gate = MemoryGate::with_journal(started, &path).unwrap();
+            let mark = gate.begin_loading(started).await.unwrap().unwrap();
+            gate.open(&mark, started).await.unwrap();
+            let request = ReserveRequest { host: HostKey::new("a:80"), limits, expires: started.after(limits.gap) };
+            let reserved = gate.reserve(&[request], started).await.unwrap();
+            closed.into_iter().for_each(|now| gate.close(now));
+            match reserved[0] {
+                Reservation::Refused { until } => until,
+                Reservation::Ticket(_) => started,
+            }
+        };
+        assert_eq!(free_at(at(0), Some(at(10))).await, at(60), "nothing is known of the process before");
+        assert_eq!(free_at(at(30), Some(at(40))).await, at(70), "the one before ended at 10 s");
+        assert_eq!(free_at(at(200), None).await, at(200), "at 40 s; and this one is killed");
+        assert_eq!(free_at(at(300), Some(at(300))).await, at(360));
+        assert_eq!(free_at(at(290), None).await, at(350), "the clock was set back");
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 24, "one record");
     }
 
     #[tokio::test]
