@@ -232,7 +232,7 @@ impl Hosts for SeenStore {
         self.call("accept_policy", accept).await
     }
 
-    async fn refuse_host(&self, refused: &RefusedHost<'_>, now: Timestamp) -> Result<HostRefusal, StoreError> {
+    async fn refuse_host(&self, refused: &RefusedHost<'_>, now: Timestamp) -> Result<Option<HostRefusal>, StoreError> {
         run(self.server.store.refuse_host(refused, now))
     }
 
