@@ -203,7 +203,7 @@ impl Fleet {
             };
             let (ended, (), ()) = tokio::join!(loops, relay, stopped);
             if let Err(error) = ended {
-                world.judge().accuse(world.now(), format!("{living} ended: {error}"));
+                world.judge().accuse(world.now(), &format!("{living} ended: {error}"));
             }
         });
         Process { life, scheduler: Some(scheduler), clock, task: task.abort_handle(), quiet }
@@ -245,7 +245,7 @@ impl Fleet {
         let stopping = quiet.clone();
         let task = tokio::spawn(async move {
             if let Err(error) = worker.run(&stopping).await {
-                world.judge().accuse(world.now(), format!("{living} ended: {error}"));
+                world.judge().accuse(world.now(), &format!("{living} ended: {error}"));
             }
         });
         Process { life, scheduler: None, clock, task: task.abort_handle(), quiet }

@@ -2,6 +2,7 @@
 //! report that the store accepts, all by one clock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -128,7 +129,7 @@ impl Judge {
         self.feeds.insert(feed, new);
     }
 
-    pub(crate) fn note(&mut self, who: impl ToString, what: Happened, now: Timestamp) {
+    pub(crate) fn note(&mut self, who: &(impl Display + ?Sized), what: Happened, now: Timestamp) {
         let who = who.to_string();
         (now, &who, &what).hash(&mut self.hash);
         if self.history.len() == KEPT {
@@ -138,8 +139,8 @@ impl Judge {
     }
 
     /// A rule is broken.
-    pub(crate) fn accuse(&mut self, now: Timestamp, what: String) {
-        self.note("judge", Happened::Driver(what.clone()), now);
+    pub(crate) fn accuse(&mut self, now: Timestamp, what: &str) {
+        self.note("judge", Happened::Driver(what.to_owned()), now);
         self.broken.push(format!("{now}: {what}"));
     }
 
@@ -158,7 +159,7 @@ impl Judge {
         let mut wrong = self.judge_host(&host, now);
         wrong.extend(self.judge_feed(feed, version, now));
         for what in wrong {
-            self.accuse(now, format!("{life} asks for feed {feed} in version {version} at {host}: {what}"));
+            self.accuse(now, &format!("{life} asks for feed {feed} in version {version} at {host}: {what}"));
         }
         let at = self.hosts.entry(host.clone()).or_default();
         at.started = Some(now);
@@ -290,10 +291,10 @@ impl Judge {
             }
             let crashed = matches!(report.outcome, Outcome::Failed { failure: FailureKind::Crashed, .. });
             if crashed && !known.deadly {
-                self.accuse(now, format!("feed {feed} is quarantined, and it kills nobody"));
+                self.accuse(now, &format!("feed {feed} is quarantined, and it kills nobody"));
             }
             if version < before {
-                self.accuse(now, format!("version {version} of feed {feed} is stored after {}", before - 1));
+                self.accuse(now, &format!("version {version} of feed {feed} is stored after {}", before - 1));
             }
         }
     }
@@ -323,7 +324,7 @@ impl Judge {
             })
             .collect();
         for what in late {
-            self.accuse(now, what);
+            self.accuse(now, &what);
         }
     }
 

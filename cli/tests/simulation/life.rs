@@ -42,7 +42,8 @@ impl Server {
 }
 
 /// A message in a process's hands; empty once it was acked or has gone back.
-pub(crate) type Held = Arc<Mutex<Option<Box<dyn Receipt>>>>;
+pub(crate) type Held = Arc<Slot>;
+type Slot = Mutex<Option<Box<dyn Receipt>>>;
 
 /// One life of one process.
 pub(crate) struct Life {
@@ -54,7 +55,7 @@ pub(crate) struct Life {
     state: Mutex<State>,
     /// Whether the way to each server is there.
     ways: [watch::Sender<bool>; 5],
-    held: Mutex<Vec<Weak<Mutex<Option<Box<dyn Receipt>>>>>>,
+    held: Mutex<Vec<Weak<Slot>>>,
     /// Connections that are of no more use and are kept.
     pub(crate) stuck: Mutex<Vec<Server>>,
 }

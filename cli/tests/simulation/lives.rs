@@ -250,6 +250,6 @@ fn judge_events(world: &World, relays: bool) {
         wrong.push(format!("the exchange was not told of event {missing} in its order"));
     }
     for what in wrong {
-        judge.accuse(now, what);
+        judge.accuse(now, &what);
     }
 }
