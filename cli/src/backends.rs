@@ -8,9 +8,9 @@ use common::bot_auth::BotKey;
 use common::causes::causes;
 use common::config::Config;
 use common::host::HostRules;
-use common::host_gate::HostGate;
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::redis::RedisGate;
+use common::host_gate::{HostGate, Nonces};
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
@@ -110,7 +110,7 @@ impl Links {
         metrics: &Arc<Metrics>,
     ) -> Option<Relay> {
         let exchange = self.broker.as_ref()?.events();
-        Some(Relay::new(Arc::clone(store), exchange, Arc::clone(clock), Arc::clone(metrics)))
+        Some(Relay::new(Arc::clone(store), Box::new(exchange), Arc::clone(clock), Arc::clone(metrics)))
     }
 
     /// Ends everything in order, at `now`: nobody is asked any more.
@@ -187,7 +187,7 @@ pub(crate) fn poller(
 ) -> anyhow::Result<Poller> {
     let rules = Arc::new(LiveRules::new(config));
     Ok(Poller {
-        fetcher: fetcher(config, &rules.get())?,
+        fetcher: Box::new(fetcher(config, &rules.get())?),
         gate: Arc::clone(gate),
         rules,
         config: Arc::clone(config),
@@ -195,5 +195,6 @@ pub(crate) fn poller(
         metrics: Arc::clone(metrics),
         secrets: Arc::new(Keyring::new(&config.secrets)),
         watch: ClockWatch::default(),
+        nonces: Nonces::default(),
     })
 }

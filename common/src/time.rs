@@ -5,10 +5,11 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use tokio::time::Instant;
 
 /// A point in time: milliseconds since 1970-01-01T00:00:00Z. In JSON an RFC 3339 string in UTC with milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,7 +10,7 @@ use anyhow::Context;
 use common::config::Config;
 use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{HostGate, Isolation, LoadMark, Reservation, ReserveRequest, Ticket};
+use common::host_gate::{HostGate, Isolation, LoadMark, Nonces, Reservation, ReserveRequest, Ticket};
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
@@ -63,7 +63,7 @@ async fn poller() -> anyhow::Result<Poller> {
     let gate = MemoryGate::new(Timestamp::EPOCH);
     gate.open(&LoadMark(String::new()), SystemClock.now()).await?;
     Ok(Poller {
-        fetcher: Fetcher::new(&config.fetch, &rules)?,
+        fetcher: Box::new(Fetcher::new(&config.fetch, &rules)?),
         gate: Arc::new(gate),
         rules: Arc::new(LiveRules::new(&config)),
         config: Arc::new(config),
@@ -71,6 +71,7 @@ async fn poller() -> anyhow::Result<Poller> {
         metrics: Arc::new(Metrics::new()),
         secrets: Arc::default(),
         watch: ClockWatch::default(),
+        nonces: Nonces::default(),
     })
 }
 

@@ -11,6 +11,7 @@ mod head_first;
 mod shared;
 mod way;
 
+use async_trait::async_trait;
 use common::config::FetchConfig;
 use common::host::HostRules;
 use common::job::FetchJob;
@@ -24,6 +25,20 @@ use way::{Fetch, start_of};
 
 use crate::setup::{FetchSetup, FetchSetupError};
 use crate::trace::Exchange;
+
+/// What a [`Poller`](crate::poll::Poller) fetches with: a [`Fetcher`], except where a whole fleet is simulated.
+#[async_trait]
+pub trait FetchFeed: Send + Sync {
+    /// Fetches a job's feed and reads what came. Ends by `hops.deadline`.
+    async fn fetch(&self, job: &FetchJob, hops: &Hops<'_>) -> Fetched;
+}
+
+#[async_trait]
+impl FetchFeed for Fetcher {
+    async fn fetch(&self, job: &FetchJob, hops: &Hops<'_>) -> Fetched {
+        self.run(job, hops, None).await
+    }
+}
 
 /// Makes fetches. One for a process: it holds the connections, the resolver's cache and the places for large bodies.
 pub struct Fetcher(Shared);
@@ -39,12 +54,7 @@ impl Fetcher {
         Ok(Fetcher(Shared::new(config, rules, setup)?))
     }
 
-    /// Fetches a job's feed and reads what came.
-    pub async fn fetch(&self, job: &FetchJob, hops: &Hops<'_>) -> Fetched {
-        self.run(job, hops, None).await
-    }
-
-    /// The same, and adds to `trace` what went over the wire.
+    /// Fetches as [`FetchFeed`] does, and adds to `trace` what went over the wire.
     pub async fn fetch_traced(&self, job: &FetchJob, hops: &Hops<'_>, trace: &mut Vec<Exchange>) -> Fetched {
         self.run(job, hops, Some(trace)).await
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::config::Config;
 use common::host::HostKey;
-use common::host_gate::{AcquireRequest, Acquired, GateError, HostGate, Isolation, Permit, Release, fresh_nonce};
+use common::host_gate::{AcquireRequest, Acquired, GateError, HostGate, Isolation, Nonces, Permit, Release};
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
@@ -18,13 +18,14 @@ use common::policy::first_hold;
 use common::report::{FetchReport, Outcome};
 use common::secrets::{Keyring, Login, SecretError};
 use common::time::{Clock, ClockWatch, Timestamp};
+use tokio::time::Instant;
 
-use crate::fetch::{Fetched, Fetcher, Hops};
+use crate::fetch::{FetchFeed, Fetched, Hops};
 
 /// Works jobs.
 pub struct Poller {
     /// Makes requests.
-    pub fetcher: Fetcher,
+    pub fetcher: Box<dyn FetchFeed>,
     /// Says when they may be made.
     pub gate: Arc<dyn HostGate>,
     /// Which host a URL belongs to.
@@ -39,6 +40,8 @@ pub struct Poller {
     pub secrets: Arc<Keyring>,
     /// Nothing is asked while our clock is off: gaps and holds would mean nothing.
     pub watch: ClockWatch,
+    /// Names its acquires.
+    pub nonces: Nonces,
 }
 
 /// When a job is tried again whose login cannot be opened here: the fault is ours, and another worker may have the key.
@@ -59,9 +62,12 @@ pub enum Polled {
 #[derive(Clone, Debug)]
 pub struct PendingRelease {
     permit: Permit,
-    release: Release,
+    /// The version counts as reported.
+    reported: bool,
     /// A hold that the gate did not take yet. The place at the host is released after it.
     hold: Option<(HostKey, Timestamp)>,
+    /// When the request left, and its host's gap.
+    last_start: Option<(Instant, Duration)>,
 }
 
 /// The gate did not answer before the fetch; nothing was sent.
@@ -114,16 +120,16 @@ impl Poller {
             feed: job.feed,
             version: job.version,
             deadline,
-            nonce: fresh_nonce(),
+            nonce: self.nonces.fresh(),
             isolation,
         };
         let report = |outcome, permit: Option<Permit>| {
-            let held = permit.map(|permit| self.held(permit, false, None));
+            let held = permit.map(|permit| PendingRelease { permit, reported: true, hold: None, last_start: None });
             Ok(Polled::Report(Box::new(report(job, started, Fetched::unasked(outcome))), held))
         };
         let acquired = self.gate.acquire(&request, started).await.map_err(|source| {
             // It may have been granted: a start that never was must not count against the feed.
-            let owed = PendingRelease { permit: request.permit(), release: Release::default(), hold: None };
+            let owed = PendingRelease { permit: request.permit(), reported: false, hold: None, last_start: None };
             Unasked { source, owed: Some(Box::new(owed)) }
         });
         match acquired? {
@@ -209,28 +215,38 @@ impl Poller {
         }
         let deferred = matches!(fetched.outcome, Outcome::Deferred { .. });
         let own_host = fetched.last_host.as_ref().is_some_and(|host| *host == job.host);
-        let next_start = fetched.last_sent.filter(|_| own_host).map(|sent| sent.after(limits.gap));
-        let held = PendingRelease { hold, ..self.held(permit, deferred, next_start) };
+        let last_start = fetched.last_sent.filter(|_| own_host).map(|sent| (sent, limits.gap));
+        let held = PendingRelease { permit, reported: !deferred, hold, last_start };
         Polled::Report(Box::new(report(job, started, fetched)), Some(held))
-    }
-
-    /// The version is remembered, unless it was deferred, for two leases: while reports cannot be stored, the lease of a
-    /// feed that was fetched long ago ends and the feed is claimed again.
-    fn held(&self, permit: Permit, deferred: bool, next_start: Option<Timestamp>) -> PendingRelease {
-        let scheduler = &self.config.scheduler;
-        let remember_until = self.clock.now().after((scheduler.queue_lease + scheduler.fetch_lease) * 2);
-        let release = Release { remember_until: (!deferred).then_some(remember_until), next_start };
-        PendingRelease { permit, release, hold: None }
     }
 
     /// Releases what the gate gave, after the report is safe, and after any hold that it still has to learn of. While our
     /// clock is off it ends by itself: the gate would take the host's other places, and its hold, for past.
+    ///
+    /// The version is remembered, unless it was deferred, for two leases: while reports cannot be stored, the lease of a
+    /// feed that was fetched long ago ends and the feed is claimed again.
     pub async fn release(&self, held: &PendingRelease) -> Result<(), GateError> {
+        self.release_for(held, self.lease() * 2).await
+    }
+
+    /// Releases what the gate gave while the report is not safe yet. For one lease the version counts as reported, so that the
+    /// feed is not fetched again; if this process dies before the report is safe, it is after that.
+    pub(crate) async fn release_early(&self, held: &PendingRelease) -> Result<(), GateError> {
+        if held.reported { self.release_for(held, self.lease()).await } else { Ok(()) }
+    }
+
+    async fn release_for(&self, held: &PendingRelease, remembered: Duration) -> Result<(), GateError> {
         let now = self.watch.agree(&*self.clock, self.gate.check(&*self.clock)).await?;
         if let Some(hold) = &held.hold {
             self.gate.hold(std::slice::from_ref(hold), now).await?;
         }
-        self.gate.release(&held.permit, held.release, now).await
+        let remember_until = held.reported.then_some(now.after(remembered));
+        let next_start_in = held.last_start.map(|(sent, gap)| gap.saturating_sub(sent.elapsed()));
+        self.gate.release(&held.permit, Release { remember_until, next_start_in }, now).await
+    }
+
+    fn lease(&self) -> Duration {
+        self.config.scheduler.queue_lease + self.config.scheduler.fetch_lease
     }
 }
 

@@ -35,6 +35,7 @@ pub(crate) async fn publish_reports(
     let mut publishing = FuturesUnordered::new();
     loop {
         tokio::select! {
+            biased;
             Some(()) = publishing.next() => {}
             first = outgoing.recv(), if publishing.len() < UNCONFIRMED => match first {
                 // While others are on their way, nobody is kept waiting by what is gathered here.

@@ -1,11 +1,12 @@
 //! The worker's loop: takes as many jobs as it has free places, works them side by side, has their reports published in
 //! batches (`reporting`), and acknowledges a message once every report of it is safe.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::host_gate::{Isolation, fresh_nonce};
+use common::host_gate::Isolation;
 use common::job::FetchJob;
 use common::queue::{Delivery, Queue, Receipt};
 use common::report::FetchReport;
@@ -82,6 +83,7 @@ impl Worker {
         };
         // While there are senders it ends by a panic only.
         tokio::select! {
+            biased;
             () = working => {}
             _ = &mut reporter => return Err(WorkerDied("reporter")),
         }
@@ -195,18 +197,33 @@ impl Crew {
             drop((room, place.take()));
             let found = until(&self.stop, self.room(job, needed)).await.ok_or(WorkError::Stopped)?;
             let Some(isolated) = found else {
-                return self.publish(self.poller.put_off(job, suspects_turn()).await).await;
+                return self.publish(self.poller.put_off(job, suspects_turn(self.poller.nonces.fresh())).await).await;
             };
             room = isolated;
             polled = self.poller.poll(job, needed).await?;
         }
         let Polled::Report(report, held) = polled else { return Ok(()) };
-        self.publish(report).await?;
+        let Some(held) = held else { return self.publish(report).await };
+        self.publish_held(report, &held).await?;
         drop((room, place));
-        if let Some(held) = held {
-            self.release(held).await;
-        }
+        self.release(held).await;
         Ok(())
+    }
+
+    /// Returns when the report is safe. While it has to wait for the queue, the gate knows that the feed was fetched: its token
+    /// ends long before an outage may, and then the feed would be fetched again.
+    async fn publish_held(&self, report: Box<FetchReport>, held: &PendingRelease) -> Result<(), WorkError> {
+        let mut publishing = pin!(self.publish(report));
+        loop {
+            match tokio::time::timeout(REMIND_EVERY, &mut publishing).await {
+                Ok(published) => return published,
+                Err(_) => {
+                    if let Err(error) = self.poller.release_early(held).await {
+                        tracing::debug!(error = &error as &dyn std::error::Error, "the host gate was not reminded");
+                    }
+                }
+            }
+        }
     }
 
     /// Returns when the report is safe.
@@ -246,9 +263,13 @@ impl Crew {
 /// How long a suspect waits for others before it.
 const SUSPECT_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How often the gate is told of a report that waits for the queue. Far less than the rest of a token's life after a fetch that
+/// took all of its time.
+const REMIND_EVERY: Duration = Duration::from_secs(2);
+
 /// When a suspect that waited without success comes again: not all of them at the same moment.
-fn suspects_turn() -> Duration {
-    Duration::from_millis(1_000 + fresh_nonce() % 4_000)
+fn suspects_turn(draw: u64) -> Duration {
+    Duration::from_millis(1_000 + draw % 4_000)
 }
 
 /// `worker.gentle`: the Windows RSS Platform's.

@@ -12,7 +12,7 @@ use common::report::Outcome;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedId, Version};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use worker::fetch::{Fetched, Fetcher, Hops};
+use worker::fetch::{FetchFeed, Fetched, Fetcher, Hops};
 
 fn job(rules: &HostRules, url: &str) -> FetchJob {
     let url: common::url::FeedUrl = url.parse().unwrap();

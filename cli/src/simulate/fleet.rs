@@ -282,7 +282,7 @@ impl VirtualFleet {
         };
         let scheduler = &self.dispatcher.config.scheduler;
         let remember_until = Some(self.now.after((scheduler.queue_lease + scheduler.fetch_lease) * 2));
-        gate.release(&permit, Release { remember_until, next_start: None }, self.now).await?;
+        gate.release(&permit, Release { remember_until, next_start_in: None }, self.now).await?;
         Ok(Some(report))
     }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::config::Config;
-use common::host_gate::Isolation;
 use common::host_gate::memory::MemoryGate;
+use common::host_gate::{Isolation, Nonces};
 use common::job::FetchJob;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
@@ -189,7 +189,7 @@ impl Fleet {
         let scheduler = Scheduler::new(&backends, &config, &metrics, &clock_for_all);
         let rules = Arc::new(LiveRules::new(&config));
         let poller = Poller {
-            fetcher: Fetcher::new(&config.fetch, &rules.get()).unwrap(),
+            fetcher: Box::new(Fetcher::new(&config.fetch, &rules.get()).unwrap()),
             gate: Arc::clone(&backends.gate),
             rules,
             config,
@@ -197,6 +197,7 @@ impl Fleet {
             metrics,
             secrets: Arc::default(),
             watch: ClockWatch::default(),
+            nonces: Nonces::default(),
         };
         scheduler.boot().await.unwrap();
         let compared = clock.now();

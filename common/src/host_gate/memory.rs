@@ -203,7 +203,7 @@ mod tests {
         let request = AcquireRequest { host, limits, ticket, feed, version, deadline: expires, nonce, isolation };
         let acquired = gate.acquire(&request, now).await.unwrap();
         if let (true, Acquired::Granted(permit)) = (reports, &acquired) {
-            gate.release(permit, Release { remember_until: Some(expires), next_start: None }, now).await.unwrap();
+            gate.release(permit, Release { remember_until: Some(expires), next_start_in: None }, now).await.unwrap();
         }
         acquired
     }

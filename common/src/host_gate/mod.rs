@@ -21,10 +21,12 @@ pub mod memory;
 pub mod redis;
 pub mod state;
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rand::RngExt;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
 use crate::host::{HostKey, HostLimits};
@@ -90,6 +92,28 @@ impl AcquireRequest {
 /// Returns a name for an acquire that no other one has.
 pub fn fresh_nonce() -> u64 {
     rand::rng().random()
+}
+
+/// Names a worker's acquires. Seeded with a number, it always gives the same names.
+#[derive(Debug)]
+pub struct Nonces(Mutex<StdRng>);
+
+impl Nonces {
+    /// Names that follow from `seed`.
+    pub fn seeded(seed: u64) -> Self {
+        Nonces(Mutex::new(StdRng::seed_from_u64(seed)))
+    }
+
+    /// Returns a name that no other acquire has.
+    pub fn fresh(&self) -> u64 {
+        crate::lock(&self.0).random()
+    }
+}
+
+impl Default for Nonces {
+    fn default() -> Self {
+        Nonces::seeded(fresh_nonce())
+    }
 }
 
 /// What runs beside a fetch in the same process, and so may be the reason when that process dies.
@@ -168,9 +192,9 @@ pub struct Permit {
 pub struct Release {
     /// The feed's version counts as reported until then; `None`: it may be fetched again.
     pub remember_until: Option<Timestamp>,
-    /// A gap after the request really left. A new connection takes its time after the acquire, a kept one does not: the
-    /// host's next start counts from here.
-    pub next_start: Option<Timestamp>,
+    /// What is left of the host's gap after the request really left. A new connection takes its time after the acquire, a kept
+    /// one does not: the host's next start counts from here. A length of time, because a worker's clock is not the gate's.
+    pub next_start_in: Option<Duration>,
 }
 
 /// Proof that a loading of holds began after the gate's last loss of memory.

@@ -226,7 +226,7 @@ impl GateState {
     pub fn release(&mut self, permit: &Permit, release: Release, now: Timestamp) {
         if let Some(host) = self.hosts.get_mut(&permit.host) {
             host.flights.retain(|(nonce, _)| *nonce != permit.nonce);
-            host.started = host.started.max(release.next_start.unwrap_or_default());
+            host.started = host.started.max(release.next_start_in.map_or(Timestamp::EPOCH, |wait| now.after(wait)));
             host.reserved = host.reserved.max(host.started);
             host.forget_ended(now);
         }

@@ -11,6 +11,7 @@
 //! - a queue with a delivery limit sends a message there that came too often;
 //! - `depth` counts items that wait and items that this process has not acked yet.
 
+mod announce;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 #[cfg(test)]
@@ -22,6 +23,8 @@ use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
+
+pub use announce::{Announce, Announcement, Published};
 
 /// What may travel: jobs and reports.
 pub trait Message: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {

@@ -60,6 +60,6 @@ async fn poll(gate: &RedisGate, feed: FeedId, host: &HostKey, ticket: Ticket) ->
     let (nonce, isolation) = (fresh_nonce(), Isolation::None);
     let request = AcquireRequest { host, limits: LIMITS, ticket, feed, version, deadline, nonce, isolation };
     let Acquired::Granted(permit) = gate.acquire(&request, now).await? else { bail!("a ticket was refused") };
-    gate.release(&permit, Release { remember_until: Some(deadline), next_start: None }, now).await?;
+    gate.release(&permit, Release { remember_until: Some(deadline), next_start_in: None }, now).await?;
     Ok(())
 }

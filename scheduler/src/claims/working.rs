@@ -200,13 +200,13 @@ impl Fleet {
             world.gate.cancel(&self.host, work.job.ticket);
             if let Some((nonce, _)) = world.gate.feeds.get(&feed).and_then(|guard| guard.token) {
                 let permit = Permit { host: self.host.clone(), feed: Some(feed), version: work.job.version, nonce };
-                world.gate.release(&permit, Release { remember_until, next_start: None }, now);
+                world.gate.release(&permit, Release { remember_until, next_start_in: None }, now);
             }
             if let Some(until) = remember_until {
                 world.gate.feeds.entry(feed).or_default().reported = Some((work.job.version, until));
             }
         } else if let Some(permit) = &work.permit {
-            world.gate.release(permit, Release { remember_until, next_start: None }, now);
+            world.gate.release(permit, Release { remember_until, next_start_in: None }, now);
         }
     }
 }

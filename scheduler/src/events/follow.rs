@@ -44,6 +44,7 @@ impl Tail {
         let mut newest = self.newest.subscribe();
         loop {
             tokio::select! {
+                biased;
                 _ = newest.wait_for(|newest| *newest > seq) => return,
                 () = self.ask() => {}
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::metrics::Metrics;
-use common::queue::rabbitmq::{Announcement, Exchange, Published};
+use common::queue::{Announce, Announcement, Published};
 use common::time::{Clock, Timestamp};
 use rand::RngExt;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +37,7 @@ pub async fn run(relay: Option<Relay>, stop: &CancellationToken) {
 
 /// One process's wish to pass events on.
 pub struct Relay {
-    exchange: Exchange,
+    exchange: Box<dyn Announce>,
     tail: Arc<Tail>,
     turn: RelayLease,
     /// It had the turn when it looked last.
@@ -47,7 +47,12 @@ pub struct Relay {
 
 impl Relay {
     /// From this store to this exchange; nothing runs yet.
-    pub fn new(store: Arc<dyn Store>, exchange: Exchange, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        exchange: Box<dyn Announce>,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let tail = Arc::new(Tail::of(Arc::clone(&store)));
         let holder = format!("{:032x}", rand::rng().random::<u128>());
         Relay { exchange, tail, turn: RelayLease { store, clock, holder }, has_turn: false, metrics }
@@ -58,10 +63,11 @@ impl Relay {
         let mut trouble = FailureLog::new("passing events on to the exchange");
         loop {
             tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
                 passed = self.pass_on(&mut trouble) => {
                     trouble.note(passed);
                 }
-                () = stop.cancelled() => break,
             }
             if !common::sleep_or_stop(LOOK_EVERY, stop).await {
                 break;
@@ -133,6 +139,7 @@ impl Relay {
         let mut publishing = pin!(self.exchange.publish(messages));
         loop {
             tokio::select! {
+                biased;
                 published = &mut publishing => return Ok(Some(published)),
                 () = tokio::time::sleep(PROLONG) => {}
             }

@@ -194,7 +194,7 @@ async fn fetch(scheduler: &Scheduler, job: &FetchJob, now: Timestamp) -> FetchRe
     };
     let Acquired::Granted(permit) = gate.acquire(&request, now).await.unwrap() else { panic!("not granted") };
     let remember_until = Some(now.after(Duration::from_secs(240)));
-    gate.release(&permit, Release { remember_until, next_start: None }, now).await.unwrap();
+    gate.release(&permit, Release { remember_until, next_start_in: None }, now).await.unwrap();
     let outcome = Outcome::NotModified { validators: Validators::default() };
     FetchReport::of(job.feed, job.version, job.host.clone(), now, outcome)
 }

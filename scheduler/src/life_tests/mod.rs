@@ -157,7 +157,7 @@ impl Fleet {
             panic!("not granted")
         };
         let remember_until = Some(now.after(Duration::from_secs(120)));
-        self.ops.gate.release(&permit, Release { remember_until, next_start: None }, now).await.unwrap();
+        self.ops.gate.release(&permit, Release { remember_until, next_start_in: None }, now).await.unwrap();
         report(job, now, outcome)
     }
 }

@@ -115,6 +115,7 @@ impl Intake {
             let resting = state.is_resting();
             let oldest = state.gathered.arrived();
             tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
                 Some(ended) = state.settling.join_next() => self.note_settled(&mut state, ended, clock).await,
                 () = tokio::time::sleep_until(state.rest_until), if resting => {}
@@ -188,6 +189,7 @@ impl Intake {
     async fn pause_until_schedule_answers(&self, state: &mut State, clock: &dyn Clock, stop: &CancellationToken) {
         state.gathered = Gathered::default();
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = self.results.reports.pause() => {}
         }

@@ -42,8 +42,8 @@ impl Fetch<'_> {
             return Ok(None);
         }
         if before.as_ref() == Some(&policy.key) && policy.limits.burst <= 1 {
-            let after_last = self.fetched.last_sent.map(|sent| sent.after(policy.limits.gap));
-            self.wait_until(after_last.unwrap_or_default()).await?;
+            let left = self.fetched.last_sent.map(|sent| policy.limits.gap.saturating_sub(sent.elapsed()));
+            self.wait_until(self.hops.clock.now().after(left.unwrap_or_default())).await?;
         }
         let request = ExtraRequest {
             host: &policy.key,
@@ -113,8 +113,8 @@ impl Fetch<'_> {
 
     pub(super) async fn give_back(&self, permit: &Permit) {
         let gap = self.hops.rules.limits_of(&permit.host).gap;
-        let next_start = self.fetched.last_sent.map(|sent| sent.after(gap));
-        let release = Release { next_start, ..Release::default() };
+        let next_start_in = self.fetched.last_sent.map(|sent| gap.saturating_sub(sent.elapsed()));
+        let release = Release { next_start_in, ..Release::default() };
         if let Err(error) = self.hops.gate.release(permit, release, self.hops.clock.now()).await {
             // it expires at its deadline
             tracing::warn!(feed = %self.job.feed, error = &error as &dyn std::error::Error, "a hop's permit was not released");
@@ -146,7 +146,7 @@ impl Fetch<'_> {
         let mut sent = None;
         let response = client::send(&self.shared.client, method, url.as_url(), fields, limits, &mut sent).await;
         let received = self.hops.clock.now();
-        self.fetched.last_sent = sent.map(|sent| received.before(sent.elapsed()));
+        self.fetched.last_sent = sent;
         if let (Some(trace), Some(request)) = (&mut self.trace, shown) {
             let answer = response.as_ref().ok().map(|answered| trace::Head::of(&answered.response));
             let took = self.started.elapsed().saturating_sub(before);

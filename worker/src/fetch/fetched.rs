@@ -10,6 +10,7 @@ use common::report::{Outcome, Probe};
 use common::secrets::Login;
 use common::time::{Clock, Timestamp};
 use common::url::FeedUrl;
+use tokio::time::Instant;
 
 use crate::discover::AnnouncedFeed;
 
@@ -52,7 +53,7 @@ pub struct Fetched {
     pub last_host: Option<HostKey>,
     /// When the last request went out, after its host's name was resolved and the connection stood: a host's gap should
     /// be counted from here.
-    pub last_sent: Option<Timestamp>,
+    pub last_sent: Option<Instant>,
     /// From the start to the last byte read, or to the failure.
     pub duration: Duration,
     /// The feeds that the body announces, when it is a page instead of a feed.

@@ -9,7 +9,7 @@ use common::document::Validators;
 use common::host::HostKey;
 use common::host_gate::memory::MemoryGate;
 use common::host_gate::redis::RedisGate;
-use common::host_gate::{HostGate, Ticket};
+use common::host_gate::{HostGate, Nonces, Ticket};
 use common::job::FetchJob;
 use common::known::KnownEntries;
 use common::live_rules::LiveRules;
@@ -145,7 +145,7 @@ async fn jobs_of_a_worker_whose_clock_is_off_are_worked_by_others() {
     let gate: Arc<dyn HostGate> = Arc::new(RedisGate::new(redis, config.fetch.deadline()));
     let rules = Arc::new(LiveRules::new(&config));
     let poller = Poller {
-        fetcher: Fetcher::new(&config.fetch, &rules.get()).unwrap(),
+        fetcher: Box::new(Fetcher::new(&config.fetch, &rules.get()).unwrap()),
         gate,
         rules,
         config,
@@ -153,6 +153,7 @@ async fn jobs_of_a_worker_whose_clock_is_off_are_worked_by_others() {
         metrics: Arc::new(Metrics::new()),
         secrets: Arc::default(),
         watch: ClockWatch::default(),
+        nonces: Nonces::default(),
     };
     let worker = Worker { poller: Arc::new(poller), jobs: jobs.ours.1.clone(), reports: reports.clone() };
     let stop = CancellationToken::new();

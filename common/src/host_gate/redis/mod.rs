@@ -226,7 +226,8 @@ impl HostGate for RedisGate {
     async fn release(&self, permit: &Permit, release: Release, now: Timestamp) -> Result<(), GateError> {
         self.eval("release a permit", &self.scripts.release, now, |call| {
             call.key(self.host(&permit.host));
-            call.arg(&permit.nonce.to_be_bytes()[..]).arg(release.next_start.unwrap_or_default().millis());
+            let next_start_in = release.next_start_in.unwrap_or_default().as_millis();
+            call.arg(&permit.nonce.to_be_bytes()[..]).arg(u64::try_from(next_start_in).unwrap_or(u64::MAX));
             if let Some(feed) = permit.feed {
                 call.key(self.feed(feed)).arg(permit.version.0);
                 call.arg(release.remember_until.unwrap_or_default().millis());

@@ -1,10 +1,10 @@
--- Releases what an acquire took at the host KEYS[3] and, if given, for the feed KEYS[4]. ARGV[4..]: nonce, the host's next start
--- or 0; for a feed also its version, and until when it counts as reported, or 0.
-local nonce, next_start = ARGV[4], tonumber(ARGV[5])
+-- Releases what an acquire took at the host KEYS[3] and, if given, for the feed KEYS[4]. ARGV[4..]: nonce, in how many
+-- milliseconds the host's next start may be, or 0; for a feed also its version, and until when it counts as reported, or 0.
+local nonce, next_start_in = ARGV[4], tonumber(ARGV[5])
 
 local host = read_host(KEYS[3])
 take_place(host, nonce)
-host.started = math.max(host.started, next_start)
+if next_start_in > 0 then host.started = math.max(host.started, now + next_start_in) end
 host.reserved = math.max(host.reserved, host.started)
 write_host(KEYS[3], host)
 

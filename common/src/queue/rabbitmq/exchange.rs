@@ -2,36 +2,15 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions};
 use lapin::types::{FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation, ExchangeKind, PublisherConfirm};
 
-use super::super::QueueError;
+use super::super::announce::{Announce, Announcement, Published};
 use super::error::BrokerError;
 use super::link::Link;
 use super::publisher::PERSISTENT;
-
-/// A message to an exchange.
-#[derive(Clone, Debug)]
-pub struct Announcement {
-    /// Its routing key, at most 255 bytes.
-    pub key: String,
-    /// What it is, as the message's type.
-    pub kind: String,
-    /// The same whenever the same thing is announced again.
-    pub id: String,
-    /// JSON.
-    pub body: Vec<u8>,
-}
-
-/// What became of a row of messages.
-#[derive(Debug)]
-pub struct Published {
-    /// So many, from the first on, are in all queues that want them.
-    pub confirmed: usize,
-    /// Why not all; the others may or may not have arrived.
-    pub trouble: Option<QueueError>,
-}
 
 /// A topic exchange of a broker. Publishing over it is for one at a time: order is kept on one channel only.
 pub struct Exchange {
@@ -43,16 +22,6 @@ pub struct Exchange {
 impl Exchange {
     pub(super) fn new(link: Arc<Link>, name: &str) -> Self {
         Exchange { link, name: name.into(), channel: None }
-    }
-
-    /// Publishes in order and waits for the confirmations, and for a broker that is away. After trouble, or when the future
-    /// is dropped, whoever goes on from the first that is not confirmed leaves out none: on its way to a queue no message
-    /// overtakes an earlier one, and what was published twice comes twice.
-    pub async fn publish(&mut self, messages: &[Announcement]) -> Published {
-        let mut confirmed = 0;
-        let sent = self.send(messages, &mut confirmed).await;
-        let trouble = sent.err().map(|trouble| trouble.while_doing("announce events"));
-        Published { confirmed, trouble }
     }
 
     async fn send(&mut self, messages: &[Announcement], confirmed: &mut usize) -> Result<(), BrokerError> {
@@ -93,5 +62,15 @@ impl Exchange {
         channel.exchange_declare(self.name.clone(), ExchangeKind::Topic, durable, FieldTable::default()).await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
         Ok(channel)
+    }
+}
+
+#[async_trait]
+impl Announce for Exchange {
+    async fn publish(&mut self, messages: &[Announcement]) -> Published {
+        let mut confirmed = 0;
+        let sent = self.send(messages, &mut confirmed).await;
+        let trouble = sent.err().map(|trouble| trouble.while_doing("announce events"));
+        Published { confirmed, trouble }
     }
 }

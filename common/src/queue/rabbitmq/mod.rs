@@ -35,7 +35,7 @@ pub use self::consumer::Prefetch;
 use self::consumer::{AckHandle, Receiving};
 use self::control::Control;
 use self::error::BrokerError;
-pub use self::exchange::{Announcement, Exchange, Published};
+pub use self::exchange::Exchange;
 use self::link::{Herald, Link};
 use self::publisher::Publisher;
 use self::tags::Settling;

@@ -57,7 +57,7 @@ fn rules_come_to_what_the_reference_has_at_the_same_knob_on_made_up_histories() 
 }
 
 #[test]
-#[ignore = "needs the public histories, which are no part of the project: dev/soak simulate"]
+#[ignore = "needs the public histories, which are no part of the project: dev/soak policies"]
 fn rules_come_to_what_the_reference_has_at_the_same_polls_on_public_histories() {
     let path = std::env::var("FEEDFLEET_HISTORIES").expect("FEEDFLEET_HISTORIES names the file of posting histories");
     let histories = histories::read(&std::fs::read_to_string(path).unwrap()).unwrap();

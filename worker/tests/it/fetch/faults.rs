@@ -8,7 +8,7 @@ use common::config::Config;
 use common::faults::{Fault, Faults, Faulty};
 use common::host::HostRules;
 use common::host_gate::memory::MemoryGate;
-use common::host_gate::{HostGate, LoadMark, Reservation, ReserveRequest, Ticket};
+use common::host_gate::{HostGate, LoadMark, Nonces, Reservation, ReserveRequest, Ticket};
 use common::job::FetchJob;
 use common::known::KnownEntries;
 use common::live_rules::LiveRules;
@@ -61,7 +61,7 @@ impl World {
     fn worker(&self, faults: &Arc<Faults>) -> Worker {
         let rules = HostRules::new(self.config.host.clone(), Vec::new());
         let poller = Poller {
-            fetcher: Fetcher::new(&self.config.fetch, &rules).unwrap(),
+            fetcher: Box::new(Fetcher::new(&self.config.fetch, &rules).unwrap()),
             gate: Arc::new(Faulty::new(Arc::clone(&self.gate), faults)),
             rules: Arc::new(LiveRules::new(&self.config)),
             config: Arc::clone(&self.config),
@@ -69,6 +69,7 @@ impl World {
             metrics: Arc::new(Metrics::new()),
             secrets: Arc::default(),
             watch: ClockWatch::default(),
+            nonces: Nonces::default(),
         };
         let reports = Arc::new(Faulty::new(Arc::clone(&self.reports), faults));
         Worker { poller: Arc::new(poller), jobs: Arc::clone(&self.jobs), reports }

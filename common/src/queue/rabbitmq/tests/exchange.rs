@@ -8,6 +8,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use super::own_broker::Lines;
 use super::*;
 use crate::queue::conformance::report;
+use crate::queue::{Announce, Announcement};
 use crate::report::FetchReport;
 
 fn messages(keys: &[&str]) -> Vec<Announcement> {

@@ -1,0 +1,350 @@
+//! What must hold in every simulated life, checked as it goes on: the judge sees every request at the origins and every
+//! report that the store accepts, all by one clock.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Display;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use common::host::HostKey;
+use common::job::FetchJob;
+use common::outcome::FailureKind;
+use common::report::Outcome;
+use common::time::Timestamp;
+use common::url::FeedId;
+use store::{Applied, Placement, Verdict};
+
+use crate::life::Life;
+use crate::line::{Call, Fate};
+
+/// Lines of history that are kept.
+const KEPT: usize = 20_000;
+
+/// Something that happened.
+#[derive(Clone, Debug, Hash)]
+pub(crate) enum Happened {
+    Fault(Call, Fate),
+    Asked { flight: u64, feed: i64, version: i64, host: HostKey },
+    Answered { flight: u64, hold: Option<Timestamp> },
+    Cut { flight: u64 },
+    Stored { feed: i64, version: i64, due: Option<Timestamp> },
+    Woken { feed: i64, due: Timestamp },
+    Driver(String),
+}
+
+/// What may differ from the rules in this fleet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tolerance {
+    /// Between the clocks of two processes.
+    pub(crate) skew: Duration,
+    /// Between two starts at a host.
+    pub(crate) gap: Duration,
+    /// Between two requests for a feed.
+    pub(crate) interval: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Host {
+    started: Option<Timestamp>,
+    holds: Vec<Hold>,
+    /// The flights at it.
+    flights: BTreeSet<u64>,
+}
+
+/// What a host asked a worker for.
+#[derive(Debug)]
+struct Hold {
+    flight: u64,
+    until: Timestamp,
+    /// The gate was told, or a report says it: it no longer depends on that worker's life.
+    known: bool,
+}
+
+#[derive(Debug)]
+struct Feed {
+    version: i64,
+    due: Option<Timestamp>,
+    deadly: bool,
+    /// Its last request, whether that was cut, and whether somebody wanted it polled since.
+    asked: Option<(Timestamp, u64)>,
+    woken: bool,
+    /// When its last report was stored.
+    stored: Option<Timestamp>,
+    /// The number of its newest stored entry.
+    newest: u64,
+}
+
+#[derive(Debug)]
+struct Flight {
+    feed: FeedId,
+    host: HostKey,
+    life: u32,
+    cut: bool,
+}
+
+/// Counts of a life.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) calls: u64,
+    pub(crate) faults: u64,
+    pub(crate) requests: u64,
+    pub(crate) repeated: u64,
+    pub(crate) deaths: u64,
+}
+
+/// Sees everything.
+pub(crate) struct Judge {
+    tolerance: Tolerance,
+    hosts: BTreeMap<HostKey, Host>,
+    feeds: BTreeMap<FeedId, Feed>,
+    flights: BTreeMap<u64, Flight>,
+    last_flight: u64,
+    history: VecDeque<(Timestamp, String, Happened)>,
+    hash: DefaultHasher,
+    broken: Vec<String>,
+    /// What the relay published.
+    pub(crate) announced: Vec<String>,
+    pub(crate) counts: Counts,
+}
+
+impl Judge {
+    pub(crate) fn new(tolerance: Tolerance) -> Self {
+        Judge {
+            tolerance,
+            hosts: BTreeMap::new(),
+            feeds: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            last_flight: 0,
+            history: VecDeque::new(),
+            hash: DefaultHasher::new(),
+            broken: Vec::new(),
+            announced: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The fleet has a feed, due then.
+    pub(crate) fn added(&mut self, feed: FeedId, version: i64, due: Timestamp, deadly: bool) {
+        let new = Feed { version, due: Some(due), deadly, asked: None, woken: false, stored: None, newest: 0 };
+        self.feeds.insert(feed, new);
+    }
+
+    pub(crate) fn note(&mut self, who: &(impl Display + ?Sized), what: Happened, now: Timestamp) {
+        let who = who.to_string();
+        (now, &who, &what).hash(&mut self.hash);
+        if self.history.len() == KEPT {
+            self.history.pop_front();
+        }
+        self.history.push_back((now, who, what));
+    }
+
+    /// A rule is broken.
+    pub(crate) fn accuse(&mut self, now: Timestamp, what: &str) {
+        self.note("judge", Happened::Driver(what.to_owned()), now);
+        self.broken.push(format!("{now}: {what}"));
+    }
+
+    pub(crate) fn fault(&mut self, life: &Life, call: Call, fate: Fate, now: Timestamp) {
+        self.counts.faults += 1;
+        self.note(life, Happened::Fault(call, fate), now);
+    }
+
+    /// A request reaches its origin.
+    pub(crate) fn asked(&mut self, life: &Life, job: &FetchJob, now: Timestamp) -> u64 {
+        self.last_flight += 1;
+        self.counts.requests += 1;
+        let flight = self.last_flight;
+        let (feed, version, host) = (job.feed, job.version.0, job.host.clone());
+        self.note(life, Happened::Asked { flight, feed: feed.0, version, host: host.clone() }, now);
+        let mut wrong = self.judge_host(&host, now);
+        wrong.extend(self.judge_feed(feed, version, now));
+        for what in wrong {
+            self.accuse(now, &format!("{life} asks for feed {feed} in version {version} at {host}: {what}"));
+        }
+        let at = self.hosts.entry(host.clone()).or_default();
+        at.started = Some(now);
+        at.flights.insert(flight);
+        let known = self.feeds.get_mut(&feed).expect("only known feeds are polled");
+        (known.asked, known.woken) = (Some((now, flight)), false);
+        self.flights.insert(flight, Flight { feed, host, life: life.number, cut: false });
+        flight
+    }
+
+    fn judge_host(&mut self, host: &HostKey, now: Timestamp) -> Vec<String> {
+        let Tolerance { skew, gap, .. } = self.tolerance;
+        let at = self.hosts.entry(host.clone()).or_default();
+        let mut wrong = Vec::new();
+        if let Some(started) = at.started.filter(|started| now < started.after(gap)) {
+            wrong.push(format!("only {:?} after the last request there", now.since(started)));
+        }
+        at.holds.retain(|hold| now < hold.until);
+        if let Some(hold) = at.holds.iter().find(|hold| now.after(skew) < hold.until) {
+            wrong.push(format!("the host is held until {} by the answer to {}", hold.until, hold.flight));
+        }
+        if !at.flights.is_empty() {
+            wrong.push(format!("another request is in flight there: {:?}", at.flights));
+        }
+        wrong
+    }
+
+    fn judge_feed(&mut self, feed: FeedId, version: i64, now: Timestamp) -> Vec<String> {
+        let Tolerance { skew, interval, .. } = self.tolerance;
+        let known = &self.feeds[&feed];
+        let mut wrong = Vec::new();
+        let cut = known.asked.and_then(|(_, last)| self.flights.get(&last)).is_some_and(|last| last.cut);
+        let in_flight = |flight: &u64| self.flights.get(flight).is_some_and(|flown| flown.feed == feed);
+        if self.hosts.values().any(|host| host.flights.iter().any(in_flight)) {
+            wrong.push("it is being fetched".to_owned());
+        }
+        if version < known.version {
+            wrong.push(format!("version {} of it was stored", known.version - 1));
+        }
+        if known.due.is_none_or(|due| now.after(skew) < due) {
+            wrong.push(format!("it is due at {:?}", known.due.map(|due| due.to_string())));
+        }
+        let early = |at: &Timestamp| now.after(skew) < at.after(interval) && !cut && !known.woken;
+        if let Some(at) = known.asked.map(|(at, _)| at).filter(early) {
+            wrong.push(format!("only {:?} after its last request, which was not cut", now.since(at)));
+        }
+        let repeats = known.asked.is_some_and(|(at, _)| known.stored.is_none_or(|stored| at > stored));
+        self.counts.repeated += u64::from(repeats);
+        wrong
+    }
+
+    /// Whether a request is in flight.
+    pub(crate) fn is_anybody_asked(&self) -> bool {
+        self.hosts.values().any(|host| !host.flights.is_empty())
+    }
+
+    /// A request ends at its origin.
+    pub(crate) fn answered(&mut self, flight: u64, hold: Option<Timestamp>, now: Timestamp) {
+        self.note("origin", Happened::Answered { flight, hold }, now);
+        self.leave(flight);
+    }
+
+    /// A worker reads that its host wants to be left alone. While it is stopped it reads nothing: its permit protects the host
+    /// for as long as a fetch may take.
+    pub(crate) fn told(&mut self, flight: u64, until: Timestamp) {
+        let Some(flown) = self.flights.get(&flight).filter(|flown| !flown.cut) else { return };
+        self.hosts.entry(flown.host.clone()).or_default().holds.push(Hold { flight, until, known: false });
+    }
+
+    /// What a host asked for is known to more than one worker.
+    pub(crate) fn hold_is_known(&mut self, host: &HostKey) {
+        if let Some(at) = self.hosts.get_mut(host) {
+            at.holds.iter_mut().for_each(|hold| hold.known = true);
+        }
+    }
+
+    fn leave(&mut self, flight: u64) {
+        if let Some(at) = self.flights.get(&flight).and_then(|flown| self.hosts.get_mut(&flown.host)) {
+            at.flights.remove(&flight);
+        }
+    }
+
+    /// A process died, and its requests with it. What it was told and has told nobody is not known.
+    pub(crate) fn died(&mut self, life: &Life, now: Timestamp) {
+        self.counts.deaths += 1;
+        let cut: Vec<u64> = self
+            .flights
+            .iter()
+            .filter(|(_, flown)| flown.life == life.number && !flown.cut)
+            .map(|(id, _)| *id)
+            .collect();
+        for flight in cut {
+            let in_flight = self
+                .flights
+                .get(&flight)
+                .is_some_and(|flown| self.hosts.get(&flown.host).is_some_and(|at| at.flights.contains(&flight)));
+            if in_flight {
+                self.note(life, Happened::Cut { flight }, now);
+            }
+            self.leave(flight);
+            if let Some(flown) = self.flights.get_mut(&flight) {
+                flown.cut = true;
+                let at = self.hosts.entry(flown.host.clone()).or_default();
+                at.holds.retain(|hold| hold.known || hold.flight != flight);
+            }
+        }
+    }
+
+    /// The store answered.
+    pub(crate) fn applied(&mut self, verdicts: &[Verdict], applied: &[Applied], now: Timestamp) {
+        for (verdict, applied) in verdicts.iter().zip(applied) {
+            let Applied::Stored { due, wake, .. } = applied else { continue };
+            let report = &verdict.report;
+            let (feed, version) = (report.feed, report.version.0);
+            self.note("store", Happened::Stored { feed: feed.0, version, due: *due }, now);
+            let known = self.feeds.get_mut(&feed).expect("only known feeds are stored");
+            let before = known.version;
+            (known.due, known.stored, known.version) = (*due, Some(now), version + 1);
+            // A wake that came when the fetch had begun is answered by another one.
+            known.woken |= *wake;
+            // The requests before it are done with, except for those that are still on their way.
+            let hosts = &self.hosts;
+            let flies = |id: &u64, host: &HostKey| hosts.get(host).is_some_and(|at| at.flights.contains(id));
+            self.flights.retain(|id, flown| flown.feed != feed || flies(id, &flown.host));
+            if let Outcome::Modified(document) = &report.outcome {
+                let number = |id: &str| id.rsplit('-').next().and_then(|number| number.parse().ok());
+                let newest = document.entries.iter().filter_map(|entry| number(&entry.id)).max();
+                known.newest = known.newest.max(newest.unwrap_or(0));
+            }
+            let crashed = matches!(report.outcome, Outcome::Failed { failure: FailureKind::Crashed, .. });
+            if crashed && !known.deadly {
+                self.accuse(now, &format!("feed {feed} is quarantined, and it kills nobody"));
+            }
+            if version < before {
+                self.accuse(now, &format!("version {version} of feed {feed} is stored after {}", before - 1));
+            }
+        }
+    }
+
+    /// Somebody wants feeds polled.
+    pub(crate) fn woken(&mut self, places: &[Placement], now: Timestamp) {
+        for place in places {
+            self.note("store", Happened::Woken { feed: place.id.0, due: place.due }, now);
+            let known = self.feeds.get_mut(&place.id).expect("only known feeds are woken");
+            known.due = known.due.map(|due| due.min(place.due));
+            known.woken = true;
+        }
+    }
+
+    /// At the end every feed has been polled since `since`, and none has been due for longer than `patience`.
+    pub(crate) fn judge_liveness(&mut self, since: Timestamp, patience: Duration, now: Timestamp) {
+        let late: Vec<String> = (self.feeds.iter())
+            .filter_map(|(feed, known)| {
+                let stored = known.stored.filter(|stored| *stored > since);
+                let due = known.due?;
+                let overdue = due.after(patience) < now;
+                // One that waits for what its host or its publisher asked is not due.
+                (overdue || stored.is_none() && due < now).then(|| {
+                    let stored = known.stored.map(|stored| stored.to_string());
+                    format!("feed {feed} was due at {due}, and its last report was stored at {stored:?}")
+                })
+            })
+            .collect();
+        for what in late {
+            self.accuse(now, &what);
+        }
+    }
+
+    /// The number of each feed's newest stored entry.
+    pub(crate) fn newest(&self) -> BTreeMap<FeedId, u64> {
+        self.feeds.iter().map(|(feed, known)| (*feed, known.newest)).collect()
+    }
+
+    pub(crate) fn broken(&self) -> &[String] {
+        &self.broken
+    }
+
+    /// The same for the same history.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash.finish()
+    }
+
+    /// The history, for people.
+    pub(crate) fn story(&self) -> String {
+        let line = |(at, who, what): &(Timestamp, String, Happened)| format!("{at} {who}: {what:?}\n");
+        self.history.iter().map(line).collect()
+    }
+}

@@ -1,0 +1,255 @@
+//! Simulated lives of fleets: a small one for a fault at each call, and one of two schedulers and three workers for everything
+//! at once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use common::host::HostKey;
+use common::time::Timestamp;
+use common::url::FeedId;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use store::Events;
+use tokio::sync::mpsc;
+
+use crate::blocking;
+use crate::fleet::Fleet;
+use crate::judge::{Counts, Happened};
+use crate::life::{Kind, Server};
+use crate::line::Weather;
+use crate::origin::{FeedScript, entry_id};
+use crate::weather::{Calm, Storm};
+use crate::world::{Sabotage, World, config, lease};
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// How long after its due time a feed may be polled in a healthy fleet: others of its host come first.
+const PATIENCE: Duration = seconds(10);
+/// The largest error of a clock that the fleet tolerates.
+const SKEW: Duration = Duration::from_millis(900);
+
+/// What a life came to.
+pub(crate) struct Verdict {
+    pub(crate) broken: Vec<String>,
+    pub(crate) hash: u64,
+    pub(crate) counts: Counts,
+    pub(crate) lasted: Duration,
+    pub(crate) story: String,
+}
+
+/// Runs a life in virtual time: the clock moves on when everybody waits.
+fn simulated<T>(life: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(life)
+}
+
+/// The life of a small fleet, in which one fault strikes: a scheduler and a worker, six feeds on three hosts, of which one
+/// throttles for a while.
+pub(crate) fn small(weather: Box<dyn Weather>, relays: bool, sabotage: Option<Sabotage>) -> Verdict {
+    simulated(async move {
+        let (deaths, died) = mpsc::unbounded_channel();
+        let world = World::new(config(), Duration::ZERO, 1, weather, deaths, sabotage);
+        let mut fleet = Fleet::new(world, died, 1, relays);
+        fleet.subscribe(6, 3, |_| FeedScript { every: seconds(9), deadly: false });
+        let begun = fleet.world.begun();
+        throttle(&fleet, &HostKey::new("h1.example:443"), begun.after(seconds(1)), seconds(2), seconds(15));
+        fleet.start(Kind::Scheduler, 0, 0);
+        fleet.start(Kind::Worker, 0, 0);
+        fleet.live(seconds(45)).await;
+        heal_and_judge(&mut fleet).await
+    })
+}
+
+fn throttle(fleet: &Fleet, host: &HostKey, from: Timestamp, lasts: Duration, rest: Duration) {
+    let mut origin = fleet.world.origin();
+    origin.hosts.get_mut(host).expect("a host of the fleet").throttles = Some((from, from.after(lasts), rest));
+}
+
+/// The life of two workers with these errors of their clocks, on one host. When the first request is in flight, nobody can reach
+/// the queue for this long.
+pub(crate) fn pair(ahead: [i64; 2], queue_away: Duration) -> Verdict {
+    simulated(async move {
+        let (deaths, died) = mpsc::unbounded_channel();
+        let world = World::new(config(), Duration::ZERO, 1, Box::new(Calm), deaths, None);
+        let mut fleet = Fleet::new(world, died, 1, false);
+        fleet.subscribe(8, 1, |_| FeedScript { every: seconds(9), deadly: false });
+        fleet.start(Kind::Scheduler, 0, 0);
+        for (place, ahead) in ahead.into_iter().enumerate() {
+            fleet.start(Kind::Worker, place, ahead);
+        }
+        while !fleet.world.judge().is_anybody_asked() {
+            fleet.live(Duration::from_millis(50)).await;
+        }
+        cut(&fleet, &[0, 1, 2], Server::Queue, queue_away);
+        fleet.live(seconds(20)).await;
+        heal_and_judge(&mut fleet).await
+    })
+}
+
+/// The life of a whole fleet with everything that may happen to it.
+pub(crate) fn whole(seed: u64) -> Verdict {
+    simulated(async move {
+        let mut random = StdRng::seed_from_u64(seed);
+        let (deaths, died) = mpsc::unbounded_channel();
+        let skew = if random.random_bool(0.5) { SKEW } else { Duration::ZERO };
+        let relays = random.random_bool(0.3);
+        let world = World::new(config(), skew, seed, Box::new(Storm::new(random.random())), deaths, None);
+        let mut fleet = Fleet::new(world, died, seed, relays);
+        let (feeds, hosts) = (random.random_range(3..14), random.random_range(1..6));
+        let deadly = random.random_bool(0.1).then(|| random.random_range(0..feeds));
+        let every = seconds(random.random_range(5..40));
+        fleet.subscribe(feeds, hosts, |number| FeedScript { every, deadly: deadly == Some(number) });
+        let error = i64::try_from(skew.as_millis()).expect("below a second");
+        for place in 0..2 {
+            fleet.start(Kind::Scheduler, place, random.random_range(-error..=error));
+        }
+        for place in 0..3 {
+            fleet.start(Kind::Worker, place, random.random_range(-error..=error));
+        }
+        for _ in 0..random.random_range(5..25) {
+            fleet.live(Duration::from_millis(random.random_range(100..6_000))).await;
+            trouble(&mut fleet, &mut random);
+        }
+        fleet.live(seconds(10)).await;
+        heal_and_judge(&mut fleet).await
+    })
+}
+
+/// Something goes wrong.
+fn trouble(fleet: &mut Fleet, random: &mut StdRng) {
+    let world = fleet.world.clone();
+    let (now, deadline) = (world.now(), world.config.fetch.deadline());
+    let running = fleet.processes.len();
+    let chosen = (running > 0).then(|| random.random_range(0..running));
+    let server = Server::ALL[random.random_range(0..4)];
+    let note = |what: String| world.judge().note("driver", Happened::Driver(what), now);
+    let lasts = Duration::from_millis(random.random_range(200..20_000));
+    match (random.random_range(0..13), chosen) {
+        (0 | 1, Some(index)) => fleet.kill(index),
+        (2, Some(index)) => fleet.stop(index),
+        (3 | 4, Some(index)) => {
+            note(format!("{} is stopped for {lasts:?}", fleet.processes[index].life));
+            fleet.processes[index].life.pause(lasts);
+        }
+        (5 | 6, Some(index)) => {
+            note(format!("{} cannot reach {server:?} for {lasts:?}", fleet.processes[index].life));
+            cut(fleet, &[index], server, lasts);
+        }
+        (7, _) => {
+            note(format!("nobody can reach {server:?} for {lasts:?}"));
+            cut(fleet, &(0..running).collect::<Vec<_>>(), server, lasts);
+        }
+        (8, _) => {
+            note("copies are made".to_owned());
+            world.gate.copy();
+            world.schedule.copy();
+        }
+        (9, _) => {
+            let restored = random.random_bool(0.5);
+            note(format!("the gate loses its memory; restored: {restored}"));
+            world.gate.lose(restored, now, deadline);
+            if random.random_bool(0.7) {
+                note("and so does the schedule".to_owned());
+                world.schedule.lose(restored, now);
+            }
+        }
+        (10, _) => {
+            let restored = random.random_bool(0.5);
+            note(format!("the schedule loses its memory; restored: {restored}"));
+            world.schedule.lose(restored, now);
+        }
+        (11, _) => {
+            let feeds: Vec<FeedId> = world.origin().feeds.keys().copied().collect();
+            let feed = feeds[random.random_range(0..feeds.len())];
+            note(format!("feed {feed} is wanted now"));
+            fleet.wake(feed);
+        }
+        _ => {
+            let hosts: Vec<HostKey> = world.origin().hosts.keys().cloned().collect();
+            let host = hosts[random.random_range(0..hosts.len())].clone();
+            let rest = seconds(random.random_range(5..30));
+            note(format!("{host} throttles for {lasts:?}"));
+            throttle(fleet, &host, now, lasts, rest);
+        }
+    }
+}
+
+/// Cuts processes off from a server for a while.
+fn cut(fleet: &Fleet, processes: &[usize], server: Server, lasts: Duration) {
+    for index in processes {
+        let life = fleet.processes[*index].life.clone();
+        life.set_way(server, false);
+        tokio::spawn(async move {
+            tokio::time::sleep(lasts).await;
+            life.set_way(server, true);
+        });
+    }
+}
+
+/// Heals everything, and judges the fleet after two leases and another round of polls.
+async fn heal_and_judge(fleet: &mut Fleet) -> Verdict {
+    let world = fleet.world.clone();
+    world.set_weather(Box::new(Calm));
+    for process in &fleet.processes {
+        Server::ALL.iter().for_each(|server| process.life.set_way(*server, true));
+        process.life.pause(Duration::ZERO);
+    }
+    let healed = world.now();
+    world.judge().note("driver", Happened::Driver("all is well from now on".to_owned()), healed);
+    let interval = world.config.policy.interval.mul_f64(1.0 + world.config.policy.salt);
+    fleet.live(lease(&world.config) * 2 + interval + PATIENCE).await;
+    world.judge().judge_liveness(healed, PATIENCE, world.now());
+    judge_events(&world, fleet.relays);
+    let judge = world.judge();
+    Verdict {
+        broken: judge.broken().to_vec(),
+        hash: judge.hash(),
+        counts: judge.counts,
+        lasted: world.now().since(world.begun()),
+        story: if judge.broken().is_empty() { String::new() } else { judge.story() },
+    }
+}
+
+/// Every entry that was stored has one event, in the order of the document, and the exchange was told all of them in order.
+fn judge_events(world: &World, relays: bool) {
+    let now = world.now();
+    let mut next: BTreeMap<FeedId, u64> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    let (mut after, mut ids) = (0, Vec::new());
+    loop {
+        let page = blocking::run(world.store.store.events(after, 1_000)).expect("events");
+        let Some(last) = page.items.last() else { break };
+        after = last.seq;
+        for event in page.items {
+            // The last ones are on their way.
+            if event.at.after(PATIENCE) < now {
+                ids.push(format!("{}-{}", page.epoch, event.seq));
+            }
+            let (Some(stored), "entry.new") = (&event.entry, event.kind.as_str()) else { continue };
+            let expected = next.entry(event.feed_id).or_insert(1);
+            if stored.entry.id != entry_id(*expected) {
+                wrong.push(format!(
+                    "feed {} has an event for {} in place of {expected}",
+                    event.feed_id, stored.entry.id
+                ));
+            }
+            *expected += 1;
+        }
+    }
+    let mut judge = world.judge();
+    for (feed, newest) in judge.newest() {
+        let stored = next.get(&feed).map_or(0, |next| next - 1);
+        if stored != newest {
+            wrong.push(format!("feed {feed} has {stored} entries of {newest} that were reported"));
+        }
+    }
+    let mut told = judge.announced.iter();
+    if let Some(missing) = ids.iter().filter(|_| relays).find(|id| !told.any(|other| other == *id)) {
+        wrong.push(format!("the exchange was not told of event {missing} in its order"));
+    }
+    for what in wrong {
+        judge.accuse(now, &what);
+    }
+}

@@ -1,0 +1,153 @@
+//! Whole fleets in virtual time: real schedulers, workers and relays with their loops, over servers in memory, with faults at
+//! every call, crashes, partitions, pauses, clocks that differ, and servers that lose their memory.
+//!
+//! `docs/decisions/0026-simulation.md` says what is real and what is not. Short forms run among all tests, long ones by
+//! `dev/soak simulate --seeds N`; SIMULATE_FIRST=N SIMULATE_SEEDS=1 repeats one seed and prints its history if it fails.
+
+mod blocking;
+mod fleet;
+mod gate;
+mod judge;
+mod life;
+mod line;
+mod lives;
+mod origin;
+mod queue;
+mod schedule;
+mod store;
+mod weather;
+mod world;
+
+use std::time::{Duration, Instant};
+
+use crate::line::Fate;
+use crate::lives::{Verdict, pair, small, whole};
+use crate::weather::{Calm, Plan, Planned};
+use crate::world::Sabotage;
+
+/// A number from the environment, or the short form's.
+fn number(name: &str, short: u64) -> u64 {
+    std::env::var(name)
+        .map_or(short, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text}")))
+}
+
+/// Everything that may become of a call.
+fn plans() -> Vec<Plan> {
+    let seconds = Duration::from_secs;
+    vec![
+        Plan::Once(Fate::Before),
+        Plan::Once(Fate::After),
+        Plan::Once(Fate::Late(seconds(6))),
+        Plan::Once(Fate::LateAnswer(Duration::from_millis(1_500))),
+        Plan::Once(Fate::Silent),
+        Plan::Outage(seconds(12)),
+        Plan::Spell(Fate::After, seconds(40)),
+    ]
+}
+
+fn calls_of_a_small_life(relays: bool) -> u64 {
+    let calm = small(Box::new(Planned::new(usize::MAX, Plan::Once(Fate::Good))), relays, None);
+    assert!(calm.broken.is_empty(), "{}\n{}", calm.story, calm.broken.join("\n"));
+    calm.counts.calls
+}
+
+#[test]
+fn nothing_is_lost_late_or_impolite_whichever_call_fails() {
+    let begun = Instant::now();
+    let relays = number("SIMULATE_RELAY", 0) > 0;
+    let calls = calls_of_a_small_life(relays);
+    // From then on it does the same again.
+    let last = number("SIMULATE_CALLS", 700).min(calls);
+    let every = usize::try_from(number("SIMULATE_EVERY", 49)).unwrap();
+    let mut tried = 0;
+    let mut findings = Vec::new();
+    for plan in plans() {
+        for at in (0..last).step_by(every) {
+            tried += 1;
+            let verdict = small(Box::new(Planned::new(usize::try_from(at).unwrap(), plan)), relays, None);
+            if !verdict.broken.is_empty() {
+                println!("call {at}, {plan:?}:\n  {}", verdict.broken.join("\n  "));
+                findings.push((plan, at, verdict));
+            }
+        }
+    }
+    println!("{tried} lives of {calls} calls, {} findings, {:.1?}", findings.len(), begun.elapsed());
+    if let Some((plan, at, verdict)) = findings.first() {
+        println!("{}", verdict.story);
+        println!("call {at}, {plan:?}:\n{}", verdict.broken.join("\n"));
+    }
+    assert!(findings.is_empty());
+}
+
+#[test]
+fn nothing_is_lost_late_or_impolite_whatever_happens_to_a_fleet() {
+    let (first, seeds) = (number("SIMULATE_FIRST", 1), number("SIMULATE_SEEDS", 50));
+    let begun = Instant::now();
+    let (mut hours, mut findings) = (0.0, Vec::new());
+    let (mut requests, mut deaths, mut faults, mut calls) = (0, 0, 0, 0);
+    for seed in first..first + seeds {
+        let verdict = whole(seed);
+        hours += verdict.lasted.as_secs_f64() / 3600.0;
+        requests += verdict.counts.requests;
+        deaths += verdict.counts.deaths;
+        faults += verdict.counts.faults;
+        calls += verdict.counts.calls;
+        if !verdict.broken.is_empty() {
+            println!("seed {seed}:\n  {}", verdict.broken.join("\n  "));
+            findings.push((seed, verdict));
+        }
+    }
+    let took = begun.elapsed().as_secs_f64();
+    println!(
+        "{seeds} seeds, {hours:.1} fleet-hours, {:.2} a second; {calls} calls, {faults} faults, {deaths} deaths, {requests} requests; {} findings",
+        hours / took,
+        findings.len()
+    );
+    if let Some((seed, verdict)) = findings.first() {
+        println!("{}", verdict.story);
+        println!("seed {seed}:\n{}", verdict.broken.join("\n"));
+    }
+    assert!(findings.is_empty());
+}
+
+#[test]
+fn a_seed_tells_the_same_story_each_time() {
+    for seed in 1..=number("SIMULATE_TWICE", 3) {
+        let [one, other]: [Verdict; 2] = [whole(seed), whole(seed)];
+        assert_eq!(one.hash, other.hash, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_judge_sees_servers_that_break_their_promises() {
+    let broken = [
+        (Sabotage::NoHolds, "held until"),
+        (Sabotage::NoGap, "after the last request there"),
+        (Sabotage::NoLimit, "another request is in flight"),
+        (Sabotage::Early, "it is due at"),
+        (Sabotage::Forgetful, "its last report was stored at"),
+        (Sabotage::Twice, "is stored after"),
+        (Sabotage::Deaf, "the exchange was not told"),
+    ];
+    let silence = Planned::new(120, Plan::Outage(Duration::from_secs(5)));
+    let verdict = small(Box::new(silence), false, Some(Sabotage::KeptLinks));
+    assert!(!verdict.broken.is_empty(), "a connection that was silent is kept, and nothing happens any more");
+    for (sabotage, what) in broken {
+        let verdict = small(Box::new(Calm), true, Some(sabotage));
+        assert!(verdict.broken.iter().any(|line| line.contains(what)), "{sabotage:?}: {:?}", verdict.broken);
+    }
+}
+
+#[test]
+fn a_worker_with_a_wrong_clock_shortens_no_gap() {
+    let verdict = pair([-900, 900], Duration::ZERO);
+    assert!(verdict.broken.is_empty(), "{}\n{}", verdict.story, verdict.broken.join("\n"));
+    assert!(verdict.counts.requests > 20);
+}
+
+#[test]
+fn a_feed_whose_report_waits_for_the_queue_is_not_fetched_again_when_its_token_ends() {
+    let verdict = pair([0, 0], Duration::from_secs(8));
+    assert!(verdict.broken.is_empty(), "{}\n{}", verdict.story, verdict.broken.join("\n"));
+    assert_eq!(verdict.counts.repeated, 0, "{}", verdict.story);
+}

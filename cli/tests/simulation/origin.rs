@@ -1,0 +1,154 @@
+//! The feeds that a simulated fleet polls: each publishes entries by the clock, some hosts throttle for a while, and a deadly
+//! feed kills the worker that asks for it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use common::document::{ContentHash, Document, Validators};
+use common::entry::Entry;
+use common::host::HostKey;
+use common::job::FetchJob;
+use common::outcome::FailureKind;
+use common::report::Outcome;
+use common::time::Timestamp;
+use common::url::FeedId;
+use tokio::time::{Instant, sleep};
+use worker::fetch::{FetchFeed, Fetched, Hops};
+
+use crate::life::{Life, Server};
+use crate::line::{Call, Fate};
+use crate::world::World;
+
+/// Entries that a document shows.
+const SHOWN: u64 = 30;
+
+/// What a host does to those who ask it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HostScript {
+    /// It answers 429 between these times, and wants to be left alone for this long.
+    pub(crate) throttles: Option<(Timestamp, Timestamp, Duration)>,
+}
+
+/// A feed's life at its publisher.
+#[derive(Clone, Debug)]
+pub(crate) struct FeedScript {
+    /// Between two entries.
+    pub(crate) every: Duration,
+    /// Kills the workers that fetch it.
+    pub(crate) deadly: bool,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Origin {
+    pub(crate) hosts: BTreeMap<HostKey, HostScript>,
+    pub(crate) feeds: BTreeMap<FeedId, FeedScript>,
+}
+
+impl Origin {
+    /// The number of a feed's newest entry at that time; the first is there from the beginning.
+    pub(crate) fn newest(&self, feed: FeedId, begun: Timestamp, now: Timestamp) -> u64 {
+        let every = self.feeds[&feed].every;
+        1 + u64::try_from(now.since(begun).as_millis() / every.as_millis()).expect("a simulation is short")
+    }
+}
+
+/// The identity of a feed's entry.
+pub(crate) fn entry_id(number: u64) -> String {
+    format!("entry-{number:06}")
+}
+
+/// A worker's way to the publishers.
+pub(crate) struct Fetching {
+    pub(crate) world: Arc<World>,
+    pub(crate) life: Arc<Life>,
+}
+
+#[async_trait]
+impl FetchFeed for Fetching {
+    async fn fetch(&self, job: &FetchJob, hops: &Hops<'_>) -> Fetched {
+        let (world, life) = (&self.world, &self.life);
+        let begun = Instant::now();
+        let timeout = world.config.fetch.timeout;
+        let [mut connecting, mut answering] = world.fetch_times();
+        let fate = world.fate(life, Call { kind: life.kind, server: Server::Origin, name: "fetch" });
+        match fate {
+            Fate::Good | Fate::Before | Fate::After => {}
+            Fate::Late(by) => connecting += by,
+            Fate::LateAnswer(by) => answering += by,
+            Fate::Silent => answering = timeout,
+        }
+        sleep(connecting.min(timeout)).await;
+        life.running().await;
+        let failed = |failure| Fetched {
+            duration: begun.elapsed(),
+            last_host: Some(job.host.clone()),
+            ..Fetched::unasked(Outcome::Failed { failure, detail: "simulated".to_owned() })
+        };
+        // It was stopped for so long that its timers have expired.
+        if begun.elapsed() >= timeout || hops.clock.now() >= hops.deadline {
+            return failed(FailureKind::Timeout);
+        }
+        if fate == Fate::Before {
+            return failed(FailureKind::Connect);
+        }
+        let sent = Instant::now();
+        let flight = world.judge().asked(life, job, world.now());
+        if world.origin().feeds[&job.feed].deadly {
+            world.dies_of(life);
+        }
+        let left = timeout.saturating_sub(begun.elapsed());
+        sleep(answering.min(left)).await;
+        if life.is_dead() {
+            // The judge knows when it died.
+            std::future::pending::<()>().await;
+        }
+        let now = world.now();
+        if answering >= left || fate == Fate::After {
+            world.judge().answered(flight, None, now);
+            life.running().await;
+            let failure = if answering >= left { FailureKind::Timeout } else { FailureKind::Truncated };
+            return Fetched { last_sent: Some(sent), ..failed(failure) };
+        }
+        let throttled = match world.origin().hosts.get(&job.host).and_then(|host| host.throttles) {
+            Some((from, until, rest)) if from <= now && now < until => Some(rest),
+            _ => None,
+        };
+        world.judge().answered(flight, throttled.map(|rest| now.after(rest)), now);
+        let newest = world.origin().newest(job.feed, world.begun(), now);
+        life.running().await;
+        if let Some(rest) = throttled {
+            world.judge().told(flight, now.after(rest));
+        }
+        // A server says for how long it is to be left alone; until when that is follows from the worker's clock.
+        let (outcome, status) = match throttled {
+            Some(rest) => (Outcome::Throttled { retry_after: Some(hops.clock.now().after(rest)) }, 429),
+            None => document(job, newest),
+        };
+        Fetched {
+            duration: begun.elapsed(),
+            last_host: Some(job.host.clone()),
+            last_sent: Some(sent),
+            http_status: Some(status),
+            conditional: !job.validators.is_empty(),
+            ..Fetched::unasked(outcome)
+        }
+    }
+}
+
+fn document(job: &FetchJob, newest: u64) -> (Outcome, u16) {
+    let validators = Validators { etag: Some(format!("\"{newest}\"")), ..Validators::default() };
+    if job.validators == validators {
+        return (Outcome::NotModified { validators }, 304);
+    }
+    let first = newest.saturating_sub(SHOWN - 1).max(1);
+    let entry = |number| Entry { id: entry_id(number), title: Some(format!("Entry {number}")), ..Entry::default() };
+    let content_hash = Some(ContentHash::of(&newest.to_le_bytes(), 1));
+    let mut document = Document { title: Some("A feed".to_owned()), validators, content_hash, ..Document::default() };
+    document.keep_news((first..=newest).rev().map(entry).collect(), &job.known);
+    // Consumers want the newest one last.
+    document.entries.reverse();
+    (Outcome::Modified(Box::new(document)), 200)
+}

@@ -1,0 +1,359 @@
+//! The store of a simulated fleet: SQLite in memory, behind connections that may break. What it accepts is told to the judge.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use common::feed::Feed;
+use common::host::{HostKey, HostRule};
+use common::job::Detour;
+use common::secrets::Credentials;
+use common::time::{Timestamp, clocks_agree};
+use common::url::{FeedId, Version};
+use store::sqlite::SqliteStore;
+use store::{
+    AcceptedPolicy, Added, Applied, EntryRef, Event, EventPage, EventQuery, Events, FeedChange, FeedQuery, FeedRef,
+    Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, Hosts, JobRow, Move, Moved, NewFeed, NewPolicy,
+    NewRequeue, OldSeal, Page, Placement, Polls, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan,
+    RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, Unmove, Unmoved, Upkeep, Verdict,
+};
+
+use crate::blocking::run;
+use crate::life::Server;
+use crate::line::Line;
+use crate::world::Sabotage;
+
+/// The server.
+pub(crate) struct StoreServer {
+    pub(crate) store: SqliteStore,
+    /// Who passes events on, and until when: SQLite goes by the machine's clock.
+    turn: Mutex<Option<(String, Timestamp)>>,
+}
+
+impl StoreServer {
+    pub(crate) fn new() -> Self {
+        let store = run(SqliteStore::open("sqlite::memory:")).expect("a store in memory");
+        StoreServer { store, turn: Mutex::default() }
+    }
+
+    /// Takes the turn by the simulation's clock. Whoever's turn is over gives it back first.
+    fn relay_turn(&self, turn: &RelayTurn<'_>, now: Timestamp) -> Result<Option<i64>, StoreError> {
+        let mut holder = common::lock(&self.turn);
+        if let Some((other, until)) = holder.as_ref().filter(|(other, _)| *other != turn.holder) {
+            if *until > now {
+                return Ok(None);
+            }
+            let over = RelayTurn { holder: other, confirmed: 0, epoch: "", lasts: Duration::ZERO };
+            run(self.store.relay_turn(&over))?;
+        }
+        *holder = Some((turn.holder.to_owned(), now.after(turn.lasts)));
+        run(self.store.relay_turn(turn))
+    }
+}
+
+/// The store as one process sees it.
+pub(crate) struct SeenStore {
+    pub(crate) line: Line,
+    pub(crate) server: Arc<StoreServer>,
+}
+
+fn lost() -> StoreError {
+    StoreError::Late { action: "be used by this process", limit: Server::Store.patience() }
+}
+
+impl SeenStore {
+    async fn call<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        call: impl FnOnce(&SqliteStore) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let server = Arc::clone(&self.server);
+        self.line.call(name, lost, move || call(&server.store)).await
+    }
+}
+
+#[async_trait]
+impl Polls for SeenStore {
+    async fn jobs_for(&self, ids: &[FeedId]) -> Result<Vec<JobRow>, StoreError> {
+        let ids = ids.to_vec();
+        let mut rows = self.call("jobs_for", move |store| run(store.jobs_for(&ids))).await?;
+        if self.line.world.is_sabotaged(Sabotage::Early) {
+            rows.iter_mut().for_each(|row| row.next_due = row.next_due.before(Duration::from_secs(9)));
+        }
+        Ok(rows)
+    }
+
+    async fn live_among(&self, ids: &[FeedId]) -> Result<Vec<FeedId>, StoreError> {
+        let ids = ids.to_vec();
+        self.call("live_among", move |store| run(store.live_among(&ids))).await
+    }
+
+    async fn keep_detours(&self, detours: &[(FeedId, Version, Detour)]) -> Result<(), StoreError> {
+        let detours = detours.to_vec();
+        self.call("keep_detours", move |store| run(store.keep_detours(&detours))).await
+    }
+
+    async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
+        let ids = ids.to_vec();
+        self.call("states_for", move |store| run(store.states_for(&ids))).await
+    }
+
+    async fn apply(
+        &self,
+        verdicts: &[Verdict],
+        clock_skew: Duration,
+        now: Timestamp,
+    ) -> Result<Vec<Applied>, StoreError> {
+        let (verdicts, world) = (verdicts.to_vec(), Arc::clone(&self.line.world));
+        let apply = move |store: &SqliteStore| {
+            let applied = run(store.apply(&verdicts, clock_skew, now))?;
+            if world.is_sabotaged(Sabotage::Twice) {
+                world.judge().applied(&verdicts, &applied, world.now());
+            }
+            world.judge().applied(&verdicts, &applied, world.now());
+            Ok(applied)
+        };
+        self.call("apply", apply).await
+    }
+
+    async fn placements(&self, after: FeedId, limit: u32) -> Result<Vec<Placement>, StoreError> {
+        self.call("placements", move |store| run(store.placements(after, limit))).await
+    }
+
+    async fn holds(&self, now: Timestamp) -> Result<Vec<(HostKey, Timestamp)>, StoreError> {
+        self.call("holds", move |store| run(store.holds(now))).await
+    }
+
+    async fn overdue(&self, at: Timestamp) -> Result<u64, StoreError> {
+        self.call("overdue", move |store| run(store.overdue(at))).await
+    }
+
+    async fn sla_unmet(&self, longest: Duration) -> Result<u64, StoreError> {
+        self.call("sla_unmet", move |store| run(store.sla_unmet(longest))).await
+    }
+}
+
+#[async_trait]
+impl Feeds for SeenStore {
+    async fn add_feeds(&self, feeds: &[NewFeed], now: Timestamp) -> Result<Vec<Added>, StoreError> {
+        run(self.server.store.add_feeds(feeds, now))
+    }
+
+    async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, StoreError> {
+        run(self.server.store.feed(which))
+    }
+
+    async fn feeds(&self, query: &FeedQuery) -> Result<Page<Feed>, StoreError> {
+        run(self.server.store.feeds(query))
+    }
+
+    async fn feeds_among(&self, query: &FeedQuery, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
+        run(self.server.store.feeds_among(query, ids))
+    }
+
+    async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError> {
+        run(self.server.store.change_feed(id, change, now))
+    }
+
+    async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError> {
+        run(self.server.store.change_feeds(changes, now))
+    }
+
+    async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError> {
+        run(self.server.store.erase_feed(id))
+    }
+
+    async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
+        run(self.server.store.forget_validators(id))
+    }
+
+    async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError> {
+        let to = to.clone();
+        self.call("move_feed", move |store| run(store.move_feed(id, version, &to, now))).await
+    }
+
+    async fn unmove_feed(
+        &self,
+        id: FeedId,
+        version: Version,
+        back: &Unmove,
+        now: Timestamp,
+    ) -> Result<Unmoved, StoreError> {
+        run(self.server.store.unmove_feed(id, version, back, now))
+    }
+
+    async fn wake(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
+        let (ids, world) = (ids.to_vec(), Arc::clone(&self.line.world));
+        let wake = move |store: &SqliteStore| {
+            let woken = run(store.wake(&ids, at, now))?;
+            world.judge().woken(&woken, world.now());
+            Ok(woken)
+        };
+        self.call("wake", wake).await
+    }
+
+    async fn wake_pinged(&self, ids: &[FeedId], at: Timestamp, now: Timestamp) -> Result<Vec<Placement>, StoreError> {
+        run(self.server.store.wake_pinged(ids, at, now))
+    }
+
+    async fn feeds_of_site(&self, links: &[String], limit: u32) -> Result<Vec<Feed>, StoreError> {
+        run(self.server.store.feeds_of_site(links, limit))
+    }
+
+    async fn history(&self, id: FeedId) -> Result<Option<Vec<HistoryEntry>>, StoreError> {
+        run(self.server.store.history(id))
+    }
+}
+
+#[async_trait]
+impl Hosts for SeenStore {
+    async fn host_orders(&self, known: Option<i64>) -> Result<Option<HostOrders>, StoreError> {
+        self.call("host_orders", move |store| run(store.host_orders(known))).await
+    }
+
+    async fn set_host_rule(&self, rule: &HostRule, now: Timestamp) -> Result<bool, StoreError> {
+        run(self.server.store.set_host_rule(rule, now))
+    }
+
+    async fn remove_host_rule(&self, domain: &str) -> Result<bool, StoreError> {
+        run(self.server.store.remove_host_rule(domain))
+    }
+
+    async fn block_hosts(&self, hosts: &[HostKey], until: Option<Timestamp>) -> Result<(), StoreError> {
+        run(self.server.store.block_hosts(hosts, until))
+    }
+
+    async fn accept_policy(&self, offered: &NewPolicy<'_>, now: Timestamp) -> Result<AcceptedPolicy, StoreError> {
+        let (text, hash, by) = (offered.text.to_owned(), offered.hash.to_owned(), offered.by.to_owned());
+        let decided = offered.decided;
+        let accept = move |store: &SqliteStore| {
+            run(store.accept_policy(&NewPolicy { text: &text, hash: &hash, by: &by, decided }, now))
+        };
+        self.call("accept_policy", accept).await
+    }
+
+    async fn refuse_host(&self, refused: &RefusedHost<'_>, now: Timestamp) -> Result<Option<HostRefusal>, StoreError> {
+        run(self.server.store.refuse_host(refused, now))
+    }
+
+    async fn host_answers(&self, host: &HostKey, feed: FeedId, now: Timestamp) -> Result<bool, StoreError> {
+        run(self.server.store.host_answers(host, feed, now))
+    }
+
+    async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
+        run(self.server.store.hosts(query, now))
+    }
+}
+
+#[async_trait]
+impl Events for SeenStore {
+    async fn find_entries(&self, query: &EventQuery) -> Result<EventPage<StoredEntry>, StoreError> {
+        run(self.server.store.find_entries(query))
+    }
+
+    async fn find_events(&self, query: &EventQuery) -> Result<EventPage<Event>, StoreError> {
+        let query = query.clone();
+        self.call("find_events", move |store| run(store.find_events(&query))).await
+    }
+
+    async fn entry(&self, which: &EntryRef) -> Result<Option<StoredEntry>, StoreError> {
+        run(self.server.store.entry(which))
+    }
+
+    async fn last_entry_before(&self, at: Timestamp) -> Result<i64, StoreError> {
+        run(self.server.store.last_entry_before(at))
+    }
+
+    async fn latest_seq(&self) -> Result<i64, StoreError> {
+        self.call("latest_seq", |store| run(store.latest_seq())).await
+    }
+
+    async fn relay_turn(&self, turn: &RelayTurn<'_>) -> Result<Option<i64>, StoreError> {
+        let (holder, epoch) = (turn.holder.to_owned(), turn.epoch.to_owned());
+        let (confirmed, lasts) = (turn.confirmed, turn.lasts);
+        let (server, world) = (Arc::clone(&self.server), Arc::clone(&self.line.world));
+        let take = move || {
+            let turn = RelayTurn { holder: &holder, confirmed, epoch: &epoch, lasts };
+            server.relay_turn(&turn, world.now())
+        };
+        self.line.call("relay_turn", lost, take).await
+    }
+}
+
+#[async_trait]
+impl Requeues for SeenStore {
+    async fn plan_requeue(&self, filter: &RequeueFilter, lift_penalties: bool) -> Result<RequeuePlan, StoreError> {
+        run(self.server.store.plan_requeue(filter, lift_penalties))
+    }
+
+    async fn begin_requeue(&self, new: &NewRequeue, now: Timestamp) -> Result<Option<Requeue>, StoreError> {
+        run(self.server.store.begin_requeue(new, now))
+    }
+
+    async fn requeues(&self, running: bool) -> Result<Vec<Requeue>, StoreError> {
+        self.call("requeues", move |store| run(store.requeues(running))).await
+    }
+
+    async fn cancel_requeue(&self, id: i64, now: Timestamp) -> Result<bool, StoreError> {
+        run(self.server.store.cancel_requeue(id, now))
+    }
+
+    async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError> {
+        self.call("step_requeue", move |store| run(store.step_requeue(id, now))).await
+    }
+}
+
+#[async_trait]
+impl Upkeep for SeenStore {
+    async fn stats(&self, now: Timestamp) -> Result<StoreStats, StoreError> {
+        self.call("stats", move |store| run(store.stats(now))).await
+    }
+
+    async fn fold_counts(&self) -> Result<(), StoreError> {
+        self.call("fold_counts", |store| run(store.fold_counts())).await
+    }
+
+    async fn check(&self, now: Timestamp) -> Result<(), StoreError> {
+        let world = Arc::clone(&self.line.world);
+        let check = move |store: &SqliteStore| {
+            clocks_agree(now, world.now()).map_err(StoreError::Clock)?;
+            run(store.check(now))
+        };
+        self.call("store check", check).await
+    }
+
+    async fn close(&self) {}
+
+    async fn paused(&self) -> Result<bool, StoreError> {
+        self.call("paused", |store| run(store.paused())).await
+    }
+
+    async fn set_paused(&self, paused: bool) -> Result<(), StoreError> {
+        run(self.server.store.set_paused(paused))
+    }
+
+    async fn begin_epoch(&self) -> Result<String, StoreError> {
+        run(self.server.store.begin_epoch())
+    }
+
+    async fn price(&self) -> Result<Option<f64>, StoreError> {
+        self.call("price", |store| run(store.price())).await
+    }
+
+    async fn adjust_price(&self, before: Option<f64>, price: f64) -> Result<bool, StoreError> {
+        self.call("adjust_price", move |store| run(store.adjust_price(before, price))).await
+    }
+
+    async fn old_seals(&self, current: &[u8], after: FeedId, limit: u32) -> Result<Vec<OldSeal>, StoreError> {
+        let current = current.to_vec();
+        self.call("old_seals", move |store| run(store.old_seals(&current, after, limit))).await
+    }
+
+    async fn reseal(&self, old: &OldSeal, credentials: &Credentials) -> Result<bool, StoreError> {
+        run(self.server.store.reseal(old, credentials))
+    }
+
+    async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
+        self.call("prune", move |store| run(store.prune(events, entries))).await
+    }
+}

@@ -1,0 +1,130 @@
+//! What becomes of calls: nothing bad, one planned fault, or faults at random.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::time::Instant;
+
+use crate::life::Server;
+use crate::line::{Call, Fate, Weather};
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Every call is answered at once.
+pub(crate) struct Calm;
+
+impl Weather for Calm {
+    fn fate(&mut self, _: &Call, _: Instant) -> Fate {
+        Fate::Good
+    }
+
+    fn transit(&mut self) -> Duration {
+        millis(1)
+    }
+
+    fn fetch_times(&mut self) -> [Duration; 2] {
+        [millis(10), millis(200)]
+    }
+}
+
+/// A fault of a chosen call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// This becomes of the one call.
+    Once(Fate),
+    /// From this call on its server is silent for so long.
+    Outage(Duration),
+    /// From this call on this becomes of every call of its name, for so long.
+    Spell(Fate, Duration),
+}
+
+/// One planned fault at the call with this number.
+pub(crate) struct Planned {
+    pub(crate) at: usize,
+    pub(crate) plan: Plan,
+    pub(crate) calls: usize,
+    outage: Option<(Server, Instant)>,
+    spell: Option<(&'static str, Fate, Instant)>,
+}
+
+impl Planned {
+    pub(crate) fn new(at: usize, plan: Plan) -> Self {
+        Planned { at, plan, calls: 0, outage: None, spell: None }
+    }
+}
+
+impl Weather for Planned {
+    fn fate(&mut self, call: &Call, now: Instant) -> Fate {
+        let number = self.calls;
+        self.calls += 1;
+        if let Some((server, until)) = self.outage {
+            return if server == call.server && now < until { Fate::Silent } else { Fate::Good };
+        }
+        if let Some((name, fate, until)) = self.spell {
+            return if name == call.name && now < until { fate } else { Fate::Good };
+        }
+        match self.plan {
+            _ if number != self.at => Fate::Good,
+            Plan::Once(fate) => fate,
+            Plan::Spell(fate, lasts) => {
+                self.spell = Some((call.name, fate, now + lasts));
+                fate
+            }
+            Plan::Outage(lasts) => {
+                self.outage = Some((call.server, now + lasts));
+                Fate::Silent
+            }
+        }
+    }
+
+    fn transit(&mut self) -> Duration {
+        millis(1)
+    }
+
+    fn fetch_times(&mut self) -> [Duration; 2] {
+        [millis(10), millis(200)]
+    }
+}
+
+/// Faults at random, and messages that overtake each other.
+pub(crate) struct Storm {
+    random: StdRng,
+    /// The share of calls that fail.
+    share: f64,
+    /// How long messages are on their way, at most.
+    slow: u64,
+}
+
+impl Storm {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let share = [0.0, 0.002, 0.01, 0.04][random.random_range(0..4)];
+        let slow = [2, 30, 300][random.random_range(0..3)];
+        Storm { random, share, slow }
+    }
+}
+
+impl Weather for Storm {
+    fn fate(&mut self, _: &Call, _: Instant) -> Fate {
+        let random = &mut self.random;
+        if !random.random_bool(self.share) {
+            return Fate::Good;
+        }
+        let by = millis(random.random_range(0..8_000));
+        [Fate::Before, Fate::After, Fate::Late(by), Fate::LateAnswer(by), Fate::Silent][random.random_range(0..5)]
+    }
+
+    fn transit(&mut self) -> Duration {
+        millis(self.random.random_range(0..=self.slow))
+    }
+
+    fn fetch_times(&mut self) -> [Duration; 2] {
+        let random = &mut self.random;
+        let connecting = if random.random_bool(0.1) { 900 } else { 60 };
+        let answering = if random.random_bool(0.05) { 4_000 } else { 500 };
+        [millis(random.random_range(1..connecting)), millis(random.random_range(5..answering))]
+    }
+}

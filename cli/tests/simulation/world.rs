@@ -1,0 +1,180 @@
+//! The simulated world: the servers, the origins, the weather between them, one clock, and the judge.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use common::config::Config;
+use common::job::FetchJob;
+use common::policy::Draw;
+use common::queue::memory::MemoryQueue;
+use common::report::FetchReport;
+use common::time::{Clock, Timestamp};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::gate::GateServer;
+use crate::judge::{Judge, Tolerance};
+use crate::life::{EPOCH, Life, SimulatedClock};
+use crate::line::{Call, Fate, Weather};
+use crate::origin::Origin;
+use crate::schedule::ScheduleServer;
+use crate::store::StoreServer;
+
+/// Everything that processes share.
+pub(crate) struct World {
+    pub(crate) config: Arc<Config>,
+    pub(crate) store: Arc<StoreServer>,
+    pub(crate) schedule: Arc<ScheduleServer>,
+    pub(crate) gate: Arc<GateServer>,
+    pub(crate) jobs: Arc<MemoryQueue<FetchJob>>,
+    pub(crate) reports: Arc<MemoryQueue<FetchReport>>,
+    clock: SimulatedClock,
+    judge: Mutex<Judge>,
+    origin: Mutex<Origin>,
+    weather: Mutex<Box<dyn Weather>>,
+    draws: Mutex<StdRng>,
+    /// Who died of what it fetched.
+    deaths: mpsc::UnboundedSender<u32>,
+    sabotage: Option<Sabotage>,
+}
+
+/// How long connecting to an origin takes, at most.
+pub(crate) const CONNECTING: Duration = Duration::from_secs(1);
+
+/// A server that breaks its promises, to see whether the judge sees that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sabotage {
+    /// The gate takes no holds.
+    NoHolds,
+    /// The gate knows no gap between two requests.
+    NoGap,
+    /// The gate lets two requests of a host be in flight.
+    NoLimit,
+    /// The schedule says that feeds are due which are not, and the store agrees.
+    Early,
+    /// The schedule forgets a feed that it is to keep, and that anybody compares it with the store.
+    Forgetful,
+    /// The store takes a report of a version that it has.
+    Twice,
+    /// The exchange confirms an event that it loses.
+    Deaf,
+    /// No server at all: a process keeps connections that were silent once, and they stay so.
+    KeptLinks,
+}
+
+/// Leases as short as they can be, so that a life is short.
+pub(crate) fn config() -> Config {
+    let seconds = Duration::from_secs;
+    let mut config = common::config::defaults();
+    config.host_rule.clear();
+    let policy = &mut config.policy;
+    (policy.hot_minutes, policy.min_interval, policy.interval) = (false, seconds(10), seconds(20));
+    (policy.penalty.transient_first, policy.penalty.box_after) = (seconds(10), 1_000_000);
+    config.fetch.timeout = seconds(3);
+    let scheduler = &mut config.scheduler;
+    (scheduler.tick, scheduler.claim_lease) = (Duration::from_millis(500), seconds(4));
+    (scheduler.queue_lease, scheduler.fetch_lease) = (seconds(8), seconds(12));
+    scheduler.reconcile_interval = seconds(30);
+    (config.worker.concurrency, config.worker.job_batch) = (8, 4);
+    config
+}
+
+/// The two leases of a fleet together.
+pub(crate) fn lease(config: &Config) -> Duration {
+    config.scheduler.queue_lease + config.scheduler.fetch_lease
+}
+
+impl World {
+    pub(crate) fn new(
+        config: Config,
+        skew: Duration,
+        seed: u64,
+        weather: Box<dyn Weather>,
+        deaths: mpsc::UnboundedSender<u32>,
+        sabotage: Option<Sabotage>,
+    ) -> Arc<Self> {
+        // Intervals count from a fetch's start, before it is connected.
+        let interval = config.policy.min_interval - CONNECTING;
+        let tolerance = Tolerance { skew: skew * 2, gap: config.host.gap, interval };
+        Arc::new(World {
+            config: Arc::new(config),
+            store: Arc::new(StoreServer::new()),
+            schedule: Arc::new(ScheduleServer::new()),
+            gate: Arc::new(GateServer::new()),
+            jobs: Arc::new(MemoryQueue::new(1 << 24)),
+            reports: Arc::new(MemoryQueue::new(1 << 24)),
+            clock: SimulatedClock { begun: Instant::now(), ahead: 0 },
+            judge: Mutex::new(Judge::new(tolerance)),
+            origin: Mutex::default(),
+            weather: Mutex::new(weather),
+            draws: Mutex::new(StdRng::seed_from_u64(seed)),
+            deaths,
+            sabotage,
+        })
+    }
+
+    /// The true time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn begun(&self) -> Timestamp {
+        Timestamp::from_millis(EPOCH)
+    }
+
+    /// The clock of a process, with this error in milliseconds.
+    pub(crate) fn clock(&self, ahead: i64) -> SimulatedClock {
+        SimulatedClock { ahead, ..self.clock }
+    }
+
+    pub(crate) fn judge(&self) -> MutexGuard<'_, Judge> {
+        common::lock(&self.judge)
+    }
+
+    pub(crate) fn origin(&self) -> MutexGuard<'_, Origin> {
+        common::lock(&self.origin)
+    }
+
+    pub(crate) fn set_weather(&self, weather: Box<dyn Weather>) {
+        *common::lock(&self.weather) = weather;
+    }
+
+    pub(crate) fn is_sabotaged(&self, by: Sabotage) -> bool {
+        self.sabotage == Some(by)
+    }
+
+    /// What becomes of a call.
+    pub(crate) fn fate(&self, life: &Life, call: Call) -> Fate {
+        let fate = common::lock(&self.weather).fate(&call, Instant::now());
+        let mut judge = self.judge();
+        judge.counts.calls += 1;
+        if fate != Fate::Good {
+            judge.fault(life, call, fate, self.now());
+        }
+        fate
+    }
+
+    pub(crate) fn transit(&self) -> Duration {
+        common::lock(&self.weather).transit()
+    }
+
+    /// How long connecting and answering take.
+    pub(crate) fn fetch_times(&self) -> [Duration; 2] {
+        common::lock(&self.weather).fetch_times()
+    }
+
+    /// Random numbers for a decision.
+    pub(crate) fn draw(&self) -> Draw {
+        let mut draws = common::lock(&self.draws);
+        Draw { salt: draws.random(), minute: draws.random() }
+    }
+
+    /// A worker dies of what it fetches.
+    pub(crate) fn dies_of(&self, life: &Life) {
+        life.kill();
+        self.judge().died(life, self.now());
+        let _ = self.deaths.send(life.number);
+    }
+}

@@ -1,0 +1,36 @@
+//! Telling others, in order, what happened: what the relay of events publishes to. A broker's exchange outside of tests.
+
+use async_trait::async_trait;
+
+use super::QueueError;
+
+/// A message for whoever wants to know.
+#[derive(Clone, Debug)]
+pub struct Announcement {
+    /// Its routing key, at most 255 bytes.
+    pub key: String,
+    /// What it is, as the message's type.
+    pub kind: String,
+    /// The same whenever the same thing is announced again.
+    pub id: String,
+    /// JSON.
+    pub body: Vec<u8>,
+}
+
+/// What became of a row of messages.
+#[derive(Debug)]
+pub struct Published {
+    /// So many, from the first on, are in all queues that want them.
+    pub confirmed: usize,
+    /// Why not all; the others may or may not have arrived.
+    pub trouble: Option<QueueError>,
+}
+
+/// Where messages are announced, by one caller at a time.
+#[async_trait]
+pub trait Announce: Send + Sync {
+    /// Publishes in order and waits for the confirmations, and for a broker that is away. After trouble, or when the future
+    /// is dropped, whoever goes on from the first that is not confirmed leaves out none: on its way no message overtakes an
+    /// earlier one, and what was published twice comes twice.
+    async fn publish(&mut self, messages: &[Announcement]) -> Published;
+}
