@@ -381,10 +381,10 @@ impl Share {
     /// Stores the cursors that only moved over events that do not match.
     async fn store_cursors(&mut self) -> Result<(), StoreError> {
         let moved: Vec<Advance> = self.held.values().filter_map(Held::moved).collect();
-        let saver = &self.attempts.saver;
+        let attempts = Arc::clone(&self.attempts);
         for advances in moved.chunks(AT_ONCE) {
             let now = self.attempts.ops.clock.now();
-            let stored = self.attempts.ops.store.advance_subscriptions(&saver.holder, advances, now).await?;
+            let stored = attempts.ops.store.advance_subscriptions(&attempts.saver.holder, advances, now).await?;
             for id in advances.iter().map(|advance| advance.id) {
                 match self.held.get_mut(&id).filter(|_| stored.contains(&id)) {
                     Some(held) => held.stored = held.subscription.progress.cursor,

@@ -1,6 +1,6 @@
 //! Deliveries to a scripted target, from a SQLite file into which faults are put.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn wish() -> Wish {
 }
 
 /// Runs statements on the file, beside the store.
-fn run_sql(path: &PathBuf, sql: &str) {
+fn run_sql(path: &Path, sql: &str) {
     let on = rusqlite::Connection::open(path).unwrap();
     on.busy_timeout(Duration::from_secs(5)).unwrap();
     on.execute_batch(sql).unwrap();
@@ -75,7 +75,7 @@ fn events(count: usize, kind: &str) -> String {
 
 impl World {
     /// A target that answers as `answer` says to the number of a request, from 1.
-    async fn new(answer: impl Fn(usize, &PathBuf) -> DeliveryOutcome + Send + Sync + 'static) -> Self {
+    async fn new(answer: impl Fn(usize, &Path) -> DeliveryOutcome + Send + Sync + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("feedfleet.db");
         let backends = Backends {
@@ -177,7 +177,7 @@ fn read(request: &DeliveryRequest) -> Sent {
     (id, events.collect())
 }
 
-fn ok(_: usize, _: &PathBuf) -> DeliveryOutcome {
+fn ok(_: usize, _: &Path) -> DeliveryOutcome {
     DeliveryOutcome::Delivered
 }
 
