@@ -25,7 +25,7 @@ use crate::ops::Ops;
 use crate::ops::subscriptions::{EditSubscription, From, SubscriptionError, WantedSecret};
 use crate::run::{Backends, Scheduler};
 use crate::schedule::memory::MemorySchedule;
-use crate::sender::Sender;
+use crate::sender::{Answering, Sender};
 use store::sqlite::SqliteStore;
 use store::{DeliveryFormat, DeliveryTurn, EventFilter, Subscription, SubscriptionKind, Wish};
 
@@ -96,7 +96,8 @@ impl World {
                 log.len()
             };
             let answer = DeliveryAnswer::unanswered(answer(number, &place), "");
-            Box::pin(std::future::ready(answer)) as _
+            let answering: Answering = Box::pin(std::future::ready(answer));
+            answering
         };
         let sender = Sender { send: Box::new(send), judge: Box::new(|_| Ok(())) };
         assert!(ops.sender.set(sender).is_ok());
