@@ -103,5 +103,7 @@ named! {
         Refused = "refused",
         /// Not sent: the events cannot be signed, because the secret cannot be opened.
         Unsigned = "unsigned",
+        /// Not sent: this scheduler had no file descriptor, port or memory for a connection.
+        Shortage = "shortage",
     }
 }

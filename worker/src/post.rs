@@ -16,6 +16,7 @@ use http::{Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -51,6 +52,9 @@ pub struct Poster {
     clock: Arc<dyn Clock>,
     user_agent: HeaderValue,
     timeout: Duration,
+    open: OpenConnections,
+    /// A connection is not kept after its response while there are more than this.
+    idle_connections: usize,
 }
 
 impl Poster {
@@ -66,13 +70,14 @@ impl Poster {
         let resolver = Resolver::new(&fetch.name_servers, connect_timeout, &setup.hosts);
         // Targets have separate limits; those of polled addresses do not apply.
         let unlimited = FetchConfig { address_rate: 0.0, ..fetch.clone() };
+        let open = OpenConnections::default();
         let dialer = Arc::new(DialSetup {
             resolver: resolver.map_err(|error| FetchSetupError::Resolver(error.to_string()))?,
             guard: guard.clone(),
             tls: TlsConnector::from(Arc::new(tls::client_config(&setup.extra_roots, delivery.concurrency)?)),
             connect_timeout,
             idle_timeout: delivery.timeout,
-            open: OpenConnections::default(),
+            open: open.clone(),
             budgets: Budgets::new(&unlimited),
             spare: Semaphore::new(delivery.concurrency),
         });
@@ -90,7 +95,8 @@ impl Poster {
         let user_agent = format!("feedfleet/{}{about}", env!("CARGO_PKG_VERSION"));
         let user_agent = HeaderValue::try_from(user_agent)
             .map_err(|_| FetchSetupError::UserAgent { key: "fetch.user_agent_url".to_owned(), value: page.clone() })?;
-        Ok(Poster { http, guard, clock, user_agent, timeout: delivery.timeout })
+        let idle_connections = delivery.concurrency / 2;
+        Ok(Poster { http, guard, clock, user_agent, timeout: delivery.timeout, open, idle_connections })
     }
 
     /// Checks what can be known of a target before its name is resolved: the port, and an address in place of a name.
@@ -103,9 +109,10 @@ impl Poster {
         if let Err(refused) = self.judge(&request.url) {
             return DeliveryAnswer::unanswered(DeliveryOutcome::Refused, refused);
         }
-        let Some(request) = self.request(request) else {
+        let Some(mut request) = self.request(request) else {
             return DeliveryAnswer::unanswered(DeliveryOutcome::Refused, "the URL cannot be sent");
         };
+        let connection = capture_connection(&mut request);
         let response = match timeout(self.timeout, self.http.request(request)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return unanswered(Unanswered::of_request(&error)),
@@ -114,6 +121,11 @@ impl Poster {
                 return DeliveryAnswer::unanswered(DeliveryOutcome::Timeout, detail);
             }
         };
+        if self.open.count() > self.idle_connections
+            && let Some(connection) = &*connection.connection_metadata()
+        {
+            connection.poison();
+        }
         let status = response.status().as_u16();
         let retry_after = headers::retry_after(response.headers(), self.clock.now());
         let detail = beginning(response.into_body()).await;
@@ -144,7 +156,7 @@ fn unanswered(why: Unanswered) -> DeliveryAnswer {
             };
             (outcome, failure.detail)
         }
-        Unanswered::Shortage(detail) => (DeliveryOutcome::Unreachable, detail),
+        Unanswered::Shortage(detail) => (DeliveryOutcome::Shortage, detail),
         Unanswered::Busy(_) | Unanswered::Throttled => {
             (DeliveryOutcome::Throttled, "the target wants fewer requests".to_owned())
         }

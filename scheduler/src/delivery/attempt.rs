@@ -7,16 +7,17 @@ use common::delivery::{DeliveryAnswer, DeliveryRequest};
 use common::outcome::DeliveryOutcome;
 use common::secrets::SecretError;
 use common::time::Timestamp;
-use rand::RngExt;
+use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::backoff::next_try;
 use super::body::{self, Body};
-use super::lanes::{Lanes, QUICK, Slot};
+use super::lanes::{Lane, Lanes, QUICK, Slot};
 use super::saver::Saver;
+use super::settle::{is_ours, settle};
 use super::targets::Target;
-use crate::events::follow::{Follower, cut};
+use crate::events::follow::cut;
 use crate::ops::Ops;
 use crate::sender::{Answering, Sender};
 use store::subscriptions::{KEPT_DELIVERIES, MOST_BATCH};
@@ -63,7 +64,32 @@ pub(super) enum Ended {
     Unstored(String),
 }
 
-/// A request with its events, whose range is stored.
+/// A subscription of which the next events are sent.
+pub(super) struct Task {
+    pub(super) of: Subscription,
+    pub(super) url: Url,
+    pub(super) target: Arc<Target>,
+    /// Its last request was slow or failed.
+    pub(super) is_slow: bool,
+    /// The cursor and the pending number in the store.
+    pub(super) stored: (i64, i64),
+    /// All events up to this number can be read.
+    pub(super) newest: i64,
+    /// Cancelled when this process lets the subscription go.
+    pub(super) gone: CancellationToken,
+}
+
+/// What is to be done.
+enum Next {
+    /// A request.
+    Send(Batch),
+    /// Nothing is sent, but the progress is to be stored.
+    Move { progress: Progress, looked: Option<i64> },
+    /// Nothing.
+    Rest(Ended),
+}
+
+/// A request with its events.
 struct Batch {
     id: String,
     progress: Progress,
@@ -76,92 +102,106 @@ struct Batch {
 
 impl Attempts {
     /// Sends the next events of a subscription, if there are some.
-    pub(super) async fn attempt(&self, of: &Subscription, url: &Url, target: &Target, is_slow: bool) -> Ended {
-        match self.try_once(of, url, target, is_slow).await {
+    pub(super) async fn attempt(&self, task: &Task) -> Ended {
+        match self.try_once(task).await {
             Ok(ended) => ended,
             Err(error) => Ended::Unstored(error),
         }
     }
 
-    async fn try_once(&self, of: &Subscription, url: &Url, target: &Target, is_slow: bool) -> Result<Ended, String> {
-        let Some(_target_slot) = target.slot().await else { return Ok(Ended::Lost) };
-        let lane = self.lanes.lane(is_slow);
-        let mut slot = loop {
-            target.ready().await;
-            let Some(slot) = lane.enter(is_slow).await else { return Ok(Ended::Lost) };
-            if target.start() {
-                break slot;
-            }
+    /// Waits, reads and sends for as long as this process has the subscription. What it stores is not interrupted: other
+    /// subscriptions' progress may be in the same transaction.
+    async fn try_once(&self, task: &Task) -> Result<Ended, String> {
+        let (of, gone) = (&task.of, &task.gone);
+        let Some(Some((next, target_slot, slot))) = gone.run_until_cancelled(self.prepared(task)).await.transpose()?
+        else {
+            return Ok(Ended::Lost);
         };
-        let Some(turn) = lane.reading().await else { return Ok(Ended::Lost) };
-        let batch = match self.batch(of).await? {
-            Ok(batch) => batch,
-            Err(ended) => return Ok(ended),
-        };
-        lane.hold(&mut slot, batch.body.bytes.len()).await;
-        drop(turn);
-        self.send(of, url, batch, slot).await
+        match next {
+            Next::Rest(ended) => Ok(ended),
+            Next::Move { progress, looked } => match self.save(of, task.stored, &progress, None).await? {
+                true => Ok(Ended::Answered { progress: Box::new(progress), is_slow: task.is_slow, looked }),
+                false => Ok(Ended::Lost),
+            },
+            // Stored also when nothing changed: what waited to be sent again may be paused, changed or removed by now.
+            Next::Send(batch) => match self.save(of, task.stored, &batch.progress, None).await? {
+                true => {
+                    let ended = self.send(task, batch, slot).await;
+                    drop(target_slot);
+                    ended
+                }
+                false => Ok(Ended::Lost),
+            },
+        }
     }
 
-    /// Reads the next events and stores which ones the request covers.
-    async fn batch(&self, of: &Subscription) -> Result<Result<Batch, Ended>, String> {
+    /// Waits for its turn, and reads the next events. `None`: the process stops.
+    async fn prepared<'a>(&self, task: &'a Task) -> Result<Option<(Next, SemaphorePermit<'a>, Slot)>, String> {
+        let lane = self.lanes.lane(task.is_slow);
+        let Some((target_slot, mut slot)) = entered(lane, task).await else { return Ok(None) };
+        let Some(turn) = lane.reading().await else { return Ok(None) };
+        let next = self.next(task).await?;
+        if let Next::Send(batch) = &next {
+            lane.hold(&mut slot, batch.body.bytes.len()).await;
+        }
+        drop(turn);
+        Ok(Some((next, target_slot, slot)))
+    }
+
+    /// Reads the next events.
+    async fn next(&self, task: &Task) -> Result<Next, String> {
+        let of = &task.of;
         let mut progress = of.progress.clone();
         let repeats = progress.pending > 0;
         let limit = if repeats { MOST_BATCH } else { of.wish.batch };
         let query = EventQuery { filter: filter(of), ..EventQuery::after(progress.cursor, limit) };
         let mut page = self.ops.store.find_events(&query).await.map_err(|error| told(&error))?;
-        note_lost(of, &mut progress, &page);
+        if !page.more {
+            // Numbers from the last event to this one are of events that are gone.
+            page.next = page.next.max(task.newest);
+        }
+        let is_lost = note_lost(of, &mut progress, &page);
+        // A page ends at its limit or where as many events were looked at as a call looks at: perhaps within the range.
+        let mut is_whole = !page.more || page.next >= progress.pending;
         if repeats {
-            let all = page.items.len();
             page.items.retain(|event| event.seq <= progress.pending);
-            page.more |= page.items.len() < all;
         }
         let is_cut = cut(&mut page.items, if repeats { 4 * BODY_BYTES } else { BODY_BYTES });
         page.more |= is_cut;
+        is_whole &= !is_cut;
         let Some((first, last)) = page.items.first().zip(page.items.last()) else {
-            // What was pending is gone: its feed was erased, or retention took it.
-            let looked = if repeats { progress.pending } else { page.next };
-            return Ok(Err(self.skip(of, progress, looked).await?));
+            return Ok(skip(progress, page.next, is_whole, is_lost));
         };
         let (first_seq, last_seq, first_at) = (first.seq, last.seq, first.at);
         let count = u32::try_from(page.items.len()).unwrap_or(u32::MAX);
         let due = first_at.after(of.wish.delay);
         if !repeats && count < of.wish.batch && !page.more && due > self.ops.clock.now() {
-            return Ok(Err(Ended::Later { due, looked: page.next, count }));
+            return Ok(match is_lost {
+                true => Next::Move { progress, looked: None },
+                false => Next::Rest(Ended::Later { due, looked: page.next, count }),
+            });
         }
-        // A request that is repeated keeps its range, and with it its id, unless its entries have grown beyond all measure.
-        if !repeats || is_cut {
+        // A request that is repeated keeps its range, and with it its id, unless its events do not fit into one request any more.
+        if !repeats || !is_whole {
             (progress.pending, progress.waiting_since) = (last_seq, Some(first_at));
-            if !self.save(of, &progress, None).await? {
-                return Ok(Err(Ended::Lost));
-            }
         }
         let looked = (!page.more && !repeats).then_some(page.next);
         let id = request_id(of, &progress, &page.epoch);
         let body = body::written(of.wish.format, of.id, &page.epoch, page.items);
-        Ok(Ok(Batch { id, progress, first: first_seq, count, body, looked }))
+        Ok(Next::Send(Batch { id, progress, first: first_seq, count, body, looked }))
     }
 
-    /// Moves on over events of which none is to be sent.
-    async fn skip(&self, of: &Subscription, mut progress: Progress, looked: i64) -> Result<Ended, String> {
-        if progress.pending == 0 {
-            return Ok(Ended::Nothing(looked));
-        }
-        (progress.cursor, progress.pending, progress.waiting_since) = (looked, 0, None);
-        if !self.save(of, &progress, None).await? {
-            return Ok(Ended::Lost);
-        }
-        Ok(Ended::Answered { progress: Box::new(progress), is_slow: false, looked: None })
-    }
-
-    async fn send(&self, of: &Subscription, url: &Url, batch: Batch, mut slot: Slot) -> Result<Ended, String> {
+    async fn send(&self, task: &Task, batch: Batch, mut slot: Slot) -> Result<Ended, String> {
+        let of = &task.of;
         let Batch { id, mut progress, first, count, body, looked } = batch;
         let at = self.ops.clock.now();
         let begun = Instant::now();
         let answer = match (self.fields(of, &id, &body, at), self.ops.sender.get()) {
             (Ok(fields), Some(sender)) => {
-                let request = DeliveryRequest { url: url.clone(), fields, body: body.bytes };
-                self.answered(sender, request, &mut slot).await
+                let request = DeliveryRequest { url: task.url.clone(), fields, body: body.bytes };
+                let answered = self.answered(sender, request, &mut slot);
+                let Some(answer) = task.gone.run_until_cancelled(answered).await else { return Ok(Ended::Lost) };
+                answer
             }
             (Err(why), _) => DeliveryAnswer::unanswered(DeliveryOutcome::Unsigned, why.to_string()),
             (_, None) => return Ok(Ended::Lost),
@@ -180,31 +220,35 @@ impl Attempts {
             duration: (took.as_secs_f64() * 1000.0).round() / 1000.0,
             detail: answer.detail.clone(),
         };
+        let stored = progress.place();
         progress.deliveries.insert(0, delivery);
         progress.deliveries.truncate(KEPT_DELIVERIES);
         self.ops.metrics.deliveries.with_label_values(&[answer.outcome.as_str()]).inc();
         let waited = progress.waiting_since.map_or(Duration::ZERO, |since| now.since(since));
-        let disable = settle(&mut progress, &answer, count, self.ops.config.delivery.give_up_after, now);
+        let disable = settle(&mut progress, &answer, count, self.ops.config.delivery.give_up_after, (at, now));
         let is_disabled = disable.is_some();
-        if !self.save(of, &progress, disable).await? || is_disabled {
+        if !self.save(of, stored, &progress, disable).await? || is_disabled {
             return Ok(Ended::Lost);
         }
         let is_good = answer.outcome == DeliveryOutcome::Delivered;
         if is_good {
             self.ops.metrics.delivery_lag.observe(waited.as_secs_f64());
         }
-        let looked = looked.filter(|_| is_good);
-        Ok(Ended::Answered { progress: Box::new(progress), is_slow: !is_good || took > QUICK, looked })
+        let is_slow = if is_ours(answer.outcome) { task.is_slow } else { !is_good || took > QUICK };
+        Ok(Ended::Answered { progress: Box::new(progress), is_slow, looked: looked.filter(|_| is_good) })
     }
 
-    /// Waits for the response. A request that takes long leaves the slots of quick ones.
+    /// Waits for the response. A request that takes long leaves the slots of quick ones as soon as the others have room.
     async fn answered(&self, sender: &Sender, request: DeliveryRequest, slot: &mut Slot) -> DeliveryAnswer {
         let mut answering: Answering = (sender.send)(request);
-        if let Ok(answer) = tokio::time::timeout(QUICK, &mut answering).await {
-            return answer;
+        loop {
+            if let Ok(answer) = tokio::time::timeout(QUICK, &mut answering).await {
+                return answer;
+            }
+            if self.lanes.slow_down(slot) {
+                return answering.await;
+            }
         }
-        self.lanes.slow_down(slot);
-        answering.await
     }
 
     /// The fields of Standard Webhooks, signed with each secret that is in use.
@@ -229,10 +273,49 @@ impl Attempts {
         ])
     }
 
-    async fn save(&self, of: &Subscription, progress: &Progress, disable: Option<String>) -> Result<bool, String> {
-        let advance = Advance { id: of.id, revision: of.revision, progress: progress.clone(), disable };
+    async fn save(
+        &self,
+        of: &Subscription,
+        from: (i64, i64),
+        progress: &Progress,
+        disable: Option<String>,
+    ) -> Result<bool, String> {
+        let advance = Advance { id: of.id, revision: of.revision, from, progress: progress.clone(), disable };
         self.saver.save(advance).await.map_err(|error| told(&error))
     }
+}
+
+/// Waits for a slot of the lane and one of the target. Nobody waits for one of them with the other in hand: subscriptions in the
+/// quick lane do not wait because others with the same target wait for the slow one.
+async fn entered<'a>(lane: &Lane, task: &'a Task) -> Option<(SemaphorePermit<'a>, Slot)> {
+    let _turn = task.target.turn(task.is_slow).await;
+    loop {
+        task.target.ready().await;
+        let slot = lane.enter(task.is_slow).await?;
+        if let Some(target_slot) = task.target.start() {
+            return Some((target_slot, slot));
+        }
+    }
+}
+
+/// Moves on over events of which none is to be sent: up to this number.
+fn skip(mut progress: Progress, looked: i64, is_whole: bool, is_lost: bool) -> Next {
+    if progress.pending == 0 {
+        return match is_lost {
+            true => {
+                progress.cursor = progress.cursor.max(looked);
+                Next::Move { looked: Some(progress.cursor), progress }
+            }
+            false => Next::Rest(Ended::Nothing(looked)),
+        };
+    }
+    // What was pending is gone: its feed was erased, or retention took it.
+    if is_whole {
+        (progress.cursor, progress.pending, progress.waiting_since) = (progress.pending, 0, None);
+    } else {
+        progress.cursor = looked;
+    }
+    Next::Move { progress, looked: None }
 }
 
 /// The id of a request: of the subscription, of its replays, and of the range of events that it covers. Retries have the same.
@@ -249,85 +332,29 @@ pub(super) fn filter(of: &Subscription) -> EventFilter {
             true => filter.kinds = vec!["entry.*".to_owned()],
             false => filter.kinds.retain(|kind| kind.starts_with("entry.")),
         }
+        if filter.kinds.is_empty() {
+            // No kind would be any kind. This one does not exist.
+            filter.kinds.push("entry.none".to_owned());
+        }
     }
     filter
 }
 
-/// What a response changes; returns why the subscription is disabled, if it is.
-fn settle(
-    progress: &mut Progress,
-    answer: &DeliveryAnswer,
-    events: u32,
-    give_up_after: Duration,
-    now: Timestamp,
-) -> Option<String> {
-    if answer.outcome == DeliveryOutcome::Delivered {
-        (progress.cursor, progress.pending, progress.waiting_since) = (progress.pending, 0, None);
-        (progress.failures, progress.failing_since, progress.next_try) = (0, None, None);
-        progress.delivered += u64::from(events);
-        return None;
+/// Notes that retention deleted events before they were sent; returns whether that is new.
+fn note_lost(of: &Subscription, progress: &mut Progress, page: &EventPage<Event>) -> bool {
+    let (after, gone) = (progress.cursor, page.oldest - 1);
+    if after >= gone || progress.lost_after == Some(gone) {
+        return false;
     }
-    progress.failures = progress.failures.saturating_add(1);
-    let since = *progress.failing_since.get_or_insert(now);
-    progress.next_try = Some(next_try(progress.failures, answer.retry_after, rand::rng().random(), now));
-    if answer.outcome == DeliveryOutcome::Gone {
-        return Some("the target answered 410 Gone: it wants no more requests".to_owned());
+    let oldest = page.oldest;
+    tracing::error!(subscription = of.id, after, oldest, "events were deleted by retention before they were delivered");
+    progress.lost_after = Some(gone);
+    if progress.pending == 0 {
+        progress.cursor = gone;
     }
-    (now.since(since) >= give_up_after).then(|| {
-        let last = match answer.status {
-            Some(status) => format!("status {status}"),
-            None => answer.detail.clone(),
-        };
-        let days = humantime::format_duration(give_up_after);
-        format!("its requests have failed for {days} (delivery.give_up_after); the last one: {last}")
-    })
-}
-
-/// Notes that retention deleted events before they were sent.
-fn note_lost(of: &Subscription, progress: &mut Progress, page: &EventPage<Event>) {
-    if Follower::missed(progress.cursor, page) && progress.lost_after != Some(page.oldest - 1) {
-        let (after, oldest) = (progress.cursor, page.oldest);
-        tracing::error!(
-            subscription = of.id,
-            after,
-            oldest,
-            "events were deleted by retention before they were delivered"
-        );
-        progress.lost_after = Some(page.oldest - 1);
-    }
+    true
 }
 
 fn told(error: &StoreError) -> String {
     common::causes::causes(error).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn answer(outcome: DeliveryOutcome) -> DeliveryAnswer {
-        DeliveryAnswer { status: Some(500), ..DeliveryAnswer::unanswered(outcome, "no") }
-    }
-
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_millis(1_000_000 + seconds * 1000)
-    }
-
-    #[test]
-    fn a_failure_is_retried_for_days_and_then_the_subscription_is_disabled() {
-        let day = Duration::from_secs(86_400);
-        let mut progress = Progress { cursor: 3, pending: 9, waiting_since: Some(at(0)), ..Progress::default() };
-        assert_eq!(settle(&mut progress, &answer(DeliveryOutcome::ServerError), 2, day, at(0)), None);
-        assert_eq!((progress.failures, progress.failing_since, progress.pending), (1, Some(at(0)), 9));
-        assert!(progress.next_try > Some(at(0)));
-        assert_eq!(settle(&mut progress, &answer(DeliveryOutcome::Timeout), 2, day, at(86_399)), None);
-        let why = settle(&mut progress, &answer(DeliveryOutcome::ServerError), 2, day, at(86_400)).unwrap();
-        assert!(why.contains("for 1day") && why.contains("status 500"), "{why}");
-        assert_eq!((progress.cursor, progress.failures), (3, 3), "nothing is skipped");
-
-        assert_eq!(settle(&mut progress, &answer(DeliveryOutcome::Delivered), 2, day, at(86_401)), None);
-        let expected = Progress { cursor: 9, delivered: 2, ..Progress::default() };
-        assert_eq!(progress, expected);
-        assert!(settle(&mut progress, &answer(DeliveryOutcome::Gone), 1, day, at(0)).unwrap().contains("410"));
-    }
 }

@@ -50,10 +50,10 @@ impl Lanes {
         if is_slow { &self.slow } else { &self.quick }
     }
 
-    /// Moves a request that takes long to the slow lane, if that has room now.
-    pub(super) fn slow_down(&self, slot: &mut Slot) {
+    /// Moves a request that takes long to the slow lane, if that has room now; returns whether it is there.
+    pub(super) fn slow_down(&self, slot: &mut Slot) -> bool {
         if slot.is_slow {
-            return;
+            return true;
         }
         let kilobytes = slot.body.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let kilobytes = u32::try_from(kilobytes).unwrap_or(u32::MAX);
@@ -62,6 +62,7 @@ impl Lanes {
         if let (Some(room), Some(body)) = (room, body) {
             *slot = Slot { _slot: room, body: Some(body), is_slow: true };
         }
+        slot.is_slow
     }
 }
 
@@ -96,15 +97,15 @@ mod tests {
         assert_eq!(quick.slots.available_permits(), 0);
         for slot in &mut slots {
             quick.hold(slot, 10 << 10).await;
-            lanes.slow_down(slot);
+            assert!(lanes.slow_down(slot));
         }
         assert_eq!((quick.slots.available_permits(), quick.bodies.available_permits()), (2, BODIES));
         assert_eq!((lanes.slow.slots.available_permits(), lanes.slow.bodies.available_permits()), (0, BODIES - 20));
         let mut third = quick.enter(false).await.unwrap();
-        lanes.slow_down(&mut third);
+        assert!(!lanes.slow_down(&mut third));
         assert_eq!(quick.slots.available_permits(), 1, "the slow lane is full");
         drop(slots);
-        lanes.slow_down(&mut third);
+        assert!(lanes.slow_down(&mut third));
         assert_eq!(quick.slots.available_permits(), 2);
     }
 }

@@ -10,11 +10,15 @@
 mod attempt;
 mod backoff;
 mod body;
+mod held;
 mod lanes;
 mod reader;
 mod saver;
+mod settle;
 mod share;
 mod targets;
+#[cfg(test)]
+mod tests;
 pub mod view;
 
 use std::sync::Arc;

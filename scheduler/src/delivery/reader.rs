@@ -12,6 +12,9 @@ use store::{Event, EventPage, Store, StoreError};
 /// After a failure of the store.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
+/// Bytes of text of a page, unless its only event has more: each subscription with a text filter looks through them.
+const PAGE_BYTES: usize = 1 << 20;
+
 /// What the reader for all found.
 pub(super) enum News {
     /// It begins here: subscriptions read what was stored before.
@@ -41,7 +44,7 @@ pub(super) async fn read(store: Arc<dyn Store>, sender: mpsc::Sender<News>) {
 
 async fn follow(store: &Arc<dyn Store>, sender: &mpsc::Sender<News>) -> Result<(), StoreError> {
     let begin = store.latest_seq().await?;
-    let mut follower = Follower::new(Arc::new(Tail::of(Arc::clone(store))), begin);
+    let mut follower = Follower::new(Arc::new(Tail::of(Arc::clone(store))), begin).holding(PAGE_BYTES);
     let mut epoch = None;
     if sender.send(News::From(begin)).await.is_err() {
         return Ok(());

@@ -13,15 +13,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::attempt::{Attempts, Ended, filter};
+use super::attempt::{Attempts, Ended, Task, filter};
+use super::held::Held;
 use super::lanes::Lanes;
 use super::reader::{News, next_news, read};
 use super::saver::Saver;
-use super::targets::{Target, Targets};
+use super::targets::Targets;
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::ops::Ops;
-use store::{Advance, DeliveryTurn, Event, EventFilter, EventPage, StoreError, Subscription, SubscriptionState};
+use store::{Advance, DeliveryShare, DeliveryTurn, StoreError, Subscription, SubscriptionState};
 
 /// Between two looks for subscriptions that were added, changed or taken over.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -55,25 +56,8 @@ pub(super) struct Share {
     read_to: Option<i64>,
     /// Until then the lease lasts.
     leased_until: Instant,
-}
-
-/// A subscription.
-struct Held {
-    subscription: Subscription,
-    filter: EventFilter,
-    url: Url,
-    target: Arc<Target>,
-    /// A request is in flight, or waits for its turn.
-    is_running: bool,
-    is_slow: bool,
-    /// When it may have something to send; `None`: it waits for an event.
-    due: Option<Timestamp>,
-    /// There is nothing to send up to this number, but for the events that are gathered.
-    looked: i64,
-    /// The number of events that wait for others to share their request.
-    gathered: Option<u32>,
-    /// The cursor in the store.
-    stored: i64,
+    /// The store's epoch, and its newest number.
+    store: Option<(String, i64)>,
 }
 
 impl Share {
@@ -92,6 +76,7 @@ impl Share {
             reader: JoinSet::new(),
             read_to: None,
             leased_until: Instant::now(),
+            store: None,
         }
     }
 
@@ -151,18 +136,20 @@ impl Share {
     /// Renews the lease, and learns of subscriptions that were added, changed, taken over or lost.
     async fn look(&mut self) -> Result<(), BackendError> {
         let store = Arc::clone(&self.attempts.ops.store);
-        let idle: Vec<i64> = self.held.iter().filter(|(_, held)| !held.is_running).map(|(id, _)| *id).collect();
+        let idle: Vec<i64> = self.held.iter().filter(|(_, held)| held.running.is_none()).map(|(id, _)| *id).collect();
         let turn = DeliveryTurn { holder: &self.attempts.saver.holder, lasts: LEASE, idle: &idle };
         let begun = Instant::now();
-        let leased = store.lease_subscriptions(&turn).await?;
+        let share = store.lease_subscriptions(&turn).await?;
         self.leased_until = begun + LEASE;
+        self.note_store(&share);
+        let leased = share.held;
         let ids: HashSet<i64> = leased.iter().map(|(id, _)| *id).collect();
         let lost: Vec<i64> = self.held.keys().filter(|id| !ids.contains(id)).copied().collect();
         for id in lost {
             self.let_go(id);
         }
         let is_new = |(id, revision): &(i64, i64)| match self.held.get(id) {
-            Some(held) => held.subscription.revision != *revision && !held.is_running,
+            Some(held) => held.subscription.revision != *revision,
             None => true,
         };
         let news: Vec<i64> = leased.iter().filter(|it| is_new(it)).map(|(id, _)| *id).collect();
@@ -174,6 +161,26 @@ impl Share {
         self.read_or_not();
         self.targets.forget_unused();
         Ok(())
+    }
+
+    /// Forgets all subscriptions when the store is another one: restored, or taken over without its last transactions. Cursors in
+    /// memory may then be ahead of it.
+    fn note_store(&mut self, share: &DeliveryShare) {
+        let is_other = self.store.as_ref().is_some_and(|(epoch, newest)| {
+            *epoch != share.epoch || share.newest < (*newest).max(self.read_to.unwrap_or(0))
+        });
+        self.store = Some((share.epoch.clone(), share.newest));
+        if is_other {
+            tracing::warn!(
+                newest = share.newest,
+                "the store is behind what was read from it; reading the subscriptions again"
+            );
+            (self.news, self.read_to, self.reader) = (None, None, JoinSet::new());
+            let ids: Vec<i64> = self.held.keys().copied().collect();
+            for id in ids {
+                self.let_go(id);
+            }
+        }
     }
 
     /// Runs the reader while there are subscriptions.
@@ -207,7 +214,7 @@ impl Share {
             filter: filter(&subscription),
             target: self.targets.of(&url, limits.target_parallel, limits.target_gap),
             url,
-            is_running: false,
+            running: None,
             is_slow: progress.failures > 0,
             due: Some(due),
             looked: progress.cursor,
@@ -226,8 +233,8 @@ impl Share {
         }
     }
 
-    /// How long nothing is due.
-    fn next_due(&self) -> Duration {
+    /// How long nothing is due. Nothing starts without a lease.
+    pub(super) fn next_due(&self) -> Duration {
         if Instant::now() >= self.leased_until {
             return LOOK_EVERY;
         }
@@ -247,10 +254,23 @@ impl Share {
                 self.wait(id, now.after(TRY_AGAIN));
                 continue;
             }
-            (held.is_running, held.gathered) = (true, None);
-            let (of, url, target) = (held.subscription.clone(), held.url.clone(), Arc::clone(&held.target));
-            let (attempts, is_slow) = (Arc::clone(&self.attempts), held.is_slow);
-            self.running.spawn(async move { (id, attempts.attempt(&of, &url, &target, is_slow).await) });
+            if held.gathered.take().is_some() {
+                // What was gathered is not sent yet: the page may end before the last of it.
+                held.looked = held.subscription.progress.cursor;
+            }
+            let gone = CancellationToken::new();
+            held.running = Some(gone.clone().drop_guard());
+            let task = Task {
+                of: held.subscription.clone(),
+                url: held.url.clone(),
+                target: Arc::clone(&held.target),
+                is_slow: held.is_slow,
+                stored: (held.stored, held.subscription.progress.pending),
+                newest: self.read_to.unwrap_or(0),
+                gone,
+            };
+            let attempts = Arc::clone(&self.attempts);
+            self.running.spawn(async move { (id, attempts.attempt(&task).await) });
         }
     }
 
@@ -263,8 +283,8 @@ impl Share {
         };
         self.busy.remove(&id);
         let (now, read_to) = (self.now(), self.read_to);
-        let Some(held) = self.held.get_mut(&id).filter(|held| held.is_running) else { return };
-        held.is_running = false;
+        let Some(held) = self.held.get_mut(&id).filter(|held| held.running.is_some()) else { return };
+        held.running = None;
         let looked = match ended {
             Ended::Nothing(looked) => Some(looked),
             Ended::Later { due, looked, count } => {
@@ -285,9 +305,10 @@ impl Share {
             }
             // The next look knows more.
             Ended::Lost => return self.let_go(id),
+            // What is stored is unknown. The next look reads it: a request that was sent has its range there.
             Ended::Unstored(error) => {
                 log.note(Err::<(), _>(Unstored(error)));
-                return self.wait(id, now.after(TRY_AGAIN));
+                return self.let_go(id);
             }
         };
         match looked {
@@ -360,53 +381,19 @@ impl Share {
     /// Stores the cursors that only moved over events that do not match.
     async fn store_cursors(&mut self) -> Result<(), StoreError> {
         let moved: Vec<Advance> = self.held.values().filter_map(Held::moved).collect();
-        let saver = &self.attempts.saver;
+        let attempts = Arc::clone(&self.attempts);
         for advances in moved.chunks(AT_ONCE) {
             let now = self.attempts.ops.clock.now();
-            for id in self.attempts.ops.store.advance_subscriptions(&saver.holder, advances, now).await? {
-                if let Some(held) = self.held.get_mut(&id) {
-                    held.stored = held.subscription.progress.cursor;
+            let stored = attempts.ops.store.advance_subscriptions(&attempts.saver.holder, advances, now).await?;
+            for id in advances.iter().map(|advance| advance.id) {
+                match self.held.get_mut(&id).filter(|_| stored.contains(&id)) {
+                    Some(held) => held.stored = held.subscription.progress.cursor,
+                    // The next look knows more.
+                    None => self.let_go(id),
                 }
             }
         }
         Ok(())
-    }
-}
-
-impl Held {
-    /// It has nothing to send until an event matches.
-    fn waits(&self) -> bool {
-        !self.is_running && self.due.is_none()
-    }
-
-    /// The same, or it gathers events until it has enough of them.
-    fn waits_for_events(&self) -> bool {
-        self.waits() || !self.is_running && self.gathered.is_some()
-    }
-
-    /// Looks at events that come after what it looked at; true if there is something to send.
-    fn is_woken(&mut self, page: &EventPage<Event>) -> bool {
-        let mut matching = page.items.iter().filter(|event| event.seq > self.looked && self.filter.matches(event));
-        if let Some(gathered) = &mut self.gathered {
-            *gathered = gathered.saturating_add(u32::try_from(matching.count()).unwrap_or(u32::MAX));
-            self.looked = self.looked.max(page.next);
-            return *gathered >= self.subscription.wish.batch;
-        }
-        let first = matching.next().map(|event| event.seq);
-        self.looked = self.looked.max(first.map_or(page.next, |seq| seq - 1));
-        self.subscription.progress.cursor = self.looked;
-        first.is_some()
-    }
-
-    fn moved(&self) -> Option<Advance> {
-        let progress = &self.subscription.progress;
-        let moved = self.waits() && progress.cursor != self.stored;
-        moved.then(|| Advance {
-            id: self.subscription.id,
-            revision: self.subscription.revision,
-            progress: progress.clone(),
-            disable: None,
-        })
     }
 }
 

@@ -1,10 +1,10 @@
-//! The limits of each target host: requests at a time, and the gap between their starts.
+//! The limits of this scheduler at each target host: concurrent requests, and the gap between their starts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{MutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use url::Url;
 
@@ -17,6 +17,8 @@ pub(super) struct Target {
     slots: Semaphore,
     gap: Duration,
     next: Mutex<Instant>,
+    /// One subscription at a time waits for a slot of each lane.
+    turns: [tokio::sync::Mutex<()>; 2],
 }
 
 impl Targets {
@@ -27,8 +29,8 @@ impl Targets {
         if let Some(known) = self.0.get(&name).and_then(Weak::upgrade) {
             return known;
         }
-        let target = Target { slots: Semaphore::new(parallel.max(1)), gap, next: Mutex::new(Instant::now()) };
-        let target = Arc::new(target);
+        let slots = Semaphore::new(parallel.max(1));
+        let target = Arc::new(Target { slots, gap, next: Mutex::new(Instant::now()), turns: Default::default() });
         self.0.insert(name, Arc::downgrade(&target));
         target
     }
@@ -40,26 +42,28 @@ impl Targets {
 }
 
 impl Target {
-    /// Waits for one of its slots.
-    pub(super) async fn slot(&self) -> Option<SemaphorePermit<'_>> {
-        self.slots.acquire().await.ok()
+    /// Waits for the turn to wait for a slot of a lane.
+    pub(super) async fn turn(&self, is_slow: bool) -> MutexGuard<'_, ()> {
+        self.turns[usize::from(is_slow)].lock().await
     }
 
     /// Waits until a request may start. Another one may be faster: see [`Target::start`].
     pub(super) async fn ready(&self) {
+        drop(self.slots.acquire().await);
         let next = *common::lock(&self.next);
         tokio::time::sleep_until(next).await;
     }
 
-    /// Starts a request, unless the gap after the last start has not passed.
-    pub(super) fn start(&self) -> bool {
+    /// Starts a request in one of the slots, unless all are taken or the gap after the last start has not passed.
+    pub(super) fn start(&self) -> Option<SemaphorePermit<'_>> {
+        let slot = self.slots.try_acquire().ok()?;
         let mut next = common::lock(&self.next);
         let now = Instant::now();
-        let may = *next <= now;
-        if may {
-            *next = now + self.gap;
+        if *next > now {
+            return None;
         }
-        may
+        *next = now + self.gap;
+        Some(slot)
     }
 }
 
@@ -77,11 +81,19 @@ mod tests {
         assert!(!Arc::ptr_eq(&one, &of(&mut targets, "http://a.example/one")));
         let begun = Instant::now();
         for _ in 0..3 {
-            while !one.start() {
+            while one.start().is_none() {
                 one.ready().await;
             }
         }
         assert!(begun.elapsed() >= 2 * gap);
+        one.ready().await;
+        let slots = [one.start(), {
+            tokio::time::sleep(gap).await;
+            one.start()
+        }];
+        tokio::time::sleep(gap).await;
+        assert!(slots.iter().all(Option::is_some) && one.start().is_none(), "two at a time");
+        drop(slots);
         drop(one);
         targets.forget_unused();
         assert!(targets.0.is_empty());

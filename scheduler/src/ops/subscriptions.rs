@@ -11,7 +11,8 @@ use crate::error::BackendError;
 use crate::ops::Ops;
 use store::subscriptions::MOST_SUBSCRIPTIONS;
 use store::{
-    EventFilter, EventQuery, NewSubscription, StoreError, Subscription, SubscriptionChange, SubscriptionState, Wish,
+    DeliveryFormat, EventFilter, EventQuery, NewSubscription, StoreError, Subscription, SubscriptionChange,
+    SubscriptionState, Wish,
 };
 
 /// How long requests are signed with the earlier secret too after another one was set.
@@ -89,6 +90,20 @@ pub enum SubscriptionError {
         /// The newest number.
         newest: i64,
     },
+    /// A JSON Feed has entries only.
+    #[error(
+        "the format jsonfeed contains entries only, and the filter's kinds contain none; add entry.* or use the format feedfleet"
+    )]
+    NoEntries,
+    /// The secret before the last rotation still signs.
+    #[error(
+        "the secret was changed within the last day, and requests are signed with the earlier one too until {until}; change it again \
+         after that, or remove the subscription and add it again"
+    )]
+    Rotating {
+        /// Until then.
+        until: Timestamp,
+    },
     /// Our own trouble.
     #[error(transparent)]
     Backend(#[from] BackendError),
@@ -136,6 +151,7 @@ impl Ops {
         by: &str,
     ) -> Result<(Subscription, WebhookSecret), SubscriptionError> {
         wish.target = self.target(&wish.target)?.into();
+        check_kinds(&wish)?;
         let secret = made(secret)?;
         let sealed = self.secrets.seal_webhook(&secret)?;
         let after = self.cursor(from).await?;
@@ -182,6 +198,7 @@ impl Ops {
             let mut changed = before.wish.clone();
             change(&mut changed);
             changed.target = self.target(&changed.target)?.into();
+            check_kinds(&changed)?;
             wish = Some(changed);
         }
         let replay_after = match edit.replay {
@@ -192,7 +209,14 @@ impl Ops {
         if resumes && replay_after.is_none() {
             self.check_cursor(before.progress.cursor).await?;
         }
-        let until = self.clock.now().after(ROTATION);
+        let now = self.clock.now();
+        if let (Some(_), Some((_, until))) = (secret, &before.old_secret)
+            && *until > now
+        {
+            // The receiver may have either of the two: a third would lock it out.
+            return Err(SubscriptionError::Rotating { until: *until });
+        }
+        let until = now.after(ROTATION);
         let secret = secret.map(|secret| self.secrets.seal_webhook(secret)).transpose()?;
         Ok(SubscriptionChange {
             wish,
@@ -211,10 +235,7 @@ impl Ops {
     async fn cursor(&self, from: From) -> Result<i64, SubscriptionError> {
         match from {
             From::Now => Ok(self.store.latest_seq().await?),
-            From::After(after) => {
-                self.check_cursor(after).await?;
-                Ok(after)
-            }
+            From::After(after) => Ok(after.max(self.check_cursor(after).await? - 1)),
             From::Since(since) => {
                 let filter = EventFilter { since: Some(since), ..EventFilter::default() };
                 let page = self.store.find_events(&EventQuery { filter, ..EventQuery::after(0, 1) }).await?;
@@ -226,15 +247,21 @@ impl Ops {
         }
     }
 
-    /// Zero is the beginning of what is kept.
-    async fn check_cursor(&self, after: i64) -> Result<(), SubscriptionError> {
+    /// Returns the oldest number that is kept. Zero is the beginning of that.
+    async fn check_cursor(&self, after: i64) -> Result<i64, SubscriptionError> {
         let page = self.store.events(after, 1).await?;
         if after > 0 && after < page.oldest - 1 {
             return Err(SubscriptionError::Lost { after, oldest: page.oldest });
         }
         let newest = self.store.latest_seq().await?;
-        if after > newest { Err(SubscriptionError::Ahead { after, newest }) } else { Ok(()) }
+        if after > newest { Err(SubscriptionError::Ahead { after, newest }) } else { Ok(page.oldest) }
     }
+}
+
+fn check_kinds(wish: &Wish) -> Result<(), SubscriptionError> {
+    let kinds = &wish.filter.kinds;
+    let has_entries = kinds.is_empty() || kinds.iter().any(|kind| kind.starts_with("entry."));
+    if wish.format == DeliveryFormat::JsonFeed && !has_entries { Err(SubscriptionError::NoEntries) } else { Ok(()) }
 }
 
 fn made(secret: WantedSecret) -> Result<WebhookSecret, SecretError> {

@@ -64,8 +64,8 @@ pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState
 pub use row::never;
 pub use seams::{Events, Feeds, Hosts, Polls, Requeues, Store, Subscriptions, Upkeep};
 pub use subscriptions::{
-    Advance, Delivery, DeliveryFormat, DeliveryTurn, NewSubscription, Progress, Subscription, SubscriptionChange,
-    SubscriptionCount, SubscriptionKind, SubscriptionState, Wish,
+    Advance, Delivery, DeliveryFormat, DeliveryShare, DeliveryTurn, NewSubscription, Progress, Subscription,
+    SubscriptionChange, SubscriptionCount, SubscriptionKind, SubscriptionState, Wish,
 };
 pub use wanted::reaches;
 

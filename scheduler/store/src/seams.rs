@@ -11,11 +11,11 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 
 use crate::{
-    AcceptedPolicy, Added, Advance, Applied, DeliveryTurn, EntryRef, Event, EventFilter, EventPage, EventQuery,
-    FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, JobRow, Move, Moved,
-    NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal, Page, Placement, RefusedHost, RelayTurn, Requeue,
-    RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Subscription, SubscriptionChange,
-    SubscriptionCount, Unmove, Unmoved, Verdict,
+    AcceptedPolicy, Added, Advance, Applied, DeliveryShare, DeliveryTurn, EntryRef, Event, EventFilter, EventPage,
+    EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, JobRow,
+    Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal, Page, Placement, RefusedHost, RelayTurn,
+    Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Subscription,
+    SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Verdict,
 };
 
 /// Everything at once, for the code that wires a fleet together.
@@ -227,12 +227,11 @@ pub trait Subscriptions: Send + Sync {
     /// Replaces a secret of a subscription, if it still is the first of these, by the second.
     async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError>;
 
-    /// Renews this process's lease by the database's clock, and takes its share of the active subscriptions; returns those that
-    /// it holds, by number, each with its revision.
-    async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<Vec<(i64, i64)>, StoreError>;
+    /// Renews this process's lease by the database's clock, and takes its share of the active subscriptions.
+    async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<DeliveryShare, StoreError>;
 
-    /// Stores progress in one transaction; returns the subscriptions of which it was stored: those that `holder` still holds and
-    /// that nobody changed or removed meanwhile.
+    /// Stores progress in one transaction; returns the subscriptions of which it was stored: those that `holder` still holds,
+    /// that nobody changed or removed meanwhile, and of which no other process stored progress meanwhile.
     async fn advance_subscriptions(
         &self,
         holder: &str,

@@ -103,7 +103,7 @@ pub struct Subscription {
     pub created: Timestamp,
     /// Counts changes by people.
     pub revision: i64,
-    /// Counts replays: requests after one have other ids than those before.
+    /// Counts replays, and changes of the filter or the format: requests after one have other ids than those before.
     pub replays: i64,
     /// How far deliveries are.
     pub progress: Progress,
@@ -125,6 +125,9 @@ pub struct Progress {
     /// When the first of them failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<Timestamp>,
+    /// Milliseconds since then in which the retry was due and no scheduler ran.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub untried: u64,
     /// When the request is retried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_try: Option<Timestamp>,
@@ -135,6 +138,11 @@ pub struct Progress {
     pub lost_after: Option<i64>,
     /// The last requests, the newest first, at most [`KEPT_DELIVERIES`].
     pub deliveries: Vec<Delivery>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A request to the target of a subscription.
@@ -189,6 +197,11 @@ impl SubscriptionChange {
         let mut starts_again = self.replay_after.is_some();
         if let Some(wish) = &self.wish {
             starts_again |= wish.target != to.wish.target;
+            if (&wish.filter, wish.format) != (&to.wish.filter, to.wish.format) {
+                // The request that was to be retried would have other events under its id.
+                to.replays += 1;
+                (to.progress.pending, to.progress.waiting_since) = (0, None);
+            }
             to.wish = wish.clone();
         }
         if let Some(state) = self.state {
@@ -199,8 +212,7 @@ impl SubscriptionChange {
             to.old_secret = Some((std::mem::replace(&mut to.secret, secret.clone()), *old_until));
         }
         if starts_again {
-            let progress = &mut to.progress;
-            (progress.failures, progress.failing_since, progress.next_try) = (0, None, None);
+            to.progress.start_again();
         }
         if let Some(after) = self.replay_after {
             to.replays += 1;
@@ -222,6 +234,18 @@ pub struct DeliveryTurn<'a> {
     pub idle: &'a [i64],
 }
 
+/// What a process holds after it renewed its lease, and where the store is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeliveryShare {
+    /// The store's epoch. In another one nothing that the process knew of its subscriptions holds.
+    pub epoch: String,
+    /// The newest number of an event. One that was lower than before says the same: another server took over without the last
+    /// transactions.
+    pub newest: i64,
+    /// The subscriptions, by number, each with its revision.
+    pub held: Vec<(i64, i64)>,
+}
+
 /// Progress that the holder of a lease made.
 #[derive(Clone, Debug)]
 pub struct Advance {
@@ -229,10 +253,20 @@ pub struct Advance {
     pub id: i64,
     /// The revision from which it was made.
     pub revision: i64,
+    /// The cursor and the pending number from which it was made: nothing is stored if the row has others, because the holder lost
+    /// its lease for a while and another process made progress.
+    pub from: (i64, i64),
     /// How far deliveries are.
     pub progress: Progress,
     /// The subscription is disabled, for this reason, which is also published (`subscription.disabled`).
     pub disable: Option<String>,
+}
+
+impl Advance {
+    /// Returns whether it was made from the progress that a row has.
+    pub(super) fn follows(&self, row: &str) -> bool {
+        serde_json::from_str(row).is_ok_and(|progress: Progress| progress.place() == self.from)
+    }
 }
 
 /// Subscriptions of a kind in a state, and whether their last request failed.
@@ -307,6 +341,16 @@ pub(super) fn readable(rows: Vec<SubscriptionRow>) -> Vec<Subscription> {
 }
 
 impl Progress {
+    /// Forgets the failures.
+    pub fn start_again(&mut self) {
+        (self.failures, self.failing_since, self.untried, self.next_try) = (0, None, 0, None);
+    }
+
+    /// Returns the cursor and the pending number.
+    pub fn place(&self) -> (i64, i64) {
+        (self.cursor, self.pending)
+    }
+
     /// Returns its JSON: numbers and texts, which JSON can hold.
     pub(super) fn packed(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()

@@ -33,9 +33,10 @@ fn turn<'a>(holder: &'a str, idle: &'a [i64]) -> DeliveryTurn<'a> {
 }
 
 async fn leased(store: &dyn Store, holder: &str, idle: &[i64]) -> Vec<i64> {
-    store.lease_subscriptions(&turn(holder, idle)).await.unwrap().into_iter().map(|(id, _)| id).collect()
+    store.lease_subscriptions(&turn(holder, idle)).await.unwrap().held.into_iter().map(|(id, _)| id).collect()
 }
 
+/// Progress to this cursor, from the one with which a subscription was added.
 fn advance(id: i64, revision: i64, cursor: i64) -> Advance {
     let delivery = Delivery {
         at: at(3),
@@ -51,7 +52,7 @@ fn advance(id: i64, revision: i64, cursor: i64) -> Advance {
     };
     let progress =
         Progress { cursor, failures: 1, failing_since: Some(at(3)), deliveries: vec![delivery], ..Progress::default() };
-    Advance { id, revision, progress, disable: None }
+    Advance { id, revision, from: (5, 0), progress, disable: None }
 }
 
 async fn the(store: &dyn Store, id: i64) -> Subscription {
@@ -81,6 +82,12 @@ pub(crate) async fn a_subscription_is_kept_changed_and_removed(backend: &dyn Bac
     assert_eq!(secrets, (&[9][..], Some((&[1, 2, 3][..], at(100)))));
     assert_eq!(the(&*store, one.id).await, changed);
     assert!(matches!(store.change_subscription(one.id, &change).await, Err(StoreError::Outdated)));
+    let other = Wish { filter: EventFilter::default(), ..changed.wish.clone() };
+    let change = SubscriptionChange { wish: Some(other.clone()), revision: 2, ..Default::default() };
+    let refiltered = store.change_subscription(one.id, &change).await.unwrap().unwrap();
+    assert_eq!((refiltered.wish, refiltered.replays), (other, 2), "its next requests have other ids");
+    let changed = the(&*store, one.id).await;
+    assert_eq!(changed.progress.pending, 0);
     assert!(store.change_subscription(999, &change).await.unwrap().is_none());
 
     assert!(store.reseal_subscription(one.id, [&[1, 2, 3], &[4]]).await.unwrap());
@@ -100,7 +107,7 @@ pub(crate) async fn only_the_holder_of_a_lease_makes_progress(backend: &dyn Back
     let store = backend.open().await;
     let id = added(&*store, "https://a.example/hook").await.id;
     assert_eq!(store.advance_subscriptions("x", &[advance(id, 1, 9)], at(2)).await.unwrap(), [0; 0]);
-    assert_eq!(store.lease_subscriptions(&turn("x", &[])).await.unwrap(), [(id, 1)]);
+    assert_eq!(store.lease_subscriptions(&turn("x", &[])).await.unwrap().held, [(id, 1)]);
     assert_eq!(store.advance_subscriptions("y", &[advance(id, 1, 9)], at(2)).await.unwrap(), [0; 0]);
     assert_eq!(store.advance_subscriptions("x", &[advance(id, 2, 9)], at(2)).await.unwrap(), [0; 0]);
     assert_eq!(the(&*store, id).await.progress.cursor, 5);
@@ -111,17 +118,24 @@ pub(crate) async fn only_the_holder_of_a_lease_makes_progress(backend: &dyn Back
     assert_eq!((kept.progress.deliveries.len(), kept.progress.failing_since), (1, Some(at(3))));
     assert!(store.count_subscriptions().await.unwrap()[0].2, "it is failing");
 
+    let late = advance(id, 1, 7);
+    assert_eq!(store.advance_subscriptions("x", &[late], at(2)).await.unwrap(), [0; 0], "from an older cursor");
+    let next = |revision, cursor| Advance { from: (9, 0), ..advance(id, revision, cursor) };
+    assert_eq!(store.advance_subscriptions("x", &[next(1, 9)], at(2)).await.unwrap(), [id]);
+
     let resume = SubscriptionChange { state: Some(SubscriptionState::Active), revision: 1, ..Default::default() };
     store.change_subscription(id, &resume).await.unwrap();
-    assert_eq!(store.advance_subscriptions("x", &[advance(id, 1, 11)], at(2)).await.unwrap(), [0; 0]);
+    assert_eq!(store.advance_subscriptions("x", &[next(1, 11)], at(2)).await.unwrap(), [0; 0]);
     assert_eq!(the(&*store, id).await.progress.failures, 0, "a person started it again");
-    assert_eq!(store.lease_subscriptions(&turn("x", &[])).await.unwrap(), [(id, 2)]);
+    assert_eq!(store.lease_subscriptions(&turn("x", &[])).await.unwrap().held, [(id, 2)]);
 }
 
 pub(crate) async fn a_subscription_that_is_disabled_is_published_once(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = added(&*store, "https://a.example/hook").await.id;
-    assert_eq!(leased(&*store, "x", &[]).await, [id]);
+    let share = store.lease_subscriptions(&turn("x", &[])).await.unwrap();
+    assert_eq!((share.held, share.newest), (vec![(id, 1)], 0));
+    assert_eq!(share.epoch, store.events(0, 1).await.unwrap().epoch);
     let end = Advance { disable: Some("it failed".into()), ..advance(id, 1, 9) };
     assert_eq!(store.advance_subscriptions("x", std::slice::from_ref(&end), at(7)).await.unwrap(), [id]);
     assert_eq!(store.advance_subscriptions("x", &[end], at(8)).await.unwrap(), [0; 0]);
@@ -130,7 +144,8 @@ pub(crate) async fn a_subscription_that_is_disabled_is_published_once(backend: &
     let events = store.events(0, 10).await.unwrap().items;
     let [event] = &events[..] else { panic!("{events:?}") };
     assert_eq!((event.kind.as_str(), event.subscription, event.at), ("subscription.disabled", Some(id), at(7)));
-    assert_eq!(leased(&*store, "x", &[]).await, [0; 0]);
+    let share = store.lease_subscriptions(&turn("x", &[])).await.unwrap();
+    assert_eq!((share.held, share.newest), (vec![], event.seq));
     let filter = EventFilter { kinds: vec!["subscription.*".into()], ..EventFilter::default() };
     assert!(filter.matches(event));
     assert!(!EventFilter { label: Some("tech".into()), ..filter }.matches(event), "it is of no feed");

@@ -2,6 +2,8 @@
 //!
 //! Rows of subscriptions are locked in the order of their numbers, and before the row of `store`.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use common::time::Timestamp;
 use sqlx::PgConnection;
@@ -10,8 +12,8 @@ use super::connection::{in_transaction, on_connection};
 use super::{PostgresStore, column, text};
 use crate::subscriptions::{MOST_SUBSCRIPTIONS, SubscriptionRow, counted, readable, subscription_columns};
 use crate::{
-    Advance, DeliveryTurn, NewSubscription, StoreError, Subscription, SubscriptionChange, SubscriptionCount,
-    Subscriptions,
+    Advance, DeliveryShare, DeliveryTurn, NewSubscription, StoreError, Subscription, SubscriptionChange,
+    SubscriptionCount, Subscriptions,
 };
 
 const ALL: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id > $1 ORDER BY id LIMIT $2");
@@ -98,7 +100,7 @@ impl Subscriptions for PostgresStore {
         })
     }
 
-    async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<Vec<(i64, i64)>, StoreError> {
+    async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<DeliveryShare, StoreError> {
         in_transaction!(self, "take the subscriptions to deliver", |tx| lease(tx, turn).await)
     }
 
@@ -134,12 +136,12 @@ async fn store(on: &mut PgConnection, changed: &Subscription) -> Result<(), sqlx
 }
 
 /// Each process takes an equal share of the active subscriptions, and lets idle ones go that are beyond it.
-async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<Vec<(i64, i64)>, sqlx::Error> {
+async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<DeliveryShare, sqlx::Error> {
     let lasts = i64::try_from(turn.lasts.as_millis()).unwrap_or(i64::MAX);
     if lasts == 0 {
         let end = sqlx::query("DELETE FROM delivery_leases WHERE holder = $1").bind(turn.holder);
         end.execute(on).await?;
-        return Ok(Vec::new());
+        return Ok(DeliveryShare::default());
     }
     let renew = concat!(
         "WITH ended AS (DELETE FROM delivery_leases WHERE held_until < ",
@@ -165,7 +167,9 @@ async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<Vec<(i6
         sqlx::query(take).bind(turn.holder).bind(share - held).execute(&mut *on).await?;
     }
     let held = "SELECT id, revision FROM subscriptions WHERE state = 'active' AND holder = $1 ORDER BY id";
-    sqlx::query_as(held).bind(turn.holder).fetch_all(on).await
+    let held = sqlx::query_as(held).bind(turn.holder).fetch_all(&mut *on).await?;
+    let (epoch, newest) = sqlx::query_as("SELECT epoch, seq FROM store").fetch_one(on).await?;
+    Ok(DeliveryShare { epoch, newest, held })
 }
 
 async fn advance(
@@ -174,8 +178,12 @@ async fn advance(
     advances: &[Advance],
     now: Timestamp,
 ) -> Result<Vec<i64>, sqlx::Error> {
-    let lock = "SELECT id FROM subscriptions WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
-    sqlx::query(lock).bind(column(advances, |advance| advance.id)).execute(&mut *on).await?;
+    let lock = "SELECT id, progress FROM subscriptions WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
+    let rows = sqlx::query_as(lock).bind(column(advances, |advance| advance.id)).fetch_all(&mut *on).await?;
+    let rows: HashMap<i64, String> = rows.into_iter().collect();
+    let follows = |it: &&Advance| rows.get(&it.id).is_some_and(|progress| it.follows(progress));
+    let advances: Vec<&Advance> = advances.iter().filter(follows).collect();
+    let advances = &advances[..];
     let sql = "UPDATE subscriptions AS it SET progress = new.progress, failing = new.failing, \
                reason = coalesce(new.reason, it.reason), \
                state = CASE WHEN new.reason IS NULL THEN it.state ELSE 'disabled' END \

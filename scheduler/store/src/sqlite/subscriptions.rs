@@ -7,8 +7,8 @@ use sqlx::SqliteConnection;
 use super::SqliteStore;
 use crate::subscriptions::{MOST_SUBSCRIPTIONS, SubscriptionRow, counted, readable, subscription_columns};
 use crate::{
-    Advance, DeliveryTurn, NewSubscription, StoreError, Subscription, SubscriptionChange, SubscriptionCount,
-    Subscriptions,
+    Advance, DeliveryShare, DeliveryTurn, NewSubscription, StoreError, Subscription, SubscriptionChange,
+    SubscriptionCount, Subscriptions,
 };
 
 const ALL: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id > ?1 ORDER BY id LIMIT ?2");
@@ -84,7 +84,7 @@ impl Subscriptions for SqliteStore {
         Ok(done.map_err(StoreError::on("store the secret of a subscription under the new key"))?.rows_affected() > 0)
     }
 
-    async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<Vec<(i64, i64)>, StoreError> {
+    async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<DeliveryShare, StoreError> {
         const ACTION: &str = "take the subscriptions to deliver";
         let mut tx = self.write(ACTION).await?;
         let leased = lease(&mut tx, turn).await.map_err(StoreError::on(ACTION))?;
@@ -131,14 +131,17 @@ async fn store(on: &mut SqliteConnection, changed: &Subscription) -> Result<(), 
 }
 
 /// One process has the database: what an earlier one held is taken over at once.
-async fn lease(on: &mut SqliteConnection, turn: &DeliveryTurn<'_>) -> Result<Vec<(i64, i64)>, sqlx::Error> {
+async fn lease(on: &mut SqliteConnection, turn: &DeliveryTurn<'_>) -> Result<DeliveryShare, sqlx::Error> {
     if turn.lasts.is_zero() {
-        return Ok(Vec::new());
+        return Ok(DeliveryShare::default());
     }
     let take = "UPDATE subscriptions SET holder = ?1 WHERE state = 'active' AND holder <> ?1";
     sqlx::query(take).bind(turn.holder).execute(&mut *on).await?;
     let held = "SELECT id, revision FROM subscriptions WHERE state = 'active' AND holder = ?1 ORDER BY id";
-    sqlx::query_as(held).bind(turn.holder).fetch_all(on).await
+    let held = sqlx::query_as(held).bind(turn.holder).fetch_all(&mut *on).await?;
+    let store = "SELECT epoch, (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events') FROM store";
+    let (epoch, newest) = sqlx::query_as(store).fetch_one(on).await?;
+    Ok(DeliveryShare { epoch, newest, held })
 }
 
 async fn advance_in(
@@ -147,6 +150,11 @@ async fn advance_in(
     advance: &Advance,
     now: Timestamp,
 ) -> Result<bool, sqlx::Error> {
+    let before = sqlx::query_scalar("SELECT progress FROM subscriptions WHERE id = ?1").bind(advance.id);
+    let before: Option<String> = before.fetch_optional(&mut *on).await?;
+    if !before.is_some_and(|before| advance.follows(&before)) {
+        return Ok(false);
+    }
     let sql = "UPDATE subscriptions SET progress = ?4, failing = ?5, reason = coalesce(?6, reason), \
                state = iif(?6 IS NULL, state, 'disabled') WHERE id = ?1 AND holder = ?2 AND revision = ?3 AND state = 'active'";
     let progress = &advance.progress;

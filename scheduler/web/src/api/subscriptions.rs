@@ -269,7 +269,8 @@ fn refused(error: SubscriptionError) -> ApiError {
     let message = error.to_string();
     match error {
         SubscriptionError::Target { .. } => ApiError::bad(message).coded("invalid_target"),
-        SubscriptionError::TooMany => ApiError::new(StatusCode::CONFLICT, message),
+        SubscriptionError::NoEntries => ApiError::bad(message),
+        SubscriptionError::TooMany | SubscriptionError::Rotating { .. } => ApiError::new(StatusCode::CONFLICT, message),
         SubscriptionError::Lost { oldest, .. } => ApiError::new(StatusCode::GONE, message).with("oldest", oldest),
         SubscriptionError::Ahead { newest, .. } => ApiError::new(StatusCode::GONE, message).with("newest", newest),
         SubscriptionError::Backend(error) => error.into(),

@@ -29,7 +29,7 @@ async fn schedulers_share_subscriptions_and_take_over_from_a_dead_one() {
     }
     let lease = async |holder: &str, lasts: Duration, idle: &[i64]| -> Vec<i64> {
         let turn = DeliveryTurn { holder, lasts, idle };
-        store.lease_subscriptions(&turn).await.unwrap().into_iter().map(|(id, _)| id).collect()
+        store.lease_subscriptions(&turn).await.unwrap().held.into_iter().map(|(id, _)| id).collect()
     };
     let minute = Duration::from_secs(60);
     assert_eq!(lease("x", minute, &[]).await, all);

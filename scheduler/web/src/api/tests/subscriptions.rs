@@ -30,6 +30,9 @@ async fn a_subscription_is_added_changed_listed_and_removed() {
     assert_eq!((changed.status, &changed.body["secret"], &changed.body["batch"]), (200, &json!(secret), &json!(1)));
     assert_eq!((&changed.body["signature"], &changed.body["filter"]), (&json!("hmac-sha256"), &filter));
     assert!(changed.body["old_secret_until"].is_string());
+    let refused = fleet.ask("PATCH", "/api/v1/subscriptions/1", Some(json!({ "secret": "new" }))).await;
+    let detail = refused.body["detail"].as_str().unwrap();
+    assert!(refused.status == 409 && detail.contains("with the earlier one too until"), "{}", refused.body);
     fleet.clock.advance(std::time::Duration::from_secs(86_401));
     assert_eq!(fleet.get("/api/v1/subscriptions/1").await.body["old_secret_until"], Value::Null);
 
@@ -68,6 +71,10 @@ async fn what_cannot_be_sent_is_refused_with_what_would_be_accepted() {
         ),
         (json!({ "kind": "webhook", "target": target, "delay": -1 }), "delay must be a number of seconds"),
         (json!({ "kind": "webhook", "target": target, "secret": "short" }), "secret: a secret is whsec_"),
+        (
+            json!({ "kind": "webhook", "target": target, "format": "jsonfeed", "filter": { "kind": "feed.*" } }),
+            "jsonfeed contains entries only",
+        ),
         (
             json!({ "kind": "webhook", "target": target, "secret": "new", "signature": "ed25519" }),
             "leave one of them out",

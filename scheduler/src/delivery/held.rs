@@ -1,0 +1,67 @@
+//! A subscription in memory: whether it waits for events, and which ones wake it.
+
+use std::sync::Arc;
+
+use common::time::Timestamp;
+use tokio_util::sync::DropGuard;
+use url::Url;
+
+use super::targets::Target;
+use store::{Advance, Event, EventFilter, EventPage, Subscription};
+
+/// A subscription.
+pub(super) struct Held {
+    pub(super) subscription: Subscription,
+    pub(super) filter: EventFilter,
+    pub(super) url: Url,
+    pub(super) target: Arc<Target>,
+    /// A request is in flight, or waits for its turn. It is cancelled when this is dropped.
+    pub(super) running: Option<DropGuard>,
+    pub(super) is_slow: bool,
+    /// When it may have something to send; `None`: it waits for an event.
+    pub(super) due: Option<Timestamp>,
+    /// There is nothing to send up to this number, but for the events that are gathered.
+    pub(super) looked: i64,
+    /// The number of events that wait for others to share their request.
+    pub(super) gathered: Option<u32>,
+    /// The cursor in the store.
+    pub(super) stored: i64,
+}
+
+impl Held {
+    /// It has nothing to send until an event matches.
+    pub(super) fn waits(&self) -> bool {
+        self.running.is_none() && self.due.is_none()
+    }
+
+    /// The same, or it gathers events until it has enough of them.
+    pub(super) fn waits_for_events(&self) -> bool {
+        self.waits() || self.running.is_none() && self.gathered.is_some()
+    }
+
+    /// Looks at events that come after what it looked at; true if there is something to send.
+    pub(super) fn is_woken(&mut self, page: &EventPage<Event>) -> bool {
+        let mut matching = page.items.iter().filter(|event| event.seq > self.looked && self.filter.matches(event));
+        if let Some(gathered) = &mut self.gathered {
+            *gathered = gathered.saturating_add(u32::try_from(matching.count()).unwrap_or(u32::MAX));
+            self.looked = self.looked.max(page.next);
+            return *gathered >= self.subscription.wish.batch;
+        }
+        let first = matching.next().map(|event| event.seq);
+        self.looked = self.looked.max(first.map_or(page.next, |seq| seq - 1));
+        self.subscription.progress.cursor = self.looked;
+        first.is_some()
+    }
+
+    pub(super) fn moved(&self) -> Option<Advance> {
+        let progress = &self.subscription.progress;
+        let moved = self.waits() && progress.cursor != self.stored;
+        moved.then(|| Advance {
+            id: self.subscription.id,
+            revision: self.subscription.revision,
+            from: (self.stored, progress.pending),
+            progress: progress.clone(),
+            disable: None,
+        })
+    }
+}

@@ -1,0 +1,379 @@
+//! Deliveries to a scripted target, from a SQLite file into which faults are put.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::config::Config;
+use common::delivery::{DeliveryAnswer, DeliveryRequest};
+use common::host_gate::memory::MemoryGate;
+use common::metrics::Metrics;
+use common::outcome::DeliveryOutcome;
+use common::queue::memory::MemoryQueue;
+use common::time::{Clock, SystemClock, Timestamp};
+use common::webhook::SignatureKind;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::attempt::{Attempts, Ended, Task};
+use super::lanes::Lanes;
+use super::saver::Saver;
+use super::share::Share;
+use super::targets::Targets;
+use crate::ops::Ops;
+use crate::ops::subscriptions::{EditSubscription, From, SubscriptionError, WantedSecret};
+use crate::run::{Backends, Scheduler};
+use crate::schedule::memory::MemorySchedule;
+use crate::sender::{Answering, Sender};
+use store::sqlite::SqliteStore;
+use store::{DeliveryFormat, DeliveryTurn, EventFilter, Subscription, SubscriptionKind, Wish};
+
+/// A request that the target got: its id and its events.
+type Sent = (String, Vec<i64>);
+
+/// A scheduler's half of deliveries.
+struct World {
+    ops: Arc<Ops>,
+    sent: Arc<Mutex<Vec<Sent>>>,
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+fn config() -> Config {
+    let mut config = common::config::defaults();
+    config.secrets.key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=".into();
+    config
+}
+
+fn wish() -> Wish {
+    Wish {
+        kind: SubscriptionKind::Webhook,
+        target: "https://a.example/hook".into(),
+        filter: EventFilter::default(),
+        format: DeliveryFormat::Feedfleet,
+        batch: 500,
+        delay: Duration::ZERO,
+    }
+}
+
+/// Runs statements on the file, beside the store.
+fn run_sql(path: &Path, sql: &str) {
+    let on = rusqlite::Connection::open(path).unwrap();
+    on.busy_timeout(Duration::from_secs(5)).unwrap();
+    on.execute_batch(sql).unwrap();
+}
+
+/// Statements that add events of a kind.
+fn events(count: usize, kind: &str) -> String {
+    format!(
+        "INSERT INTO events (at, kind, feed_id) WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {count}) \
+         SELECT {}, '{kind}', 0 FROM n;",
+        SystemClock.now().millis()
+    )
+}
+
+impl World {
+    /// A target that answers as `answer` says to the number of a request, from 1.
+    async fn new(answer: impl Fn(usize, &Path) -> DeliveryOutcome + Send + Sync + 'static) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("feedfleet.db");
+        let backends = Backends {
+            store: Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap()),
+            schedule: Arc::new(MemorySchedule::default()),
+            gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
+            jobs: Arc::new(MemoryQueue::new(1 << 20)),
+            reports: Arc::new(MemoryQueue::new(1 << 20)),
+        };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let ops = Scheduler::new(&backends, &Arc::new(config()), &Arc::new(Metrics::new()), &clock).ops;
+        let sent: Arc<Mutex<Vec<Sent>>> = Arc::default();
+        let (log, place) = (Arc::clone(&sent), path.clone());
+        let send = move |request: DeliveryRequest| {
+            let number = {
+                let mut log = log.lock().unwrap();
+                log.push(read(&request));
+                log.len()
+            };
+            let answer = DeliveryAnswer::unanswered(answer(number, &place), "");
+            let answering: Answering = Box::pin(std::future::ready(answer));
+            answering
+        };
+        let sender = Sender { send: Box::new(send), judge: Box::new(|_| Ok(())) };
+        assert!(ops.sender.set(sender).is_ok());
+        World { ops, sent, path, _folder: folder }
+    }
+
+    async fn add(&self, wish: Wish, from: From) -> Subscription {
+        let secret = WantedSecret::Generated(SignatureKind::Hmac);
+        self.ops.add_subscription(wish, secret, from, "ann").await.unwrap().0
+    }
+
+    fn sql(&self, sql: &str) {
+        run_sql(&self.path, sql);
+    }
+
+    fn deliver(&self) -> Delivering {
+        let (ops, stop) = (Arc::clone(&self.ops), CancellationToken::new());
+        let stopped = stop.clone();
+        Delivering(tokio::spawn(async move { super::run(&ops, &stopped).await }), stop)
+    }
+
+    fn sent(&self) -> Vec<Sent> {
+        self.sent.lock().unwrap().clone()
+    }
+
+    fn sent_events(&self) -> Vec<i64> {
+        self.sent().into_iter().flat_map(|(_, events)| events).collect()
+    }
+
+    /// Waits until the target has this number of requests.
+    async fn requests(&self, count: usize) -> Vec<Sent> {
+        self.until(|world| world.sent().len() >= count).await;
+        self.sent()
+    }
+
+    async fn until(&self, is_so: impl Fn(&World) -> bool) {
+        let wait = async {
+            while !is_so(self) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(20), wait).await;
+        assert!(waited.is_ok(), "the target has {:?}", self.sent());
+    }
+
+    /// All attempts of a process, which holds the lease.
+    async fn attempts(&self) -> Attempts {
+        let ops = Arc::clone(&self.ops);
+        let turn = DeliveryTurn { holder: "x", lasts: Duration::from_secs(60), idle: &[] };
+        ops.store.lease_subscriptions(&turn).await.unwrap();
+        let saver = Saver::new(Arc::clone(&ops.store), Arc::clone(&ops.clock), "x".into());
+        Attempts { lanes: Lanes::new(4), saver, ops }
+    }
+
+    async fn task(&self, id: i64) -> Task {
+        let of = self.ops.subscription(id).await.unwrap().unwrap();
+        let url = of.wish.target.parse().unwrap();
+        let target = Targets::default().of(&url, 8, Duration::ZERO);
+        let stored = of.progress.place();
+        Task { of, url, target, is_slow: false, stored, newest: 0, gone: CancellationToken::new() }
+    }
+}
+
+/// A loop of deliveries.
+struct Delivering(JoinHandle<()>, CancellationToken);
+
+impl Delivering {
+    async fn end(self) {
+        self.1.cancel();
+        self.0.await.unwrap();
+    }
+}
+
+fn read(request: &DeliveryRequest) -> Sent {
+    let id = request.fields.iter().find(|(name, _)| *name == "webhook-id").unwrap().1.clone();
+    let body: Value = serde_json::from_slice(&request.body).unwrap();
+    let events = body["data"]["events"].as_array().unwrap().iter().map(|event| event["seq"].as_i64().unwrap());
+    (id, events.collect())
+}
+
+fn ok(_: usize, _: &Path) -> DeliveryOutcome {
+    DeliveryOutcome::Delivered
+}
+
+#[tokio::test]
+async fn a_request_whose_success_could_not_be_stored_is_repeated_under_its_id_without_newer_events() {
+    let world = World::new(|number, path| {
+        if number == 1 {
+            let fault = "CREATE TRIGGER fault BEFORE UPDATE OF progress ON subscriptions BEGIN SELECT raise(ABORT, 'full'); END;";
+            run_sql(path, &format!("{fault} {}", events(1, "host.refusing")));
+        }
+        DeliveryOutcome::Delivered
+    })
+    .await;
+    world.add(wish(), From::Now).await;
+    let delivering = world.deliver();
+    world.sql(&events(2, "host.refusing"));
+    world.requests(1).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    world.sql("DROP TRIGGER fault");
+    let sent = world.requests(3).await;
+    assert_eq!((&sent[1], &sent[2].1[..]), (&sent[0], &[3][..]));
+    delivering.end().await;
+}
+
+#[tokio::test]
+async fn a_range_that_one_page_does_not_hold_is_sent_whole() {
+    let world = World::new(ok).await;
+    world.sql(&events(1_300, "host.refusing"));
+    world.add(wish(), From::After(0)).await;
+    world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 0, \"pending\": 1200}'");
+    let delivering = world.deliver();
+    world.until(|world| world.sent_events().last() == Some(&1_300)).await;
+    assert_eq!(world.sent_events(), Vec::from_iter(1..=1_300));
+    delivering.end().await;
+}
+
+#[tokio::test]
+async fn events_of_a_range_that_begin_behind_a_page_are_not_skipped() {
+    let world = World::new(ok).await;
+    world.sql(&(events(2_100, "host.refusing") + &events(1, "feed.gone")));
+    let filter = EventFilter { kinds: vec!["feed.*".into()], ..EventFilter::default() };
+    world.add(Wish { filter, ..wish() }, From::After(0)).await;
+    world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 0, \"pending\": 2101}'");
+    let delivering = world.deliver();
+    assert_eq!(world.requests(1).await[0].1, [2_101]);
+    delivering.end().await;
+}
+
+#[tokio::test]
+async fn another_filter_gives_the_request_that_is_retried_another_id() {
+    let world = World::new(|number, _| match number {
+        1 => DeliveryOutcome::ServerError,
+        _ => DeliveryOutcome::Delivered,
+    })
+    .await;
+    world.sql(&(events(1, "feed.gone") + &events(2, "host.refusing") + &events(1, "feed.gone")));
+    let filter = EventFilter { kinds: vec!["feed.*".into()], ..EventFilter::default() };
+    let id = world.add(Wish { filter, ..wish() }, From::After(0)).await.id;
+    let attempts = world.attempts().await;
+    let stale = world.task(id).await;
+    assert!(matches!(attempts.attempt(&stale).await, Ended::Answered { .. }));
+    let edit = EditSubscription {
+        wish: Some(Box::new(|wish: &mut Wish| wish.filter = EventFilter::default())),
+        ..EditSubscription::default()
+    };
+    world.ops.edit_subscription(id, &edit).await.unwrap();
+    assert!(matches!(attempts.attempt(&world.task(id).await).await, Ended::Answered { .. }));
+    let sent = world.sent();
+    assert_eq!((&sent[0].1[..], &sent[1].1[..]), (&[1, 4][..], &[1, 2, 3, 4][..]));
+    assert_ne!(sent[0].0, sent[1].0);
+}
+
+#[tokio::test]
+async fn what_waits_to_be_sent_again_is_not_sent_after_the_subscription_was_removed_or_another_process_sent_it() {
+    let world = World::new(|_, _| DeliveryOutcome::ServerError).await;
+    world.sql(&events(2, "host.refusing"));
+    let id = world.add(wish(), From::After(0)).await.id;
+    let attempts = world.attempts().await;
+    assert!(matches!(attempts.attempt(&world.task(id).await).await, Ended::Answered { .. }));
+    let [mut cancelled, moved, removed] = [world.task(id).await, world.task(id).await, world.task(id).await];
+    cancelled.gone.cancel();
+    assert!(matches!(attempts.attempt(&cancelled).await, Ended::Lost));
+    cancelled.gone = CancellationToken::new();
+    // The lease was lost, the other process delivered, and the lease was regained.
+    world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 2}'");
+    assert!(matches!(attempts.attempt(&moved).await, Ended::Lost));
+    assert_eq!(world.ops.subscription(id).await.unwrap().unwrap().progress.cursor, 2);
+    world.sql("UPDATE subscriptions SET progress = '{\"cursor\": 0, \"pending\": 2}'");
+    assert!(matches!(attempts.attempt(&cancelled).await, Ended::Answered { .. }), "the same progress");
+    assert!(world.ops.store.remove_subscription(id).await.unwrap());
+    assert!(matches!(attempts.attempt(&removed).await, Ended::Lost));
+    assert_eq!(world.sent().len(), 2);
+}
+
+#[tokio::test]
+async fn subscriptions_that_wait_go_on_in_another_epoch() {
+    let world = World::new(ok).await;
+    world.sql(&events(5, "host.refusing"));
+    world.add(wish(), From::After(0)).await;
+    let delivering = world.deliver();
+    assert_eq!(world.requests(1).await[0].1, [1, 2, 3, 4, 5]);
+    // A server takes over that has the first two events only.
+    world.sql(
+        "BEGIN; UPDATE store SET epoch = 'other'; DELETE FROM events WHERE seq > 2; UPDATE sqlite_sequence SET seq = 2 \
+         WHERE name = 'events'; UPDATE subscriptions SET progress = '{\"cursor\": 2}'; COMMIT;",
+    );
+    world.sql(&events(1, "host.refusing"));
+    let (id, events) = world.requests(2).await.swap_remove(1);
+    assert!(id.starts_with("msg_other_") && events == [3], "{id} {events:?}");
+    delivering.end().await;
+}
+
+#[tokio::test]
+async fn events_that_are_gathered_are_all_sent_when_the_wait_ends() {
+    let world = World::new(ok).await;
+    let filter = EventFilter { kinds: vec!["feed.*".into()], ..EventFilter::default() };
+    world.add(Wish { filter, delay: Duration::from_secs(2), ..wish() }, From::Now).await;
+    let delivering = world.deliver();
+    world.sql(&events(1, "feed.gone"));
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    // More than one page looks at lies between them.
+    world.sql(&(events(2_100, "host.refusing") + &events(1, "feed.gone")));
+    world.until(|world| world.sent_events() == [1, 2_102]).await;
+    delivering.end().await;
+}
+
+#[tokio::test]
+async fn what_retention_took_is_recorded_also_when_nothing_is_sent() {
+    let world = World::new(ok).await;
+    let id = world.add(wish(), From::Now).await.id;
+    world.sql("UPDATE store SET events_gone = 10; UPDATE sqlite_sequence SET seq = 10 WHERE name = 'events'");
+    let attempts = world.attempts().await;
+    let ended = attempts.attempt(&world.task(id).await).await;
+    assert!(matches!(ended, Ended::Answered { looked: Some(10), .. }), "{ended:?}");
+    let progress = world.ops.subscription(id).await.unwrap().unwrap().progress;
+    assert_eq!((progress.lost_after, progress.cursor), (Some(10), 10));
+    // One that a person has begin with what is kept loses nothing.
+    let task = world.task(world.add(wish(), From::After(0)).await.id).await;
+    assert_eq!(task.of.progress.cursor, 10);
+    // What is known to be visible is not looked for again and again.
+    let ended = attempts.attempt(&Task { newest: 12, ..task }).await;
+    assert!(matches!(ended, Ended::Nothing(12)), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_target_that_waits_for_the_slow_lane_takes_no_slot_from_the_quick_one() {
+    let world = World::new(ok).await;
+    world.sql(&events(1, "host.refusing"));
+    let id = world.add(wish(), From::After(0)).await.id;
+    let attempts = Arc::new(world.attempts().await);
+    let slow = attempts.lanes.lane(true);
+    let full = [slow.enter(true).await, slow.enter(true).await];
+    let (mut waiting, mut quick) = (world.task(id).await, world.task(id).await);
+    let target = Targets::default().of(&waiting.url, 1, Duration::ZERO);
+    (waiting.is_slow, waiting.target, quick.target) = (true, Arc::clone(&target), target);
+    let waiting = tokio::spawn({
+        let attempts = Arc::clone(&attempts);
+        async move { attempts.attempt(&waiting).await }
+    });
+    tokio::task::yield_now().await;
+    let ended = tokio::time::timeout(Duration::from_secs(5), attempts.attempt(&quick)).await.unwrap();
+    assert!(matches!(ended, Ended::Answered { .. }), "{ended:?}");
+    assert!(!waiting.is_finished());
+    drop(full);
+    assert!(matches!(waiting.await.unwrap(), Ended::Lost), "the other one was faster");
+}
+
+#[tokio::test]
+async fn without_a_lease_nothing_is_due() {
+    let world = World::new(ok).await;
+    assert!(Share::new(Arc::clone(&world.ops)).next_due() > Duration::from_millis(500));
+}
+
+#[tokio::test]
+async fn formats_without_entries_and_a_second_rotation_within_a_day_are_refused() {
+    let world = World::new(ok).await;
+    let filter = EventFilter { kinds: vec!["feed.*".into()], ..EventFilter::default() };
+    let json_feed = Wish { format: DeliveryFormat::JsonFeed, filter, ..wish() };
+    let secret = WantedSecret::Generated(SignatureKind::Hmac);
+    let refused = world.ops.add_subscription(json_feed.clone(), secret, From::Now, "ann").await;
+    assert!(matches!(refused, Err(SubscriptionError::NoEntries)));
+    let mut added = world.add(wish(), From::Now).await;
+    let wanted = json_feed.clone();
+    let edit = EditSubscription {
+        wish: Some(Box::new(move |wish: &mut Wish| *wish = wanted.clone())),
+        ..EditSubscription::default()
+    };
+    let refused = world.ops.edit_subscription(added.id, &edit).await;
+    assert!(matches!(refused, Err(SubscriptionError::NoEntries)));
+    // One that was stored all the same gets nothing instead of everything.
+    added.wish = json_feed;
+    assert!(!super::attempt::filter(&added).kinds.is_empty());
+
+    let rotate = EditSubscription { rotate: true, ..EditSubscription::default() };
+    assert!(world.ops.edit_subscription(added.id, &rotate).await.unwrap().unwrap().1.is_some());
+    let refused = world.ops.edit_subscription(added.id, &rotate).await;
+    assert!(matches!(refused, Err(SubscriptionError::Rotating { .. })));
+}
