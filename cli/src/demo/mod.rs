@@ -80,7 +80,7 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let config = Arc::new(descriptors::fit(pace::config(address))?);
     let live = !args.plain && is_capable();
     if !live || !io::stderr().is_terminal() {
-        logs::start(&config.log)?;
+        logs::start(&config.log, logs::Audit::NotOnTerminals)?;
     }
     let internet = Arc::new(Internet::open().await?);
     let fleet = Fleet::open(config).await?;
