@@ -333,7 +333,7 @@ impl Data {
     fn before(config: &Config) -> Self {
         let file =
             config.store.url.strip_prefix("sqlite://").map(|path| Path::new(path.split('?').next().unwrap_or(path)));
-        let folder = file.and_then(Path::parent).and_then(|folder| std::path::absolute(folder).ok());
+        let folder = file.and_then(Path::parent).map(Path::to_owned);
         Data { folder, is_new: file.is_some_and(|file| !file.exists()) }
     }
 

@@ -39,10 +39,15 @@ pub(crate) fn feed_table(feeds: &[FeedView], now: Timestamp, width: Option<usize
         return coloured_table((Ink::Dim, &ALL), &rows, width);
     }
     let row = |feed: &FeedView| -> Vec<Cell> {
-        let name = Some(title(feed)).filter(|title| !title.is_empty()).unwrap_or_else(|| feed.url.clone());
+        let name = Some(title(feed)).filter(|title| !title.is_empty()).unwrap_or_else(|| without_scheme(&feed.url));
         vec![feed.id.to_string().into(), status_cell(feed), next_cell(feed, now), last_cell(feed, now), name.into()]
     };
     coloured_table((Ink::Dim, &FEW), &feeds.iter().map(row).collect::<Vec<_>>(), width)
+}
+
+/// Returns what identifies a URL in a narrow column.
+fn without_scheme(url: &str) -> String {
+    url.split_once("://").map_or(url, |(_, rest)| rest).to_owned()
 }
 
 fn status_cell(feed: &FeedView) -> Cell {
@@ -298,7 +303,7 @@ mod tests {
         let table = uncoloured(&feed_table(&[short, failing_feed()], now(), Some(80)));
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines[0], "ID  STATUS  NEXT POLL  LAST POLL                     FEED");
-        assert!(lines[1].ends_with("503 Service Unavailable 2 h ago  http://127.0.0.1:8000/feed"), "{table}");
+        assert!(lines[1].ends_with("503 Service Unavailable 2 h ago  127.0.0.1:8000/feed"), "{table}");
         assert!(lines.iter().all(|line| crate::terminal::width_of(line) <= 80), "{table}");
     }
 

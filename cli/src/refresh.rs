@@ -93,7 +93,7 @@ async fn wait_for(client: &Client, refreshed: &mut Refreshed, deadline: Instant)
     Ok(())
 }
 
-/// Reports what came of a refresh; returns false if it failed.
+/// Reports the outcome of a refresh; returns false if it failed.
 async fn told(client: &Client, refreshed: &Refreshed, waited: bool, json: bool) -> anyhow::Result<bool> {
     if waited && refreshed.is_polled() {
         return outcome(refreshed, json);

@@ -29,14 +29,14 @@ impl Zone {
     }
 
     fn format(self, at: Timestamp, format: &str) -> String {
-        fn written<Z: TimeZone<Offset: std::fmt::Display>>(at: DateTime<Z>, format: &str) -> String {
+        fn written<Z: TimeZone<Offset: std::fmt::Display>>(at: &DateTime<Z>, format: &str) -> String {
             at.format(format).to_string()
         }
         let at: DateTime<Utc> = at.to_chrono();
         match self {
-            Zone::Utc => written(at, format),
-            Zone::Named(zone) => written(at.with_timezone(&zone), format),
-            Zone::Local => written(at.with_timezone(&Local), format),
+            Zone::Utc => written(&at, format),
+            Zone::Named(zone) => written(&at.with_timezone(&zone), format),
+            Zone::Local => written(&at.with_timezone(&Local), format),
         }
     }
 }

@@ -138,7 +138,7 @@ fn cleaned(text: &str) -> String {
 }
 
 /// Returns the text without the logins, queries and fragments of the URLs in it, which may be secret.
-pub fn without_secrets(text: &str) -> String {
+fn without_secrets(text: &str) -> String {
     let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ')' | '>' | ',');
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;

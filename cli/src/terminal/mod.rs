@@ -9,7 +9,7 @@ mod waiting;
 
 use std::io::IsTerminal;
 
-pub(crate) use display::{cut, padded, width_of};
+pub(crate) use display::{cut, padded, width_of, wrapped};
 pub(crate) use ink::{Ink, Line, paint};
 pub(crate) use keys::Keys;
 pub(crate) use layout::{columns, rows, sparkline};

@@ -12,7 +12,7 @@ use common::feed::Feed;
 use common::host::HostKey;
 use common::host_gate::HostGate;
 use common::job::Detour;
-use common::last_error::without_secrets;
+use common::last_error::LastError;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
@@ -368,9 +368,9 @@ fn hosts_asked(report: &FetchReport) -> impl Iterator<Item = (HostKey, Timestamp
 /// Logs why a feed that was just added cannot be read.
 fn tell_of_a_new_feed_that_fails(feed: &Feed, report: &FetchReport) {
     let new = feed.state.last_success.is_none() && feed.state.consecutive_failures == 0;
-    if let (true, Outcome::Failed { failure, detail }) = (new, &report.outcome) {
+    if let (true, Outcome::Failed { failure, .. }, Some(error)) = (new, &report.outcome, LastError::of(report)) {
         // Its address may hold a secret: the number and the host find it.
-        let detail = without_secrets(detail);
+        let detail = error.detail;
         tracing::warn!(feed = %feed.id, host = %feed.host, %failure, %detail, "a new feed cannot be read");
     }
 }

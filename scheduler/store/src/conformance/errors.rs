@@ -30,7 +30,8 @@ pub(crate) async fn an_error_stays_with_its_feed_and_its_event_until_a_good_poll
     assert_eq!(feed(&*store, id).await.last_error, None);
     assert_eq!(store.events(0, 1).await.unwrap().items[0].error, Some(error), "an event says what was, not what is");
     poll(&*store, id, 40, Outcome::Gone).await;
-    assert_eq!(feed(&*store, id).await.last_error.unwrap().short(), "gone");
+    let gone = feed(&*store, id).await.last_error.unwrap();
+    assert!(gone.is_lasting() && gone.detail.ends_with("the feed is gone for good"), "{gone:?}");
 }
 
 pub(crate) async fn a_feed_taken_from_a_page_keeps_a_few_of_the_pages_other_feeds(backend: &dyn Backend) {

@@ -47,11 +47,12 @@ pub(super) async fn move_on(
 
 /// Takes the readers of a feed that is to be erased out of the one that it was merged into.
 pub(super) async fn leave_survivor(on: &mut PgConnection, id: FeedId) -> Result<(), sqlx::Error> {
+    type Row = (i64, String, Option<i64>, i64, Option<String>);
     let look = sqlx::query_as(
         "SELECT id, status, merged_into, audience_at, calm FROM feeds \
          WHERE id = $1 OR id = (SELECT merged_into FROM feeds WHERE id = $1) ORDER BY id FOR NO KEY UPDATE",
     );
-    let rows: Vec<(i64, String, Option<i64>, i64, Option<String>)> = look.bind(id.0).fetch_all(&mut *on).await?;
+    let rows: Vec<Row> = look.bind(id.0).fetch_all(&mut *on).await?;
     let row = |id: i64| rows.iter().find(|(other, ..)| *other == id);
     let Some((_, status, Some(survivor), _, calm)) = row(id.0) else { return Ok(()) };
     let Some((.., audience_at, all)) = row(*survivor).filter(|_| status == "merged") else { return Ok(()) };
