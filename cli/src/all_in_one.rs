@@ -290,7 +290,7 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
     added.extend(imported);
     if !added.is_empty() {
         let new = added.iter().filter(|feed| feed.new).count();
-        note!("{new} feeds added, {} known already", added.len() - new);
+        note!("{} added, {} known already", counted(new as u64, "feed", "feeds"), added.len() - new);
     }
     Ok(())
 }

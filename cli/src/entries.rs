@@ -209,7 +209,7 @@ impl Reading {
 /// `SEQ  TIME  FEED  TITLE  URL`
 fn entry_line(stored: &StoredEntry) -> String {
     let entry = &stored.entry;
-    let when = when::cell(entry.published.or(entry.updated).unwrap_or(stored.seen), "%Y-%m-%d %H:%M");
+    let when = when::cell(entry.published.or(entry.updated).unwrap_or(stored.seen), "%Y-%m-%d %H:%M %Z");
     let feed =
         stored.feed.feed_title.as_deref().map_or_else(|| format!("feed {}", stored.feed_id), |title| plain(title, 50));
     let title = plain(entry.display_title(), 100);
@@ -220,7 +220,7 @@ fn entry_line(stored: &StoredEntry) -> String {
 
 /// `SEQ  TIME  KIND  FEED  TITLE`
 pub(crate) fn event_line(event: &EventView) -> String {
-    let when = when::cell(event.at, "%Y-%m-%d %H:%M:%S");
+    let when = when::full(event.at);
     let feed = [&event.feed.feed_title, &event.feed.feed_url].into_iter().find_map(|name| name.as_deref());
     let feed = feed.map_or_else(|| format!("feed {}", event.feed_id), |name| plain(name, 50));
     let title = match (&event.entry, &event.error) {

@@ -14,8 +14,11 @@ use scheduler::wire::{ExplainView, FeedView};
 use store::HistoryEntry;
 
 use crate::output::{Cell, coloured_table, fields, natural_width, plain};
-use crate::terminal::{Ink, paint};
+use crate::terminal::{Ink, cut, paint};
 use crate::when;
+
+/// The columns that names keep in narrow lists.
+const NARROWEST_NAME: usize = 20;
 
 /// Formats one line per feed. Where the columns do not fit, the less important ones are left out.
 pub(crate) fn feed_table(feeds: &[FeedView], now: Timestamp, width: Option<usize>) -> String {
@@ -38,11 +41,16 @@ pub(crate) fn feed_table(feeds: &[FeedView], now: Timestamp, width: Option<usize
     if width.is_none_or(|width| natural_width(&ALL, &rows) <= width) {
         return coloured_table((Ink::Dim, &ALL), &rows, width);
     }
-    let row = |feed: &FeedView| -> Vec<Cell> {
+    let row = |feed: &FeedView, longest: usize| -> Vec<Cell> {
         let name = Some(title(feed)).filter(|title| !title.is_empty()).unwrap_or_else(|| without_scheme(&feed.url));
+        let name = cut(&name, longest);
         vec![feed.id.to_string().into(), status_cell(feed), next_cell(feed, now), last_cell(feed, now), name.into()]
     };
-    coloured_table((Ink::Dim, &FEW), &feeds.iter().map(row).collect::<Vec<_>>(), width)
+    let rows = |longest: usize| feeds.iter().map(|feed| row(feed, longest)).collect::<Vec<_>>();
+    // Names are cut before anything else, as long as they say something.
+    let others = natural_width(&FEW, &rows(0)) - FEW[4].len();
+    let longest = width.unwrap_or(usize::MAX).saturating_sub(others).max(NARROWEST_NAME);
+    coloured_table((Ink::Dim, &FEW), &rows(longest), width)
 }
 
 /// Returns what identifies a URL in a narrow column.

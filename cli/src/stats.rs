@@ -97,7 +97,7 @@ mod tests {
             demand_per_second: 2.5,
             ..StatsView::default()
         };
-        insta::assert_snapshot!(summary(&stats), @r"
+        insta::assert_snapshot!(anstream::adapter::strip_str(&summary(&stats)), @r"
         polling             running
         feeds               3
         by category         A 1, D 2

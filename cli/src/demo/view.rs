@@ -140,7 +140,7 @@ fn manners(picture: &Picture, canvas: Canvas) -> Line {
             .put(Ink::Plain, &judged)
             .put(Ink::Dim, &format!(", by {} rules, in the servers' own log", verdict.rules)),
         breaches => line
-            .put(Ink::Bad, &format!("rules broken {breaches} times"))
+            .put(Ink::Bad, &format!("broken {breaches} times"))
             .put(Ink::Plain, &judged)
             .put(Ink::Bad, &format!(": {}", broken.join(", "))),
     }
