@@ -5,19 +5,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use common::outcome::{FailureKind, OutcomeKind};
-use common::policy::Status;
-use common::time::{Clock, SystemClock};
-use common::words;
-use reqwest::Method;
-use scheduler::wire::{AddedView, FeedView, List, StatsView};
+use reqwest::{Method, StatusCode};
+use scheduler::wire::AddedView;
 use serde_json::Value;
-use store::HistoryEntry;
 use tokio::time::Instant;
 
 use crate::audience::AudienceArgs;
 use crate::client::{Client, ClientArgs, Refused};
-use crate::output::{self, plain};
+use crate::first_poll::FirstPoll;
+use crate::output;
 
 /// `feed add`
 #[derive(Debug, Args)]
@@ -42,24 +38,13 @@ pub(crate) struct AddArgs {
 
 /// Enough for a page whose site is looked through for a feed, a request a second.
 const WAIT: Duration = Duration::from_secs(10);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a failed poll may still turn out to be a page whose feed is taken, on a busy machine.
-const PAGE_SETTLES: Duration = Duration::from_secs(1);
 
 /// Runs it. Each URL is tried, whatever became of the others.
 pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.client)?;
     let (mut added, mut failed) = (Vec::new(), false);
     for url in &args.url {
-        let mut body = args.audience.to_json();
-        body.insert("url".to_owned(), url.as_str().into());
-        if !args.label.is_empty() {
-            body.insert("labels".to_owned(), args.label.clone().into());
-        }
-        if let Some(id) = &args.external_id {
-            body.insert("external_id".to_owned(), id.as_str().into());
-        }
-        match client.change::<AddedView>(Method::POST, "/feeds", Some(&Value::Object(body))).await {
+        match add(args, &client, url).await {
             Ok(view) => {
                 if !args.client.json {
                     output::line(&format!("{} {} {}", verb(&view), view.feed.id, view.feed.url))?;
@@ -67,7 +52,7 @@ pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
                 added.push(view);
             }
             Err(error) if args.url.len() > 1 && error.is::<Refused>() => {
-                note!("error: {error}");
+                output::error(&error);
                 failed = true;
             }
             Err(error) => return Err(error),
@@ -75,12 +60,44 @@ pub(crate) async fn run(args: &AddArgs) -> anyhow::Result<ExitCode> {
     }
     let deadline = Instant::now() + args.wait.unwrap_or(if args.client.json { Duration::ZERO } else { WAIT });
     for view in &mut added {
-        failed |= !first_poll(args, &client, view, deadline).await?;
+        failed |= !FirstPoll { client: &client, json: args.client.json, deadline }.report(view).await?;
     }
     if args.client.json {
         added.iter().try_for_each(output::json)?;
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Adds a feed; what is not a URL is tried as a host and path.
+async fn add(args: &AddArgs, client: &Client, url: &str) -> anyhow::Result<AddedView> {
+    let mut body = args.audience.to_json();
+    body.insert("url".to_owned(), url.into());
+    if !args.label.is_empty() {
+        body.insert("labels".to_owned(), args.label.clone().into());
+    }
+    if let Some(id) = &args.external_id {
+        body.insert("external_id".to_owned(), id.as_str().into());
+    }
+    let added = client.change(Method::POST, "/feeds", Some(&Value::Object(body.clone()))).await;
+    let is_invalid = |error: &anyhow::Error| {
+        error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == StatusCode::BAD_REQUEST)
+    };
+    match added {
+        Err(error) if is_invalid(&error) && lacks_scheme(url) => {
+            body.insert("url".to_owned(), format!("https://{}", url.trim()).into());
+            let again = client.change(Method::POST, "/feeds", Some(&Value::Object(body))).await;
+            // The text that was given is what the refusal is about.
+            again.map_err(|other| if is_invalid(&other) { error } else { other })
+        }
+        added => added,
+    }
+}
+
+/// Returns whether the text may be a URL without its scheme: a name with a dot, and perhaps a path.
+fn lacks_scheme(text: &str) -> bool {
+    let host = text.trim().split(['/', '?', '#']).next().unwrap_or_default();
+    let of_host = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
+    !text.contains("://") && host.contains(['.', ':']) && host.chars().all(of_host)
 }
 
 fn verb(added: &AddedView) -> &'static str {
@@ -91,63 +108,21 @@ fn verb(added: &AddedView) -> &'static str {
     }
 }
 
-/// Waits for the first poll of a feed and reports it; returns false if the URL is not a feed.
-async fn first_poll(args: &AddArgs, client: &Client, added: &mut AddedView, deadline: Instant) -> anyhow::Result<bool> {
-    if deadline <= Instant::now() || !(added.new || added.revived) {
-        return Ok(true);
-    }
-    let url = added.feed.url.clone();
-    let before = added.feed.version;
-    let mut failing: Option<Instant> = None;
-    loop {
-        let feed: FeedView = client.get(&format!("/feeds/{}", added.feed.id), &[]).await?;
-        added.feed = feed;
-        let feed = &added.feed;
-        let read = feed.last_success.is_some() && feed.version > before;
-        let over = read || feed.status != Status::Active;
-        let failed =
-            matches!(feed.last_outcome, Some(OutcomeKind::Failed | OutcomeKind::Throttled)) && feed.version > before;
-        // A page is a failed poll for a moment, until the fleet has taken the feed that it announces.
-        let settled = failed && failing.get_or_insert_with(Instant::now).elapsed() >= PAGE_SETTLES;
-        if over || settled {
-            return told(args, client, feed, &url).await;
-        }
-        if Instant::now() >= deadline {
-            let paused = client.get::<StatsView>("/stats", &[]).await?.paused;
-            let why = if paused { "all polling is paused" } else { "it is not read yet" };
-            note!("{}: {why}; see `feedfleet feed show {}`", feed.id, feed.id);
-            return Ok(true);
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-async fn told(args: &AddArgs, client: &Client, feed: &FeedView, asked: &str) -> anyhow::Result<bool> {
-    let id = feed.id;
-    let line = |text: String| if args.client.json { Ok(()) } else { output::line(&text) };
-    if let Some(survivor) = feed.merged_into {
-        let survivor: FeedView = client.get(&format!("/feeds/{survivor}"), &[]).await?;
-        line(format!("{id} is a page; its feed is {}, which is known as feed {}", survivor.url, survivor.id))?;
-        return Ok(true);
+    #[test]
+    fn a_host_and_path_lacks_its_scheme_and_anything_else_is_taken_as_it_is() {
+        for text in
+            ["example.com/feed", "example.com", "bücher.example/x?y=1", "example.com:8443/feed", " example.com "]
+        {
+            assert!(lacks_scheme(text), "{text}");
+        }
+        for text in
+            ["https://example.com", "feed.xml name", "at://ada.example", "", "feeds", "ann@example.com", "/etc/x"]
+        {
+            assert!(!lacks_scheme(text), "{text}");
+        }
     }
-    if feed.last_success.is_some() {
-        let page = if feed.url == asked { String::new() } else { format!("is a page; took {}, ", feed.url) };
-        let title = feed.title.as_deref().map_or_else(|| "without a title".to_owned(), |title| plain(title, 100));
-        line(format!("{id} {page}read: {title}, {}", words::counted(feed.entries, "entry", "entries")))?;
-        return Ok(true);
-    }
-    if feed.status != Status::Active {
-        note!("{id}: it is {} by its first poll", feed.status.as_str());
-        return Ok(true);
-    }
-    let history: List<HistoryEntry> = client.get(&format!("/feeds/{id}/history"), &[]).await?;
-    let failure = history.items.first().and_then(|poll| poll.failure);
-    if failure == Some(FailureKind::NotAFeed) {
-        note!("error: {} is not a feed and announces none; `feedfleet feed remove {id}` removes it", feed.url);
-        return Ok(false);
-    }
-    let why = failure.map_or("throttled", FailureKind::as_str);
-    let next = feed.next_due.map_or_else(|| "never".to_owned(), |due| words::relative(due, SystemClock.now()));
-    note!("{id}: its first poll failed ({why}); the next one is {next}");
-    Ok(true)
 }

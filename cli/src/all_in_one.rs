@@ -4,7 +4,7 @@
 //! stored; everything closes. A second signal skips whatever is left of that; nothing is lost by that either.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use common::report::FetchReport;
 use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedUrl, without_login};
+use common::words::counted;
 use rand::RngExt;
 use scheduler::condition::live_config::ConfigSource;
 use scheduler::events::relay::{self, Relay};
@@ -46,6 +47,7 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
     let hangups = Hangups::caught()?;
     let config = Arc::new(descriptors::fit(config)?);
     let feeds = read_sources(sources, &config.fetch.at_service)?;
+    let data = Data::before(&config);
     let fleet = Fleet::open(config).await?;
     let listener = bind(fleet.config.api.listen).await?;
     let ops = fleet.ops();
@@ -54,7 +56,7 @@ pub(crate) async fn run(config: Config, source: ConfigSource, sources: &[String]
 
     let seen = ops.store.latest_seq().await?;
     add_sources(ops, feeds, once).await?;
-    greet(ops, &fleet.config, listener.local_addr()?).await?;
+    greet(ops, &fleet.config, listener.local_addr()?, &data).await?;
 
     if once && ops.store.paused().await? {
         bail!("polling is paused, so nothing was polled; `feedfleet fleet resume` on a running fleet starts it again");
@@ -281,27 +283,33 @@ async fn add_sources(ops: &Ops, sources: Vec<Source>, once: bool) -> anyhow::Res
     let spread = ops.condition.config.get().policy.import_spread;
     if !once && !spread.is_zero() && imported.iter().any(|feed| feed.new) {
         let spread = humantime::format_duration(spread);
-        note!("feeds of files are first polled spread over {spread} (policy.import_spread)");
+        note!(
+            "feeds of files are first polled spread over {spread} (policy.import_spread); `feedfleet top` shows them"
+        );
     }
     added.extend(imported);
     if !added.is_empty() {
         let new = added.iter().filter(|feed| feed.new).count();
-        note!("{new} feeds added, {} known already", added.len() - new);
+        note!("{} added, {} known already", counted(new as u64, "feed", "feeds"), added.len() - new);
     }
     Ok(())
 }
 
 /// Says what runs, where its data is and where it can be looked at.
-async fn greet(ops: &Ops, config: &Config, address: SocketAddr) -> anyhow::Result<()> {
+async fn greet(ops: &Ops, config: &Config, address: SocketAddr, data: &Data) -> anyhow::Result<()> {
     let feeds: u64 = ops.store.stats(ops.clock.now()).await?.feeds.iter().map(|(.., count)| count).sum();
     note!(
-        "feedfleet {} polls {feeds} feeds, data in {}",
+        "feedfleet {} polls {}, {}",
         env!("CARGO_PKG_VERSION"),
-        without_password(&config.store.url)
+        counted(feeds, "feed", "feeds"),
+        data.described(config)
     );
     note!("page, API and metrics at http://{address}; new entries follow; Ctrl-C stops");
     if config.fetch.user_agent_url.is_empty() {
-        note!("please set fetch.user_agent_url to a page that says who polls: publishers look for it in their logs");
+        note!(
+            "please name a page that says who polls, for the publishers' logs: FEEDFLEET_FETCH__USER_AGENT_URL=https://.., or \
+             user_agent_url below [fetch] in a file that --config names"
+        );
     }
     if ops.store.paused().await? {
         note!("polling is paused; `feedfleet fleet resume` starts it again");
@@ -310,6 +318,32 @@ async fn greet(ops: &Ops, config: &Config, address: SocketAddr) -> anyhow::Resul
         note!("no feeds yet; add one with: feedfleet feed add https://example.com/feed.xml");
     }
     Ok(())
+}
+
+/// Where an embedded fleet keeps its data.
+struct Data {
+    /// The folder; none in memory, or in a database server.
+    folder: Option<PathBuf>,
+    /// There is no database in it yet.
+    is_new: bool,
+}
+
+impl Data {
+    /// Looks before the store is opened.
+    fn before(config: &Config) -> Self {
+        let file =
+            config.store.url.strip_prefix("sqlite://").map(|path| Path::new(path.split('?').next().unwrap_or(path)));
+        let folder = file.and_then(Path::parent).map(Path::to_owned);
+        Data { folder, is_new: file.is_some_and(|file| !file.exists()) }
+    }
+
+    fn described(&self, config: &Config) -> String {
+        match (&self.folder, self.is_new) {
+            (Some(folder), true) => format!("data in {}, which is new and empty", folder.display()),
+            (Some(folder), false) => format!("data in {}", folder.display()),
+            (None, _) => format!("data in {}", without_password(&config.store.url)),
+        }
+    }
 }
 
 /// Waits until every feed that was due at `started` has been polled, as far as hosts allow it soon.

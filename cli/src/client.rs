@@ -38,6 +38,19 @@ fn is_starting(answer: &Response) -> bool {
     answer.status() == StatusCode::SERVICE_UNAVAILABLE && answer.headers().contains_key(RETRY_AFTER)
 }
 
+/// Requests that the API's refusals advise, and the commands that send them.
+const COMMANDS: [(&str, &str); 4] = [
+    ("GET /api/v1/feeds lists them", "`feedfleet feed list` lists them"),
+    ("GET /api/v1/feeds?q= finds those too", "`feedfleet feed list --search TEXT` finds those too"),
+    ("GET /api/v1/requeue lists them", "`feedfleet requeue list` lists them"),
+    ("add its URL again", "add its URL again (`feedfleet feed add`)"),
+];
+
+/// Returns a refusal of the API in the words of the command line.
+fn in_commands(said: &str) -> String {
+    COMMANDS.iter().fold(said.to_owned(), |said, (request, command)| said.replace(request, command))
+}
+
 /// What the fleet said instead of doing it.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -218,7 +231,7 @@ impl Client {
         };
         let message = match status {
             StatusCode::UNAUTHORIZED => format!("{} wants a token in FEEDFLEET_TOKEN: {said}", self.server),
-            _ => said.to_owned(),
+            _ => in_commands(said),
         };
         Refused { status, answer, message }.into()
     }

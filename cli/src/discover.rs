@@ -18,6 +18,7 @@ use worker::discover::{AnnouncedFeed, announced};
 use crate::output::{self, plain, table};
 use crate::settings::SettingsArgs;
 use crate::single;
+use crate::terminal::Waiting;
 use crate::usage::Usage;
 
 /// Prints the feeds that a page announces; exit code 1 when there is none
@@ -75,7 +76,10 @@ fn read(file: &str) -> Result<Vec<u8>, Usage> {
 
 /// The feeds of the page at this URL; a URL that is a feed itself announces itself.
 async fn of_url(config: &Config, url: FeedUrl, login: Option<&Login>) -> anyhow::Result<Vec<AnnouncedFeed>> {
-    let single = single::fetch(config, (url, login), Validators::default(), 1, single::NEW).await?;
+    let waiting = Waiting::new(format!("reading {url}"));
+    let fetched = single::fetch(config, (url, login), Validators::default(), 1, single::NEW);
+    let single = waiting.during(fetched).await?;
+    drop(waiting);
     match &single.fetched.outcome {
         Outcome::Modified(document) => {
             let media_type = single.field("content-type").unwrap_or_default().split(';').next().unwrap_or_default();
@@ -86,7 +90,9 @@ async fn of_url(config: &Config, url: FeedUrl, login: Option<&Login>) -> anyhow:
             }])
         }
         Outcome::Failed { failure: FailureKind::NotAFeed | FailureKind::Malformed, .. } => Ok(single.fetched.announced),
-        outcome => anyhow::bail!("{} could not be read: {}", single.job.url, output::outcome(outcome)),
+        outcome => {
+            anyhow::bail!("{} could not be read: {}{}", single.job.url, output::outcome(outcome), single::hint(outcome))
+        }
     }
 }
 

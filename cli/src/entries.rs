@@ -12,7 +12,8 @@ use store::StoredEntry;
 use crate::client::{Client, ClientArgs, Refused, passes};
 use crate::filters::FilterArgs;
 use crate::output::{self, plain};
-use crate::values;
+use crate::terminal::{Ink, paint};
+use crate::{values, when};
 
 /// Prints entries, oldest first
 #[derive(Debug, Args)]
@@ -208,19 +209,24 @@ impl Reading {
 /// `SEQ  TIME  FEED  TITLE  URL`
 fn entry_line(stored: &StoredEntry) -> String {
     let entry = &stored.entry;
-    let when = entry.published.or(entry.updated).unwrap_or(stored.seen).to_chrono().format("%Y-%m-%d %H:%M");
+    let when = when::cell(entry.published.or(entry.updated).unwrap_or(stored.seen), "%Y-%m-%d %H:%M %Z");
     let feed =
         stored.feed.feed_title.as_deref().map_or_else(|| format!("feed {}", stored.feed_id), |title| plain(title, 50));
     let title = plain(entry.display_title(), 100);
     let url = plain(entry.url.as_deref().unwrap_or_default(), 500);
+    let (title, url) = (paint(Ink::Bold, &title), paint(Ink::Dim, &url));
     format!("{}  {when}  {feed}  {title}  {url}", stored.seq).trim_end().to_owned()
 }
 
 /// `SEQ  TIME  KIND  FEED  TITLE`
 pub(crate) fn event_line(event: &EventView) -> String {
-    let when = event.at.to_chrono().format("%Y-%m-%d %H:%M:%S");
+    let when = when::full(event.at);
     let feed = [&event.feed.feed_title, &event.feed.feed_url].into_iter().find_map(|name| name.as_deref());
     let feed = feed.map_or_else(|| format!("feed {}", event.feed_id), |name| plain(name, 50));
-    let title = event.entry.as_ref().map_or_else(String::new, |entry| plain(&entry.display_title, 100));
+    let title = match (&event.entry, &event.error) {
+        (Some(entry), _) => plain(&entry.display_title, 100),
+        (None, Some(error)) => paint(Ink::Bad, &plain(&error.error.detail, 200)),
+        (None, None) => String::new(),
+    };
     format!("{}  {when}  {}  {feed}  {title}", event.seq, event.kind).trim_end().to_owned()
 }

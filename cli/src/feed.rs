@@ -1,18 +1,23 @@
 //! `feedfleet feed`: add, list, show, explain, change feeds.
 
+use std::cell::Cell;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use common::time::{Clock, SystemClock};
 use reqwest::Method;
 use scheduler::wire::{ExplainView, FeedView, List};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use store::HistoryEntry;
 
 use crate::audience::AudienceArgs;
 use crate::client::{Client, ClientArgs};
-use crate::feed_text::{explanation, feed_fields, feed_table, history_table};
+use crate::feed_text::{error_lines, explanation, feed_fields, feed_table, history_table};
+use crate::feeds::{FeedsArgs, RemoveArgs, act, each, remove};
 use crate::terminal::width;
+use crate::usage::Usage;
 use crate::{output, values};
 
 /// Adds, lists, shows and changes feeds
@@ -22,64 +27,54 @@ pub(crate) enum FeedCommand {
     Add(crate::add::AddArgs),
     /// Lists feeds
     List(ListArgs),
-    /// Shows everything about a feed
-    Show(OneArgs),
-    /// Says why a feed is due when it is
-    Explain(OneArgs),
-    /// Shows a feed's last polls
-    History(OneArgs),
-    /// Changes who reads a feed
+    /// Shows everything about feeds
+    Show(FeedsArgs),
+    /// Says why feeds are due when they are
+    Explain(FeedsArgs),
+    /// Shows the last polls of feeds
+    History(FeedsArgs),
+    /// Changes who reads feeds
     Set(SetArgs),
-    /// Adds and removes labels of a feed
+    /// Adds and removes labels of feeds
     Label(LabelArgs),
-    /// Polls a feed as soon as its host allows it, freshness or not
+    /// Polls feeds as soon as their hosts allow it, freshness or not
     Refresh(crate::refresh::RefreshArgs),
-    /// Stops polling a feed
-    Pause(OneArgs),
-    /// Polls a paused, blacklisted or quarantined feed again
-    Resume(OneArgs),
-    /// Drops a feed's validators and content hash, so that its next poll reads it whole
-    Forget(OneArgs),
-    /// Takes a feed back to where it was before it moved or was merged; the same move is not made again
-    Unmove(OneArgs),
-    /// Erases a feed with its entries and history
-    Remove(OneArgs),
-}
-
-/// One feed.
-#[derive(Debug, Args)]
-pub(crate) struct OneArgs {
-    /// The feed's id or URL
-    feed: String,
-    #[command(flatten)]
-    client: ClientArgs,
+    /// Stops polling feeds
+    Pause(FeedsArgs),
+    /// Polls paused, blacklisted or quarantined feeds again
+    Resume(FeedsArgs),
+    /// Drops the validators and content hashes of feeds, so that their next polls read them whole
+    Forget(FeedsArgs),
+    /// Takes feeds back to where they were before they moved or were merged; the same moves are not made again
+    Unmove(FeedsArgs),
+    /// Erases feeds with their entries and history
+    Remove(RemoveArgs),
 }
 
 /// `feed set`
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
-    /// The feed's id or URL
-    feed: String,
+    #[command(flatten)]
+    feeds: FeedsArgs,
     /// Your own id of the feed, which its entries and events carry; an empty text removes it
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
     #[command(flatten)]
     audience: AudienceArgs,
-    #[command(flatten)]
-    client: ClientArgs,
 }
 
 /// `feed label`
 #[derive(Debug, Args)]
 pub(crate) struct LabelArgs {
-    /// The feed's id or URL
-    feed: String,
-    /// +LABEL adds a label, -LABEL removes it; flags come before the feed
-    #[arg(required = true, allow_hyphen_values = true, value_name = "+LABEL|-LABEL")]
-    labels: Vec<String>,
+    /// The feeds' ids or URLs; then +LABEL adds a label, -LABEL removes it. Flags come before the feeds
+    #[arg(required = true, num_args = 2.., allow_hyphen_values = true, value_name = "FEED|+LABEL|-LABEL")]
+    what: Vec<String>,
     #[command(flatten)]
     client: ClientArgs,
 }
+
+/// Feeds that are listed at once when nobody says how many.
+const LIMIT: u32 = 100;
 
 /// `feed list`
 #[derive(Debug, Args)]
@@ -99,6 +94,9 @@ pub(crate) struct ListArgs {
     /// Only feeds that fail in this way, such as dns, timeout, not_a_feed
     #[arg(long, value_name = "KIND")]
     failure: Option<String>,
+    /// Only feeds whose last poll failed, in whatever way
+    #[arg(long)]
+    failing: bool,
     /// Only feeds with this label
     #[arg(long)]
     label: Option<String>,
@@ -112,7 +110,7 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
     /// Maximum number to list (1 to 1000)
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = values::number::<u32>)]
+    #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = values::number::<u32>)]
     limit: u32,
     #[command(flatten)]
     client: ClientArgs,
@@ -121,110 +119,144 @@ pub(crate) struct ListArgs {
 /// Runs one of them.
 pub(crate) async fn run(command: FeedCommand) -> anyhow::Result<ExitCode> {
     match command {
-        FeedCommand::Add(args) => return crate::add::run(&args).await,
-        FeedCommand::List(args) => list(&args).await?,
-        FeedCommand::Show(args) => {
-            let feed = one(&args, Method::GET, "").await?;
-            print_feed(&args, &feed)?;
+        FeedCommand::Add(args) => crate::add::run(&args).await,
+        FeedCommand::List(args) => list(&args).await,
+        FeedCommand::Show(args) => print_each(&args, "", |feed: &FeedView| feed_fields(feed, SystemClock.now())).await,
+        FeedCommand::Explain(args) => {
+            print_each(&args, "/explain", |explained: &ExplainView| explanation(explained, SystemClock.now())).await
         }
-        FeedCommand::Explain(args) => explain(&args).await?,
-        FeedCommand::History(args) => history(&args).await?,
-        FeedCommand::Set(args) => set(&args).await?,
-        FeedCommand::Label(args) => label(&args).await?,
-        FeedCommand::Refresh(args) => return crate::refresh::run(&args).await,
-        FeedCommand::Pause(args) => told(&args, &one(&args, Method::POST, "/pause").await?, "paused")?,
-        FeedCommand::Resume(args) => told(&args, &one(&args, Method::POST, "/resume").await?, "resumed")?,
-        FeedCommand::Forget(args) => {
-            told(&args, &one(&args, Method::POST, "/forget").await?, "forgot the validators of")?;
-        }
-        FeedCommand::Unmove(args) => told(&args, &one(&args, Method::POST, "/unmove").await?, "took back")?,
-        FeedCommand::Remove(args) => remove(&args).await?,
+        FeedCommand::History(args) => history(&args).await,
+        FeedCommand::Set(args) => set(&args).await,
+        FeedCommand::Label(args) => label(&args).await,
+        FeedCommand::Refresh(args) => crate::refresh::run(&args).await,
+        FeedCommand::Pause(args) => act(&args, "/pause", "paused").await,
+        FeedCommand::Resume(args) => act(&args, "/resume", "resumed").await,
+        FeedCommand::Forget(args) => act(&args, "/forget", "forgot the validators of").await,
+        FeedCommand::Unmove(args) => act(&args, "/unmove", "took back").await,
+        FeedCommand::Remove(args) => remove(&args).await,
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-async fn one(args: &OneArgs, method: Method, action: &str) -> anyhow::Result<FeedView> {
+/// Prints what `GET /feeds/{id}{path}` says of each feed, with an empty line between two of them.
+async fn print_each<T: DeserializeOwned + Serialize>(
+    args: &FeedsArgs,
+    path: &str,
+    text: impl Fn(&T) -> String,
+) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.client)?;
-    let id = client.find(&args.feed).await?;
-    client.change(method, &format!("/feeds/{id}{action}"), None).await
+    let printed = Cell::new(false);
+    each(&args.feed, async |feed| {
+        let id = client.find(feed).await?;
+        let found: T = client.get(&format!("/feeds/{id}{path}"), &[]).await?;
+        if args.client.json {
+            return Ok(output::json(&found)?);
+        }
+        let gap = if printed.replace(true) { "\n" } else { "" };
+        Ok(output::line(&format!("{gap}{}", text(&found)))?)
+    })
+    .await
 }
 
-fn told(args: &OneArgs, feed: &FeedView, what: &str) -> anyhow::Result<()> {
-    if args.client.json {
-        return Ok(output::json(feed)?);
-    }
-    Ok(output::line(&format!("{what} {} {}", feed.id, feed.url))?)
-}
-
-async fn set(args: &SetArgs) -> anyhow::Result<()> {
+async fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
     let mut body = args.audience.to_json();
     if let Some(id) = &args.external_id {
         let id = Some(id.as_str()).filter(|id| !id.is_empty());
         body.insert("external_id".to_owned(), id.into());
     }
     if body.is_empty() {
-        return Err(
-            crate::usage::Usage("nothing to set; `feedfleet feed set --help` lists what can be".to_owned()).into()
-        );
+        return Err(Usage("nothing to set; `feedfleet feed set --help` lists what can be".to_owned()).into());
     }
-    let client = Client::new(&args.client)?;
-    let id = client.find(&args.feed).await?;
-    let feed: FeedView = client.change(Method::PATCH, &format!("/feeds/{id}"), Some(&Value::Object(body))).await?;
-    if args.client.json {
-        return Ok(output::json(&feed)?);
-    }
-    Ok(output::line(&format!("set {} {}: category {}", feed.id, feed.url, feed.category))?)
+    change(&args.feeds.feed, &args.feeds.client, &Value::Object(body), |feed| {
+        format!("set {} {}: category {}", feed.id, feed.url, feed.category)
+    })
+    .await
 }
 
-async fn label(args: &LabelArgs) -> anyhow::Result<()> {
-    let (mut add, mut remove) = (Vec::new(), Vec::new());
-    for label in &args.labels {
-        match (label.strip_prefix('+'), label.strip_prefix('-')) {
+async fn label(args: &LabelArgs) -> anyhow::Result<ExitCode> {
+    let (mut add, mut remove, mut feeds) = (Vec::new(), Vec::new(), Vec::new());
+    for word in &args.what {
+        match (word.strip_prefix('+'), word.strip_prefix('-')) {
+            (None, None) => feeds.push(word.clone()),
             (Some(name), _) if !name.is_empty() => add.push(name),
             (_, Some(name)) if !name.is_empty() && !name.starts_with('-') => remove.push(name),
-            _ => {
-                let wrong = format!("'{label}' must be +LABEL or -LABEL; flags come before the feed");
-                return Err(crate::usage::Usage(wrong).into());
-            }
+            _ => return Err(Usage(format!("'{word}' must be +LABEL or -LABEL; flags come before the feeds")).into()),
         }
     }
-    let client = Client::new(&args.client)?;
-    let id = client.find(&args.feed).await?;
-    let body = json!({ "add_labels": add, "remove_labels": remove });
-    let feed: FeedView = client.change(Method::PATCH, &format!("/feeds/{id}"), Some(&body)).await?;
-    if args.client.json {
-        return Ok(output::json(&feed)?);
+    if feeds.is_empty() || add.is_empty() && remove.is_empty() {
+        return Err(Usage("name the feeds, then +LABEL to add a label or -LABEL to remove one".to_owned()).into());
     }
-    let labels = if feed.marks.labels.is_empty() { "none".to_owned() } else { feed.marks.labels.join(", ") };
-    Ok(output::line(&format!("labels of {} {}: {}", feed.id, feed.url, output::plain(&labels, 1000)))?)
+    change(&feeds, &args.client, &json!({ "add_labels": add, "remove_labels": remove }), |feed| {
+        let labels = if feed.marks.labels.is_empty() { "none".to_owned() } else { feed.marks.labels.join(", ") };
+        format!("labels of {} {}: {}", feed.id, feed.url, output::plain(&labels, 1000))
+    })
+    .await
 }
 
-async fn remove(args: &OneArgs) -> anyhow::Result<()> {
-    let client = Client::new(&args.client)?;
-    let id = client.find(&args.feed).await?;
-    let _: Value = client.change(Method::DELETE, &format!("/feeds/{id}"), None).await?;
-    if args.client.json {
-        return Ok(output::json(&json!({ "id": id, "removed": true }))?);
-    }
-    Ok(output::line(&format!("removed {id}"))?)
+/// Sends the same change for each feed, and prints what follows.
+async fn change(
+    feeds: &[String],
+    flags: &ClientArgs,
+    body: &Value,
+    told: impl Fn(&FeedView) -> String,
+) -> anyhow::Result<ExitCode> {
+    let client = Client::new(flags)?;
+    each(feeds, async |feed| {
+        let id = client.find(feed).await?;
+        let feed: FeedView = client.change(Method::PATCH, &format!("/feeds/{id}"), Some(body)).await?;
+        if flags.json { Ok(output::json(&feed)?) } else { Ok(output::line(&told(&feed))?) }
+    })
+    .await
 }
 
-async fn list(args: &ListArgs) -> anyhow::Result<()> {
+impl ListArgs {
+    /// The parameters of the request, with the flags that give them.
+    fn parameters(&self) -> Vec<(&'static str, &'static str, String)> {
+        let given = [
+            ("q", "--search", &self.q),
+            ("host", "--host", &self.host),
+            ("category", "--category", &self.category),
+            ("status", "--status", &self.status),
+            ("failure", "--failure", &self.failure),
+            ("label", "--label", &self.label),
+            ("external_id", "--external-id", &self.external_id),
+            ("sort", "--sort", &self.sort),
+        ];
+        let given = given.into_iter().filter_map(|(name, flag, value)| Some((name, flag, value.clone()?)));
+        given.chain(self.failing.then(|| ("failing", "--failing", "true".to_owned()))).collect()
+    }
+
+    /// The command that shows what comes after a cursor.
+    fn continued(&self, cursor: &str) -> String {
+        let mut command = "feedfleet feed list".to_owned();
+        for (name, flag, value) in self.parameters() {
+            command += &if name == "failing" { format!(" {flag}") } else { format!(" {flag} {}", quoted(&value)) };
+        }
+        if self.limit != LIMIT {
+            command += &format!(" --limit {}", self.limit);
+        }
+        if self.client.json {
+            command += " --json";
+        }
+        format!("{command} --after {cursor}")
+    }
+}
+
+/// Returns the text as a shell takes it for one word.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@%+=,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+async fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.client)?;
-    let limit = args.limit.to_string();
-    let parameters = [
-        ("q", &args.q),
-        ("host", &args.host),
-        ("category", &args.category),
-        ("status", &args.status),
-        ("failure", &args.failure),
-        ("label", &args.label),
-        ("external_id", &args.external_id),
-        ("sort", &args.sort),
-        ("after", &args.after),
-    ];
-    let given = parameters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
-    let query: Vec<_> = given.chain([("limit", limit.as_str())]).collect();
+    let (limit, parameters) = (args.limit.to_string(), args.parameters());
+    let given = parameters.iter().map(|(name, _, value)| (*name, value.as_str()));
+    let after = args.after.iter().map(|after| ("after", after.as_str()));
+    let query: Vec<_> = given.chain(after).chain([("limit", limit.as_str())]).collect();
     let list: List<FeedView> = client.get("/feeds", &query).await?;
     if args.client.json {
         list.items.iter().try_for_each(output::json)?;
@@ -234,37 +266,39 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
         output::line(&feed_table(&list.items, SystemClock.now(), width()))?;
     }
     if let Some(next) = list.next {
-        note!("there are more: --after {next}");
+        note!("there are more: {}", args.continued(&next));
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
-fn print_feed(args: &OneArgs, feed: &FeedView) -> anyhow::Result<()> {
-    if args.client.json {
-        return Ok(output::json(feed)?);
-    }
-    Ok(output::line(&feed_fields(feed, SystemClock.now()))?)
-}
-
-async fn explain(args: &OneArgs) -> anyhow::Result<()> {
+async fn history(args: &FeedsArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.client)?;
-    let id = client.find(&args.feed).await?;
-    let explained: ExplainView = client.get(&format!("/feeds/{id}/explain"), &[]).await?;
-    if args.client.json {
-        return Ok(output::json(&explained)?);
-    }
-    Ok(output::line(&explanation(&explained, SystemClock.now()))?)
+    let printed = Cell::new(false);
+    each(&args.feed, async |feed| {
+        let id = client.find(feed).await?;
+        let history: List<HistoryEntry> = client.get(&format!("/feeds/{id}/history"), &[]).await?;
+        if args.client.json {
+            return Ok(history.items.iter().try_for_each(output::json)?);
+        }
+        let feed: FeedView = client.get(&format!("/feeds/{id}"), &[]).await?;
+        let gap = if printed.replace(true) { "\n" } else { "" };
+        let head = if args.feed.len() > 1 { format!("{gap}{} {}\n", feed.id, feed.url) } else { String::new() };
+        if history.items.is_empty() {
+            return Ok(output::line(&format!("{head}never polled"))?);
+        }
+        let last = error_lines(&feed).map(|lines| format!("\n\n{lines}")).unwrap_or_default();
+        Ok(output::line(&format!("{head}{}{last}", history_table(&history.items, width())))?)
+    })
+    .await
 }
 
-async fn history(args: &OneArgs) -> anyhow::Result<()> {
-    let client = Client::new(&args.client)?;
-    let id = client.find(&args.feed).await?;
-    let history: List<HistoryEntry> = client.get(&format!("/feeds/{id}/history"), &[]).await?;
-    if args.client.json {
-        return Ok(history.items.iter().try_for_each(output::json)?);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_quoted_for_a_shell_where_it_must_be() {
+        let words = ["example.com:443", "two words", "it's", ""].map(quoted);
+        assert_eq!(words, ["example.com:443", "'two words'", "'it'\\''s'", "''"]);
     }
-    if history.items.is_empty() {
-        return Ok(output::line("never polled")?);
-    }
-    Ok(output::line(&history_table(&history.items, width()))?)
 }

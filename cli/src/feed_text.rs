@@ -4,50 +4,116 @@ use std::time::Duration;
 
 use common::document::{FeedAbout, FeedHints, Onward};
 use common::feed::OverQuota;
-use common::policy::Rule;
+use common::last_error::ExplainedError;
+use common::outcome::{FailureKind, OutcomeKind};
+use common::policy::{Rule, Status};
 use common::time::Timestamp;
 use common::words;
 use scheduler::about;
 use scheduler::wire::{ExplainView, FeedView};
 use store::HistoryEntry;
 
-use crate::output::{fields, plain, table, table_within};
+use crate::output::{Cell, coloured_table, fields, natural_width, plain};
+use crate::terminal::{Ink, cut, paint};
+use crate::when;
 
-/// Formats one line per feed, in a limited number of columns if there is a limit.
+/// The columns that names keep in narrow lists.
+const NARROWEST_NAME: usize = 20;
+
+/// Formats one line per feed. Where the columns do not fit, the less important ones are left out.
 pub(crate) fn feed_table(feeds: &[FeedView], now: Timestamp, width: Option<usize>) -> String {
-    let row = |feed: &FeedView| {
-        let last = match (feed.last_outcome, feed.last_polled) {
-            (Some(outcome), Some(at)) => format!("{outcome} {}", words::relative(at, now)),
-            _ => "never".to_owned(),
-        };
+    const ALL: [&str; 8] = ["ID", "CAT", "STATUS", "NEXT POLL", "LAST POLL", "ENTRIES", "URL", "TITLE"];
+    const FEW: [&str; 5] = ["ID", "STATUS", "NEXT POLL", "LAST POLL", "FEED"];
+    let title = |feed: &FeedView| plain(feed.title.as_deref().unwrap_or_default(), 50);
+    let row = |feed: &FeedView| -> Vec<Cell> {
         vec![
-            feed.id.to_string(),
-            feed.category.to_string(),
-            feed.status.as_str().to_owned(),
-            feed.next_due.map_or_else(|| "-".to_owned(), |due| words::relative(due, now)),
-            last,
-            feed.entries.to_string(),
-            feed.url.clone(),
-            plain(feed.title.as_deref().unwrap_or_default(), 50),
+            feed.id.to_string().into(),
+            feed.category.to_string().into(),
+            status_cell(feed),
+            next_cell(feed, now),
+            last_cell(feed, now),
+            feed.entries.to_string().into(),
+            feed.url.as_str().into(),
+            title(feed).into(),
         ]
     };
     let rows: Vec<_> = feeds.iter().map(row).collect();
-    table_within(&["ID", "CAT", "STATUS", "NEXT POLL", "LAST POLL", "ENTRIES", "URL", "TITLE"], &rows, width)
+    if width.is_none_or(|width| natural_width(&ALL, &rows) <= width) {
+        return coloured_table((Ink::Dim, &ALL), &rows, width);
+    }
+    let row = |feed: &FeedView, longest: usize| -> Vec<Cell> {
+        let name = Some(title(feed)).filter(|title| !title.is_empty()).unwrap_or_else(|| without_scheme(&feed.url));
+        let name = cut(&name, longest);
+        vec![feed.id.to_string().into(), status_cell(feed), next_cell(feed, now), last_cell(feed, now), name.into()]
+    };
+    let rows = |longest: usize| feeds.iter().map(|feed| row(feed, longest)).collect::<Vec<_>>();
+    // Names are cut before anything else, as long as they say something.
+    let others = natural_width(&FEW, &rows(0)) - FEW[4].len();
+    let longest = width.unwrap_or(usize::MAX).saturating_sub(others).max(NARROWEST_NAME);
+    coloured_table((Ink::Dim, &FEW), &rows(longest), width)
+}
+
+/// Returns what identifies a URL in a narrow column.
+fn without_scheme(url: &str) -> String {
+    url.split_once("://").map_or(url, |(_, rest)| rest).to_owned()
+}
+
+fn status_cell(feed: &FeedView) -> Cell {
+    let ink = match feed.status {
+        Status::Active => Ink::Plain,
+        Status::Gone | Status::Blacklisted | Status::Quarantined => Ink::Bad,
+        Status::Paused | Status::Removed | Status::Merged => Ink::Dim,
+    };
+    Cell::new(ink, feed.status.as_str())
+}
+
+fn next_cell(feed: &FeedView, now: Timestamp) -> Cell {
+    feed.next_due.map_or_else(|| "-".to_owned(), |due| words::about(due, now)).into()
+}
+
+fn last_cell(feed: &FeedView, now: Timestamp) -> Cell {
+    let (Some(outcome), Some(at)) = (feed.last_outcome, feed.last_polled) else { return Cell::new(Ink::Dim, "never") };
+    let what = match &feed.last_error {
+        Some(error) => error.error.short(),
+        None => words::outcome(outcome).to_owned(),
+    };
+    Cell::new(outcome_ink(outcome), format!("{what} {}", words::about(at, now)))
+}
+
+fn outcome_ink(outcome: OutcomeKind) -> Ink {
+    match outcome {
+        OutcomeKind::Modified => Ink::News,
+        OutcomeKind::NotModified => Ink::Good,
+        OutcomeKind::Throttled | OutcomeKind::Deferred => Ink::Warn,
+        OutcomeKind::Failed | OutcomeKind::Gone => Ink::Bad,
+    }
+}
+
+/// Why the last poll failed, and what helps.
+pub(crate) fn error_lines(feed: &FeedView) -> Option<String> {
+    let ExplainedError { error, remedy } = feed.last_error.as_ref()?;
+    Some(fields(&[("last error", Some(paint(Ink::Bad, &plain(&error.detail, 300)))), ("what helps", remedy.clone())]))
 }
 
 /// Everything about a feed.
 pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
-    let when = |at: Option<Timestamp>| at.map(|at| words::moment(at, now));
+    let when = |at: Option<Timestamp>| at.map(|at| when::moment(at, now));
     let yes = |flag: bool| flag.then(|| "yes".to_owned());
     let outcome = feed.last_outcome.map(|outcome| match feed.last_status {
-        Some(status) => format!("{outcome} (HTTP {status})"),
-        None => outcome.to_string(),
+        Some(status) => format!("{} ({})", words::outcome(outcome), words::status(status)),
+        None => words::outcome(outcome).to_owned(),
     });
+    let (error, remedy) = match &feed.last_error {
+        Some(ExplainedError { error, remedy }) => (Some(paint(Ink::Bad, &plain(&error.detail, 300))), remedy.clone()),
+        None => (None, None),
+    };
     let failures = (feed.consecutive_failures > 0).then(|| match feed.failing_since {
-        Some(since) => format!("{} in a row, since {}", feed.consecutive_failures, words::moment(since, now)),
-        None => feed.consecutive_failures.to_string(),
+        Some(since) if feed.consecutive_failures > 1 => {
+            format!("{} in a row, since {}", feed.consecutive_failures, when::moment(since, now))
+        }
+        _ => feed.consecutive_failures.to_string(),
     });
-    let penalty = feed.penalty.map(|penalty| format!("{} until {}", penalty.kind, words::moment(penalty.until, now)));
+    let penalty = feed.penalty.map(|penalty| format!("until {}", when::moment(penalty.until, now)));
     let [next, archive, moved, ended] = onward_fields(&feed.onward);
     let mut all = vec![
         ("id", Some(feed.id.to_string())),
@@ -68,6 +134,8 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("held until", when(feed.hold_until)),
         ("last poll", when(feed.last_polled)),
         ("outcome", outcome),
+        ("last error", error),
+        ("what helps", remedy),
         ("last success", when(feed.last_success)),
         ("last change", when(feed.last_changed)),
         ("failures", failures),
@@ -141,43 +209,56 @@ pub(crate) fn repaired_text(repaired: bool) -> Option<String> {
 
 /// When, then each term with the time that it led to.
 pub(crate) fn explanation(explained: &ExplainView, now: Timestamp) -> String {
-    let next = explained.next_due.map_or_else(|| "never".to_owned(), |due| words::moment(due, now));
+    let next = explained.next_due.map_or_else(|| "never".to_owned(), |due| when::moment(due, now));
     let since =
         if explained.terms.first().is_some_and(|term| term.rule == Rule::Added) { "added" } else { "last poll" };
     let head = fields(&[
         ("feed", Some(format!("{} {}", explained.id, explained.url))),
         ("next poll", Some(next)),
-        (since, Some(words::moment(explained.base, now))),
+        (since, Some(when::moment(explained.base, now))),
     ]);
-    let clock = |at: Timestamp| at.to_chrono().format("%m-%d %H:%M:%S").to_string();
-    let rows: Vec<_> = explained.terms.iter().map(|term| vec![clock(term.due), term.text.clone()]).collect();
+    let row = |due, text: &str| -> Vec<Cell> { vec![when::cell(due, "%m-%d %H:%M:%S").into(), text.into()] };
+    let rows: Vec<_> = explained.terms.iter().map(|term| row(term.due, &term.text)).collect();
     let notes = explained.notes.iter().map(|note| format!("note: {note}"));
-    [head, table(&["DUE (UTC)", "BECAUSE"], &rows)].into_iter().chain(notes).collect::<Vec<_>>().join("\n\n")
+    let terms = coloured_table((Ink::Dim, &[&when::head("DUE"), "BECAUSE"]), &rows, None);
+    let terms = Some(terms).filter(|_| !rows.is_empty());
+    [Some(head), terms].into_iter().flatten().chain(notes).collect::<Vec<_>>().join("\n\n")
 }
 
 /// A line a poll.
 pub(crate) fn history_table(polls: &[HistoryEntry], width: Option<usize>) -> String {
-    let row = |poll: &HistoryEntry| {
-        let outcome = poll.failure.map_or_else(|| poll.outcome.to_string(), |failure| format!("failed: {failure}"));
+    let row = |poll: &HistoryEntry| -> Vec<Cell> {
+        let outcome = match poll.failure {
+            Some(kind) if kind != FailureKind::Status => words::failure(kind),
+            _ => words::outcome(poll.outcome),
+        };
         let rules = poll.reasons.iter().filter_map(|rule| serde_json::to_value(rule).ok()?.as_str().map(str::to_owned));
+        let rules = rules.map(|rule| rule.replace('_', " ")).collect::<Vec<_>>();
         vec![
-            poll.at.to_chrono().format("%Y-%m-%d %H:%M:%S").to_string(),
-            outcome,
-            poll.status.map_or_else(|| "-".to_owned(), |status| status.to_string()),
-            words::bytes(poll.bytes as f64),
-            words::duration(Duration::from_secs_f64(poll.duration.max(0.0))),
-            poll.next_due.map_or_else(|| "-".to_owned(), |due| format!("+{}", words::duration(due.since(poll.at)))),
-            rules.collect::<Vec<_>>().join(", "),
+            when::cell(poll.at, "%Y-%m-%d %H:%M:%S").into(),
+            Cell::new(outcome_ink(poll.outcome), outcome),
+            poll.status.map_or_else(|| "-".to_owned(), words::status).into(),
+            words::bytes(poll.bytes as f64).into(),
+            words::duration(Duration::from_secs_f64(poll.duration.max(0.0))).into(),
+            poll.next_due
+                .map_or_else(|| "-".to_owned(), |due| format!("+{}", words::duration(due.since(poll.at))))
+                .into(),
+            rules.join(", ").into(),
         ]
     };
     let rows: Vec<_> = polls.iter().map(row).collect();
-    table_within(&["TIME (UTC)", "OUTCOME", "HTTP", "SIZE", "TOOK", "NEXT", "REASONS"], &rows, width)
+    let head = [&when::head("TIME"), "OUTCOME", "HTTP", "SIZE", "TOOK", "NEXT", "REASONS"];
+    coloured_table((Ink::Dim, &head), &rows, width)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn uncoloured(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
 
     fn now() -> Timestamp {
         Timestamp::from_millis(1_790_000_000_000)
@@ -195,7 +276,8 @@ mod tests {
             "etag": "\"abc\"", "last_modified": null, "content_hash": null, "next_due": at(5400),
             "last_polled": at(-9000), "last_success": at(-100_000), "last_changed": null, "last_status": 503,
             "last_outcome": "failed", "consecutive_failures": 7, "failing_since": at(-90_000),
-            "penalty": { "kind": "status", "until": at(5400) }, "hints": { "ttl": 3600, "skip_hours": 8, "skip_days": 0 },
+            "penalty": { "kind": "status", "until": at(5400) },
+            "last_error": { "kind": "status", "status": 503, "detail": "the server answered 503 Service Unavailable" }, "hints": { "ttl": 3600, "skip_hours": 8, "skip_days": 0 },
             "onward": { "next": "https://example.com/feed.xml?page=2", "prev_archive": "https://example.com/2025.xml",
               "new_feed_url": "https://example.net/\u{1b}feed.xml", "expired": true },
             "description": "All\u{1b} of it", "language": "en", "authors": [{ "name": "Ann", "email": "ann@example.com" }],
@@ -207,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_feed_is_shown_with_what_it_has() {
-        insta::assert_snapshot!(feed_fields(&failing_feed(), now()));
+        insta::assert_snapshot!(uncoloured(&feed_fields(&failing_feed(), now())));
     }
 
     #[test]
@@ -220,7 +302,17 @@ mod tests {
             url: "http://a.example/".to_owned(),
             ..failing_feed()
         };
-        insta::assert_snapshot!(feed_table(&[failing_feed(), never], now(), None));
+        insta::assert_snapshot!(uncoloured(&feed_table(&[failing_feed(), never], now(), None)));
+    }
+
+    #[test]
+    fn a_list_that_does_not_fit_leaves_out_columns_before_it_cuts_names() {
+        let short = FeedView { title: None, url: "http://127.0.0.1:8000/feed".to_owned(), ..failing_feed() };
+        let table = uncoloured(&feed_table(&[short, failing_feed()], now(), Some(80)));
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines[0], "ID  STATUS  NEXT POLL  LAST POLL                     FEED");
+        assert!(lines[1].ends_with("503 Service Unavailable 2 h ago  127.0.0.1:8000/feed"), "{table}");
+        assert!(lines.iter().all(|line| crate::terminal::width_of(line) <= 80), "{table}");
     }
 
     #[test]
@@ -235,7 +327,7 @@ mod tests {
             "notes": ["all polling is paused"]
         }))
         .unwrap();
-        insta::assert_snapshot!(explanation(&explained, now()));
+        insta::assert_snapshot!(uncoloured(&explanation(&explained, now())));
     }
 
     #[test]
@@ -247,6 +339,6 @@ mod tests {
               "next_due": at(0), "reasons": ["category"] },
         ]))
         .unwrap();
-        insta::assert_snapshot!(history_table(&polls, None));
+        insta::assert_snapshot!(uncoloured(&history_table(&polls, None)));
     }
 }

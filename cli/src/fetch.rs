@@ -18,6 +18,7 @@ use crate::feed_text::{about_fields, hints_text, onward_fields, repaired_text};
 use crate::output::{self, fields, plain, table};
 use crate::settings::SettingsArgs;
 use crate::single::{self, Single};
+use crate::terminal::Waiting;
 use crate::usage::Usage;
 
 /// Fetches a feed once, outside of the fleet, and explains it from the request to what would be decided
@@ -50,8 +51,10 @@ pub(crate) async fn run(args: &FetchArgs) -> anyhow::Result<ExitCode> {
     let asked = common::input::feed(&args.url, &config.fetch.at_service);
     let (url, login) = asked.map_err(|error| Usage(error.to_string()))?;
     let validators = Validators { etag: args.etag.clone(), last_modified: args.last_modified.clone(), for_url: None };
-    let single =
-        single::fetch(&config, (url, login.as_ref()), validators, args.subscribers, single::POLLED_BEFORE).await?;
+    let waiting = Waiting::new(format!("fetching {url}"));
+    let fetched = single::fetch(&config, (url, login.as_ref()), validators, args.subscribers, single::POLLED_BEFORE);
+    let single = waiting.during(fetched).await?;
+    drop(waiting);
     let verdict = decided(&config, &single);
     if args.json {
         output::json(&as_json(&single, verdict.as_ref()))?;
@@ -60,7 +63,7 @@ pub(crate) async fn run(args: &FetchArgs) -> anyhow::Result<ExitCode> {
     }
     match &single.fetched.outcome {
         Outcome::Modified(_) | Outcome::NotModified { .. } => Ok(ExitCode::SUCCESS),
-        outcome => anyhow::bail!("{}: {}", single.job.url, output::outcome(outcome)),
+        outcome => anyhow::bail!("{}: {}{}", single.job.url, output::outcome(outcome), single::hint(outcome)),
     }
 }
 

@@ -9,6 +9,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::output::plain;
+use crate::terminal::{Ink, paint};
+use crate::when;
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 const PAGE: u32 = 200;
@@ -47,7 +49,7 @@ pub(crate) async fn print_new_entries(store: Arc<dyn Store>, mut after: i64, sto
 }
 
 fn write(mut lines: mpsc::Receiver<String>) {
-    let mut out = std::io::stdout();
+    let mut out = anstream::stdout();
     while let Some(line) = lines.blocking_recv() {
         if writeln!(out, "{line}").is_err() {
             return;
@@ -55,13 +57,15 @@ fn write(mut lines: mpsc::Receiver<String>) {
     }
 }
 
-/// One entry as one line: when it was seen, title, link. Control characters of publishers never reach the terminal.
+/// One entry as one line: when it was seen, its feed, title, link. Control characters of publishers never reach the terminal.
 fn line(entry: &StoredEntry) -> String {
     let link = entry.entry.url.as_deref().unwrap_or(&entry.entry.id);
+    let feed = entry.feed.feed_title.as_deref().or(entry.feed.feed_url.as_deref());
     format!(
-        "{}  {}  {}",
-        entry.seen.to_chrono().format("%H:%M:%S"),
-        plain(entry.entry.display_title(), 200),
-        plain(link, 500)
+        "{}  {}  {}  {}",
+        when::time_of_day(entry.seen),
+        feed.map_or_else(|| format!("feed {}", entry.feed_id), |name| plain(name, 50)),
+        paint(Ink::Bold, &plain(entry.entry.display_title(), 200)),
+        paint(Ink::Dim, &plain(link, 500))
     )
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use common::policy::Status;
 use common::words;
-use scheduler::wire::{BulkView, FeedView, List};
+use scheduler::wire::{BulkView, FeedView, List, StatsView};
 use serde_json::{Value, json};
 
 use crate::client::{self, Client, ClientArgs};
@@ -26,6 +26,9 @@ pub(crate) struct ImportArgs {
     /// An OPML file, or a list with a URL a line; - for standard input
     #[arg(value_name = "FILE.opml")]
     file: String,
+    /// Writes every refused line to this file, as JSON, a line each
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     #[command(flatten)]
     client: ClientArgs,
 }
@@ -44,6 +47,8 @@ const BATCH: usize = 500;
 /// Retries while the fleet restarts: the first delay, which doubles, and the number of retries.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRIES: u32 = 5;
+/// Refused lines that are printed; a report has them all.
+const SHOWN: usize = 10;
 /// The most that the API lists at once.
 const PAGE: &str = "1000";
 
@@ -71,7 +76,8 @@ pub(crate) async fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
         };
         let answers = send(&client, batch, done > 0).await.map_err(broke_off)?;
         for (subscription, answer) in batch.iter().zip(answers) {
-            if let Some(error) = answer.error.as_deref().filter(|_| !args.client.json) {
+            let shown = !args.client.json && tally.refused.len() < SHOWN;
+            if let Some(error) = answer.error.as_deref().filter(|_| shown) {
                 progress.clear();
                 note!("refused: line {}: {}", subscription.line, plain(error, 300));
             }
@@ -81,8 +87,40 @@ pub(crate) async fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
         batch.iter().for_each(|_| progress.step());
     }
     progress.clear();
+    if let Some(file) = &args.report {
+        let lines: String = tally.refused.iter().map(|refused| format!("{refused}\n")).collect();
+        std::fs::write(file, lines).with_context(|| format!("cannot write the report {}", file.display()))?;
+    }
+    tell_refused(tally.refused.len(), args);
     tally.tell(args.client.json)?;
+    if tally.added > 0 && !args.client.json {
+        output::line(&first_polls(&client).await?)?;
+    }
     Ok(if tally.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says where the refused lines are that were not printed.
+fn tell_refused(refused: usize, args: &ImportArgs) {
+    let left = refused.saturating_sub(SHOWN);
+    match &args.report {
+        _ if args.client.json => {}
+        Some(file) if refused > 0 => note!("refused lines: {}", file.display()),
+        None if left > 0 => note!("refused: {} more; --report FILE writes all of them", words::count(left as u64)),
+        _ => {}
+    }
+}
+
+/// Says when feeds that were just imported are first polled, and how to have that sooner.
+async fn first_polls(client: &Client) -> anyhow::Result<String> {
+    if client.get::<StatsView>("/stats", &[]).await?.paused {
+        return Ok("all polling is paused; `feedfleet fleet resume` starts it".to_owned());
+    }
+    let config: Value = client.get("/config", &[]).await?;
+    let spread = config["policy"]["import_spread"].as_str().unwrap_or("a while");
+    Ok(format!(
+        "first polls are spread over the next {spread} (policy.import_spread); `feedfleet top` shows them, `feedfleet requeue \
+         --all --rate 20/s` polls sooner"
+    ))
 }
 
 /// Has a batch stored; gives an answer for each.
@@ -125,10 +163,12 @@ impl Tally {
                 "added": added, "revived": revived, "known": known, "changed": changed, "refused": refused
             }));
         }
-        let mut told = format!("{} added, {known} known", words::counted(*added as u64, "feed", "feeds"));
-        for (count, what) in [(changed, "changed"), (revived, "revived"), (&refused.len(), "refused")] {
-            if *count > 0 {
-                told += &format!(", {count} {what}");
+        let count = |number: usize| words::count(number as u64);
+        let added = words::counted(*added as u64, "feed", "feeds");
+        let mut told = format!("{added} added, {} known", count(*known));
+        for (number, what) in [(*changed, "changed"), (*revived, "revived"), (refused.len(), "refused")] {
+            if number > 0 {
+                told += &format!(", {} {what}", count(number));
             }
         }
         output::line(&told)

@@ -23,8 +23,10 @@ mod discover;
 mod entries;
 mod feed;
 mod feed_text;
+mod feeds;
 mod fetch;
 mod filters;
+mod first_poll;
 mod fleet;
 mod follow;
 mod health;
@@ -55,6 +57,7 @@ mod terminal;
 mod top;
 mod usage;
 mod values;
+mod when;
 
 use std::io;
 use std::process::ExitCode;
@@ -187,9 +190,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_closed_pipe) {
         return ExitCode::SUCCESS;
     }
-    for line in format!("{error:#}").lines() {
-        note!("error: {line}");
-    }
+    output::error(error);
     let wrong_usage = error.is::<usage::Usage>()
         || error.is::<ConfigError>()
         || error.downcast_ref::<Refused>().is_some_and(|refused| refused.status.as_u16() == 400);

@@ -26,7 +26,7 @@ pub(crate) struct MigrateArgs {
 pub(crate) async fn run(args: &MigrateArgs) -> anyhow::Result<ExitCode> {
     let flags: Vec<_> = args.data.iter().map(|data| ("store.url", store_url(data).into())).collect();
     let config = args.settings.load(&flags)?.config;
-    crate::logs::start(&config.log)?;
+    crate::logs::start(&config.log, crate::logs::Audit::Logged)?;
     let store = backends::store(&config).await?;
     let epoch = if args.restored { Some(store.begin_epoch().await?) } else { None };
     store.close().await;

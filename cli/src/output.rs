@@ -4,25 +4,35 @@
 use std::io::{self, Write};
 
 use common::report::Outcome;
+use common::words::{self, turns_text};
 use serde::Serialize;
 
-use crate::terminal::{cut, padded, width_of};
+use crate::terminal::{Ink, cut, padded, paint, width_of};
 
-/// Writes one line to standard output.
+/// Writes one line to standard output, in colours if it is a terminal and `NO_COLOR` is not set.
 pub(crate) fn line(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = anstream::stdout().lock();
     writeln!(out, "{text}")?;
     out.flush()
 }
 
 /// Writes one line to standard error, if that is still open.
 pub(crate) fn note(text: std::fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+/// Writes an error with its causes to standard error.
+pub(crate) fn error(error: &anyhow::Error) {
+    for line in format!("{error:#}").lines() {
+        note(format_args!("{} {line}", paint(Ink::Bad, "error:")));
+    }
 }
 
 /// Writes one JSON document on one line.
 pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
-    line(&serde_json::to_string(value)?)
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(value)?)?;
+    out.flush()
 }
 
 /// Columns as wide as their widest cell, two spaces apart; the last one is left as it is.
@@ -32,17 +42,63 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 
 /// Formats a table in at most that many columns of a terminal: the widest cells are cut.
 pub(crate) fn table_within(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
-    let head = head.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
+    let rows: Vec<Vec<Cell>> =
+        rows.iter().map(|row| row.iter().map(|text| Cell::from(text.as_str())).collect()).collect();
+    coloured_table((Ink::Plain, head), &rows, width)
+}
+
+/// A cell of a table.
+pub(crate) struct Cell {
+    ink: Ink,
+    text: String,
+}
+
+impl Cell {
+    /// Text in a colour.
+    pub(crate) fn new(ink: Ink, text: impl Into<String>) -> Self {
+        Cell { ink, text: text.into() }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Cell::new(Ink::Plain, text)
+    }
+}
+
+/// Formats a table whose cells have colours.
+pub(crate) fn coloured_table((head_ink, head): (Ink, &[&str]), rows: &[Vec<Cell>], width: Option<usize>) -> String {
+    let head: Vec<Cell> = head.iter().map(|name| Cell::new(head_ink, *name)).collect();
     let all = || std::iter::once(&head).chain(rows);
-    let widths: Vec<usize> = (0..head.len())
-        .map(|column| all().filter_map(|row| row.get(column)).map(|cell| width_of(cell)).max().unwrap_or(0))
-        .collect();
+    let widths = widths(all(), head.len());
     let widths = width.map_or(widths.clone(), |width| fitted(widths, width));
     let lines = all().map(|row| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| padded(&cut(cell, *width), *width));
+        let last = row.len().saturating_sub(1);
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            let text = cut(&cell.text, *width);
+            let spaces = if column == last { String::new() } else { " ".repeat(width.saturating_sub(width_of(&text))) };
+            paint(cell.ink, &text) + &spaces
+        });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the columns that a table takes when nothing is cut.
+pub(crate) fn natural_width(head: &[&str], rows: &[Vec<Cell>]) -> usize {
+    let head: Vec<Cell> = head.iter().map(|name| Cell::from(*name)).collect();
+    let widths = widths(std::iter::once(&head).chain(rows), head.len());
+    widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)
+}
+
+fn widths<'a>(rows: impl Iterator<Item = &'a Vec<Cell>>, columns: usize) -> Vec<usize> {
+    let mut widths = vec![0; columns];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(width_of(&cell.text));
+        }
+    }
+    widths
 }
 
 /// The widest columns made narrower until all fit, but not so narrow that they say nothing.
@@ -62,12 +118,15 @@ fn fitted(mut widths: Vec<usize>, most: usize) -> Vec<usize> {
 pub(crate) fn fields(pairs: &[(&str, Option<String>)]) -> String {
     let present = pairs.iter().filter_map(|(name, value)| value.as_ref().map(|value| (name, value)));
     let width = present.clone().map(|(name, _)| name.len()).max().unwrap_or(0);
-    present.map(|(name, value)| format!("{name:width$}  {value}")).collect::<Vec<_>>().join("\n")
+    present
+        .map(|(name, value)| format!("{}  {value}", paint(Ink::Dim, &padded(name, width))))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// A stranger's text on one line, without control characters and not longer than `longest` characters.
 pub(crate) fn plain(text: &str, longest: usize) -> String {
-    let visible: String = text.chars().map(|c| if c.is_control() || is_format(c) { ' ' } else { c }).collect();
+    let visible: String = text.chars().map(|c| if c.is_control() || turns_text(c) { ' ' } else { c }).collect();
     let words = visible.split_whitespace().collect::<Vec<_>>().join(" ");
     match words.char_indices().nth(longest) {
         Some((end, _)) => format!("{}…", &words[..end]),
@@ -75,19 +134,17 @@ pub(crate) fn plain(text: &str, longest: usize) -> String {
     }
 }
 
-/// Characters that turn the direction of the text around them.
-fn is_format(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 /// How a fetch ended, on one line.
 pub(crate) fn outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Modified(_) => "modified: a feed with new content".to_owned(),
-        Outcome::NotModified { .. } => "not_modified: nothing new since".to_owned(),
+        Outcome::NotModified { .. } => "not modified: nothing new since".to_owned(),
         Outcome::Throttled { retry_after: Some(at) } => format!("throttled: no requests before {at}"),
         Outcome::Throttled { retry_after: None } => "throttled, without saying for how long".to_owned(),
-        Outcome::Failed { failure, detail } => format!("failed ({failure}): {}", plain(detail, 500)),
+        Outcome::Failed { failure, detail } => match (words::failure(*failure), plain(detail, 500)) {
+            (name, detail) if detail.starts_with(name) => format!("failed: {detail}"),
+            (name, detail) => format!("failed ({name}): {detail}"),
+        },
         Outcome::Gone => "gone: the server says for ever (410)".to_owned(),
         Outcome::Deferred { until } => format!("deferred: a host of the redirects allows no request before {until}"),
     }

@@ -1,67 +1,109 @@
-//! `feedfleet feed refresh`: has a feed polled now, and with `--wait` shows the outcome.
+//! `feedfleet feed refresh`: has feeds polled now, and with `--wait` shows the outcomes.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use common::outcome::{FailureKind, OutcomeKind};
+use common::outcome::OutcomeKind;
 use common::time::{Clock, SystemClock};
 use common::words::{counted, relative};
 use reqwest::Method;
-use scheduler::wire::{ExplainView, FeedView, List};
-use store::HistoryEntry;
+use scheduler::wire::{ExplainView, FeedView};
 use tokio::time::Instant;
 
-use crate::client::{Client, ClientArgs};
+use crate::client::{Client, Refused};
+use crate::feeds::FeedsArgs;
 use crate::output;
+use crate::terminal::Waiting;
 
 /// `feed refresh`
 #[derive(Debug, Args)]
 pub(crate) struct RefreshArgs {
-    /// The feed's id or URL
-    feed: String,
-    /// Waits for the poll, at most this long (30s if not given), and shows its outcome; exit code 1 if it failed or did
+    #[command(flatten)]
+    feeds: FeedsArgs,
+    /// Waits for the polls, at most this long (30s if not given), and shows their outcomes; exit code 1 if one failed or did
     /// not happen
     #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "30s", require_equals = true,
         value_parser = crate::values::duration)]
     wait: Option<Duration>,
-    #[command(flatten)]
-    client: ClientArgs,
 }
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Runs it.
+/// A feed that is being refreshed.
+struct Refreshed {
+    before: FeedView,
+    feed: FeedView,
+}
+
+impl Refreshed {
+    /// A fetch that had begun before may end first: the refresh is answered when its wake is gone.
+    fn is_polled(&self) -> bool {
+        self.feed.version != self.before.version && self.feed.wake_at.is_none()
+    }
+}
+
+/// Runs it: all are woken before the first one is waited for.
 pub(crate) async fn run(args: &RefreshArgs) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&args.client)?;
-    let path = format!("/feeds/{}", client.find(&args.feed).await?);
+    let (flags, wait) = (&args.feeds.client, args.wait);
+    let client = Client::new(flags)?;
+    let (mut woken, mut failed) = (Vec::new(), false);
+    for feed in &args.feeds.feed {
+        match wake(&client, feed).await {
+            Ok(refreshed) => {
+                if !flags.json {
+                    output::line(&format!("refreshing {} {}", refreshed.feed.id, refreshed.feed.url))?;
+                }
+                woken.push(refreshed);
+            }
+            Err(error) if args.feeds.feed.len() > 1 && error.is::<Refused>() => {
+                output::error(&error);
+                failed = true;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let deadline = Instant::now() + wait.unwrap_or_default();
+    for refreshed in &mut woken {
+        if wait.is_some() {
+            wait_for(&client, refreshed, deadline).await?;
+        }
+        if flags.json {
+            output::json(&refreshed.feed)?;
+        }
+        failed |= !told(&client, refreshed, wait.is_some(), flags.json).await?;
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+async fn wake(client: &Client, feed: &str) -> anyhow::Result<Refreshed> {
+    let path = format!("/feeds/{}", client.find(feed).await?);
     let before: FeedView = client.get(&path, &[]).await?;
-    let mut feed: FeedView = client.change(Method::POST, &format!("{path}/refresh"), None).await?;
-    if !args.client.json {
-        output::line(&format!("refreshing {} {}", feed.id, feed.url))?;
-    }
-    // A fetch that had begun before may end first: the refresh is answered when its wake is gone.
-    let is_polled = |feed: &FeedView| feed.version != before.version && feed.wake_at.is_none();
-    let deadline = Instant::now() + args.wait.unwrap_or_default();
-    while args.wait.is_some() && !is_polled(&feed) && Instant::now() < deadline {
+    let feed: FeedView = client.change(Method::POST, &format!("{path}/refresh"), None).await?;
+    Ok(Refreshed { before, feed })
+}
+
+async fn wait_for(client: &Client, refreshed: &mut Refreshed, deadline: Instant) -> anyhow::Result<()> {
+    let waiting = Waiting::new(format!("waiting for the poll of {}", refreshed.feed.url));
+    while !refreshed.is_polled() && Instant::now() < deadline {
+        waiting.tick();
         tokio::time::sleep(LOOK_EVERY).await;
-        feed = client.get(&path, &[]).await?;
+        refreshed.feed = client.get(&format!("/feeds/{}", refreshed.feed.id), &[]).await?;
     }
-    if args.client.json {
-        output::json(&feed)?;
+    Ok(())
+}
+
+/// Reports the outcome of a refresh; returns false if it failed.
+async fn told(client: &Client, refreshed: &Refreshed, waited: bool, json: bool) -> anyhow::Result<bool> {
+    if waited && refreshed.is_polled() {
+        return outcome(refreshed, json);
     }
-    match (args.wait.is_some(), is_polled(&feed)) {
-        (true, true) => outcome(args, &client, &before, &feed).await,
-        (false, _) => {
-            notes(&client, &feed).await?;
-            Ok(ExitCode::SUCCESS)
-        }
-        (true, false) => {
-            notes(&client, &feed).await?;
-            note!("{}: it is not polled yet; see `feedfleet feed show {}`", feed.id, feed.id);
-            Ok(ExitCode::FAILURE)
-        }
+    notes(client, &refreshed.feed).await?;
+    if waited {
+        let id = refreshed.feed.id;
+        note!("{id}: it is not polled yet; see `feedfleet feed show {id}`");
     }
+    Ok(!waited)
 }
 
 /// Says what keeps it waiting: a hold, a block, a pause of the fleet. The first note is the refresh itself, unless it is done.
@@ -72,7 +114,8 @@ async fn notes(client: &Client, feed: &FeedView) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn outcome(args: &RefreshArgs, client: &Client, before: &FeedView, feed: &FeedView) -> anyhow::Result<ExitCode> {
+fn outcome(refreshed: &Refreshed, json: bool) -> anyhow::Result<bool> {
+    let Refreshed { before, feed } = refreshed;
     let next = feed.next_due.map_or_else(|| "never".to_owned(), |due| relative(due, SystemClock.now()));
     let good = match feed.last_outcome {
         Some(OutcomeKind::Modified) => {
@@ -83,19 +126,15 @@ async fn outcome(args: &RefreshArgs, client: &Client, before: &FeedView, feed: &
         _ => None,
     };
     if let Some(good) = good {
-        if !args.client.json {
+        if !json {
             output::line(&format!("{} {good}; next poll {next}", feed.id))?;
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(true);
     }
-    let history: List<HistoryEntry> = client.get(&format!("/feeds/{}/history", feed.id), &[]).await?;
-    let poll = history.items.first();
-    let kind = match (poll.and_then(|poll| poll.failure), feed.last_outcome) {
-        (Some(failure), _) => format!("failed ({})", FailureKind::as_str(failure)),
-        (None, Some(OutcomeKind::Gone)) => "is gone".to_owned(),
-        (None, _) => "is throttled".to_owned(),
-    };
-    let status = poll.and_then(|poll| poll.status).map_or_else(String::new, |status| format!(", HTTP {status}"));
-    note!("{} {kind}{status}; next poll {next}", feed.id);
-    Ok(ExitCode::FAILURE)
+    let why = feed.last_error.as_ref().map_or("it failed", |error| &error.error.detail);
+    note!("{}: {why}; next poll {next}", feed.id);
+    if let Some(remedy) = feed.last_error.as_ref().and_then(|error| error.remedy.as_ref()) {
+        note!("  what helps: {remedy}");
+    }
+    Ok(false)
 }

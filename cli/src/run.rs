@@ -59,7 +59,7 @@ pub(crate) fn store_url(data: &str) -> String {
 /// Runs it.
 pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let loaded = args.settings.load(&args.flags())?;
-    logs::start(&loaded.config.log)?;
+    logs::start(&loaded.config.log, logs::Audit::NotOnTerminals)?;
     let (settings, flags) = (args.settings.clone(), args.flags());
     let source = reload::source(&loaded.config, move || settings.load(&flags));
     all_in_one::run(loaded.config, source, &args.sources, args.once).await?;

@@ -11,6 +11,8 @@ use common::host_gate::memory::MemoryGate;
 use common::host_gate::{ExtraRequest, HostGate, Ticket};
 use common::job::FetchJob;
 use common::known::KnownEntries;
+use common::outcome::FailureKind;
+use common::report::Outcome;
 use common::secrets::Login;
 use common::time::{Clock, SystemClock, Timestamp};
 use common::url::{FeedId, FeedUrl, Version};
@@ -48,6 +50,17 @@ impl Single {
 pub(crate) const NEW: Version = Version(1);
 /// A feed that was polled before: one request, redirects aside.
 pub(crate) const POLLED_BEFORE: Version = Version(2);
+
+/// Returns what to add to an outcome that this command's own configuration causes.
+pub(crate) fn hint(outcome: &Outcome) -> &'static str {
+    match outcome.failure() {
+        Some(FailureKind::RefusedAddress) => {
+            "; this command uses its own configuration (--config, --set, FEEDFLEET_FETCH__ALLOW_NETWORKS), not a running \
+             fleet's"
+        }
+        _ => "",
+    }
+}
 
 /// Fetches `url` once; with `validators` conditionally.
 pub(crate) async fn fetch(

@@ -1,5 +1,6 @@
 //! `feedfleet stats`: the fleet on one screen.
 
+use common::outcome::FailureKind;
 use common::words;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -10,6 +11,7 @@ use scheduler::wire::StatsView;
 
 use crate::client::{Client, ClientArgs};
 use crate::output::{self, fields};
+use crate::when;
 
 /// Prints the fleet in numbers
 #[derive(Debug, Args)]
@@ -38,22 +40,36 @@ fn summary(stats: &StatsView) -> String {
     });
     fields(&[
         ("polling", Some(if stats.paused { "paused" } else { "running" }.to_owned())),
-        ("our own network", stats.our_fault_since.map(|since| format!("fails since {since}: polls are probes"))),
+        (
+            "our own network",
+            stats.our_fault_since.map(|since| format!("has failed since {}: polls are probes", when::full(since))),
+        ),
         ("host gate", stats.gate_closed.clone()),
         ("policy", stats.policy_version.map(|version| format!("version {version}"))),
         ("feeds", Some(stats.feeds.to_string())),
         ("by category", listed(&stats.by_category)),
         ("by status", listed(&stats.by_status)),
-        ("penalty box", listed(&stats.penalised)),
+        ("penalty box", failures(&stats.penalised)),
         ("due now", Some(format!("{}{}", stats.due, late.unwrap_or_default()))),
         ("waiting for a host", Some(stats.parked.to_string())),
         ("held hosts", Some(stats.hosts_held.to_string())),
         ("entries", Some(stats.entries.to_string())),
         (
             "wanted polls",
-            Some(format!("{:.2} a second, at a price of {:.3}", stats.demand_per_second, stats.poll_price)),
+            Some(format!("{:.2} a second, at a price of {}", stats.demand_per_second, price(stats.poll_price))),
         ),
     ])
+}
+
+/// Formats a price with as many digits as are significant.
+fn price(price: f64) -> String {
+    if price == 0.0 || price >= 0.001 { format!("{price:.3}") } else { format!("{price:.1e}") }
+}
+
+fn failures(counts: &BTreeMap<String, u64>) -> Option<String> {
+    let named =
+        |name: &String| FailureKind::from_name(name).map_or(name.clone(), |kind| words::failure(kind).to_owned());
+    listed(&counts.iter().map(|(name, count)| (named(name), *count)).collect())
 }
 
 fn listed(counts: &BTreeMap<String, u64>) -> Option<String> {
@@ -66,6 +82,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_small_price_keeps_its_digits() {
+        assert_eq!([0.0, 0.1, 0.001, 0.000_214].map(price), ["0.000", "0.100", "0.001", "2.1e-4"]);
+    }
+
+    #[test]
     fn a_summary_leaves_out_what_is_not_there() {
         let stats = StatsView {
             feeds: 3,
@@ -76,7 +97,7 @@ mod tests {
             demand_per_second: 2.5,
             ..StatsView::default()
         };
-        insta::assert_snapshot!(summary(&stats), @r"
+        insta::assert_snapshot!(anstream::adapter::strip_str(&summary(&stats)), @r"
         polling             running
         feeds               3
         by category         A 1, D 2

@@ -8,6 +8,7 @@ use anyhow::{Context, ensure};
 
 use crate::opml;
 use crate::subscription::Subscription;
+use crate::usage::Usage;
 
 /// Bytes of a file: twice what a million feeds need. While it is read it may be in memory three times.
 const MAX_BYTES: u64 = 256 << 20;
@@ -19,6 +20,10 @@ pub(crate) fn read_file(file: &str) -> anyhow::Result<Vec<Subscription>> {
     let too_large = || format!("{file} is larger than {} MiB; split it", MAX_BYTES >> 20);
     let mut source: Box<dyn Read> = match file {
         "-" => Box::new(std::io::stdin().lock()),
+        _ if file.starts_with("http://") || file.starts_with("https://") => {
+            let advice = format!("download it first: curl -L '{file}' | feedfleet import -");
+            return Err(Usage(format!("{file} is not a file; {advice}")).into());
+        }
         _ => {
             let source = std::fs::File::open(Path::new(file)).with_context(unreadable)?;
             // Reported before anything is read. What is not a file has no length.

@@ -6,6 +6,7 @@ use crate::calm::{CalmGroup, calm_subscribers};
 use crate::document::{ContentHash, Onward, Validators};
 use crate::host::HostKey;
 use crate::labels::Marks;
+use crate::last_error::LastError;
 use crate::policy::{Audience, PollState, Status, Term};
 use crate::secrets::Sealed;
 use crate::time::Timestamp;
@@ -44,6 +45,8 @@ pub struct Feed {
     pub content_hash: Option<ContentHash>,
     /// What the policy remembers.
     pub state: PollState,
+    /// Why the last poll failed; `None` after a good one.
+    pub last_error: Option<LastError>,
     /// When it should be polled next; `None` for feeds that are not polled.
     pub next_due: Option<Timestamp>,
     /// A ping, refresh or requeue wants it at this time; may lie in the past.
@@ -54,6 +57,8 @@ pub struct Feed {
     pub moved_from: Option<String>,
     /// What it says about its further documents and its end.
     pub onward: Onward,
+    /// Of a feed that was taken from a page: what else the page announces, the likeliest first.
+    pub also_announced: Vec<String>,
     /// The feed that it turned out to be, when it is merged.
     pub merged_into: Option<FeedId>,
     /// Entries stored.

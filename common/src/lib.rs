@@ -23,6 +23,7 @@ pub mod input;
 pub mod job;
 pub mod known;
 pub mod labels;
+pub mod last_error;
 pub mod live_rules;
 pub mod metrics;
 mod named;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::outcome::{FailureKind, OutcomeKind};
 use crate::time::Timestamp;
 
 /// Formats a duration in its two largest units, rounded down: `45 s`, `1 h 40 min`, `2 d 3 h`.
@@ -38,6 +39,19 @@ pub fn relative(at: Timestamp, now: Timestamp) -> String {
         (ahead, _) if ahead >= Duration::from_secs(1) => format!("in {}", duration(ahead)),
         (_, past) if past >= Duration::from_secs(1) => format!("{} ago", duration(past)),
         _ => "now".to_owned(),
+    }
+}
+
+/// Formats a time as seen from `now`, in its largest unit only: `in 5 min`, `2 h ago`.
+pub fn about(at: Timestamp, now: Timestamp) -> String {
+    let whole = |duration: Duration| {
+        let seconds = duration.as_secs();
+        let unit = [86_400, 3600, 60].into_iter().find(|unit| seconds >= *unit).unwrap_or(1);
+        Duration::from_secs(seconds / unit * unit)
+    };
+    match (at.since(now), now.since(at)) {
+        (Duration::ZERO, past) => relative(now.before(whole(past)), now),
+        (ahead, _) => relative(now.after(whole(ahead)), now),
     }
 }
 
@@ -86,6 +100,48 @@ pub fn bytes(count: f64) -> String {
     }
 }
 
+/// Formats an HTTP status with its words: `404 Not Found`.
+pub fn status(code: u16) -> String {
+    let reason = http::StatusCode::from_u16(code).ok().and_then(|status| status.canonical_reason());
+    reason.map_or_else(|| code.to_string(), |reason| format!("{code} {reason}"))
+}
+
+/// Names a kind of failure.
+pub fn failure(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Dns => "name not resolved",
+        FailureKind::Connect => "no connection",
+        FailureKind::Tls => "TLS failed",
+        FailureKind::Timeout => "timeout",
+        FailureKind::Status => "error status",
+        FailureKind::TooLarge => "too large",
+        FailureKind::NotAFeed => "not a feed",
+        FailureKind::Malformed => "malformed",
+        FailureKind::Truncated => "truncated",
+        FailureKind::Redirects => "bad redirect",
+        FailureKind::RefusedAddress => "address refused",
+        FailureKind::Crashed => "worker crashed",
+        FailureKind::Blocked => "blocked",
+    }
+}
+
+/// Names an outcome.
+pub fn outcome(kind: OutcomeKind) -> &'static str {
+    match kind {
+        OutcomeKind::Modified => "new content",
+        OutcomeKind::NotModified => "not modified",
+        OutcomeKind::Throttled => "throttled",
+        OutcomeKind::Failed => "failed",
+        OutcomeKind::Gone => "gone",
+        OutcomeKind::Deferred => "deferred",
+    }
+}
+
+/// Returns whether the character turns the direction of the text around it.
+pub fn turns_text(c: char) -> bool {
+    matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 fn grouped(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -129,6 +185,8 @@ mod tests {
         assert_eq!(relative(now.after(Duration::from_secs(300)), now), "in 5 min");
         assert_eq!(relative(now.before(Duration::from_secs(7200)), now), "2 h ago");
         assert_eq!(relative(now, now), "now");
+        let of = |seconds: i64| about(Timestamp::from_millis(now.millis() + seconds * 1000), now);
+        assert_eq!([9000, -9000, 59, -100, 0].map(of), ["in 2 h", "2 h ago", "in 59 s", "1 min ago", "now"]);
         assert_eq!(moment(now, now), "1970-01-01 02:46:40 UTC (now)");
     }
 }

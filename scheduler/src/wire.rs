@@ -11,6 +11,7 @@ use common::feed::{Feed, OverQuota};
 use common::host::HostRule;
 use common::host::{HostKey, HostRules};
 use common::labels::Marks;
+use common::last_error::ExplainedError;
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{Category, Penalty, Status};
 use common::policy::{ExplainedTerm, category};
@@ -66,6 +67,9 @@ pub struct FeedView {
     /// It has failed for so long that readers should know: see the event `feed.failing`.
     #[serde(default)]
     pub failing: bool,
+    /// Why its last poll failed; absent after a good one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<ExplainedError>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub penalty: Option<Penalty>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,6 +88,9 @@ pub struct FeedView {
     /// What it says about itself.
     #[serde(flatten)]
     pub about: FeedAbout,
+    /// What else the page announces that it was taken from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also_announced: Vec<String>,
     /// The feed that it turned out to be, when it is merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<FeedId>,
@@ -130,13 +137,16 @@ impl FeedView {
             consecutive_failures: state.consecutive_failures,
             failing_since: state.failing_since,
             failing: state.failing,
-            penalty: state.penalty,
+            last_error: feed.last_error.map(ExplainedError::from),
+            // A feed that is polled as another one, or by nobody, is not tried again.
+            penalty: state.penalty.filter(|_| !matches!(feed.status, Status::Merged | Status::Removed)),
             hold_until: state.hold_until,
             wake_at: feed.wake_at,
             moved_from: feed.moved_from,
             hints: state.hints,
             onward,
             about,
+            also_announced: feed.also_announced,
             merged_into: feed.merged_into,
             version: feed.version,
             entries: feed.entries,
@@ -261,6 +271,9 @@ pub struct EventView {
     pub merged_into: Option<FeedId>,
     /// When it was stored.
     pub at: Timestamp,
+    /// Why the feed failed, if that is what happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ExplainedError>,
     /// For `entry.*` the entry as it is now, its `seq` that of its newest form; absent when it is not kept any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<EntryView>,
@@ -269,9 +282,9 @@ pub struct EventView {
 impl EventView {
     /// The event in a list.
     pub fn of(event: Event) -> Self {
-        let Event { seq, kind, feed_id, subscription, at, feed, host, merged_into, entry, category: _ } = event;
-        let entry = entry.map(EntryView::of);
-        EventView { seq, epoch: None, kind, feed_id, subscription, feed, host, merged_into, at, entry }
+        let Event { seq, kind, feed_id, subscription, at, feed, host, merged_into, error, entry, category: _ } = event;
+        let (error, entry) = (error.map(ExplainedError::from), entry.map(EntryView::of));
+        EventView { seq, epoch: None, kind, feed_id, subscription, feed, host, merged_into, at, error, entry }
     }
 
     /// The event alone.

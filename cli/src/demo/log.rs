@@ -69,7 +69,7 @@ fn numbers(picture: &Picture) -> String {
     let breaches =
         verdict.as_ref().map_or_else(|| "not judged yet".to_owned(), |verdict| verdict.breaches().to_string());
     format!(
-        "{:>5}  polls {} ({} a second), 304 {}, entries {}, penalty box {}, hosts held {}, lag {}, breaches {breaches}",
+        "{:>5}  polls {} ({} a second), 304 {}, entries {}, penalty box {}, hosts held {}, lag {}, rules broken {breaches}",
         clock(picture.elapsed),
         words::count(requests.count),
         latest_rate(&picture.pace),

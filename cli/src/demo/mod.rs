@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::all_in_one::{self, Fleet, stop_signal, unless_signalled_again};
-use crate::terminal::{Screen, is_capable};
+use crate::terminal::{Screen, is_capable, width, wrapped};
 use crate::{descriptors, logs, output};
 use internet::Internet;
 use watch::Watch;
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let config = Arc::new(descriptors::fit(pace::config(address))?);
     let live = !args.plain && is_capable();
     if !live || !io::stderr().is_terminal() {
-        logs::start(&config.log)?;
+        logs::start(&config.log, logs::Audit::NotOnTerminals)?;
     }
     let internet = Arc::new(Internet::open().await?);
     let fleet = Fleet::open(config).await?;
@@ -98,7 +98,8 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     shown?;
     watch.look().await?;
     let (card, _) = watch::judged(&internet);
-    output::line(&log::summary(&watch.picture, &card))?;
+    let summary = log::summary(&watch.picture, &card);
+    output::line(&width().map_or(summary.clone(), |columns| wrapped(&summary, columns)))?;
     fleet.close().await;
     Ok(ExitCode::SUCCESS)
 }

@@ -28,7 +28,13 @@ pub(super) fn frame(picture: &Picture, canvas: Canvas) -> Vec<String> {
     lines.extend([polls(picture, canvas), entries(picture, canvas), manners(picture, canvas)]);
     lines.extend(rows(story(picture, canvas), story_rows, canvas));
     let upper = (asking(picture, canvas.half(), upper_rows), came(picture, canvas.half()));
-    lines.extend(columns(("Polling now", &upper_note(picture)), ("What came", ""), upper, upper_rows, canvas));
+    lines.extend(columns(
+        ("Polling now", &upper_note(picture, upper_rows / 2)),
+        ("What came", ""),
+        upper,
+        upper_rows,
+        canvas,
+    ));
     let lower = (penalty_box(picture, canvas.half()), held(picture, canvas.half()));
     let (left, right) = (box_heading(picture), held_heading(picture));
     let lower_rows = lists - upper_rows;
@@ -40,11 +46,11 @@ pub(super) fn frame(picture: &Picture, canvas: Canvas) -> Vec<String> {
 
 fn title(picture: &Picture, canvas: Canvas) -> Line {
     let feeds = picture.cells.len();
-    canvas
-        .line()
-        .put(Ink::Bold, "feedfleet demo")
-        .put(Ink::Dim, &format!("  {feeds} feeds on {} hosts, a day in a minute", picture.hosts))
-        .right(Ink::Bold, &format!("{} of {}", clock(picture.elapsed), clock(picture.limit)))
+    let time = format!(" {} of {}", clock(picture.elapsed), clock(picture.limit));
+    let line = canvas.line().put(Ink::Bold, "feedfleet demo");
+    let about = format!("  {feeds} feeds on {} hosts, a day in a minute", picture.hosts);
+    let room = line.room().saturating_sub(time.len());
+    line.cell(Ink::Dim, &about, room).right(Ink::Bold, &time)
 }
 
 /// Renders the map, one character per feed.
@@ -130,11 +136,11 @@ fn manners(picture: &Picture, canvas: Canvas) -> Line {
     let broken: Vec<String> = verdict.broken.iter().map(|(rule, count)| format!("{count} {rule}")).collect();
     match verdict.breaches() {
         0 => line
-            .put(Ink::Good, "0 breaches")
+            .put(Ink::Good, "no rule broken")
             .put(Ink::Plain, &judged)
             .put(Ink::Dim, &format!(", by {} rules, in the servers' own log", verdict.rules)),
         breaches => line
-            .put(Ink::Bad, &format!("{breaches} breaches"))
+            .put(Ink::Bad, &format!("broken {breaches} times"))
             .put(Ink::Plain, &judged)
             .put(Ink::Bad, &format!(": {}", broken.join(", "))),
     }
@@ -148,8 +154,11 @@ fn story(picture: &Picture, canvas: Canvas) -> Vec<Line> {
     picture.story.iter().map(line).collect()
 }
 
-fn upper_note(picture: &Picture) -> String {
-    format!("{} in flight", picture.asking.len())
+fn upper_note(picture: &Picture, shown: usize) -> String {
+    match picture.asking.len() {
+        all if all > shown => format!("{shown} of {all} in flight"),
+        all => format!("{all} in flight"),
+    }
 }
 
 /// Renders requests in flight, then finished ones.
@@ -222,7 +231,12 @@ fn held(picture: &Picture, canvas: Canvas) -> Vec<Line> {
 
 fn last(picture: &Picture, canvas: Canvas) -> Line {
     let down = internet::down_at(picture.elapsed).map_or(String::new(), |host| format!("{host} is down"));
-    canvas.line().put(Ink::Plain, &picture.address).put(Ink::Dim, "  Ctrl-C stops").right(Ink::Warn, &down)
+    canvas
+        .line()
+        .put(Ink::Dim, "page ")
+        .put(Ink::Plain, &picture.address)
+        .put(Ink::Dim, "  Ctrl-C stops")
+        .right(Ink::Warn, &down)
 }
 
 /// Returns the mean of the last five seconds.

@@ -93,7 +93,7 @@ fn breaches_are_named() {
     let broken = vec![("early polls", 2), ("starts within the gap", 1)];
     let verdict = Some(Verdict { requests: 90, rules: 15, broken });
     let text = drawn(&Picture { verdict, ..picture() }, 80, 24);
-    assert!(text.contains("3 breaches in 90 requests: 2 early polls, 1 starts within the gap"), "{text}");
+    assert!(text.contains("broken 3 times in 90 requests: 2 early polls, 1 starts within the gap"), "{text}");
 }
 
 #[test]

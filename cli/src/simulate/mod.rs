@@ -22,6 +22,11 @@ use crate::output;
 use crate::progress::Progress;
 use crate::usage::Usage;
 
+/// Reads a number of feeds that can be compared.
+fn some_feeds(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|feeds| *feeds > 0).ok_or("must be a whole number above 0")
+}
+
 /// Compares polling policies on posting histories in virtual time, at the same number of polls
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
@@ -32,7 +37,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "N", default_value = "1")]
     seed: Seeds,
     /// Feeds in each sample
-    #[arg(long, value_name = "N", default_value_t = 300)]
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = some_feeds)]
     feeds: usize,
     /// Days to simulate
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]

@@ -27,9 +27,38 @@ pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(spaces))
 }
 
+/// Returns the text with its lines broken between words, so that none is wider; continued lines are indented a little more.
+pub(crate) fn wrapped(text: &str, columns: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let mut current = " ".repeat(indent);
+        let mut is_empty = true;
+        // Columns of a table keep their spaces.
+        let words = line.trim_start().split_inclusive(' ');
+        for word in words {
+            if !is_empty && width_of(&current) + width_of(word.trim_end()) > columns {
+                lines.push(current.trim_end().to_owned());
+                current = " ".repeat(indent + 2);
+            }
+            current.push_str(word);
+            is_empty = false;
+        }
+        lines.push(current.trim_end().to_owned());
+    }
+    lines.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_is_broken_between_words_and_what_fits_stays_as_it_is() {
+        assert_eq!(wrapped("one two three\n  a    b\n", 8), "one two\n  three\n  a    b");
+        assert_eq!(wrapped("  a rule that was broken", 12), "  a rule\n    that was\n    broken");
+        assert_eq!(wrapped("unbreakable", 4), "unbreakable");
+    }
 
     #[test]
     fn wide_characters_take_two_columns_and_combining_ones_none() {

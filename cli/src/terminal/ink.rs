@@ -36,6 +36,14 @@ impl Ink {
     }
 }
 
+/// Returns the text with its colour codes. `output` removes them where nobody sees colours.
+pub(crate) fn paint(ink: Ink, text: &str) -> String {
+    match ink.code().filter(|_| !text.is_empty()) {
+        Some(code) => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+        None => text.to_owned(),
+    }
+}
+
 /// A line being built.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
@@ -94,10 +102,7 @@ impl Line {
         let visible: String = text.chars().filter(|c| !c.is_control()).collect();
         let kept = cut(&visible, columns);
         self.used += width_of(&kept);
-        match ink.code().filter(|_| self.colour) {
-            Some(code) => self.text.push_str(&format!("\u{1b}[{code}m{kept}\u{1b}[0m")),
-            None => self.text.push_str(&kept),
-        }
+        self.text.push_str(&paint(if self.colour { ink } else { Ink::Plain }, &kept));
         self
     }
 

@@ -5,14 +5,16 @@ mod ink;
 mod keys;
 mod layout;
 mod screen;
+mod waiting;
 
 use std::io::IsTerminal;
 
-pub(crate) use display::{cut, padded, width_of};
-pub(crate) use ink::{Ink, Line};
+pub(crate) use display::{cut, padded, width_of, wrapped};
+pub(crate) use ink::{Ink, Line, paint};
 pub(crate) use keys::Keys;
 pub(crate) use layout::{columns, rows, sparkline};
 pub(crate) use screen::{Screen, is_capable};
+pub(crate) use waiting::Waiting;
 
 /// Where to draw.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use common::outcome::OutcomeKind;
+use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::Status;
 use common::time::Timestamp;
 use common::words;
@@ -12,6 +12,7 @@ use scheduler::wire::{FeedView, StatsView};
 use super::counted::Counted;
 use crate::output::plain;
 use crate::terminal::{Canvas, Ink, Line, columns, sparkline, width_of};
+use crate::when;
 
 /// Everything that is shown.
 #[derive(Debug, Default)]
@@ -106,7 +107,7 @@ fn outcomes(look: &Look, canvas: Canvas) -> Line {
     ];
     let line = canvas.line().cell(Ink::Dim, "answers", 9);
     let line = kinds.into_iter().fold(line, |line, (ink, kind)| {
-        let name = kind.as_str().replace('_', " ");
+        let name = words::outcome(kind);
         line.put(ink, &words::count(counted.ended(kind.as_str()))).put(Ink::Dim, &format!(" {name}  "))
     });
     line.right(Ink::Plain, &format!("  304: {share} %, {} came", words::bytes(counted.wire as f64)))
@@ -142,7 +143,9 @@ fn penalised(look: &Look, canvas: Canvas) -> Line {
         return line.put(Ink::Good, "none");
     }
     kinds.into_iter().fold(line, |line, (name, count)| {
-        line.put(Ink::Bad, &words::count(*count)).put(Ink::Dim, &format!(" {}  ", name.replace('_', " ")))
+        let name =
+            FailureKind::from_name(name).map_or_else(|| name.replace('_', " "), |kind| words::failure(kind).to_owned());
+        line.put(Ink::Bad, &words::count(*count)).put(Ink::Dim, &format!(" {name}  "))
     })
 }
 
@@ -163,11 +166,12 @@ fn next(look: &Look, canvas: Canvas) -> Vec<Line> {
 
 fn failing(look: &Look, canvas: Canvas) -> Vec<Line> {
     let line = |feed: &FeedView| {
-        let (kind, until) = match feed.penalty {
-            Some(penalty) => (penalty.kind.to_string(), words::relative(penalty.until, look.now)),
-            None => (String::new(), String::new()),
+        let until = feed.penalty.map_or_else(String::new, |penalty| words::relative(penalty.until, look.now));
+        let why = match (&feed.last_error, feed.penalty) {
+            (Some(error), _) => error.error.short(),
+            (None, penalty) => penalty.map_or_else(String::new, |penalty| words::failure(penalty.kind).to_owned()),
         };
-        let line = canvas.line().cell(Ink::Bad, &kind, 15);
+        let line = canvas.line().cell(Ink::Bad, &why, 17).put(Ink::Plain, " ");
         let room = line.room().saturating_sub(width_of(&until) + 1);
         line.cell(Ink::Plain, &name(feed), room).right(Ink::Dim, &until)
     };
@@ -177,10 +181,7 @@ fn failing(look: &Look, canvas: Canvas) -> Vec<Line> {
 fn last(look: &Look, canvas: Canvas) -> Line {
     match &look.trouble {
         Some(trouble) => canvas.line().put(Ink::Bad, &plain(trouble, 300)),
-        None => canvas
-            .line()
-            .put(Ink::Dim, "q quits")
-            .right(Ink::Dim, &look.now.to_chrono().format("%H:%M:%S UTC").to_string()),
+        None => canvas.line().put(Ink::Dim, "q quits").right(Ink::Dim, &when::time_of_day(look.now)),
     }
 }
 

@@ -31,7 +31,7 @@ fn feeds(fleet: &Fleet) -> Vec<Value> {
         command.extend(after.iter().flat_map(|after| ["--after", after]));
         let page = fleet.run(&command);
         feeds.extend(page.out.lines().map(json));
-        after = page.err.trim().strip_prefix("there are more: --after ").map(str::to_owned);
+        after = page.err.trim().split_once(" --after ").map(|(_, after)| after.to_owned());
         if after.is_none() {
             break;
         }
@@ -58,7 +58,12 @@ async fn what_is_added_known_and_refused_is_counted_and_said() {
         <outline type='rss' xmlUrl='ftp://a.example/2'/>\n<outline xmlUrl='http://a.example/1'/></outline>\n\
         <outline type='rss' text='no address'/></body></opml>";
     let ran = import(&fleet, document.as_bytes(), &[]);
-    assert_eq!((ran.code, ran.out.as_str()), (Some(1), "1 feed added, 1 known, 2 refused\n"), "{}", ran.err);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (Some(1), "1 feed added, 1 known, 2 refused\nall polling is paused; `feedfleet fleet resume` starts it\n"),
+        "{}",
+        ran.err
+    );
     let told: Vec<&str> = ran.err.lines().collect();
     assert!(told[0].starts_with("refused: line 4: url: 'ftp://a.example/2' has the scheme ftp"), "{told:?}");
     assert!(told.len() == 2 && told[1].starts_with("refused: line 6: url: "), "{told:?}");
@@ -67,7 +72,9 @@ async fn what_is_added_known_and_refused_is_counted_and_said() {
     assert_eq!(again["refused"][0]["line"], 4);
 
     let ran = run_with_input(&["import", "-", "--server", &fleet.server], b"# a list\nhttp://a.example/3\n");
-    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), "1 feed added, 0 known\n", ""));
+    let paused = "all polling is paused; `feedfleet fleet resume` starts it";
+    let told = format!("1 feed added, 0 known\n{paused}\n");
+    assert_eq!((ran.code, ran.out, ran.err.as_str()), (Some(0), told, ""));
 
     for (content, told) in [(&b"<html><p>no</p></html>"[..], "no <opml> element"), (b"<opml>\n<outline", "line 2")] {
         let ran = import(&fleet, content, &[]);
@@ -80,7 +87,7 @@ async fn what_is_added_known_and_refused_is_counted_and_said() {
 async fn what_one_fleet_exports_another_imports_to_the_same_set() {
     let (one, other) = (quiet().await, quiet().await);
     let list: String = (0..2_345).map(|n| format!("http://host{}.example/f?a={n}&b='\"<>\u{e9}\n", n % 50)).collect();
-    assert_eq!(import(&one, list.as_bytes(), &[]).out, "2,345 feeds added, 0 known\n");
+    assert!(import(&one, list.as_bytes(), &[]).out.starts_with("2,345 feeds added, 0 known\n"));
     one.done(&[
         "feed",
         "set",
@@ -105,11 +112,40 @@ async fn what_one_fleet_exports_another_imports_to_the_same_set() {
     assert_eq!(one.run(&["export"]).out.as_bytes(), std::fs::read(&path).unwrap());
 
     let imported = other.done(&["import", path.to_str().unwrap()]);
-    assert_eq!(imported, "2,345 feeds added, 0 known\n");
+    assert!(imported.starts_with("2,345 feeds added, 0 known\n"), "{imported}");
     assert_eq!(feeds(&other), feeds(&one));
-    assert_eq!(other.done(&["import", path.to_str().unwrap()]), "0 feeds added, 2345 known\n");
+    assert_eq!(other.done(&["import", path.to_str().unwrap()]), "0 feeds added, 2,345 known\n");
     // The file's values for known feeds are applied.
     other.done(&["feed", "set", "7", "--subscribers", "3"]);
-    assert_eq!(other.done(&["import", path.to_str().unwrap()]), "0 feeds added, 2345 known, 1 changed\n");
+    assert_eq!(other.done(&["import", path.to_str().unwrap()]), "0 feeds added, 2,345 known, 1 changed\n");
     assert_eq!(feeds(&other), feeds(&one));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_says_when_the_first_polls_are_and_keeps_its_refusals_in_a_report() {
+    let fleet = Fleet::start(&["--set", "policy.import_spread=90m"]).await;
+    let list: String = (0..25).map(|n| format!("ftp://a.example/{n}\n")).collect::<String>() + "http://10.0.0.1/feed\n";
+    let report = tempfile::NamedTempFile::new().unwrap();
+    let path = report.path().to_str().unwrap().to_owned();
+    let ran = import(&fleet, list.as_bytes(), &["--report", &path]);
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.out.starts_with("1 feed added, 0 known, 25 refused\nfirst polls are spread over the next 1h 30m "),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("`feedfleet requeue --all"), "{}", ran.out);
+    assert_eq!(ran.err.lines().filter(|line| line.starts_with("refused: line ")).count(), 10, "{}", ran.err);
+    assert_eq!(ran.err.lines().last(), Some(format!("refused lines: {path}").as_str()));
+    let lines: Vec<Value> = std::fs::read_to_string(&path).unwrap().lines().map(json).collect();
+    assert_eq!((lines.len(), &lines[24]["url"]), (25, &Value::from("ftp://a.example/24")));
+
+    let again = import(&fleet, list.as_bytes(), &[]);
+    assert_eq!(again.err.lines().last(), Some("refused: 15 more; --report FILE writes all of them"));
+    let added: Value = json(&fleet.done(&["feed", "add", "http://10.0.0.2/feed", "--json"]));
+    assert_eq!(added["id"], 2, "known feeds and refused lines use no numbers");
+    let remote = fleet.run(&["import", "http://a.example/feeds.opml"]);
+    assert!(
+        remote.code == Some(2) && remote.err.contains("curl -L 'http://a.example/feeds.opml' | feedfleet import -")
+    );
 }

@@ -120,7 +120,7 @@ async fn what_is_no_url_is_told() {
     let neither = "error: 'blog' is neither a URL such as https://example.com/feed.xml nor an OPML file";
     told(&["run", "blog", "--data", ":memory:"], 2, neither);
     told(&["fetch", "blog"], 2, &format!("error: 'blog' is not a URL; {whole}"));
-    against(&["feed", "show", "7"], 1, "error: there is no feed 7; GET /api/v1/feeds lists them");
+    against(&["feed", "show", "7"], 1, "error: there is no feed 7; `feedfleet feed list` lists them");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -29,7 +29,7 @@ async fn a_feed_is_added_polled_shown_changed_and_removed() {
     fleet.until(&["feed", "show", &url, "--json"], |out| json(out)["last_outcome"] == "modified");
     let shown = fleet.done(&["feed", "show", "1"]);
     let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
-    for line in ["title Harbour news", "status active", "outcome modified (HTTP 200)", "entries 2"] {
+    for line in ["title Harbour news", "status active", "outcome new content (200 OK)", "entries 2"] {
         assert!(lines.iter().any(|words| words.join(" ") == line), "{line} is missing in\n{shown}");
     }
     let list = fleet.done(&["feed", "list", "--search", "harbour"]);
@@ -41,7 +41,7 @@ async fn a_feed_is_added_polled_shown_changed_and_removed() {
     assert!(explained.contains("category D") && explained.contains("salt +"), "{explained}");
     assert!(json(&fleet.done(&["feed", "explain", "1", "--json"]))["terms"].as_array().unwrap().len() > 1);
     let history = fleet.done(&["feed", "history", "1"]);
-    assert!(history.lines().count() == 2 && history.contains("modified"), "{history}");
+    assert!(history.lines().count() == 2 && history.contains("new content"), "{history}");
 
     assert_eq!(fleet.done(&["feed", "set", "1", "--important"]), format!("set 1 {url}: category B\n"));
     assert_eq!(fleet.done(&["feed", "refresh", "1"]), format!("refreshing 1 {url}\n"));
@@ -73,21 +73,29 @@ async fn of_a_page_its_feed_is_taken_and_that_is_said() {
     // Not at one of the well-known paths, which are tried for a page that announces nothing.
     fleet.origin.set("/harbour.xml", Script::feed(Feed::rss().title("Harbour news").initial(2)));
     let [home, about, plain, feed] = ["/", "/about", "/plain", "/harbour.xml"].map(|path| fleet.origin.url(path));
-    let told = format!("added 1 {home}\n1 is a page; took {feed}, read: Harbour news, 2 entries\n");
+    let also = format!("  the page also announces {}\n", fleet.origin.url("/atom.xml"));
+    let told = format!("added 1 {home}\n1 is a page; took {feed}, read: Harbour news, 2 entries\n{also}");
     assert_eq!(fleet.done(&["feed", "add", &home]), told);
     let shown = json(&fleet.done(&["feed", "show", &feed, "--json"]));
     assert_eq!((&shown["id"], shown["moved_from"].as_str()), (&Value::from(1), Some(home.as_str())));
     assert_eq!((fleet.origin.requests("/").len(), fleet.origin.requests("/harbour.xml").len()), (1, 1));
 
-    let told = format!("added 2 {about}\n2 is a page; its feed is {feed}, which is known as feed 1\n");
+    let known = format!("its feed is {feed}, which is known as feed 1; nothing was added");
+    let told = format!("added 2 {about}\n2 is a page; {known}\n{also}");
     assert_eq!(fleet.done(&["feed", "add", &about]), told);
-    let shown = fleet.done(&["feed", "show", "2"]);
-    assert!(shown.contains("merged into") && shown.contains("feed 1"), "{shown}");
+    let left = json_lines(&fleet.done(&["feed", "list", "--json"]));
+    let left: Vec<_> = left.iter().map(|feed| (feed["id"].as_i64(), feed["subscribers"].as_i64())).collect();
+    assert_eq!(left, [(Some(1), Some(1))], "no row of the page stays, and none of its readers");
 
     let none = fleet.run(&["feed", "add", &plain]);
     assert_eq!((none.code, none.out), (Some(1), format!("added 3 {plain}\n")));
-    let told = format!("error: {plain} is not a feed and announces none; `feedfleet feed remove 3` removes it\n");
-    assert_eq!(none.err, told);
+    let told: Vec<&str> = none.err.lines().collect();
+    assert!(
+        told[0].starts_with(&format!("error: {plain}: not a feed: ")) && told[0].ends_with("announces none"),
+        "{told:?}"
+    );
+    assert!(told[1].contains("feedfleet discover") && told[2] == "  it was not added", "{told:?}");
+    assert_eq!(fleet.run(&["feed", "show", "3"]).code, Some(1));
     let tried: Vec<String> = fleet.origin.log().iter().map(|record| record.target().to_owned()).collect();
     assert!(tried.contains(&"/feed".to_owned()), "where feeds usually are: {tried:?}");
     let view = json(&fleet.done(&["feed", "add", &feed, "--json", "--wait", "1s"]));
@@ -100,7 +108,7 @@ async fn a_feed_that_cannot_be_read_at_once_is_added_and_that_is_said() {
     fleet.origin.set("/later", Script::status(500));
     let failed = fleet.run(&["feed", "add", &fleet.origin.url("/later")]);
     assert_eq!(failed.code, Some(0));
-    assert!(failed.err.starts_with("1: its first poll failed (status); the next one is in"), "{}", failed.err);
+    assert!(failed.err.starts_with("1: its first poll failed: the server answered 500 "), "{}", failed.err);
     fleet.done(&["fleet", "pause"]);
     let waiting = fleet.run(&["feed", "add", &fleet.origin.url("/other"), "--wait", "100ms"]);
     assert_eq!(waiting.code, Some(0));
@@ -242,7 +250,7 @@ async fn a_refresh_that_is_waited_for_shows_its_outcome() {
     fleet.origin.set("/feed", Script::status(404));
     let failed = fleet.run(&["feed", "refresh", "1", "--wait=2m"]);
     assert_eq!(failed.code, Some(1));
-    assert!(failed.err.contains("1 failed (status), HTTP 404; next poll in "), "{}", failed.err);
+    assert!(failed.err.contains("1: the server answered 404 Not Found; next poll in "), "{}", failed.err);
     fleet.done(&["fleet", "pause"]);
     let waits = fleet.run(&["feed", "refresh", "1", "--wait=1s"]);
     assert_eq!(waits.code, Some(1));

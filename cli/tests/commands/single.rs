@@ -69,13 +69,19 @@ async fn what_is_no_feed_is_a_failure_that_says_why() {
     origin.set("/gone", Script::status(410));
     let ran = open(&["fetch", &origin.url("/page")]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("failed (not_a_feed)"), "{}", ran.err);
+    assert!(ran.err.contains("failed: not a feed"), "{}", ran.err);
     assert!(ran.out.contains(&format!("announces    {}", origin.url("/feed.xml"))), "{}", ran.out);
     assert!(ran.out.contains("a fleet would poll it"), "{}", ran.out);
     let gone = open(&["fetch", &origin.url("/gone")]);
     assert!(gone.code == Some(1) && gone.err.contains("410"), "{}", gone.err);
     let refused = run(&["fetch", &origin.url("/page")]);
-    assert!(refused.code == Some(1) && refused.err.contains("refused_address"), "{}", refused.err);
+    assert!(
+        refused.code == Some(1)
+            && refused.err.contains("(address refused)")
+            && refused.err.contains("its own configuration"),
+        "{}",
+        refused.err
+    );
     assert_eq!(run(&["fetch", "nonsense"]).code, Some(2));
 }
 

@@ -22,6 +22,15 @@ fn module_passes(module: &str) {
 }
 
 #[test]
+fn the_debian_package_is_installed_polls_is_upgraded_and_purged() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let try_it =
+        Command::new("dev/package/try").arg(env!("CARGO_BIN_EXE_feedfleet")).current_dir(root).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&try_it.stdout), String::from_utf8_lossy(&try_it.stderr));
+    assert!(try_it.status.success() && out.ends_with(": passed\n"), "{out}{err}");
+}
+
+#[test]
 fn manifests_render_and_fit_their_schemas_themselves_and_the_program() {
     module_passes("test_manifests");
 }

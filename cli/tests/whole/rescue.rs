@@ -39,7 +39,7 @@ const STATES: [State; 8] = [
         before: || Script::status(403),
         verdict: "Yes, but it fails.",
         sentences: &[
-            "It is in the penalty box: status.",
+            "It is in the penalty box: 403 Forbidden.",
             "When it is fixed, send a ping with its address: it is polled within 3 s.",
         ],
         rescued: true,

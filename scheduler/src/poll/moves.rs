@@ -53,15 +53,17 @@ impl Moves {
             else {
                 continue;
             };
-            let (to, same) = match announced_instead(feed, &verdict.report) {
-                Some(page) => (Some(page.clone()), false),
+            let announced = announced_instead(feed, &verdict.report);
+            let (to, same) = match announced.split_first() {
+                Some((first, _)) => (Some(first.clone()), false),
                 None if is_settled(verdict, policy) => {
                     (self.living_at(feed, verdict.report.moved_to.as_ref()).await?, true)
                 }
                 None => (self.living_at(feed, permanent_url(feed, verdict)).await?, true),
             };
             if let Some(to) = to {
-                self.move_to(feed, to, same, now).await?;
+                let others = announced.iter().skip(1).cloned().collect();
+                self.move_to(feed, to, (same, others), now).await?;
             }
         }
         Ok(())
@@ -108,10 +110,16 @@ impl Moves {
         Ok(None)
     }
 
-    async fn move_to(&self, feed: &Feed, url: FeedUrl, same: bool, now: Timestamp) -> Result<(), BackendError> {
+    async fn move_to(
+        &self,
+        feed: &Feed,
+        url: FeedUrl,
+        (same, others): (bool, Vec<FeedUrl>),
+        now: Timestamp,
+    ) -> Result<(), BackendError> {
         let rules = self.rules.get();
         let category = category(&new_subject(&rules, &url, feed.audience, &feed.calm, feed.credentials.is_some()));
-        let to = Move { host: rules.for_url(url.as_url()).key, url, category, same };
+        let to = Move { host: rules.for_url(url.as_url()).key, url, category, same, others };
         // What was just applied raised the version by one.
         let version = Version(feed.version.0 + 1);
         let why = if same { "its permanent URL is another one" } else { "it is a page that announces a feed" };
@@ -167,12 +175,15 @@ fn permanent_url<'a>(feed: &Feed, verdict: &'a Verdict) -> Option<&'a FeedUrl> {
     })
 }
 
-/// The feed to take instead of a page that somebody added as one. Only in place of a feed that never brought anything, and
+/// The feed to take instead of a page that somebody added as one, and the page's others. Only in place of a feed that never brought anything, and
 /// only once: a site that shows a page instead of its feed for a while has not moved, and a page that announces a page is
 /// left to a person, as is one that an operator took back.
-fn announced_instead<'a>(feed: &Feed, report: &'a FetchReport) -> Option<&'a FeedUrl> {
+fn announced_instead<'a>(feed: &Feed, report: &'a FetchReport) -> &'a [FeedUrl] {
     let is_page = matches!(report.outcome.failure(), Some(FailureKind::NotAFeed | FailureKind::Malformed));
     let never_was_one = feed.state.last_success.is_none() && feed.moved_from.is_none();
     let declined = |url: &FeedUrl| feed.state.declined == Some(move_target(url));
-    report.announced.first().filter(|url| is_page && never_was_one && **url != feed.url && !declined(url))
+    match report.announced.first() {
+        Some(url) if is_page && never_was_one && *url != feed.url && !declined(url) => &report.announced,
+        _ => &[],
+    }
 }

@@ -12,6 +12,7 @@ use common::feed::Feed;
 use common::host::HostKey;
 use common::host_gate::HostGate;
 use common::job::Detour;
+use common::last_error::LastError;
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
@@ -367,35 +368,9 @@ fn hosts_asked(report: &FetchReport) -> impl Iterator<Item = (HostKey, Timestamp
 /// Logs why a feed that was just added cannot be read.
 fn tell_of_a_new_feed_that_fails(feed: &Feed, report: &FetchReport) {
     let new = feed.state.last_success.is_none() && feed.state.consecutive_failures == 0;
-    if let (true, Outcome::Failed { failure, detail }) = (new, &report.outcome) {
+    if let (true, Outcome::Failed { failure, .. }, Some(error)) = (new, &report.outcome, LastError::of(report)) {
         // Its address may hold a secret: the number and the host find it.
-        let detail = without_queries(detail);
+        let detail = error.detail;
         tracing::warn!(feed = %feed.id, host = %feed.host, %failure, %detail, "a new feed cannot be read");
-    }
-}
-
-/// Returns the text without the queries of the URLs in it, which may hold secrets.
-fn without_queries(text: &str) -> String {
-    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ')' | '>' | ',');
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('?') {
-        shown.push_str(before);
-        shown.push('?');
-        rest = &after[after.find(ends).unwrap_or(after.len())..];
-    }
-    shown + rest
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_logged_text_has_no_queries() {
-        let text = "http://a.example/f?auth=SECRET redirects to (http://b.example/?key=SECRET&x=1), which fails";
-        assert_eq!(without_queries(text), "http://a.example/f? redirects to (http://b.example/?), which fails");
-        assert_eq!(without_queries("no answer"), "no answer");
-        assert_eq!(without_queries("why?"), "why?");
     }
 }

@@ -43,6 +43,11 @@ impl Counts {
     pub(super) fn of_failure(&self, wanted: FailureKind) -> u64 {
         self.failing.iter().filter(|(failure, _)| *failure == wanted).map(|(_, feeds)| feeds).sum()
     }
+
+    /// Feeds that failed in any way.
+    pub(super) fn of_failures(&self) -> u64 {
+        self.failing.iter().map(|(_, feeds)| feeds).sum()
+    }
 }
 
 fn class(name: &str) -> Option<(Category, Status)> {

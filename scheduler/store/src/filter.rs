@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use sqlx_macros::FromRow;
 
 use super::page_size::fitting;
-use super::row::read_marks;
+use super::row::{read_error, read_marks};
 use super::{Event, EventPage, StoredEntry};
 
 /// Lines that a call with a filter looks at.
@@ -124,6 +124,7 @@ pub(crate) struct Line {
     merged_into: Option<i64>,
     host: Option<String>,
     category: Option<String>,
+    error: Option<String>,
 }
 
 /// What is known of an event, or of an entry, before anything of it is read in full.
@@ -327,6 +328,7 @@ impl Line {
             category: self.category.as_deref().and_then(Category::from_name),
             host: self.host,
             merged_into: self.merged_into.map(FeedId),
+            error: read_error(self.error.as_deref()),
             entry: self.entry.and_then(|seq| entries.get(&seq).cloned()),
             kind: self.kind,
         }

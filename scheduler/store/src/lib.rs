@@ -47,6 +47,7 @@ use common::host::HostKey;
 use common::job::Detour;
 use common::known::KnownEntries;
 use common::labels::Marks;
+use common::last_error::LastError;
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{Audience, Category, Decision, PollState, Status, Terms};
 use common::report::FetchReport;
@@ -249,6 +250,8 @@ pub struct Move {
     pub host: HostKey,
     /// The category that the feed has there.
     pub category: Category,
+    /// What else the page announces that the feed is taken from.
+    pub others: Vec<FeedUrl>,
     /// It is the same document under another URL: all that is known of it stays, and it is due as before. Otherwise it starts
     /// from scratch.
     pub same: bool,
@@ -278,7 +281,18 @@ pub enum Unmoved {
     Apart(FeedId),
 }
 
+/// The maximum number of other feeds of a page that are kept, and the maximum length of their URLs.
+const OTHERS: usize = 5;
+const LONGEST_OTHER: usize = 500;
+
 impl Move {
+    /// Returns the page's other feeds as they are stored; none are NULL.
+    fn packed_others(&self) -> Option<String> {
+        let urls = self.others.iter().map(FeedUrl::as_str).filter(|url| url.len() <= LONGEST_OTHER);
+        let others: Vec<&str> = urls.take(OTHERS).collect();
+        if others.is_empty() { None } else { serde_json::to_string(&others).ok() }
+    }
+
     /// Credentials are sealed for an origin: a feed that has some (their name is not empty) does not leave it.
     fn is_allowed(&self, from: &str, credentials: &[u8]) -> bool {
         credentials.is_empty() || from.parse().is_ok_and(|from| self.url.has_origin_of(&from))
@@ -343,6 +357,8 @@ pub struct FeedQuery {
     pub status: Option<Status>,
     /// Failing in this way at the last poll.
     pub failure: Option<FailureKind>,
+    /// Failing in any way at the last poll.
+    pub failing: bool,
     /// With this label.
     pub label: Option<String>,
     /// With this id of the caller's own.
@@ -430,6 +446,9 @@ pub struct Event {
     /// The feed that it turned out to be, when it is merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<FeedId>,
+    /// Why the feed failed, if that is what happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<LastError>,
     /// The entry, for `entry.*`, in its newest form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<StoredEntry>,

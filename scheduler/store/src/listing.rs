@@ -53,9 +53,19 @@ enum Lead {
     /// Any status but active.
     Status,
     Failure,
+    /// Any failure; no index has these in an order of lists.
+    Failing,
 }
 
 impl Lead {
+    /// The index that has its feeds, in whatever order.
+    fn any_index(self) -> &'static str {
+        match self {
+            Lead::Failing => "feeds_by_failure",
+            lead => lead.index(FeedSort::Id).unwrap_or_default(),
+        }
+    }
+
     /// The index that has its feeds in this order.
     fn index(self, sort: FeedSort) -> Option<&'static str> {
         match (self, sort) {
@@ -69,7 +79,7 @@ impl Lead {
             (Lead::Status, FeedSort::Subscribers) => Some("feeds_by_status_readers"),
             (Lead::Failure, FeedSort::Id) => Some("feeds_by_failure"),
             (Lead::Failure, FeedSort::Subscribers) => Some("feeds_by_failure_readers"),
-            (Lead::Host, FeedSort::Subscribers) | (_, FeedSort::NextDue) => None,
+            (Lead::Host, FeedSort::Subscribers) | (Lead::Failing, _) | (_, FeedSort::NextDue) => None,
         }
     }
 
@@ -80,6 +90,7 @@ impl Lead {
             Lead::Host => sql.push("host = ").text(query.host.as_ref().map_or("", HostKey::as_str)),
             Lead::Category => sql.push("category = ").text(query.category.map_or("", Category::as_str)),
             Lead::Status => sql.push("status <> 'active' AND status = ").text(query.status.map_or("", Status::as_str)),
+            Lead::Failing => sql.push("failure IS NOT NULL"),
             Lead::Failure => sql.push("failure = ").text(query.failure.map_or("", FailureKind::as_str)),
         };
     }
@@ -99,6 +110,9 @@ async fn leads(source: &mut impl Source, query: &FeedQuery, counts: &Counts) -> 
     }
     if let Some(wanted) = query.failure {
         leads.push((Lead::Failure, counts.of_failure(wanted)));
+    }
+    if query.failing {
+        leads.push((Lead::Failing, counts.of_failures()));
     }
     leads.sort_by_key(|(_, feeds)| *feeds);
     Ok(leads)
@@ -210,8 +224,7 @@ async fn sorted(
     sql.push("SELECT ").push(dialect.columns).push(" FROM feeds");
     match set {
         Set::Of(lead) => {
-            let index = lead.index(FeedSort::Id).unwrap_or_default();
-            name_index(&mut sql, dialect, index);
+            name_index(&mut sql, dialect, lead.any_index());
             lead.condition(query, sql.push(" WHERE "));
         }
         Set::Ids(ids) => {
@@ -367,6 +380,9 @@ fn filter(sql: &mut Statement, query: &FeedQuery, dialect: Dialect) {
         if let Some(word) = word {
             sql.push(&format!(" AND {column} = ")).text(word);
         }
+    }
+    if query.failing {
+        sql.push(" AND failure IS NOT NULL");
     }
     if let Some(id) = &query.external_id {
         sql.push(" AND external_id = ").text(id);

@@ -14,7 +14,9 @@ use common::host::HostKey;
 use common::job::Detour;
 use common::known::KnownEntries;
 use common::labels::Marks;
+use common::last_error::LastError;
 use common::policy::{Audience, Category, HeadFirst, PollState, Rhythm, Rule, Signing, Status, Term};
+use common::report::FetchReport;
 use common::secrets::Sealed;
 use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl, Version};
@@ -29,7 +31,7 @@ macro_rules! feed_columns {
     () => {
         "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, private, \
          labels, external_id, version, next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, entries, moved_from, \
-         onward, merged_into, state, rhythm, terms, quota"
+         onward, merged_into, state, rhythm, terms, quota, last_error, also_announced"
     };
 }
 pub(crate) use feed_columns;
@@ -70,6 +72,8 @@ pub(crate) struct FeedRow {
     state: String,
     rhythm: Vec<u8>,
     terms: Vec<u8>,
+    last_error: Option<String>,
+    also_announced: Option<String>,
 }
 
 /// What a job is built from.
@@ -209,6 +213,8 @@ impl TryFrom<FeedRow> for Feed {
             validators: Validators { etag: row.etag, last_modified: row.last_modified, for_url: row.validators_url },
             content_hash: read_hash(row.content_hash),
             state: PollState { rhythm: Rhythm::from_bytes(&row.rhythm), ..read_state(id, &row.state, row.hold_until) },
+            last_error: read_error(row.last_error.as_deref()),
+            also_announced: row.also_announced.and_then(|list| serde_json::from_str(&list).ok()).unwrap_or_default(),
             next_due: row.next_due.filter(|_| status == Status::Active).map(Timestamp::from_millis),
             wake_at: row.wake_at.map(Timestamp::from_millis),
             terms: read_terms(&row.terms),
@@ -361,6 +367,16 @@ pub(crate) fn readable<Row, T: TryFrom<Row, Error = StoreError>>(rows: Vec<Row>)
         }
     });
     read.collect()
+}
+
+/// Why a poll failed, as it is stored; a good poll is NULL.
+pub(crate) fn pack_error(report: &FetchReport) -> Option<String> {
+    serde_json::to_string(&LastError::of(report)?).ok()
+}
+
+/// An error that cannot be read is not shown.
+pub(crate) fn read_error(error: Option<&str>) -> Option<LastError> {
+    serde_json::from_str(error?).ok()
 }
 
 /// The policy's memory as it is stored, without the rhythm, which is packed in a column of its own.

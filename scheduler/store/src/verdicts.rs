@@ -18,7 +18,7 @@ use serde::Deserialize;
 use sqlx_macros::FromRow;
 
 use super::quota::Spent;
-use super::row::entry_identity;
+use super::row::{entry_identity, pack_error};
 use super::{Applied, Verdict};
 
 /// A verdict on the version that the store has, with what the feed's row said before.
@@ -249,6 +249,8 @@ pub(super) struct NewEvent {
     pub(super) kind: &'static str,
     pub(super) feed: FeedId,
     pub(super) identity: Option<[u8; 16]>,
+    /// Why the feed fails, if that is what happened.
+    pub(super) error: Option<String>,
 }
 
 /// Returns the number of events.
@@ -270,10 +272,11 @@ pub(super) fn number(fresh: &[Fresh<'_>], changes: &mut [Change<'_>], last: i64)
         while let Some(change) = changes.next_if(|change| change.fresh == number) {
             change.seq = next();
             let kind = if change.is_new() { "entry.new" } else { "entry.updated" };
-            new_events.push(NewEvent { seq: change.seq, kind, feed, identity: Some(change.identity) });
+            new_events.push(NewEvent { seq: change.seq, kind, feed, identity: Some(change.identity), error: None });
         }
         for notice in fresh.verdict.decision.notices.iter() {
-            new_events.push(NewEvent { seq: next(), kind: event_kind(notice), feed, identity: None });
+            let error = pack_error(&fresh.verdict.report);
+            new_events.push(NewEvent { seq: next(), kind: event_kind(notice), feed, identity: None, error });
         }
     }
     new_events

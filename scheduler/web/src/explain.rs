@@ -6,6 +6,7 @@ use common::feed::{Feed, OverQuota};
 use common::policy::{Audience, Category, Status, category, explain as explain_terms, next_open, sla_unmet};
 use common::secrets::SecretError;
 use common::time::Timestamp;
+use common::words::{full, status as words_of};
 
 use crate::error::ApiError;
 use crate::state::Api;
@@ -53,7 +54,8 @@ struct Waits<'a> {
 
 fn view(feed: &Feed, category: Category, waits: &Waits<'_>) -> ExplainView {
     let base = feed.state.last_polled.unwrap_or(feed.added);
-    let terms = explain_terms(category, base, &feed.terms);
+    // What is not polled has no due time to explain.
+    let terms = if feed.due().is_some() { explain_terms(category, base, &feed.terms) } else { Vec::new() };
     let notes = notes(feed, category, base, waits);
     let texts = terms.iter().map(|term| term.text.as_str()).chain(notes.iter().map(String::as_str));
     let text = texts.collect::<Vec<_>>().join("; ");
@@ -82,7 +84,7 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
     }
     if feed.status != Status::Active {
         notes.push(match feed.due() {
-            Some(due) => format!("it is {}; a ping has it polled once, at {due}", feed.status.as_str()),
+            Some(due) => format!("it is {}; a ping has it polled once, at {}", feed.status.as_str(), full(due)),
             None => format!("it is {} and not polled", feed.status.as_str()),
         });
         return notes;
@@ -95,23 +97,25 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
         ));
     }
     if let Some(wake) = feed.wake_at {
-        notes.push(format!("a refresh or ping wants it polled by {wake}"));
+        notes.push(format!("a refresh or ping wants it polled by {}", full(wake)));
     }
     if let Some(until) = feed.state.hold_until.filter(|until| *until > waits.now) {
-        notes.push(format!("its server asked for no requests for it before {until}"));
+        notes.push(format!("its server asked for no requests for it before {}", full(until)));
     }
     if let Some(until) = waits.host_hold {
-        notes.push(format!("its host {} is on hold until {until}", feed.host));
+        notes.push(format!("its host {} is on hold until {}", feed.host, full(until)));
     }
     if let Some(refusal) = &waits.refusal {
-        let status = refusal.status.map_or_else(String::new, |status| format!(" (HTTP {status})"));
+        let status = refusal.status.map_or_else(String::new, |status| format!(" ({})", words_of(status)));
         notes.push(format!(
-            "its host {} refuses most of our requests since {}{status}: one feed is tried after {}",
-            feed.host, refusal.since, refusal.until
+            "its host {} has refused most requests since {}{status}: one feed is tried after {}",
+            feed.host,
+            full(refusal.since),
+            full(refusal.until)
         ));
     }
     if let Some(until) = waits.block {
-        notes.push(format!("an operator blocked its host {} until {until}", feed.host));
+        notes.push(format!("an operator blocked its host {} until {}", feed.host, full(until)));
     }
     let unmet = feed.next_due.is_some_and(|due| sla_unmet(&feed.audience, base, due, waits.policy));
     if category == Category::A && unmet {

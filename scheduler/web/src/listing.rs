@@ -18,6 +18,7 @@ pub(crate) struct ListParams {
     pub(crate) category: Option<String>,
     pub(crate) status: Option<String>,
     pub(crate) failure: Option<String>,
+    pub(crate) failing: Option<String>,
     pub(crate) label: Option<String>,
     pub(crate) external_id: Option<String>,
     pub(crate) sort: Option<String>,
@@ -33,6 +34,13 @@ impl ListParams {
             category: named("category", self.category.as_deref(), &Category::ALL, Category::as_str)?,
             status: named("status", self.status.as_deref(), &Status::ALL, Status::as_str)?,
             failure: named("failure", self.failure.as_deref(), &FailureKind::ALL, FailureKind::as_str)?,
+            failing: named(
+                "failing",
+                self.failing.as_deref(),
+                &[true, false],
+                |yes| if yes { "true" } else { "false" },
+            )?
+            .unwrap_or(false),
             label: self.label.map(|label| mark("label", &label, LONGEST_LABEL)).transpose()?,
             external_id: self.external_id.map(|id| mark("external_id", &id, LONGEST_EXTERNAL_ID)).transpose()?,
             sort: named("sort", self.sort.as_deref(), &SORTS, sort_name)?.unwrap_or_default(),

@@ -143,7 +143,7 @@ impl Fleet {
         let feed = self.ops.feed(&FeedRef::Id(FeedId(id))).await.unwrap().unwrap();
         let url: common::url::FeedUrl = url.parse().unwrap();
         let host = self.ops.rules.get().for_url(url.as_url()).key;
-        let to = Move { url, host, category: common::policy::Category::D, same: true };
+        let to = Move { url, host, category: common::policy::Category::D, same: true, others: Vec::new() };
         self.ops.store.move_feed(feed.id, feed.version, &to, self.clock.now()).await.unwrap();
     }
 

@@ -50,7 +50,7 @@ async fn an_import_is_spread_and_its_export_imports_to_the_same_set() {
     }
     let began = SystemClock.now().millis();
     let told = operate(&mut first, &["import", &path("list")]);
-    assert_eq!(told, format!("{FEEDS} feeds added, 0 known\n"));
+    assert!(told.starts_with(&format!("{FEEDS} feeds added, 0 known\n")), "{told}");
     let ended = SystemClock.now().millis();
     operate(&mut first, &["feed", "set", "7", "--subscribers", "40", "--active-subscribers", "4", "--private"]);
     let feeds = known(&one).await;
@@ -63,7 +63,7 @@ async fn an_import_is_spread_and_its_export_imports_to_the_same_set() {
     operate(&mut second, &["export", &path("first.opml")]);
     let (other, mut third, mut fourth) = paused(&servers).await;
     let told = operate(&mut third, &["import", &path("first.opml")]);
-    assert_eq!(told, format!("{FEEDS} feeds added, 0 known\n"));
+    assert!(told.starts_with(&format!("{FEEDS} feeds added, 0 known\n")), "{told}");
     let again = known(&other).await;
     assert_eq!(again.len(), feeds.len());
     for (feed, again) in feeds.iter().zip(&again) {

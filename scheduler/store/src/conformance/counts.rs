@@ -105,6 +105,6 @@ async fn move_one(store: &dyn Store, draw: &mut Draw, ids: &[FeedId], step: u64)
         return;
     }
     let NewFeed { url, host, .. } = new_feed(&draw.url());
-    let to = Move { url, host, category: draw.of(&Category::ALL), same: draw.below(2) == 0 };
+    let to = Move { url, host, category: draw.of(&Category::ALL), same: draw.below(2) == 0, others: Vec::new() };
     store.move_feed(feed.id, feed.version, &to, at(step)).await.unwrap();
 }

@@ -99,7 +99,11 @@ pub(crate) async fn a_list_holds_what_the_filters_let_through(backend: &dyn Back
         ..text("a.org")
     };
     assert_eq!(found(&*store, all).await.len(), 2, "the verdicts said D of both");
+    let failing = FeedQuery { failing: true, ..FeedQuery::default() };
+    assert_eq!(found(&*store, failing.clone()).await, [urls[1], urls[2]]);
+    assert_eq!(found(&*store, FeedQuery { status: Some(Status::Active), ..failing.clone() }).await, [urls[1]]);
     poll(&*store, ids[1], 30, unchanged()).await;
+    assert_eq!(found(&*store, failing).await, [urls[2]], "it failed before, not at the last poll");
     let failure = FeedQuery { failure: Some(FailureKind::Dns), ..FeedQuery::default() };
     assert_eq!(found(&*store, failure).await, [""; 0], "it failed before, not at the last poll");
 }

@@ -101,7 +101,7 @@ pub(crate) async fn a_feed_with_credentials_stays_at_its_origin(backend: &dyn Ba
     let id = added(&*store, with_login(URL, "ann", &ring)).await.id;
     let to = |url: &str| {
         let NewFeed { url, host, .. } = new_feed(url);
-        Move { url, host, category: Category::C, same: false }
+        Move { url, host, category: Category::C, same: false, others: Vec::new() }
     };
     let before = feed(&*store, id).await;
     for away in ["https://b.org/feed", "http://a.org/feed", "https://a.org:8443/feed"] {

@@ -5,6 +5,7 @@
 pub(crate) mod apply;
 pub(crate) mod counts;
 pub(crate) mod entries;
+pub(crate) mod errors;
 pub(crate) mod feeds;
 pub(crate) mod filters;
 pub(crate) mod hosts;
@@ -105,6 +106,10 @@ macro_rules! stamp {
                 an_audience_set_in_mid_fetch_has_the_report_decided_again;
                 a_change_that_was_made_from_an_older_state_changes_nothing;
             }
+            errors {
+                an_error_stays_with_its_feed_and_its_event_until_a_good_poll;
+                a_feed_taken_from_a_page_keeps_a_few_of_the_pages_other_feeds;
+            }
             lists {
                 pages_are_complete_without_duplicates_while_feeds_are_added;
                 a_page_is_ordered_as_asked;
@@ -155,6 +160,7 @@ macro_rules! stamp {
             moves {
                 a_moved_feed_starts_anew_and_keeps_its_number_audience_and_history;
                 a_feed_that_moves_onto_a_known_one_is_merged_into_it;
+                a_merged_feed_that_is_erased_takes_its_readers_along;
                 a_feed_of_another_version_or_a_retired_one_is_not_moved;
                 a_feed_that_is_the_same_elsewhere_keeps_what_is_known_of_it_and_can_be_taken_back;
                 validators_stay_with_the_url_that_gave_them;

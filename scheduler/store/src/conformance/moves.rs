@@ -5,7 +5,7 @@ use crate::{Move, Moved, Unmove, Unmoved};
 
 fn to(url: &str) -> Move {
     let NewFeed { url, host, .. } = new_feed(url);
-    Move { url, host, category: Category::D, same: false }
+    Move { url, host, category: Category::D, same: false, others: Vec::new() }
 }
 
 pub(crate) async fn a_moved_feed_starts_anew_and_keeps_its_number_audience_and_history(backend: &dyn Backend) {
@@ -44,6 +44,21 @@ pub(crate) async fn a_feed_that_moves_onto_a_known_one_is_merged_into_it(backend
     assert!(store.jobs_for(&[id]).await.unwrap().is_empty());
     assert!(store.erase_feed(survivor).await.unwrap());
     assert_eq!(feed(&*store, id).await.merged_into, None);
+}
+
+pub(crate) async fn a_merged_feed_that_is_erased_takes_its_readers_along(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let survivor = add(&*store, "https://a.org/feed").await;
+    let id = add(&*store, "https://a.org/").await;
+    let before = feed(&*store, survivor).await;
+    let version = feed(&*store, id).await.version;
+    store.move_feed(id, version, &to("https://a.org/feed"), at(20)).await.unwrap();
+    let merged = feed(&*store, survivor).await;
+    assert_eq!(merged.audience.subscribers, 2);
+    assert!(store.erase_feed(id).await.unwrap());
+    let after = feed(&*store, survivor).await;
+    assert_eq!((after.audience, after.calm), (before.audience, before.calm));
+    assert_ne!(after.audience_at, merged.audience_at, "a decision for the readers before is to be made again");
 }
 
 pub(crate) async fn a_feed_of_another_version_or_a_retired_one_is_not_moved(backend: &dyn Backend) {

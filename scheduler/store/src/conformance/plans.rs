@@ -13,7 +13,7 @@ use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 
 /// Filters, order, and the expected index; empty: the table's own order.
-const LISTS: [(&str, FeedSort, &str); 13] = [
+const LISTS: [(&str, FeedSort, &str); 15] = [
     ("", FeedSort::Id, ""),
     ("", FeedSort::Subscribers, "feeds_by_readers"),
     ("q", FeedSort::Id, ""),
@@ -25,6 +25,8 @@ const LISTS: [(&str, FeedSort, &str); 13] = [
     ("status", FeedSort::Subscribers, "feeds_by_status_readers"),
     ("failure", FeedSort::Id, "feeds_by_failure"),
     ("failure", FeedSort::Subscribers, "feeds_by_failure_readers"),
+    ("failing", FeedSort::Id, ""),
+    ("failing", FeedSort::Subscribers, "feeds_by_readers"),
     ("category failure", FeedSort::Id, "feeds_by_failure"),
     ("category failure host q status", FeedSort::Subscribers, "feeds_by_failure_readers"),
 ];
@@ -54,6 +56,7 @@ pub(crate) async fn every_list_follows_its_index(source: &mut impl Explains, tab
             category: has("category").then_some(Category::C),
             status: has("status").then_some(Status::Paused),
             failure: has("failure").then_some(FailureKind::Dns),
+            failing: has("failing"),
             sort,
             limit: 100,
             ..FeedQuery::default()

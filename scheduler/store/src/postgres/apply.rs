@@ -25,7 +25,8 @@ use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, column, entries, numbers, optional_text, text};
 use crate::quota::Spent;
 use crate::row::{
-    FeedRow, JobColumns, PlaceColumns, feed_columns, pack_detour, pack_onward, pack_state, pack_terms, readable,
+    FeedRow, JobColumns, PlaceColumns, feed_columns, pack_detour, pack_error, pack_onward, pack_state, pack_terms,
+    readable,
 };
 use crate::verdicts::{self, Before, Change, Fresh, HostHolds, NewEvent, Tally};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
@@ -200,6 +201,7 @@ async fn write_polls(on: &mut PgConnection, fresh: &[Fresh<'_>], clock_skew: Dur
         .bind(column(&rows, |fresh| state(fresh).rhythm.to_bytes()))
         .bind(column(&rows, |fresh| pack_terms(&fresh.verdict.decision.terms)))
         .bind(column(&rows, |fresh| history::pack(&fresh.verdict.report, &fresh.verdict.decision)))
+        .bind(column(&rows, |fresh| pack_error(&fresh.verdict.report)))
         .bind(i32::try_from(history::EARLIER).unwrap_or(i32::MAX))
         .execute(on)
         .await
@@ -339,6 +341,7 @@ async fn write_events(on: &mut PgConnection, new_events: &[NewEvent], now: Times
         .bind(column(new_events, |event| event.kind))
         .bind(column(new_events, |event| event.feed.0))
         .bind(column(new_events, |event| event.identity))
+        .bind(column(new_events, |event| event.error.as_deref()))
         .execute(on)
         .await
         .map_err(StoreError::on(ACTION))?;

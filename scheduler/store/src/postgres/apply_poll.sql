@@ -1,5 +1,5 @@
 -- Applies reports, sorted by feed, so that two batches lock rows in the same order. A row that has changed since it was read is
--- not updated; category, status and host are null if they do not change. The history keeps $17 bytes of earlier polls.
+-- not updated; category, status and host are null if they do not change. The history keeps $18 bytes of earlier polls.
 UPDATE feeds
 SET version    = feeds.version + 1,
     category   = coalesce(new.category, feeds.category),
@@ -13,13 +13,15 @@ SET version    = feeds.version + 1,
     state      = new.state,
     rhythm     = new.rhythm,
     terms      = new.terms,
-    history    = new.poll || substr(feeds.history, 1, $17)
+    last_error = new.error,
+    history    = new.poll || substr(feeds.history, 1, $18)
 FROM UNNEST(
         $1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[],
-        $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::bytea[], $15::bytea[], $16::bytea[])
+        $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::bytea[], $15::bytea[], $16::bytea[],
+        $17::text[])
     AS new (
         id, version, audience_at, woken_before, category, status, host, next_due,
-        wake_at, hold_until, failure, penalty, state, rhythm, terms, poll)
+        wake_at, hold_until, failure, penalty, state, rhythm, terms, poll, error)
 WHERE feeds.id = new.id
   AND feeds.version = new.version
   AND feeds.audience_at = new.audience_at

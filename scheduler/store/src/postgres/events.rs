@@ -31,7 +31,7 @@ macro_rules! shared_columns {
          + coalesce(octet_length(entries.content), 0) + coalesce(octet_length(entries.enclosures), 0) \
          + coalesce(octet_length(entries.details), 0))::bigint AS bytes, \
          feeds.url AS feed_url, feeds.title AS feed_title, feeds.labels, feeds.external_id, feeds.merged_into, feeds.host, \
-         feeds.category "
+         feeds.category"
     };
 }
 
@@ -43,6 +43,7 @@ macro_rules! entry_lines {
             "CASE WHEN entries.seen = entries.stored THEN 'entry.new' ELSE 'entry.updated' END AS kind, ",
             "NULL::bigint AS subscription, ",
             shared_columns!(),
+            ", NULL AS error ",
             "FROM (SELECT seq, feed_id, seen, stored, title, summary, content, enclosures, details FROM entries ",
             "WHERE seq > $1 AND seq < $2",
             $of,
@@ -60,7 +61,8 @@ macro_rules! event_lines {
         concat!(
             "SELECT line.seq, line.at, line.kind, line.feed_id, line.subscription, entries.seq AS entry, ",
             shared_columns!(),
-            "FROM (SELECT seq, at, kind, feed_id, subscription, identity FROM events WHERE seq > $1 AND seq < $2 ORDER BY seq",
+            ", line.error ",
+            "FROM (SELECT seq, at, kind, feed_id, subscription, identity, error FROM events WHERE seq > $1 AND seq < $2 ORDER BY seq",
             $order,
             " LIMIT $3) AS line ",
             "LEFT JOIN entry_identities AS known ON known.feed_id = line.feed_id AND known.identity = line.identity ",

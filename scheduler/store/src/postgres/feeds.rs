@@ -297,6 +297,7 @@ async fn revive(
 }
 
 async fn erase_from(on: &mut PgConnection, id: FeedId) -> Result<bool, sqlx::Error> {
+    moves::leave_survivor(&mut *on, id).await?;
     let erase = sqlx::query_scalar("DELETE FROM feeds WHERE id = $1 RETURNING entries").bind(id.0);
     let entries: Option<i64> = erase.fetch_optional(&mut *on).await?;
     let Some(entries) = entries else { return Ok(false) };

@@ -2,7 +2,7 @@
 UPDATE feeds
 SET moved_from = url, url = $2, url_digest = sha256(convert_to($2, 'UTF8')), host = $3, category = $4,
     version = version + 1, next_due = $5, terms = $6,
-    wake_at = NULL, hold_until = NULL, failure = NULL, penalty = NULL, state = '{}', rhythm = '', known = '',
+    wake_at = NULL, hold_until = NULL, failure = NULL, penalty = NULL, last_error = NULL, state = '{}', rhythm = '', known = '',
     etag = NULL, last_modified = NULL, validators_url = NULL, content_hash = NULL,
     title = NULL, link = NULL, hub = NULL, self_link = NULL, cloud = NULL, onward = NULL
 WHERE id = $1

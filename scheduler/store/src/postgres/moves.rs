@@ -37,8 +37,29 @@ pub(super) async fn move_on(
             here.execute(&mut *on).await?;
         }
     }
+    if let Some(others) = to.packed_others() {
+        let keep = sqlx::query("UPDATE feeds SET also_announced = $2 WHERE id = $1").bind(id.0).bind(others);
+        keep.execute(&mut *on).await?;
+    }
     tell(on, id, now).await?;
     Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
+}
+
+/// Takes the readers of a feed that is to be erased out of the one that it was merged into.
+pub(super) async fn leave_survivor(on: &mut PgConnection, id: FeedId) -> Result<(), sqlx::Error> {
+    type Row = (i64, String, Option<i64>, i64, Option<String>);
+    let look = sqlx::query_as(
+        "SELECT id, status, merged_into, audience_at, calm FROM feeds \
+         WHERE id = $1 OR id = (SELECT merged_into FROM feeds WHERE id = $1) ORDER BY id FOR NO KEY UPDATE",
+    );
+    let rows: Vec<Row> = look.bind(id.0).fetch_all(&mut *on).await?;
+    let row = |id: i64| rows.iter().find(|(other, ..)| *other == id);
+    let Some((_, status, Some(survivor), _, calm)) = row(id.0) else { return Ok(()) };
+    let Some((.., audience_at, all)) = row(*survivor).filter(|_| status == "merged") else { return Ok(()) };
+    // A decision that was made for the readers before is to be made again.
+    let out = sqlx::query(include_str!("unmove_out.sql")).bind(id.0).bind(*survivor).bind(audience_at + 1);
+    out.bind(calm_without(FeedId(*survivor), all.clone(), calm.clone())).execute(on).await?;
+    Ok(())
 }
 
 pub(super) async fn move_back(

@@ -20,7 +20,9 @@ use sqlx::{FromRow, SqliteConnection};
 use super::batch::{Batch, id_list};
 use super::{SqliteStore, entries};
 use crate::quota::Spent;
-use crate::row::{FeedRow, JobColumns, PlaceColumns, pack_detour, pack_onward, pack_state, pack_terms, readable};
+use crate::row::{
+    FeedRow, JobColumns, PlaceColumns, pack_detour, pack_error, pack_onward, pack_state, pack_terms, readable,
+};
 use crate::verdicts::{self, Before, Change, Fresh, HostHolds, NewEvent, Tally};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
 
@@ -239,6 +241,7 @@ fn poll(polls: &mut Batch, fresh: &Fresh<'_>, wake: Option<Timestamp>) {
         row.bytes(decision.state.rhythm.to_bytes().as_slice());
         row.bytes(pack_terms(&decision.terms).as_slice());
         row.bytes(history::pack(report, decision).as_slice());
+        row.text(pack_error(report).as_deref());
     });
 }
 
@@ -329,6 +332,7 @@ async fn write_events(
             row.word(event.kind);
             row.int(event.feed.0);
             row.bytes(event.identity.as_ref().map(<[u8; 16]>::as_slice));
+            row.text(event.error.as_deref());
         });
     }
     events.run(&mut *tx, include_str!("apply_events.sql"), ACTION).await?;

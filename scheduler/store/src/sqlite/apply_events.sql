@@ -1,4 +1,5 @@
--- Rows: seq, time, kind, feed, identity.
-INSERT INTO events (seq, at, kind, feed_id, identity)
-SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, substr(?2, value ->> 4, value ->> 5)
+-- Rows: seq, time, kind, feed, identity, error.
+INSERT INTO events (seq, at, kind, feed_id, identity, error)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, substr(?2, value ->> 4, value ->> 5),
+    CAST(substr(?2, value ->> 6, value ->> 7) AS TEXT)
 FROM jsonb_each(?1)

@@ -83,6 +83,7 @@ impl Feeds for SqliteStore {
     async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError> {
         let failed = "erase a feed";
         let mut tx = self.write(failed).await?;
+        moves::leave_survivor(&mut tx, id).await.map_err(StoreError::on(failed))?;
         let entries: Option<i64> = sqlx::query_scalar("DELETE FROM feeds WHERE id = ?1 RETURNING entries")
             .bind(id.0)
             .fetch_optional(&mut *tx)

@@ -37,7 +37,7 @@ pub(super) async fn move_on(
             let add = sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());
             add.execute(&mut *on).await?;
             let sql = "UPDATE feeds SET status = 'merged', version = version + 1, next_due = NULL, wake_at = NULL, \
-                       failure = NULL, penalty = NULL, terms = x'', merged_into = ?2 WHERE id = ?1";
+                       failure = NULL, penalty = NULL, last_error = NULL, terms = x'', merged_into = ?2 WHERE id = ?1";
             sqlx::query(sql).bind(id.0).bind(survivor).execute(&mut *on).await?;
         }
         None => {
@@ -47,6 +47,10 @@ pub(super) async fn move_on(
             let here = if to.same { here } else { here.bind(now.millis()).bind(added_terms(now)) };
             here.execute(&mut *on).await?;
         }
+    }
+    if let Some(others) = to.packed_others() {
+        let keep = sqlx::query("UPDATE feeds SET also_announced = ?2 WHERE id = ?1").bind(id.0).bind(others);
+        keep.execute(&mut *on).await?;
     }
     tell(on, id, now).await?;
     Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
@@ -82,6 +86,20 @@ pub(super) async fn move_back(
     here.bind(back.category.as_str()).bind(pack_state(&back.state)).execute(&mut *on).await?;
     tell(on, id, now).await?;
     Ok(Unmoved::Back)
+}
+
+/// Takes the readers of a feed that is to be erased out of the one that it was merged into.
+pub(super) async fn leave_survivor(on: &mut SqliteConnection, id: FeedId) -> Result<(), sqlx::Error> {
+    let look = sqlx::query_as(
+        "SELECT survivor.id, survivor.audience_at, survivor.calm, gone.calm FROM feeds AS gone \
+         JOIN feeds AS survivor ON survivor.id = gone.merged_into WHERE gone.id = ?1 AND gone.status = 'merged'",
+    );
+    let row: Option<(i64, i64, Option<String>, Option<String>)> = look.bind(id.0).fetch_optional(&mut *on).await?;
+    let Some((survivor, audience_at, all, calm)) = row else { return Ok(()) };
+    // A decision that was made for the readers before is to be made again.
+    let out = sqlx::query(include_str!("unmove_out.sql")).bind(id.0).bind(survivor).bind(audience_at + 1);
+    out.bind(calm_without(FeedId(survivor), all, calm)).execute(on).await?;
+    Ok(())
 }
 
 /// Takes a feed out of the one that it was merged into.

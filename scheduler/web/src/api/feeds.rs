@@ -196,7 +196,7 @@ pub(super) async fn lookup(
     let unknown = || {
         let message =
             format!("no feed has the URL {url}, unless with credentials: GET /api/v1/feeds?q= finds those too");
-        ApiError::new(StatusCode::NOT_FOUND, message)
+        ApiError::new(StatusCode::NOT_FOUND, message).coded("unknown_feed")
     };
     let feed = api.ops.feed(&FeedRef::Url(url.clone())).await?.ok_or_else(unknown)?;
     Ok(Json(api.view(feed)))

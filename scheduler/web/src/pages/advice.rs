@@ -9,12 +9,15 @@ const IGNORED: u32 = 3;
 pub(super) fn of(feed: &Feed) -> Vec<&'static str> {
     let mut advice = Vec::new();
     let state = &feed.state;
-    advice.extend(state.penalty.map(|penalty| failure(penalty.kind, state.last_status)));
+    // An address that this fleet may not dial is its operator's business.
+    let boxed = state.penalty.filter(|penalty| penalty.kind != FailureKind::RefusedAddress);
+    advice.extend(boxed.map(|penalty| failure(penalty.kind, state.last_status)));
     let failed = state.last_outcome == Some(OutcomeKind::Failed);
     if state.penalty.is_none() && failed && state.last_status.is_some_and(|status| status >= 400) {
         advice.push(failure(FailureKind::Status, state.last_status));
     }
-    if state.throttles > 0 {
+    // Only a response that did not say how long to wait stretches the interval.
+    if state.throttles > 0 && state.stretch > 1.0 {
         advice.push("The server asks us to slow down (429 or 503). We do; a Retry-After header says for how long, and spares both sides the guess.");
     }
     let was_read = state.last_success.is_some() && state.penalty.is_none();

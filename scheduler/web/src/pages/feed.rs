@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use common::document::{FeedAbout, FeedHints};
 use common::feed::Feed;
-use common::outcome::OutcomeKind;
+use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::Status;
 use common::time::Timestamp;
 use common::url::FeedId;
@@ -133,8 +133,8 @@ fn shown(
 /// One poll in words.
 pub(super) fn poll_line(poll: &HistoryEntry, now: Timestamp) -> PollLine {
     let mut what = Vec::new();
-    what.extend(poll.failure.map(|failure| words::spaced(failure.as_str())));
-    what.extend(poll.status.map(|status| format!("HTTP {status}")));
+    what.extend(poll.failure.filter(|kind| *kind != FailureKind::Status).map(|kind| words::failure(kind).to_owned()));
+    what.extend(poll.status.map(words::status));
     what.extend((poll.bytes > 0).then(|| words::bytes(poll.bytes as f64)));
     what.push(words::seconds(poll.duration));
     let interval = |due: Timestamp| format!("{} later", words::duration(due.since(poll.at)));
@@ -167,7 +167,7 @@ fn said(feed: &FeedView, now: Timestamp) -> Vec<(&'static str, String)> {
     let all = [
         ("Labels", labels),
         ("Caller's id", text(&feed.marks.external_id)),
-        ("Last status", feed.last_status.map(|status| format!("HTTP {status}"))),
+        ("Last status", feed.last_status.map(words::status)),
         ("ETag", text(&feed.etag)),
         ("Last-Modified", text(&feed.last_modified)),
         ("No requests before", feed.hold_until.map(|at| format!("{} ({})", words::full(at), words::relative(at, now)))),

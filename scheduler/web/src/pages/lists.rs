@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use common::feed::Feed;
+use common::last_error::LastError;
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{Category, Status};
 use common::time::Timestamp;
@@ -163,7 +164,9 @@ async fn failing(ops: &Ops, stats: &StatsView, now: Timestamp) -> Result<Vec<Fee
 fn trouble(feed: &Feed, kind: FailureKind, now: Timestamp) -> FeedLine {
     let next = feed.next_due.map_or_else(|| "never".to_owned(), |due| words::due(due, now));
     let failures = feed.state.consecutive_failures;
-    line(feed, format!("{}, {failures} in a row, next {next}", words::spaced(kind.as_str())))
+    let why = feed.last_error.as_ref().map_or_else(|| words::failure(kind).to_owned(), LastError::short);
+    let times = if failures > 1 { format!(", {failures} times in a row") } else { String::new() };
+    line(feed, format!("{why}{times}, next {next}"))
 }
 
 async fn next(ops: &Ops, now: Timestamp) -> Result<Vec<FeedLine>, BackendError> {
@@ -193,7 +196,7 @@ async fn worst(ops: &Ops, now: Timestamp) -> Result<Vec<HostLine>, BackendError>
         }
         let held = holds.iter().find(|(other, _)| *other == host).map(|(_, until)| Moment::of(*until, now));
         let last = match tally.last {
-            Some(kind) => words::spaced(kind.as_str()),
+            Some(kind) => words::failure(kind).to_owned(),
             None => words::spaced(OutcomeKind::Throttled.as_str()),
         };
         let (failed, throttled) = (words::count(tally.failed.into()), words::count(tally.throttled.into()));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use common::config::PolicyConfig;
 use common::feed::Feed;
+use common::outcome::FailureKind;
 use common::policy::{Status, rest_after_poll};
 use common::time::Timestamp;
 
@@ -111,7 +112,10 @@ fn active(feed: &Feed, policy: &PolicyConfig, now: Timestamp, lines: &mut Vec<Li
         let counted =
             if failures == 1 { "The last poll failed".to_owned() } else { format!("{failures} polls in a row failed") };
         let since = state.failing_since.map(|since| format!(", the first {}", words::relative(since, now)));
-        let kind = words::spaced(penalty.kind.as_str());
+        let kind = match (penalty.kind, state.last_status) {
+            (FailureKind::Status, Some(status)) => words::status(status),
+            (kind, _) => words::failure(kind).to_owned(),
+        };
         let before =
             format!("It is in the penalty box: {kind}. {counted}{}. It is polled again ", since.unwrap_or_default());
         let due = Moment::due(feed.due().unwrap_or(penalty.until), now);

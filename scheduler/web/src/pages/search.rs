@@ -42,7 +42,8 @@ struct Row {
     last: Option<(&'static str, Moment)>,
     /// Colour of the last outcome, or of why it is not polled.
     class: &'static str,
-    trouble: Option<String>,
+    /// Why it fails, in a few words and in a sentence.
+    trouble: Option<(String, String)>,
     next: Option<Moment>,
 }
 
@@ -73,7 +74,7 @@ impl SearchPage {
 
     fn is_filtered(&self) -> bool {
         let asked = &self.asked;
-        let marks = [&asked.label, &asked.external_id];
+        let marks = [&asked.label, &asked.external_id, &asked.failing];
         let others = [&asked.q, &asked.host, &asked.category, &asked.status, &asked.failure];
         others.iter().chain(&marks).any(|given| given.is_some())
     }
@@ -111,6 +112,7 @@ fn given(params: ListParams) -> ListParams {
         category: some(params.category),
         status: some(params.status),
         failure: some(params.failure),
+        failing: some(params.failing),
         label: some(params.label),
         external_id: some(params.external_id),
         sort: some(params.sort),
@@ -125,7 +127,6 @@ async fn list(api: &Api, asked: &ListParams, now: Timestamp) -> Result<(Vec<Row>
 }
 
 fn row(api: &Api, feed: Feed, now: Timestamp) -> Row {
-    let failure = feed.state.penalty.map(|penalty| words::spaced(penalty.kind.as_str()));
     let next = feed.due().map(|due| Moment::due(due, now));
     let view = api.view(feed);
     let (outcome, at) = (view.last_outcome, view.last_polled);
@@ -141,7 +142,7 @@ fn row(api: &Api, feed: Feed, now: Timestamp) -> Row {
             Status::Active => outcome.map_or("idle", super::feed::outcome_class),
             _ => "idle",
         },
-        trouble: failure,
+        trouble: view.last_error.map(|error| (error.error.short(), error.error.detail)),
         next,
     }
 }

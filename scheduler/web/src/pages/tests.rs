@@ -223,7 +223,7 @@ async fn a_feeds_page_tells_why_and_what_and_an_unknown_feed_is_a_page_too() {
     let fleet = hostile_fleet().await;
     let (_, text) = page(&fleet, "/feeds/1").await;
     for told in
-        ["category D: 1 h 40 min", "New content", "HTTP 200", "1.0 kB", "ETag", "&#34;1&#34;", "value=\"refresh\""]
+        ["category D: 1 h 40 min", "New content", "200 OK", "1.0 kB", "ETag", "&#34;1&#34;", "value=\"refresh\""]
     {
         assert!(text.contains(told), "{told} is missing:\n{text}");
     }

@@ -1,0 +1,154 @@
+//! Waits for the first poll of an added feed and reports how it ended.
+
+use std::time::Duration;
+
+use common::last_error::{ErrorKind, ExplainedError};
+use common::outcome::{FailureKind, OutcomeKind};
+use common::policy::Status;
+use common::time::{Clock, SystemClock};
+use common::words;
+use reqwest::Method;
+use scheduler::wire::{AddedView, FeedView, StatsView};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::client::Client;
+use crate::output::{self, plain};
+use crate::terminal::{Ink, Waiting, paint};
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a failed poll may still turn out to be a page whose feed is taken, on a busy machine.
+const PAGE_SETTLES: Duration = Duration::from_secs(1);
+
+/// Waits for first polls.
+pub(crate) struct FirstPoll<'a> {
+    pub(crate) client: &'a Client,
+    /// A program reads the result: nothing else is printed, and nothing is removed.
+    pub(crate) json: bool,
+    pub(crate) deadline: Instant,
+}
+
+impl FirstPoll<'_> {
+    /// Reports how the first poll of a feed ended; returns false if it failed for a reason that will last.
+    pub(crate) async fn report(&self, added: &mut AddedView) -> anyhow::Result<bool> {
+        if self.deadline <= Instant::now() || !(added.new || added.revived) {
+            return Ok(true);
+        }
+        let waiting = Waiting::new(format!("waiting for the first poll of {}", added.feed.url));
+        let asked = added.feed.clone();
+        let mut failing: Option<Instant> = None;
+        loop {
+            waiting.tick();
+            added.feed = self.client.get(&format!("/feeds/{}", added.feed.id), &[]).await?;
+            let feed = &added.feed;
+            let polled = feed.version > asked.version;
+            let over = polled && feed.last_success.is_some() || feed.status != Status::Active;
+            let failed = matches!(feed.last_outcome, Some(OutcomeKind::Failed | OutcomeKind::Throttled)) && polled;
+            // A page is a failed poll for a moment, until the fleet has taken the feed that it announces.
+            let settled = failed && failing.get_or_insert_with(Instant::now).elapsed() >= PAGE_SETTLES;
+            if over || settled {
+                drop(waiting);
+                return self.outcome(added, &asked.url).await;
+            }
+            if Instant::now() >= self.deadline {
+                drop(waiting);
+                return self.not_yet(feed).await;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn not_yet(&self, feed: &FeedView) -> anyhow::Result<bool> {
+        let id = feed.id;
+        let paused = self.client.get::<StatsView>("/stats", &[]).await?.paused;
+        match (paused, &feed.last_error) {
+            (true, _) => note!("{id}: all polling is paused; see `feedfleet feed show {id}`"),
+            (false, Some(error)) => note!("{id}: {}; see `feedfleet feed show {id}`", error.error.detail),
+            (false, None) => note!("{id}: it is not read yet; see `feedfleet feed show {id}`"),
+        }
+        Ok(true)
+    }
+
+    async fn outcome(&self, added: &AddedView, asked: &str) -> anyhow::Result<bool> {
+        let feed = &added.feed;
+        if let Some(survivor) = feed.merged_into {
+            let survivor: FeedView = self.client.get(&format!("/feeds/{survivor}"), &[]).await?;
+            let what = format!("its feed is {}, which is known as feed {}", survivor.url, survivor.id);
+            let kept = if self.take_out(added).await? { "; nothing was added" } else { "" };
+            self.line(&format!("{} is a page; {what}{kept}", feed.id))?;
+            self.others(feed)?;
+            return Ok(true);
+        }
+        if feed.last_success.is_some() {
+            let page = if feed.url == asked { String::new() } else { format!("is a page; took {}, ", feed.url) };
+            let title = feed.title.as_deref().map_or_else(|| "without a title".to_owned(), |title| plain(title, 100));
+            let entries = words::counted(feed.entries, "entry", "entries");
+            self.line(&format!("{} {page}read: {}, {entries}", feed.id, paint(Ink::Bold, &title)))?;
+            self.others(feed)?;
+            return Ok(true);
+        }
+        match &feed.last_error {
+            Some(error) if error.error.is_lasting() => self.lasting(added, error).await,
+            Some(error) => {
+                note!("{}: its first poll failed: {}; {}", feed.id, error.error.detail, next_poll(feed));
+                Ok(true)
+            }
+            None => {
+                note!("{}: it is {}; see `feedfleet feed show {}`", feed.id, feed.status.as_str(), feed.id);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Reports a failure that waiting does not fix. What is not a feed at all is taken out again.
+    async fn lasting(&self, added: &AddedView, error: &ExplainedError) -> anyhow::Result<bool> {
+        let (feed, ExplainedError { error, remedy }) = (&added.feed, error);
+        let is_no_feed = error.kind == ErrorKind::Failed(FailureKind::NotAFeed);
+        let taken_out = is_no_feed && self.take_out(added).await?;
+        let also = if is_no_feed { ", and it announces none" } else { "" };
+        note!("{} {}: {}{also}", paint(Ink::Bad, "error:"), feed.url, error.detail);
+        if let Some(remedy) = remedy {
+            note!("  what helps: {remedy}");
+        }
+        match taken_out {
+            true => note!("  it was not added"),
+            false => note!(
+                "  {}; `feedfleet feed refresh {id}` polls it now, `feedfleet feed remove {id}` removes it",
+                next_poll(feed),
+                id = feed.id
+            ),
+        }
+        Ok(false)
+    }
+
+    /// Removes what this command added and what is not a feed of its own. Its number is all that remains.
+    async fn take_out(&self, added: &AddedView) -> anyhow::Result<bool> {
+        if self.json || !added.new {
+            return Ok(false);
+        }
+        let _: Value = self.client.change(Method::DELETE, &format!("/feeds/{}", added.feed.id), None).await?;
+        Ok(true)
+    }
+
+    /// Names the other feeds of a page.
+    fn others(&self, feed: &FeedView) -> anyhow::Result<()> {
+        if !feed.also_announced.is_empty() {
+            self.line(&format!("  the page also announces {}", feed.also_announced.join(", ")))?;
+        }
+        Ok(())
+    }
+
+    fn line(&self, text: &str) -> anyhow::Result<()> {
+        if !self.json {
+            output::line(text)?;
+        }
+        Ok(())
+    }
+}
+
+fn next_poll(feed: &FeedView) -> String {
+    match feed.next_due.filter(|_| feed.status == Status::Active) {
+        Some(due) => format!("the next poll is {}", words::relative(due, SystemClock.now())),
+        None => format!("it is {} and not polled", feed.status.as_str()),
+    }
+}
