@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use common::report::Outcome;
+pub(crate) use common::words::plain;
 use serde::Serialize;
 
 use crate::terminal::{cut, padded, width_of};
@@ -63,21 +64,6 @@ pub(crate) fn fields(pairs: &[(&str, Option<String>)]) -> String {
     let present = pairs.iter().filter_map(|(name, value)| value.as_ref().map(|value| (name, value)));
     let width = present.clone().map(|(name, _)| name.len()).max().unwrap_or(0);
     present.map(|(name, value)| format!("{name:width$}  {value}")).collect::<Vec<_>>().join("\n")
-}
-
-/// A stranger's text on one line, without control characters and not longer than `longest` characters.
-pub(crate) fn plain(text: &str, longest: usize) -> String {
-    let visible: String = text.chars().map(|c| if c.is_control() || is_format(c) { ' ' } else { c }).collect();
-    let words = visible.split_whitespace().collect::<Vec<_>>().join(" ");
-    match words.char_indices().nth(longest) {
-        Some((end, _)) => format!("{}…", &words[..end]),
-        None => words,
-    }
-}
-
-/// Characters that turn the direction of the text around them.
-fn is_format(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// How a fetch ended, on one line.

@@ -7,7 +7,7 @@ use common::policy::Rule;
 use common::time::Timestamp;
 use store::StoredEntry;
 
-pub(super) use common::words::{bytes, count, duration, full, rate, relative, seconds, whole};
+pub(super) use common::words::{bytes, count, counted, duration, full, rate, relative, seconds, whole};
 
 /// A moment, for `<time>`: for machines, in full, and as seen from now.
 pub(super) struct Moment {
