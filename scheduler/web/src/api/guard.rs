@@ -202,10 +202,13 @@ fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<
             "without api.tokens only localhost and loopback addresses are answered as Host",
         ));
     }
-    let origin = headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let same_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(|rest| Some(rest) == host);
-    let foreign = origin.is_some_and(|origin| !same_origin(origin))
-        || headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    // Where browsers say the site, they may hide the origin.
+    let foreign = match (text(HeaderName::from_static("sec-fetch-site")), text(header::ORIGIN)) {
+        (Some(site), _) => !matches!(site, "same-origin" | "none"),
+        (None, origin) => origin.is_some_and(|origin| !same_origin(origin)),
+    };
     if foreign && !method.is_safe() {
         return Err(ApiError::new(StatusCode::FORBIDDEN, "changes are not taken from pages of another origin"));
     }
@@ -276,6 +279,7 @@ mod tests {
             assert_eq!(local(&Method::GET, &[host, ("origin", origin)]), None);
         }
         assert_eq!(local(&Method::DELETE, &[host, ("sec-fetch-site", "cross-site")]), Some(StatusCode::FORBIDDEN));
+        assert_eq!(local(&Method::POST, &[host, ("origin", "null"), ("sec-fetch-site", "same-origin")]), None);
     }
 
     #[test]

@@ -90,7 +90,7 @@ async fn every_page_is_sent_with_a_policy_that_runs_our_own_script_alone() {
         assert!(policy.starts_with("default-src 'none'; style-src 'self'; script-src 'self';"), "{path}: {policy}");
         assert!(!policy.contains("unsafe"), "{path}: {policy}");
         assert_eq!(response.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff", "{path}");
-        assert_eq!(response.headers()[header::REFERRER_POLICY], "no-referrer", "{path}");
+        assert_eq!(response.headers()[header::REFERRER_POLICY], "same-origin", "{path}");
     }
 }
 
