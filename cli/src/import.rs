@@ -16,8 +16,8 @@ use crate::client::{self, Client, ClientArgs};
 use crate::opml;
 use crate::output::{self, plain};
 use crate::progress::Progress;
-use crate::subscription::Subscription;
 use crate::subscriptions;
+use web::opml::Subscription;
 
 /// Adds the feeds of an OPML file or a list, spread over a while; exit code 1 when a line was refused. Folders and categories
 /// become labels, and a name is the feed's title until it has its own

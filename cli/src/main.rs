@@ -50,7 +50,6 @@ mod simulate;
 mod single;
 mod stats;
 mod subscribe;
-mod subscription;
 mod subscriptions;
 mod tail;
 mod terminal;

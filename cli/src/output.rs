@@ -4,7 +4,8 @@
 use std::io::{self, Write};
 
 use common::report::Outcome;
-use common::words::{self, turns_text};
+use common::words;
+pub(crate) use common::words::plain;
 use serde::Serialize;
 
 use crate::terminal::{Ink, cut, padded, paint, width_of};
@@ -122,16 +123,6 @@ pub(crate) fn fields(pairs: &[(&str, Option<String>)]) -> String {
         .map(|(name, value)| format!("{}  {value}", paint(Ink::Dim, &padded(name, width))))
         .collect::<Vec<_>>()
         .join("\n")
-}
-
-/// A stranger's text on one line, without control characters and not longer than `longest` characters.
-pub(crate) fn plain(text: &str, longest: usize) -> String {
-    let visible: String = text.chars().map(|c| if c.is_control() || turns_text(c) { ' ' } else { c }).collect();
-    let words = visible.split_whitespace().collect::<Vec<_>>().join(" ");
-    match words.char_indices().nth(longest) {
-        Some((end, _)) => format!("{}…", &words[..end]),
-        None => words,
-    }
 }
 
 /// How a fetch ended, on one line.

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 
-use crate::opml;
-use crate::subscription::Subscription;
+use web::opml::{self, Subscription};
+
 use crate::usage::Usage;
 
 /// Bytes of a file: twice what a million feeds need. While it is read it may be in memory three times.
@@ -38,7 +38,7 @@ pub(crate) fn read_file(file: &str) -> anyhow::Result<Vec<Subscription>> {
 
 fn read_bytes(bytes: &[u8]) -> anyhow::Result<Vec<Subscription>> {
     let text = worker::parse::text_of(bytes, None);
-    if text.trim_start().starts_with('<') { opml::read(&text) } else { Ok(list(&text)) }
+    if text.trim_start().starts_with('<') { opml::read(&text).map_err(anyhow::Error::msg) } else { Ok(list(&text)) }
 }
 
 /// A URL a line; empty lines and those that begin with `#` are none.

@@ -161,6 +161,23 @@ impl Browser {
         self.act(selector, "value", json!({ "text": text })).await;
     }
 
+    /// Chooses a file in a field for one.
+    pub(crate) async fn choose(&self, selector: &str, file: &std::path::Path) {
+        self.act(selector, "value", json!({ "text": file.display().to_string() })).await;
+    }
+
+    /// Returns what axe-core finds wrong with the page, one line for each element (`axe/`, from npm, in the version that its
+    /// first line names).
+    async fn violations(&self) -> Vec<String> {
+        let script = concat!(
+            include_str!("axe/axe.min.js"),
+            "; const done = arguments[arguments.length - 1]; axe.run(document, { resultTypes: ['violations'] }).then((found) => \
+             done(found.violations.flatMap((one) => one.nodes.map((node) => `${one.id}: ${node.target} ${node.html.slice(0, 150)}`))));"
+        );
+        let found = self.post("/execute/async", json!({ "script": script, "args": [] })).await;
+        found.as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
+    }
+
     /// Presses the Tab key; returns the text of the focused element, and whether it has a visible focus ring.
     pub(crate) async fn tab(&self) -> (String, bool) {
         let tab = |kind: &str| json!({ "type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9 });
@@ -199,6 +216,8 @@ impl Browser {
             self.devtools("Emulation.setEmulatedMedia", features).await;
             let wrong = self.eval(include_str!("accessible.js")).await;
             assert_eq!(wrong, json!([]), "{name}, {}, {scheme}", self.device.name);
+            let violations = self.violations().await;
+            assert!(violations.is_empty(), "{name}, {}, {scheme}: {}", self.device.name, violations.join("\n"));
             let size = &self.devtools("Page.getLayoutMetrics", json!({})).await["cssContentSize"];
             let clip = json!({ "x": 0, "y": 0, "width": self.device.width, "height": size["height"], "scale": 1 });
             let picture = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });

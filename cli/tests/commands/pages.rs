@@ -61,13 +61,13 @@ async fn click_through(device: Device) {
     browser.until("location.pathname == '/feeds/1'").await;
     assert_eq!(browser.text("h1").await, TITLE);
     let before = fleet.origin.requests("/harbour").len();
-    browser.click("button[value=refresh]").await;
+    browser.click("#buttons button").await;
     asked(&fleet, "/harbour", before).await;
     browser.until("document.querySelectorAll('.timeline li').length > 1").await;
     browser.look("feed").await;
-    browser.click("button[value=pause]").await;
-    browser.click("button[value=resume]").await;
-    browser.until("document.querySelector('button[value=pause]')").await;
+    browser.click("#buttons button[formaction$=pause]").await;
+    browser.click("#buttons button[formaction$=resume]").await;
+    browser.until("document.querySelector('#buttons button[formaction$=pause]')").await;
     assert_eq!(browser.text("#done").await, "It is polled again.");
 
     browser.go(&format!("{}/feeds/99", fleet.server)).await;
@@ -79,7 +79,7 @@ async fn click_through(device: Device) {
 
     browser.go(&format!("{}/feeds/2", fleet.server)).await;
     let before = fleet.origin.requests("/nowhere").len();
-    browser.click("button[value=requeue]").await;
+    browser.click("#buttons button[formaction$=requeue]").await;
     asked(&fleet, "/nowhere", before).await;
     browser.until("document.querySelector('#done').textContent.startsWith('Its penalty is lifted')").await;
 
@@ -88,6 +88,17 @@ async fn click_through(device: Device) {
     browser.click("form.search button").await;
     browser.until("document.body.textContent.includes('Yes, it is read.')").await;
     browser.look("status").await;
+    for (path, name) in [
+        ("feeds/add", "add"),
+        ("hosts", "hosts"),
+        ("hosts/127.0.0.1", "host"),
+        ("requeues", "requeues"),
+        ("audit", "audit"),
+        ("config", "config"),
+    ] {
+        browser.go(&format!("{}/{path}", fleet.server)).await;
+        browser.look(name).await;
+    }
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 
@@ -102,7 +113,124 @@ async fn the_pages_are_clicked_through_on_a_desktop() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn buttons_ask_for_a_token_and_keep_it_for_the_tab() {
+async fn the_apis_reference_is_rendered_in_the_browser_from_this_server_alone() {
+    let (fleet, _) = fleet(&[]).await;
+    let browser = Browser::open(DESKTOP).await;
+    browser.go(&format!("{}/docs/api", fleet.server)).await;
+    browser.until("document.querySelector('rapi-doc').shadowRoot?.textContent.includes('Lists feeds')").await;
+    let loaded = "return performance.getEntriesByType('resource').map((one) => new URL(one.name).origin).filter((origin) => origin != location.origin)";
+    assert_eq!(browser.eval(loaded).await, json!([]));
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_charts_values_are_read_with_the_keyboard() {
+    let (fleet, url) = fleet(&[]).await;
+    fleet.done(&["feed", "add", &url]);
+    let browser = Browser::open(DESKTOP).await;
+    browser.go(&fleet.server).await;
+    browser.until("document.querySelector('#pulse').textContent.trim() == 'live'").await;
+    browser.eval("document.querySelector('[data-chart=polls]').focus()").await;
+    browser.until("document.querySelector('.readout').textContent.startsWith('now: not modified')").await;
+    browser.eval("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'Home' }))").await;
+    browser.until("document.querySelector('.readout').textContent.includes(' ago: not modified')").await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+/// An operator's work, on the pages alone.
+async fn operate(device: Device) {
+    let (fleet, url) = fleet(&[]).await;
+    let browser = Browser::open(device).await;
+    browser.go(&format!("{}/feeds", fleet.server)).await;
+    browser.click("a.button").await;
+    browser.fill("textarea[name=url]", &url).await;
+    browser.fill("#main form[action$='feeds/add'] input[name=labels]", "harbour").await;
+    browser.click("form[action$='feeds/add'] button").await;
+    browser.until("location.pathname == '/feeds/1' && document.body.textContent.includes('The feed is added.')").await;
+    asked(&fleet, "/harbour", 0).await;
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("feeds.opml");
+    let outline = |path: &str| format!("<outline type='rss' xmlUrl='{}'/>", fleet.origin.url(path));
+    let outlines: String = ["/one", "/two", "/three"].map(outline).concat();
+    std::fs::write(&file, format!("<opml><body><outline text='Imported'>{outlines}</outline></body></opml>")).unwrap();
+    browser.go(&format!("{}/feeds/add", fleet.server)).await;
+    browser.choose("input[type=file]", &file).await;
+    browser.click("form[action$='feeds/import'] button").await;
+    browser.until("document.body.textContent.includes('3 added, 0 known already, 0 refused.')").await;
+    browser.look("imported").await;
+
+    browser.go(&format!("{}/feeds?label=Imported", fleet.server)).await;
+    browser.click("input[name=id][value='2']").await;
+    browser.click("input[name=id][value='3']").await;
+    browser.click("button[formaction$=pause]").await;
+    browser.until("document.body.textContent.includes('Paused: 2 feeds.')").await;
+    browser.look("several").await;
+    browser.click("input[name=id][value='4']").await;
+    browser.click("input[name=sure]").await;
+    browser.click("button[formaction$=remove]").await;
+    browser.until("document.body.textContent.includes('Removed: 1 feed.')").await;
+    browser.click("input[name=id][value='2']").await;
+    browser.click("input[name=id][value='3']").await;
+    browser.click("button[formaction$=resume]").await;
+    browser.until("document.body.textContent.includes('Resumed: 2 feeds.')").await;
+
+    browser.go(&format!("{}/feeds/1", fleet.server)).await;
+    browser.click("#main details summary").await;
+    browser.fill("input[name=subscribers]", "30").await;
+    browser.fill("input[name=interval]", "20m").await;
+    browser.click("form[action$=change] button").await;
+    browser.until("document.body.textContent.includes('The settings are saved.')").await;
+    browser.until("document.querySelector('.numbers').textContent.includes('30 subscribers')").await;
+
+    let host = fleet.origin.url("/").trim_start_matches("http://").trim_end_matches('/').to_owned();
+    browser.go(&format!("{}/hosts", fleet.server)).await;
+    browser.fill("input[name=host]", &host).await;
+    browser.click("form.search button").await;
+    browser.until("location.pathname.startsWith('/hosts/127.0.0.1')").await;
+    browser.fill("input[name=for]", "2h").await;
+    browser.click("form[action$='/block'] button").await;
+    browser.until("document.body.textContent.includes('It is blocked')").await;
+    browser.look("blocked").await;
+    browser.click("form[action$='/unblock'] button").await;
+    browser.until("document.body.textContent.includes('It is not blocked any more.')").await;
+
+    browser.go(&format!("{}/requeues", fleet.server)).await;
+    browser.click("input[name=all]").await;
+    browser.click("input[name=lift_penalties]").await;
+    browser.fill("input[name=rate]", "0.05").await;
+    browser.click("form[action$=plan] button").await;
+    browser.until("document.querySelector('#plan')").await;
+    browser.look("plan").await;
+    browser.click("#start").await;
+    browser.until("document.querySelector('.running')").await;
+    browser.click(".running button").await;
+    browser.until("document.body.textContent.includes('The requeue is cancelled.')").await;
+
+    browser.go(&fleet.server).await;
+    browser.click("form[action$='fleet/pause'] button").await;
+    browser.until("document.body.textContent.includes('All polling is paused.')").await;
+    browser.look("paused").await;
+    browser.click("form[action$='fleet/resume'] button").await;
+    browser.until("document.body.textContent.includes('Polling is resumed.')").await;
+    browser.go(&format!("{}/audit", fleet.server)).await;
+    assert!(browser.text("table").await.contains("POST /fleet/resume"));
+    browser.look("audited").await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_works_on_the_pages_on_a_phone() {
+    operate(PHONE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_works_on_the_pages_on_a_desktop() {
+    operate(DESKTOP).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_login_opens_all_pages_and_forged_forms_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("fleet.toml");
     let token = format!("[[api.tokens]]\nname = \"do\"\ntoken = \"{TOKEN}\"\nrole = \"write\"\n");
@@ -114,29 +242,41 @@ async fn buttons_ask_for_a_token_and_keep_it_for_the_tab() {
     asked(&fleet, "/harbour", 0).await;
 
     let browser = Browser::open(PHONE).await;
-    // Without a token only the publisher's page is visible, without links to the others.
+    // Without a login only the publisher's page is visible, without links to the others.
     browser.go(&format!("{}/status?url={url}", fleet.server)).await;
     assert!(browser.text("h2").await.starts_with("Yes"));
     assert_eq!(browser.eval("return document.querySelector('nav')").await, json!(null));
-    let page = fleet.server.replace("http://", &format!("http://anybody:{TOKEN}@"));
-    browser.go(&format!("{page}/")).await;
-    browser.until("document.querySelector('#pulse').textContent.trim() == 'live'").await;
-    browser.go(&format!("{page}/feeds/1")).await;
-    browser.fill("input[name=token]", "not the token").await;
-    browser.click("button[value=refresh]").await;
-    browser.until("document.querySelector('#done.bad')").await;
-    assert!(browser.text("#done").await.contains("none of the tokens"));
-    assert_eq!(fleet.origin.requests("/harbour").len(), 1);
-    browser.look("token").await;
-    // The browser logs the 401, as it should.
-    assert!(browser.complaints().await.iter().all(|line| line.contains("401")));
-
+    browser.go(&format!("{}/feeds/1", fleet.server)).await;
+    browser.until("location.pathname == '/login'").await;
+    browser.look("login").await;
+    browser.fill("input[name=token]", "not the token at all").await;
+    browser.click("#main button").await;
+    browser.until("document.body.textContent.includes('not one of the tokens')").await;
+    assert!(browser.complaints().await.iter().all(|line| line.contains("403")));
     browser.fill("input[name=token]", TOKEN).await;
-    browser.click("button[value=refresh]").await;
-    asked(&fleet, "/harbour", 1).await;
-    browser.go(&format!("{page}/feeds/1")).await;
-    browser.click("button[value=pause]").await;
-    browser.until("document.querySelector('button[value=resume]')").await;
+    browser.click("#main button").await;
+    browser.until("location.pathname == '/feeds/1'").await;
+    browser.look("session").await;
+    let before = fleet.origin.requests("/harbour").len();
+    browser.click("#buttons button").await;
+    asked(&fleet, "/harbour", before).await;
+    assert_eq!(browser.eval("return document.cookie").await, json!(""), "no script reads the login");
+
+    // A page of another origin on this machine: the browser sends the cookie along with its form.
+    let forged =
+        format!("<form id=f method=post action='{}/feeds/1/pause'></form><button form=f>Win</button>", fleet.server);
+    fleet.origin.set("/evil", Script::body("text/html", forged));
+    browser.go(&fleet.origin.url("/evil")).await;
+    browser.click("button").await;
+    browser.until("document.body.textContent.includes('403')").await;
+    browser.go(&format!("{}/feeds/1", fleet.server)).await;
+    browser.until("document.querySelector('#buttons button[formaction$=pause]')").await;
+    assert!(browser.complaints().await.iter().all(|line| line.contains("403")));
+
+    browser.click(".out button").await;
+    browser.until("location.pathname == '/login'").await;
+    browser.go(&format!("{}/feeds/1", fleet.server)).await;
+    browser.until("location.pathname == '/login'").await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 
@@ -146,14 +286,25 @@ async fn a_feeds_buttons_are_reached_with_the_keyboard_alone() {
     fleet.done(&["feed", "add", &url]);
     let browser = Browser::open(DESKTOP).await;
     browser.go(&format!("{}/feeds/1", fleet.server)).await;
-    browser.until("!document.querySelector('#do').hidden").await;
     let mut way = Vec::new();
     while way.last().is_none_or(|at| at != "Forget its ETag") {
         let (at, framed) = browser.tab().await;
-        assert!(framed && way.len() < 20, "{at} after {way:?} has no frame, or it does not end");
+        assert!(framed && way.len() < 30, "{at} after {way:?} has no frame, or it does not end");
         way.push(at);
     }
-    let begin = ["Skip to the content", "feedfleet", "Fleet", "Entries", "Feeds", "Publishers", "Feeds"];
+    let begin = [
+        "Skip to the content",
+        "feedfleet",
+        "Fleet",
+        "Entries",
+        "Feeds",
+        "Hosts",
+        "Requeues",
+        "Audit",
+        "Configuration",
+        "Publishers",
+        "Feeds",
+    ];
     assert_eq!(way[..begin.len()], begin, "in the order in which they are read");
     assert_eq!(way[way.len() - 3..], ["Refresh now", "Pause", "Forget its ETag"]);
 }
@@ -172,11 +323,9 @@ async fn everything_can_be_read_without_a_script() {
     browser.click("tbody a").await;
     assert_eq!(browser.text("h1").await, TITLE);
     assert!(browser.text(".timeline").await.contains("New content"));
-    let told = browser.text("noscript").await;
-    let command = told.split("feedfleet ").nth(1).unwrap_or_else(|| panic!("no command: {told}"));
-    fleet.done(&command.split_whitespace().collect::<Vec<_>>());
+    browser.click("#buttons button").await;
     asked(&fleet, "/harbour", 1).await;
-    assert_eq!(browser.text("#do").await, "", "buttons that do nothing are not shown");
+    assert_eq!(browser.text("#done").await, "It will be polled as soon as its host allows it.");
     browser.click("nav a[href$=status]").await;
     browser.fill("input[name=url]", &url).await;
     browser.click("form.search button").await;

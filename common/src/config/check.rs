@@ -352,6 +352,7 @@ fn check_api(api: &ApiConfig, refusals: &mut Refusals) {
     refusals.require(!api.tokens.is_empty() || api.listen.ip().is_loopback(), "api.listen", || {
         "must be a loopback address such as 127.0.0.1:7878 as long as there are no [[api.tokens]]".into()
     });
+    refusals.positive("api.session", api.session);
     refusals.at_least("api.max_connections", api.max_connections, 16);
     refusals.at_least("api.max_connections_per_address", api.max_connections_per_address, 8);
     let anybody = api.trusted_proxies.iter().any(|network| network.prefix_len() == 0);

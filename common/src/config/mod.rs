@@ -371,6 +371,8 @@ pub struct ApiConfig {
     pub trusted_proxies: Vec<IpNet>,
     pub status_per_minute: u32,
     pub allow_origins: Vec<String>,
+    #[serde(with = "text")]
+    pub session: Duration,
 }
 
 /// `[[api.tokens]]`

@@ -21,6 +21,10 @@ pub(crate) struct ApiError {
     more: Map<String, Value>,
 }
 
+/// The sentence of a refusal, beside its response: pages show it to people.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused(pub(crate) String);
+
 impl ApiError {
     /// A refusal with this status and sentence.
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
@@ -100,6 +104,7 @@ impl IntoResponse for ApiError {
             fields.extend(self.more);
         }
         let mut response = (self.status, [(header::CONTENT_TYPE, PROBLEM)], body.to_string()).into_response();
+        response.extensions_mut().insert(Refused(self.message));
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

@@ -1,7 +1,9 @@
 //! What a scheduler shows over HTTP: the API for programs and the pages for people. Holds no loop and decides nothing about
-//! polling. The API and the pages know nothing of each other; both stand on the modules beside them.
+//! polling. Both stand on the modules beside them, and the pages' forms end in the API's handlers: there is one way to change
+//! something.
 
 mod api;
+mod audit_log;
 mod conditional;
 mod cors;
 mod error;
@@ -9,6 +11,7 @@ mod explain;
 mod hardened;
 pub mod listener;
 mod listing;
+pub mod opml;
 mod pages;
 mod reading;
 mod recent;
@@ -16,6 +19,7 @@ mod request;
 mod river;
 mod sanitised;
 mod serve;
+mod session;
 mod state;
 mod streams;
 #[cfg(test)]
@@ -50,9 +54,10 @@ pub fn router(ops: Arc<Ops>) -> Router {
 }
 
 fn composed(ops: Arc<Ops>, live: Arc<Live>) -> Router {
-    let guard = Guard::new(&ops.config.api.tokens, pages::is_for_operators, &ops.metrics, &ops.clock);
     let origins: cors::Origins = ops.config.api.allow_origins.as_slice().into();
     let api = Api::new(ops);
+    let people = api.clone();
+    let guard = Guard::new(api.clone(), pages::door);
     api::routes()
         .with_state(api.clone())
         .merge(pages::routes(api, live))
@@ -62,6 +67,7 @@ fn composed(ops: Arc<Ops>, live: Arc<Live>) -> Router {
         .layer(middleware::from_fn(in_time))
         // Around the limit of time: what took too long is recorded as such.
         .layer(middleware::from_fn_with_state(guard, guard::admit))
+        .layer(middleware::from_fn_with_state(people, pages::for_people))
         // Browsers ask before they send a token.
         .layer(middleware::from_fn_with_state(origins, cors::shared))
         .layer(middleware::from_fn(hardened::hardened))

@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use common::suggest::{field_names, nearest};
 use common::url::FeedId;
 use serde::de::DeserializeOwned;
@@ -96,13 +96,20 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        Params::of(&parts.uri)
+    }
+}
+
+impl<T: DeserializeOwned> Params<T> {
+    /// Reads the query of an address.
+    pub(crate) fn of(uri: &Uri) -> Result<Self, ApiError> {
         let unreadable = |_| ApiError::bad("the query string is not readable; write name=value&name=value");
-        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri).map_err(unreadable)?;
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(unreadable)?;
         let known = field_names::<T>();
         for (name, _) in &pairs {
             refuse_unknown(name, known, "parameter")?;
         }
-        let Query(params) = Query::<T>::try_from_uri(&parts.uri)
+        let Query(params) = Query::<T>::try_from_uri(uri)
             .map_err(|_| ApiError::bad("a query parameter is given twice; give each once"))?;
         Ok(Params(params))
     }

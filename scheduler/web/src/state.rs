@@ -14,8 +14,10 @@ use scheduler::wire::FeedView;
 use store::FeedRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::audit_log::AuditLog;
 use crate::error::ApiError;
 use crate::recent::Recent;
+use crate::session::Sessions;
 use crate::streams::Streams;
 use crate::visitors::Visitors;
 
@@ -26,6 +28,12 @@ pub(crate) struct Api {
     pub(crate) ops: Arc<Ops>,
     /// Counts the visitors of the publisher's page.
     pub(crate) publishers: Arc<Visitors>,
+    /// The newest changes that were requested.
+    pub(crate) audit: Arc<AuditLog>,
+    /// Logins to the pages.
+    pub(crate) sessions: Arc<Sessions>,
+    /// Counts attempts to log in.
+    pub(crate) logins: Arc<Visitors>,
     /// Counts the senders of pings.
     pub(crate) visitors: Arc<Visitors>,
     /// Gathers pings.
@@ -64,6 +72,9 @@ impl Api {
     /// Returns the state over these operations.
     pub(crate) fn new(ops: Arc<Ops>) -> Self {
         Api {
+            audit: Arc::default(),
+            sessions: Arc::new(Sessions::new(&ops.config)),
+            logins: Arc::default(),
             publishers: Arc::default(),
             visitors: Arc::default(),
             pings: Pings::new(ops.clone()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::http::{Request, header};
+use axum::http::{HeaderMap, Request, header};
 use axum::response::Response;
 use common::config::{ApiToken, Config};
 use common::document::Document;
@@ -99,6 +99,24 @@ impl Fleet {
             request = request.header(name, *value);
         }
         self.send(request.body(Body::empty()).unwrap()).await
+    }
+
+    /// Status, headers and body of the answer to a request with these headers.
+    pub(crate) async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (u16, HeaderMap, String) {
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:7878");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let (head, body) = self.router.clone().call(request).await.unwrap().into_parts();
+        let body = to_bytes(body, usize::MAX).await.unwrap();
+        (head.status.as_u16(), head.headers, String::from_utf8_lossy(&body).into_owned())
     }
 
     pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Answer {

@@ -11,22 +11,31 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::audit_log::Entry;
 use crate::error::ApiError;
+use crate::session::{Caller, NOBODY};
+use crate::state::Api;
 
 /// The caller: a token's name, or any program on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Who(pub(super) Arc<str>);
+pub(crate) struct Who(pub(crate) Arc<str>);
 
 /// What a change turned out to be about, such as `feeds/7`, where the path does not say it. A handler adds it to its answer.
 #[derive(Clone, Debug)]
-pub(super) struct Subject(pub(super) String);
+pub(crate) struct Subject(pub(crate) String);
 
 /// Bytes of a path that are written.
 const LONGEST: usize = 200;
 
 /// Lets a change go on, or refuses it, and writes its line.
-pub(super) async fn recorded(who: &Who, refused: Option<ApiError>, request: Request, next: Next) -> Response {
-    let mut line = Line::of(who, &request);
+pub(super) async fn recorded(
+    who: &Who,
+    api: &Api,
+    refused: Option<ApiError>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut line = Line::of(who, api, &request);
     let response = match refused {
         Some(refusal) => refusal.into_response(),
         None => next.run(request).await,
@@ -43,10 +52,11 @@ struct Line {
     on: String,
     status: Option<StatusCode>,
     began: Instant,
+    api: Api,
 }
 
 impl Line {
-    fn of(who: &Who, request: &Request) -> Self {
+    fn of(who: &Who, api: &Api, request: &Request) -> Self {
         let path = request.uri().path();
         let route = request.extensions().get::<MatchedPath>().map_or(path, MatchedPath::as_str);
         let from = request.extensions().get::<ConnectInfo<std::net::SocketAddr>>();
@@ -57,11 +67,15 @@ impl Line {
             on: subject(path, route),
             status: None,
             began: Instant::now(),
+            api: api.clone(),
         }
     }
 
     fn ended(&mut self, response: &Response) {
         self.status = Some(response.status());
+        if let Some(caller) = response.extensions().get::<Caller>() {
+            self.who = Who(caller.name.clone());
+        }
         if let Some(Subject(subject)) = response.extensions().get() {
             self.on.clone_from(subject);
         }
@@ -72,13 +86,20 @@ impl Drop for Line {
     fn drop(&mut self) {
         let outcome = match self.status {
             None => "the caller did not wait",
-            Some(status) if status.is_success() => "done",
+            // A form leads to a page afterwards.
+            Some(status) if status.is_success() || status.is_redirection() => "done",
             Some(status) if status.is_server_error() => "failed",
             Some(_) => "refused",
         };
         let Line { who, from, action, on, .. } = self;
         let (status, millis) = (self.status.map_or(0, |status| status.as_u16()), self.began.elapsed().as_millis());
         tracing::info!(target: "audit", who = &*who.0, from, action, on, outcome, status, millis, "change requested");
+        // What nobody asked for who may ask would push out what is of interest.
+        if who.0.as_ref() != NOBODY {
+            let (at, who) = (self.api.ops.clock.now(), who.0.to_string());
+            let (from, action, on) = (from.clone(), action.clone(), on.clone());
+            self.api.audit.note(Entry { at, who, from, action, on, outcome, status });
+        }
     }
 }
 
@@ -96,7 +117,7 @@ fn cut(path: &str) -> &str {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::sync::Mutex;
 
     use axum::body::Body;
@@ -112,7 +133,7 @@ pub(super) mod tests {
     use crate::testing::Fleet;
 
     /// The lines that this thread writes to the target `audit`, each as an object.
-    pub(in crate::api) struct Lines {
+    pub(crate) struct Lines {
         heard: Arc<Mutex<Vec<Value>>>,
         _guard: DefaultGuard,
     }
@@ -159,13 +180,13 @@ pub(super) mod tests {
     }
 
     impl Lines {
-        pub(in crate::api) fn listen() -> Self {
+        pub(crate) fn listen() -> Self {
             let heard = Arc::new(Mutex::default());
             Lines { _guard: tracing::subscriber::set_default(Ear(Arc::clone(&heard))), heard }
         }
 
         /// Those since it was last asked.
-        pub(in crate::api) fn take(&self) -> Vec<Value> {
+        pub(crate) fn take(&self) -> Vec<Value> {
             std::mem::take(&mut self.heard.lock().unwrap())
         }
     }

@@ -24,7 +24,7 @@ use scheduler::wire::BulkView;
 use store::Added;
 
 /// Bytes of a request: lines of a few hundred bytes each, and their answers, fit into memory for several callers.
-pub(super) const MAX_BYTES: usize = 4 * 1024 * 1024;
+pub(crate) const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Lines of a request: they are stored well within the time that an answer may take.
 const MAX_LINES: usize = 10_000;
 /// Lines that one transaction stores.
@@ -46,7 +46,7 @@ enum Target {
 type Answers = Vec<Result<BulkView, ApiError>>;
 
 /// `POST /feeds/bulk`: adds feeds, spread as an import, or sets fields of known ones.
-pub(super) async fn bulk(
+pub(crate) async fn bulk(
     State(api): State<Api>,
     request: Request,
 ) -> Result<([(HeaderName, &'static str); 1], String), ApiError> {
@@ -58,24 +58,34 @@ pub(super) async fn bulk(
     let bytes = body_bytes(request, &(), MAX_BYTES).await?;
     let lines = bytes.split(|byte| *byte == b'\n').enumerate();
     let lines: Vec<_> = lines.filter(|(_, line)| !line.trim_ascii().is_empty()).collect();
+    let numbered: Vec<(usize, &[u8])> = lines.into_iter().map(|(index, line)| (index + 1, line)).collect();
+    let mut text = String::new();
+    for answer in settled(&api, &numbered).await? {
+        let line = serde_json::to_string(&answer);
+        text.push_str(&line.map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?);
+        text.push('\n');
+    }
+    Ok(([(header::CONTENT_TYPE, JSON_LINES)], text))
+}
+
+/// Adds feeds, or sets fields of known ones: an answer for each line, in order. Each is a JSON object with its number.
+pub(crate) async fn settled(api: &Api, lines: &[(usize, &[u8])]) -> Result<Vec<BulkView>, ApiError> {
     if lines.len() > MAX_LINES {
         let message = format!("these are {} lines; send at most {MAX_LINES} at once", lines.len());
         return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
     }
-    let mut text = String::new();
+    let mut all = Vec::with_capacity(lines.len());
     for batch in lines.chunks(BATCH) {
-        let wishes: Vec<_> = batch.iter().map(|(_, line)| wish(&api, line)).collect();
+        let wishes: Vec<_> = batch.iter().map(|(_, line)| wish(api, line)).collect();
         let ops = api.ops.clone();
         let answers = run_to_completion(async move { settle(&ops, wishes).await }).await?;
-        for ((index, _), answer) in batch.iter().zip(answers) {
+        for ((line, _), answer) in batch.iter().zip(answers) {
             let answer =
                 answer.unwrap_or_else(|error| BulkView { error: Some(error.to_string()), ..BulkView::default() });
-            let line = serde_json::to_string(&BulkView { line: index + 1, ..answer });
-            text.push_str(&line.map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?);
-            text.push('\n');
+            all.push(BulkView { line: *line, ..answer });
         }
     }
-    Ok(([(header::CONTENT_TYPE, JSON_LINES)], text))
+    Ok(all)
 }
 
 fn wish(api: &Api, line: &[u8]) -> Result<Wish, ApiError> {

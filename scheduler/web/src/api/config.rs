@@ -12,12 +12,12 @@ use scheduler::ops::config::ReloadError;
 use scheduler::wire::{ConfigView, ReloadView};
 
 /// `GET /config`
-pub(super) async fn show(State(api): State<Api>) -> Json<ConfigView> {
+pub(crate) async fn show(State(api): State<Api>) -> Json<ConfigView> {
     Json(ConfigView::of(&api.ops.condition.config.in_force()))
 }
 
 /// `POST /config/reload`
-pub(super) async fn reload(
+pub(crate) async fn reload(
     State(api): State<Api>,
     Extension(Who(who)): Extension<Who>,
 ) -> Result<Json<ReloadView>, ApiError> {

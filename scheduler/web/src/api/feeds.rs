@@ -27,23 +27,23 @@ use store::{FeedRef, HistoryEntry};
 /// A feed in a request. Everything may be left out but the `url` of a new one.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct FeedBody {
-    pub(super) url: Option<String>,
+pub(crate) struct FeedBody {
+    pub(crate) url: Option<String>,
     subscribers: Option<u32>,
     active_subscribers: Option<u32>,
     sla: Option<bool>,
     important: Option<bool>,
-    pub(super) private: Option<bool>,
-    pub(super) calm: Option<Vec<CalmGroup>>,
+    pub(crate) private: Option<bool>,
+    pub(crate) calm: Option<Vec<CalmGroup>>,
     /// Replaces all labels.
     labels: Option<Vec<String>>,
     add_labels: Option<Vec<String>>,
     remove_labels: Option<Vec<String>>,
     /// `null` takes the caller's own id away.
     #[serde(deserialize_with = "given")]
-    pub(super) external_id: Option<Option<String>>,
+    pub(crate) external_id: Option<Option<String>>,
     /// What the caller calls a new feed, until it has a title of its own.
-    pub(super) title: Option<String>,
+    pub(crate) title: Option<String>,
     /// Seconds; `null` takes a person's interval away.
     #[serde(deserialize_with = "given")]
     interval: Option<Option<f64>>,
@@ -74,7 +74,7 @@ impl Accepts for FeedBody {
 
 impl FeedBody {
     /// The login in these fields: absent, `null`, or a pair.
-    pub(super) fn login(&self) -> Result<Option<Option<Login>>, ApiError> {
+    pub(crate) fn login(&self) -> Result<Option<Option<Login>>, ApiError> {
         match (&self.username, &self.password) {
             (None, None) => Ok(None),
             (Some(None), None) => Ok(Some(None)),
@@ -90,7 +90,7 @@ impl FeedBody {
 
     /// The audience that results when these fields are laid over `before`, of a feed with these calm groups. Calm subscribers
     /// take the place of the one that a feed without a count is taken to have.
-    pub(super) fn audience(&self, before: Audience, calm_before: &[CalmGroup]) -> Result<Audience, ApiError> {
+    pub(crate) fn audience(&self, before: Audience, calm_before: &[CalmGroup]) -> Result<Audience, ApiError> {
         let is_uncounted = (before.subscribers, before.active_subscribers) == (1, 1) && calm_before.is_empty();
         let is_calm = self.calm.as_ref().is_some_and(|calm| calm_subscribers(calm) > 0);
         let before = match is_uncounted && is_calm && self.subscribers.is_none() && self.active_subscribers.is_none() {
@@ -118,7 +118,7 @@ impl FeedBody {
     }
 
     /// The change of labels in these fields.
-    pub(super) fn labels(&self) -> Result<LabelEdit, ApiError> {
+    pub(crate) fn labels(&self) -> Result<LabelEdit, ApiError> {
         let read = |name: &str, labels: &Option<Vec<String>>| {
             let read = labels.as_deref().map(read_labels).transpose();
             read.map_err(|error| ApiError::bad(format!("{name}: {error}")))
@@ -131,13 +131,13 @@ impl FeedBody {
     }
 
     /// The caller's own id in these fields: absent, `null`, or a text.
-    pub(super) fn external_id(&self) -> Result<Option<Option<String>>, ApiError> {
+    pub(crate) fn external_id(&self) -> Result<Option<Option<String>>, ApiError> {
         let read = |id: &Option<String>| id.as_deref().map(read_external_id).transpose().map_err(ApiError::bad);
         self.external_id.as_ref().map(read).transpose()
     }
 
     /// The feed that these fields add.
-    pub(super) fn new_feed(&self, api: &Api) -> Result<AddFeed, ApiError> {
+    pub(crate) fn new_feed(&self, api: &Api) -> Result<AddFeed, ApiError> {
         let url = self.url.as_deref().ok_or_else(|| ApiError::bad("url is missing; it must be the feed's address"))?;
         let (url, of_url) = input::feed(url, &api.ops.config.fetch.at_service).map_err(ApiError::not_a_url)?;
         let of_fields = self.login()?.flatten();
@@ -154,7 +154,7 @@ impl FeedBody {
 }
 
 /// `POST /feeds`: 201 when it is new, 200 when it was known.
-pub(super) async fn add(
+pub(crate) async fn add(
     State(api): State<Api>,
     Body(body): Body<FeedBody>,
 ) -> Result<(StatusCode, Extension<Subject>, Json<AddedView>), ApiError> {
@@ -170,7 +170,7 @@ pub(super) async fn add(
 }
 
 /// `GET /feeds`
-pub(super) async fn list(
+pub(crate) async fn list(
     State(api): State<Api>,
     Params(params): Params<ListParams>,
 ) -> Result<Json<List<FeedView>>, ApiError> {
@@ -182,12 +182,12 @@ pub(super) async fn list(
 
 /// The parameters of `GET /feeds/lookup`.
 #[derive(Debug, Deserialize)]
-pub(super) struct LookupParams {
+pub(crate) struct LookupParams {
     url: Option<String>,
 }
 
 /// `GET /feeds/lookup?url=`
-pub(super) async fn lookup(
+pub(crate) async fn lookup(
     State(api): State<Api>,
     Params(params): Params<LookupParams>,
 ) -> Result<Json<FeedView>, ApiError> {
@@ -203,13 +203,13 @@ pub(super) async fn lookup(
 }
 
 /// `GET /feeds/{id}`
-pub(super) async fn show(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+pub(crate) async fn show(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
     let feed = api.feed(id).await?;
     Ok(Json(api.view(feed)))
 }
 
 /// `PATCH /feeds/{id}`: the fields given replace what was.
-pub(super) async fn change(
+pub(crate) async fn change(
     State(api): State<Api>,
     PathId(id): PathId,
     Body(body): Body<FeedBody>,
@@ -233,13 +233,13 @@ pub(super) async fn change(
 }
 
 /// `DELETE /feeds/{id}`: erases the feed with its entries and history.
-pub(super) async fn erase(State(api): State<Api>, PathId(id): PathId) -> Result<StatusCode, ApiError> {
+pub(crate) async fn erase(State(api): State<Api>, PathId(id): PathId) -> Result<StatusCode, ApiError> {
     let erased = run_to_completion(async move { api.ops.erase(id).await }).await?;
     if erased { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::no_feed(id)) }
 }
 
 /// `POST /feeds/{id}/pause`
-pub(super) async fn pause(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+pub(crate) async fn pause(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
     let feed = api.feed(id).await?;
     if !matches!(feed.status, Status::Active | Status::Paused) {
         return Err(conflict(&feed, "is not polled anyway"));
@@ -248,7 +248,7 @@ pub(super) async fn pause(State(api): State<Api>, PathId(id): PathId) -> Result<
 }
 
 /// `POST /feeds/{id}/resume`: lets a feed out of pause, blacklist or quarantine.
-pub(super) async fn resume(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+pub(crate) async fn resume(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
     let feed = api.feed(id).await?;
     if matches!(feed.status, Status::Gone | Status::Removed | Status::Merged) {
         return Err(conflict(&feed, "cannot be resumed; add its URL again to give it one more try"));
@@ -257,7 +257,7 @@ pub(super) async fn resume(State(api): State<Api>, PathId(id): PathId) -> Result
 }
 
 /// `POST /feeds/{id}/refresh`: polled as soon as its host allows it. 202: the poll is still to come.
-pub(super) async fn refresh(
+pub(crate) async fn refresh(
     State(api): State<Api>,
     PathId(id): PathId,
 ) -> Result<(StatusCode, Json<FeedView>), ApiError> {
@@ -271,7 +271,7 @@ pub(super) async fn refresh(
 }
 
 /// `POST /feeds/{id}/unmove`: back to where it was before it moved or was merged.
-pub(super) async fn unmove(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+pub(crate) async fn unmove(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
     let ops = api.ops.clone();
     let taken = run_to_completion(async move { ops.unmove(id).await }).await?;
     match taken.ok_or_else(|| ApiError::no_feed(id))? {
@@ -285,20 +285,20 @@ pub(super) async fn unmove(State(api): State<Api>, PathId(id): PathId) -> Result
 }
 
 /// `POST /feeds/{id}/forget`: drops validators and content hash, so that the next poll reads the feed whole.
-pub(super) async fn forget(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+pub(crate) async fn forget(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
     let ops = api.ops.clone();
     let forgotten = run_to_completion(async move { ops.forget(id).await }).await?;
     Ok(Json(api.view(forgotten.ok_or_else(|| ApiError::no_feed(id))?)))
 }
 
 /// `GET /feeds/{id}/explain`
-pub(super) async fn explain(State(api): State<Api>, PathId(id): PathId) -> Result<Json<ExplainView>, ApiError> {
+pub(crate) async fn explain(State(api): State<Api>, PathId(id): PathId) -> Result<Json<ExplainView>, ApiError> {
     let feed = api.feed(id).await?;
     Ok(Json(explain::of(&api, &feed).await?))
 }
 
 /// `GET /feeds/{id}/history`: its last polls, newest first, in one part.
-pub(super) async fn history(State(api): State<Api>, PathId(id): PathId) -> Result<Json<List<HistoryEntry>>, ApiError> {
+pub(crate) async fn history(State(api): State<Api>, PathId(id): PathId) -> Result<Json<List<HistoryEntry>>, ApiError> {
     let items = api.ops.store.history(id).await?.ok_or_else(|| ApiError::no_feed(id))?;
     Ok(Json(List { items, next: None }))
 }

@@ -17,12 +17,12 @@ use scheduler::error::BackendError;
 use scheduler::wire::StatsView;
 
 /// `POST /fleet/pause`
-pub(super) async fn pause(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn pause(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
     set_paused(api, true).await
 }
 
 /// `POST /fleet/resume`
-pub(super) async fn resume(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn resume(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
     set_paused(api, false).await
 }
 
@@ -32,7 +32,7 @@ async fn set_paused(api: Api, paused: bool) -> Result<Json<Value>, ApiError> {
 }
 
 /// `GET /stats`
-pub(super) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, ApiError> {
+pub(crate) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, ApiError> {
     let now = api.ops.clock.now();
     let store = api.ops.store.stats(now).await?;
     let depth = api.ops.schedule.depth(now).await.map_err(BackendError::from)?;
@@ -46,7 +46,7 @@ pub(super) async fn stats(State(api): State<Api>) -> Result<Json<StatsView>, Api
 }
 
 /// `GET /healthz`: the process answers, and its watchdog has not found it stuck. Does not depend on any server.
-pub(super) async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiError> {
+pub(crate) async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiError> {
     match api.ops.condition.watchdog.alarm() {
         None => Ok("ok\n"),
         Some(why) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why)),
@@ -54,7 +54,7 @@ pub(super) async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiE
 }
 
 /// `GET /readyz`: everything that it depends on answers too. A refusal names the root cause.
-pub(super) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn readyz(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
     let not_ready = |why: String| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why);
     let ops = &api.ops;
     api.servers.get(|| servers(&api)).await.map_err(not_ready)?;
@@ -79,12 +79,12 @@ async fn servers(api: &Api) -> Result<(), String> {
 }
 
 /// `GET /metrics`
-pub(super) async fn metrics(State(api): State<Api>) -> ([(HeaderName, &'static str); 1], String) {
+pub(crate) async fn metrics(State(api): State<Api>) -> ([(HeaderName, &'static str); 1], String) {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], api.ops.metrics.render())
 }
 
 /// `GET /.well-known/http-message-signatures-directory`: the public half of the key that requests are signed with, signed.
-pub(super) async fn keys(State(api): State<Api>) -> Response {
+pub(crate) async fn keys(State(api): State<Api>) -> Response {
     let Some(key) = &api.ops.bot_key else {
         return ([(header::CONTENT_TYPE, DIRECTORY_TYPE)], "{\"keys\":[]}").into_response();
     };

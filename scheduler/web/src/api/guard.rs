@@ -11,62 +11,116 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use common::config::{ApiRole, ApiToken, hash_of_token};
-use common::metrics::Metrics;
-use common::time::{Clock, Timestamp};
-use subtle::ConstantTimeEq;
+use common::config::ApiRole;
 
 use super::audit::{self, Who};
 use crate::error::ApiError;
+use crate::session::Caller;
+use crate::state::Api;
 
 /// What is needed to tell who may call.
 #[derive(Clone)]
 pub(crate) struct Guard {
-    tokens: Arc<[Known]>,
-    clock: Arc<dyn Clock>,
-    /// Returns whether the path is a page for operators, which a browser's login opens too.
-    is_page: fn(&str) -> bool,
-    metrics: Arc<Metrics>,
+    api: Api,
+    /// Returns how a path is opened.
+    door: fn(&str) -> Door,
     /// When a rejection was logged last.
     logged: Arc<Mutex<Option<Instant>>>,
 }
 
-/// A token, by its hash.
-struct Known {
-    name: String,
-    hash: String,
-    role: ApiRole,
-    expires: Option<Timestamp>,
-}
-
-impl Known {
-    fn of(token: &ApiToken) -> Self {
-        Known { name: token.name.clone(), hash: token.hash(), role: token.role, expires: token.expires }
-    }
+/// How a path is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// By anybody.
+    Public,
+    /// By anybody, but changes only from our own pages: the forms of the login.
+    Login,
+    /// By programs, with a bearer token.
+    Api,
+    /// By feed readers, which know a password (HTTP Basic), and by all who open pages.
+    Feed,
+    /// By people who are logged in, and by programs with a bearer token.
+    Page,
 }
 
 /// Between two log lines about rejected tokens.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
 impl Guard {
-    pub(crate) fn new(
-        tokens: &[ApiToken],
-        is_page: fn(&str) -> bool,
-        metrics: &Arc<Metrics>,
-        clock: &Arc<dyn Clock>,
-    ) -> Self {
-        Guard {
-            tokens: tokens.iter().map(Known::of).collect(),
-            clock: Arc::clone(clock),
-            is_page,
-            metrics: Arc::clone(metrics),
-            logged: Arc::default(),
+    pub(crate) fn new(api: Api, door: fn(&str) -> Door) -> Self {
+        Guard { api, door, logged: Arc::default() }
+    }
+
+    /// Returns who calls, and whether that is refused.
+    fn judge(&self, request: &Request, door: Door) -> (Caller, Result<(), ApiError>) {
+        let (method, headers) = (request.method(), request.headers());
+        if !self.api.sessions.needs_token() {
+            let direct = if door == Door::Public { Ok(()) } else { without_proxy(headers) };
+            let local = from_this_machine(method, request.uri(), headers);
+            return (Caller::loopback(), local.and(direct));
         }
+        let in_session = || self.api.sessions.of(headers, self.api.ops.clock.now());
+        match door {
+            Door::Public => (Caller::nobody(), Ok(())),
+            Door::Api => self.with_token(method, &bearer(headers)),
+            Door::Login => {
+                let from_page = if method.is_safe() { Ok(()) } else { self.from_our_page(request) };
+                (in_session().map_or_else(Caller::nobody, Caller::logged_in), from_page)
+            }
+            Door::Feed | Door::Page => match in_session() {
+                Some(token) => {
+                    let caller = Caller::logged_in(token);
+                    let allowed = within_role(token.role, method);
+                    // A browser sends the cookie along whoever made it send the request.
+                    let from_page = if method.is_safe() { Ok(()) } else { self.from_our_page(request) };
+                    (caller, from_page.and(allowed))
+                }
+                None if door == Door::Feed => {
+                    self.with_token(method, &password(headers).unwrap_or_else(|| bearer(headers)))
+                }
+                None => self.with_token(method, &bearer(headers)),
+            },
+        }
+    }
+
+    /// Whose token is shown, and whether it may be used so.
+    fn with_token(&self, method: &Method, shown: &str) -> (Caller, Result<(), ApiError>) {
+        match self.api.sessions.token(shown) {
+            Some(token) => {
+                let expired = token.expires.filter(|expires| *expires <= self.api.ops.clock.now());
+                let message = |at| format!("this token expired at {at}; ask the operator for another one");
+                let refused =
+                    expired.map(|at| ApiError::new(StatusCode::UNAUTHORIZED, message(at)).coded("token_expired"));
+                (Caller::with(token), refused.map_or_else(|| within_role(token.role, method), Err))
+            }
+            None => {
+                let message = "the Authorization header must be 'Bearer ' and one of the tokens in api.tokens";
+                (Caller::nobody(), Err(ApiError::new(StatusCode::UNAUTHORIZED, message)))
+            }
+        }
+    }
+
+    /// Refuses a change that another site's page made a browser send. Browsers say where a request comes from: in
+    /// `Sec-Fetch-Site` over https and on loopback, in `Origin` otherwise.
+    fn from_our_page(&self, request: &Request) -> Result<(), ApiError> {
+        let text = |name: HeaderName| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
+        let site = text(HeaderName::from_static("sec-fetch-site"));
+        let public = self.api.ops.config.api.public_url.trim_end_matches('/');
+        let is_own = |origin: &str| {
+            let host = origin.split_once("://").map(|(_, host)| host);
+            origin == public || (host.is_some() && host == host_of(request.uri(), request.headers()))
+        };
+        let is_ours = match (site, text(header::ORIGIN)) {
+            (Some(site), _) => matches!(site, "same-origin" | "none"),
+            (None, origin) => origin.is_some_and(is_own),
+        };
+        let foreign = || ApiError::new(StatusCode::FORBIDDEN, "changes are not taken from pages of another origin");
+        if is_ours { Ok(()) } else { Err(foreign()) }
     }
 
     /// Counts a request with a missing or wrong token, and logs one of them every [`LOG_EVERY`] at most.
     fn note_rejection(&self, request: &Request) {
-        self.metrics.rejected_tokens.inc();
+        self.api.ops.metrics.rejected_tokens.inc();
         let now = Instant::now();
         let mut logged = common::lock(&self.logged);
         if logged.is_some_and(|last| now.duration_since(last) < LOG_EVERY) {
@@ -76,52 +130,37 @@ impl Guard {
         drop(logged);
         let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
         let from = from.map_or_else(|| "-".to_owned(), |ConnectInfo(address)| address.ip().to_string());
-        let rejected = self.metrics.rejected_tokens.get();
+        let rejected = self.api.ops.metrics.rejected_tokens.get();
         tracing::warn!(from, rejected, "a request had a missing or wrong token; see feedfleet_rejected_tokens_total");
     }
 }
 
 /// Rejects callers without permission; other requests proceed, with the caller's name. Changes leave a line in the log.
 pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let (tokens, is_page) = (&guard.tokens, guard.is_page);
-    let path = request.uri().path();
-    let (is_page, is_api) = (is_page(path), path.starts_with("/api/"));
-    let is_change = is_api && !request.method().is_safe();
-    let (who, admitted) = if tokens.is_empty() {
-        let direct = if is_api || is_page { without_proxy(request.headers()) } else { Ok(()) };
-        let local = from_this_machine(request.method(), request.uri(), request.headers());
-        ("loopback", local.and(direct))
-    } else if is_api {
-        with_token(tokens, request.method(), &bearer(request.headers()), guard.clock.now())
-    } else if is_page {
-        // A browser asks for a password. It would send it along with other sites' requests too, so that it opens pages only.
-        let shown = password(request.headers()).unwrap_or_else(|| bearer(request.headers()));
-        with_token(tokens, request.method(), &shown, guard.clock.now())
-    } else {
-        (NOBODY, Ok(()))
-    };
-    if admitted.as_ref().is_err_and(|refusal| refusal.status() == StatusCode::UNAUTHORIZED) {
+    let door = (guard.door)(request.uri().path());
+    let is_change = door != Door::Public && !request.method().is_safe();
+    let (caller, admitted) = guard.judge(&request, door);
+    let is_unknown = admitted.as_ref().is_err_and(|refusal| refusal.status() == StatusCode::UNAUTHORIZED);
+    // A browser that is not logged in shows nothing: it is sent to the login.
+    if is_unknown && (door != Door::Page || request.headers().contains_key(header::AUTHORIZATION)) {
         guard.note_rejection(&request);
     }
-    let who = Who(who.into());
+    let who = Who(caller.name.clone());
     request.extensions_mut().insert(who.clone());
-    match admitted {
-        admitted if is_change => audit::recorded(&who, admitted.err(), request, next).await,
+    request.extensions_mut().insert(caller.clone());
+    let mut response = match admitted {
+        admitted if is_change => audit::recorded(&who, &guard.api, admitted.err(), request, next).await,
         Ok(()) => next.run(request).await,
-        Err(refusal) => {
-            let mut response = refusal.into_response();
-            if is_page && response.status() == StatusCode::UNAUTHORIZED {
-                let ask =
-                    HeaderValue::from_static("Basic realm=\"feedfleet: a token as the password\", charset=\"UTF-8\"");
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
-            }
-            response
-        }
+        Err(refusal) => refusal.into_response(),
+    };
+    if door == Door::Feed && response.status() == StatusCode::UNAUTHORIZED {
+        let ask = HeaderValue::from_static("Basic realm=\"feedfleet: a token as the password\", charset=\"UTF-8\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
     }
+    // A login says itself who it is.
+    response.extensions_mut().get_or_insert_with(|| caller);
+    response
 }
-
-/// Somebody without a token.
-const NOBODY: &str = "nobody";
 
 /// What is shown in an `Authorization` header of this scheme.
 fn shown<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
@@ -141,33 +180,12 @@ fn password(headers: &HeaderMap) -> Option<String> {
     Some(password.to_owned())
 }
 
-/// Whose token is shown, and whether it may be used so.
-fn with_token<'a>(
-    tokens: &'a [Known],
-    method: &Method,
-    shown: &str,
-    now: Timestamp,
-) -> (&'a str, Result<(), ApiError>) {
-    // Every hash is compared, and each in constant time: the time reveals nothing about any of them.
-    let (mut found, shown) = (None, hash_of_token(shown));
-    for token in tokens {
-        if bool::from(token.hash.as_bytes().ct_eq(shown.as_bytes())) {
-            found = Some(token);
-        }
-    }
-    let Some(token) = found else {
-        let message = "the Authorization header must be 'Bearer ' and one of the tokens in api.tokens";
-        return (NOBODY, Err(ApiError::new(StatusCode::UNAUTHORIZED, message)));
-    };
-    if let Some(expired) = token.expires.filter(|expires| *expires <= now) {
-        let message = format!("this token expired at {expired}; ask the operator for another one");
-        return (&token.name, Err(ApiError::new(StatusCode::UNAUTHORIZED, message).coded("token_expired")));
-    }
-    if token.role < needed_role(method) {
+fn within_role(role: ApiRole, method: &Method) -> Result<(), ApiError> {
+    if role < needed_role(method) {
         let message = "this token may only read; changes need one with the role write";
-        return (&token.name, Err(ApiError::new(StatusCode::FORBIDDEN, message)));
+        return Err(ApiError::new(StatusCode::FORBIDDEN, message));
     }
-    (&token.name, Ok(()))
+    Ok(())
 }
 
 fn needed_role(method: &Method) -> ApiRole {
@@ -177,24 +195,32 @@ fn needed_role(method: &Method) -> ApiRole {
 /// A page of a foreign site can make a browser send requests here: under a name of its own that it points at this
 /// machine (refused by the Host), or across origins (refused by the Origin).
 fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
-    let host = match uri.authority() {
-        Some(authority) => Some(authority.as_str()),
-        None => headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default()),
-    };
+    let host = host_of(uri, headers);
     if host.is_some_and(|host| !is_loopback(host)) {
         return Err(ApiError::new(
             StatusCode::MISDIRECTED_REQUEST,
             "without api.tokens only localhost and loopback addresses are answered as Host",
         ));
     }
-    let origin = headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let same_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(|rest| Some(rest) == host);
-    let foreign = origin.is_some_and(|origin| !same_origin(origin))
-        || headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    // Where browsers say the site, they may hide the origin.
+    let foreign = match (text(HeaderName::from_static("sec-fetch-site")), text(header::ORIGIN)) {
+        (Some(site), _) => !matches!(site, "same-origin" | "none"),
+        (None, origin) => origin.is_some_and(|origin| !same_origin(origin)),
+    };
     if foreign && !method.is_safe() {
         return Err(ApiError::new(StatusCode::FORBIDDEN, "changes are not taken from pages of another origin"));
     }
     Ok(())
+}
+
+/// The host that a request names.
+fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    match uri.authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default()),
+    }
 }
 
 /// A proxy on this machine makes everybody's requests its own, and often names itself as their Host.
@@ -253,48 +279,7 @@ mod tests {
             assert_eq!(local(&Method::GET, &[host, ("origin", origin)]), None);
         }
         assert_eq!(local(&Method::DELETE, &[host, ("sec-fetch-site", "cross-site")]), Some(StatusCode::FORBIDDEN));
-    }
-
-    #[test]
-    fn a_token_opens_what_its_role_allows() {
-        let hashed = ApiToken {
-            token: String::new(),
-            token_hash: hash_of_token("hashed-0123456789"),
-            ..ApiToken::new("kept", "", ApiRole::Write)
-        };
-        let now = Timestamp::from_millis(1_000_000);
-        let expired = ApiToken { expires: Some(now), ..ApiToken::new("was", "expired-0123456789", ApiRole::Read) };
-        let tokens = [
-            ApiToken::new("look", "0123456789abcdef", ApiRole::Read),
-            ApiToken::new("do", "fedcba9876543210", ApiRole::Write),
-            hashed,
-            expired,
-        ];
-        let tokens = tokens.each_ref().map(Known::of);
-        let status = |method: &Method, shown: &'static str| {
-            with_token(&tokens, method, &bearer(&headers(&[("authorization", shown)])), now)
-                .1
-                .err()
-                .map(|error| error.status())
-        };
-        assert_eq!(status(&Method::GET, "Bearer 0123456789abcdef"), None);
-        assert_eq!(status(&Method::POST, "bearer fedcba9876543210"), None);
-        assert_eq!(status(&Method::POST, "Bearer 0123456789abcdef"), Some(StatusCode::FORBIDDEN));
-        assert_eq!(status(&Method::POST, "Bearer hashed-0123456789"), None);
-        assert_eq!(status(&Method::GET, "Bearer expired-0123456789"), Some(StatusCode::UNAUTHORIZED));
-        let before = Timestamp::from_millis(999_999);
-        assert!(with_token(&tokens, &Method::GET, "expired-0123456789", before).1.is_ok());
-        let of_hash = with_token(&tokens, &Method::GET, &hash_of_token("hashed-0123456789"), now);
-        assert!(of_hash.1.is_err(), "the hash opens nothing");
-        for wrong in ["Bearer 0123456789abcde", "Bearer ", "Basic 0123456789abcdef", "0123456789abcdef"] {
-            assert_eq!(status(&Method::GET, wrong), Some(StatusCode::UNAUTHORIZED), "{wrong}");
-        }
-        assert!(with_token(&tokens, &Method::GET, "", now).1.is_err());
-        assert_eq!(
-            with_token(&tokens, &Method::POST, "0123456789abcdef", now).0,
-            "look",
-            "the audit names who was refused"
-        );
+        assert_eq!(local(&Method::POST, &[host, ("origin", "null"), ("sec-fetch-site", "same-origin")]), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use store::HostOrders;
 /// A rule in a request: the keys of a `[[host_rule]]`, with durations in seconds. Null is as good as absent.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
-pub(super) struct RuleBody(HostRule);
+pub(crate) struct RuleBody(HostRule);
 
 impl TryFrom<Map<String, Value>> for RuleBody {
     type Error = String;
@@ -60,7 +60,7 @@ impl Accepts for RuleBody {
 
 /// For how long to block.
 #[derive(Debug, Deserialize)]
-pub(super) struct BlockBody {
+pub(crate) struct BlockBody {
     /// Seconds.
     #[serde(default)]
     r#for: Option<f64>,
@@ -77,7 +77,7 @@ const LONGEST_BLOCK: Duration = Duration::from_secs(315_360_000);
 
 /// The `{host}` of the path.
 #[derive(Debug)]
-pub(super) struct PathHost(HostName);
+pub(crate) struct PathHost(pub(crate) HostName);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathHost {
     type Rejection = ApiError;
@@ -91,13 +91,13 @@ impl<S: Send + Sync> FromRequestParts<S> for PathHost {
 
 /// The parameters of `GET /hosts`.
 #[derive(Debug, Deserialize)]
-pub(super) struct ListParams {
+pub(crate) struct ListParams {
     after: Option<String>,
     limit: Option<String>,
 }
 
 /// `GET /hosts`
-pub(super) async fn list(
+pub(crate) async fn list(
     State(api): State<Api>,
     Params(params): Params<ListParams>,
 ) -> Result<Json<List<HostView>>, ApiError> {
@@ -107,12 +107,12 @@ pub(super) async fn list(
 }
 
 /// `GET /hosts/{host}`: also of a host that has no feeds yet.
-pub(super) async fn show(State(api): State<Api>, PathHost(host): PathHost) -> Result<Json<HostView>, ApiError> {
+pub(crate) async fn show(State(api): State<Api>, PathHost(host): PathHost) -> Result<Json<HostView>, ApiError> {
     Ok(Json(HostView::of(api.ops.host(&host).await?)))
 }
 
 /// `PUT /hosts/{host}`: this rule and no other for the name and all names below it.
-pub(super) async fn set(
+pub(crate) async fn set(
     State(api): State<Api>,
     PathHost(host): PathHost,
     Body(RuleBody(rule)): Body<RuleBody>,
@@ -136,7 +136,7 @@ pub(super) async fn set(
 }
 
 /// `DELETE /hosts/{host}`: takes an operator's rule back.
-pub(super) async fn remove(State(api): State<Api>, PathHost(host): PathHost) -> Result<Json<HostView>, ApiError> {
+pub(crate) async fn remove(State(api): State<Api>, PathHost(host): PathHost) -> Result<Json<HostView>, ApiError> {
     let domain = rule_domain(&host)?;
     let (ops, of) = (api.ops.clone(), domain.clone());
     let changed = run_to_completion(async move { ops.remove_host_rule(&of).await }).await?;
@@ -145,7 +145,7 @@ pub(super) async fn remove(State(api): State<Api>, PathHost(host): PathHost) -> 
 }
 
 /// `POST /hosts/{host}/block {"for"}`: stops sending requests to it for that many seconds.
-pub(super) async fn block(
+pub(crate) async fn block(
     State(api): State<Api>,
     PathHost(host): PathHost,
     Body(body): Body<BlockBody>,
@@ -160,7 +160,7 @@ pub(super) async fn block(
 }
 
 /// `POST /hosts/{host}/unblock`: lifts a block; a hold that the server asked for stays.
-pub(super) async fn unblock(State(api): State<Api>, PathHost(host): PathHost) -> Result<Json<HostView>, ApiError> {
+pub(crate) async fn unblock(State(api): State<Api>, PathHost(host): PathHost) -> Result<Json<HostView>, ApiError> {
     let (ops, name) = (api.ops.clone(), host.clone());
     run_to_completion(async move { ops.unblock_host(&name).await }).await?;
     show(State(api), PathHost(host)).await

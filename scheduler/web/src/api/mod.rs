@@ -4,19 +4,19 @@
 //! Handlers translate: they read a request strictly, call [`Ops`](scheduler::ops::Ops) or the store, and answer with a shape
 //! of [`wire`](scheduler::wire). They decide nothing about polling.
 
-mod audit;
-mod bulk;
+pub(crate) mod audit;
+pub(crate) mod bulk;
 mod change;
-mod config;
+pub(crate) mod config;
 mod entries;
 mod events;
-mod feeds;
-mod fleet;
+pub(crate) mod feeds;
+pub(crate) mod fleet;
 pub(crate) mod guard;
-mod hosts;
+pub(crate) mod hosts;
 mod openapi;
 mod pings;
-mod requeue;
+pub(crate) mod requeue;
 mod river;
 mod subscriptions;
 mod xml_rpc;

@@ -34,7 +34,7 @@ const MOST_RATE: f64 = 10_000.0;
 /// A requeue in a request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct RequeueBody {
+pub(crate) struct RequeueBody {
     filter: Option<Map<String, Value>>,
     /// Feeds a second.
     rate: Option<f64>,
@@ -80,22 +80,31 @@ impl Accepts for FilterBody {
 }
 
 /// `POST /requeue`: 202 when feeds will be polled, 200 when none will.
-pub(super) async fn begin(
+pub(crate) async fn begin(
     State(api): State<Api>,
     Extension(who): Extension<Who>,
     Body(body): Body<RequeueBody>,
 ) -> Result<Response, ApiError> {
+    let view = requeue(&api, &who, body).await?;
+    let Some(id) = view.id else { return Ok(Json(view).into_response()) };
+    let place = [(header::LOCATION, format!("/api/v1/requeue/{id}"))];
+    let subject = Extension(Subject(format!("requeue/{id}")));
+    Ok((StatusCode::ACCEPTED, place, subject, Json(view)).into_response())
+}
+
+/// Begins a requeue, or says what it would do; without a number nothing began.
+pub(crate) async fn requeue(api: &Api, who: &Who, body: RequeueBody) -> Result<RequeuedView, ApiError> {
     let rate = body.rate.unwrap_or(RATE);
     if !(rate > 0.0 && rate <= MOST_RATE) {
         return Err(ApiError::bad(format!("rate must be {ACCEPTED_RATE}")));
     }
     let missing = || ApiError::bad(format!("filter is missing; it must be {}", RequeueBody::accepts("filter")));
-    let filter = filter(&api, fields(body.filter.ok_or_else(missing)?)?).await?;
+    let filter = filter(api, fields(body.filter.ok_or_else(missing)?)?).await?;
     let (lift_penalties, dry_run) = (body.lift_penalties.unwrap_or(false), body.dry_run.unwrap_or(false));
     let plan = api.ops.store.plan_requeue(&filter, lift_penalties).await?;
-    let view = RequeuedView::of(&plan, &waits(&api).await?, lift_penalties, rate, dry_run);
+    let view = RequeuedView::of(&plan, &waits(api).await?, lift_penalties, rate, dry_run);
     if view.queued == 0 {
-        return Ok(Json(view).into_response());
+        return Ok(view);
     }
     let by = who.0.to_string();
     let new = NewRequeue { filter, rate, lift_penalties, by, matched: view.matched, queued: view.queued };
@@ -106,9 +115,7 @@ pub(super) async fn begin(
         ApiError::new(StatusCode::CONFLICT, message)
     };
     let begun = begun.ok_or_else(too_many)?;
-    let place = [(header::LOCATION, format!("/api/v1/requeue/{}", begun.id))];
-    let subject = Extension(Subject(format!("requeue/{}", begun.id)));
-    Ok((StatusCode::ACCEPTED, place, subject, Json(RequeuedView { id: Some(begun.id), ..view })).into_response())
+    Ok(RequeuedView { id: Some(begun.id), ..view })
 }
 
 /// Hosts that are not asked for now: by a server's word, or by an operator's.
@@ -152,12 +159,12 @@ async fn filter(api: &Api, body: FilterBody) -> Result<RequeueFilter, ApiError> 
 }
 
 /// `GET /requeue`: those that run and the last hundred that ended, newest first, in one part.
-pub(super) async fn list(State(api): State<Api>) -> Result<Json<List<Requeue>>, ApiError> {
+pub(crate) async fn list(State(api): State<Api>) -> Result<Json<List<Requeue>>, ApiError> {
     Ok(Json(List { items: api.ops.store.requeues(false).await?, next: None }))
 }
 
 /// `GET /requeue/{id}`
-pub(super) async fn show(State(api): State<Api>, RequeueId(id): RequeueId) -> Result<Json<Requeue>, ApiError> {
+pub(crate) async fn show(State(api): State<Api>, RequeueId(id): RequeueId) -> Result<Json<Requeue>, ApiError> {
     let found = api.ops.store.requeues(false).await?.into_iter().find(|requeue| requeue.id == id);
     let unknown =
         || ApiError::new(StatusCode::NOT_FOUND, format!("there is no requeue {id}; GET /api/v1/requeue lists them"));
@@ -165,7 +172,7 @@ pub(super) async fn show(State(api): State<Api>, RequeueId(id): RequeueId) -> Re
 }
 
 /// `POST /requeue/{id}/cancel`: wakes no further feeds; those that were woken are polled.
-pub(super) async fn cancel(State(api): State<Api>, RequeueId(id): RequeueId) -> Result<Json<Requeue>, ApiError> {
+pub(crate) async fn cancel(State(api): State<Api>, RequeueId(id): RequeueId) -> Result<Json<Requeue>, ApiError> {
     let ops = api.ops.clone();
     let cancelled = run_to_completion(async move { ops.store.cancel_requeue(id, ops.clock.now()).await }).await?;
     let Json(requeue) = show(State(api), RequeueId(id)).await?;
@@ -178,7 +185,7 @@ pub(super) async fn cancel(State(api): State<Api>, RequeueId(id): RequeueId) -> 
 
 /// The `{id}` of the path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RequeueId(i64);
+pub(crate) struct RequeueId(pub(crate) i64);
 
 impl<S: Send + Sync> FromRequestParts<S> for RequeueId {
     type Rejection = ApiError;

@@ -406,32 +406,6 @@ async fn a_caller_that_never_finishes_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn with_tokens_the_page_asks_for_one_and_the_api_takes_no_password() {
-    let secret = "0123456789abcdef";
-    let reader = ApiToken::new("look", secret, ApiRole::Read);
-    let fleet = Fleet::with_tokens(vec![reader]).await;
-    assert_eq!(fleet.get("/").await.status, 401);
-    use base64::Engine;
-    let login = |password: &str| {
-        let login = base64::prelude::BASE64_STANDARD.encode(format!("anybody:{password}"));
-        let request = |path: &str| {
-            let request = Request::builder().uri(path).header(header::HOST, "fleet.example");
-            request.header(header::AUTHORIZATION, format!("Basic {login}")).body(Body::empty()).unwrap()
-        };
-        (request("/"), request("/api/v1/stats"))
-    };
-    let (page, api) = login(secret);
-    assert_eq!((fleet.send(page).await.status, fleet.send(api).await.status), (200, 401));
-    assert_eq!(fleet.send(login("wrong").0).await.status, 401);
-    for closed in ["/feeds", "/feeds/1", "/live"] {
-        assert_eq!(fleet.get(closed).await.status, 401, "{closed}");
-    }
-    for open in ["/openapi.json", "/status", "/assets/pages.css"] {
-        assert_eq!(fleet.get(open).await.status, 200, "{open}");
-    }
-}
-
-#[tokio::test]
 async fn pages_of_large_entries_are_bounded_and_complete_when_followed() {
     let fleet = Fleet::new().await;
     let id = fleet.feed("https://example.com/feed.xml").await;

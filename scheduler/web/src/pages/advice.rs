@@ -2,6 +2,7 @@
 
 use common::feed::Feed;
 use common::outcome::{FailureKind, OutcomeKind};
+use common::policy::Status;
 
 /// The number of full responses to conditional requests from which on the server is considered to ignore conditions.
 const IGNORED: u32 = 3;
@@ -9,6 +10,10 @@ const IGNORED: u32 = 3;
 pub(super) fn of(feed: &Feed) -> Vec<&'static str> {
     let mut advice = Vec::new();
     let state = &feed.state;
+    // Only what is polled can be fixed for the next poll.
+    if matches!(feed.status, Status::Merged | Status::Removed | Status::Paused | Status::Quarantined) {
+        return advice;
+    }
     // An address that this fleet may not dial is its operator's business.
     let boxed = state.penalty.filter(|penalty| penalty.kind != FailureKind::RefusedAddress);
     advice.extend(boxed.map(|penalty| failure(penalty.kind, state.last_status)));
@@ -16,8 +21,10 @@ pub(super) fn of(feed: &Feed) -> Vec<&'static str> {
     if state.penalty.is_none() && failed && state.last_status.is_some_and(|status| status >= 400) {
         advice.push(failure(FailureKind::Status, state.last_status));
     }
-    // Only a response that did not say how long to wait stretches the interval.
-    if state.throttles > 0 && state.stretch > 1.0 {
+    if state.throttles > 0 && state.hold_until.is_some() {
+        advice.push("The server asks us to slow down (429 or 503), and its Retry-After header says for how long. We keep to it.");
+    } else if state.throttles > 0 && state.stretch > 1.0 {
+        // Only a response that did not say how long to wait stretches the interval.
         advice.push("The server asks us to slow down (429 or 503). We do; a Retry-After header says for how long, and spares both sides the guess.");
     }
     let was_read = state.last_success.is_some() && state.penalty.is_none();

@@ -155,6 +155,8 @@ pub(super) struct Series {
     /// A line; otherwise a surface.
     pub(super) is_line: bool,
     pub(super) path: String,
+    /// Its value in each column as text, separated by `|`: what is read where the pointer is.
+    pub(super) values: String,
 }
 
 /// All charts.
@@ -179,6 +181,7 @@ fn polls(columns: &[Sample]) -> Chart {
     let layers: Vec<Vec<f64>> = (0..OUTCOMES.len()).map(|index| rates(columns, |sample| sample.polls[index])).collect();
     let (paths, top) = stack(&layers);
     let series = paths.into_iter().enumerate().map(|(index, path)| Series {
+        values: texts(&layers[index], |rate| format!("{} / s", words::rate(rate))),
         id: format!("polls-{}", OUTCOMES[index]),
         name: OUTCOME_NAMES[index],
         class: OUTCOME_CLASSES[index],
@@ -189,7 +192,7 @@ fn polls(columns: &[Sample]) -> Chart {
     Chart {
         id: "polls",
         title: "Polls by outcome",
-        about: "a second",
+        about: "per second",
         top: format!("{} / s", words::rate(top)),
         series,
     }
@@ -205,8 +208,9 @@ fn lag(columns: &[Sample]) -> Chart {
         class,
         is_line: true,
         path: line(values, top),
+        values: texts(values, |lag| lag.map_or_else(|| "–".to_owned(), words::seconds)),
     };
-    let series = vec![series("lag-most", "p99", "warn", &most), series("lag-median", "half at most", "good", &median)];
+    let series = vec![series("lag-most", "p99", "warn", &most), series("lag-median", "median", "good", &median)];
     Chart { id: "lag", title: "Lag", about: "from due to claimed", top: words::seconds(top), series }
 }
 
@@ -216,11 +220,23 @@ fn saved(columns: &[Sample]) -> Chart {
     let (mut paths, top) = stack(&layers);
     let saved = paths.pop().unwrap_or_default();
     let came = paths.pop().unwrap_or_default();
+    let series = |id: &str, name, class, path, values: &[f64]| Series {
+        id: id.to_owned(),
+        name,
+        class,
+        is_line: false,
+        path,
+        values: texts(values, |bytes| format!("{} / s", words::bytes(bytes))),
+    };
     let series = vec![
-        Series { id: "bytes-came".to_owned(), name: "came", class: "news", is_line: false, path: came },
-        Series { id: "bytes-saved".to_owned(), name: "saved by 304", class: "good", is_line: false, path: saved },
+        series("bytes-came", "received", "news", came, &layers[0]),
+        series("bytes-saved", "saved by 304", "good", saved, &layers[1]),
     ];
-    Chart { id: "bytes", title: "Bytes", about: "a second", top: format!("{} / s", words::bytes(top)), series }
+    Chart { id: "bytes", title: "Bytes", about: "per second", top: format!("{} / s", words::bytes(top)), series }
+}
+
+fn texts<T: Copy>(values: &[T], text: impl Fn(T) -> String) -> String {
+    values.iter().map(|value| text(*value)).collect::<Vec<_>>().join("|")
 }
 
 /// The layers on top of each other, as surfaces, and what the upper edge stands for.
@@ -317,6 +333,7 @@ mod tests {
         assert!((ring.pace(now) - 2.0).abs() < 1e-6);
         let chart = &draw(&ring, now)[0];
         assert_eq!((chart.top.as_str(), chart.series[1].path.as_str()), ("2.0 / s", ""));
+        assert_eq!(chart.series[0].values, vec!["2.0 / s"; COLUMNS].join("|"));
         assert!(chart.series[0].path.starts_with("M0,0.0L10,0.0"), "{}", chart.series[0].path);
     }
 

@@ -1,4 +1,4 @@
-//! `/feeds/{id}`: everything about one feed, and buttons that ask the API to do something about it.
+//! `/feeds/{id}`: everything about one feed, and forms that change it.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -11,16 +11,18 @@ use common::policy::Status;
 use common::time::Timestamp;
 use common::url::FeedId;
 
-use super::advice;
-use super::frame::{Frame, Refusal, answer};
+use super::frame::{Frame, answer};
 use super::lists::{EntryLine, entry_line};
 use super::outlook::{self, Outlook, Waits};
 use super::words::{self, Moment};
+use super::{actions, advice};
 use crate::error::ApiError;
 use crate::explain;
+use crate::request::Params;
 use crate::state::Api;
 use scheduler::about;
 use scheduler::wire::{ExplainView, FeedView};
+use serde::Deserialize;
 use store::HistoryEntry;
 
 /// Entries that are shown.
@@ -48,8 +50,15 @@ struct FeedPage {
     about: Vec<(String, String)>,
     polls: Vec<PollLine>,
     news: Vec<EntryLine>,
-    /// Changes need a token.
-    needs_token: bool,
+    /// What was done just now.
+    done: &'static str,
+    interval: String,
+}
+
+/// The parameters of `GET /feeds/{id}`.
+#[derive(Debug, Deserialize)]
+pub(super) struct FeedParams {
+    done: Option<String>,
 }
 
 struct TermLine {
@@ -79,37 +88,44 @@ impl FeedPage {
 }
 
 /// `GET /feeds/{id}`
-pub(super) async fn page(State(api): State<Api>, Path(id): Path<String>) -> Result<Response, Refusal> {
+pub(super) async fn page(
+    State(api): State<Api>,
+    frame: Frame,
+    Path(id): Path<String>,
+    Params(params): Params<FeedParams>,
+) -> Result<Response, ApiError> {
     let none = || ApiError::new(StatusCode::NOT_FOUND, format!("there is no feed {id}"));
     let feed = api.feed(FeedId(id.parse().map_err(|_| none())?)).await.map_err(|error| match error.status() {
         StatusCode::NOT_FOUND => none(),
         _ => error,
     })?;
-    let now = api.ops.clock.now();
+    let now = frame.now;
     let waits = outlook::waits(&api, &feed, now).await?;
     let explain = explain::of(&api, &feed).await?;
     let history = api.ops.store.history(feed.id).await?.unwrap_or_default();
     let news = api.ops.store.newest_entries(Some(feed.id), ENTRIES).await?;
     let news = news.into_iter().map(|entry| entry_line(entry, now)).collect();
-    let page = FeedPage { news, ..shown(&api, feed, waits, explain, &history, now) };
+    let done = params.done.as_deref().and_then(actions::said).unwrap_or_default();
+    let page = FeedPage { news, done, ..shown(&api, frame, feed, waits, explain, &history) };
     answer(StatusCode::OK, &page)
 }
 
 fn shown(
     api: &Api,
+    frame: Frame,
     feed: Feed,
     waits: Waits,
     explain: ExplainView,
     history: &[HistoryEntry],
-    now: Timestamp,
 ) -> FeedPage {
+    let now = frame.now;
     let moment = |at: Timestamp| Moment::of(at, now);
     let terms = explain.terms.iter().map(|term| TermLine { text: term.text.clone(), due: moment(term.due) }).collect();
     let (next, advice) = (feed.due().map(|due| Moment::due(due, now)), advice::of(&feed));
     let outlook = outlook::of(&feed, waits, &api.ops.condition.config.get().policy, now);
     let view = api.view(feed);
     FeedPage {
-        frame: Frame::new("../", "feed", now),
+        frame: frame.around("feed"),
         name: view.title.clone().unwrap_or_else(|| view.url.clone()),
         link: words::web_link(&view.url),
         said: said(&view, now),
@@ -124,10 +140,17 @@ fn shown(
         outlook,
         polls: history.iter().map(|poll| poll_line(poll, now)).collect(),
         news: Vec::new(),
-        needs_token: !api.ops.config.api.tokens.is_empty(),
+        done: "",
+        interval: view.interval.map(interval).unwrap_or_default(),
         feed: view,
         explain,
     }
+}
+
+/// An interval as the form takes it.
+fn interval(seconds: f64) -> String {
+    let time = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    humantime::format_duration(time).to_string()
 }
 
 /// One poll in words.

@@ -7,12 +7,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::charts;
-use super::frame::{Frame, Refusal, answer};
-use super::lists::{Lists, frame, lists};
+use super::frame::{Frame, answer};
+use super::lists::{Lists, lists};
 use super::live::Live;
 use super::shown::Shown;
+use super::{actions, charts};
+use crate::error::ApiError;
+use crate::request::Params;
 use crate::state::Api;
+use serde::Deserialize;
 
 #[derive(Template)]
 #[template(path = "pages/fleet.html")]
@@ -20,17 +23,36 @@ struct FleetPage {
     frame: Frame,
     shown: Shown,
     lists: Lists,
+    /// What was done just now.
+    done: &'static str,
+}
+
+/// The parameters of `GET /`.
+#[derive(Debug, Deserialize)]
+pub(super) struct FleetParams {
+    done: Option<String>,
 }
 
 impl FleetPage {
     fn text(&self, name: &str) -> &str {
         self.shown.texts.get(name).map_or("", String::as_str)
     }
+
+    /// Something is wrong as long as this is not zero.
+    fn warns(&self, name: &str) -> bool {
+        self.text(name) != "0"
+    }
 }
 
 /// `GET /`
-pub(super) async fn page(State(api): State<Api>, State(live): State<Arc<Live>>) -> Result<Response, Refusal> {
+pub(super) async fn page(
+    State(api): State<Api>,
+    frame: Frame,
+    State(live): State<Arc<Live>>,
+    Params(params): Params<FleetParams>,
+) -> Result<Response, ApiError> {
     let shown = Shown::now(&api.ops, live.ring()).await?;
-    let (frame, lists) = (frame(shown.now), lists(&api.ops, &shown).await?);
-    answer(StatusCode::OK, &FleetPage { frame, shown, lists })
+    let done = params.done.as_deref().and_then(actions::said).unwrap_or_default();
+    let lists = lists(&api.ops, &shown).await?;
+    answer(StatusCode::OK, &FleetPage { frame: frame.around("fleet"), shown, lists, done })
 }

@@ -1,34 +1,82 @@
-//! What all pages have in common: the frame around them, their headers, and how a refusal looks.
+//! What all pages have in common: the frame around them, their headers, and what a refusal looks like to people.
+
+use std::convert::Infallible;
 
 use askama::Template;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::extract::{FromRef, FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use common::time::Timestamp;
 
+use super::doors::{is_page, path_from_root};
 use super::files::{CSS, ICON, JS};
+use super::query::encoded;
 use super::words;
-use crate::error::ApiError;
-
-/// The public page's name in the navigation.
-pub(super) const PUBLIC: &str = "status";
+use crate::error::{ApiError, Refused};
+use crate::session::Caller;
+use crate::state::Api;
 
 /// What stands around every page.
 pub(super) struct Frame {
     /// From the page to `/`: behind a proxy the pages may live below another path.
-    pub(super) root: &'static str,
+    pub(super) root: String,
     /// Which page it is, as the navigation names it.
     pub(super) here: &'static str,
-    pub(super) at: String,
+    pub(super) now: Timestamp,
+    caller: Caller,
 }
 
+/// The pages of the navigation: name, path from the root, text.
+const NAVIGATION: [(&str, &str, &str); 8] = [
+    ("fleet", "", "Fleet"),
+    ("entries", "entries", "Entries"),
+    ("feeds", "feeds", "Feeds"),
+    ("hosts", "hosts", "Hosts"),
+    ("requeues", "requeues", "Requeues"),
+    ("audit", "audit", "Audit"),
+    ("config", "config", "Configuration"),
+    ("status", "status", "Publishers"),
+];
+
 impl Frame {
-    pub(super) fn new(root: &'static str, here: &'static str, now: Timestamp) -> Self {
-        Frame { root, here, at: words::full(now) }
+    /// The frame of a page at this path.
+    pub(super) fn of(path: &str, caller: Caller, now: Timestamp) -> Self {
+        let depth = path.matches('/').count().saturating_sub(1);
+        let root = if depth == 0 { "./".to_owned() } else { "../".repeat(depth) };
+        Frame { root, here: "", now, caller }
+    }
+
+    /// The same frame, around this page of the navigation.
+    pub(super) fn around(self, here: &'static str) -> Self {
+        Frame { here, ..self }
     }
 
     /// Publishers are shown no way to pages that they cannot open.
     pub(super) fn is_public(&self) -> bool {
-        self.here == PUBLIC
+        self.caller.role.is_none()
+    }
+
+    /// Returns whether the reader may change something: others are shown no buttons.
+    pub(super) fn may_write(&self) -> bool {
+        self.caller.may_write()
+    }
+
+    pub(super) fn in_session(&self) -> bool {
+        self.caller.in_session
+    }
+
+    pub(super) fn who(&self) -> &str {
+        &self.caller.name
+    }
+
+    pub(super) fn navigation(&self) -> [(&'static str, &'static str, &'static str); 8] {
+        NAVIGATION
+    }
+
+    pub(super) fn at(&self) -> String {
+        words::full(self.now)
     }
 
     pub(super) fn version(&self) -> &'static str {
@@ -48,11 +96,23 @@ impl Frame {
     }
 }
 
+impl<S: Send + Sync> FromRequestParts<S> for Frame
+where
+    Api: FromRef<S>,
+{
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_else(Caller::nobody);
+        Ok(Frame::of(parts.uri.path(), caller, Api::from_ref(state).ops.clock.now()))
+    }
+}
+
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// A page as an answer.
-pub(super) fn answer(status: StatusCode, page: &impl Template) -> Result<Response, Refusal> {
+pub(super) fn answer(status: StatusCode, page: &impl Template) -> Result<Response, ApiError> {
     let html = page.render().map_err(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "a page could not be rendered");
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be rendered")
@@ -65,7 +125,8 @@ pub(super) fn answer(status: StatusCode, page: &impl Template) -> Result<Respons
 pub(super) fn protect(response: &mut Response) {
     let fields = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::REFERRER_POLICY, "no-referrer"),
+        // With "no-referrer" browsers hide the origin of our own forms, too.
+        (header::REFERRER_POLICY, "same-origin"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CACHE_CONTROL, "no-store"),
     ];
@@ -74,42 +135,72 @@ pub(super) fn protect(response: &mut Response) {
     }
 }
 
-/// A refusal as a page.
-#[derive(Debug)]
-pub(super) struct Refusal(ApiError);
-
-impl<E: Into<ApiError>> From<E> for Refusal {
-    fn from(error: E) -> Self {
-        Refusal(error.into())
-    }
-}
-
 #[derive(Template)]
 #[template(path = "pages/refusal.html")]
 struct RefusalPage {
+    frame: Frame,
     status: u16,
     reason: &'static str,
     message: String,
-    css: String,
+    /// The page from which a change was sent, which was refused.
+    back: Option<String>,
 }
 
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let status = self.0.status();
-        let page = RefusalPage {
-            status: status.as_u16(),
-            reason: status.canonical_reason().unwrap_or_default(),
-            message: self.0.to_string(),
-            css: CSS.path(),
-        };
-        // The page of a refusal can only fail while rendering.
-        match page.render() {
-            Ok(html) => {
-                let mut response = (status, Html(html)).into_response();
-                protect(&mut response);
-                response
-            }
-            Err(_) => self.0.into_response(),
-        }
+/// Shows refusals as pages to browsers, and sends those that are not logged in to the login.
+pub(crate) async fn for_people(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let (path, asked) = (request.uri().path().to_owned(), request.headers().clone());
+    let whole = request.uri().path_and_query().map_or_else(|| path.clone(), ToString::to_string);
+    let is_safe = request.method().is_safe();
+    let response = next.run(request).await;
+    let Some(Refused(message)) = response.extensions().get::<Refused>().cloned() else { return response };
+    if !wants_page(&path, &asked) {
+        return response;
     }
+    let status = response.status();
+    let caller = response.extensions().get::<Caller>().cloned().unwrap_or_else(Caller::nobody);
+    let frame = Frame::of(&path, caller, api.ops.clock.now());
+    if status == StatusCode::UNAUTHORIZED && is_safe {
+        return to_login(&frame, &whole, &asked);
+    }
+    let reason = status.canonical_reason().unwrap_or_default();
+    let back = (!is_safe).then(|| frame.root.clone() + path_from_root(parent(&path)));
+    let page = RefusalPage { frame, status: status.as_u16(), reason, message, back };
+    let Ok(mut page) = answer(status, &page) else { return response };
+    for name in [header::RETRY_AFTER, header::ALLOW] {
+        page.headers_mut().extend(response.headers().get(&name).cloned().map(|value| (name, value)));
+    }
+    page
+}
+
+/// The page that a form's address belongs to.
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("/", |(page, _)| page)
+}
+
+fn wants_page(path: &str, asked: &HeaderMap) -> bool {
+    let accepted = asked.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
+    let is_program = path.starts_with("/api/");
+    let is_feed = matches!(path, "/entries.atom" | "/entries.json" | "/live");
+    !is_program && !is_feed && (accepted.contains("text/html") || (is_page(path) && !accepted.contains("json")))
+}
+
+/// A link on another site's page brings no cookie along (`SameSite=Strict`), and neither do redirects that follow; a page that
+/// loads itself once more does.
+const ONCE_MORE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>feedfleet</title>\
+                         <meta http-equiv=\"refresh\" content=\"0\"><p><a href=\"\">Continue to feedfleet</a></p></html>";
+
+fn to_login(frame: &Frame, whole: &str, asked: &HeaderMap) -> Response {
+    if asked.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+        return Html(ONCE_MORE).into_response();
+    }
+    let next: String = axum::http::Uri::try_from(whole).map(|_| encoded(path_from_root(whole))).unwrap_or_default();
+    let mark = if next.is_empty() { "" } else { "?next=" };
+    see_other(&format!("{}login{mark}{next}", frame.root))
+}
+
+/// A redirect after a form: to an address that is relative to the form's own.
+pub(super) fn see_other(to: &str) -> Response {
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    response.headers_mut().extend(HeaderValue::try_from(to).ok().map(|to| (header::LOCATION, to)));
+    response
 }

@@ -12,6 +12,7 @@ use common::time::Timestamp;
 use super::frame::Frame;
 use super::shown::Shown;
 use super::words::{self, Moment};
+use crate::session::Caller;
 use scheduler::error::BackendError;
 use scheduler::ops::Ops;
 use scheduler::wire::StatsView;
@@ -87,13 +88,9 @@ struct ListsPart<'a> {
     lists: &'a Lists,
 }
 
-pub(super) fn frame(now: Timestamp) -> Frame {
-    Frame::new("./", "fleet", now)
-}
-
 /// The parts of the page that `/live` renews as a whole, by their ids.
 pub(super) async fn fragments(ops: &Ops, shown: &Shown) -> Result<BTreeMap<&'static str, String>, BackendError> {
-    let (frame, lists) = (frame(shown.now), lists(ops, shown).await?);
+    let (frame, lists) = (Frame::of("/", Caller::nobody(), shown.now), lists(ops, shown).await?);
     let rendered = |part: Result<String, askama::Error>| {
         // The same templates have rendered the page before.
         part.inspect_err(|error| tracing::error!(error = error as &dyn std::error::Error, "a part was not rendered"))

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::charts::{Ring, Sample};
-use super::frame::{Refusal, protect};
+use super::frame::protect;
 use super::lists::fragments;
 use super::shown::Shown;
 use crate::error::ApiError;
@@ -62,7 +62,8 @@ impl Live {
     /// Sends listeners what is shown now.
     fn tell(&self, shown: &Shown, lists: Option<BTreeMap<&'static str, String>>) {
         let paths: BTreeMap<&str, &str> = shown.paths().collect();
-        let numbers = json!({ "texts": shown.texts, "paths": paths }).to_string();
+        let values: BTreeMap<&str, &str> = shown.values().collect();
+        let numbers = json!({ "texts": shown.texts, "paths": paths, "values": values }).to_string();
         self.news.send_modify(|news| {
             news.numbers = numbers.into();
             if let Some(lists) = lists {
@@ -112,7 +113,7 @@ pub(crate) async fn watch(live: Arc<Live>, ops: Arc<Ops>, stop: CancellationToke
 }
 
 /// `GET /live`: server-sent events `numbers` and `lists`.
-pub(super) async fn stream(State(api): State<Api>, State(live): State<Arc<Live>>) -> Result<Response, Refusal> {
+pub(super) async fn stream(State(api): State<Api>, State(live): State<Arc<Live>>) -> Result<Response, ApiError> {
     let full = |_| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "enough pages are watched already; reload by hand");
     let place = live.places.clone().try_acquire_owned().map_err(full)?;
     let mut news = live.news.subscribe();

@@ -1,4 +1,4 @@
-// What the pages do beyond being read: live numbers on the fleet's page, and the buttons of a feed's page.
+// What the pages do beyond being read: live numbers on the fleet's page, local times, and the buttons of a feed's page without a reload.
 "use strict";
 
 const by = (id) => document.getElementById(id);
@@ -12,6 +12,7 @@ function replace(id, html) {
   const busy = old.contains(document.activeElement) || (!selection.isCollapsed && old.contains(selection.anchorNode));
   if (busy) return;
   old.replaceChildren(...new DOMParser().parseFromString(html, "text/html").body.childNodes);
+  localTimes();
 }
 
 function fleet(pulse) {
@@ -22,12 +23,16 @@ function fleet(pulse) {
     pulse.lastElementChild.textContent = words;
   };
   const numbers = (event) => {
-    const { texts, paths } = JSON.parse(event.data);
+    const { texts, paths, values } = JSON.parse(event.data);
     for (const shown of document.querySelectorAll("[data-text]")) {
       const text = texts[shown.dataset.text];
       if (text !== undefined && shown.textContent !== text) shown.textContent = text;
     }
-    for (const shown of document.querySelectorAll("[data-path]")) shown.setAttribute("d", paths[shown.dataset.path] ?? "");
+    for (const shown of document.querySelectorAll("[data-path]")) {
+      shown.setAttribute("d", paths[shown.dataset.path] ?? "");
+      shown.dataset.values = values[shown.dataset.path] ?? "";
+    }
+    for (const tile of document.querySelectorAll("[data-warns]")) tile.classList.toggle("warns", texts[tile.dataset.warns] !== "0");
     state("live", false);
   };
   const lists = (event) => {
@@ -47,32 +52,24 @@ function fleet(pulse) {
   open();
 }
 
-const WORDS = {
-  refresh: "It is polled as soon as its host allows it.",
-  pause: "It is paused.",
-  resume: "It is polled again.",
-  forget: "Its next poll reads it whole.",
-  requeue: "Its penalty is lifted; it is polled as soon as its host allows it.",
-};
-
-// What the API is asked for: one of a feed's own changes, or a requeue of this feed alone.
-function change(what, id, headers) {
-  if (what !== "requeue") return fetch(at(`../api/v1/feeds/${id}/${what}`), { method: "POST", headers });
-  const body = JSON.stringify({ filter: { feed: Number(id) }, lift_penalties: true });
-  return fetch(at("../api/v1/requeue"), { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body });
-}
-
+// Spares the reload after a button of a feed's page: the form is sent in the background, and the parts of the page that the answer
+// brings take the places of those that are shown.
 function feed(form) {
-  const done = by("done");
-  const token = form.elements.token;
-  // For as long as this tab is open: the page is a new one after each change.
-  if (token) token.value = sessionStorage.getItem("token") ?? "";
+  function show(html) {
+    const page = new DOMParser().parseFromString(html, "text/html");
+    for (const id of ["feed", "buttons", "details", "done"]) {
+      const part = page.getElementById(id);
+      if (part) by(id).replaceWith(part);
+    }
+    localTimes();
+  }
 
   async function renew() {
     const answer = await fetch(at(""), { cache: "no-store" });
     if (!answer.ok) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const id of ["feed", "buttons", "details"]) by(id).replaceWith(page.getElementById(id));
+    const done = by("done").textContent;
+    show(await answer.text());
+    by("done").textContent = done;
   }
 
   // A refresh is answered before the poll: look again until the poll has come, for a while.
@@ -85,30 +82,96 @@ function feed(form) {
 
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const what = event.submitter.value;
+    const button = event.submitter;
+    const target = new URL(button.formAction);
     const version = by("feed").dataset.version;
-    event.submitter.disabled = true;
-    done.className = "";
-    done.textContent = "Asking …";
+    button.disabled = true;
+    by("done").className = "";
+    by("done").textContent = "Sending …";
     try {
-      const headers = token ? { Authorization: "Bearer " + token.value } : {};
-      const answer = await change(what, form.dataset.id, headers);
-      const said = await answer.json().catch(() => ({}));
-      if (answer.status === 401) throw new Error("this is none of the tokens in api.tokens");
-      if (!answer.ok) throw new Error(said.error ?? answer.statusText);
-      if (token) sessionStorage.setItem("token", token.value);
-      done.textContent = WORDS[what];
-      await renew();
-      if (what === "refresh" || what === "requeue") await follow(version);
+      const answer = await fetch(target, { method: "POST", body: new URLSearchParams(new FormData(form)), headers: { Accept: "application/json" } });
+      if (answer.status === 401) return location.reload();
+      if (!answer.ok) throw new Error((await answer.json()).detail ?? answer.statusText);
+      show(await answer.text());
+      if (/\/(refresh|requeue)$/.test(target.pathname)) await follow(version);
     } catch (error) {
-      done.className = "bad";
-      done.textContent = "That did not work: " + error.message;
+      by("done").className = "bad";
+      by("done").textContent = "That did not work: " + error.message;
     } finally {
-      event.submitter.disabled = false;
+      button.disabled = false;
     }
   });
-  form.hidden = false;
 }
 
+// Reads the values of a chart where the pointer is, or where the arrow keys lead.
+function chart(svg) {
+  const series = [...svg.querySelectorAll("[data-values]")];
+  const readout = svg.parentElement.querySelector(".readout");
+  const cursor = svg.querySelector(".cursor");
+  const { width, height } = svg.viewBox.baseVal;
+  let index = -1;
+
+  function read(wanted) {
+    const columns = series.map((one) => one.dataset.values.split("|"));
+    const last = columns[0].length - 1;
+    if (last < 1) return;
+    index = Math.max(0, Math.min(last, wanted));
+    const parts = series.map((one, number) => `${one.dataset.name} ${columns[number][index] ?? "–"}`);
+    const [, amount, unit] = /^([\d,]+) (\w+)/.exec(by("span").textContent) ?? [];
+    const ago = ((last - index) / last) * Number(amount);
+    const when = index === last ? "now" : `${ago < 10 ? ago.toFixed(1) : Math.round(ago)} ${unit} ago`;
+    readout.textContent = `${when}: ${parts.join(", ")}`;
+    cursor.setAttribute("d", `M${(index / last) * width},0V${height}`);
+  }
+
+  function leave() {
+    index = -1;
+    readout.textContent = "";
+    cursor.setAttribute("d", "");
+  }
+
+  const last = () => series[0].dataset.values.split("|").length - 1;
+  svg.addEventListener("pointermove", (event) => {
+    const box = svg.getBoundingClientRect();
+    read(Math.round(((event.clientX - box.left) / box.width) * last()));
+  });
+  svg.addEventListener("pointerleave", leave);
+  svg.addEventListener("blur", leave);
+  svg.addEventListener("focus", () => read(last()));
+  svg.addEventListener("keydown", (event) => {
+    const to = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: last() }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    read(to);
+  });
+}
+
+// Times are told as seen from now; over them stands the reader's own time, with its zone, beside ours.
+function localTimes() {
+  const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+  for (const time of document.querySelectorAll("time[datetime][title$=UTC]")) {
+    const moment = new Date(time.dateTime);
+    if (!Number.isNaN(moment.getTime())) time.title = `${local.format(moment)} (${time.title.replace(" UTC", " in UTC")})`;
+  }
+}
+
+// Watches requeues that run.
+async function requeues(list) {
+  while (list.querySelector(".running")) {
+    await new Promise((resolve) => setTimeout(resolve, 2000));
+    const answer = document.hidden ? undefined : await fetch(list.dataset.from, { cache: "no-store" }).catch(() => undefined);
+    if (!answer?.ok || list.contains(document.activeElement)) continue;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    list.replaceChildren(...page.getElementById("requeues").childNodes);
+    localTimes();
+  }
+}
+
+// The API's reference has colours of its own.
+if (by("rapidoc")) by("rapidoc").setAttribute("theme", matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+
+for (const svg of document.querySelectorAll("[data-chart]")) chart(svg);
+localTimes();
+if (by("requeues")) requeues(by("requeues"));
 if (by("pulse")) fleet(by("pulse"));
 if (by("do")) feed(by("do"));

@@ -10,7 +10,7 @@ use axum::response::Response;
 use common::policy::Category;
 use common::time::Timestamp;
 
-use super::frame::{Frame, Refusal, answer};
+use super::frame::{Frame, answer};
 use super::words::{self, Moment};
 use crate::error::ApiError;
 use crate::request::Params;
@@ -68,10 +68,11 @@ impl RiverPage {
 /// `GET /entries`
 pub(super) async fn page(
     State(api): State<Api>,
+    frame: Frame,
     uri: Uri,
     params: Result<Params<RiverParams>, ApiError>,
-) -> Result<Response, Refusal> {
-    let now = api.ops.clock.now();
+) -> Result<Response, ApiError> {
+    let now = frame.now;
     let Params(asked) = params?;
     let asked = asked.given();
     let (status, wrong, river) = match read(&api, &asked).await {
@@ -89,7 +90,7 @@ pub(super) async fn page(
         None => (None, None, Vec::new(), None),
     };
     let page = RiverPage {
-        frame: Frame::new("./", "entries", now),
+        frame: frame.around("entries"),
         rows: rows.into_iter().map(|stored| row(stored, now)).collect(),
         newer: newer.map(|seq| part("before", seq)),
         older: older.map(|seq| part("after", seq)),

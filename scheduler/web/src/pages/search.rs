@@ -9,7 +9,9 @@ use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 use common::time::Timestamp;
 
-use super::frame::{Frame, Refusal, answer};
+use super::actions;
+use super::frame::{Frame, answer};
+use super::query::{encoded, without};
 use super::words::{self, Moment};
 use crate::error::ApiError;
 use crate::listing::ListParams;
@@ -30,6 +32,12 @@ struct SearchPage {
     /// The query strings of the first and the next page.
     first: Option<String>,
     next: Option<String>,
+    /// What was done just now.
+    done: Option<String>,
+    /// The query string of this page.
+    query: String,
+    /// How many feeds match, where that is known without counting them.
+    count: Option<String>,
 }
 
 struct Row {
@@ -42,14 +50,24 @@ struct Row {
     last: Option<(&'static str, Moment)>,
     /// Colour of the last outcome, or of why it is not polled.
     class: &'static str,
-    /// Why it fails, in a few words and in a sentence.
-    trouble: Option<(String, String)>,
+    /// Colour, a few words, and a sentence that says why it fails.
+    trouble: Option<(&'static str, String, String)>,
     next: Option<Moment>,
 }
 
 impl SearchPage {
     fn is(&self, given: &Option<String>, name: &str) -> bool {
         given.as_deref().is_some_and(|given| given.eq_ignore_ascii_case(name))
+    }
+
+    fn is_sorted(&self, order: &str) -> bool {
+        self.asked.sort.as_deref().unwrap_or("id").eq_ignore_ascii_case(order)
+    }
+
+    /// The query string of the same list in another order.
+    fn by(&self, order: &str) -> String {
+        let rest = without(&without(&self.query, "after"), "sort");
+        if rest.is_empty() { format!("sort={order}") } else { format!("{rest}&sort={order}") }
     }
 
     fn given<'a>(&self, given: &'a Option<String>) -> &'a str {
@@ -81,13 +99,14 @@ impl SearchPage {
 }
 
 /// `GET /feeds`
-pub(super) async fn page(
-    State(api): State<Api>,
-    uri: Uri,
-    params: Result<Params<ListParams>, ApiError>,
-) -> Result<Response, Refusal> {
-    let now = api.ops.clock.now();
-    let Params(asked) = params?;
+pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Result<Response, ApiError> {
+    let now = frame.now;
+    let query = uri.query().unwrap_or_default();
+    let done = query.split('&').find_map(|pair| pair.strip_prefix("done="));
+    let done = done.and_then(|done| actions::said_of_several(done).or_else(|| actions::said(done).map(str::to_owned)));
+    let query = without(query, "done");
+    let unreadable = |_| ApiError::bad("the query string is not readable; write name=value&name=value");
+    let Params(asked) = Params::<ListParams>::of(&Uri::try_from(format!("/feeds?{query}")).map_err(unreadable)?)?;
     let asked = given(asked);
     let listed = list(&api, &asked, now).await;
     let (status, wrong, rows, next) = match listed {
@@ -95,11 +114,12 @@ pub(super) async fn page(
         Err(error) if error.status().is_client_error() => (error.status(), Some(error.to_string()), Vec::new(), None),
         Err(error) => return Err(error.into()),
     };
-    let query = uri.query().unwrap_or_default();
-    let first = asked.after.is_some().then(|| without_cursor(query));
-    let next = next.map(|cursor| format!("{}&after={}", without_cursor(query), encoded(&cursor)));
-    let frame = Frame::new("./", "feeds", now);
-    answer(status, &SearchPage { frame, asked, wrong, rows, first, next })
+    let conditions = without(&query, "after");
+    let first = asked.after.is_some().then(|| conditions.clone());
+    let next = next.map(|cursor| format!("{conditions}&after={}", encoded(&cursor)));
+    let count = if wrong.is_none() { count(&api, &asked, now).await? } else { None };
+    let frame = frame.around("feeds");
+    answer(status, &SearchPage { frame, asked, wrong, rows, first, next, done, query, count })
 }
 
 /// A form sends every field, and empty what was left empty.
@@ -127,6 +147,8 @@ async fn list(api: &Api, asked: &ListParams, now: Timestamp) -> Result<(Vec<Row>
 }
 
 fn row(api: &Api, feed: Feed, now: Timestamp) -> Row {
+    let class = if feed.state.penalty.is_some() { "bad" } else { "warn" };
+    let may_fail = matches!(feed.status, Status::Active | Status::Blacklisted);
     let next = feed.due().map(|due| Moment::due(due, now));
     let view = api.view(feed);
     let (outcome, at) = (view.last_outcome, view.last_polled);
@@ -142,17 +164,28 @@ fn row(api: &Api, feed: Feed, now: Timestamp) -> Row {
             Status::Active => outcome.map_or("idle", super::feed::outcome_class),
             _ => "idle",
         },
-        trouble: view.last_error.map(|error| (error.error.short(), error.error.detail)),
+        trouble: view.last_error.filter(|_| may_fail).map(|error| (class, error.error.short(), error.error.detail)),
         next,
     }
 }
 
-/// The query without its `after`, still encoded.
-fn without_cursor(query: &str) -> String {
-    query.split('&').filter(|pair| !pair.starts_with("after=") && !pair.is_empty()).collect::<Vec<_>>().join("&")
-}
-
-/// Cursors are base64 for URLs; anything else would be a mistake of ours.
-fn encoded(cursor: &str) -> String {
-    cursor.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~')).collect()
+/// How many feeds match, from the counters: those know feeds by category and status, and failures.
+async fn count(api: &Api, asked: &ListParams, now: Timestamp) -> Result<Option<String>, ApiError> {
+    let query = asked.clone().query(USUAL)?;
+    let counted = |number| Some(words::counted(number, "feed", "feeds"));
+    if query.text.is_some() || query.host.is_some() || query.label.is_some() || query.external_id.is_some() {
+        return Ok(None);
+    }
+    let stats = api.ops.store.stats(now).await?;
+    if let Some(wanted) = query.failure {
+        let alone = query.category.is_none() && query.status.is_none();
+        let of = stats.penalised.iter().filter(|(kind, _)| *kind == wanted).map(|(_, feeds)| feeds).sum();
+        return Ok(if alone { counted(of) } else { None });
+    }
+    let fits = |category, status| {
+        query.category.is_none_or(|wanted| wanted == category) && query.status.is_none_or(|wanted| wanted == status)
+    };
+    Ok(counted(
+        stats.feeds.iter().filter(|(category, status, _)| fits(*category, *status)).map(|(.., feeds)| feeds).sum(),
+    ))
 }

@@ -42,11 +42,17 @@ impl Shown {
             ("lag-most".to_owned(), most),
             ("pace".to_owned(), words::rate(ring.pace(now))),
             ("span".to_owned(), words::duration(whole_minutes(ring.span(now)))),
+            ("span-ago".to_owned(), format!("{} ago", words::duration(whole_minutes(ring.span(now))))),
         ]);
         let charts = charts::draw(&ring, now);
         drop(ring);
         texts.extend(charts.iter().map(|chart| (format!("{}-top", chart.id), chart.top.clone())));
         Ok(Shown { texts, charts, stats, now })
+    }
+
+    /// The charts' values by name.
+    pub(super) fn values(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.charts.iter().flat_map(|chart| &chart.series).map(|series| (series.id.as_str(), series.values.as_str()))
     }
 
     /// The charts' paths by name.

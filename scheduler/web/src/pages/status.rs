@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::advice;
 use super::feed::{PollLine, poll_line};
-use super::frame::{Frame, PUBLIC, Refusal, answer};
+use super::frame::{Frame, answer};
 use super::outlook::{self, Outlook};
 use super::words::{self, Moment};
 use crate::error::ApiError;
@@ -61,18 +61,19 @@ struct Found {
 /// `GET /status`
 pub(super) async fn page(
     State(api): State<Api>,
+    frame: Frame,
     caller: Caller,
     headers: HeaderMap,
     params: Result<Params<StatusParams>, ApiError>,
-) -> Result<Response, Refusal> {
-    let now = api.ops.clock.now();
+) -> Result<Response, ApiError> {
+    let now = frame.now;
     if let Err(wait) = api.publishers.admit(caller, api.ops.config.api.status_per_minute, now) {
         return Ok(too_often(wait.as_secs().max(1)));
     }
     let Params(StatusParams { url }) = params?;
     let asked = url.unwrap_or_default().trim().to_owned();
     let mut page = StatusPage {
-        frame: Frame::new("./", PUBLIC, now),
+        frame: frame.around("status"),
         wrong: None,
         found: None,
         example: "https://example.com/feed.xml".to_owned(),
@@ -138,7 +139,7 @@ async fn found(api: &Api, feed: &Feed, now: Timestamp) -> Result<Found, ApiError
 
 fn too_often(seconds: u64) -> Response {
     let message = format!("that is too often within a minute; try again in {seconds} s");
-    let mut response = Refusal::from(ApiError::new(StatusCode::TOO_MANY_REQUESTS, message)).into_response();
+    let mut response = ApiError::new(StatusCode::TOO_MANY_REQUESTS, message).into_response();
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     response
 }

@@ -7,7 +7,9 @@ use common::policy::Rule;
 use common::time::Timestamp;
 use store::StoredEntry;
 
-pub(super) use common::words::{bytes, count, duration, failure, full, rate, relative, seconds, status, whole};
+pub(super) use common::words::{
+    bytes, count, counted, duration, failure, full, rate, relative, seconds, status, whole,
+};
 
 /// A moment, for `<time>`: for machines, in full, and as seen from now.
 pub(super) struct Moment {

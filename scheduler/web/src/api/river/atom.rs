@@ -8,7 +8,7 @@ use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 use scheduler::wire::EntryView;
 
-use super::{Channel, entry_urn, web_link};
+use super::channel::{Channel, entry_urn, web_link};
 
 type Xml = Writer<Vec<u8>>;
 

@@ -4,7 +4,7 @@ use common::entry::{Enclosure, Entry};
 use scheduler::wire::EntryView;
 use serde_json::{Map, Value, json};
 
-use super::{Channel, entry_urn, web_link};
+use super::channel::{Channel, entry_urn, web_link};
 
 /// Writes the feed.
 pub(super) fn written(channel: &Channel) -> Option<Vec<u8>> {

@@ -1,13 +1,13 @@
 //! `/entries.atom` and `/entries.json`: the river as a feed, so that any reader can follow a fleet, or a part of it.
 
 mod atom;
+mod channel;
 mod json_feed;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use common::time::Timestamp;
-use common::url::FeedId;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::entries::made_safe;
@@ -16,24 +16,11 @@ use crate::error::ApiError;
 use crate::request::Params;
 use crate::river::{self, RiverParams};
 use crate::state::Api;
-use scheduler::wire::EntryView;
+use channel::Channel;
 use store::FeedRef;
 
 /// Entries when no `limit` is given.
 const USUAL: u32 = 50;
-
-/// A page of the river as a feed has it. The texts of entries are HTML that is safe to show.
-struct Channel {
-    title: String,
-    /// Identifies the feed in all fleets: a URN.
-    id: String,
-    /// Where the page for people is, this feed, and the feed with older entries.
-    home: String,
-    own: String,
-    next: Option<String>,
-    updated: Timestamp,
-    entries: Vec<EntryView>,
-}
 
 /// `GET /entries.atom`
 pub(super) async fn atom(
@@ -108,17 +95,6 @@ async fn title(api: &Api, params: &RiverParams) -> Result<String, ApiError> {
     }
     parts.extend(params.get("q").map(|words| format!("“{words}”")));
     Ok(if parts.is_empty() { "feedfleet: all entries".to_owned() } else { format!("feedfleet: {}", parts.join(", ")) })
-}
-
-/// Identifies an entry in all feeds: ids are unique inside of their feed only, and many are not URIs.
-fn entry_urn(feed: FeedId, id: &str) -> String {
-    format!("urn:feedfleet:entry:{feed}:{:032x}", xxh3_128(id.as_bytes()))
-}
-
-/// Returns a link if it leads to a web page.
-fn web_link(link: Option<&String>) -> Option<&str> {
-    let link = link.map(String::as_str)?;
-    (link.starts_with("https://") || link.starts_with("http://")).then_some(link)
 }
 
 #[cfg(test)]

@@ -1,0 +1,224 @@
+//! The forms of a feed's page, of the list of feeds and of the fleet's page. Each ends in the API's own handler, and then leads
+//! back to a page that says what was done.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use common::url::FeedId;
+use serde_json::{Map, Value, json};
+
+use super::form::{Fields, object};
+use super::frame::see_other;
+use super::query::without;
+use crate::api::audit::Who;
+use crate::api::feeds::{self, FeedBody};
+use crate::api::requeue::{RequeueBody, requeue};
+use crate::error::ApiError;
+use crate::request::{Accepts, Body, PathId, fields};
+use crate::state::Api;
+
+/// Something that is done to a feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Refresh,
+    Pause,
+    Resume,
+    Forget,
+    Requeue,
+    Unmove,
+    Change,
+    Label,
+    Unlabel,
+    Remove,
+}
+
+/// Each with its name in addresses, what a page says afterwards of one feed, and what it calls this for several.
+const ACTIONS: [(Action, &str, &str, &str); 10] = [
+    (Action::Refresh, "refresh", "It will be polled as soon as its host allows it.", "Polled soon"),
+    (Action::Pause, "pause", "It is paused.", "Paused"),
+    (Action::Resume, "resume", "It is polled again.", "Resumed"),
+    (Action::Forget, "forget", "Its next poll will read it in full.", "Read in full next time"),
+    (
+        Action::Requeue,
+        "requeue",
+        "Its penalty is lifted; it will be polled as soon as its host allows it.",
+        "Requeued without penalty",
+    ),
+    (Action::Unmove, "unmove", "The move is undone.", "Moved back"),
+    (Action::Change, "change", "The settings are saved.", "Changed"),
+    (Action::Label, "label", "The label is added.", "Labelled"),
+    (Action::Unlabel, "unlabel", "The label is removed.", "Label removed from"),
+    (Action::Remove, "remove", "The feed is removed.", "Removed"),
+];
+
+impl Action {
+    /// The name in addresses.
+    pub(super) fn name(self) -> &'static str {
+        ACTIONS.iter().find(|(action, ..)| *action == self).map_or("", |(_, name, ..)| name)
+    }
+}
+
+/// Returns what a page says after an action of this name.
+pub(super) fn said(done: &str) -> Option<&'static str> {
+    match done {
+        "added" => Some("The feed is added. Its first poll follows soon."),
+        "known" => Some("The feed was known already."),
+        "paused" => Some("All polling is paused."),
+        "resumed" => Some("Polling is resumed."),
+        _ => ACTIONS.iter().find(|(_, name, ..)| *name == done).map(|(_, _, said, _)| *said),
+    }
+}
+
+/// Returns what the list says after an action on several feeds: its name, how many it was done to, and how many it was refused for.
+pub(super) fn said_of_several(done: &str) -> Option<String> {
+    let mut parts = done.split('.');
+    let (name, changed, refused) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.parse::<u64>().ok()?);
+    let (.., said) = ACTIONS.iter().find(|(_, known, ..)| *known == name)?;
+    let of = |number: u64| super::words::counted(number, "feed", "feeds");
+    let left = match refused {
+        0 => String::new(),
+        1 => " Left as it was: 1 feed.".to_owned(),
+        _ => format!(" Left as they were: {}.", of(refused)),
+    };
+    Some(format!("{said}: {}.{left}", of(changed)))
+}
+
+/// Does something to a feed, as the API does it.
+async fn act(api: &Api, who: &Who, action: Action, id: FeedId, sent: &Fields) -> Result<(), ApiError> {
+    let (state, path) = (State(api.clone()), PathId(id));
+    match action {
+        Action::Refresh => feeds::refresh(state, path).await.map(drop),
+        Action::Pause => feeds::pause(state, path).await.map(drop),
+        Action::Resume => feeds::resume(state, path).await.map(drop),
+        Action::Forget => feeds::forget(state, path).await.map(drop),
+        Action::Unmove => feeds::unmove(state, path).await.map(drop),
+        Action::Remove => feeds::erase(state, path).await.map(drop),
+        Action::Requeue => {
+            let body = json!({ "filter": { "feed": id }, "lift_penalties": true });
+            requeue(api, who, read::<RequeueBody>(&body)?).await.map(drop)
+        }
+        Action::Change => change(api, id, settings(sent)?).await,
+        Action::Label | Action::Unlabel => {
+            let label = sent.get("label").ok_or_else(|| ApiError::bad("label is missing; write the label's name"))?;
+            let field = if action == Action::Label { "add_labels" } else { "remove_labels" };
+            change(api, id, object([(field, Some(json!([label])))])).await
+        }
+    }
+}
+
+async fn change(api: &Api, id: FeedId, body: Map<String, Value>) -> Result<(), ApiError> {
+    let body: FeedBody = fields(body)?;
+    feeds::change(State(api.clone()), PathId(id), Body(body)).await.map(drop)
+}
+
+fn read<T: Accepts>(body: &Value) -> Result<T, ApiError> {
+    fields(body.as_object().cloned().unwrap_or_default())
+}
+
+/// The settings of a feed, as its page sends all of them.
+fn settings(sent: &Fields) -> Result<Map<String, Value>, ApiError> {
+    let whole = |name: &str| {
+        let number =
+            |text: &str| text.parse::<u32>().map_err(|_| ApiError::bad(format!("{name} must be a whole number")));
+        sent.get(name).map(number).transpose()
+    };
+    let labels: Vec<&str> = sent.get("labels").unwrap_or_default().split(',').map(str::trim).collect();
+    let labels: Vec<&str> = labels.into_iter().filter(|label| !label.is_empty()).collect();
+    let (subscribers, active) = (whole("subscribers")?, whole("active_subscribers")?);
+    Ok(object([
+        ("subscribers", subscribers.map(|number| json!(number))),
+        ("active_subscribers", active.map(|number| json!(number))),
+        ("sla", Some(json!(sent.is_ticked("sla")))),
+        ("important", Some(json!(sent.is_ticked("important")))),
+        ("private", Some(json!(sent.is_ticked("private")))),
+        ("interval", Some(json!(sent.seconds("interval")?))),
+        ("labels", Some(json!(labels))),
+        ("external_id", Some(json!(sent.get("external_id")))),
+    ]))
+}
+
+/// Something that cannot be taken back needs a tick.
+fn is_sure(action: Action, sent: &Fields) -> Result<(), ApiError> {
+    if action == Action::Remove && !sent.is_ticked("sure") {
+        return Err(ApiError::bad(
+            "tick the box first: a feed that is removed is erased, with its entries and its history",
+        ));
+    }
+    Ok(())
+}
+
+/// `POST /feeds/{id}/..`
+pub(super) async fn on_one(api: Api, who: Who, action: Action, id: String, sent: Fields) -> Result<Response, ApiError> {
+    let none = |_| ApiError::new(StatusCode::NOT_FOUND, format!("there is no feed {id}"));
+    let feed = FeedId(id.parse().map_err(none)?);
+    is_sure(action, &sent)?;
+    act(&api, &who, action, feed, &sent).await?;
+    Ok(see_other(&match action {
+        Action::Remove => "../../feeds?done=remove.1.0".to_owned(),
+        action => format!("../{feed}?done={}", action.name()),
+    }))
+}
+
+/// The maximum number of feeds in one form: as many as a page lists.
+const MOST: usize = 1_000;
+
+/// `POST /feeds/..`: on every feed that is ticked in the list.
+pub(super) async fn on_several(api: Api, who: Who, action: Action, sent: Fields) -> Result<Response, ApiError> {
+    let read = |id: &str| id.parse().map(FeedId).map_err(|_| ApiError::bad("a feed's id must be a whole number"));
+    let ids: Vec<FeedId> = sent.all("id").map(read).collect::<Result<_, _>>()?;
+    if ids.is_empty() {
+        return Err(ApiError::bad("no feed is ticked; tick those in the list that are meant"));
+    }
+    if ids.len() > MOST {
+        return Err(ApiError::bad(format!("at most {MOST} feeds at once")));
+    }
+    is_sure(action, &sent)?;
+    let (mut changed, mut refused) = (0_u64, 0_u64);
+    for id in ids {
+        match act(&api, &who, action, id, &sent).await {
+            Ok(()) => changed += 1,
+            // Said of one feed, it is true of all of them.
+            Err(error) if error.status() == StatusCode::BAD_REQUEST || error.status().is_server_error() => {
+                return Err(error);
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    let back = sent.get("back").filter(|back| back.bytes().all(|byte| byte.is_ascii_graphic())).unwrap_or_default();
+    let back = without(back, "done");
+    let mark = if back.is_empty() { "" } else { "&" };
+    Ok(see_other(&format!("../feeds?{back}{mark}done={}.{changed}.{refused}", action.name())))
+}
+
+/// What a handler gives.
+type Answer = Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>;
+
+/// The handler of a form on a feed's page.
+pub(super) fn one(
+    action: Action,
+) -> impl Fn(State<Api>, Extension<Who>, Path<String>, Fields) -> Answer + Clone + Send + Sync + 'static {
+    move |State(api), Extension(who), Path(id), sent| Box::pin(on_one(api, who, action, id, sent))
+}
+
+/// The handler of a form on the list of feeds.
+pub(super) fn several(
+    action: Action,
+) -> impl Fn(State<Api>, Extension<Who>, Fields) -> Answer + Clone + Send + Sync + 'static {
+    move |State(api), Extension(who), sent| Box::pin(on_several(api, who, action, sent))
+}
+
+/// `POST /fleet/pause`
+pub(super) async fn pause_fleet(State(api): State<Api>) -> Result<Response, ApiError> {
+    crate::api::fleet::pause(State(api)).await.map(drop)?;
+    Ok(see_other("../?done=paused"))
+}
+
+/// `POST /fleet/resume`
+pub(super) async fn resume_fleet(State(api): State<Api>) -> Result<Response, ApiError> {
+    crate::api::fleet::resume(State(api)).await.map(drop)?;
+    Ok(see_other("../?done=resumed"))
+}

@@ -1,0 +1,297 @@
+//! The console: each form, sent as a browser without a script sends it, and what follows from it.
+
+use axum::http::header;
+use common::document::Document;
+use common::entry::Entry;
+use common::known::KnownEntries;
+use serde_json::json;
+
+use crate::testing::Fleet;
+
+/// Sends a form and opens the page that it leads to; returns where that is, and its text.
+async fn send(fleet: &Fleet, path: &str, fields: &[(&str, &str)]) -> (String, String) {
+    let (status, to, text) = sent(fleet, path, fields).await;
+    assert_eq!(status, 303, "{path}: {text}");
+    let (status, _, page) = fleet.call("GET", &to, &[("accept", "text/html")], "").await;
+    assert_eq!(status, 200, "{path} leads to {to}: {page}");
+    (to, page)
+}
+
+/// Sends a form; returns the status, where it leads, and what it answers itself.
+async fn sent(fleet: &Fleet, path: &str, fields: &[(&str, &str)]) -> (u16, String, String) {
+    let pairs = fields.iter().map(|(name, value)| format!("{name}={}", super::query::encoded(value)));
+    let body = pairs.collect::<Vec<_>>().join("&");
+    let headers = [("content-type", "application/x-www-form-urlencoded"), ("sec-fetch-site", "same-origin")];
+    let (status, headers, text) = fleet.call("POST", path, &headers, &body).await;
+    let to = headers.get(header::LOCATION).map_or("", |to| to.to_str().unwrap());
+    let base: common::url::FeedUrl = format!("http://127.0.0.1:7878{path}").parse().unwrap();
+    let to = base.as_url().join(to).unwrap();
+    (status, to.as_str()["http://127.0.0.1:7878".len()..].to_owned(), text)
+}
+
+#[tokio::test]
+async fn feeds_are_added_by_their_addresses() {
+    let fleet = Fleet::new().await;
+    let (to, page) =
+        send(&fleet, "/feeds/add", &[("url", " https://a.example/feed "), ("labels", "news, harbour")]).await;
+    assert_eq!(to, "/feeds/1?done=added");
+    assert!(page.contains("The feed is added.") && page.contains(">harbour</a>"), "{page}");
+    let (to, _) = send(&fleet, "/feeds/add", &[("url", "https://a.example/feed")]).await;
+    assert_eq!(to, "/feeds/1?done=known");
+    let several = "https://b.example/\n\nftp://c.example/\nhttps://d.example/";
+    let (status, _, page) = sent(&fleet, "/feeds/add", &[("url", several)]).await;
+    assert!(status == 400 && page.contains("2 added, 0 known already, 1 refused."), "{page}");
+    assert!(page.contains("scheme ftp") && page.contains(">ftp://c.example/\n</textarea>"), "what is left: {page}");
+    assert_eq!(sent(&fleet, "/feeds/add", &[("url", " ")]).await.0, 400);
+}
+
+#[tokio::test]
+async fn an_opml_file_is_uploaded() {
+    let fleet = Fleet::new().await;
+    let document = "<opml><body><outline text=\"Cooking\"><outline text=\"My &lt;b&gt;name\" xmlUrl=\"https://a.example/\"/>\
+                    </outline><outline xmlUrl=\"ftp://b.example/&lt;x&gt;\"/></body></opml>";
+    let upload = async |document: &str, name: &str| {
+        let body = format!(
+            "--xyz\r\ncontent-disposition: form-data; name=\"{name}\"; filename=\"a.opml\"\r\ncontent-type: text/xml\r\n\r\n{document}\r\n--xyz--\r\n"
+        );
+        fleet.call("POST", "/feeds/import", &[("content-type", "multipart/form-data; boundary=xyz")], &body).await
+    };
+    let (status, _, page) = upload(document, "file").await;
+    assert!(status == 200 && page.contains("1 added, 0 known already, 1 refused."), "{page}");
+    assert!(page.contains("line 1: ftp://b.example/&#60;x&#62;") && page.contains("spread over 1 h"), "{page}");
+    let (_, _, page) = fleet.call("GET", "/feeds?label=Cooking", &[], "").await;
+    assert!(page.contains("My &#60;b&#62;name"), "folders are labels, names titles: {page}");
+    for (document, name) in [("no opml", "file"), ("", "file"), (document, "other")] {
+        assert_eq!(upload(document, name).await.0, 400, "{document}");
+    }
+    assert_eq!(upload(&"x".repeat(super::add::MAX_FILE + 1), "file").await.0, 400);
+    let (status, ..) = fleet.call("POST", "/feeds/import", &[("content-type", "text/xml")], document).await;
+    assert_eq!(status, 400);
+}
+
+#[tokio::test]
+async fn a_feeds_settings_are_changed_on_its_page() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://a.example/feed").await;
+    let all = [
+        ("subscribers", "30"),
+        ("active_subscribers", "7"),
+        ("labels", "green, blue,"),
+        ("external_id", "x-1"),
+        ("interval", "15m"),
+        ("sla", "on"),
+    ];
+    let (to, page) = send(&fleet, "/feeds/1/change", &all).await;
+    assert_eq!(to, "/feeds/1?done=change");
+    for shown in
+        ["The settings are saved.", "value=\"30\"", "value=\"7\"", "blue, green", "value=\"x-1\"", "value=\"15m\""]
+    {
+        assert!(page.contains(shown), "{shown} is missing: {page}");
+    }
+    let feed = fleet.get(&format!("/api/v1/feeds/{id}")).await.body;
+    assert_eq!(
+        (&feed["interval"], &feed["sla"], &feed["labels"]),
+        (&json!(900.0), &json!(true), &json!(["blue", "green"]))
+    );
+    send(&fleet, "/feeds/1/change", &[("subscribers", "3"), ("interval", ""), ("labels", "")]).await;
+    let feed = fleet.get(&format!("/api/v1/feeds/{id}")).await.body;
+    assert_eq!((&feed["interval"], &feed["sla"], &feed["labels"]), (&json!(null), &json!(false), &json!([])));
+    for wrong in [("interval", "soon"), ("subscribers", "many"), ("labels", "a\u{1}b")] {
+        let (status, _, page) = sent(&fleet, "/feeds/1/change", &[wrong]).await;
+        assert!(status == 400 && page.contains(wrong.0) && page.contains("../../feeds/1\">Back"), "{wrong:?}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_feed_is_refreshed_paused_resumed_forgotten_moved_back_and_removed() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://a.example/feed").await;
+    fleet.polled(id, &["1"]).await;
+    for (action, said) in [
+        ("refresh", "It will be polled as soon as"),
+        ("forget", "Its next poll will read it in full."),
+        ("pause", "It is paused."),
+        ("resume", "It is polled again."),
+        ("requeue", "Its penalty is lifted"),
+    ] {
+        let (to, page) = send(&fleet, &format!("/feeds/1/{action}"), &[]).await;
+        assert_eq!(to, format!("/feeds/1?done={action}"));
+        assert!(page.contains(said), "{action}: {page}");
+    }
+    assert_eq!(sent(&fleet, "/feeds/1/unmove", &[]).await.0, 409);
+    fleet.moved(id, "https://b.example/feed").await;
+    let (_, page) = send(&fleet, "/feeds/1/unmove", &[]).await;
+    assert!(page.contains("The move is undone.") && page.contains("https://a.example/feed"), "{page}");
+    let (status, _, page) = sent(&fleet, "/feeds/1/remove", &[]).await;
+    assert!(status == 400 && page.contains("tick the box first"), "{page}");
+    let (to, page) = send(&fleet, "/feeds/1/remove", &[("sure", "yes")]).await;
+    assert!(to == "/feeds?done=remove.1.0" && page.contains("Removed: 1 feed."), "{page}");
+    assert_eq!(sent(&fleet, "/feeds/1/pause", &[]).await.0, 404);
+}
+
+#[tokio::test]
+async fn several_feeds_are_ticked_in_the_list_and_changed_at_once() {
+    let fleet = Fleet::new().await;
+    for number in 1..=4 {
+        fleet.feed(&format!("https://a.example/{number}")).await;
+    }
+    let ticked = [("id", "1"), ("id", "3"), ("id", "99"), ("back", "q=a.example&done=pause.1.1")];
+    let (to, page) = send(&fleet, "/feeds/pause", &ticked).await;
+    assert_eq!(to, "/feeds?q=a.example&done=pause.2.1");
+    assert!(page.contains("Paused: 2 feeds. Left as it was: 1 feed."), "{page}");
+    assert_eq!(page.matches("<span class=\"chip\">paused</span>").count(), 2, "{page}");
+    let label = [("id", "1"), ("id", "2"), ("label", "green")];
+    send(&fleet, "/feeds/label", &label).await;
+    assert_eq!(fleet.get("/api/v1/feeds?label=green").await.body["items"].as_array().unwrap().len(), 2);
+    send(&fleet, "/feeds/unlabel", &label).await;
+    assert_eq!(fleet.get("/api/v1/feeds?label=green").await.body["items"].as_array().unwrap().len(), 0);
+    for wrong in [&[("back", "")][..], &[("id", "x")], &[("id", "1")]] {
+        assert_eq!(sent(&fleet, "/feeds/remove", wrong).await.0, 400, "{wrong:?}");
+    }
+    send(&fleet, "/feeds/remove", &[("id", "1"), ("id", "2"), ("sure", "yes")]).await;
+    assert_eq!(fleet.get("/api/v1/stats").await.body["feeds"], 2);
+    let (to, _) = send(&fleet, "/feeds/refresh", &[("id", "4"), ("back", "//evil.example/\u{7}")]).await;
+    assert_eq!(to, "/feeds?done=refresh.1.0");
+}
+
+#[tokio::test]
+async fn the_fleet_is_paused_and_resumed_on_its_page() {
+    let fleet = Fleet::new().await;
+    let (_, page) = send(&fleet, "/fleet/pause", &[]).await;
+    assert!(
+        page.contains("All polling is paused.") && page.contains("Resume polling") && !page.contains("Pause all"),
+        "{page}"
+    );
+    let (_, page) = send(&fleet, "/fleet/resume", &[]).await;
+    assert!(page.contains("Polling is resumed.") && page.contains("Pause all"), "{page}");
+}
+
+#[tokio::test]
+async fn a_host_is_blocked_and_paced_on_its_page() {
+    let fleet = Fleet::new().await;
+    fleet.feed("https://a.example/feed").await;
+    let host = "/hosts/a.example%3A443";
+    let (to, page) = send(&fleet, &format!("{host}/block"), &[("for", "2h")]).await;
+    assert_eq!(to, "/hosts/a.example%3A443?done=block");
+    assert!(page.contains("It is blocked: no request") && page.contains(">in 2 h</time>"), "{page}");
+    let (_, _, list) = fleet.call("GET", "/hosts", &[], "").await;
+    assert!(list.contains("Not polled at present") && list.contains(">blocked</span>"), "{list}");
+    let (_, page) = send(&fleet, &format!("{host}/unblock"), &[]).await;
+    assert!(page.contains("It is not blocked any more.") && !page.contains("Unblock</button>"), "{page}");
+    let rule = [("gap", "5s"), ("burst", "2"), ("parallel", ""), ("interval", "1h"), ("reason", "asked <b>us</b>")];
+    let (_, page) = send(&fleet, "/hosts/a.example/rule", &rule).await;
+    for shown in
+        ["The rule is in force.", "1 request per 5 s", "asked &#60;b&#62;us", "value=\"1h\"", "Remove the rule"]
+    {
+        assert!(page.contains(shown), "{shown} is missing: {page}");
+    }
+    let (_, page) = send(&fleet, "/hosts/a.example/remove-rule", &[]).await;
+    assert!(page.contains("The rule is removed.") && page.contains("the defaults"), "{page}");
+    for (path, fields) in [
+        ("/hosts/a.example/block", ("for", "soon")),
+        ("/hosts/a.example/rule", ("gap", "5s")),
+        ("/hosts/a.example/remove-rule", ("", "")),
+    ] {
+        let (status, _, page) = sent(&fleet, path, &[fields]).await;
+        assert!((400..410).contains(&status) && page.contains("<nav"), "{path}: {status} {page}");
+    }
+    let (status, headers, _) = fleet.call("GET", "/hosts?host=b.example", &[], "").await;
+    assert_eq!((status, headers[header::LOCATION].to_str().unwrap()), (303, "./hosts/b.example"));
+}
+
+#[tokio::test]
+async fn a_requeue_is_tried_first_then_started_watched_and_cancelled() {
+    let fleet = Fleet::new().await;
+    for number in 0..3 {
+        fleet.feed(&format!("https://a.example/{number}")).await;
+    }
+    let filter = [("host", "a.example"), ("rate", "0.5"), ("category", ""), ("overdue", "")];
+    let (status, _, page) = sent(&fleet, "/requeues/plan", &filter).await;
+    assert!(status == 200 && page.contains("3 feeds match; 3 feeds on 1 host would be polled, within 6 s"), "{page}");
+    assert!(
+        page.contains("id=\"start\"") && page.contains("value=\"a.example\"") && page.contains("No requeues yet"),
+        "{page}"
+    );
+    let (to, page) = send(&fleet, "/requeues/start", &filter).await;
+    assert!(to == "/requeues?done=1" && page.contains("Requeue 1 is started.") && page.contains("0 of 3"), "{page}");
+    let (_, page) = send(&fleet, "/requeues/1/cancel", &[]).await;
+    assert!(page.contains("The requeue is cancelled.") && page.contains("<td>cancelled</td>"), "{page}");
+    assert_eq!(sent(&fleet, "/requeues/1/cancel", &[]).await.0, 409);
+    assert_eq!(sent(&fleet, "/requeues/plan", &[]).await.0, 400, "an empty filter is no wish");
+    let (_, _, page) = sent(&fleet, "/requeues/plan", &[("failure", "dns")]).await;
+    assert!(page.contains("0 feeds match") && !page.contains("id=\"start\""), "{page}");
+}
+
+#[tokio::test]
+async fn the_audit_and_the_configuration_are_shown_and_read_again() {
+    let fleet = Fleet::new().await;
+    let (_, _, empty) = fleet.call("GET", "/audit", &[], "").await;
+    assert!(empty.contains("No changes yet."), "{empty}");
+    send(&fleet, "/fleet/pause", &[]).await;
+    fleet.post("/api/v1/feeds", json!({ "url": "https://a.example/" })).await;
+    sent(&fleet, "/feeds/7/pause", &[]).await;
+    let (_, _, page) = fleet.call("GET", "/audit", &[], "").await;
+    let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("{part} is missing: {page}"));
+    assert!(
+        at("POST /feeds/{id}/pause") < at("POST /api/v1/feeds") && at("POST /api/v1/feeds") < at("POST /fleet/pause")
+    );
+    assert!(page.contains("feeds/7") && page.contains(">refused</span>") && page.contains("loopback"), "{page}");
+    let (to, page) = send(&fleet, "/config/reload", &[]).await;
+    assert!(to.starts_with("/config?reloaded=") && page.contains("was read again"), "{page}");
+    assert!(
+        page.contains("<dt>category.a.interval</dt><dd>1m</dd>") && page.contains("is in force in the whole fleet"),
+        "{page}"
+    );
+}
+
+/// Titles, labels, reasons and names of hosts that want to be more than words.
+#[tokio::test]
+async fn hostile_words_are_only_words_on_the_console() {
+    const HOSTILE: &str = "</title><script>alert('x')</script><img src=x onerror=\"x\">";
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://a.example/feed").await;
+    let mut document = Document { title: Some(HOSTILE.into()), ..Document::default() };
+    document.keep_news(
+        vec![Entry { id: "1".into(), title: Some(HOSTILE.into()), ..Entry::default() }],
+        &KnownEntries::default(),
+    );
+    fleet.read(id, document).await;
+    let settings = [("subscribers", "1"), ("labels", HOSTILE), ("external_id", HOSTILE)];
+    send(&fleet, "/feeds/1/change", &settings).await;
+    send(&fleet, "/hosts/a.example/rule", &[("gap", "5s"), ("reason", HOSTILE)]).await;
+    let label = super::query::encoded(HOSTILE);
+    let mut pages = Vec::new();
+    for path in [
+        "/",
+        "/feeds",
+        "/feeds/1",
+        "/feeds/add",
+        "/entries",
+        "/hosts",
+        "/hosts/a.example",
+        "/requeues",
+        "/audit",
+        "/config",
+    ] {
+        pages.push(fleet.call("GET", path, &[], "").await.2);
+    }
+    for path in [
+        format!("/hosts/{label}"),
+        format!("/feeds?label={label}&done={label}"),
+        format!("/requeues?done={label}"),
+        format!("/config?reloaded=changed&restart={label}"),
+        format!("/entries?label={label}"),
+    ] {
+        pages.push(fleet.call("GET", &path, &[("accept", "text/html")], "").await.2);
+    }
+    pages.push(sent(&fleet, "/feeds/add", &[("url", HOSTILE), ("labels", HOSTILE)]).await.2);
+    pages.push(sent(&fleet, "/requeues/plan", &[("host", "a.example"), ("rate", HOSTILE)]).await.2);
+    pages.push(sent(&fleet, "/requeues/plan", &[("host", HOSTILE)]).await.2);
+    for page in pages {
+        let scripts: Vec<&str> = page.split("<script").skip(1).collect();
+        assert!(scripts.iter().all(|script| script.starts_with(" src=\"")), "{page}");
+        for broken in ["<img", "onerror=\"", " style=", "<style", "javascript:"] {
+            assert!(!page.contains(broken), "{broken}: {page}");
+        }
+    }
+}

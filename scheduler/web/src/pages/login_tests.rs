@@ -1,0 +1,203 @@
+//! Who may open and send what: logins, roles, forged requests.
+
+use axum::http::{HeaderMap, header};
+use common::config::{ApiRole, ApiToken};
+use serde_json::json;
+
+use crate::api::audit::tests::Lines;
+use crate::testing::Fleet;
+
+const WRITE: &str = "0123456789abcdef";
+const READ: &str = "fedcba9876543210";
+
+async fn fleet() -> Fleet {
+    let tokens = vec![ApiToken::new("ann", WRITE, ApiRole::Write), ApiToken::new("eve", READ, ApiRole::Read)];
+    let fleet = Fleet::with_tokens(tokens).await;
+    let body = json!({ "url": "https://example.com/feed.xml" }).to_string();
+    let fields = [("authorization", "Bearer 0123456789abcdef"), ("content-type", "application/json")];
+    assert_eq!(fleet.call("POST", "/api/v1/feeds", &fields, &body).await.0, 201);
+    fleet
+}
+
+const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
+const HTML: (&str, &str) = ("accept", "text/html,application/xhtml+xml");
+const OURS: (&str, &str) = ("sec-fetch-site", "same-origin");
+
+/// Logs in; returns the cookie as a browser sends it back.
+async fn cookie(fleet: &Fleet, token: &str) -> String {
+    let sent = format!("token={token}&next=feeds%2F1%3Fdone%3Dpause");
+    let (status, headers, _) = fleet.call("POST", "/login", &[FORM, OURS], &sent).await;
+    assert_eq!((status, &headers[header::LOCATION]), (303, &"./feeds/1?done=pause".parse().unwrap()));
+    headers[header::SET_COOKIE].to_str().unwrap().split(';').next().unwrap().to_owned()
+}
+
+fn location(headers: &HeaderMap) -> &str {
+    headers[header::LOCATION].to_str().unwrap()
+}
+
+/// Every path of the pages that is written in their routes; those of forms on feeds are made from their actions.
+fn paths() -> Vec<String> {
+    let literal = include_str!("mod.rs").split(".route(\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let actions = ["refresh", "pause", "resume", "forget", "requeue", "unmove", "change", "remove"];
+    let of_feeds = actions.iter().map(|name| format!("/feeds/{{id}}/{name}"));
+    let of_several = ["refresh", "label", "unlabel", "remove"].iter().map(|name| format!("/feeds/{name}"));
+    let all = literal.map(str::to_owned).chain(of_feeds).chain(of_several);
+    all.map(|path| path.replace("{id}", "1").replace("{host}", "example.com").replace("{name}", "pages.css")).collect()
+}
+
+#[tokio::test]
+async fn without_a_login_nothing_but_public_pages_is_shown_or_taken() {
+    let fleet = fleet().await;
+    let lines = Lines::listen();
+    let (mut pages, mut forms) = (0, 0);
+    for path in paths() {
+        if ["/login", "/logout", "/status", "/assets", "/docs"].iter().any(|public| path.starts_with(public)) {
+            continue;
+        }
+        let (status, headers, body) = fleet.call("GET", &path, &[HTML], "").await;
+        match status {
+            303 => {
+                let root = "../".repeat(path.matches('/').count() - 1);
+                let root = if root.is_empty() { "./" } else { &root };
+                assert!(location(&headers).starts_with(&format!("{root}login")), "{path}: {headers:?}");
+                pages += 1;
+            }
+            // `/live` is not for people.
+            other => assert_eq!(other, 401, "{path}: {body}"),
+        }
+        assert!(!body.contains("example.com"), "{path}: {body}");
+        for token in ["", "feedfleet=1790009999.ZXZl.AAAA"] {
+            let (status, _, _) =
+                fleet.call("POST", &path, &[FORM, OURS, HTML, ("cookie", token)], "id=1&sure=yes").await;
+            assert_eq!(status, 401, "{path}");
+            forms += 1;
+        }
+    }
+    assert!(pages >= 6 && forms >= 20, "{pages} pages, {forms} forms");
+    assert!(lines.take().iter().all(|line| line["who"] == "nobody" && line["outcome"] == "refused"));
+    for path in ["/status", "/login", "/healthz"] {
+        assert_eq!(fleet.call("GET", path, &[HTML], "").await.0, 200, "{path}");
+    }
+    let basic = ("authorization", "Basic YW55Ym9keTowMTIzNDU2Nzg5YWJjZGVm");
+    assert_eq!(fleet.call("GET", "/feeds", &[basic], "").await.0, 303, "a password opens no page");
+    let bearer = ("authorization", "Bearer fedcba9876543210");
+    assert_eq!(fleet.call("GET", "/feeds", &[bearer], "").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_login_opens_pages_within_its_role_and_not_the_api() {
+    let fleet = fleet().await;
+    let (writer, reader) = (cookie(&fleet, WRITE).await, cookie(&fleet, READ).await);
+    for login in [&writer, &reader] {
+        let with = [HTML, ("cookie", login.as_str())];
+        for path in ["/", "/entries", "/feeds", "/feeds/1", "/entries.atom"] {
+            assert_eq!(fleet.call("GET", path, &with, "").await.0, 200, "{path}");
+        }
+        assert_eq!(fleet.call("GET", "/api/v1/feeds", &with, "").await.0, 401, "programs show a token");
+        let (_, _, page) = fleet.call("GET", "/feeds/1", &with, "").await;
+        assert!(page.contains("Log out") && page.contains("Refresh now") == (*login == writer), "{page}");
+        let (_, headers, _) = fleet.call("GET", "/login?next=feeds", &with, "").await;
+        assert_eq!(location(&headers), "./feeds", "whoever is logged in goes on");
+    }
+    let send = async |login: &str, path: &str, body: &str| {
+        fleet.call("POST", path, &[FORM, OURS, HTML, ("cookie", login)], body).await
+    };
+    let (status, _, page) = send(&reader, "/feeds/1/pause", "").await;
+    assert!(status == 403 && page.contains("this token may only read") && page.contains("<nav"), "{page}");
+    let lines = Lines::listen();
+    let (status, headers, _) = send(&writer, "/feeds/1/pause", "").await;
+    assert_eq!((status, location(&headers)), (303, "../1?done=pause"));
+    assert_eq!(send(&writer, "/logout", "").await.1[header::SET_COOKIE].to_str().unwrap()[..11], *"feedfleet=;");
+    assert_eq!(send("", "/login", "token=0123456789abcdef").await.0, 303);
+    assert_eq!(send("", "/login", "token=guessed").await.0, 403);
+    let told: Vec<String> = lines
+        .take()
+        .iter()
+        .map(|line| format!("{} {} {}", line["who"], line["action"], line["outcome"]).replace('"', ""))
+        .collect();
+    let expected = [
+        "ann POST /feeds/{id}/pause done",
+        "ann POST /logout done",
+        "ann POST /login done",
+        "nobody POST /login refused",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn a_form_that_another_sites_page_sends_is_refused() {
+    let (with_tokens, without) = (fleet().await, Fleet::new().await);
+    without.feed("https://example.com/feed.xml").await;
+    let login = cookie(&with_tokens, WRITE).await;
+    let forged: [&[(&str, &str)]; 6] = [
+        &[("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")],
+        &[("sec-fetch-site", "same-site"), ("origin", "http://127.0.0.1:9999")],
+        &[("origin", "https://evil.example")],
+        &[("origin", "null")],
+        &[("origin", "http://127.0.0.1:7878.evil.example")],
+        &[("sec-fetch-site", "cross-site")],
+    ];
+    for fleet in [&with_tokens, &without] {
+        for fields in forged {
+            for path in ["/feeds/1/pause", "/feeds/remove", "/fleet/pause", "/login", "/logout"] {
+                let mut headers = vec![FORM, HTML, ("cookie", login.as_str())];
+                headers.extend(fields);
+                let (status, _, _) = fleet.call("POST", path, &headers, "id=1&sure=yes&token=0123456789abcdef").await;
+                assert_eq!(status, 403, "{path}: {fields:?}");
+            }
+        }
+        assert!(!fleet.ops.store.paused().await.unwrap());
+    }
+    let send = async |fields: &[(&'static str, &'static str)]| {
+        let mut headers = vec![FORM, ("cookie", login.as_str())];
+        headers.extend(fields);
+        with_tokens.call("POST", "/fleet/pause", &headers, "").await.0
+    };
+    assert_eq!(send(&[]).await, 403, "a login comes from a browser, and browsers say from where");
+    assert_eq!(send(&[("origin", "http://127.0.0.1:7878")]).await, 303);
+    assert_eq!(send(&[OURS]).await, 303);
+    assert_eq!(without.call("POST", "/fleet/pause", &[FORM], "").await.0, 303, "a program on this machine");
+}
+
+#[tokio::test]
+async fn a_link_from_another_site_loads_once_more_and_then_has_its_login() {
+    let fleet = fleet().await;
+    let (status, headers, page) = fleet.call("GET", "/feeds/1", &[HTML, ("sec-fetch-site", "cross-site")], "").await;
+    assert!(
+        status == 200 && page.contains("http-equiv=\"refresh\" content=\"0\"") && !page.contains("login"),
+        "{page}"
+    );
+    assert_eq!(headers[header::CACHE_CONTROL], "no-store");
+    let (status, headers, _) = fleet.call("GET", "/feeds?q=a&host=b", &[HTML, OURS], "").await;
+    assert_eq!((status, location(&headers)), (303, "./login?next=feeds%3Fq%3Da%26host%3Db"));
+}
+
+#[tokio::test]
+async fn tokens_are_not_tried_out_on_the_login() {
+    let fleet = fleet().await;
+    let send = async |token: &str| fleet.call("POST", "/login", &[FORM, OURS], &format!("token={token}")).await.0;
+    for _ in 0..20 {
+        assert_eq!(send("guessed").await, 403);
+    }
+    assert_eq!(send(WRITE).await, 429);
+    fleet.clock.advance(std::time::Duration::from_secs(61));
+    assert_eq!(send(WRITE).await, 303);
+    assert_eq!(fleet.ops.metrics.rejected_tokens.get(), 20);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_a_page_for_browsers_and_a_problem_for_programs() {
+    let (fleet, guarded) = (Fleet::new().await, fleet().await);
+    for (path, status) in
+        [("/nosuch", 404), ("/feeds/99", 404), ("/feeds?limit=0", 400), ("/entries/7", 404), ("/logout", 405)]
+    {
+        let (answered, _, page) = fleet.call("GET", path, &[HTML], "").await;
+        assert!(answered == status && page.contains("<html") && page.contains("<nav"), "{path}: {answered} {page}");
+        let (answered, _, problem) = fleet.call("GET", path, &[("accept", "application/json")], "").await;
+        assert!(answered == status && (problem.starts_with('{') || path.contains("limit")), "{path}: {problem}");
+    }
+    let (status, _, page) = guarded.call("GET", "/nosuch", &[HTML], "").await;
+    assert!(status == 404 && !page.contains("<nav"), "publishers see no way that they cannot go: {page}");
+    let (status, _, problem) = fleet.call("GET", "/api/v1/feeds/99", &[HTML], "").await;
+    assert!(status == 404 && problem.starts_with('{'), "{problem}");
+}
