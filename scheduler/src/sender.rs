@@ -8,10 +8,13 @@ use url::Url;
 /// A request in flight.
 pub type Answering = Pin<Box<dyn Future<Output = DeliveryAnswer> + Send>>;
 
+/// Says why a target is refused, if it is.
+pub type Judge = dyn Fn(&Url) -> Result<(), String> + Send + Sync;
+
 /// Sends requests, and knows which targets may have some.
 pub struct Sender {
     /// Sends a request once.
     pub send: Box<dyn Fn(DeliveryRequest) -> Answering + Send + Sync>,
     /// Says why a target is refused before anything is sent to it, if it is.
-    pub judge: Box<dyn Fn(&Url) -> Result<(), String> + Send + Sync>,
+    pub judge: Box<Judge>,
 }

@@ -42,7 +42,7 @@ const BODY_WAIT: Duration = Duration::from_secs(1);
 /// How long a connection waits for the next request, as for fetches.
 const IDLE_CONNECTION: Duration = Duration::from_secs(4);
 /// Bytes of a response's head, and its fields.
-const HEAD_BYTES: usize = 16 * 1024;
+const HEAD_BYTES: u32 = 16 * 1024;
 const HEAD_FIELDS: usize = 100;
 
 /// Sends requests to subscribers.
@@ -86,9 +86,9 @@ impl Poster {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION)
             .pool_max_idle_per_host(1)
-            .http1_max_buf_size(HEAD_BYTES)
+            .http1_max_buf_size(HEAD_BYTES as usize)
             .http1_max_headers(HEAD_FIELDS)
-            .http2_max_header_list_size(HEAD_BYTES as u32)
+            .http2_max_header_list_size(HEAD_BYTES)
             .build(Dialer(dialer));
         let page = &fetch.user_agent_url;
         let about = if page.is_empty() { String::new() } else { format!(" (+{page})") };

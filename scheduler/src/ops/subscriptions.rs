@@ -42,11 +42,14 @@ pub enum WantedSecret {
     Given(WebhookSecret),
 }
 
+/// Changes what is wanted.
+pub type WishChange = dyn Fn(&mut Wish) + Send + Sync;
+
 /// What a person changes about a subscription. `None` leaves as it is.
 #[derive(Default)]
 pub struct EditSubscription {
     /// Changes what is wanted.
-    pub wish: Option<Box<dyn Fn(&mut Wish) + Send + Sync>>,
+    pub wish: Option<Box<WishChange>>,
     /// Pauses or resumes.
     pub state: Option<SubscriptionState>,
     /// Another secret.
