@@ -15,8 +15,9 @@ use store::{
     AcceptedPolicy, Added, Applied, EntryRef, Event, EventPage, EventQuery, Events, FeedChange, FeedQuery, FeedRef,
     Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, Hosts, JobRow, Move, Moved, NewFeed, NewPolicy,
     NewRequeue, OldSeal, Page, Placement, Polls, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan,
-    RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, Unmove, Unmoved, Upkeep, Verdict,
+    RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, Subscriptions, Unmove, Unmoved, Upkeep, Verdict,
 };
+use store::{Advance, DeliveryTurn, NewSubscription, Subscription, SubscriptionChange, SubscriptionCount};
 
 use crate::blocking::run;
 use crate::life::Server;
@@ -355,5 +356,57 @@ impl Upkeep for SeenStore {
 
     async fn prune(&self, events: Timestamp, entries: Option<Timestamp>) -> Result<u64, StoreError> {
         self.call("prune", move |store| run(store.prune(events, entries))).await
+    }
+}
+
+#[async_trait]
+impl Subscriptions for SeenStore {
+    async fn add_subscription(
+        &self,
+        new: &NewSubscription,
+        now: Timestamp,
+    ) -> Result<Option<Subscription>, StoreError> {
+        run(self.server.store.add_subscription(new, now))
+    }
+
+    async fn subscriptions(&self, after: i64, limit: u32) -> Result<Vec<Subscription>, StoreError> {
+        run(self.server.store.subscriptions(after, limit))
+    }
+
+    async fn subscriptions_among(&self, ids: &[i64]) -> Result<Vec<Subscription>, StoreError> {
+        run(self.server.store.subscriptions_among(ids))
+    }
+
+    async fn change_subscription(
+        &self,
+        id: i64,
+        change: &SubscriptionChange,
+    ) -> Result<Option<Subscription>, StoreError> {
+        run(self.server.store.change_subscription(id, change))
+    }
+
+    async fn remove_subscription(&self, id: i64) -> Result<bool, StoreError> {
+        run(self.server.store.remove_subscription(id))
+    }
+
+    async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
+        run(self.server.store.reseal_subscription(id, sealed))
+    }
+
+    async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<Vec<(i64, i64)>, StoreError> {
+        run(self.server.store.lease_subscriptions(turn))
+    }
+
+    async fn advance_subscriptions(
+        &self,
+        holder: &str,
+        advances: &[Advance],
+        now: Timestamp,
+    ) -> Result<Vec<i64>, StoreError> {
+        run(self.server.store.advance_subscriptions(holder, advances, now))
+    }
+
+    async fn count_subscriptions(&self) -> Result<Vec<SubscriptionCount>, StoreError> {
+        run(self.server.store.count_subscriptions())
     }
 }
