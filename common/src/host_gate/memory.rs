@@ -229,7 +229,7 @@ mod tests {
      {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("starts");
-        let at = |seconds| Timestamp::from_millis(1_000_000_000 + 1000 * seconds);
+        let at = |seconds: i64| Timestamp::from_millis(1_000_000_000 + 1000 * seconds);
         let limits = HostLimits { gap: Duration::from_secs(60), burst: 1, parallel: 1 };
         let free_at = async |started: Timestamp, closed: Option<Timestamp>| {
             let gate = MemoryGate::with_journal(started, &path).unwrap();
