@@ -302,7 +302,7 @@ fn described(it: &SubscriptionView) -> String {
         })
         .collect();
     let filter = if conditions.is_empty() { "all events".to_owned() } else { conditions.join(" ") };
-    let delay = (it.delay > 0.0).then(|| format!(", {} s", it.delay)).unwrap_or_default();
+    let delay = if it.delay > 0.0 { format!(", {} s", it.delay) } else { String::new() };
     let failing = it.failing_since.map(|since| format!("{} requests in a row, since {since}", it.failures));
     let secret = it.secret.as_ref().map(|secret| format!("{secret} (not shown again)"));
     fields(&[

@@ -17,7 +17,9 @@ use store::{
     NewRequeue, OldSeal, Page, Placement, Polls, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan,
     RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, Subscriptions, Unmove, Unmoved, Upkeep, Verdict,
 };
-use store::{Advance, DeliveryTurn, NewSubscription, Subscription, SubscriptionChange, SubscriptionCount};
+use store::{
+    Advance, DeliveryShare, DeliveryTurn, NewSubscription, Subscription, SubscriptionChange, SubscriptionCount,
+};
 
 use crate::blocking::run;
 use crate::life::Server;
@@ -393,7 +395,7 @@ impl Subscriptions for SeenStore {
         run(self.server.store.reseal_subscription(id, sealed))
     }
 
-    async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<Vec<(i64, i64)>, StoreError> {
+    async fn lease_subscriptions(&self, turn: &DeliveryTurn<'_>) -> Result<DeliveryShare, StoreError> {
         run(self.server.store.lease_subscriptions(turn))
     }
 

@@ -48,7 +48,7 @@ async fn a_killed_tail_repeats_at_most_the_last_event() {
 
     let seen = seqs(&home);
     let repeated = seen.windows(2).filter(|pair| pair[0] == pair[1]).count();
-    assert!(seen.is_sorted() && repeated <= kills as usize, "{repeated} of {seen:?}");
+    assert!(seen.is_sorted() && u64::try_from(repeated).unwrap() <= kills, "{repeated} of {seen:?}");
     let mut once = seen;
     once.dedup();
     let request = fleet.client.get(format!("{}/api/v1/events?limit=1000&kind=entry.*", fleet.api));

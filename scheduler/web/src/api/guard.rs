@@ -64,7 +64,7 @@ impl Guard {
             Door::Public => (Caller::nobody(), Ok(())),
             Door::Api => self.with_token(method, &bearer(headers)),
             Door::Login => {
-                let from_page = if method.is_safe() { Ok(()) } else { self.from_our_page(request) };
+                let from_page = if method.is_safe() { Ok(()) } else { self.refuse_other_pages(request) };
                 (in_session().map_or_else(Caller::nobody, Caller::logged_in), from_page)
             }
             Door::Feed | Door::Page => match in_session() {
@@ -72,7 +72,7 @@ impl Guard {
                     let caller = Caller::logged_in(token);
                     let allowed = within_role(token.role, method);
                     // A browser sends the cookie along whoever made it send the request.
-                    let from_page = if method.is_safe() { Ok(()) } else { self.from_our_page(request) };
+                    let from_page = if method.is_safe() { Ok(()) } else { self.refuse_other_pages(request) };
                     (caller, from_page.and(allowed))
                 }
                 None if door == Door::Feed => {
@@ -102,7 +102,7 @@ impl Guard {
 
     /// Refuses a change that another site's page made a browser send. Browsers say where a request comes from: in
     /// `Sec-Fetch-Site` over https and on loopback, in `Origin` otherwise.
-    fn from_our_page(&self, request: &Request) -> Result<(), ApiError> {
+    fn refuse_other_pages(&self, request: &Request) -> Result<(), ApiError> {
         let text = |name: HeaderName| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
         let site = text(HeaderName::from_static("sec-fetch-site"));
         let public = self.api.ops.config.api.public_url.trim_end_matches('/');

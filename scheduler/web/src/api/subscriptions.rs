@@ -317,7 +317,7 @@ fn batch(batch: Option<u32>) -> Result<Option<u32>, ApiError> {
 fn delay(seconds: Option<f64>) -> Result<Option<Duration>, ApiError> {
     let read = |seconds: f64| {
         let fits = (0.0..=LONGEST_DELAY).contains(&seconds);
-        let delay = fits.then(|| Duration::from_millis(Duration::from_secs_f64(seconds).as_millis() as u64));
+        let delay = fits.then(|| Duration::from_secs_f64((seconds * 1000.0).trunc() / 1000.0));
         delay.ok_or_else(|| ApiError::bad(format!("delay must be {ACCEPTED_DELAY}")))
     };
     seconds.map(read).transpose()

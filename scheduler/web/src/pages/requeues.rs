@@ -5,6 +5,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use common::host::HostKey;
 use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 use common::time::Timestamp;
@@ -134,7 +135,7 @@ fn row(requeue: &Requeue, now: Timestamp) -> Row {
 /// Which feeds are meant, in words.
 fn what(requeue: &Requeue, now: Timestamp) -> String {
     let filter = &requeue.filter;
-    let hosts: Vec<&str> = filter.hosts.iter().map(|host| host.as_str()).collect();
+    let hosts: Vec<&str> = filter.hosts.iter().map(HostKey::as_str).collect();
     let parts = [
         filter.feed.map(|feed| format!("feed {feed}")),
         (!hosts.is_empty()).then(|| format!("host {}", hosts.join(", "))),
@@ -179,10 +180,10 @@ pub(super) async fn plan(
 ) -> Result<Response, ApiError> {
     let view = requeue::requeue(&api, &who, body(&sent, true)?).await?;
     // The page lives at `/requeues/plan` now.
-    show(&api, frame, Some(planned(view)), sent, String::new()).await
+    show(&api, frame, Some(planned(&view)), sent, String::new()).await
 }
 
-fn planned(view: RequeuedView) -> Plan {
+fn planned(view: &RequeuedView) -> Plan {
     let left_out = |(reason, feeds): (&String, &u64)| (words::spaced(reason), words::count(*feeds));
     Plan {
         matched: words::counted(view.matched, "feed matches", "feeds match"),

@@ -78,7 +78,7 @@ pub(super) async fn page(
     let (status, wrong, river) = match read(&api, &asked).await {
         Ok(river) => (StatusCode::OK, None, Some(river)),
         Err(error) if error.status().is_client_error() => (error.status(), Some(error.to_string()), None),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     };
     let conditions = river::conditions(uri.query().unwrap_or_default());
     let part = |name: &str, seq: i64| match conditions.as_str() {

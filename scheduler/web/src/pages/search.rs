@@ -112,7 +112,7 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
     let (status, wrong, rows, next) = match listed {
         Ok((rows, next)) => (StatusCode::OK, None, rows, next),
         Err(error) if error.status().is_client_error() => (error.status(), Some(error.to_string()), Vec::new(), None),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     };
     let conditions = without(&query, "after");
     let first = asked.after.is_some().then(|| conditions.clone());

@@ -39,7 +39,7 @@ async fn left(fleet: &Fleet, status: Status, change: impl FnOnce(&mut PollState)
         last_status: Some(404),
         consecutive_failures: 3,
         failing_since: Some(now.before(Duration::from_secs(7200))),
-        ..feed.state.clone()
+        ..feed.state
     };
     change(&mut state);
     let next_due = (status == Status::Active).then(|| now.after(Duration::from_secs(36_000)));
@@ -136,7 +136,7 @@ async fn a_feed_that_is_not_polled_has_no_next_poll_anywhere() {
         let fleet = polled().await;
         left(&fleet, status, |state| {
             if status == Status::Blacklisted {
-                boxed(state, &fleet)
+                boxed(state, &fleet);
             }
         })
         .await;
