@@ -1,7 +1,7 @@
 //! Whole fleets in virtual time: real schedulers, workers and relays with their loops, over servers in memory, with faults at
 //! every call, crashes, partitions, pauses, clocks that differ, and servers that lose their memory.
 //!
-//! `docs/decisions/0026-simulation.md` says what is real and what is not. Short forms run among all tests, long ones by
+//! `docs/decisions/0028-simulation.md` says what is real and what is not. Short forms run among all tests, long ones by
 //! `dev/soak simulate --seeds N`; SIMULATE_FIRST=N SIMULATE_SEEDS=1 repeats one seed and prints its history if it fails.
 
 mod blocking;
