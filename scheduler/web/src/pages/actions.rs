@@ -126,8 +126,10 @@ fn settings(sent: &Fields) -> Result<Map<String, Value>, ApiError> {
             |text: &str| text.parse::<u32>().map_err(|_| ApiError::bad(format!("{name} must be a whole number")));
         sent.get(name).map(number).transpose()
     };
-    let labels: Vec<&str> = sent.get("labels").unwrap_or_default().split(',').map(str::trim).collect();
-    let labels: Vec<&str> = labels.into_iter().filter(|label| !label.is_empty()).collect();
+    let written = sent.get("labels").unwrap_or_default();
+    let labels: Vec<&str> = written.split(',').map(str::trim).filter(|label| !label.is_empty()).collect();
+    // A label may have a comma: those that nobody edited are left alone.
+    let labels = Some(labels).filter(|_| sent.get("labels_before") != Some(written));
     let (subscribers, active) = (whole("subscribers")?, whole("active_subscribers")?);
     Ok(object([
         ("subscribers", subscribers.map(|number| json!(number))),
@@ -136,7 +138,7 @@ fn settings(sent: &Fields) -> Result<Map<String, Value>, ApiError> {
         ("important", Some(json!(sent.is_ticked("important")))),
         ("private", Some(json!(sent.is_ticked("private")))),
         ("interval", Some(json!(sent.seconds("interval")?))),
-        ("labels", Some(json!(labels))),
+        ("labels", labels.map(|labels| json!(labels))),
         ("external_id", Some(json!(sent.get("external_id")))),
     ]))
 }

@@ -96,6 +96,14 @@ async fn a_feeds_settings_are_changed_on_its_page() {
     send(&fleet, "/feeds/1/change", &[("subscribers", "3"), ("interval", ""), ("labels", "")]).await;
     let feed = fleet.get(&format!("/api/v1/feeds/{id}")).await.body;
     assert_eq!((&feed["interval"], &feed["sla"], &feed["labels"]), (&json!(null), &json!(false), &json!([])));
+    send(&fleet, "/feeds/1/change", &[("subscribers", "3"), ("labels", "green")]).await;
+    send(&fleet, "/feeds/1/change", &[("subscribers", "4"), ("labels", "a, b"), ("labels_before", "a, b")]).await;
+    let feed = fleet.get(&format!("/api/v1/feeds/{id}")).await.body;
+    assert_eq!(
+        (&feed["subscribers"], &feed["labels"]),
+        (&json!(4), &json!(["green"])),
+        "labels that nobody edited stay"
+    );
     for wrong in [("interval", "soon"), ("subscribers", "many"), ("labels", "a\u{1}b")] {
         let (status, _, page) = sent(&fleet, "/feeds/1/change", &[wrong]).await;
         assert!(status == 400 && page.contains(wrong.0) && page.contains("../../feeds/1\">Back"), "{wrong:?}: {page}");

@@ -1,9 +1,12 @@
 //! `/hosts` and `/hosts/{host}`: what is known of hosts, their pace, and forms that block and pace them.
 
+use std::collections::HashSet;
+
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use common::host::HostKey;
 use common::host_name::HostName;
 use common::time::Timestamp;
 use serde::Deserialize;
@@ -82,12 +85,8 @@ async fn troubled(api: &Api, now: Timestamp) -> Result<(Vec<Row>, usize), ApiErr
     let blocks = api.ops.store.host_orders(None).await?.unwrap_or_default().blocks;
     let held = api.ops.store.holds(now).await?.into_iter();
     let kept = blocks.into_iter().chain(held).filter(|(_, until)| *until > now).map(|(host, _)| host);
-    let mut hosts = Vec::new();
-    for host in refusing.chain(kept) {
-        if !hosts.contains(&host) {
-            hosts.push(host);
-        }
-    }
+    let mut seen = HashSet::new();
+    let hosts: Vec<HostKey> = refusing.chain(kept).filter(|host| seen.insert(host.clone())).collect();
     let more = hosts.len().saturating_sub(TROUBLED);
     let mut rows = Vec::new();
     for host in hosts.into_iter().take(TROUBLED) {

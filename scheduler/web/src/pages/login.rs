@@ -66,12 +66,13 @@ pub(super) async fn log_in(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     let next = fields.get("next").unwrap_or_default();
-    if let Err(wait) = api.logins.admit(visitor, ATTEMPTS, frame.now) {
-        return Ok(too_often(wait));
-    }
     let token = fields.get("token").and_then(|shown| api.sessions.token(shown));
     let Some(token) = token.filter(|token| token.expires.is_none_or(|expires| expires > frame.now)) else {
         api.ops.metrics.rejected_tokens.inc();
+        // Only what fails counts: behind a proxy all people have one address, and nobody there can keep the others out.
+        if let Err(wait) = api.logins.admit(visitor, ATTEMPTS, frame.now) {
+            return Ok(too_often(wait));
+        }
         let wrong = "This is not one of the tokens in api.tokens, or it has expired.".to_owned();
         return form(&api, frame, next, Some(wrong));
     };

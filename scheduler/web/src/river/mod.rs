@@ -2,14 +2,18 @@
 
 pub(crate) mod text;
 
+use std::time::{Duration, Instant};
+
 use crate::error::ApiError;
 use crate::reading::{Chosen, cursor, parameters};
 use crate::request::limit;
 use crate::state::Api;
-use store::{EventQuery, StoredEntry};
+use store::{EventPage, EventQuery, StoredEntry};
 
 /// The maximum number of entries on a page.
 const MOST: u32 = 200;
+/// How long a page looks for entries that fit.
+const LOOKS: Duration = Duration::from_millis(250);
 
 parameters! {
     /// The parameters of the river. `after` and `before` continue with older and with newer entries than a number.
@@ -76,6 +80,25 @@ pub(crate) struct River {
     pub(crate) epoch: String,
 }
 
+/// Reads on until the page is full: one look at the store ends after some thousand entries, and of a large fleet few of these fit
+/// the conditions. What takes longer is left to the next page.
+async fn filled(api: &Api, query: EventQuery) -> Result<EventPage<StoredEntry>, ApiError> {
+    let begun = Instant::now();
+    let mut page = api.ops.store.find_entries(&query).await?;
+    while page.more && begun.elapsed() < LOOKS {
+        let missing = (query.limit as usize).saturating_sub(page.items.len());
+        let Some(limit) = u32::try_from(missing).ok().filter(|missing| *missing > 0) else { break };
+        let older = EventQuery { after: page.next, limit, ..query.clone() };
+        let further = api.ops.store.find_entries(&older).await?;
+        if further.epoch != page.epoch {
+            break;
+        }
+        page.items.extend(further.items);
+        (page.next, page.more) = (further.next, further.more);
+    }
+    Ok(page)
+}
+
 /// Reads a page; `usual` entries when no `limit` is given.
 pub(crate) async fn page(api: &Api, params: &RiverParams, usual: u32) -> Result<River, ApiError> {
     if params.order.as_deref().is_some_and(|order| order != "newest") {
@@ -100,7 +123,7 @@ pub(crate) async fn page(api: &Api, params: &RiverParams, usual: u32) -> Result<
             return Ok(River { items, newer: Some(newer), older: Some(older), epoch: page.epoch });
         }
     }
-    let page = api.ops.store.find_entries(&EventQuery { after: if before > 0 { 0 } else { after }, ..newest }).await?;
+    let page = filled(api, EventQuery { after: if before > 0 { 0 } else { after }, ..newest }).await?;
     let first = page.items.first().map_or(after - 1, |entry| entry.seq);
     let newer = (after > 0).then_some(first.max(1));
     Ok(River { newer, older: page.more.then_some(page.next), epoch: page.epoch, items: page.items })
