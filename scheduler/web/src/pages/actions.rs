@@ -7,14 +7,14 @@ use std::pin::Pin;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use common::url::FeedId;
 use serde_json::{Map, Value, json};
 
 use super::form::{Fields, object};
 use super::frame::see_other;
 use super::query::without;
-use crate::api::audit::Who;
+use crate::api::audit::{Subject, Who};
 use crate::api::feeds::{self, FeedBody};
 use crate::api::requeue::{RequeueBody, requeue};
 use crate::error::ApiError;
@@ -179,21 +179,26 @@ pub(super) async fn on_several(api: Api, who: Who, action: Action, sent: Fields)
         return Err(ApiError::bad(format!("at most {MOST} feeds at once")));
     }
     is_sure(action, &sent)?;
-    let (mut changed, mut refused) = (0_u64, 0_u64);
+    let (mut changed, mut refused) = (Vec::new(), 0_u64);
     for id in ids {
         match act(&api, &who, action, id, &sent).await {
-            Ok(()) => changed += 1,
-            // Said of one feed, it is true of all of them.
-            Err(error) if error.status() == StatusCode::BAD_REQUEST || error.status().is_server_error() => {
+            Ok(()) => changed.push(id),
+            // Nothing was done, so nothing needs to be summed up.
+            Err(error) if changed.is_empty() && refused == 0 && error.status() == StatusCode::BAD_REQUEST => {
                 return Err(error);
             }
+            Err(error) if changed.is_empty() && error.status().is_server_error() => return Err(error),
             Err(_) => refused += 1,
         }
     }
+    // For the audit, which has one line for the form.
+    let named: Vec<String> = changed.iter().map(ToString::to_string).collect();
+    let (changed, subject) = (changed.len(), Extension(Subject(format!("feeds/{}", named.join(",")))));
     let back = sent.get("back").filter(|back| back.bytes().all(|byte| byte.is_ascii_graphic())).unwrap_or_default();
     let back = without(back, "done");
     let mark = if back.is_empty() { "" } else { "&" };
-    Ok(see_other(&format!("../feeds?{back}{mark}done={}.{changed}.{refused}", action.name())))
+    Ok((subject, see_other(&format!("../feeds?{back}{mark}done={}.{changed}.{refused}", action.name())))
+        .into_response())
 }
 
 /// What a handler gives.
