@@ -132,7 +132,7 @@ async fn a_host_that_refuses_us_is_shown_once_with_advice_until_it_answers() {
     let refusing = json(&fleet.done(&["host", "show", &host, "--json"]))["refusing"].clone();
     assert_eq!(refusing["status"], 403);
     assert_eq!(refusing["failure"], "status");
-    assert!(fleet.done(&["feed", "explain", "4"]).contains("refuses most of our requests since"));
+    assert!(fleet.done(&["feed", "explain", "4"]).contains("has refused most requests since"));
     for path in paths {
         fleet.origin.set(path, Script::feed(Feed::rss().initial(1)));
     }

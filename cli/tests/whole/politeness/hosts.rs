@@ -202,7 +202,7 @@ pub(crate) async fn p45(case: &Case<'_>) {
         let allowed = 4.0 + (request.start - begun).as_secs_f64();
         case.require("a burst of 4, then one a second", started as f64 <= allowed, &(started, allowed));
     }
-    let told = fleet.stderr().contains("fetch.user_agent_url");
+    let told = fleet.stderr().contains("FEEDFLEET_FETCH__USER_AGENT_URL=");
     case.require("a missing info URL is told", told, &fleet.stderr());
     let agent = log.first().and_then(|request| request.header("user-agent"));
     let expected = format!("feedfleet/{} (1 subscriber)", env!("CARGO_PKG_VERSION"));

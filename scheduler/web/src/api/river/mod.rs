@@ -50,7 +50,7 @@ async fn serve(
     media_type: &'static str,
     written: fn(&Channel) -> Option<Vec<u8>>,
 ) -> Result<Response, ApiError> {
-    let channel = channel(api, uri, headers, params.given()).await?;
+    let channel = read_channel(api, uri, headers, params.given()).await?;
     // What fits the conditions changes without a newer entry too: when a feed gets a label, for example.
     let is_whole = river::conditions(uri.query().unwrap_or_default()).is_empty();
     let newest = channel.entries.iter().map(|entry| entry.stored.stored).max();
@@ -60,7 +60,7 @@ async fn serve(
     Ok(conditional::answer(headers, media_type, body.ok_or_else(failed)?, modified, api.ops.clock.now()))
 }
 
-async fn channel(api: &Api, uri: &Uri, headers: &HeaderMap, params: RiverParams) -> Result<Channel, ApiError> {
+async fn read_channel(api: &Api, uri: &Uri, headers: &HeaderMap, params: RiverParams) -> Result<Channel, ApiError> {
     let page = river::page(api, &params, USUAL).await?;
     let updated = page.items.iter().map(|entry| entry.stored).max().unwrap_or(Timestamp::EPOCH);
     let entries = made_safe(api, page.items).await?;
