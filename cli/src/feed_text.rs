@@ -310,7 +310,7 @@ mod tests {
         let short = FeedView { title: None, url: "http://127.0.0.1:8000/feed".to_owned(), ..failing_feed() };
         let table = uncoloured(&feed_table(&[short, failing_feed()], now(), Some(80)));
         let lines: Vec<&str> = table.lines().collect();
-        assert_eq!(lines[0], "ID  STATUS  NEXT POLL  LAST POLL                     FEED");
+        assert_eq!(lines[0], "ID  STATUS  NEXT POLL  LAST POLL                        FEED");
         assert!(lines[1].ends_with("503 Service Unavailable 2 h ago  127.0.0.1:8000/feed"), "{table}");
         assert!(lines.iter().all(|line| crate::terminal::width_of(line) <= 80), "{table}");
     }

@@ -3,8 +3,7 @@
 mod canonical;
 mod details;
 
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 pub use canonical::canonical_url;
 pub use details::{
@@ -69,58 +68,42 @@ pub struct Entry {
 }
 
 /// A file that belongs to an entry: a podcast's episode, a picture.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Enclosure {
     /// Its URL, resolved like [`Entry::url`].
     pub url: String,
-    /// Its media type as announced, such as `audio/mpeg`. Written as `type` and, for readers of earlier versions, as
-    /// `media_type`, which is the one that is read.
+    /// Its media type as announced, such as `audio/mpeg`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
+    /// The same under the name that readers are given. Nobody sets it but [`Entry::name_types`], so that messages and the store
+    /// have it once.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub shown_type: Option<String>,
     /// Its length in bytes as announced.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<u64>,
     /// Seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Number>,
     /// Pixels.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub width: Option<u32>,
     /// Pixels.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub height: Option<u32>,
     /// Kilobits a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bitrate: Option<Number>,
     /// `image`, `audio`, `video`, `document` or `executable`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub medium: Option<String>,
     /// What it shows, for those who do not see it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub alt: Option<String>,
     /// Small pictures of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub thumbnails: Vec<String>,
-}
-
-impl Serialize for Enclosure {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Enclosure { url, media_type, length, duration, width, height, bitrate, medium, alt, thumbnails } = self;
-        let mut file = serializer.serialize_map(None)?;
-        file.serialize_entry("url", url)?;
-        for name in ["type", "media_type"] {
-            write_some(&mut file, name, media_type.as_ref())?;
-        }
-        write_some(&mut file, "length", length.as_ref())?;
-        write_some(&mut file, "duration", duration.as_ref())?;
-        write_some(&mut file, "width", width.as_ref())?;
-        write_some(&mut file, "height", height.as_ref())?;
-        write_some(&mut file, "bitrate", bitrate.as_ref())?;
-        write_some(&mut file, "medium", medium.as_ref())?;
-        write_some(&mut file, "alt", alt.as_ref())?;
-        write_some(&mut file, "thumbnails", Some(thumbnails).filter(|thumbnails| !thumbnails.is_empty()))?;
-        file.end()
-    }
-}
-
-fn write_some<Map: SerializeMap, Value: Serialize>(
-    map: &mut Map,
-    name: &str,
-    value: Option<&Value>,
-) -> Result<(), Map::Error> {
-    value.map_or(Ok(()), |value| map.serialize_entry(name, value))
 }
 
 /// Eight bytes that identify an entry's state: see [`Entry::fingerprint`].
@@ -140,6 +123,11 @@ impl Fingerprint {
 }
 
 impl Entry {
+    /// Gives its files' media types the name that readers are given too.
+    pub fn name_types(&mut self) {
+        self.enclosures.iter_mut().for_each(|file| file.shown_type.clone_from(&file.media_type));
+    }
+
     /// Returns a fingerprint that shows whether the entry is already stored: the upper half is a hash of the identity,
     /// the lower half one of everything that readers see; not of categories, which some publishers reorder each time.
     /// If the fingerprints are equal, there is nothing to store.

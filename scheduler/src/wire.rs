@@ -221,6 +221,7 @@ impl EntryView {
     /// The entry alone.
     pub fn of(mut stored: StoredEntry) -> Self {
         stored.entry.name_authors();
+        stored.entry.name_types();
         let display_title = stored.entry.display_title().to_owned();
         let canonical_url = stored.entry.url.as_deref().and_then(canonical_url);
         EntryView { stored, display_title, canonical_url, summary_html: None, content_html: None }

@@ -133,9 +133,10 @@ pub fn apart(onward: &Onward) -> (Onward, serde_json::Value) {
 
 /// One entry in that shape. `title`, `published` and `updated` are always there, and `link` is its `url`.
 pub fn entry_json(entry: &Entry) -> serde_json::Value {
-    let mut with_authors = entry.clone();
-    with_authors.name_authors();
-    let mut shown = serde_json::to_value(with_authors).unwrap_or_default();
+    let mut named = entry.clone();
+    named.name_authors();
+    named.name_types();
+    let mut shown = serde_json::to_value(named).unwrap_or_default();
     if let Some(fields) = shown.as_object_mut() {
         fields.insert("link".to_owned(), json!(entry.url));
         fields.insert("display_title".to_owned(), json!(entry.display_title()));

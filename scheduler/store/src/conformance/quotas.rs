@@ -46,8 +46,8 @@ pub(crate) async fn dates_say_which_entries_are_the_newest(backend: &dyn Backend
     // The oldest stands last, as in documents that begin with it.
     let dated = |number: u64| Entry { published: Some(at(1000 - number)), ..entry(&number.to_string(), "dated") };
     poll(&*store, id, 2000, modified((0..15).map(dated).collect())).await;
-    let expected: Vec<String> = (0..10).map(|number| number.to_string()).collect();
-    assert_eq!(stored(&*store, id).await, expected);
+    let expected: Vec<String> = (0..10).rev().map(|number| number.to_string()).collect();
+    assert_eq!(stored(&*store, id).await, expected, "numbered by their dates");
 }
 
 pub(crate) async fn large_entries_are_limited_by_their_bytes_and_changes_count_too(backend: &dyn Backend) {

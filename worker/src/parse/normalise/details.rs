@@ -124,7 +124,19 @@ pub(super) fn enclosure(file: File<'_>, links: &mut Links<'_>) -> Option<Enclosu
         thumbnails.filter_map(|link| links.absolute(&link)).filter(|url| left.takes([Some(url)])).collect();
     let positive = |number: Option<Number>| number.filter(|number| number.get() > 0.0);
     let (duration, bitrate, medium, alt) = (positive(duration), positive(bitrate), tidy(medium), tidy(alt));
-    Some(Enclosure { url, media_type, length: file.length, duration, width, height, bitrate, medium, alt, thumbnails })
+    Some(Enclosure {
+        url,
+        media_type,
+        length: file.length,
+        duration,
+        width,
+        height,
+        bitrate,
+        medium,
+        alt,
+        thumbnails,
+        shown_type: None,
+    })
 }
 
 /// Longest description of a feed, in bytes.
