@@ -83,7 +83,8 @@ function feed(form) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const button = event.submitter;
-    const target = new URL(button.formAction);
+    // The property of a button without the attribute is the page's own address.
+    const target = new URL(button.hasAttribute("formaction") ? button.formAction : form.action);
     const version = by("feed").dataset.version;
     button.disabled = true;
     by("done").className = "";
