@@ -84,14 +84,14 @@ async fn a_feed_in_the_penalty_box_is_polled_later_and_says_why() {
     let fleet = polled().await;
     left(&fleet, Status::Active, |state| boxed(state, &fleet)).await;
     let said = [
-        "It is in the penalty box: status",
+        "It is in the penalty box: 404 Not Found.",
         "3 polls in a row failed",
         "Requeue without its penalty",
         "There is nothing at the feed",
     ];
     says(&page(&fleet).await, "boxed", &said, &["not planned", "not polled", "Resume</button>"]);
     let list = fleet.call("GET", "/feeds", &[], "").await.2;
-    says(&list, "boxed in the list", &["<span class=\"chip bad\">status</span>"], &[]);
+    says(&list, "boxed in the list", &["<span class=\"chip bad\" title=\"\">404 Not Found</span>"], &[]);
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn a_feed_that_failed_once_has_a_badge_and_no_penalty() {
     left(&fleet, Status::Active, |state| (state.last_status, state.consecutive_failures) = (None, 1)).await;
     says(&page(&fleet).await, "transient", &["Refresh now"], &["penalty box", "not planned"]);
     let list = fleet.call("GET", "/feeds", &[], "").await.2;
-    says(&list, "transient in the list", &["<span class=\"chip warn\">1 failure</span>"], &[]);
+    says(&list, "transient in the list", &["<span class=\"chip warn\""], &[]);
 }
 
 #[tokio::test]
