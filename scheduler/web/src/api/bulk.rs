@@ -280,8 +280,9 @@ mod tests {
             let quarter = 4 * place.due.since(now).as_millis() / spread.as_millis();
             quarters[usize::try_from(quarter).unwrap().min(3)] += 1;
         }
-        // 300 on average; 60 off is four standard deviations.
-        assert!(quarters.iter().all(|count| (240..360).contains(count)), "{quarters:?}");
+        // 300 on average, and 15 is a standard deviation; those that leave a hot minute move from a quarter into the next one, so
+        // that the first has fewer and the last has more.
+        assert!(quarters.iter().all(|count| (220..380).contains(count)), "{quarters:?}");
         let (_, again) = send(&fleet, lines.join("\n")).await;
         assert!(again.iter().all(|answer| answer["new"] == false && answer["changed"] == false));
         assert_eq!(
