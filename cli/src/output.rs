@@ -19,7 +19,8 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
 
 /// Writes one line to standard error, if that is still open.
 pub(crate) fn note(text: std::fmt::Arguments<'_>) {
-    let _ = writeln!(anstream::stderr(), "{text}");
+    // Locked, so that a line of the log cannot come between this one and its end.
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
 /// Writes an error with its causes to standard error.

@@ -45,7 +45,7 @@ pub(super) struct Share {
     held: HashMap<i64, Held>,
     targets: Targets,
     /// When each has something to send, by time.
-    due: BTreeSet<(Timestamp, i64)>,
+    pub(super) due: BTreeSet<(Timestamp, i64)>,
     running: JoinSet<(i64, Ended)>,
     /// Subscriptions with an attempt among these, perhaps from before they were lost and held again.
     busy: HashSet<i64>,
