@@ -8,7 +8,10 @@ namespace that has loopback only, one program at a time, each with its defaults.
 """
 
 import asyncio
+import contextlib
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,12 +19,14 @@ import tempfile
 import threading
 import time
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 FEEDS = int(os.environ.get("PEERS_FEEDS", "100"))
 HOSTS = int(os.environ.get("PEERS_HOSTS", "20"))
-PORT = 8000
+# For benchmarks (RFC 2544), and only the namespace knows them. Loopback and other ports are refused by tt-rss.
+NETWORK = "198.18.0.0/16"
 PATIENCE = 40.0
 TOOLS = Path(__file__).resolve().parent.parent / "target/peers"
 DATE = "Fri, 20 Nov 2026 10:00:00 GMT"
@@ -66,7 +71,7 @@ class Origin:
         ready.wait()
 
     async def serve(self, ready: threading.Event) -> None:
-        server = await asyncio.start_server(self.connection, "0.0.0.0", PORT)
+        server = await asyncio.start_server(self.connection, "0.0.0.0", 80)
         ready.set()
         async with server:
             await server.serve_forever()
@@ -114,7 +119,7 @@ class Origin:
         if path == "/410":
             return 410, "", b""
         if path == "/301":
-            return 301, f"Location: http://127.2.0.1:{PORT}/moved\r\n", b""
+            return 301, f"Location: http://198.18.2.1/moved\r\n", b""
         if path == "/bomb":
             return 200, plain + "Content-Encoding: gzip\r\n", BOMB
         etag = f'"{path[1:]}-1"'
@@ -147,6 +152,9 @@ class Program:
 
     def command(self, home: Path) -> list[str]:
         raise NotImplementedError
+
+    def clean_up(self) -> None:
+        """Stops what `prepare` started."""
 
     # Of a program that keeps running: it is stopped when every feed was requested.
     endless = False
@@ -220,7 +228,7 @@ class Feedfleet(Program):
             f'[policy.category.{c}]\nmin = "1s"\nmax = "1s"\ninterval = "1s"\n' for c in "cd"
         )
         (home / "config.toml").write_text(
-            f'[fetch]\nallow_networks = ["127.0.0.0/8"]\nallow_ports = ["{PORT}"]\nuser_agent_url = "http://example.org/"\n'
+            f'[fetch]\nallow_networks = ["{NETWORK}"]\nuser_agent_url = "http://example.org/"\n'
             f'[api]\nlisten = "127.0.0.1:0"\n[policy]\nhot_minutes = false\nmin_interval = "1s"\ndefault_interval = "1s"\n{intervals}'
         )
 
@@ -321,6 +329,60 @@ class FeedEmitter(Program):
         return ["node", "poll.js"]
 
 
+class TinyTinyRss(Program):
+    """Its PostgreSQL is private to the run, and counts neither for its CPU nor for its memory."""
+
+    name = "tt-rss"
+    package = Path("/usr/share/tt-rss")
+    services = Path(__file__).resolve().parent / "services"
+
+    def version(self) -> str:
+        return package("tt-rss").split("+")[0]
+
+    def prepare(self, home: Path, urls: list[str]) -> None:
+        # It refuses to run as root.
+        home.chmod(0o777)
+        self.environment = os.environ | {"FEEDFLEET_SERVICES": str(home / "servers")}
+        self.call(str(self.services), "up", "postgres")
+        found = re.search(r"postgres(?:ql)?://(\w+)(?::(\w*))?@([\d.]+):(\d+)/(\w+)", self.call(str(self.services), "urls"))
+        assert found, "dev/services prints no URL of PostgreSQL"
+        user, password, host, port, database = found.groups()
+        self.url = found[0]
+        shutil.copytree(self.package / "www", home / "www", symlinks=False)
+        folders = [home / "lock", home / "cache", *(home / "cache" / name for name in ["images", "upload", "export", "feeds"])]
+        for folder in [*folders, home / "www/feed-icons"]:
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o777)
+        database = {"type": "pgsql", "server": host, "port": port, "user": user, "name": database, "pass": password or ""}
+        own = " ".join(f"$db{key} = '{value}';" for key, value in database.items())
+        config = (self.package / "www/config.php").read_text().replace("include_once('/etc/tt-rss/database.php');", own)
+        config = config.replace("/var/lib/tt-rss", str(home / "lock")).replace("/var/cache/tt-rss", str(home / "cache"))
+        config = config.replace("%SELF_URL_PATH", "http://127.0.0.1/")
+        (home / "www/config.php").write_text(config)
+        self.call("psql", "--quiet", self.url, "--file", str(self.package / "schema/ttrss_schema_pgsql.sql"))
+        rows = ",".join(f"(1, '{url}', '{url}')" for url in urls)
+        # What its first login does: it polls for people who have logged in.
+        add = (
+            f"INSERT INTO ttrss_feeds (owner_uid, title, feed_url) VALUES {rows}; UPDATE ttrss_users SET last_login = now();"
+            "INSERT INTO ttrss_user_prefs (owner_uid, pref_name, value) SELECT 1, pref_name, def_value FROM ttrss_prefs"
+        )
+        self.call("psql", "--quiet", self.url, "--command", add)
+
+    def call(self, *command: str) -> str:
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=True).stdout
+
+    def command(self, home: Path) -> list[str]:
+        # All feeds are due, and no copy from the last half minute takes the place of a request.
+        for copy in (home / "cache/feeds").iterdir():
+            copy.unlink()
+        due = "UPDATE ttrss_feeds SET last_updated = now() - interval '1 day', last_update_started = NULL"
+        self.call("psql", "--quiet", self.url, "--command", due)
+        return ["setpriv", "--reuid", "nobody", "--clear-groups", "php", str(home / "www/update.php"), "--feeds"]
+
+    def clean_up(self) -> None:
+        self.call(str(self.services), "down")
+
+
 def shortest_gap(requests: list[Request]) -> float | None:
     last: dict[str, float] = {}
     gaps = []
@@ -331,15 +393,24 @@ def shortest_gap(requests: list[Request]) -> float | None:
     return min(gaps, default=None)
 
 
+@contextlib.contextmanager
+def prepared(program: Program, urls: list[str]) -> Iterator[Path]:
+    """A folder in which the program has these feeds."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            program.prepare(Path(folder), urls)
+            yield Path(folder)
+        finally:
+            program.clean_up()
+
+
 def rounds(programs: list[Program], origin: Origin) -> None:
-    urls = [f"http://127.1.0.{n % HOSTS + 1}:{PORT}/f{n}" for n in range(FEEDS)]
+    urls = [f"http://198.18.1.{n % HOSTS + 1}/f{n}" for n in range(FEEDS)]
     print(f"\n{FEEDS} feeds of {len(document('f0')) // 1000} kB on {HOSTS} hosts\n")
     print("| | round | wall time | CPU | memory | requests | 304 | shortest gap at a host |")
     print("|---|---|---|---|---|---|---|---|")
     for program in programs:
-        with tempfile.TemporaryDirectory() as folder:
-            home = Path(folder)
-            program.prepare(home, urls)
+        with prepared(program, urls) as home:
             for name in ["cold", "warm"]:
                 run = program.run(origin, home, FEEDS, 4 * PATIENCE)
                 wanted = [request for request in run.requests if request.path.startswith("/f")]
@@ -355,9 +426,7 @@ def rounds(programs: list[Program], origin: Origin) -> None:
 
 
 def twice(program: Program, origin: Origin, path: str) -> tuple[Run, Run]:
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        program.prepare(home, [f"http://127.2.0.1:{PORT}{path}"])
+    with prepared(program, [f"http://198.18.2.1{path}"]) as home:
         first = program.run(origin, home, 1)
         return first, program.run(origin, home, 1)
 
@@ -391,9 +460,7 @@ def misbehaviour(programs: list[Program], origin: Origin) -> None:
 
 
 def once(program: Program, origin: Origin, path: str) -> Run:
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        program.prepare(home, [f"http://127.2.0.1:{PORT}{path}"])
+    with prepared(program, [f"http://198.18.2.1{path}"]) as home:
         # A program that keeps running ends only by its own limits here.
         return program.run(origin, home, 1_000_000)
 
@@ -401,10 +468,10 @@ def once(program: Program, origin: Origin, path: str) -> Run:
 def main() -> None:
     if os.environ.get("PEERS_INSIDE") != "1":
         os.environ["PEERS_INSIDE"] = "1"
-        inside = ["unshare", "--net", "sh", "-c", 'PATH="$PATH:/sbin:/usr/sbin"; ip link set lo up; exec "$0" "$@"']
+        inside = ["unshare", "--net", "sh", "-c", f'PATH="$PATH:/sbin:/usr/sbin"; ip link set lo up; ip route add local {NETWORK} dev lo; exec "$0" "$@"']
         os.execvp("unshare", [*inside, sys.executable, *sys.argv])
     programs: list[Program] = [
-        Feedfleet(sys.argv[1]), Newsboat(), Rss2email(), Sfeed(), Feed2exec(), Reader(), FeedEmitter(),
+        Feedfleet(sys.argv[1]), Newsboat(), Rss2email(), Sfeed(), Feed2exec(), Reader(), FeedEmitter(), TinyTinyRss(),
     ]  # fmt: skip
     wanted = sys.argv[2:]
     programs = [program for program in programs if not wanted or program.name in wanted]

@@ -82,22 +82,15 @@ async fn add(args: &AddArgs, client: &Client, url: &str) -> anyhow::Result<Added
     let is_invalid = |error: &anyhow::Error| {
         error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == StatusCode::BAD_REQUEST)
     };
-    match added {
-        Err(error) if is_invalid(&error) && lacks_scheme(url) => {
-            body.insert("url".to_owned(), format!("https://{}", url.trim()).into());
+    match (added, crate::typed::with_scheme(url)) {
+        (Err(error), Some(with_scheme)) if is_invalid(&error) => {
+            body.insert("url".to_owned(), with_scheme.into());
             let again = client.change(Method::POST, "/feeds", Some(&Value::Object(body))).await;
             // The text that was given is what the refusal is about.
             again.map_err(|other| if is_invalid(&other) { error } else { other })
         }
-        added => added,
+        (added, _) => added,
     }
-}
-
-/// Returns whether the text may be a URL without its scheme: a name with a dot, and perhaps a path.
-fn lacks_scheme(text: &str) -> bool {
-    let host = text.trim().split(['/', '?', '#']).next().unwrap_or_default();
-    let of_host = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
-    !text.contains("://") && host.contains(['.', ':']) && host.chars().all(of_host)
 }
 
 fn verb(added: &AddedView) -> &'static str {
@@ -105,24 +98,5 @@ fn verb(added: &AddedView) -> &'static str {
         (true, _) => "added",
         (_, true) => "revived",
         _ => "known",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_and_path_lacks_its_scheme_and_anything_else_is_taken_as_it_is() {
-        for text in
-            ["example.com/feed", "example.com", "bücher.example/x?y=1", "example.com:8443/feed", " example.com "]
-        {
-            assert!(lacks_scheme(text), "{text}");
-        }
-        for text in
-            ["https://example.com", "feed.xml name", "at://ada.example", "", "feeds", "ann@example.com", "/etc/x"]
-        {
-            assert!(!lacks_scheme(text), "{text}");
-        }
     }
 }

@@ -197,13 +197,13 @@ async fn change(
     feeds: &[String],
     flags: &ClientArgs,
     body: &Value,
-    told: impl Fn(&FeedView) -> String,
+    summary: impl Fn(&FeedView) -> String,
 ) -> anyhow::Result<ExitCode> {
     let client = Client::new(flags)?;
     each(feeds, async |feed| {
         let id = client.find(feed).await?;
         let feed: FeedView = client.change(Method::PATCH, &format!("/feeds/{id}"), Some(body)).await?;
-        if flags.json { Ok(output::json(&feed)?) } else { Ok(output::line(&told(&feed))?) }
+        if flags.json { Ok(output::json(&feed)?) } else { Ok(output::line(&summary(&feed))?) }
     })
     .await
 }

@@ -48,7 +48,7 @@ pub(crate) struct FetchArgs {
 /// Runs it.
 pub(crate) async fn run(args: &FetchArgs) -> anyhow::Result<ExitCode> {
     let config = args.settings.load(&[])?.config;
-    let asked = common::input::feed(&args.url, &config.fetch.at_service);
+    let asked = crate::typed::feed(&args.url, &config.fetch.at_service);
     let (url, login) = asked.map_err(|error| Usage(error.to_string()))?;
     let validators = Validators { etag: args.etag.clone(), last_modified: args.last_modified.clone(), for_url: None };
     let waiting = Waiting::new(format!("fetching {url}"));

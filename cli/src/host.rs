@@ -12,8 +12,8 @@ use scheduler::wire::{HostView, List, RefusingView};
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, ClientArgs};
-use crate::output::{fields, plain, table_within};
-use crate::terminal::width;
+use crate::output::{Cell, coloured_table, fields, plain};
+use crate::terminal::{Ink, width};
 use crate::usage::Usage;
 use crate::{output, values};
 
@@ -92,23 +92,23 @@ pub(crate) async fn run(command: HostCommand) -> anyhow::Result<ExitCode> {
         HostCommand::List(args) => list(&args).await?,
         HostCommand::Show(args) => {
             let host = one(&args.client, Method::GET, &args.host, "", None).await?;
-            told(&args.client, &host, &host_fields(&host, SystemClock.now()))?;
+            print_host(&args.client, &host, &host_fields(&host, SystemClock.now()))?;
         }
         HostCommand::Set(args) => set(&args).await?,
         HostCommand::Unset(args) => {
             let host = one(&args.client, Method::DELETE, &args.host, "", None).await?;
-            told(&args.client, &host, &format!("took back the rule of {}: {}", args.host, pace(&host)))?;
+            print_host(&args.client, &host, &format!("took back the rule of {}: {}", args.host, pace(&host)))?;
         }
         HostCommand::Block(args) => {
             let body = json!({ "for": args.duration.as_secs_f64() });
             let host = one(&args.client, Method::POST, &args.host, "/block", Some(&body)).await?;
             let until = host.blocked_until.map_or_else(String::new, |until| format!(" until {until}"));
-            told(&args.client, &host, &format!("blocked {}{until}", host.host))?;
+            print_host(&args.client, &host, &format!("blocked {}{until}", host.host))?;
         }
         HostCommand::Unblock(args) => {
             let host = one(&args.client, Method::POST, &args.host, "/unblock", None).await?;
             let held = host.hold_until.map(|until| format!("; its server asked for no requests until {until}"));
-            told(&args.client, &host, &format!("unblocked {}{}", host.host, held.unwrap_or_default()))?;
+            print_host(&args.client, &host, &format!("unblocked {}{}", host.host, held.unwrap_or_default()))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -126,7 +126,7 @@ async fn one(
     Client::new(args)?.change(method, &format!("/hosts/{host}{action}"), body).await
 }
 
-fn told(args: &ClientArgs, host: &HostView, text: &str) -> anyhow::Result<()> {
+fn print_host(args: &ClientArgs, host: &HostView, text: &str) -> anyhow::Result<()> {
     if args.json {
         return Ok(output::json(host)?);
     }
@@ -144,18 +144,30 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
         output::line("no hosts")?;
     } else {
         let now = SystemClock.now();
-        let when = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| words::relative(at, now));
-        let row = |host: &HostView| {
-            let feeds = host.feeds.to_string();
-            vec![host.host.clone(), feeds, when(host.hold_until), when(host.blocked_until), pace(host), reason(host)]
-        };
-        let rows: Vec<_> = list.items.iter().map(row).collect();
-        output::line(&table_within(&["HOST", "FEEDS", "HELD", "BLOCKED", "PACE", "RULE"], &rows, width()))?;
+        let rows: Vec<Vec<Cell>> = list.items.iter().map(|host| row(host, now)).collect();
+        let head = ["HOST", "FEEDS", "HELD", "BLOCKED", "PACE", "RULE"];
+        output::line(&coloured_table((Ink::Dim, &head), &rows, width()))?;
     }
     if let Some(next) = list.next {
         note!("there are more: --after {next}");
     }
     Ok(())
+}
+
+/// A line of the list.
+fn row(host: &HostView, now: Timestamp) -> Vec<Cell> {
+    let until = |at: Option<Timestamp>, ink| match at {
+        Some(at) => Cell::new(ink, words::relative(at, now)),
+        None => Cell::new(Ink::Dim, "-"),
+    };
+    vec![
+        Cell::from(host.host.as_str()),
+        Cell::from(host.feeds.to_string()),
+        until(host.hold_until, Ink::Warn),
+        until(host.blocked_until, Ink::Bad),
+        Cell::from(pace(host)),
+        Cell::new(Ink::Dim, reason(host)),
+    ]
 }
 
 /// Lays the keys over the rule that stands, and sets it.
@@ -175,7 +187,7 @@ async fn set(args: &SetArgs) -> anyhow::Result<()> {
         };
     }
     let host = one(&args.client, Method::PUT, &args.host, "", Some(&Value::Object(rule))).await?;
-    told(&args.client, &host, &format!("set the rule of {domain}: {}", pace(&host)))
+    print_host(&args.client, &host, &format!("set the rule of {domain}: {}", pace(&host)))
 }
 
 /// A key's value as the API reads it. What is not known here is for the fleet to judge.

@@ -165,13 +165,13 @@ impl Tally {
         }
         let count = |number: usize| words::count(number as u64);
         let added = words::counted(*added as u64, "feed", "feeds");
-        let mut told = format!("{added} added, {} known", count(*known));
+        let mut summary = format!("{added} added, {} known", count(*known));
         for (number, what) in [(*changed, "changed"), (*revived, "revived"), (refused.len(), "refused")] {
             if number > 0 {
-                told += &format!(", {} {what}", count(number));
+                summary += &format!(", {} {what}", count(number));
             }
         }
-        output::line(&told)
+        output::line(&summary)
     }
 }
 

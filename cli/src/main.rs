@@ -54,6 +54,7 @@ mod subscriptions;
 mod tail;
 mod terminal;
 mod top;
+mod typed;
 mod usage;
 mod values;
 mod when;

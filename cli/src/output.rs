@@ -39,14 +39,9 @@ pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
 
 /// Columns as wide as their widest cell, two spaces apart; the last one is left as it is.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    table_within(head, rows, None)
-}
-
-/// Formats a table in at most that many columns of a terminal: the widest cells are cut.
-pub(crate) fn table_within(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     let rows: Vec<Vec<Cell>> =
         rows.iter().map(|row| row.iter().map(|text| Cell::from(text.as_str())).collect()).collect();
-    coloured_table((Ink::Plain, head), &rows, width)
+    coloured_table((Ink::Plain, head), &rows, None)
 }
 
 /// A cell of a table.
@@ -68,7 +63,7 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// Formats a table whose cells have colours.
+/// Formats a table whose cells have colours, in at most that many columns of a terminal: the widest cells are cut.
 pub(crate) fn coloured_table((head_ink, head): (Ink, &[&str]), rows: &[Vec<Cell>], width: Option<usize>) -> String {
     let head: Vec<Cell> = head.iter().map(|name| Cell::new(head_ink, *name)).collect();
     let all = || std::iter::once(&head).chain(rows);
@@ -146,6 +141,10 @@ pub(crate) fn outcome(outcome: &Outcome) -> String {
 mod tests {
     use super::*;
 
+    fn table_within<const N: usize>(head: &[&str; N], row: [&str; N], width: usize) -> String {
+        coloured_table((Ink::Plain, head), &[row.map(Cell::from).into()], Some(width))
+    }
+
     #[test]
     fn a_strangers_text_cannot_drive_the_terminal() {
         assert_eq!(plain("a\u{1b}[31m\n\tb\u{202e}c", 80), "a [31m b c");
@@ -159,17 +158,23 @@ mod tests {
         assert_eq!(table(&["NAME", "N"], &rows), "NAME    N\né       1\nlonger");
         let rows = [vec!["東京".to_owned(), "1".to_owned()], vec!["Oslo".to_owned(), "2".to_owned()]];
         assert_eq!(table(&["NAME", "N"], &rows), "NAME  N\n東京  1\nOslo  2");
-        let rows = [vec!["朝日新聞デジタルの記事".to_owned(), "1".to_owned()]];
-        assert_eq!(table_within(&["TITLE", "N"], &rows, Some(15)), "TITLE         N\n朝日新聞デ…   1");
+        assert_eq!(
+            table_within(&["TITLE", "N"], ["朝日新聞デジタルの記事", "1"], 15),
+            "TITLE         N\n朝日新聞デ…   1"
+        );
     }
 
     #[test]
     fn a_table_is_cut_to_the_terminal_where_it_is_widest() {
-        let rows =
-            [vec!["1".to_owned(), "https://example.com/a/long/one".to_owned(), "A title of some length".to_owned()]];
-        let narrow = table_within(&["ID", "URL", "TITLE"], &rows, Some(40));
-        assert_eq!(narrow, "ID  URL                TITLE\n1   https://example.…  A title of some …");
-        assert_eq!(table_within(&["ID", "URL", "TITLE"], &rows, None), table(&["ID", "URL", "TITLE"], &rows));
-        assert!(table_within(&["ID", "URL", "TITLE"], &rows, Some(5)).contains("https:/…"), "something is always said");
+        let within = |width| {
+            table_within(
+                &["ID", "URL", "TITLE"],
+                ["1", "https://example.com/a/long/one", "A title of some length"],
+                width,
+            )
+        };
+        assert_eq!(within(40), "ID  URL                TITLE\n1   https://example.…  A title of some …");
+        assert_eq!(within(1000).lines().last(), Some("1   https://example.com/a/long/one  A title of some length"));
+        assert!(within(5).contains("https:/…"), "something is always said");
     }
 }

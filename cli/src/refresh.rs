@@ -71,7 +71,7 @@ pub(crate) async fn run(args: &RefreshArgs) -> anyhow::Result<ExitCode> {
         if flags.json {
             output::json(&refreshed.feed)?;
         }
-        failed |= !told(&client, refreshed, wait.is_some(), flags.json).await?;
+        failed |= !report(&client, refreshed, wait.is_some(), flags.json).await?;
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -94,7 +94,7 @@ async fn wait_for(client: &Client, refreshed: &mut Refreshed, deadline: Instant)
 }
 
 /// Reports the outcome of a refresh; returns false if it failed.
-async fn told(client: &Client, refreshed: &Refreshed, waited: bool, json: bool) -> anyhow::Result<bool> {
+async fn report(client: &Client, refreshed: &Refreshed, waited: bool, json: bool) -> anyhow::Result<bool> {
     if waited && refreshed.is_polled() {
         return outcome(refreshed, json);
     }

@@ -125,7 +125,7 @@ pub(crate) async fn run(args: &RequeueArgs) -> anyhow::Result<ExitCode> {
         Some(RequeueCommand::Show(show)) => {
             let client = Client::new(&show.client)?;
             let requeue = if show.wait { ended(&client, show.id).await? } else { one(&client, show.id).await? };
-            told(&show.client, &requeue)
+            print_requeue(&show.client, &requeue)
         }
         Some(RequeueCommand::Cancel(of)) => {
             let path = format!("/requeue/{}/cancel", of.id);
@@ -163,7 +163,7 @@ async fn begin(args: &RequeueArgs) -> anyhow::Result<ExitCode> {
     }
     let begun: RequeuedView = client.change(Method::POST, "/requeue", Some(&body)).await?;
     match (begun.id, args.wait) {
-        (Some(id), true) => told(&args.client, &ended(&client, id).await?),
+        (Some(id), true) => print_requeue(&args.client, &ended(&client, id).await?),
         _ if args.client.json => Ok(output::json(&begun).map(|()| ExitCode::SUCCESS)?),
         _ => Ok(output::line(&plan(&begun)).map(|()| ExitCode::SUCCESS)?),
     }
@@ -243,7 +243,7 @@ async fn ended(client: &Client, id: i64) -> anyhow::Result<Requeue> {
     Ok(requeue)
 }
 
-fn told(args: &ClientArgs, requeue: &Requeue) -> anyhow::Result<ExitCode> {
+fn print_requeue(args: &ClientArgs, requeue: &Requeue) -> anyhow::Result<ExitCode> {
     if args.json {
         output::json(requeue)?;
         return Ok(ExitCode::SUCCESS);

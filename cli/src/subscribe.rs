@@ -170,7 +170,7 @@ async fn add(args: &AddArgs) -> anyhow::Result<ExitCode> {
     body.extend(args.signature.as_ref().map(|kind| ("signature".to_owned(), json!(kind))));
     let client = Client::new(&args.client)?;
     let added: SubscriptionView = client.change(Method::POST, "/subscriptions", Some(&Value::Object(body))).await?;
-    told(&args.client, &added)
+    print_subscription(&args.client, &added)
 }
 
 async fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
@@ -188,13 +188,13 @@ async fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
     let path = format!("/subscriptions/{}", args.id);
     let client = Client::new(&args.client)?;
     let changed: SubscriptionView = client.change(Method::PATCH, &path, Some(&Value::Object(body))).await?;
-    told(&args.client, &changed)
+    print_subscription(&args.client, &changed)
 }
 
 async fn post(client: &ClientArgs, id: i64, action: &str, body: &Value) -> anyhow::Result<ExitCode> {
     let path = format!("/subscriptions/{id}/{action}");
     let changed: SubscriptionView = Client::new(client)?.change(Method::POST, &path, Some(body)).await?;
-    told(client, &changed)
+    print_subscription(client, &changed)
 }
 
 async fn list(args: &ClientArgs) -> anyhow::Result<ExitCode> {
@@ -281,7 +281,7 @@ fn delivery_row(it: &Delivery) -> Vec<String> {
     ]
 }
 
-fn told(args: &ClientArgs, it: &SubscriptionView) -> anyhow::Result<ExitCode> {
+fn print_subscription(args: &ClientArgs, it: &SubscriptionView) -> anyhow::Result<ExitCode> {
     if args.json {
         output::json(it)?;
     } else {

@@ -169,12 +169,16 @@ impl Watch {
                 let title = plain(stored.entry.display_title(), 200);
                 news.entries.push(Came { at, feed, title });
             }
-            _ => news.happenings.extend(self.told(&event.kind, &feed).map(|(good, text)| Happening { at, good, text })),
+            _ => news.happenings.extend(self.headline(&event.kind, &feed).map(|(good, text)| Happening {
+                at,
+                good,
+                text,
+            })),
         }
     }
 
     /// Describes a feed's event in words, and says whether it is good news.
-    fn told(&self, kind: &str, feed: &str) -> Option<(bool, String)> {
+    fn headline(&self, kind: &str, feed: &str) -> Option<(bool, String)> {
         Some(match kind {
             "feed.gone" => (false, format!("{feed} is gone (410): it is never asked again")),
             "feed.moved" => (true, format!("{feed} moved: its new address is kept")),

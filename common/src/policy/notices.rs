@@ -36,6 +36,12 @@ impl Notices {
         self.0.iter().flatten().copied()
     }
 
+    /// Returns the list without this one.
+    #[must_use]
+    pub fn without(self, notice: Notice) -> Self {
+        Notices(self.0.map(|of| of.filter(|of| *of != notice)))
+    }
+
     /// Returns the first one, if there is any.
     pub fn first(&self) -> Option<Notice> {
         self.iter().next()

@@ -17,7 +17,8 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
 use common::policy::{
-    Draw, Minutes, Policy, Rule, Status, category, first_hold, host_refused, is_refusal, may_be_ours, rank, spare,
+    Draw, Minutes, Notice, Policy, Rule, Status, category, first_hold, host_refused, is_refusal, may_be_ours, rank,
+    spare,
 };
 use common::queue::Queue;
 use common::report::{FetchReport, Outcome};
@@ -27,7 +28,7 @@ use common::url::FeedId;
 use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::poll::log;
-use crate::poll::moves::{Moves, may_move};
+use crate::poll::moves::{Moves, announced_instead, may_move};
 use crate::poll::retire::retire;
 use crate::poll::subject::subject;
 use crate::schedule::{Band, Parking, Schedule, Slot};
@@ -212,8 +213,12 @@ impl Results {
         }
         let draws = [(self.draw)(), (self.draw)()];
         let mut minutes = common::lock(&self.minutes);
-        let decision = minutes.decide(&subject, &report, now, draws, &policy);
+        let mut decision = minutes.decide(&subject, &report, now, draws, &policy);
         drop(minutes);
+        if !announced_instead(feed, &report).is_empty() {
+            // The feed that the page announces takes its place at once: nothing fails for its consumers.
+            decision.notices = decision.notices.without(Notice::Penalised);
+        }
         let planned = feed.next_due.zip(feed.state.last_polled).map(|(due, last)| due.since(last));
         let plans = decision.next_due.map(|due| due.since(report.started));
         if let (Some(planned), Some(plans)) = (planned, plans) {
