@@ -147,6 +147,7 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("last-modified", feed.last_modified.as_deref().map(|date| plain(date, 200))),
         ("content hash", feed.content_hash.map(|hash| hash.to_string())),
         ("hints", hints_text(&feed.hints)),
+        ("repaired", repaired_text(feed.repaired)),
         next,
         archive,
         moved,

@@ -83,7 +83,8 @@ impl FirstPoll<'_> {
             let page = if feed.url == asked { String::new() } else { format!("is a page; took {}, ", feed.url) };
             let title = feed.title.as_deref().map_or_else(|| "without a title".to_owned(), |title| plain(title, 100));
             let entries = words::counted(feed.entries, "entry", "entries");
-            self.line(&format!("{} {page}read: {}, {entries}", feed.id, paint(Ink::Bold, &title)))?;
+            let repaired = if feed.repaired { "; the document is broken, and was repaired before parsing" } else { "" };
+            self.line(&format!("{} {page}read: {}, {entries}{repaired}", feed.id, paint(Ink::Bold, &title)))?;
             self.others(feed)?;
             return Ok(true);
         }

@@ -149,7 +149,8 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
         output::line(&coloured_table((Ink::Dim, &head), &rows, width()))?;
     }
     if let Some(next) = list.next {
-        note!("there are more: --after {next}");
+        let (limit, json) = (args.limit, if args.client.json { " --json" } else { "" });
+        note!("there are more: feedfleet host list --limit {limit}{json} --after {next}");
     }
     Ok(())
 }

@@ -82,6 +82,9 @@ pub struct FeedView {
     /// What the feed itself says about when to poll it.
     #[serde(default, skip_serializing_if = "FeedHints::is_empty")]
     pub hints: FeedHints,
+    /// Its last document was broken, and read after a repair.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repaired: bool,
     /// What it says about its further documents and its end.
     #[serde(default, skip_serializing_if = "Onward::is_empty")]
     pub onward: Onward,
@@ -144,6 +147,7 @@ impl FeedView {
             wake_at: feed.wake_at,
             moved_from: feed.moved_from,
             hints: state.hints,
+            repaired: state.repaired,
             onward,
             about,
             also_announced: feed.also_announced,

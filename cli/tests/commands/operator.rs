@@ -103,6 +103,17 @@ async fn of_a_page_its_feed_is_taken_and_that_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_broken_document_is_read_and_said_to_be_broken() {
+    let fleet = Fleet::start(&[]).await;
+    let broken = "<rss version=\"2.0\"><channel><title>Harbour</title><item><title>Crane</title><guid>1</guid></item><item>";
+    fleet.origin.set("/broken", Script::body("application/rss+xml", broken));
+    let added = fleet.done(&["feed", "add", &fleet.origin.url("/broken")]);
+    assert!(added.ends_with("1 entry; the document is broken, and was repaired before parsing\n"), "{added}");
+    assert!(fleet.done(&["feed", "show", "1"]).contains("repaired"));
+    assert_eq!(json(&fleet.done(&["feed", "show", "1", "--json"]))["repaired"], Value::from(true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_feed_that_cannot_be_read_at_once_is_added_and_that_is_said() {
     let fleet = Fleet::start(&[]).await;
     fleet.origin.set("/later", Script::status(500));

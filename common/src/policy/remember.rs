@@ -56,6 +56,7 @@ pub(super) fn modified(state: &mut PollState, conditional: bool, document: &Docu
     }
     state.last_changed = Some(polled);
     state.hints = document.hints;
+    state.repaired = document.repaired;
     // A full response with new content is right in any case. Other bytes without new content (a clock in the feed) cost
     // as much as a server that ignores conditional requests.
     let in_vain = conditional && document.entries.is_empty() && document.new_entries == 0;

@@ -174,6 +174,9 @@ pub struct PollState {
     /// The last document had none of the identities that were known: see [`Rhythm`].
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub all_new: bool,
+    /// The last document was broken, and read after a repair.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub repaired: bool,
     /// Polls in a row that a ping or refresh asked for and that brought no new entry: see [`super::PingWindow`].
     #[serde(skip_serializing_if = "is_zero")]
     pub fruitless_wakes: u8,
