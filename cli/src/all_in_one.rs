@@ -246,7 +246,7 @@ fn read_sources(sources: &[String], at_service: &str) -> anyhow::Result<Vec<Sour
                 }
             }
         } else {
-            match crate::typed::feed(source, at_service) {
+            match input::feed(source, at_service) {
                 Ok(url) => feeds.push(Source::ByHand(url)),
                 Err(error) if source.contains("://") => bail!(Usage(error.to_string())),
                 Err(_) => bail!(Usage(format!(

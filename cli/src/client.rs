@@ -28,6 +28,8 @@ pub(crate) struct ClientArgs {
 /// No answer takes longer: the fleet's own limit and a slow way there.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// A stream is opened again after this time.
+const STREAM: Duration = Duration::from_secs(3600);
 /// How long a command waits for a scheduler that is starting.
 const STARTING: Duration = Duration::from_secs(10);
 /// How long it waits before it asks such a scheduler again.
@@ -112,6 +114,15 @@ impl Client {
         let (status, bytes) = self.answer(request).await?;
         let answer = serde_json::from_slice(&bytes).unwrap_or_default();
         if status.is_success() { self.read(answer) } else { Err(self.refusal(status, answer)) }
+    }
+
+    /// Opens a stream of events after this number.
+    pub(crate) async fn stream(&self, path: &str, query: &[(&str, String)], after: i64) -> anyhow::Result<Response> {
+        let after = [("after", after.to_string())];
+        let query: Vec<(&str, &str)> =
+            query.iter().chain(&after).map(|(name, value)| (*name, value.as_str())).collect();
+        let request = self.request(Method::GET, path, &query).header(ACCEPT, "text/event-stream").timeout(STREAM);
+        Ok(request.send().await.map_err(|error| self.unreachable(error))?.error_for_status()?)
     }
 
     /// What a role says at `path`, outside of the API: its words, whether they are good, and nothing else.

@@ -1,7 +1,6 @@
 //! `feedfleet entries` and `feedfleet events`: what the feeds published, and what happened to them, in the order in which it was stored.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use scheduler::wire::{EntryView, EventView};
@@ -9,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::StoredEntry;
 
+use crate::bell::Bell;
 use crate::client::{Client, ClientArgs, Refused, passes};
 use crate::filters::FilterArgs;
 use crate::output::{self, plain};
@@ -53,9 +53,6 @@ struct ReadingArgs {
 /// Items asked for at once.
 pub(crate) const PAGE: u64 = 500;
 
-/// How often new ones are requested.
-pub(crate) const FOLLOW_EVERY: Duration = Duration::from_secs(1);
-
 /// Runs `entries`.
 pub(crate) async fn run(args: &EntriesArgs) -> anyhow::Result<ExitCode> {
     let order = args.last.map(|_| ("order", "newest".to_owned()));
@@ -96,7 +93,7 @@ async fn print<T: DeserializeOwned + Serialize>(
             if !args.follow {
                 break;
             }
-            tokio::time::sleep(FOLLOW_EVERY).await;
+            reading.wait().await;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -122,12 +119,13 @@ pub(crate) struct Reading {
     epoch: Option<String>,
     /// The fleet did not answer the last time, and that was said.
     away: bool,
+    bell: Bell,
 }
 
 impl Reading {
     /// Reads from the beginning.
     pub(crate) fn new(client: Client, path: &'static str, query: Vec<(&'static str, String)>) -> Self {
-        Reading { client, path, query, after: 0, epoch: None, away: false }
+        Reading { client, path, query, after: 0, epoch: None, away: false, bell: Bell::default() }
     }
 
     /// Continues after this number, of this epoch if that is known.
@@ -165,6 +163,11 @@ impl Reading {
         }
         (self.after, self.epoch) = (list.next, Some(list.epoch));
         Ok((list.items, list.more))
+    }
+
+    /// Waits until there may be something new.
+    pub(crate) async fn wait(&mut self) {
+        self.bell.wait(&self.client, &self.query, self.after).await;
     }
 
     /// Says that the fleet is back, if it was away.

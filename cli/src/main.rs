@@ -13,6 +13,7 @@ mod all_in_one;
 mod audience;
 mod backends;
 mod backup;
+mod bell;
 mod client;
 mod cluster;
 mod completions;

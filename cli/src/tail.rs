@@ -11,7 +11,7 @@ use scheduler::wire::EventView;
 use serde::{Deserialize, Serialize};
 
 use crate::client::{Client, ClientArgs};
-use crate::entries::{FOLLOW_EVERY, PAGE, Reading, event_line};
+use crate::entries::{PAGE, Reading, event_line};
 use crate::filters::FilterArgs;
 use crate::{output, values};
 
@@ -74,7 +74,7 @@ pub(crate) async fn run(args: &TailArgs) -> anyhow::Result<ExitCode> {
         // Events that do not match are behind it too.
         remember(args, &mut stored, Cursor { epoch, seq: reading.after() })?;
         if !more {
-            tokio::time::sleep(FOLLOW_EVERY).await;
+            reading.wait().await;
         }
     }
 }

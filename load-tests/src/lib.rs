@@ -39,6 +39,7 @@ pub mod judge;
 mod names;
 pub mod origin;
 pub mod population;
+pub mod process;
 pub mod proxy;
 #[cfg(feature = "tls")]
 pub mod scenario;

@@ -1,19 +1,17 @@
 //! A fleet in memory that polls a scripted origin, as the target of operator commands.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Instant;
 
 use load_tests::origin::Origin;
+pub(crate) use load_tests::process::PATIENCE;
+use load_tests::process::Process;
 
 use crate::program::{Ran, command};
 
-/// Far more than a loaded machine needs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A running `feedfleet run`; killed when dropped.
+/// A running `feedfleet run`.
 pub(crate) struct Fleet {
-    child: Child,
+    process: Process,
     /// The address of its API.
     pub(crate) server: String,
     /// The origin that it polls.
@@ -41,7 +39,7 @@ impl Fleet {
 
     /// Limits the size of the files that it writes, in bytes or "unlimited"; 0 simulates a full disk.
     pub(crate) fn limit_files(&self, bytes: &str) {
-        let pid = self.child.id().to_string();
+        let pid = self.process.id().to_string();
         let limit = format!("--fsize={bytes}:unlimited");
         assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap().success());
     }
@@ -74,35 +72,19 @@ impl Fleet {
             "--set",
             "fetch.allow_ports=1-65535",
         ];
-        let mut child = program
-            .args([&own[..], &open, arguments].concat())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let server = log.by_ref().map_while(Result::ok).find_map(|line| {
-            let rest = &line[line.find("http://127.0.0.1:")?..];
-            Some(rest.split([';', ' ']).next()?.to_owned())
-        });
-        let server = server.expect("the fleet says where its API is");
-        // A full pipe would block its writer.
-        std::thread::spawn(move || log.for_each(drop));
-        Fleet { child, server, origin: Origin::start().await.unwrap() }
+        let mut process = Process::start(program.args([&own[..], &open, arguments].concat()));
+        let server = process.address();
+        Fleet { process, server, origin: Origin::start().await.unwrap() }
     }
 
     /// Sends SIGHUP: it reads its configuration again.
     pub(crate) fn hang_up(&self) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+        self.process.signal("HUP");
     }
 
     /// Stops it gracefully, and waits for its exit.
     pub(crate) fn stop(mut self) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        assert!(self.child.wait().unwrap().success());
+        self.process.stop();
     }
 
     /// Runs an operator command against it. A first poll may take as long as a busy machine needs.
@@ -130,13 +112,5 @@ impl Fleet {
             }
             assert!(Instant::now() < deadline, "{arguments:?} still prints {out}");
         }
-    }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        // It may already have exited.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

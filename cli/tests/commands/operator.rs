@@ -105,7 +105,8 @@ async fn of_a_page_its_feed_is_taken_and_that_is_said() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_document_is_read_and_said_to_be_broken() {
     let fleet = Fleet::start(&[]).await;
-    let broken = "<rss version=\"2.0\"><channel><title>Harbour</title><item><title>Crane</title><guid>1</guid></item><item>";
+    let broken =
+        "<rss version=\"2.0\"><channel><title>Harbour</title><item><title>Crane</title><guid>1</guid></item><item>";
     fleet.origin.set("/broken", Script::body("application/rss+xml", broken));
     let added = fleet.done(&["feed", "add", &fleet.origin.url("/broken")]);
     assert!(added.ends_with("1 entry; the document is broken, and was repaired before parsing\n"), "{added}");

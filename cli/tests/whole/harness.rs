@@ -1,20 +1,17 @@
 //! A fleet as a separate process, and access to its store while it is stopped.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::feed::Feed;
 use common::url::FeedId;
+pub(crate) use load_tests::process::PATIENCE;
+use load_tests::process::Process;
 use store::sqlite::SqliteStore;
 use store::{Events, Feeds};
 use store::{FeedQuery, StoredEntry};
-
-/// How long anything may take before a test gives up: far more than a loaded machine needs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Lines of the section `fetch` that allow loopback, where the tests' servers are.
 pub(crate) const OPEN: &str = "allow_networks = [\"127.0.0.0/8\"]\nallow_ports = [\"1-65535\"]\n";
@@ -30,14 +27,13 @@ pub(crate) struct Home {
     environment: Vec<(String, String)>,
 }
 
-/// A running `feedfleet run`. Killed when dropped.
+/// A running `feedfleet run`.
 pub(crate) struct Fleet {
-    child: Child,
+    process: Process,
     /// `http://127.0.0.1:PORT`
     pub(crate) api: String,
     /// One for all requests: creating one reads the machine's certificates.
     pub(crate) client: reqwest::Client,
-    lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Home {
@@ -97,18 +93,9 @@ impl Home {
             arguments.extend(["--set", "policy.hot_minutes=false"]);
         }
         arguments.extend(sources);
-        let mut child = self.command(&arguments).stdout(Stdio::null()).spawn().unwrap();
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let seen = Arc::clone(&lines);
-        std::thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                seen.lock().unwrap().push(line);
-            }
-        });
-        let mut fleet = Fleet { child, api: String::new(), client: client(), lines };
-        fleet.api = fleet.wait_for_address();
-        fleet
+        let mut process = Process::start(&mut self.command(&arguments));
+        let api = process.address();
+        Fleet { process, api, client: client() }
     }
 
     /// Returns all feeds in the store, while no fleet runs.
@@ -176,52 +163,29 @@ impl Home {
 }
 
 impl Fleet {
-    fn wait_for_address(&mut self) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let found = self.stderr().lines().find_map(|line| {
-                let rest = &line[line.find("http://127.0.0.1:")?..];
-                Some(rest.split([';', ' ']).next()?.to_owned())
-            });
-            if let Some(address) = found {
-                return address;
-            }
-            let ended = self.child.try_wait().unwrap();
-            std::thread::sleep(Duration::from_millis(10));
-            assert!(ended.is_none() && Instant::now() < deadline, "the fleet did not start:\n{}", self.stderr());
-        }
-    }
-
     /// Returns what it wrote to stderr so far.
     pub(crate) fn stderr(&self) -> String {
-        self.lines.lock().unwrap().join("\n")
+        self.process.stderr()
     }
 
     /// kill -9.
     pub(crate) fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.kill();
     }
 
     /// Sends SIGTERM, and waits for a clean exit.
     pub(crate) fn stop(mut self) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "ended with {status}:\n{}", self.stderr());
+        self.process.stop();
     }
 
     /// Returns whether it is still running.
     pub(crate) fn is_alive(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
+        self.process.is_alive()
     }
 
     /// Returns its peak memory, in bytes.
     pub(crate) fn peak_memory(&self) -> u64 {
-        let status = std::fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join("status"));
-        let status = status.unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+        self.process.memory("VmHWM:")
     }
 
     /// Returns a JSON response of the API.
@@ -260,13 +224,5 @@ impl Fleet {
             assert!(Instant::now() < deadline, "never came: {what}:\n{}", self.stderr());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-    }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        // It may already have exited.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use super::servers;
 use super::{
     ApiConfig, CategoriesConfig, Config, DeliveryConfig, FailingConfig, FetchConfig, PenaltyConfig, PolicyConfig,
     SchedulerConfig,
@@ -40,6 +41,11 @@ impl Refusals {
         if !holds {
             self.0.push(Refusal { key: key.to_owned(), reason: reason() });
         }
+    }
+
+    /// Adds one if there is a fault.
+    fn unless(&mut self, key: &str, fault: Option<String>) {
+        self.0.extend(fault.map(|reason| Refusal { key: key.to_owned(), reason }));
     }
 
     fn positive(&mut self, key: &str, value: Duration) {
@@ -93,13 +99,18 @@ impl Config {
         refusals.require(fits, "namespace", || "must be 1 to 40 of a-z, 0-9, '-' and '_'".into());
         let known = ["sqlite:", "postgres:", "postgresql:"].iter().any(|scheme| self.store.url.starts_with(scheme));
         refusals.require(known, "store.url", || "must be sqlite://PATH, sqlite::memory: or postgres://..".into());
-        for (key, url, schemes) in [
-            ("schedule.url", &self.schedule.url, ["redis:", "rediss:"]),
-            ("gate.url", &self.gate.url, ["redis:", "rediss:"]),
-            ("queue.url", &self.queue.url, ["amqp:", "amqps:"]),
+        if known && self.store.url.starts_with("postgres") {
+            refusals.unless("store.url", servers::postgres(&self.store.url));
+        }
+        let of_redis: fn(&str) -> Option<String> = servers::redis;
+        for (key, url, schemes, fault) in [
+            ("schedule.url", &self.schedule.url, ["redis:", "rediss:"], of_redis),
+            ("gate.url", &self.gate.url, ["redis:", "rediss:"], of_redis),
+            ("queue.url", &self.queue.url, ["amqp:", "amqps:"], servers::rabbitmq),
         ] {
-            let known = url == "memory:" || schemes.iter().any(|scheme| url.starts_with(scheme));
-            refusals.require(known, key, || format!("must be memory: or {}//..", schemes[0]));
+            let of_server = schemes.iter().any(|scheme| url.starts_with(scheme));
+            refusals.require(of_server || url == "memory:", key, || format!("must be memory: or {}//..", schemes[0]));
+            refusals.unless(key, of_server.then(|| fault(url)).flatten());
         }
         refusals.at_least("schedule.shards", self.schedule.shards.into(), 1);
     }

@@ -6,6 +6,7 @@
 mod check;
 mod error;
 mod load;
+mod servers;
 mod shared;
 
 use std::net::SocketAddr;

@@ -1,23 +1,21 @@
 //! A cluster as processes: schedulers and workers with real servers, which a test can kill, stop and start.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use common::feed::Feed;
 use common::host::HostRules;
 use common::policy::{Audience, Category};
 use common::time::{Clock, SystemClock};
+use load_tests::process::Process;
 use load_tests::proxy::FaultProxy;
 use rand::RngExt;
 use store::postgres::PostgresStore;
 use store::{FeedQuery, NewFeed, StoredEntry};
 
-use crate::harness::PATIENCE;
 use store::{Events, Feeds};
 
 /// PostgreSQL, Redis and RabbitMQ.
@@ -163,8 +161,7 @@ pub(crate) struct Cluster {
 /// A running role. Killed when dropped.
 pub(crate) struct Role {
     pub(crate) kind: Kind,
-    child: Child,
-    lines: Arc<Mutex<Vec<String>>>,
+    process: Process,
 }
 
 impl Cluster {
@@ -232,16 +229,7 @@ impl Cluster {
         if kind == Kind::Scheduler {
             command.env("FEEDFLEET_STORE__URL", &self.urls.store).env("FEEDFLEET_SCHEDULE__URL", &self.urls.redis);
         }
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&lines);
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                seen.lock().unwrap().push(line);
-            }
-        });
-        Role { kind, child, lines }
+        Role { kind, process: Process::start(&mut command) }
     }
 
     /// Returns every feed.
@@ -313,57 +301,33 @@ impl Cluster {
 impl Role {
     /// Returns its address, once it reports it.
     pub(crate) fn address(&mut self) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let found = self.stderr().lines().find_map(|line| {
-                let rest = &line[line.find("http://127.0.0.1:")?..];
-                Some(rest.split([';', ' ']).next()?.to_owned())
-            });
-            if let Some(address) = found {
-                return address;
-            }
-            let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none() && Instant::now() < deadline, "the role did not start:\n{}", self.stderr());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        self.process.address()
     }
 
     /// Returns what it wrote to stderr so far.
     pub(crate) fn stderr(&self) -> String {
-        self.lines.lock().unwrap().join("\n")
+        self.process.stderr()
     }
 
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+        self.process.signal(signal);
     }
 
     /// kill -9.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.kill();
     }
 
     /// Sends SIGTERM, and waits for a clean exit.
     pub(crate) async fn stop(mut self) {
-        self.signal("TERM");
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                assert!(status.success(), "{:?} ended with {status}:\n{}", self.kind, self.stderr());
-                return;
-            }
-            assert!(Instant::now() < deadline, "{:?} does not end:\n{}", self.kind, self.stderr());
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        // The origin, which it may wait for, runs in this process.
+        tokio::task::spawn_blocking(move || self.process.stop()).await.unwrap();
     }
 
     /// Returns its current memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+        self.process.memory("VmRSS:")
     }
 
     /// Sends a GET to its HTTP port: returns status and text.
@@ -378,7 +342,5 @@ impl Drop for Role {
         if std::thread::panicking() {
             println!("-- {:?}:\n{}", self.kind, self.stderr());
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
