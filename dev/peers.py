@@ -413,7 +413,7 @@ def rounds(programs: list[Program], origin: Origin) -> None:
         with prepared(program, urls) as home:
             for name in ["cold", "warm"]:
                 run = program.run(origin, home, FEEDS, 4 * PATIENCE)
-                wanted = [request for request in run.requests if request.path.startswith("/f")]
+                wanted = [request for request in run.requests if re.fullmatch(r"/f\d+", request.path)]
                 share = sum(request.status == 304 for request in wanted) * 100 // max(len(wanted), 1)
                 gap = shortest_gap(run.requests)
                 print(
