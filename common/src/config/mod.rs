@@ -431,6 +431,8 @@ pub struct RetentionConfig {
     pub entries: Duration,
     #[serde(with = "text")]
     pub events: Duration,
+    #[serde(with = "text")]
+    pub audit: Duration,
 }
 
 /// `[quota]`

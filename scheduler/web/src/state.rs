@@ -14,7 +14,6 @@ use scheduler::wire::FeedView;
 use store::FeedRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::audit_log::AuditLog;
 use crate::error::ApiError;
 use crate::recent::Recent;
 use crate::session::Sessions;
@@ -28,8 +27,8 @@ pub(crate) struct Api {
     pub(crate) ops: Arc<Ops>,
     /// Counts the visitors of the publisher's page.
     pub(crate) publishers: Arc<Visitors>,
-    /// The newest changes that were requested.
-    pub(crate) audit: Arc<AuditLog>,
+    /// Counts requests that a token's role forbids.
+    pub(crate) refusals: Arc<Visitors>,
     /// Logins to the pages.
     pub(crate) sessions: Arc<Sessions>,
     /// Counts attempts to log in.
@@ -59,7 +58,7 @@ const PAGES: usize = 8;
 /// otherwise hold the same megabyte 500 times, as text and as JSON. Less in tests, which reach it sooner.
 pub(crate) const LARGE_EVENTS: usize = if cfg!(test) { 4 << 10 } else { 64 << 10 };
 /// How long a page waits for its turn.
-const PAGE_WAIT: Duration = Duration::from_secs(15);
+const PAGE_WAIT: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 15_000 });
 
 impl Api {
     /// Waits for the turn to read a page of entries or events; 503 when it does not come.
@@ -72,7 +71,7 @@ impl Api {
     /// Returns the state over these operations.
     pub(crate) fn new(ops: Arc<Ops>) -> Self {
         Api {
-            audit: Arc::default(),
+            refusals: Arc::default(),
             sessions: Arc::new(Sessions::new(&ops.config)),
             logins: Arc::default(),
             publishers: Arc::default(),

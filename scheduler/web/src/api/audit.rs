@@ -1,20 +1,25 @@
-//! Who changed what: a line in the log for each API call that is not a read, whatever its result.
+//! Who changed what: a line in the log, and a row in the store, for each call that is not a read, whatever its result.
+//!
+//! The row is stored before the change is made, and gets its outcome afterwards: a change that cannot be stored there is not made.
+//! Callers without a valid token are in the log only, and so are requests beyond some dozens a minute that a token's role
+//! forbids: they must not push out what others did.
 //!
 //! The lines have the target `audit`, so that they can be kept apart from the others and longer. They are written where every
 //! call passes, so that no route is forgotten, and hold no body, no query and no header: those may hold secrets.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{ConnectInfo, MatchedPath, Request};
-use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use store::{AuditOutcome, Audited, StoreError};
 
-use crate::audit_log::Entry;
 use crate::error::ApiError;
 use crate::session::{Caller, NOBODY};
 use crate::state::Api;
+use crate::visitors::Caller as Visitor;
 
 /// The caller: a token's name, or any program on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,21 +41,37 @@ pub(super) async fn recorded(
     next: Next,
 ) -> Response {
     let mut line = Line::of(who, api, &request);
+    let visitor = Visitor::of(address_of(&request));
     let response = match refused {
-        Some(refusal) => refusal.into_response(),
-        None => next.run(request).await,
+        Some(refusal) => {
+            line.is_stored &= api.refusals.admit(visitor, REFUSALS, line.change.at).is_ok();
+            refusal.into_response()
+        }
+        None => match line.begin().await {
+            Ok(()) => next.run(request).await,
+            Err(error) => ApiError::from(error).into_response(),
+        },
     };
     line.ended(&response);
+    line.store().await;
     response
+}
+
+/// Refused requests of an address in a minute that are stored.
+const REFUSALS: u32 = 30;
+
+fn address_of(request: &Request) -> IpAddr {
+    let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    from.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(address)| address.ip())
 }
 
 /// A line to be. Written when it is dropped: a caller who hangs up does not stop the change, nor this.
 struct Line {
-    who: Who,
-    from: String,
-    action: String,
-    on: String,
-    status: Option<StatusCode>,
+    change: Audited,
+    /// Its number in the store.
+    id: Option<i64>,
+    /// Whether it is to be stored, and is not yet as it is.
+    is_stored: bool,
     began: Instant,
     api: Api,
 }
@@ -59,46 +80,86 @@ impl Line {
     fn of(who: &Who, api: &Api, request: &Request) -> Self {
         let path = request.uri().path();
         let route = request.extensions().get::<MatchedPath>().map_or(path, MatchedPath::as_str);
-        let from = request.extensions().get::<ConnectInfo<std::net::SocketAddr>>();
-        Line {
-            who: who.clone(),
+        let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let change = Audited {
+            at: api.ops.clock.now(),
+            who: who.0.to_string(),
             from: from.map_or_else(|| "-".to_owned(), |ConnectInfo(address)| address.ip().to_string()),
             action: format!("{} {}", request.method(), cut(route)),
             on: subject(path, route),
-            status: None,
-            began: Instant::now(),
-            api: api.clone(),
+            outcome: AuditOutcome::InProgress,
+            status: 0,
+            millis: 0,
+        };
+        Line { is_stored: is_somebody(&change), change, id: None, began: Instant::now(), api: api.clone() }
+    }
+
+    /// Stores that the change is about to be made.
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        if self.is_stored {
+            self.id = Some(self.api.ops.store.add_audit(&self.change).await?);
         }
+        Ok(())
     }
 
     fn ended(&mut self, response: &Response) {
-        self.status = Some(response.status());
+        let status = response.status();
+        self.change.status = status.as_u16();
+        self.change.outcome = match status {
+            // A form leads to a page afterwards.
+            status if status.is_success() || status.is_redirection() => AuditOutcome::Done,
+            status if status.is_server_error() => AuditOutcome::Failed,
+            _ => AuditOutcome::Refused,
+        };
         if let Some(caller) = response.extensions().get::<Caller>() {
-            self.who = Who(caller.name.clone());
+            // A login says who it was.
+            self.is_stored |= self.change.who == NOBODY && caller.name.as_ref() != NOBODY;
+            self.change.who = caller.name.to_string();
         }
         if let Some(Subject(subject)) = response.extensions().get() {
-            self.on.clone_from(subject);
+            self.change.on.clone_from(subject);
         }
+        self.change.millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    }
+
+    /// Stores what became of the change.
+    async fn store(&mut self) {
+        if !self.is_stored {
+            return;
+        }
+        stored(&self.api, self.id, &self.change).await;
+        self.is_stored = false;
+    }
+}
+
+fn is_somebody(change: &Audited) -> bool {
+    change.who != NOBODY
+}
+
+async fn stored(api: &Api, id: Option<i64>, change: &Audited) {
+    let stored = match id {
+        Some(id) => api.ops.store.end_audit(id, change).await,
+        None => api.ops.store.add_audit(change).await.map(drop),
+    };
+    if let Err(error) = stored {
+        let error = &error as &dyn std::error::Error;
+        tracing::error!(error, "the audit lacks the outcome of a change; the log has it (target audit)");
     }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let outcome = match self.status {
-            None => "the caller did not wait",
-            // A form leads to a page afterwards.
-            Some(status) if status.is_success() || status.is_redirection() => "done",
-            Some(status) if status.is_server_error() => "failed",
-            Some(_) => "refused",
-        };
-        let Line { who, from, action, on, .. } = self;
-        let (status, millis) = (self.status.map_or(0, |status| status.as_u16()), self.began.elapsed().as_millis());
-        tracing::info!(target: "audit", who = &*who.0, from, action, on, outcome, status, millis, "change requested");
-        // What nobody asked for who may ask would push out what is of interest.
-        if who.0.as_ref() != NOBODY {
-            let (at, who) = (self.api.ops.clock.now(), who.0.to_string());
-            let (from, action, on) = (from.clone(), action.clone(), on.clone());
-            self.api.audit.note(Entry { at, who, from, action, on, outcome, status });
+        if self.change.outcome == AuditOutcome::InProgress {
+            self.change.outcome = AuditOutcome::Abandoned;
+        }
+        let Audited { who, from, action, on, outcome, status, .. } = &self.change;
+        let (outcome, millis) = (outcome.as_str(), self.began.elapsed().as_millis());
+        tracing::info!(target: "audit", who, from, action, on, outcome, status, millis, "change requested");
+        // The caller hung up; before it was begun, nothing was changed.
+        let is_begun = self.id.is_some() || *status > 0;
+        if let (true, Ok(runtime)) = (self.is_stored && is_begun, tokio::runtime::Handle::try_current()) {
+            let (api, id, change) = (self.api.clone(), self.id, self.change.clone());
+            runtime.spawn(async move { stored(&api, id, &change).await });
         }
     }
 }

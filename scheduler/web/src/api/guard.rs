@@ -61,7 +61,8 @@ impl Guard {
         }
         let in_session = || self.api.sessions.of(headers, self.api.ops.clock.now());
         match door {
-            Door::Public => (Caller::nobody(), Ok(())),
+            // Somebody who is logged in finds the way back to the other pages.
+            Door::Public => (in_session().map_or_else(Caller::nobody, Caller::logged_in), Ok(())),
             Door::Api => self.with_token(method, &bearer(headers)),
             Door::Login => {
                 let from_page = if method.is_safe() { Ok(()) } else { self.refuse_other_pages(request) };

@@ -8,6 +8,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use common::feed::Feed;
 use common::url::FeedId;
 use serde_json::{Map, Value, json};
 
@@ -56,6 +57,28 @@ const ACTIONS: [(Action, &str, &str, &str); 10] = [
 ];
 
 impl Action {
+    /// What the page of a feed offers.
+    pub(super) const OF_ONE: [Action; 8] = [
+        Action::Refresh,
+        Action::Pause,
+        Action::Resume,
+        Action::Forget,
+        Action::Requeue,
+        Action::Unmove,
+        Action::Change,
+        Action::Remove,
+    ];
+    /// What the list of feeds offers.
+    pub(super) const OF_SEVERAL: [Action; 7] = [
+        Action::Refresh,
+        Action::Pause,
+        Action::Resume,
+        Action::Requeue,
+        Action::Label,
+        Action::Unlabel,
+        Action::Remove,
+    ];
+
     /// The name in addresses.
     pub(super) fn name(self) -> &'static str {
         ACTIONS.iter().find(|(action, ..)| *action == self).map_or("", |(_, name, ..)| name)
@@ -97,10 +120,10 @@ async fn act(api: &Api, who: &Who, action: Action, id: FeedId, sent: &Fields) ->
         Action::Forget => feeds::forget(state, path).await.map(drop),
         Action::Unmove => feeds::unmove(state, path).await.map(drop),
         Action::Remove => feeds::erase(state, path).await.map(drop),
-        Action::Requeue => {
-            let body = json!({ "filter": { "feed": id }, "lift_penalties": true });
-            requeue(api, who, read::<RequeueBody>(&body)?).await.map(drop)
-        }
+        Action::Requeue => match requeued(api, who, &[id]).await? {
+            0 => Err(cannot_be_polled(&api.feed(id).await?)),
+            _ => Ok(()),
+        },
         Action::Change => change(api, id, settings(sent)?).await,
         Action::Label | Action::Unlabel => {
             let label = sent.get("label").ok_or_else(|| ApiError::bad("label is missing; write the label's name"))?;
@@ -108,6 +131,17 @@ async fn act(api: &Api, who: &Who, action: Action, id: FeedId, sent: &Fields) ->
             change(api, id, object([(field, Some(json!([label])))])).await
         }
     }
+}
+
+/// Requeues these feeds, which may be penalised, as one requeue; returns how many of them will be polled.
+async fn requeued(api: &Api, who: &Who, ids: &[FeedId]) -> Result<u64, ApiError> {
+    let body = json!({ "filter": { "feeds": ids }, "lift_penalties": true });
+    Ok(requeue(api, who, read::<RequeueBody>(&body)?).await?.queued)
+}
+
+fn cannot_be_polled(feed: &Feed) -> ApiError {
+    let message = format!("feed {} is {}, and is not polled by a requeue", feed.id, feed.status.as_str());
+    ApiError::new(StatusCode::CONFLICT, message)
 }
 
 async fn change(api: &Api, id: FeedId, body: Map<String, Value>) -> Result<(), ApiError> {
@@ -171,7 +205,9 @@ const MOST: usize = 1_000;
 /// `POST /feeds/..`: on every feed that is ticked in the list.
 pub(super) async fn on_several(api: Api, who: Who, action: Action, sent: Fields) -> Result<Response, ApiError> {
     let read = |id: &str| id.parse().map(FeedId).map_err(|_| ApiError::bad("a feed's id must be a whole number"));
-    let ids: Vec<FeedId> = sent.all("id").map(read).collect::<Result<_, _>>()?;
+    let mut ids: Vec<FeedId> = sent.all("id").map(read).collect::<Result<_, _>>()?;
+    ids.sort_unstable();
+    ids.dedup();
     if ids.is_empty() {
         return Err(ApiError::bad("no feed is ticked; tick those in the list that are meant"));
     }
@@ -179,9 +215,38 @@ pub(super) async fn on_several(api: Api, who: Who, action: Action, sent: Fields)
         return Err(ApiError::bad(format!("at most {MOST} feeds at once")));
     }
     is_sure(action, &sent)?;
+    let (subject, changed, refused) = match action {
+        Action::Requeue => {
+            let queued = requeued(&api, &who, &ids).await?;
+            (ids.clone(), queued, (ids.len() as u64).saturating_sub(queued))
+        }
+        action => {
+            let (changed, refused) = one_by_one(&api, &who, action, ids, &sent).await?;
+            let count = changed.len() as u64;
+            (changed, count, refused)
+        }
+    };
+    // For the audit, which has one line for the form.
+    let named: Vec<String> = subject.iter().map(ToString::to_string).collect();
+    let subject = Extension(Subject(format!("feeds/{}", named.join(","))));
+    let back = sent.get("back").filter(|back| back.bytes().all(|byte| byte.is_ascii_graphic())).unwrap_or_default();
+    let back = without(back, "done");
+    let mark = if back.is_empty() { "" } else { "&" };
+    Ok((subject, see_other(&format!("../feeds?{back}{mark}done={}.{changed}.{refused}", action.name())))
+        .into_response())
+}
+
+/// Does something to each of these feeds; returns those to which it was done, and the number of the others.
+async fn one_by_one(
+    api: &Api,
+    who: &Who,
+    action: Action,
+    ids: Vec<FeedId>,
+    sent: &Fields,
+) -> Result<(Vec<FeedId>, u64), ApiError> {
     let (mut changed, mut refused) = (Vec::new(), 0_u64);
     for id in ids {
-        match act(&api, &who, action, id, &sent).await {
+        match act(api, who, action, id, sent).await {
             Ok(()) => changed.push(id),
             // Nothing was done, so nothing needs to be summed up.
             Err(error) if changed.is_empty() && refused == 0 && error.status() == StatusCode::BAD_REQUEST => {
@@ -191,17 +256,10 @@ pub(super) async fn on_several(api: Api, who: Who, action: Action, sent: Fields)
             Err(_) => refused += 1,
         }
     }
-    // For the audit, which has one line for the form.
-    let named: Vec<String> = changed.iter().map(ToString::to_string).collect();
-    let (changed, subject) = (changed.len(), Extension(Subject(format!("feeds/{}", named.join(",")))));
-    let back = sent.get("back").filter(|back| back.bytes().all(|byte| byte.is_ascii_graphic())).unwrap_or_default();
-    let back = without(back, "done");
-    let mark = if back.is_empty() { "" } else { "&" };
-    Ok((subject, see_other(&format!("../feeds?{back}{mark}done={}.{changed}.{refused}", action.name())))
-        .into_response())
+    Ok((changed, refused))
 }
 
-/// What a handler gives.
+/// The result of a handler.
 type Answer = Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>;
 
 /// The handler of a form on a feed's page.

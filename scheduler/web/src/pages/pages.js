@@ -42,6 +42,11 @@ function fleet(pulse) {
     source = new EventSource(at("live"));
     source.addEventListener("numbers", numbers);
     source.addEventListener("lists", lists);
+    // The server ends each stream after a while: the next one is opened with the login of that moment.
+    source.addEventListener("again", () => {
+      source.close();
+      open();
+    });
     source.onerror = () => state(source.readyState === EventSource.CLOSED ? "not live: reload" : "reconnecting", true);
   };
   // A page that nobody sees needs no numbers.
