@@ -15,6 +15,9 @@ const HOSTILE: [&str; 3] = [
     "<iframe srcdoc='<script>parent.ran=1</script>'></iframe><style>body{display:none}</style>",
 ];
 
+/// As long as a label may be.
+const LABEL: &str = "<img src=x onerror=window.ran=1><script>window.ran=1</script>";
+
 /// Text that stands for itself in XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -52,12 +55,11 @@ async fn fleet() -> (Fleet, tempfile::TempDir, Vec<String>) {
         let answer = request.header("content-type", "application/json").body(body.to_string()).send().await.unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.text().await.unwrap());
     };
-    let label = HOSTILE[0].replace('\'', "");
     let url = fleet.origin.url("/feed");
-    send(reqwest::Method::POST, "feeds", json!({ "url": url, "labels": [label], "external_id": HOSTILE[1] })).await;
+    send(reqwest::Method::POST, "feeds", json!({ "url": url, "labels": [LABEL], "external_id": HOSTILE[1] })).await;
     send(reqwest::Method::PUT, "hosts/127.0.0.1", json!({ "gap": 0, "reason": HOSTILE.concat() })).await;
     let target = format!("https://hooks.example/{}", HOSTILE[0]);
-    let wish = json!({ "kind": "webhook", "target": target, "filter": { "q": HOSTILE[1], "label": label } });
+    let wish = json!({ "kind": "webhook", "target": target, "filter": { "q": HOSTILE[1], "label": LABEL } });
     send(reqwest::Method::POST, "subscriptions", wish).await;
     let deadline = Instant::now() + PATIENCE;
     while !fleet.done(&["entries", "--json"]).contains("window.ran") {
@@ -121,7 +123,7 @@ async fn no_page_runs_what_feeds_and_callers_say() {
             let click = "document.querySelectorAll('summary').forEach((one) => one.click()); return window.ran ?? 0";
             assert_eq!(browser.eval(click).await, 0, "{path}");
         }
-        // What the policy of the page stopped would be told here: nothing is left to it.
+        // The browser reports here what the page's policy stopped: nothing is left to it.
         let complaints = browser.complaints().await;
         let is_script = |line: &&String| line.contains("Content Security Policy") || line.contains("script");
         assert_eq!(complaints.iter().find(is_script), None, "{path}");

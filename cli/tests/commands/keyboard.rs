@@ -1,4 +1,4 @@
-//! An operator's work on the pages with the keyboard alone: Tab, Enter, Space and text, on a phone's width and on a desktop's.
+//! An operator's work on the pages with the keyboard alone: Tab, Enter, Space and text, as wide as a phone and as a desktop.
 
 use load_tests::origin::feed::Feed;
 use load_tests::origin::script::Script;

@@ -212,7 +212,7 @@ async fn lists_and_the_filtered_river_lead_back_page_by_page() {
     }
     let entry = |n: usize| Entry {
         id: n.to_string(),
-        title: Some(format!("{} {n}", if n % 3 == 0 { "fog" } else { "snow" })),
+        title: Some(format!("{} {n}", if n.is_multiple_of(3) { "fog" } else { "snow" })),
         ..Entry::default()
     };
     fleet.polled_with(id, (1..=21).map(entry).collect()).await;

@@ -54,7 +54,7 @@ pub(super) async fn page(
     let shown = Shown::now(&api.ops, live.ring()).await?;
     let done = params.done.as_deref().and_then(actions::said).unwrap_or_default();
     let lists = {
-        // Some entries are read whole.
+        // Some entries are read with all their text.
         let _turn = api.page_turn().await?;
         lists(&api.ops, &shown).await?
     };

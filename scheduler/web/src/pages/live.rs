@@ -141,7 +141,7 @@ pub(super) async fn stream(
         waiting: None,
         end: api.ops.quiet.clone(),
         logouts: live.logouts.subscribe(),
-        login: caller.in_session.then(|| (api, headers)),
+        login: caller.in_session.then_some((api, headers)),
         until: Instant::now() + LONGEST,
         ended: false,
         _place: place,

@@ -126,7 +126,7 @@ impl Trail {
     /// Pages that are remembered: their cursors fit into an address.
     const LONGEST: usize = 40;
 
-    /// Reads it from a query string; what is no trail leads nowhere.
+    /// Reads it from a query string; anything else leads nowhere.
     fn of(query: &str) -> Self {
         let given = query.split('&').filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == Self::NAME);
         let is_cursor = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
