@@ -7,7 +7,7 @@ use common::named;
 use common::time::Timestamp;
 use sqlx_macros::FromRow;
 
-/// The maximum number of lines that are kept, but for a few hundred: about 40 MB.
+/// The maximum number of lines that are kept, but for a few hundred: at most about 100 MB.
 pub const MOST_AUDITED: i64 = 200_000;
 /// Lines between two looks at whether there are too many.
 pub(super) const TRIMMED_EVERY: i64 = 100;

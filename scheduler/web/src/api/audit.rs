@@ -8,13 +8,15 @@
 //! call passes, so that no route is forgotten, and hold no body, no query and no header: those may hold secrets.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, MatchedPath, Request};
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use store::{AuditOutcome, Audited, StoreError};
+use tokio::sync::oneshot;
 
 use crate::error::ApiError;
 use crate::session::{Caller, NOBODY};
@@ -29,36 +31,65 @@ pub(crate) struct Who(pub(crate) Arc<str>);
 #[derive(Clone, Debug)]
 pub(crate) struct Subject(pub(crate) String);
 
-/// Bytes of a path that are written.
+/// What a change is about as far as its handler knows before it is made, for changes whose end nobody waits for. A handler takes it
+/// from its request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meant(Arc<Mutex<Option<String>>>);
+
+impl Meant {
+    pub(crate) fn is(&self, subject: String) {
+        *common::lock(&self.0) = Some(subject);
+    }
+}
+
+/// What became of a change, where the status code of the answer says something else. A handler adds it to its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Became(pub(crate) AuditOutcome);
+
+/// Bytes of a path or subject that are written.
 const LONGEST: usize = 200;
+/// How long storing a line may hold up a response.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Lets a change go on, or refuses it, and writes its line.
-pub(super) async fn recorded(
-    who: &Who,
-    api: &Api,
-    refused: Option<ApiError>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn recorded(who: &Who, api: &Api, judged: Judged, mut request: Request, next: Next) -> Response {
     let mut line = Line::of(who, api, &request);
-    let visitor = Visitor::of(address_of(&request));
-    let response = match refused {
-        Some(refusal) => {
-            line.is_stored &= api.refusals.admit(visitor, REFUSALS, line.change.at).is_ok();
-            refusal.into_response()
+    request.extensions_mut().insert(line.meant.clone());
+    let is_admitted = |line: &Line, request: &Request| {
+        api.refusals.admit(Visitor::of(address_of(request)), UNIMPORTANT, line.change.at).is_ok()
+    };
+    let response = match judged {
+        Judged::Refused(refusal) => {
+            line.is_stored &= is_admitted(&line, &request);
+            line.end(refusal.into_response())
         }
-        None => match line.begin().await {
-            Ok(()) => next.run(request).await,
-            Err(error) => ApiError::from(error).into_response(),
+        Judged::Login => {
+            let is_admitted = is_admitted(&line, &request);
+            let response = line.end(next.run(request).await);
+            line.is_stored &= is_admitted && line.change.outcome == AuditOutcome::Done;
+            response
+        }
+        Judged::Change => match line.begin().await {
+            Ok(()) => line.end(next.run(request).await),
+            Err(error) => line.end(error.into_response()),
         },
     };
-    line.ended(&response);
     line.store().await;
     response
 }
 
-/// Refused requests of an address in a minute that are stored.
-const REFUSALS: u32 = 30;
+/// What is known of a request before it is run.
+pub(super) enum Judged {
+    /// It is not run.
+    Refused(ApiError),
+    /// Somebody logs in or out, which any role may.
+    Login,
+    /// It may change something.
+    Change,
+}
+
+/// Requests of an address in a minute that are stored although they change nothing: refused ones, and logins.
+const UNIMPORTANT: u32 = 30;
 
 fn address_of(request: &Request) -> IpAddr {
     let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
@@ -68,8 +99,11 @@ fn address_of(request: &Request) -> IpAddr {
 /// A line to be. Written when it is dropped: a caller who hangs up does not stop the change, nor this.
 struct Line {
     change: Audited,
+    meant: Meant,
     /// Its number in the store.
     id: Option<i64>,
+    /// Brings that number.
+    begun: Option<oneshot::Receiver<Result<i64, StoreError>>>,
     /// Whether it is to be stored, and is not yet as it is.
     is_stored: bool,
     began: Instant,
@@ -91,15 +125,48 @@ impl Line {
             status: 0,
             millis: 0,
         };
-        Line { is_stored: is_somebody(&change), change, id: None, began: Instant::now(), api: api.clone() }
+        Line {
+            is_stored: is_somebody(&change),
+            change,
+            meant: Meant::default(),
+            id: None,
+            begun: None,
+            began: Instant::now(),
+            api: api.clone(),
+        }
     }
 
-    /// Stores that the change is about to be made.
-    async fn begin(&mut self) -> Result<(), StoreError> {
-        if self.is_stored {
-            self.id = Some(self.api.ops.store.add_audit(&self.change).await?);
+    /// Stores that the change is about to be made. If nobody waits for that any more, the line says so.
+    async fn begin(&mut self) -> Result<(), ApiError> {
+        if !self.is_stored {
+            return Ok(());
         }
-        Ok(())
+        let (sender, begun) = oneshot::channel();
+        let (api, mut change) = (self.api.clone(), self.change.clone());
+        tokio::spawn(async move {
+            let added = api.ops.store.add_audit(&change).await;
+            if let Err(Ok(id)) = sender.send(added) {
+                change.outcome = AuditOutcome::Abandoned;
+                stored(&api, Some(id), &change).await;
+            }
+        });
+        match tokio::time::timeout(PATIENCE, self.begun.insert(begun)).await {
+            Ok(Ok(added)) => {
+                self.begun = None;
+                self.id = Some(added?);
+                Ok(())
+            }
+            // A change that cannot be recorded in time is not made.
+            Ok(Err(_)) | Err(_) => {
+                let message = "the audit could not be written in time; nothing was changed; try again";
+                Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message))
+            }
+        }
+    }
+
+    fn end(&mut self, response: Response) -> Response {
+        self.ended(&response);
+        response
     }
 
     fn ended(&mut self, response: &Response) {
@@ -116,19 +183,30 @@ impl Line {
             self.is_stored |= self.change.who == NOBODY && caller.name.as_ref() != NOBODY;
             self.change.who = caller.name.to_string();
         }
-        if let Some(Subject(subject)) = response.extensions().get() {
-            self.change.on.clone_from(subject);
+        if let Some(Became(outcome)) = response.extensions().get() {
+            self.change.outcome = *outcome;
         }
+        self.is_about(response.extensions().get().map(|Subject(subject)| subject.clone()));
         self.change.millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
     }
 
-    /// Stores what became of the change.
-    async fn store(&mut self) {
-        if !self.is_stored {
-            return;
+    /// Takes over what the change is about: as its answer says, or else as its handler meant to.
+    fn is_about(&mut self, subject: Option<String>) {
+        if let Some(subject) = subject.or_else(|| common::lock(&self.meant.0).take()) {
+            self.change.on = cut(&subject).to_owned();
+            if self.change.on.len() < subject.len() {
+                self.change.on.push('…');
+            }
         }
-        stored(&self.api, self.id, &self.change).await;
-        self.is_stored = false;
+    }
+
+    /// Stores what became of the change, once, whether or not the caller waits for it.
+    async fn store(&mut self) {
+        if std::mem::take(&mut self.is_stored) {
+            let (api, id, change) = (self.api.clone(), self.id, self.change.clone());
+            let stored = tokio::spawn(async move { stored(&api, id, &change).await });
+            let _ = tokio::time::timeout(PATIENCE, stored).await;
+        }
     }
 }
 
@@ -151,6 +229,12 @@ impl Drop for Line {
     fn drop(&mut self) {
         if self.change.outcome == AuditOutcome::InProgress {
             self.change.outcome = AuditOutcome::Abandoned;
+            self.is_about(None);
+        }
+        if let Some(mut begun) = self.begun.take() {
+            // From here on its task sees that nobody waits; it may have sent the number before.
+            begun.close();
+            self.id = begun.try_recv().ok().and_then(Result::ok);
         }
         let Audited { who, from, action, on, outcome, status, .. } = &self.change;
         let (outcome, millis) = (outcome.as_str(), self.began.elapsed().as_millis());
@@ -172,19 +256,20 @@ fn subject(path: &str, route: &str) -> String {
     cut(&parts[..parts.len().min(if named { 2 } else { 1 })].join("/")).to_owned()
 }
 
-fn cut(path: &str) -> &str {
-    // A path has no characters of several bytes.
-    path.get(..LONGEST).unwrap_or(path)
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST)]
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use std::sync::Mutex;
+    use std::time::Duration;
 
     use axum::body::Body;
     use axum::http::{Request, header};
     use common::config::{ApiRole, ApiToken};
     use serde_json::{Value, json};
+    use store::{AuditLine, AuditOutcome, AuditPage};
     use tracing::field::{Field, Visit};
     use tracing::span::{Attributes, Id, Record};
     use tracing::subscriber::DefaultGuard;
@@ -341,5 +426,12 @@ pub(crate) mod tests {
         drop(asked);
         let written = lines.take();
         assert_eq!((written.len(), &written[0]["outcome"]), (1, &json!("the caller did not wait")), "{written:?}");
+        // The line in the store does not stay in progress, and there is one at most.
+        let mut stored = Vec::new();
+        while stored.iter().all(|line: &AuditLine| line.change.outcome == AuditOutcome::InProgress) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            stored = fleet.ops.store.audit(AuditPage::Newest, 9).await.unwrap();
+        }
+        assert_eq!(stored.iter().map(|line| line.change.outcome).collect::<Vec<_>>(), [AuditOutcome::Abandoned]);
     }
 }

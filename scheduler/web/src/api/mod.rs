@@ -6,7 +6,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod bulk;
-mod change;
+pub(crate) mod change;
 pub(crate) mod config;
 mod entries;
 mod events;

@@ -76,6 +76,12 @@ pub(super) async fn add(State(api): State<Api>, frame: Frame, sent: Fields) -> R
         let body: FeedBody = fields(object([("url", Some(json!(address))), ("add_labels", Some(json!(labels)))]))?;
         match feeds::add(State(api.clone()), Body(body)).await {
             Ok((_, Extension(subject), axum::Json(view))) => added.push((subject, view)),
+            // What was added is said; the rest is left in the form.
+            Err(error) if error.status().is_server_error() && !added.is_empty() => {
+                let left = addresses.iter().skip(added.len() + refused.len());
+                refused.extend(left.map(|address| ((*address).to_owned(), error.to_string())));
+                break;
+            }
             Err(error) if error.status().is_server_error() => return Err(error),
             Err(error) => refused.push(((*address).to_owned(), error.to_string())),
         }
@@ -87,10 +93,13 @@ pub(super) async fn add(State(api): State<Api>, frame: Frame, sent: Fields) -> R
     }
     let new = added.iter().filter(|(_, view)| view.new).count();
     let summary = tally(new, added.len() - new, refused.len());
-    let status = if refused.is_empty() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+    let status = if added.is_empty() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     let left = refused.iter().map(|(address, _)| format!("{address}\n")).collect();
     let page = AddPage { summary, addresses: left, labels: labels.join(", "), refused, ..AddPage::of(&api, frame) };
-    answer(status, &page)
+    let subject: Vec<String> = added.iter().map(|(_, view)| view.feed.id.to_string()).collect();
+    let subject = Extension(Subject(format!("feeds/{}", subject.join(","))));
+    let page = answer(status, &page)?;
+    Ok(if added.is_empty() { page } else { (subject, page).into_response() })
 }
 
 fn tally(new: usize, known: usize, refused: usize) -> String {

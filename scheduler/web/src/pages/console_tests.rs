@@ -5,6 +5,7 @@ use common::document::Document;
 use common::entry::Entry;
 use common::known::KnownEntries;
 use serde_json::json;
+use store::{AuditLine, AuditPage};
 
 use crate::testing::Fleet;
 
@@ -40,7 +41,7 @@ async fn feeds_are_added_by_their_addresses() {
     assert_eq!(to, "/feeds/1?done=known");
     let several = "https://b.example/\n\nftp://c.example/\nhttps://d.example/";
     let (status, _, page) = sent(&fleet, "/feeds/add", &[("url", several)]).await;
-    assert!(status == 400 && page.contains("2 added, 0 known already, 1 refused."), "{page}");
+    assert!(status == 200 && page.contains("2 added, 0 known already, 1 refused."), "{page}");
     assert!(page.contains("scheme ftp") && page.contains(">ftp://c.example/\n</textarea>"), "what is left: {page}");
     assert_eq!(sent(&fleet, "/feeds/add", &[("url", " ")]).await.0, 400);
 }
@@ -173,6 +174,41 @@ async fn several_feeds_are_ticked_in_the_list_and_changed_at_once() {
     assert_eq!(fleet.get("/api/v1/stats").await.body["feeds"], 2);
     let (to, _) = send(&fleet, "/feeds/refresh", &[("id", "4"), ("back", "//evil.example/\u{7}")]).await;
     assert_eq!(to, "/feeds?done=refresh.1.0");
+}
+
+#[tokio::test]
+async fn the_audit_names_the_feeds_of_a_form_and_what_became_of_it() {
+    let fleet = Fleet::new().await;
+    sent(&fleet, "/feeds/add", &[("url", "https://b.example/\nftp://c.example/\nhttps://d.example/")]).await;
+    send(&fleet, "/feeds/pause", &[("id", "1"), ("id", "2"), ("id", "99")]).await;
+    send(&fleet, "/feeds/pause", &[("id", "99")]).await;
+    send(&fleet, "/feeds/resume", &[("id", "2")]).await;
+    send(&fleet, "/feeds/requeue", &[("id", "1"), ("id", "2")]).await;
+    let many: Vec<String> = (1..=1_000).map(|number| number.to_string()).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|number| ("id", number.as_str())).collect();
+    assert_eq!(sent(&fleet, "/feeds/label", &many).await.0, 400, "no label");
+    let lines = fleet.ops.store.audit(AuditPage::Newest, 9).await.unwrap();
+    let told: Vec<String> = lines
+        .iter()
+        .map(|AuditLine { change, .. }| format!("{} {} {}", change.action, change.on, change.outcome.as_str()))
+        .collect();
+    assert!(told[0].starts_with("POST /feeds/label feeds/1,2,3,") && told[0].ends_with("… refused"), "{}", told[0]);
+    assert!(told[0].len() < 300, "a line is bounded: {}", told[0]);
+    let expected = [
+        "POST /feeds/requeue requeue/1 done",
+        "POST /feeds/resume feeds/2 done",
+        "POST /feeds/pause feeds/99 refused",
+        "POST /feeds/pause feeds/1,2 done",
+        "POST /feeds/add feeds/1,2 done",
+    ];
+    assert_eq!(told[1..], expected);
+}
+
+#[test]
+fn what_there_was_no_time_for_is_said() {
+    let said = super::actions::said_of_several("remove.400.1.599").unwrap();
+    assert_eq!(said, "Removed: 400 feeds. Left as it was: 1 feed. There was no time for 599 feeds: tick them again.");
+    assert_eq!(super::actions::said_of_several("remove.1.0.x"), None);
 }
 
 #[tokio::test]

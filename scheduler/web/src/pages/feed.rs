@@ -104,7 +104,7 @@ pub(super) async fn page(
     let explain = explain::of(&api, &feed).await?;
     let history = api.ops.store.history(feed.id).await?.unwrap_or_default();
     let news = {
-        let _turn = api.page_turn().await?;
+        let _turn = api.console_turn().await?;
         let entries = api.ops.store.newest_entries(Some(feed.id), ENTRIES).await?;
         entries.into_iter().map(|entry| entry_line(entry, now)).collect()
     };

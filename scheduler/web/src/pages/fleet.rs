@@ -55,7 +55,7 @@ pub(super) async fn page(
     let done = params.done.as_deref().and_then(actions::said).unwrap_or_default();
     let lists = {
         // Some entries are read with all their text.
-        let _turn = api.page_turn().await?;
+        let _turn = api.console_turn().await?;
         lists(&api.ops, &shown).await?
     };
     answer(StatusCode::OK, &FleetPage { frame: frame.around("fleet"), shown, lists, done })

@@ -218,6 +218,17 @@ async fn somebody_who_is_logged_in_finds_the_way_from_public_pages_to_the_others
 }
 
 #[tokio::test]
+async fn logging_out_again_and_again_pushes_nobody_out_of_the_audit() {
+    let fleet = fleet().await;
+    let login = cookie(&fleet, READ).await;
+    for _ in 0..100 {
+        assert_eq!(fleet.call("POST", "/logout", &[FORM, OURS, HTML, ("cookie", &login)], "").await.0, 303);
+    }
+    let lines = fleet.ops.store.audit(store::AuditPage::Newest, 200).await.unwrap();
+    assert!((2..=31).contains(&lines.len()), "{} lines are stored", lines.len());
+}
+
+#[tokio::test]
 async fn the_audit_has_who_did_what_and_is_the_same_for_all_schedulers() {
     let fleet = fleet().await;
     let (writer, reader) = (cookie(&fleet, WRITE).await, cookie(&fleet, READ).await);

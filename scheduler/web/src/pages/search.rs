@@ -203,19 +203,18 @@ fn row(api: &Api, feed: Feed, now: Timestamp) -> Row {
     }
 }
 
-/// How many feeds match, from the counters: those know feeds by category and status, and failures.
+/// How many feeds match, from the counters: those know feeds by category and status.
 async fn count(api: &Api, asked: &ListParams, now: Timestamp) -> Result<Option<String>, ApiError> {
     let query = asked.clone().query(USUAL)?;
     let counted = |number| Some(words::counted(number, "feed", "feeds"));
     if query.text.is_some() || query.host.is_some() || query.label.is_some() || query.external_id.is_some() {
         return Ok(None);
     }
-    let stats = api.ops.store.stats(now).await?;
-    if let Some(wanted) = query.failure {
-        let alone = query.category.is_none() && query.status.is_none();
-        let of = stats.penalised.iter().filter(|(kind, _)| *kind == wanted).map(|(_, feeds)| feeds).sum();
-        return Ok(if alone { counted(of) } else { None });
+    // Failures are counted apart from the penalty box, and not by class.
+    if query.failing || query.failure.is_some() {
+        return Ok(None);
     }
+    let stats = api.ops.store.stats(now).await?;
     let fits = |category, status| {
         query.category.is_none_or(|wanted| wanted == category) && query.status.is_none_or(|wanted| wanted == status)
     };
