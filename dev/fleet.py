@@ -20,12 +20,15 @@ def has_servers():
 class Fleet:
     """An empty fleet with its data in a new folder or namespace, until it is stopped."""
 
-    def __init__(self, program, folder, config, cluster=False):
+    def __init__(self, program, folder, config, cluster=False, roles=ROLES, prepare=None):
         self.program, self.data = program, tempfile.mkdtemp(dir=folder)
         settings = os.path.join(self.data, "feedfleet.toml")
+        self.namespace = f"bench-{uuid.uuid4().hex[:12]}"
         with open(settings, "w") as file:
-            file.write(f'namespace = "bench-{uuid.uuid4().hex[:12]}"\n' + config)
-        roles = [[role] for role in ROLES] if cluster else [["run", "--data", self.data]]
+            file.write(f'namespace = "{self.namespace}"\n' + config)
+        if prepare:
+            prepare(self)
+        roles = [[role] for role in roles] if cluster else [["run", "--data", self.data]]
         self.processes = [self.start(role, settings, number, cluster) for number, role in enumerate(roles)]
         self.address = self.address_of(0)
         for number in range(len(roles)):

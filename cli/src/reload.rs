@@ -6,6 +6,7 @@ use std::sync::Arc;
 use common::config::{Config, ConfigError, Loaded};
 use scheduler::condition::live_config::ConfigSource;
 use scheduler::ops::Ops;
+use store::{AuditOutcome, Audited};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +17,19 @@ pub(crate) fn source(
 ) -> ConfigSource {
     let read = Box::new(move || read().map(|loaded| loaded.config).map_err(|error| error.to_string()));
     ConfigSource { started_with: started_with.clone(), read }
+}
+
+/// Logs and stores who reloaded the configuration.
+async fn audited(ops: &Ops, done: bool) {
+    let outcome = if done { AuditOutcome::Done } else { AuditOutcome::Refused };
+    let text = str::to_owned;
+    let (who, from, action, on) = (text("signal"), text("-"), text("SIGHUP"), text("config"));
+    tracing::info!(target: "audit", who, from, action, on, outcome = outcome.as_str(), "change requested");
+    let change = Audited { at: ops.clock.now(), who, from, action, on, outcome, status: 0, millis: 0 };
+    if let Err(error) = ops.store.add_audit(&change).await {
+        let error = &error as &dyn std::error::Error;
+        tracing::error!(error, "the audit lacks a reload of the configuration; the log has it (target audit)");
+    }
 }
 
 /// SIGHUPs from now on. A process in a terminal has none: there the signal means that the terminal is closed.
@@ -33,9 +47,7 @@ impl Hangups {
         let Some(mut hangups) = self.0 else { return };
         while let Some(Some(())) = stop.run_until_cancelled(hangups.recv()).await {
             let reloaded = ops.reload_config("signal").await;
-            let outcome = if reloaded.is_ok() { "done" } else { "refused" };
-            let (who, from, action, on) = ("signal", "-", "SIGHUP", "config");
-            tracing::info!(target: "audit", who, from, action, on, outcome, "change requested");
+            audited(&ops, reloaded.is_ok()).await;
             match reloaded {
                 Ok(reloaded) => {
                     let needs_restart = reloaded.needs_restart.join(", ");

@@ -178,6 +178,51 @@ impl Browser {
         found.as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
     }
 
+    /// Presses a key that is no text.
+    async fn press(&self, key: &str, code: u32, text: &str) {
+        let event =
+            |kind: &str| json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text });
+        self.devtools("Input.dispatchKeyEvent", event("keyDown")).await;
+        self.devtools("Input.dispatchKeyEvent", event("keyUp")).await;
+    }
+
+    /// Returns whether the page has an element.
+    pub(crate) async fn has(&self, selector: &str) -> bool {
+        self.eval(&format!("return document.querySelector({}) != null", json!(selector))).await == true
+    }
+
+    /// Presses Tab until an element that matches has the focus.
+    pub(crate) async fn reach(&self, selector: &str) {
+        self.until(&format!("document.querySelector({})", json!(selector))).await;
+        let is_reached = format!("return document.activeElement?.matches({}) ?? false", json!(selector));
+        for _ in 0..250 {
+            if self.eval(&is_reached).await == true {
+                return;
+            }
+            self.tab().await;
+        }
+        panic!("Tab does not lead to {selector} on {}", self.text("h1").await);
+    }
+
+    /// Reaches an element, and presses Enter on it.
+    pub(crate) async fn enter(&self, selector: &str) {
+        self.reach(selector).await;
+        self.press("Enter", 13, "\r").await;
+    }
+
+    /// Reaches a box, and ticks it with Space.
+    pub(crate) async fn space(&self, selector: &str) {
+        self.reach(selector).await;
+        self.press(" ", 32, " ").await;
+    }
+
+    /// Reaches a field, and replaces its text.
+    pub(crate) async fn write(&self, selector: &str, text: &str) {
+        self.reach(selector).await;
+        self.eval("document.activeElement.select()").await;
+        self.devtools("Input.insertText", json!({ "text": text })).await;
+    }
+
     /// Presses the Tab key; returns the text of the focused element, and whether it has a visible focus ring.
     pub(crate) async fn tab(&self) -> (String, bool) {
         let tab = |kind: &str| json!({ "type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9 });

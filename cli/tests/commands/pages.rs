@@ -302,6 +302,7 @@ async fn a_feeds_buttons_are_reached_with_the_keyboard_alone() {
         "Feeds",
         "Hosts",
         "Requeues",
+        "Subscriptions",
         "Audit",
         "Configuration",
         "Publishers",

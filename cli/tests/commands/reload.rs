@@ -69,6 +69,8 @@ async fn a_hangup_changes_the_interval_and_the_name_that_workers_use() {
     assert_eq!(it.in_force()["accepted_by"], "signal");
     it.polled_as("second").await;
     it.fleet.until(&["feed", "explain", "1"], |out| out.contains("30 d"));
+    let audit = reqwest::get(format!("{}/audit", it.fleet.server)).await.unwrap().text().await.unwrap();
+    assert!(audit.contains("<code>SIGHUP</code>") && audit.contains("signal"), "{audit}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

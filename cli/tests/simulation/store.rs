@@ -12,10 +12,11 @@ use common::time::{Timestamp, clocks_agree};
 use common::url::{FeedId, Version};
 use store::sqlite::SqliteStore;
 use store::{
-    AcceptedPolicy, Added, Applied, EntryRef, Event, EventPage, EventQuery, Events, FeedChange, FeedQuery, FeedRef,
-    Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, Hosts, JobRow, Move, Moved, NewFeed, NewPolicy,
-    NewRequeue, OldSeal, Page, Placement, Polls, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan,
-    RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, Subscriptions, Unmove, Unmoved, Upkeep, Verdict,
+    AcceptedPolicy, Added, Applied, AuditLine, AuditPage, Audited, Audits, EntryRef, Event, EventPage, EventQuery,
+    Events, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, Hosts,
+    JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement, Polls, RefusedHost, RelayTurn,
+    Requeue, RequeueFilter, RequeuePlan, RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, Subscriptions,
+    Unmove, Unmoved, Upkeep, Verdict,
 };
 use store::{
     Advance, DeliveryShare, DeliveryTurn, NewSubscription, Subscription, SubscriptionChange, SubscriptionCount,
@@ -303,6 +304,25 @@ impl Requeues for SeenStore {
 
     async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError> {
         self.call("step_requeue", move |store| run(store.step_requeue(id, now))).await
+    }
+}
+
+#[async_trait]
+impl Audits for SeenStore {
+    async fn add_audit(&self, change: &Audited) -> Result<i64, StoreError> {
+        run(self.server.store.add_audit(change))
+    }
+
+    async fn end_audit(&self, id: i64, change: &Audited) -> Result<(), StoreError> {
+        run(self.server.store.end_audit(id, change))
+    }
+
+    async fn audit(&self, page: AuditPage, limit: u32) -> Result<Vec<AuditLine>, StoreError> {
+        run(self.server.store.audit(page, limit))
+    }
+
+    async fn prune_audit(&self, before: Timestamp) -> Result<u64, StoreError> {
+        self.call("prune_audit", move |store| run(store.prune_audit(before))).await
     }
 }
 

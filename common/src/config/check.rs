@@ -85,6 +85,7 @@ impl Config {
         check_public_url(self, &mut refusals);
         check_delivery(&self.delivery, &mut refusals);
         refusals.positive("retention.events", self.retention.events);
+        refusals.positive("retention.audit", self.retention.audit);
         let (rows, document) = (self.quota.rows_per_feed, 2 * self.fetch.max_entries as u64);
         refusals.require(rows == 0 || rows >= document, "quota.rows_per_feed", || {
             format!("must be at least twice fetch.max_entries ({document}), or 0 for no limit")

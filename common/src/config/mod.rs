@@ -432,6 +432,8 @@ pub struct RetentionConfig {
     pub entries: Duration,
     #[serde(with = "text")]
     pub events: Duration,
+    #[serde(with = "text")]
+    pub audit: Duration,
 }
 
 /// `[quota]`

@@ -1,10 +1,12 @@
 //! The store's speed. `store_bench` applies reports of 304 beside a bare SQLite loop that writes the same columns;
 //! `store_bench postgres URL` does it beside a bare loop on that PostgreSQL; `store_bench million FEEDFLEET` fills a store with a million feeds and looks how the program bears it;
-//! `store_bench lists FEEDS [POSTGRES]` times every list and search (`lists-of` on a store that is there), `store_bench writes [POSTGRES]` what their counters and indexes cost.
+//! `store_bench lists FEEDS [POSTGRES]` times every list and search (`lists-of` on a store that is there), `store_bench writes [POSTGRES]` what their counters and indexes cost. `store_bench fill FEEDS ENTRIES FILE` and
+//! `.. fill FEEDS ENTRIES POSTGRES SCHEMA` make a new store for measurements of the pages.
 //!
 //! Called by dev/bench.
 
 mod bare;
+mod entries;
 mod feeds;
 mod lists;
 mod million;
@@ -43,11 +45,21 @@ async fn main() -> anyhow::Result<()> {
         ["lists", feeds, url] => lists_on_postgres(url, feeds.parse()?).await,
         ["lists-of", file] => lists::lists(&SqliteStore::open(file).await?).await,
         ["lists-of", url, schema] => lists::lists(&PostgresStore::open(url, schema).await?).await,
+        ["fill", feeds, entries, file] => {
+            let amount = entries::Amount::read(feeds, entries)?;
+            SqliteStore::open(file).await?.close().await;
+            amount.fill_sqlite(file).await
+        }
+        ["fill", feeds, entries, url, schema] => {
+            let amount = entries::Amount::read(feeds, entries)?;
+            PostgresStore::open(url, schema).await?.close().await;
+            amount.fill_postgres(url, schema).await
+        }
         ["writes"] => writes::on_sqlite(&folder.0).await,
         ["writes", url] => writes::on_postgres(url).await,
         _ => anyhow::bail!(
             "usage: store_bench [postgres URL | million FEEDFLEET | lists FEEDS [POSTGRES] | lists-of FILE | \
-             lists-of POSTGRES SCHEMA | writes [POSTGRES]]"
+             lists-of POSTGRES SCHEMA | writes [POSTGRES] | fill FEEDS ENTRIES FILE | fill FEEDS ENTRIES POSTGRES SCHEMA]"
         ),
     }
 }

@@ -163,13 +163,20 @@ impl Maintainer {
                 some => gone += some,
             }
         }
+        // Not kept without an end: what is there forever is read by nobody.
+        while !stop.is_cancelled() {
+            match self.store.prune_audit(now.before(retention.audit)).await? {
+                0 => break,
+                some => gone += some,
+            }
+        }
         tracing::debug!(gone, "old rows deleted");
         Ok(())
     }
 }
 
 fn prune_every(retention: &RetentionConfig) -> Duration {
-    let kept = [retention.events, retention.entries].into_iter().filter(|kept| !kept.is_zero()).min();
+    let kept = [retention.events, retention.entries, retention.audit].into_iter().filter(|kept| !kept.is_zero()).min();
     kept.map_or(PRUNE_EVERY, |kept| (kept / PRUNE_SHARE).clamp(PRUNE_PAUSE, PRUNE_EVERY))
 }
 
@@ -181,7 +188,7 @@ mod tests {
     fn nothing_is_kept_much_longer_than_configured() {
         let every = |events: u64, entries: u64| {
             let [events, entries] = [events, entries].map(Duration::from_secs);
-            prune_every(&RetentionConfig { events, entries })
+            prune_every(&RetentionConfig { events, entries, audit: Duration::from_secs(365 * 86_400) })
         };
         assert_eq!(every(30 * 86_400, 0), PRUNE_EVERY);
         assert_eq!(every(30 * 86_400, 600), Duration::from_secs(60));

@@ -9,6 +9,7 @@
 //! - entries are unique per feed and identity;
 //! - audience, url and status belong to people, poll state and validators to `apply`: neither overwrites the other's.
 
+pub mod audit;
 #[cfg(test)]
 mod conformance;
 mod counts;
@@ -56,6 +57,7 @@ use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl, Version};
 use serde::{Deserialize, Serialize};
 
+pub use audit::{AuditLine, AuditOutcome, AuditPage, Audited};
 pub use error::StoreError;
 pub use filter::{EventFilter, EventQuery, Part};
 pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
@@ -63,7 +65,7 @@ pub use page_size::PAGE_BYTES;
 pub use refusals::{HostRefusal, RefusedHost};
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
 pub use row::never;
-pub use seams::{Events, Feeds, Hosts, Polls, Requeues, Store, Subscriptions, Upkeep};
+pub use seams::{Audits, Events, Feeds, Hosts, Polls, Requeues, Store, Subscriptions, Upkeep};
 pub use subscriptions::{
     Advance, Delivery, DeliveryFormat, DeliveryShare, DeliveryTurn, NewSubscription, Progress, Subscription,
     SubscriptionChange, SubscriptionCount, SubscriptionKind, SubscriptionState, Wish,

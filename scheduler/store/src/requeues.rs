@@ -22,6 +22,9 @@ pub struct RequeueFilter {
     /// This one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feed: Option<FeedId>,
+    /// One of these; none: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub feeds: Vec<FeedId>,
     /// On one of these hosts; none: on any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostKey>,
@@ -37,6 +40,29 @@ pub struct RequeueFilter {
     /// Live, and due before this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_before: Option<Timestamp>,
+}
+
+impl RequeueFilter {
+    /// The maximum length of [`RequeueFilter::feeds`].
+    pub const MOST_FEEDS: usize = 1_000;
+    /// The number of no feed.
+    const NOBODY: FeedId = FeedId(-1);
+
+    /// Returns its JSON. A program that does not know lists of feeds takes one for nobody, not for everybody.
+    pub(super) fn packed(&self) -> String {
+        let feed = if self.feeds.is_empty() { self.feed } else { Some(Self::NOBODY) };
+        serde_json::to_string(&RequeueFilter { feed, ..self.clone() }).unwrap_or_default()
+    }
+
+    fn read(text: &str) -> Self {
+        let read = serde_json::from_str(text).unwrap_or_else(|_| RequeueFilter {
+            // Of a newer version: nothing is woken that was not meant.
+            feed: Some(Self::NOBODY),
+            ..RequeueFilter::default()
+        });
+        let feed = read.feed.filter(|_| read.feeds.is_empty());
+        RequeueFilter { feed, ..read }
+    }
 }
 
 /// A requeue that is to begin.
@@ -188,11 +214,7 @@ pub(super) struct StepResult {
 impl RequeueRow {
     /// Returns the filter of its feeds.
     pub(super) fn filter(&self) -> RequeueFilter {
-        serde_json::from_str(&self.filter).unwrap_or_else(|_| RequeueFilter {
-            // Of a newer version: nothing is woken that was not meant.
-            feed: Some(FeedId(-1)),
-            ..RequeueFilter::default()
-        })
+        RequeueFilter::read(&self.filter)
     }
 
     /// What may be done at `now`; `None`: nothing yet.
@@ -310,6 +332,18 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_list_of_feeds_is_kept_and_means_nobody_to_a_program_that_knows_none() {
+        let filter = RequeueFilter { feeds: vec![FeedId(3), FeedId(7)], ..RequeueFilter::default() };
+        let packed = filter.packed();
+        assert_eq!(RequeueFilter::read(&packed), filter);
+        let stored: serde_json::Value = serde_json::from_str(&packed).unwrap();
+        assert_eq!(stored["feed"], -1);
+        let one = RequeueFilter { feed: Some(FeedId(3)), ..RequeueFilter::default() };
+        assert_eq!(RequeueFilter::read(&one.packed()), one);
+        assert_eq!(RequeueFilter::read("{").feed, Some(FeedId(-1)));
     }
 
     #[test]

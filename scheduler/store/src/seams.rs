@@ -11,17 +11,17 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 
 use crate::{
-    AcceptedPolicy, Added, Advance, Applied, DeliveryShare, DeliveryTurn, EntryRef, Event, EventFilter, EventPage,
-    EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, JobRow,
-    Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal, Page, Placement, RefusedHost, RelayTurn,
-    Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Subscription,
-    SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Verdict,
+    AcceptedPolicy, Added, Advance, Applied, AuditLine, AuditPage, Audited, DeliveryShare, DeliveryTurn, EntryRef,
+    Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery,
+    HostRefusal, HostRow, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal, Page,
+    Placement, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats,
+    StoredEntry, Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Verdict,
 };
 
 /// Everything at once, for the code that wires a fleet together.
-pub trait Store: Polls + Feeds + Hosts + Events + Subscriptions + Requeues + Upkeep {}
+pub trait Store: Polls + Feeds + Hosts + Events + Subscriptions + Requeues + Audits + Upkeep {}
 
-impl<Every: Polls + Feeds + Hosts + Events + Subscriptions + Requeues + Upkeep> Store for Every {}
+impl<Every: Polls + Feeds + Hosts + Events + Subscriptions + Requeues + Audits + Upkeep> Store for Every {}
 
 /// What the loops of a poll read and write: jobs, states, verdicts, holds.
 #[async_trait]
@@ -263,6 +263,22 @@ pub trait Requeues: Send + Sync {
     /// not polled get one try where penalties are lifted. In one transaction with the requeue's progress; nothing when
     /// another process takes a step meanwhile, or the requeue does not run.
     async fn step_requeue(&self, id: i64, now: Timestamp) -> Result<RequeueStep, StoreError>;
+}
+
+/// Which changes were requested, and by whom: see [`crate::audit`].
+#[async_trait]
+pub trait Audits: Send + Sync {
+    /// Adds a line; returns its number.
+    async fn add_audit(&self, change: &Audited) -> Result<i64, StoreError>;
+
+    /// Stores what became of a change: who requested it, what it is about, its outcome, status and duration.
+    async fn end_audit(&self, id: i64, change: &Audited) -> Result<(), StoreError>;
+
+    /// Returns lines, the newest first, at most `limit`.
+    async fn audit(&self, page: AuditPage, limit: u32) -> Result<Vec<AuditLine>, StoreError>;
+
+    /// Deletes lines that are older, the oldest first and a bounded number a call; returns how many.
+    async fn prune_audit(&self, before: Timestamp) -> Result<u64, StoreError>;
 }
 
 /// The store as a whole: numbers, the pause, the price, retention, keys, its clock.

@@ -44,10 +44,16 @@ impl Wanted {
 
     /// Feeds that fit the filter.
     fn fitting(&self, sql: &mut Statement) {
-        let RequeueFilter { feed, hosts, category, status, failure, due_before } = &self.filter;
+        let RequeueFilter { feed, feeds, hosts, category, status, failure, due_before } = &self.filter;
         sql.push("true");
         if let Some(feed) = feed {
             sql.push(" AND id = ").int(feed.0);
+        }
+        for (place, feed) in feeds.iter().enumerate() {
+            sql.push(if place == 0 { " AND id IN (" } else { ", " }).int(feed.0);
+        }
+        if !feeds.is_empty() {
+            sql.push(")");
         }
         for (place, host) in hosts.iter().enumerate() {
             sql.push(if place == 0 { " AND host IN (" } else { ", " }).text(host.as_str());

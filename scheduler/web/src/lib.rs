@@ -3,7 +3,6 @@
 //! something.
 
 mod api;
-mod audit_log;
 mod conditional;
 mod cors;
 mod error;
@@ -17,6 +16,9 @@ mod reading;
 mod recent;
 mod request;
 mod river;
+#[cfg(test)]
+mod route_tests;
+mod routes;
 mod sanitised;
 mod serve;
 mod session;

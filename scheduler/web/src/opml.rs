@@ -55,6 +55,11 @@ impl Subscription {
 
 /// The subscriptions of an OPML document, in its order. An error, in words, when it is not one: nothing of it should be used then.
 pub fn read(document: &str) -> Result<Vec<Subscription>, String> {
+    read_at_most(document, usize::MAX)
+}
+
+/// The same of a document with at most this many subscriptions; an error as soon as there are more.
+pub fn read_at_most(document: &str, most: usize) -> Result<Vec<Subscription>, String> {
     let mut reader = Reader::from_str(document);
     let config = reader.config_mut();
     (config.check_end_names, config.allow_unmatched_ends) = (false, true);
@@ -65,6 +70,9 @@ pub fn read(document: &str) -> Result<Vec<Subscription>, String> {
         let begins = usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX).min(document.len());
         line += document.as_bytes()[counted..begins].iter().filter(|byte| **byte == b'\n').count();
         counted = begins;
+        if found.len() > most {
+            return Err(format!("it has more than {most} feeds"));
+        }
         match reader.read_event().map_err(|error| format!("line {line}: it is not well-formed XML: {error}"))? {
             event @ (Event::Start(_) | Event::Empty(_)) => {
                 let is_open = matches!(event, Event::Start(_));
@@ -241,6 +249,14 @@ mod tests {
     fn no_entity_of_its_own_is_expanded() {
         let document = r#"<!DOCTYPE opml [<!ENTITY a "http://secret.example/">]><opml><outline xmlUrl="&a;"/></opml>"#;
         assert_eq!(urls(document), ["&a;"]);
+    }
+
+    #[test]
+    fn reading_stops_at_the_first_subscription_too_many() {
+        let document = "<opml>".to_owned() + &"<outline xmlUrl='http://a.example/'/>".repeat(3) + "</wrong";
+        assert_eq!(read_at_most(&document, 2).err().as_deref(), Some("it has more than 2 feeds"));
+        let three = document.trim_end_matches("</wrong");
+        assert_eq!(read_at_most(three, 3).map(|found| found.len()), Ok(3));
     }
 
     #[test]

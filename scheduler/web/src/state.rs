@@ -14,7 +14,6 @@ use scheduler::wire::FeedView;
 use store::FeedRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::audit_log::AuditLog;
 use crate::error::ApiError;
 use crate::recent::Recent;
 use crate::session::Sessions;
@@ -28,8 +27,8 @@ pub(crate) struct Api {
     pub(crate) ops: Arc<Ops>,
     /// Counts the visitors of the publisher's page.
     pub(crate) publishers: Arc<Visitors>,
-    /// The newest changes that were requested.
-    pub(crate) audit: Arc<AuditLog>,
+    /// Counts requests that a token's role forbids.
+    pub(crate) refusals: Arc<Visitors>,
     /// Logins to the pages.
     pub(crate) sessions: Arc<Sessions>,
     /// Counts attempts to log in.
@@ -46,6 +45,8 @@ pub(crate) struct Api {
     pub(crate) servers: Arc<Recent<Result<(), String>>>,
     /// Limits the pages in progress.
     pub(crate) pages: Arc<Semaphore>,
+    /// Limits the pages for people in progress, which are short: programs that read slowly must not take their turns.
+    pub(crate) people: Arc<Semaphore>,
     /// Limits the bytes of large events that streams hold.
     pub(crate) large_events: Arc<Semaphore>,
     /// Limits the pages of entries that are being sanitised to the number of cores, so that other requests are answered.
@@ -59,20 +60,23 @@ const PAGES: usize = 8;
 /// otherwise hold the same megabyte 500 times, as text and as JSON. Less in tests, which reach it sooner.
 pub(crate) const LARGE_EVENTS: usize = if cfg!(test) { 4 << 10 } else { 64 << 10 };
 /// How long a page waits for its turn.
-const PAGE_WAIT: Duration = Duration::from_secs(15);
+const PAGE_WAIT: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 15_000 });
 
 impl Api {
     /// Waits for the turn to read a page of entries or events; 503 when it does not come.
     pub(crate) async fn page_turn(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        let turn = tokio::time::timeout(PAGE_WAIT, Arc::clone(&self.pages).acquire_owned()).await;
-        let busy = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too many pages are being read; try again");
-        turn.map_err(|_| busy())?.map_err(|_| busy())
+        turn(&self.pages).await
+    }
+
+    /// The same for the short pages of the console.
+    pub(crate) async fn console_turn(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        turn(&self.people).await
     }
 
     /// Returns the state over these operations.
     pub(crate) fn new(ops: Arc<Ops>) -> Self {
         Api {
-            audit: Arc::default(),
+            refusals: Arc::default(),
             sessions: Arc::new(Sessions::new(&ops.config)),
             logins: Arc::default(),
             publishers: Arc::default(),
@@ -82,6 +86,7 @@ impl Api {
             streams: Arc::new(Streams::new(ops.quiet.clone())),
             servers: Arc::default(),
             pages: Arc::new(Semaphore::new(PAGES)),
+            people: Arc::new(Semaphore::new(PAGES)),
             large_events: Arc::new(Semaphore::new(LARGE_EVENTS)),
             sanitisers: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from))),
             ops,
@@ -112,4 +117,10 @@ impl Api {
     pub(crate) fn feed_url(&self, text: &str) -> Result<FeedUrl, ApiError> {
         input::feed_url(text, &self.ops.config.fetch.at_service).map_err(ApiError::not_a_url)
     }
+}
+
+async fn turn(of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ApiError> {
+    let turn = tokio::time::timeout(PAGE_WAIT, Arc::clone(of).acquire_owned()).await;
+    let busy = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too many pages are being read; try again");
+    turn.map_err(|_| busy())?.map_err(|_| busy())
 }

@@ -3,6 +3,7 @@
 //! Properties of a single backend (files, locks, schema versions) are tested next to that backend.
 
 pub(crate) mod apply;
+pub(crate) mod audit;
 pub(crate) mod counts;
 pub(crate) mod entries;
 pub(crate) mod errors;
@@ -60,6 +61,9 @@ pub(crate) trait Backend: Send + Sync {
     /// Creates the data as the program of this schema version would have left it, with
     /// `upgrades::rows_of_the_first_program`. Returns false if there is no such version.
     async fn is_left_by(&self, version: i64) -> bool;
+
+    /// Has the audit number its next lines from here on.
+    async fn number_audit_from(&self, number: i64);
 
     /// Returns the derived data, read with independent statements.
     async fn audit(&self) -> Audit;
@@ -206,6 +210,10 @@ macro_rules! stamp {
                 only_so_many_requeues_run_at_once_and_ended_ones_are_forgotten;
                 a_requeue_reaches_what_its_filter_names;
                 penalties_are_lifted_only_when_asked_and_holds_never;
+            }
+            audit {
+                changes_are_kept_with_their_outcome_and_read_in_pages;
+                old_changes_are_deleted_and_no_more_than_so_many_are_kept;
             }
             subscriptions {
                 a_subscription_is_kept_changed_and_removed;

@@ -154,6 +154,8 @@ pub(crate) async fn a_requeue_reaches_what_its_filter_names(backend: &dyn Backen
     let all = RequeueFilter::default;
     let one = RequeueFilter { feed: Some(feeds[4]), ..all() };
     assert_eq!(everybody(&*store, one, false).await, of(&[4]));
+    let some = RequeueFilter { feeds: vec![feeds[4], FeedId(9999), feeds[1]], ..all() };
+    assert_eq!(everybody(&*store, some, false).await, of(&[1, 4]));
     let hosts = ["h0.org:443", "h1.org:443", "h9.org:443"].map(HostKey::new).to_vec();
     let on_hosts = RequeueFilter { hosts: hosts.clone(), ..all() };
     assert_eq!(everybody(&*store, on_hosts, false).await, of(&[0, 1, 3, 4, 6, 7, 9, 10]));

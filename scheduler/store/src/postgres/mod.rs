@@ -14,6 +14,7 @@
 //! No statement asks for `*`: PostgreSQL refuses to go on with a prepared one after a migration added a column.
 
 mod apply;
+mod audit;
 mod connection;
 mod entries;
 mod events;

@@ -35,7 +35,7 @@ impl Requeues for PostgresStore {
     async fn begin_requeue(&self, new: &NewRequeue, now: Timestamp) -> Result<Option<Requeue>, StoreError> {
         in_transaction!(self, "begin a requeue", |tx| {
             let begin = sqlx::query_as::<_, RequeueRow>(concat!(include_str!("requeue_begin.sql"), requeue_columns!()))
-                .bind(serde_json::to_string(&new.filter).unwrap_or_default())
+                .bind(new.filter.packed())
                 .bind(new.rate)
                 .bind(new.lift_penalties)
                 .bind(now.millis() as f64)

@@ -5,6 +5,7 @@
 //! whatever its size: it crosses as two parameters (`batch`). The namespace is the file.
 
 mod apply;
+mod audit;
 mod backup;
 mod batch;
 mod entries;

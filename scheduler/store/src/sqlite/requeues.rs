@@ -34,7 +34,7 @@ impl Requeues for SqliteStore {
         let failed = StoreError::on;
         let mut tx = self.write(ACTION).await?;
         let begin = sqlx::query_as::<_, RequeueRow>(include_str!("requeue_begin.sql"))
-            .bind(serde_json::to_string(&new.filter).unwrap_or_default())
+            .bind(new.filter.packed())
             .bind(new.rate)
             .bind(new.lift_penalties)
             .bind(now.millis() as f64)

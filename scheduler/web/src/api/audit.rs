@@ -1,20 +1,27 @@
-//! Who changed what: a line in the log for each API call that is not a read, whatever its result.
+//! Who changed what: a line in the log, and a row in the store, for each call that is not a read, whatever its result.
+//!
+//! The row is stored before the change is made, and gets its outcome afterwards: a change that cannot be stored there is not made.
+//! Callers without a valid token are in the log only, and so are requests beyond some dozens a minute that a token's role
+//! forbids: they must not push out what others did.
 //!
 //! The lines have the target `audit`, so that they can be kept apart from the others and longer. They are written where every
 //! call passes, so that no route is forgotten, and hold no body, no query and no header: those may hold secrets.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, MatchedPath, Request};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use store::{AuditOutcome, Audited, StoreError};
+use tokio::sync::oneshot;
 
-use crate::audit_log::Entry;
 use crate::error::ApiError;
 use crate::session::{Caller, NOBODY};
 use crate::state::Api;
+use crate::visitors::Caller as Visitor;
 
 /// The caller: a token's name, or any program on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,33 +31,81 @@ pub(crate) struct Who(pub(crate) Arc<str>);
 #[derive(Clone, Debug)]
 pub(crate) struct Subject(pub(crate) String);
 
-/// Bytes of a path that are written.
+/// What a change is about as far as its handler knows before it is made, for changes whose end nobody waits for. A handler takes it
+/// from its request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meant(Arc<Mutex<Option<String>>>);
+
+impl Meant {
+    pub(crate) fn is(&self, subject: String) {
+        *common::lock(&self.0) = Some(subject);
+    }
+}
+
+/// What became of a change, where the status code of the answer says something else. A handler adds it to its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Became(pub(crate) AuditOutcome);
+
+/// Bytes of a path or subject that are written.
 const LONGEST: usize = 200;
+/// How long storing a line may hold up a response.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Lets a change go on, or refuses it, and writes its line.
-pub(super) async fn recorded(
-    who: &Who,
-    api: &Api,
-    refused: Option<ApiError>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn recorded(who: &Who, api: &Api, judged: Judged, mut request: Request, next: Next) -> Response {
     let mut line = Line::of(who, api, &request);
-    let response = match refused {
-        Some(refusal) => refusal.into_response(),
-        None => next.run(request).await,
+    request.extensions_mut().insert(line.meant.clone());
+    let is_admitted = |line: &Line, request: &Request| {
+        api.refusals.admit(Visitor::of(address_of(request)), UNIMPORTANT, line.change.at).is_ok()
     };
-    line.ended(&response);
+    let response = match judged {
+        Judged::Refused(refusal) => {
+            line.is_stored &= is_admitted(&line, &request);
+            line.end(refusal.into_response())
+        }
+        Judged::Login => {
+            let is_admitted = is_admitted(&line, &request);
+            let response = line.end(next.run(request).await);
+            line.is_stored &= is_admitted && line.change.outcome == AuditOutcome::Done;
+            response
+        }
+        Judged::Change => match line.begin().await {
+            Ok(()) => line.end(next.run(request).await),
+            Err(error) => line.end(error.into_response()),
+        },
+    };
+    line.store().await;
     response
+}
+
+/// What is known of a request before it is run.
+pub(super) enum Judged {
+    /// It is not run.
+    Refused(ApiError),
+    /// Somebody logs in or out, which any role may.
+    Login,
+    /// It may change something.
+    Change,
+}
+
+/// Requests of an address in a minute that are stored although they change nothing: refused ones, and logins.
+const UNIMPORTANT: u32 = 30;
+
+fn address_of(request: &Request) -> IpAddr {
+    let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    from.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(address)| address.ip())
 }
 
 /// A line to be. Written when it is dropped: a caller who hangs up does not stop the change, nor this.
 struct Line {
-    who: Who,
-    from: String,
-    action: String,
-    on: String,
-    status: Option<StatusCode>,
+    change: Audited,
+    meant: Meant,
+    /// Its number in the store.
+    id: Option<i64>,
+    /// Brings that number.
+    begun: Option<oneshot::Receiver<Result<i64, StoreError>>>,
+    /// Whether it is to be stored, and is not yet as it is.
+    is_stored: bool,
     began: Instant,
     api: Api,
 }
@@ -59,46 +114,136 @@ impl Line {
     fn of(who: &Who, api: &Api, request: &Request) -> Self {
         let path = request.uri().path();
         let route = request.extensions().get::<MatchedPath>().map_or(path, MatchedPath::as_str);
-        let from = request.extensions().get::<ConnectInfo<std::net::SocketAddr>>();
-        Line {
-            who: who.clone(),
+        let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let change = Audited {
+            at: api.ops.clock.now(),
+            who: who.0.to_string(),
             from: from.map_or_else(|| "-".to_owned(), |ConnectInfo(address)| address.ip().to_string()),
             action: format!("{} {}", request.method(), cut(route)),
             on: subject(path, route),
-            status: None,
+            outcome: AuditOutcome::InProgress,
+            status: 0,
+            millis: 0,
+        };
+        Line {
+            is_stored: is_somebody(&change),
+            change,
+            meant: Meant::default(),
+            id: None,
+            begun: None,
             began: Instant::now(),
             api: api.clone(),
         }
     }
 
+    /// Stores that the change is about to be made. If nobody waits for that any more, the line says so.
+    async fn begin(&mut self) -> Result<(), ApiError> {
+        if !self.is_stored {
+            return Ok(());
+        }
+        let (sender, begun) = oneshot::channel();
+        let (api, mut change) = (self.api.clone(), self.change.clone());
+        tokio::spawn(async move {
+            let added = api.ops.store.add_audit(&change).await;
+            if let Err(Ok(id)) = sender.send(added) {
+                change.outcome = AuditOutcome::Abandoned;
+                stored(&api, Some(id), &change).await;
+            }
+        });
+        match tokio::time::timeout(PATIENCE, self.begun.insert(begun)).await {
+            Ok(Ok(added)) => {
+                self.begun = None;
+                self.id = Some(added?);
+                Ok(())
+            }
+            // A change that cannot be recorded in time is not made.
+            Ok(Err(_)) | Err(_) => {
+                let message = "the audit could not be written in time; nothing was changed; try again";
+                Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message))
+            }
+        }
+    }
+
+    fn end(&mut self, response: Response) -> Response {
+        self.ended(&response);
+        response
+    }
+
     fn ended(&mut self, response: &Response) {
-        self.status = Some(response.status());
+        let status = response.status();
+        self.change.status = status.as_u16();
+        self.change.outcome = match status {
+            // A form leads to a page afterwards.
+            status if status.is_success() || status.is_redirection() => AuditOutcome::Done,
+            status if status.is_server_error() => AuditOutcome::Failed,
+            _ => AuditOutcome::Refused,
+        };
         if let Some(caller) = response.extensions().get::<Caller>() {
-            self.who = Who(caller.name.clone());
+            // A login says who it was.
+            self.is_stored |= self.change.who == NOBODY && caller.name.as_ref() != NOBODY;
+            self.change.who = caller.name.to_string();
         }
-        if let Some(Subject(subject)) = response.extensions().get() {
-            self.on.clone_from(subject);
+        if let Some(Became(outcome)) = response.extensions().get() {
+            self.change.outcome = *outcome;
         }
+        self.is_about(response.extensions().get().map(|Subject(subject)| subject.clone()));
+        self.change.millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    }
+
+    /// Takes over what the change is about: as its answer says, or else as its handler meant to.
+    fn is_about(&mut self, subject: Option<String>) {
+        if let Some(subject) = subject.or_else(|| common::lock(&self.meant.0).take()) {
+            self.change.on = cut(&subject).to_owned();
+            if self.change.on.len() < subject.len() {
+                self.change.on.push('…');
+            }
+        }
+    }
+
+    /// Stores what became of the change, once, whether or not the caller waits for it.
+    async fn store(&mut self) {
+        if std::mem::take(&mut self.is_stored) {
+            let (api, id, change) = (self.api.clone(), self.id, self.change.clone());
+            let stored = tokio::spawn(async move { stored(&api, id, &change).await });
+            let _ = tokio::time::timeout(PATIENCE, stored).await;
+        }
+    }
+}
+
+fn is_somebody(change: &Audited) -> bool {
+    change.who != NOBODY
+}
+
+async fn stored(api: &Api, id: Option<i64>, change: &Audited) {
+    let stored = match id {
+        Some(id) => api.ops.store.end_audit(id, change).await,
+        None => api.ops.store.add_audit(change).await.map(drop),
+    };
+    if let Err(error) = stored {
+        let error = &error as &dyn std::error::Error;
+        tracing::error!(error, "the audit lacks the outcome of a change; the log has it (target audit)");
     }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let outcome = match self.status {
-            None => "the caller did not wait",
-            // A form leads to a page afterwards.
-            Some(status) if status.is_success() || status.is_redirection() => "done",
-            Some(status) if status.is_server_error() => "failed",
-            Some(_) => "refused",
-        };
-        let Line { who, from, action, on, .. } = self;
-        let (status, millis) = (self.status.map_or(0, |status| status.as_u16()), self.began.elapsed().as_millis());
-        tracing::info!(target: "audit", who = &*who.0, from, action, on, outcome, status, millis, "change requested");
-        // What nobody asked for who may ask would push out what is of interest.
-        if who.0.as_ref() != NOBODY {
-            let (at, who) = (self.api.ops.clock.now(), who.0.to_string());
-            let (from, action, on) = (from.clone(), action.clone(), on.clone());
-            self.api.audit.note(Entry { at, who, from, action, on, outcome, status });
+        if self.change.outcome == AuditOutcome::InProgress {
+            self.change.outcome = AuditOutcome::Abandoned;
+            self.is_about(None);
+        }
+        if let Some(mut begun) = self.begun.take() {
+            // From here on its task sees that nobody waits; it may have sent the number before.
+            begun.close();
+            self.id = begun.try_recv().ok().and_then(Result::ok);
+        }
+        let Audited { who, from, action, on, outcome, status, .. } = &self.change;
+        let (outcome, millis) = (outcome.as_str(), self.began.elapsed().as_millis());
+        tracing::info!(target: "audit", who, from, action, on, outcome, status, millis, "change requested");
+        // The caller hung up; before it was begun, nothing was changed.
+        let is_begun = self.id.is_some() || *status > 0;
+        if let (true, Ok(runtime)) = (self.is_stored && is_begun, tokio::runtime::Handle::try_current()) {
+            let (api, id, change) = (self.api.clone(), self.id, self.change.clone());
+            runtime.spawn(async move { stored(&api, id, &change).await });
         }
     }
 }
@@ -111,19 +256,20 @@ fn subject(path: &str, route: &str) -> String {
     cut(&parts[..parts.len().min(if named { 2 } else { 1 })].join("/")).to_owned()
 }
 
-fn cut(path: &str) -> &str {
-    // A path has no characters of several bytes.
-    path.get(..LONGEST).unwrap_or(path)
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST)]
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use std::sync::Mutex;
+    use std::time::Duration;
 
     use axum::body::Body;
     use axum::http::{Request, header};
     use common::config::{ApiRole, ApiToken};
     use serde_json::{Value, json};
+    use store::{AuditLine, AuditOutcome, AuditPage};
     use tracing::field::{Field, Visit};
     use tracing::span::{Attributes, Id, Record};
     use tracing::subscriber::DefaultGuard;
@@ -280,5 +426,12 @@ pub(crate) mod tests {
         drop(asked);
         let written = lines.take();
         assert_eq!((written.len(), &written[0]["outcome"]), (1, &json!("the caller did not wait")), "{written:?}");
+        // The line in the store does not stay in progress, and there is one at most.
+        let mut stored = Vec::new();
+        while stored.iter().all(|line: &AuditLine| line.change.outcome == AuditOutcome::InProgress) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            stored = fleet.ops.store.audit(AuditPage::Newest, 9).await.unwrap();
+        }
+        assert_eq!(stored.iter().map(|line| line.change.outcome).collect::<Vec<_>>(), [AuditOutcome::Abandoned]);
     }
 }

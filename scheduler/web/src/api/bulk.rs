@@ -26,7 +26,7 @@ use store::Added;
 /// Bytes of a request: lines of a few hundred bytes each, and their answers, fit into memory for several callers.
 pub(crate) const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Lines of a request: they are stored well within the time that an answer may take.
-const MAX_LINES: usize = 10_000;
+pub(crate) const MAX_LINES: usize = 10_000;
 /// Lines that one transaction stores.
 const BATCH: usize = 500;
 const JSON_LINES: &str = "application/x-ndjson";

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -84,7 +83,7 @@ pub(super) async fn show(
     State(api): State<Api>,
     Path(seq): Path<String>,
     Params(params): Params<OneParams>,
-) -> Result<Json<EntryView>, ApiError> {
+) -> Result<Response, ApiError> {
     let seq = seq.parse().map_err(|_| ApiError::bad("an entry's seq must be a whole number"))?;
     let unknown = || {
         ApiError::new(StatusCode::NOT_FOUND, format!("there is no entry {seq}, or it is no longer kept"))
@@ -102,10 +101,7 @@ pub(super) struct LookupParams {
 }
 
 /// `GET /entries/lookup?feed=&id=`
-pub(super) async fn lookup(
-    State(api): State<Api>,
-    Params(params): Params<LookupParams>,
-) -> Result<Json<EntryView>, ApiError> {
+pub(super) async fn lookup(State(api): State<Api>, Params(params): Params<LookupParams>) -> Result<Response, ApiError> {
     let (Some(feed), Some(id)) = (params.feed, params.id) else {
         return Err(ApiError::bad("give feed, a feed's id or URL, and id, the entry's id in its feed"));
     };
@@ -122,12 +118,13 @@ async fn one(
     which: &EntryRef,
     html: Option<&str>,
     unknown: impl Fn() -> ApiError,
-) -> Result<Json<EntryView>, ApiError> {
+) -> Result<Response, ApiError> {
     let with_html = with_html(html)?;
-    let _turn = api.page_turn().await?;
+    let turn = api.page_turn().await?;
     let entry = api.ops.store.entry(which).await?.ok_or_else(&unknown)?;
     let mut views = views(api, vec![entry], with_html).await?;
-    views.pop().map(Json).ok_or_else(unknown)
+    let view = views.pop().ok_or_else(unknown)?;
+    Ok(until_sent(written(view).await?, turn))
 }
 
 fn with_html(html: Option<&str>) -> Result<bool, ApiError> {

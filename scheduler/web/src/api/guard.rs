@@ -13,7 +13,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use common::config::ApiRole;
 
-use super::audit::{self, Who};
+use super::audit::{self, Judged, Who};
 use crate::error::ApiError;
 use crate::session::Caller;
 use crate::state::Api;
@@ -61,7 +61,8 @@ impl Guard {
         }
         let in_session = || self.api.sessions.of(headers, self.api.ops.clock.now());
         match door {
-            Door::Public => (Caller::nobody(), Ok(())),
+            // Somebody who is logged in finds the way back to the other pages.
+            Door::Public => (in_session().map_or_else(Caller::nobody, Caller::logged_in), Ok(())),
             Door::Api => self.with_token(method, &bearer(headers)),
             Door::Login => {
                 let from_page = if method.is_safe() { Ok(()) } else { self.refuse_other_pages(request) };
@@ -149,7 +150,14 @@ pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next
     request.extensions_mut().insert(who.clone());
     request.extensions_mut().insert(caller.clone());
     let mut response = match admitted {
-        admitted if is_change => audit::recorded(&who, &guard.api, admitted.err(), request, next).await,
+        admitted if is_change => {
+            let judged = match admitted {
+                Err(refusal) => Judged::Refused(refusal),
+                Ok(()) if door == Door::Login => Judged::Login,
+                Ok(()) => Judged::Change,
+            };
+            audit::recorded(&who, &guard.api, judged, request, next).await
+        }
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };

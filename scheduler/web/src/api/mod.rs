@@ -6,7 +6,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod bulk;
-mod change;
+pub(crate) mod change;
 pub(crate) mod config;
 mod entries;
 mod events;
@@ -18,32 +18,19 @@ mod openapi;
 mod pings;
 pub(crate) mod requeue;
 mod river;
-mod subscriptions;
+pub(crate) mod subscriptions;
 mod xml_rpc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{get, post};
 use common::bot_auth::DIRECTORY_PATH;
 
+use crate::routes::Routes;
 use crate::state::Api;
 
-/// A router that remembers its paths, so that they can be compared with the description.
-#[derive(Default)]
-struct Routes {
-    router: Router<Api>,
-    paths: Vec<&'static str>,
-}
-
-impl Routes {
-    fn route(mut self, path: &'static str, methods: MethodRouter<Api>) -> Self {
-        self.paths.push(path);
-        Routes { router: self.router.route(path, methods), ..self }
-    }
-}
-
 /// What every path of the API begins with.
-const PREFIX: &str = "/api/v1";
+pub(crate) const PREFIX: &str = "/api/v1";
 
 /// Returns the API's routes, and those of pings, health and metrics.
 pub(crate) fn routes() -> Router<Api> {
@@ -51,7 +38,7 @@ pub(crate) fn routes() -> Router<Api> {
 }
 
 /// Paths that are described beside the API's own.
-fn outer() -> Routes {
+pub(crate) fn outer() -> Routes<Api> {
     Routes::default()
         .route("/openapi.json", get(openapi::document))
         .route("/entries.atom", get(river::atom))
@@ -65,7 +52,7 @@ fn outer() -> Routes {
 }
 
 /// Paths below [`PREFIX`].
-fn versioned() -> Routes {
+pub(crate) fn versioned() -> Routes<Api> {
     Routes::default()
         .route("/feeds", get(feeds::list).post(feeds::add))
         .route("/feeds/bulk", post(bulk::bulk).layer(DefaultBodyLimit::max(bulk::MAX_BYTES)))

@@ -33,7 +33,7 @@ pub(super) mod tests {
     /// Every (method, path) that is served: the router knows its paths, and answers with the methods of each.
     async fn served(fleet: &Fleet) -> BTreeSet<(String, String)> {
         let nested = versioned().paths.into_iter().map(|path| format!("{PREFIX}{path}"));
-        let others = outer().paths.into_iter().chain(["/"]).map(str::to_owned);
+        let others = outer().paths.into_iter().chain(["/".to_owned()]);
         let mut found = BTreeSet::new();
         for path in nested.chain(others) {
             let target = path.replace("{id}", "1").replace("{host}", "example.com").replace("{seq}", "1");

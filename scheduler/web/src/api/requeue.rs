@@ -54,11 +54,14 @@ impl Accepts for RequeueBody {
 
 const ACCEPTED_RATE: &str = "a number of feeds a second, more than 0 and at most 10000";
 
+const ACCEPTED_FEEDS: &str = "a list of 1 to 1000 ids of feeds";
+
 /// Its filter.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct FilterBody {
     feed: Option<i64>,
+    feeds: Option<Vec<i64>>,
     host: Option<String>,
     category: Option<String>,
     status: Option<String>,
@@ -72,6 +75,7 @@ impl Accepts for FilterBody {
     fn accepts(field: &str) -> &'static str {
         match field {
             "feed" => "a feed's id",
+            "feeds" => ACCEPTED_FEEDS,
             "overdue" => "a number of seconds",
             "all" => "true or false",
             _ => "text",
@@ -141,7 +145,12 @@ async fn filter(api: &Api, body: FilterBody) -> Result<RequeueFilter, ApiError> 
         Some(Ok(overdue)) => Some(api.ops.clock.now().before(overdue)),
         Some(Err(_)) => return Err(ApiError::bad("overdue must be a number of seconds, not less than 0")),
     };
+    let feeds: Option<Vec<FeedId>> = body.feeds.map(|feeds| feeds.into_iter().map(FeedId).collect());
+    if feeds.as_ref().is_some_and(|feeds| !(1..=RequeueFilter::MOST_FEEDS).contains(&feeds.len())) {
+        return Err(ApiError::bad(format!("feeds must be {ACCEPTED_FEEDS}")));
+    }
     let filter = RequeueFilter {
+        feeds: feeds.unwrap_or_default(),
         feed: body.feed.map(FeedId),
         hosts,
         category: named("category", body.category.as_deref(), &Category::ALL, Category::as_str)?,
@@ -151,7 +160,7 @@ async fn filter(api: &Api, body: FilterBody) -> Result<RequeueFilter, ApiError> 
     };
     match (filter == RequeueFilter::default(), body.all.unwrap_or(false)) {
         (true, false) => Err(ApiError::bad(
-            "filter says nothing; name feed, host, category, status, failure or overdue, or say {\"all\": true}",
+            "filter says nothing; name feed, feeds, host, category, status, failure or overdue, or say {\"all\": true}",
         )),
         (false, true) => Err(ApiError::bad("all goes with nothing else; leave it out, or the rest")),
         _ => Ok(filter),

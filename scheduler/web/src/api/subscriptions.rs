@@ -32,7 +32,7 @@ const LONGEST_DELAY: f64 = 3600.0;
 /// A subscription in a request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct SubscriptionBody {
+pub(crate) struct SubscriptionBody {
     kind: Option<String>,
     target: Option<String>,
     filter: Option<Map<String, Value>>,
@@ -63,7 +63,7 @@ const ACCEPTED_DELAY: &str = "a number of seconds from 0 to 3600";
 /// What is changed about one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ChangeBody {
+pub(crate) struct ChangeBody {
     target: Option<String>,
     filter: Option<Map<String, Value>>,
     format: Option<String>,
@@ -81,7 +81,7 @@ impl Accepts for ChangeBody {
 /// From where events are sent again.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ReplayBody {
+pub(crate) struct ReplayBody {
     after: Option<i64>,
     since: Option<String>,
 }
@@ -113,7 +113,7 @@ impl Accepts for FilterBody {
 }
 
 /// `GET /subscriptions`
-pub(super) async fn list(
+pub(crate) async fn list(
     State(api): State<Api>,
     Params(params): Params<ListParams>,
 ) -> Result<Json<List<SubscriptionView>>, ApiError> {
@@ -128,22 +128,30 @@ pub(super) async fn list(
 
 /// The parameters of the list.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct ListParams {
-    after: Option<String>,
-    limit: Option<String>,
+pub(crate) struct ListParams {
+    pub(crate) after: Option<String>,
+    pub(crate) limit: Option<String>,
 }
 
 /// `POST /subscriptions`
-pub(super) async fn add(
+pub(crate) async fn add(
     State(api): State<Api>,
     Extension(who): Extension<Who>,
     Body(body): Body<SubscriptionBody>,
 ) -> Result<Response, ApiError> {
+    let view = added(&api, &who, body).await?;
+    let place = [(header::LOCATION, format!("/api/v1/subscriptions/{}", view.id))];
+    let subject = Extension(Subject(format!("subscriptions/{}", view.id)));
+    Ok((StatusCode::CREATED, place, subject, Json(view)).into_response())
+}
+
+/// Adds a subscription; returns it with its secret.
+pub(crate) async fn added(api: &Api, who: &Who, body: SubscriptionBody) -> Result<SubscriptionView, ApiError> {
     let kind = named("kind", body.kind.as_deref(), &SubscriptionKind::ALL, SubscriptionKind::as_str)?;
     let wish = Wish {
         kind: kind.ok_or_else(|| ApiError::bad("kind is missing; it must be webhook"))?,
         target: body.target.ok_or_else(|| ApiError::bad("target is missing; it must be a URL"))?,
-        filter: filter(&api, body.filter.unwrap_or_default()).await?,
+        filter: filter(api, body.filter.unwrap_or_default()).await?,
         format: format(body.format.as_deref())?.unwrap_or(DeliveryFormat::Feedfleet),
         batch: batch(body.batch)?.unwrap_or(BATCH),
         delay: delay(body.delay)?.unwrap_or_default(),
@@ -158,16 +166,14 @@ pub(super) async fn add(
     };
     let from = from(body.after, body.since.as_deref())?.unwrap_or(From::Now);
     let ops = api.ops.clone();
-    let added = async move { ops.add_subscription(wish, secret, from, &who.0).await.map_err(refused) };
+    let by = who.0.to_string();
+    let added = async move { ops.add_subscription(wish, secret, from, &by).await.map_err(refused) };
     let (added, secret) = run_to_completion(added).await?;
-    let place = [(header::LOCATION, format!("/api/v1/subscriptions/{}", added.id))];
-    let subject = Extension(Subject(format!("subscriptions/{}", added.id)));
-    let view = SubscriptionView { secret: Some(secret.reveal()), ..view(&api, added) };
-    Ok((StatusCode::CREATED, place, subject, Json(view)).into_response())
+    Ok(SubscriptionView { secret: Some(secret.reveal()), ..view(api, added) })
 }
 
 /// `GET /subscriptions/{id}`
-pub(super) async fn show(
+pub(crate) async fn show(
     State(api): State<Api>,
     SubscriptionId(id): SubscriptionId,
 ) -> Result<Json<SubscriptionView>, ApiError> {
@@ -176,7 +182,7 @@ pub(super) async fn show(
 }
 
 /// `PATCH /subscriptions/{id}`
-pub(super) async fn change(
+pub(crate) async fn change(
     State(api): State<Api>,
     SubscriptionId(id): SubscriptionId,
     Body(body): Body<ChangeBody>,
@@ -207,7 +213,7 @@ pub(super) async fn change(
 }
 
 /// `POST /subscriptions/{id}/pause`
-pub(super) async fn pause(
+pub(crate) async fn pause(
     State(api): State<Api>,
     SubscriptionId(id): SubscriptionId,
 ) -> Result<Json<SubscriptionView>, ApiError> {
@@ -215,7 +221,7 @@ pub(super) async fn pause(
 }
 
 /// `POST /subscriptions/{id}/resume`
-pub(super) async fn resume(
+pub(crate) async fn resume(
     State(api): State<Api>,
     SubscriptionId(id): SubscriptionId,
 ) -> Result<Json<SubscriptionView>, ApiError> {
@@ -223,7 +229,7 @@ pub(super) async fn resume(
 }
 
 /// `POST /subscriptions/{id}/replay`: sends events again. A subscription that is paused or disabled stays so.
-pub(super) async fn replay(
+pub(crate) async fn replay(
     State(api): State<Api>,
     SubscriptionId(id): SubscriptionId,
     Body(body): Body<ReplayBody>,
@@ -234,14 +240,14 @@ pub(super) async fn replay(
 }
 
 /// `DELETE /subscriptions/{id}`
-pub(super) async fn remove(State(api): State<Api>, SubscriptionId(id): SubscriptionId) -> Result<StatusCode, ApiError> {
+pub(crate) async fn remove(State(api): State<Api>, SubscriptionId(id): SubscriptionId) -> Result<StatusCode, ApiError> {
     let ops = api.ops.clone();
     let removed = run_to_completion(async move { ops.store.remove_subscription(id).await }).await?;
     if removed { Ok(StatusCode::NO_CONTENT) } else { Err(unknown(id)) }
 }
 
 /// `GET /subscriptions/{id}/deliveries`: the last requests, the newest first, in one part.
-pub(super) async fn deliveries(
+pub(crate) async fn deliveries(
     State(api): State<Api>,
     SubscriptionId(id): SubscriptionId,
 ) -> Result<Json<List<Delivery>>, ApiError> {
@@ -339,7 +345,7 @@ fn from(after: Option<i64>, since: Option<&str>) -> Result<Option<From>, ApiErro
 
 /// The `{id}` of the path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SubscriptionId(i64);
+pub(crate) struct SubscriptionId(pub(crate) i64);
 
 impl<S: Send + Sync> FromRequestParts<S> for SubscriptionId {
     type Rejection = ApiError;

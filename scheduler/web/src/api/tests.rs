@@ -1,5 +1,6 @@
 //! The API over the embedded backends, request by request, without a network.
 
+mod entries;
 mod events;
 mod filters;
 mod hosts;
@@ -223,102 +224,6 @@ async fn a_list_goes_on_where_its_cursor_says() {
 }
 
 #[tokio::test]
-async fn entries_are_read_on_from_a_seq_and_an_outdated_one_is_told() {
-    let fleet = Fleet::new().await;
-    let (first, second) = (fleet.feed("https://a.example/").await, fleet.feed("https://b.example/").await);
-    fleet.polled(first, &["1", "2"]).await;
-    fleet.polled(second, &["3"]).await;
-    let page = fleet.get("/api/v1/entries?limit=2").await.body;
-    assert_eq!(page["items"].as_array().unwrap().len(), 2);
-    assert!(page["epoch"].is_string() && page["oldest"].is_i64());
-    let rest = fleet.get(&format!("/api/v1/entries?after={}", page["next"])).await.body;
-    assert_eq!((&rest["items"][0]["id"], &rest["items"][0]["feed_id"]), (&json!("3"), &json!(second)));
-    let none = fleet.get(&format!("/api/v1/entries?after={}", rest["next"])).await.body;
-    assert_eq!((&none["items"], &none["next"]), (&json!([]), &rest["next"]));
-    let own = fleet.get(&format!("/api/v1/feeds/{first}/entries")).await.body;
-    assert_eq!(own["items"].as_array().unwrap().len(), 2);
-
-    let later = fleet.clock.advance(Duration::from_secs(3600));
-    let _: u64 = fleet.ops.store.prune(later, Some(later)).await.unwrap();
-    let missed = fleet.get("/api/v1/entries?after=1").await;
-    assert_eq!(missed.status, 410, "{}", missed.body);
-    assert!(missed.body["oldest"].as_i64().unwrap() > 2 && missed.body["epoch"].is_string());
-    assert_eq!(fleet.get("/api/v1/entries").await.status, 200);
-}
-
-#[tokio::test]
-async fn calm_groups_without_a_count_are_all_the_subscribers_there_are() {
-    let fleet = Fleet::new().await;
-    let calm = json!([{ "zone": "Europe/Paris", "subscribers": 30 }]);
-    let counts = |feed: &Value| (feed["subscribers"].as_u64(), feed["active_subscribers"].as_u64());
-    let added = fleet.post("/api/v1/feeds", json!({ "url": "https://a.org/1", "calm": calm })).await.body;
-    assert_eq!((counts(&added), &added["category"]), ((Some(0), Some(0)), &json!("B")));
-    let counted = json!({ "url": "https://a.org/2", "calm": calm, "subscribers": 7 });
-    assert_eq!(counts(&fleet.post("/api/v1/feeds", counted).await.body), (Some(7), Some(7)));
-
-    let plain = fleet.feed("https://a.org/3").await;
-    let set = |id: i64, body: Value| {
-        let path = format!("/api/v1/feeds/{id}");
-        let fleet = &fleet;
-        async move { fleet.ask("PATCH", &path, Some(body)).await.body }
-    };
-    let changed = set(plain, json!({ "calm": calm })).await;
-    assert_eq!(
-        (counts(&changed), &changed["category"]),
-        ((Some(0), Some(0)), &json!("B")),
-        "in place of the one that was meant"
-    );
-    let both = set(plain, json!({ "subscribers": 1 })).await;
-    assert_eq!(counts(&both), (Some(1), Some(1)));
-    let more = set(plain, json!({ "calm": [{ "zone": "Asia/Tokyo", "subscribers": 1 }] })).await;
-    assert_eq!(counts(&more), (Some(1), Some(1)), "who was counted beside calm ones stays");
-    let counted = fleet.feed("https://a.org/4").await;
-    set(counted, json!({ "subscribers": 9 })).await;
-    assert_eq!(counts(&set(counted, json!({ "calm": calm })).await), (Some(9), Some(9)), "a count is not lost");
-
-    let lines = json!({ "url": "https://a.org/5", "calm": calm }).to_string();
-    let request = Request::post("/api/v1/feeds/bulk").header(header::HOST, "127.0.0.1:7878");
-    let request = request.header(header::CONTENT_TYPE, "application/x-ndjson").body(Body::from(lines)).unwrap();
-    assert_eq!(fleet.send(request).await.status, 200);
-    let listed = fleet.get("/api/v1/feeds/lookup?url=https://a.org/5").await.body;
-    assert_eq!(counts(&listed), (Some(0), Some(0)));
-}
-
-#[tokio::test]
-async fn calm_readers_see_nothing_before_their_midnight() {
-    // The clock stands at 14:13 UTC.
-    let fleet = Fleet::new().await;
-    let calm = json!([{ "zone": "Europe/Paris", "subscribers": 3 }]);
-    let body = json!({ "url": "https://a.org/1", "subscribers": 0, "calm": calm });
-    let added = fleet.post("/api/v1/feeds", body).await.body;
-    assert_eq!(added["calm"], calm);
-    let id = added["id"].as_i64().unwrap();
-    fleet.polled(id, &["today"]).await;
-    let seen = async |zone: &str| {
-        fleet.get(&format!("/api/v1/entries?calm={zone}")).await.body["items"].as_array().unwrap().len()
-    };
-    assert_eq!((seen("Europe/Paris").await, seen("Asia/Tokyo").await), (0, 0));
-    assert_eq!(
-        fleet.get("/api/v1/entries?calm=Europe/Paris&after=0").await.body["next"],
-        0,
-        "and misses nothing later"
-    );
-    fleet.clock.advance(Duration::from_secs(3600));
-    assert_eq!((seen("Europe/Paris").await, seen("Asia/Tokyo").await), (0, 1), "a new day in Tokyo");
-    fleet.clock.advance(Duration::from_secs(7 * 3600));
-    assert_eq!(seen("Europe/Paris").await, 1);
-
-    let refused = fleet.get("/api/v1/entries?calm=Mars").await;
-    assert_eq!(refused.status, 400);
-    assert!(refused.body.to_string().contains("calm: 'Mars' is not an IANA time zone"), "{}", refused.body);
-    let patched = fleet.ask("PATCH", &format!("/api/v1/feeds/{id}"), Some(json!({ "calm": [] }))).await;
-    assert_eq!((patched.status, patched.body.get("calm")), (200, None));
-    let body = json!({ "url": "https://a.org/2", "calm": [{ "zone": "Mars", "subscribers": 3 }] });
-    let refused = fleet.post("/api/v1/feeds", body).await;
-    assert!(refused.body.to_string().contains("calm must be a list of groups"), "{}", refused.body);
-}
-
-#[tokio::test]
 async fn a_due_time_is_explained_and_a_history_kept() {
     let fleet = Fleet::new().await;
     let id = fleet.feed("https://example.com/feed.xml").await;
@@ -403,73 +308,6 @@ async fn a_caller_that_never_finishes_does_not_hold_up_the_end() {
     shutdown.cancel();
     let ended = tokio::time::timeout(DRAIN * 60, serving).await;
     ended.expect("it ends although a caller is connected").unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn pages_of_large_entries_are_bounded_and_complete_when_followed() {
-    let fleet = Fleet::new().await;
-    let id = fleet.feed("https://example.com/feed.xml").await;
-    let large = |number: usize| Entry {
-        id: number.to_string(),
-        content: Some("<p>wide</p>".repeat(90_000)),
-        ..Entry::default()
-    };
-    fleet.polled_with(id, (0..24).map(large).collect()).await;
-    for path in ["/api/v1/entries?limit=1000", "/api/v1/events?limit=1000"] {
-        let (mut seen, mut after) = (Vec::new(), 0);
-        loop {
-            let page = fleet.get(&format!("{path}&after={after}")).await;
-            assert_eq!(page.status, 200, "{}", page.body);
-            assert!(page.body.to_string().len() < 10 << 20, "{path}: {}", page.body.to_string().len());
-            let items = page.body["items"].as_array().unwrap();
-            if items.is_empty() {
-                break;
-            }
-            seen.extend(items.iter().map(|item| item["seq"].as_i64().unwrap()));
-            after = page.body["next"].as_i64().unwrap();
-        }
-        assert_eq!(seen, (1..=24).collect::<Vec<i64>>(), "{path}");
-    }
-}
-
-#[tokio::test]
-async fn a_page_that_is_not_read_yet_keeps_its_turn() {
-    let fleet = Fleet::new().await;
-    let path = "/api/v1/entries";
-    let mut unread = Vec::new();
-    for _ in 0..8 {
-        unread.push(fleet.respond(path).await);
-    }
-    let mut further = Box::pin(fleet.respond(path));
-    assert!(tokio::time::timeout(Duration::from_millis(200), &mut further).await.is_err());
-    unread.pop();
-    assert_eq!(further.await.status(), 200);
-}
-
-#[tokio::test]
-async fn entries_are_offered_as_html_that_may_be_shown() {
-    let fleet = Fleet::new().await;
-    let id = fleet.feed("https://example.com/feed.xml").await;
-    let entry = Entry {
-        id: "1".to_owned(),
-        url: Some("https://example.com/2026/one".to_owned()),
-        summary: Some("<b onclick=x()>short</b>".to_owned()),
-        content: Some("<script>x()</script><a href=../about>about</a>".to_owned()),
-        ..Entry::default()
-    };
-    fleet.polled_with(id, vec![entry, Entry { id: "2".to_owned(), ..Entry::default() }]).await;
-    for path in ["/api/v1/entries".to_owned(), format!("/api/v1/feeds/{id}/entries")] {
-        let raw = fleet.get(&path).await.body;
-        let first =
-            |body: &Value| body["items"].as_array().unwrap().iter().find(|item| item["id"] == "1").unwrap().clone();
-        assert_eq!(first(&raw)["summary_html"], Value::Null, "only when asked for");
-        let safe = first(&fleet.get(&format!("{path}?html=sanitised")).await.body);
-        assert_eq!(safe["content"], first(&raw)["content"], "the publisher's own text stays");
-        assert_eq!(safe["summary_html"], "<b>short</b>");
-        let link = "<a href=\"https://example.com/about\" rel=\"noopener noreferrer\">about</a>";
-        assert_eq!(safe["content_html"], link);
-        assert_eq!(fleet.get(&format!("{path}?html=raw")).await.status, 400);
-    }
 }
 
 #[tokio::test]

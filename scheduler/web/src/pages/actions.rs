@@ -3,18 +3,22 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
+use common::feed::Feed;
 use common::url::FeedId;
 use serde_json::{Map, Value, json};
+use store::AuditOutcome;
 
 use super::form::{Fields, object};
 use super::frame::see_other;
 use super::query::without;
-use crate::api::audit::{Subject, Who};
+use crate::api::audit::{Became, Meant, Subject, Who};
+use crate::api::change::run_to_completion;
 use crate::api::feeds::{self, FeedBody};
 use crate::api::requeue::{RequeueBody, requeue};
 use crate::error::ApiError;
@@ -56,6 +60,28 @@ const ACTIONS: [(Action, &str, &str, &str); 10] = [
 ];
 
 impl Action {
+    /// What the page of a feed offers.
+    pub(super) const OF_ONE: [Action; 8] = [
+        Action::Refresh,
+        Action::Pause,
+        Action::Resume,
+        Action::Forget,
+        Action::Requeue,
+        Action::Unmove,
+        Action::Change,
+        Action::Remove,
+    ];
+    /// What the list of feeds offers.
+    pub(super) const OF_SEVERAL: [Action; 7] = [
+        Action::Refresh,
+        Action::Pause,
+        Action::Resume,
+        Action::Requeue,
+        Action::Label,
+        Action::Unlabel,
+        Action::Remove,
+    ];
+
     /// The name in addresses.
     pub(super) fn name(self) -> &'static str {
         ACTIONS.iter().find(|(action, ..)| *action == self).map_or("", |(_, name, ..)| name)
@@ -73,10 +99,12 @@ pub(super) fn said(done: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns what the list says after an action on several feeds: its name, how many it was done to, and how many it was refused for.
+/// Returns what the list says after an action on several feeds: its name, how many it was done to, how many it was refused for, and
+/// how many there was no time for.
 pub(super) fn said_of_several(done: &str) -> Option<String> {
     let mut parts = done.split('.');
     let (name, changed, refused) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.parse::<u64>().ok()?);
+    let not_yet = parts.next().map_or(Some(0), |part| part.parse::<u64>().ok())?;
     let (.., said) = ACTIONS.iter().find(|(_, known, ..)| *known == name)?;
     let of = |number: u64| super::words::counted(number, "feed", "feeds");
     let left = match refused {
@@ -84,7 +112,11 @@ pub(super) fn said_of_several(done: &str) -> Option<String> {
         1 => " Left as it was: 1 feed.".to_owned(),
         _ => format!(" Left as they were: {}.", of(refused)),
     };
-    Some(format!("{said}: {}.{left}", of(changed)))
+    let not_yet = match not_yet {
+        0 => String::new(),
+        _ => format!(" There was no time for {}: tick them again.", of(not_yet)),
+    };
+    Some(format!("{said}: {}.{left}{not_yet}", of(changed)))
 }
 
 /// Does something to a feed, as the API does it.
@@ -97,10 +129,10 @@ async fn act(api: &Api, who: &Who, action: Action, id: FeedId, sent: &Fields) ->
         Action::Forget => feeds::forget(state, path).await.map(drop),
         Action::Unmove => feeds::unmove(state, path).await.map(drop),
         Action::Remove => feeds::erase(state, path).await.map(drop),
-        Action::Requeue => {
-            let body = json!({ "filter": { "feed": id }, "lift_penalties": true });
-            requeue(api, who, read::<RequeueBody>(&body)?).await.map(drop)
-        }
+        Action::Requeue => match requeued(api, who, &[id]).await?.0 {
+            0 => Err(cannot_be_polled(&api.feed(id).await?)),
+            _ => Ok(()),
+        },
         Action::Change => change(api, id, settings(sent)?).await,
         Action::Label | Action::Unlabel => {
             let label = sent.get("label").ok_or_else(|| ApiError::bad("label is missing; write the label's name"))?;
@@ -108,6 +140,19 @@ async fn act(api: &Api, who: &Who, action: Action, id: FeedId, sent: &Fields) ->
             change(api, id, object([(field, Some(json!([label])))])).await
         }
     }
+}
+
+/// Requeues these feeds, which may be penalised, as one requeue; returns how many of them will be polled, and the requeue's number
+/// if there are any.
+async fn requeued(api: &Api, who: &Who, ids: &[FeedId]) -> Result<(u64, Option<i64>), ApiError> {
+    let body = json!({ "filter": { "feeds": ids }, "lift_penalties": true });
+    let begun = requeue(api, who, read::<RequeueBody>(&body)?).await?;
+    Ok((begun.queued, begun.id))
+}
+
+fn cannot_be_polled(feed: &Feed) -> ApiError {
+    let message = format!("feed {} is {}, and is not polled by a requeue", feed.id, feed.status.as_str());
+    ApiError::new(StatusCode::CONFLICT, message)
 }
 
 async fn change(api: &Api, id: FeedId, body: Map<String, Value>) -> Result<(), ApiError> {
@@ -168,10 +213,21 @@ pub(super) async fn on_one(api: Api, who: Who, action: Action, id: String, sent:
 /// The maximum number of feeds in one form: as many as a page lists.
 const MOST: usize = 1_000;
 
+/// How long the feeds of one form are worked on. Well within the time that a response may take.
+const AT_MOST: Duration = Duration::from_secs(20);
+
 /// `POST /feeds/..`: on every feed that is ticked in the list.
-pub(super) async fn on_several(api: Api, who: Who, action: Action, sent: Fields) -> Result<Response, ApiError> {
+pub(super) async fn on_several(
+    api: Api,
+    who: Who,
+    meant: Meant,
+    action: Action,
+    sent: Fields,
+) -> Result<Response, ApiError> {
     let read = |id: &str| id.parse().map(FeedId).map_err(|_| ApiError::bad("a feed's id must be a whole number"));
-    let ids: Vec<FeedId> = sent.all("id").map(read).collect::<Result<_, _>>()?;
+    let mut ids: Vec<FeedId> = sent.all("id").map(read).collect::<Result<_, _>>()?;
+    ids.sort_unstable();
+    ids.dedup();
     if ids.is_empty() {
         return Err(ApiError::bad("no feed is ticked; tick those in the list that are meant"));
     }
@@ -179,29 +235,77 @@ pub(super) async fn on_several(api: Api, who: Who, action: Action, sent: Fields)
         return Err(ApiError::bad(format!("at most {MOST} feeds at once")));
     }
     is_sure(action, &sent)?;
-    let (mut changed, mut refused) = (Vec::new(), 0_u64);
-    for id in ids {
-        match act(&api, &who, action, id, &sent).await {
-            Ok(()) => changed.push(id),
+    // For the audit, which has one line for the form: what was asked for, whatever becomes of it.
+    meant.is(feeds_named(&ids));
+    let back = sent.get("back").filter(|back| back.bytes().all(|byte| byte.is_ascii_graphic())).unwrap_or_default();
+    let back = without(back, "done");
+    let asked = ids.len() as u64;
+    let done = match action {
+        Action::Requeue => {
+            let (queued, number) = requeued(&api, &who, &ids).await?;
+            let subject = number.map(|number| format!("requeue/{number}"));
+            Done { changed: queued, refused: asked.saturating_sub(queued), not_yet: 0, subject }
+        }
+        // To its end, even when the caller hangs up: the audit has its outcome then.
+        action => run_to_completion(one_by_one(api, who, action, ids, sent)).await?,
+    };
+    let Done { changed, refused, not_yet, subject } = done;
+    let mark = if back.is_empty() { "" } else { "&" };
+    let not_yet = if not_yet == 0 { String::new() } else { format!(".{not_yet}") };
+    let to = format!("../feeds?{back}{mark}done={}.{changed}.{refused}{not_yet}", action.name());
+    let mut response = see_other(&to);
+    if let Some(subject) = subject {
+        response.extensions_mut().insert(Subject(subject));
+    }
+    if changed == 0 {
+        response.extensions_mut().insert(Became(AuditOutcome::Refused));
+    }
+    Ok(response)
+}
+
+fn feeds_named(ids: &[FeedId]) -> String {
+    let named: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    format!("feeds/{}", named.join(","))
+}
+
+/// What became of a form for several feeds.
+struct Done {
+    changed: u64,
+    /// Those to which it cannot be done.
+    refused: u64,
+    /// Those that there was no time for.
+    not_yet: u64,
+    /// What was changed, for the audit, where anything was.
+    subject: Option<String>,
+}
+
+/// Does something to each of these feeds, one after the other, until one cannot be changed for a reason of ours.
+async fn one_by_one(api: Api, who: Who, action: Action, ids: Vec<FeedId>, sent: Fields) -> Result<Done, ApiError> {
+    let (mut changed, mut refused, began) = (Vec::new(), 0_u64, Instant::now());
+    for id in &ids {
+        if began.elapsed() > AT_MOST {
+            break;
+        }
+        match act(&api, &who, action, *id, &sent).await {
+            Ok(()) => changed.push(*id),
             // Nothing was done, so nothing needs to be summed up.
             Err(error) if changed.is_empty() && refused == 0 && error.status() == StatusCode::BAD_REQUEST => {
                 return Err(error);
             }
-            Err(error) if changed.is_empty() && error.status().is_server_error() => return Err(error),
+            Err(error) if error.status().is_server_error() => {
+                let message =
+                    format!("{error}; {} of {} feeds were changed before feed {id}", changed.len(), ids.len());
+                return Err(ApiError::new(error.status(), message));
+            }
             Err(_) => refused += 1,
         }
     }
-    // For the audit, which has one line for the form.
-    let named: Vec<String> = changed.iter().map(ToString::to_string).collect();
-    let (changed, subject) = (changed.len(), Extension(Subject(format!("feeds/{}", named.join(",")))));
-    let back = sent.get("back").filter(|back| back.bytes().all(|byte| byte.is_ascii_graphic())).unwrap_or_default();
-    let back = without(back, "done");
-    let mark = if back.is_empty() { "" } else { "&" };
-    Ok((subject, see_other(&format!("../feeds?{back}{mark}done={}.{changed}.{refused}", action.name())))
-        .into_response())
+    let not_yet = ids.len() as u64 - changed.len() as u64 - refused;
+    let subject = Some(feeds_named(&changed)).filter(|_| !changed.is_empty());
+    Ok(Done { changed: changed.len() as u64, refused, not_yet, subject })
 }
 
-/// What a handler gives.
+/// The result of a handler.
 type Answer = Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>;
 
 /// The handler of a form on a feed's page.
@@ -214,8 +318,8 @@ pub(super) fn one(
 /// The handler of a form on the list of feeds.
 pub(super) fn several(
     action: Action,
-) -> impl Fn(State<Api>, Extension<Who>, Fields) -> Answer + Clone + Send + Sync + 'static {
-    move |State(api), Extension(who), sent| Box::pin(on_several(api, who, action, sent))
+) -> impl Fn(State<Api>, Extension<Who>, Extension<Meant>, Fields) -> Answer + Clone + Send + Sync + 'static {
+    move |State(api), Extension(who), Extension(meant), sent| Box::pin(on_several(api, who, meant, action, sent))
 }
 
 /// `POST /fleet/pause`

@@ -76,6 +76,12 @@ pub(super) async fn add(State(api): State<Api>, frame: Frame, sent: Fields) -> R
         let body: FeedBody = fields(object([("url", Some(json!(address))), ("add_labels", Some(json!(labels)))]))?;
         match feeds::add(State(api.clone()), Body(body)).await {
             Ok((_, Extension(subject), axum::Json(view))) => added.push((subject, view)),
+            // What was added is said; the rest is left in the form.
+            Err(error) if error.status().is_server_error() && !added.is_empty() => {
+                let left = addresses.iter().skip(added.len() + refused.len());
+                refused.extend(left.map(|address| ((*address).to_owned(), error.to_string())));
+                break;
+            }
             Err(error) if error.status().is_server_error() => return Err(error),
             Err(error) => refused.push(((*address).to_owned(), error.to_string())),
         }
@@ -87,10 +93,13 @@ pub(super) async fn add(State(api): State<Api>, frame: Frame, sent: Fields) -> R
     }
     let new = added.iter().filter(|(_, view)| view.new).count();
     let summary = tally(new, added.len() - new, refused.len());
-    let status = if refused.is_empty() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+    let status = if added.is_empty() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     let left = refused.iter().map(|(address, _)| format!("{address}\n")).collect();
     let page = AddPage { summary, addresses: left, labels: labels.join(", "), refused, ..AddPage::of(&api, frame) };
-    answer(status, &page)
+    let subject: Vec<String> = added.iter().map(|(_, view)| view.feed.id.to_string()).collect();
+    let subject = Extension(Subject(format!("feeds/{}", subject.join(","))));
+    let page = answer(status, &page)?;
+    Ok(if added.is_empty() { page } else { (subject, page).into_response() })
 }
 
 fn tally(new: usize, known: usize, refused: usize) -> String {
@@ -100,16 +109,16 @@ fn tally(new: usize, known: usize, refused: usize) -> String {
 
 /// `POST /feeds/import`: a file as browsers send it.
 pub(super) async fn import(State(api): State<Api>, frame: Frame, request: Request) -> Result<Response, ApiError> {
-    let document = text_of(&file(request).await?);
-    let found =
-        opml::read(&document).map_err(|error| ApiError::bad(format!("the file is not an OPML file: {error}")))?;
-    let lines: Vec<Vec<u8>> = found.iter().map(|feed| feed.to_json().to_string().into_bytes()).collect();
-    let lines: Vec<(usize, &[u8])> = found.iter().map(|feed| feed.line).zip(lines.iter().map(Vec::as_slice)).collect();
+    let upload = upload(request).await?;
+    let failed = |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the file could not be read");
+    // Megabytes of XML: processor time, which the threads that accept connections must not spend.
+    let found = tokio::task::spawn_blocking(move || upload.lines()).await.map_err(failed)??;
+    let lines: Vec<(usize, &[u8])> = found.iter().map(|line| (line.number, line.json.as_bytes())).collect();
     let answers = bulk::settled(&api, &lines).await?;
     let (mut new, mut known, mut refused) = (0, 0, Vec::new());
-    for (feed, answer) in found.iter().zip(answers) {
+    for (line, answer) in found.iter().zip(answers) {
         match answer.error {
-            Some(error) => refused.push((format!("line {}: {}", feed.line, feed.url), error)),
+            Some(error) => refused.push((format!("line {}: {}", line.number, line.url), error)),
             None if answer.new => new += 1,
             None => known += 1,
         }
@@ -120,20 +129,59 @@ pub(super) async fn import(State(api): State<Api>, frame: Frame, request: Reques
     answer(StatusCode::OK, &AddPage { summary, refused, more_refused, ..AddPage::of(&api, frame) })
 }
 
-/// The file of a form.
-async fn file(request: Request) -> Result<Vec<u8>, ApiError> {
+/// A file as the form sends it.
+#[derive(Default)]
+struct Upload {
+    file: Vec<u8>,
+    /// Also sets what the file says in this program's own attributes: subscribers, an SLA and the like. A file from somebody else
+    /// must not.
+    with_settings: bool,
+}
+
+/// A feed of a file.
+struct Line {
+    number: usize,
+    url: String,
+    /// As a bulk request takes it.
+    json: String,
+}
+
+impl Upload {
+    /// Returns the file's feeds, or why it is refused.
+    fn lines(&self) -> Result<Vec<Line>, ApiError> {
+        let refused = |error| ApiError::bad(format!("the file was not imported: {error}"));
+        let found = opml::read_at_most(&text_of(&self.file), bulk::MAX_LINES).map_err(refused)?;
+        let line = |mut feed: opml::Subscription| {
+            if !self.with_settings {
+                feed.fields.clear();
+            }
+            Line { number: feed.line, json: feed.to_json().to_string(), url: feed.url }
+        };
+        Ok(found.into_iter().map(line).collect())
+    }
+}
+
+/// Reads the form.
+async fn upload(request: Request) -> Result<Upload, ApiError> {
     let unreadable =
         |_| ApiError::bad("the form could not be read; send it from the page, with a file of at most 8 MB");
     let media_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let boundary = multer::parse_boundary(media_type.unwrap_or_default()).map_err(unreadable)?;
     let limits = multer::SizeLimit::new().whole_stream(MAX_FILE as u64).per_field(MAX_FILE as u64);
-    let constraints = multer::Constraints::new().allowed_fields(vec!["file"]).size_limit(limits);
+    let constraints = multer::Constraints::new().allowed_fields(vec!["file", "settings"]).size_limit(limits);
     let stream = request.into_body().into_data_stream();
     let mut form = multer::Multipart::with_constraints(stream, boundary, constraints);
-    let missing = || ApiError::bad("file is missing; choose an OPML file");
-    let field = form.next_field().await.map_err(unreadable)?.ok_or_else(missing)?;
-    let bytes = field.bytes().await.map_err(unreadable)?;
-    if bytes.is_empty() { Err(missing()) } else { Ok(bytes.to_vec()) }
+    let mut upload = Upload::default();
+    while let Some(field) = form.next_field().await.map_err(unreadable)? {
+        match field.name() {
+            Some("settings") => upload.with_settings = true,
+            _ => upload.file = field.bytes().await.map_err(unreadable)?.to_vec(),
+        }
+    }
+    match upload.file.is_empty() {
+        true => Err(ApiError::bad("file is missing; choose an OPML file")),
+        false => Ok(upload),
+    }
 }
 
 /// The text of a file: in Unicode where it says or looks so, else in the encoding that it declares, else in that of old Windows.

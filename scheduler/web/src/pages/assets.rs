@@ -1,10 +1,12 @@
 //! Serves the pages' files, which browsers may keep forever.
 
-use axum::extract::Path;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::docs;
+use super::docs::{self, Script};
 use super::files::{CSS, ICON, JS};
 use crate::error::ApiError;
 
@@ -12,9 +14,13 @@ use crate::error::ApiError;
 const FOR_GOOD: &str = "public, max-age=31536000, immutable";
 
 /// `GET /assets/{name}`
-pub(super) async fn asset(Path(name): Path<String>, asked: HeaderMap) -> Result<Response, ApiError> {
+pub(super) async fn asset(
+    State(script): State<Arc<Script>>,
+    Path(name): Path<String>,
+    asked: HeaderMap,
+) -> Result<Response, ApiError> {
     if name == docs::NAME {
-        let mut script = docs::script(&asked)?;
+        let mut script = script.answer(&asked).await?;
         script.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(FOR_GOOD));
         return Ok(script);
     }

@@ -5,6 +5,7 @@ use common::document::Document;
 use common::entry::Entry;
 use common::known::KnownEntries;
 use serde_json::json;
+use store::{AuditLine, AuditPage};
 
 use crate::testing::Fleet;
 
@@ -40,7 +41,7 @@ async fn feeds_are_added_by_their_addresses() {
     assert_eq!(to, "/feeds/1?done=known");
     let several = "https://b.example/\n\nftp://c.example/\nhttps://d.example/";
     let (status, _, page) = sent(&fleet, "/feeds/add", &[("url", several)]).await;
-    assert!(status == 400 && page.contains("2 added, 0 known already, 1 refused."), "{page}");
+    assert!(status == 200 && page.contains("2 added, 0 known already, 1 refused."), "{page}");
     assert!(page.contains("scheme ftp") && page.contains(">ftp://c.example/\n</textarea>"), "what is left: {page}");
     assert_eq!(sent(&fleet, "/feeds/add", &[("url", " ")]).await.0, 400);
 }
@@ -61,6 +62,19 @@ async fn an_opml_file_is_uploaded() {
     assert!(page.contains("line 1: ftp://b.example/&#60;x&#62;") && page.contains("spread over 1 h"), "{page}");
     let (_, _, page) = fleet.call("GET", "/feeds?label=Cooking", &[], "").await;
     assert!(page.contains("My &#60;b&#62;name"), "folders are labels, names titles: {page}");
+    let own = "<opml><body><outline xmlUrl=\"https://s.example/\" feedfleet:sla=\"true\" feedfleet:subscribers=\"99\" \
+               feedfleet:labels='[\"a\"]'/></body></opml>";
+    assert_eq!(upload(own, "file").await.0, 200);
+    let of_stranger = fleet.get("/api/v1/feeds/lookup?url=https://s.example/").await.body;
+    assert_eq!((&of_stranger["sla"], &of_stranger["subscribers"]), (&json!(false), &json!(1)), "a stranger's file");
+    let ticked =
+        format!("yes\r\n--xyz\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.opml\"\r\n\r\n{own}");
+    assert_eq!(upload(&ticked, "settings").await.0, 200);
+    let own = fleet.get("/api/v1/feeds/lookup?url=https://s.example/").await.body;
+    assert_eq!((&own["sla"], &own["subscribers"], &own["labels"]), (&json!(true), &json!(99), &json!(["a"])));
+    let many = format!("<opml>{}</opml>", "<outline xmlUrl='https://m.example/'/>".repeat(10_001));
+    let (status, _, page) = upload(&many, "file").await;
+    assert!(status == 400 && page.contains("it has more than 10000 feeds"), "{page}");
     for (document, name) in [("no opml", "file"), ("", "file"), (document, "other")] {
         assert_eq!(upload(document, name).await.0, 400, "{document}");
     }
@@ -163,6 +177,132 @@ async fn several_feeds_are_ticked_in_the_list_and_changed_at_once() {
 }
 
 #[tokio::test]
+async fn the_audit_names_the_feeds_of_a_form_and_what_became_of_it() {
+    let fleet = Fleet::new().await;
+    sent(&fleet, "/feeds/add", &[("url", "https://b.example/\nftp://c.example/\nhttps://d.example/")]).await;
+    send(&fleet, "/feeds/pause", &[("id", "1"), ("id", "2"), ("id", "99")]).await;
+    send(&fleet, "/feeds/pause", &[("id", "99")]).await;
+    send(&fleet, "/feeds/resume", &[("id", "2")]).await;
+    send(&fleet, "/feeds/requeue", &[("id", "1"), ("id", "2")]).await;
+    let many: Vec<String> = (1..=1_000).map(|number| number.to_string()).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|number| ("id", number.as_str())).collect();
+    assert_eq!(sent(&fleet, "/feeds/label", &many).await.0, 400, "no label");
+    let lines = fleet.ops.store.audit(AuditPage::Newest, 9).await.unwrap();
+    let told: Vec<String> = lines
+        .iter()
+        .map(|AuditLine { change, .. }| format!("{} {} {}", change.action, change.on, change.outcome.as_str()))
+        .collect();
+    assert!(told[0].starts_with("POST /feeds/label feeds/1,2,3,") && told[0].ends_with("… refused"), "{}", told[0]);
+    assert!(told[0].len() < 300, "a line is bounded: {}", told[0]);
+    let expected = [
+        "POST /feeds/requeue requeue/1 done",
+        "POST /feeds/resume feeds/2 done",
+        "POST /feeds/pause feeds/99 refused",
+        "POST /feeds/pause feeds/1,2 done",
+        "POST /feeds/add feeds/1,2 done",
+    ];
+    assert_eq!(told[1..], expected);
+}
+
+#[test]
+fn what_there_was_no_time_for_is_said() {
+    let said = super::actions::said_of_several("remove.400.1.599").unwrap();
+    assert_eq!(said, "Removed: 400 feeds. Left as it was: 1 feed. There was no time for 599 feeds: tick them again.");
+    assert_eq!(super::actions::said_of_several("remove.1.0.x"), None);
+}
+
+#[tokio::test]
+async fn feeds_that_are_ticked_are_requeued_as_one_requeue() {
+    let fleet = Fleet::new().await;
+    for number in 1..=30 {
+        fleet.feed(&format!("https://a.example/{number}")).await;
+    }
+    send(&fleet, "/feeds/3/pause", &[]).await;
+    let numbers: Vec<String> = (1..=29).map(|number| number.to_string()).collect();
+    let mut ticked: Vec<(&str, &str)> = numbers.iter().map(|number| ("id", number.as_str())).collect();
+    ticked.push(("id", "5"));
+    let (to, page) = send(&fleet, "/feeds/requeue", &ticked).await;
+    assert_eq!(to, "/feeds?done=requeue.28.1");
+    assert!(page.contains("Requeued without penalty: 28 feeds. Left as it was: 1 feed."), "{page}");
+    let requeues = fleet.get("/api/v1/requeue").await.body;
+    let [requeue] = &requeues["items"].as_array().unwrap()[..] else { panic!("{requeues}") };
+    assert_eq!((&requeue["queued"], requeue["filter"]["feeds"].as_array().unwrap().len()), (&json!(28), 29));
+    assert_eq!(requeue["filter"]["feed"], json!(null));
+    let (_, _, page) = fleet.call("GET", "/requeues", &[], "").await;
+    assert!(page.contains("29 selected feeds, without penalties"), "{page}");
+    let (status, _, page) = sent(&fleet, "/feeds/3/requeue", &[]).await;
+    assert!(status == 409 && page.contains("feed 3 is paused, and is not polled by a requeue"), "{page}");
+    assert_eq!(sent(&fleet, "/feeds/99/requeue", &[]).await.0, 404);
+    for wrong in [json!([]), json!([1, "x"])] {
+        let refused = fleet.post("/api/v1/requeue", json!({ "filter": { "feeds": wrong } })).await;
+        assert_eq!(refused.status, 400, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn lists_and_the_filtered_river_lead_back_page_by_page() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://a.example/1").await;
+    for number in 2..=7 {
+        fleet.feed(&format!("https://a.example/{number}")).await;
+    }
+    let entry = |n: usize| Entry {
+        id: n.to_string(),
+        title: Some(format!("{} {n}", if n.is_multiple_of(3) { "fog" } else { "snow" })),
+        ..Entry::default()
+    };
+    fleet.polled_with(id, (1..=21).map(entry).collect()).await;
+    let link = |page: &str, rel: &str| {
+        let (_, rest) = page.split_once(&format!("rel=\"{rel}\" href=\""))?;
+        Some(format!("/{}", rest.split('"').next().unwrap().replace("&#38;", "&")))
+    };
+    for first in
+        ["/feeds?limit=2", "/feeds?limit=2&sort=subscribers", "/feeds?limit=2&sort=next_due", "/entries?limit=2&q=fog"]
+    {
+        let shown = async |path: &str| {
+            let page = fleet.call("GET", path, &[], "").await.2;
+            let body = page.split_once("</form>").unwrap().1.split_once("<nav class=\"pages\"").unwrap().0.to_owned();
+            // The list leads back to where a form was sent from.
+            let body = body.lines().filter(|line| !line.contains("name=\"back\"")).collect::<Vec<_>>().join("\n");
+            (body, link(&page, "next"), link(&page, "prev"))
+        };
+        let mut pages = vec![shown(first).await];
+        while let Some(next) = &pages[pages.len() - 1].1 {
+            let next = shown(next).await;
+            pages.push(next);
+        }
+        assert_eq!(pages.len(), 4, "{first}");
+        assert_eq!(pages[0].2, None, "{first}");
+        let mut at = 3;
+        while let Some(previous) = pages[at].2.clone() {
+            at -= 1;
+            let (body, _, before) = shown(&previous).await;
+            assert_eq!(body, pages[at].0, "{first}, page {at}");
+            pages[at].2 = before;
+        }
+        assert_eq!(at, 0, "{first}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_entries_counts_as_one_until_it_is_sent() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://a.example/1").await;
+    fleet.polled(id, &["1"]).await;
+    for path in ["/entries", "/entries.atom", "/entries.json", "/api/v1/entries/lookup?feed=1&id=1"] {
+        let mut unread = Vec::new();
+        for _ in 0..8 {
+            let response = fleet.respond(path).await;
+            assert_eq!(response.status(), 200, "{path}");
+            unread.push(response);
+        }
+        assert_eq!(fleet.respond(path).await.status(), 503, "{path}");
+        unread.pop();
+        assert_eq!(fleet.respond(path).await.status(), 200, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn the_fleet_is_paused_and_resumed_on_its_page() {
     let fleet = Fleet::new().await;
     let (_, page) = send(&fleet, "/fleet/pause", &[]).await;
@@ -244,6 +384,18 @@ async fn the_audit_and_the_configuration_are_shown_and_read_again() {
         at("POST /feeds/{id}/pause") < at("POST /api/v1/feeds") && at("POST /api/v1/feeds") < at("POST /fleet/pause")
     );
     assert!(page.contains("feeds/7") && page.contains(">refused</span>") && page.contains("loopback"), "{page}");
+    let pages = async |path: &str| fleet.call("GET", path, &[], "").await.2;
+    for _ in 0..100 {
+        assert_eq!(fleet.post("/api/v1/feeds/1/refresh", json!({})).await.status, 202);
+    }
+    let newest = pages("/audit").await;
+    assert!(!newest.contains("POST /fleet/pause") && newest.contains("audit?before="), "{newest}");
+    let older = newest.split("rel=\"next\" href=\"").nth(1).unwrap().split('"').next().unwrap();
+    let older = pages(&format!("/{older}")).await;
+    assert!(older.contains("POST /fleet/pause") && older.matches("<tr><td>").count() == 3, "{older}");
+    let newer = older.split("rel=\"prev\" href=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert_eq!(pages(&format!("/{newer}")).await.matches("<tr><td>").count(), 100);
+    assert_eq!(fleet.call("GET", "/audit?after=1&before=2", &[], "").await.0, 400);
     let (to, page) = send(&fleet, "/config/reload", &[]).await;
     assert!(to.starts_with("/config?reloaded=") && page.contains("was read again"), "{page}");
     assert!(

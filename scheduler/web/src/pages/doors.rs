@@ -3,7 +3,8 @@
 use crate::api::guard::Door;
 
 /// Pages that show everything, by the first part of their path.
-const FOR_OPERATORS: [&str; 9] = ["", "audit", "config", "entries", "feeds", "fleet", "hosts", "live", "requeues"];
+const FOR_OPERATORS: [&str; 10] =
+    ["", "audit", "config", "entries", "feeds", "fleet", "hosts", "live", "requeues", "subscriptions"];
 
 /// Returns how a path is opened.
 pub(crate) fn door(path: &str) -> Door {

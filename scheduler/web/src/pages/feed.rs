@@ -103,8 +103,11 @@ pub(super) async fn page(
     let waits = outlook::waits(&api, &feed, now).await?;
     let explain = explain::of(&api, &feed).await?;
     let history = api.ops.store.history(feed.id).await?.unwrap_or_default();
-    let news = api.ops.store.newest_entries(Some(feed.id), ENTRIES).await?;
-    let news = news.into_iter().map(|entry| entry_line(entry, now)).collect();
+    let news = {
+        let _turn = api.console_turn().await?;
+        let entries = api.ops.store.newest_entries(Some(feed.id), ENTRIES).await?;
+        entries.into_iter().map(|entry| entry_line(entry, now)).collect()
+    };
     let done = params.done.as_deref().and_then(actions::said).unwrap_or_default();
     let page = FeedPage { news, done, ..shown(&api, frame, feed, waits, explain, &history) };
     answer(StatusCode::OK, &page)

@@ -53,6 +53,10 @@ pub(super) async fn page(
 ) -> Result<Response, ApiError> {
     let shown = Shown::now(&api.ops, live.ring()).await?;
     let done = params.done.as_deref().and_then(actions::said).unwrap_or_default();
-    let lists = lists(&api.ops, &shown).await?;
+    let lists = {
+        // Some entries are read with all their text.
+        let _turn = api.console_turn().await?;
+        lists(&api.ops, &shown).await?
+    };
     answer(StatusCode::OK, &FleetPage { frame: frame.around("fleet"), shown, lists, done })
 }

@@ -29,12 +29,13 @@ pub(super) struct Frame {
 }
 
 /// The pages of the navigation: name, path from the root, text.
-const NAVIGATION: [(&str, &str, &str); 8] = [
+const NAVIGATION: [(&str, &str, &str); 9] = [
     ("fleet", "", "Fleet"),
     ("entries", "entries", "Entries"),
     ("feeds", "feeds", "Feeds"),
     ("hosts", "hosts", "Hosts"),
     ("requeues", "requeues", "Requeues"),
+    ("subscriptions", "subscriptions", "Subscriptions"),
     ("audit", "audit", "Audit"),
     ("config", "config", "Configuration"),
     ("status", "status", "Publishers"),
@@ -71,7 +72,7 @@ impl Frame {
         &self.caller.name
     }
 
-    pub(super) fn navigation(&self) -> [(&'static str, &'static str, &'static str); 8] {
+    pub(super) fn navigation(&self) -> [(&'static str, &'static str, &'static str); 9] {
         NAVIGATION
     }
 

@@ -6,13 +6,14 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::StatusCode;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::charts::{Ring, Sample};
@@ -20,6 +21,7 @@ use super::frame::protect;
 use super::lists::fragments;
 use super::shown::Shown;
 use crate::error::ApiError;
+use crate::session::Caller;
 use crate::state::Api;
 use scheduler::condition::failure_log::FailureLog;
 use scheduler::error::BackendError;
@@ -28,6 +30,8 @@ use scheduler::ops::Ops;
 /// How often numbers are renewed; the lists, which ask the store more, every fifth time.
 const EVERY: Duration = Duration::from_secs(2);
 const LISTS_EVERY: u32 = 5;
+/// How long a stream lasts. Then the page opens the next one, with the login that its browser has by then.
+const LONGEST: Duration = Duration::from_secs(60);
 /// Pages that are kept up to date at once.
 const MOST_LISTENERS: usize = 64;
 
@@ -37,6 +41,8 @@ pub(crate) struct Live {
     ring: Mutex<Ring>,
     news: watch::Sender<News>,
     places: Arc<Semaphore>,
+    /// Counts those who logged out.
+    logouts: watch::Sender<u64>,
 }
 
 /// The data of the two events for listeners.
@@ -49,7 +55,7 @@ struct News {
 impl Default for Live {
     fn default() -> Self {
         let places = Arc::new(Semaphore::new(MOST_LISTENERS));
-        Live { ring: Mutex::default(), news: watch::Sender::default(), places }
+        Live { ring: Mutex::default(), news: watch::Sender::default(), places, logouts: watch::Sender::default() }
     }
 }
 
@@ -57,6 +63,11 @@ impl Live {
     /// The last half hour.
     pub(super) fn ring(&self) -> &Mutex<Ring> {
         &self.ring
+    }
+
+    /// Has every page open its stream again: somebody logged out, whose streams must end.
+    pub(super) fn someone_left(&self) {
+        self.logouts.send_modify(|count| *count += 1);
     }
 
     /// Sends listeners what is shown now.
@@ -112,15 +123,30 @@ pub(crate) async fn watch(live: Arc<Live>, ops: Arc<Ops>, stop: CancellationToke
     }
 }
 
-/// `GET /live`: server-sent events `numbers` and `lists`.
-pub(super) async fn stream(State(api): State<Api>, State(live): State<Arc<Live>>) -> Result<Response, ApiError> {
+/// `GET /live`: server-sent events `numbers`, `lists`, and `again` as the last one.
+pub(super) async fn stream(
+    State(api): State<Api>,
+    State(live): State<Arc<Live>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     let full = |_| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "enough pages are watched already; reload by hand");
     let place = live.places.clone().try_acquire_owned().map_err(full)?;
     let mut news = live.news.subscribe();
     // A new listener waits for the next count: older news may be of yesterday.
     news.mark_unchanged();
-    let events =
-        events(Listener { news, told: Arc::default(), waiting: None, end: api.ops.quiet.clone(), _place: place });
+    let listener = Listener {
+        news,
+        told: Arc::default(),
+        waiting: None,
+        end: api.ops.quiet.clone(),
+        logouts: live.logouts.subscribe(),
+        login: caller.in_session.then_some((api, headers)),
+        until: Instant::now() + LONGEST,
+        ended: false,
+        _place: place,
+    };
+    let events = events(listener);
     let mut response = Sse::new(events).keep_alive(KeepAlive::default()).into_response();
     protect(&mut response);
     Ok(response)
@@ -133,17 +159,47 @@ struct Listener {
     /// Lists that come next.
     waiting: Option<Arc<str>>,
     end: CancellationToken,
+    logouts: watch::Receiver<u64>,
+    /// The login that it was opened with.
+    login: Option<(Api, HeaderMap)>,
+    until: Instant,
+    ended: bool,
     _place: OwnedSemaphorePermit,
+}
+
+impl Listener {
+    /// Returns whether the login that it was opened with has expired.
+    fn has_expired(&self) -> bool {
+        self.login.as_ref().is_some_and(|(api, headers)| api.sessions.of(headers, api.ops.clock.now()).is_none())
+    }
+
+    /// The last event: the page is to open another stream.
+    fn again(mut self) -> Option<(Result<Event, Infallible>, Self)> {
+        self.ended = true;
+        // Browsers drop an event without data.
+        Some((Ok(Event::default().event("again").data("now")), self))
+    }
 }
 
 fn events(listener: Listener) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold(listener, async |mut listener| {
+        if listener.ended {
+            return None;
+        }
+        if listener.has_expired() {
+            return listener.again();
+        }
         if let Some(lists) = listener.waiting.take() {
             return Some((Ok(Event::default().event("lists").data(&*lists)), listener));
         }
         tokio::select! {
             () = listener.end.cancelled() => return None,
+            _ = listener.logouts.changed() => return listener.again(),
+            () = tokio::time::sleep_until(listener.until) => return listener.again(),
             changed = listener.news.changed() => changed.ok()?,
+        }
+        if listener.has_expired() {
+            return listener.again();
         }
         let news = listener.news.borrow_and_update().clone();
         if news.lists != listener.told {

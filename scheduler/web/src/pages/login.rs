@@ -1,5 +1,6 @@
 //! `/login` and `/logout`: one login for all pages, with a token of `api.tokens`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
@@ -11,6 +12,7 @@ use serde::Deserialize;
 use super::doors::path_from_root;
 use super::form::Fields;
 use super::frame::{Frame, answer, see_other};
+use super::live::Live;
 use super::words;
 use crate::error::ApiError;
 use crate::request::Params;
@@ -85,7 +87,8 @@ pub(super) async fn log_in(
 }
 
 /// `POST /logout`
-pub(super) async fn log_out(State(api): State<Api>) -> Response {
+pub(super) async fn log_out(State(api): State<Api>, State(live): State<Arc<Live>>) -> Response {
+    live.someone_left();
     let mut response = see_other("./login");
     response.headers_mut().extend(api.sessions.end().map(|cookie| (header::SET_COOKIE, cookie)));
     response

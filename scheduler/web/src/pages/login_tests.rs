@@ -35,46 +35,17 @@ fn location(headers: &HeaderMap) -> &str {
     headers[header::LOCATION].to_str().unwrap()
 }
 
-/// Every path of the pages that is written in their routes; those of forms on feeds are made from their actions.
-fn paths() -> Vec<String> {
-    let literal = include_str!("mod.rs").split(".route(\"").skip(1).map(|rest| rest.split('"').next().unwrap());
-    let actions = ["refresh", "pause", "resume", "forget", "requeue", "unmove", "change", "remove"];
-    let of_feeds = actions.iter().map(|name| format!("/feeds/{{id}}/{name}"));
-    let of_several = ["refresh", "label", "unlabel", "remove"].iter().map(|name| format!("/feeds/{name}"));
-    let all = literal.map(str::to_owned).chain(of_feeds).chain(of_several);
-    all.map(|path| path.replace("{id}", "1").replace("{host}", "example.com").replace("{name}", "pages.css")).collect()
-}
-
 #[tokio::test]
-async fn without_a_login_nothing_but_public_pages_is_shown_or_taken() {
+async fn without_a_login_public_pages_are_shown_and_others_lead_to_the_login() {
     let fleet = fleet().await;
     let lines = Lines::listen();
-    let (mut pages, mut forms) = (0, 0);
-    for path in paths() {
-        if ["/login", "/logout", "/status", "/assets", "/docs"].iter().any(|public| path.starts_with(public)) {
-            continue;
-        }
-        let (status, headers, body) = fleet.call("GET", &path, &[HTML], "").await;
-        match status {
-            303 => {
-                let root = "../".repeat(path.matches('/').count() - 1);
-                let root = if root.is_empty() { "./" } else { &root };
-                assert!(location(&headers).starts_with(&format!("{root}login")), "{path}: {headers:?}");
-                pages += 1;
-            }
-            // `/live` is not for people.
-            other => assert_eq!(other, 401, "{path}: {body}"),
-        }
-        assert!(!body.contains("example.com"), "{path}: {body}");
-        for token in ["", "feedfleet=1790009999.ZXZl.AAAA"] {
-            let (status, _, _) =
-                fleet.call("POST", &path, &[FORM, OURS, HTML, ("cookie", token)], "id=1&sure=yes").await;
-            assert_eq!(status, 401, "{path}");
-            forms += 1;
-        }
+    for (path, to) in [("/", "./login"), ("/feeds/1", "../login?next=feeds%2F1"), ("/audit", "./login?next=audit")] {
+        let (status, headers, _) = fleet.call("GET", path, &[HTML], "").await;
+        assert_eq!((status, location(&headers)), (303, to), "{path}");
     }
-    assert!(pages >= 6 && forms >= 20, "{pages} pages, {forms} forms");
+    assert_eq!(fleet.call("POST", "/feeds/1/pause", &[FORM, OURS, HTML], "").await.0, 401);
     assert!(lines.take().iter().all(|line| line["who"] == "nobody" && line["outcome"] == "refused"));
+    assert_eq!(fleet.ops.store.audit(store::AuditPage::Newest, 9).await.unwrap().len(), 1, "nobody is not stored");
     for path in ["/status", "/login", "/healthz"] {
         assert_eq!(fleet.call("GET", path, &[HTML], "").await.0, 200, "{path}");
     }
@@ -201,4 +172,87 @@ async fn what_is_not_there_is_a_page_for_browsers_and_a_problem_for_programs() {
     assert!(status == 404 && !page.contains("<nav"), "publishers see no way that they cannot go: {page}");
     let (status, _, problem) = fleet.call("GET", "/api/v1/feeds/99", &[HTML], "").await;
     assert!(status == 404 && problem.starts_with('{'), "{problem}");
+}
+
+#[tokio::test]
+async fn what_is_live_ends_with_the_login_that_opened_it() {
+    use axum::body::{Body, to_bytes};
+    use axum::http::Request;
+    use tower_service::Service;
+
+    let fleet = fleet().await;
+    let login = cookie(&fleet, READ).await;
+    let open = async |fields: [(&str, &str); 1]| {
+        let mut request = Request::get("/live").header(header::HOST, "127.0.0.1:7878");
+        for (name, value) in fields {
+            request = request.header(name, value);
+        }
+        let response = fleet.router.clone().call(request.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), 200);
+        response.into_body()
+    };
+    let whole = async |body: Body| String::from_utf8(to_bytes(body, 1 << 20).await.unwrap().to_vec()).unwrap();
+    let bearer = format!("Bearer {READ}");
+    let streams = [open([("cookie", &login)]).await, open([("authorization", &bearer)]).await];
+    // Everybody's stream ends, and only who is still logged in opens another one.
+    assert_eq!(fleet.call("POST", "/logout", &[FORM, OURS, HTML, ("cookie", &login)], "").await.0, 303);
+    for stream in streams {
+        assert_eq!(whole(stream).await, "event: again\ndata: now\n\n");
+    }
+    let stream = open([("cookie", &login)]).await;
+    fleet.clock.advance(std::time::Duration::from_secs(12 * 3600));
+    assert!(whole(stream).await.starts_with("event: again"));
+    assert_eq!(fleet.call("GET", "/live", &[("cookie", &login)], "").await.0, 401);
+}
+
+#[tokio::test]
+async fn somebody_who_is_logged_in_finds_the_way_from_public_pages_to_the_others() {
+    let fleet = fleet().await;
+    let login = cookie(&fleet, READ).await;
+    for path in ["/status", "/docs/api", "/nosuch"] {
+        let (_, _, page) = fleet.call("GET", path, &[HTML, ("cookie", &login)], "").await;
+        assert!(page.contains("<nav aria-label=\"Pages\">") && page.contains("Log out"), "{path}: {page}");
+        let (_, _, page) = fleet.call("GET", path, &[HTML], "").await;
+        assert!(!page.contains("<nav") && !page.contains("Log out"), "{path}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn logging_out_again_and_again_pushes_nobody_out_of_the_audit() {
+    let fleet = fleet().await;
+    let login = cookie(&fleet, READ).await;
+    for _ in 0..100 {
+        assert_eq!(fleet.call("POST", "/logout", &[FORM, OURS, HTML, ("cookie", &login)], "").await.0, 303);
+    }
+    let lines = fleet.ops.store.audit(store::AuditPage::Newest, 200).await.unwrap();
+    assert!((2..=31).contains(&lines.len()), "{} lines are stored", lines.len());
+}
+
+#[tokio::test]
+async fn the_audit_has_who_did_what_and_is_the_same_for_all_schedulers() {
+    let fleet = fleet().await;
+    let (writer, reader) = (cookie(&fleet, WRITE).await, cookie(&fleet, READ).await);
+    fleet.call("POST", "/feeds/1/pause", &[FORM, OURS, HTML, ("cookie", &writer)], "").await;
+    for _ in 0..40 {
+        fleet.call("POST", "/feeds/1/remove", &[FORM, OURS, HTML, ("cookie", &reader)], "").await;
+    }
+    // Another scheduler over the same store.
+    let other = crate::router(fleet.ops.clone());
+    let lines = fleet.ops.store.audit(store::AuditPage::Newest, 100).await.unwrap();
+    let told = |line: &store::AuditLine| {
+        let change = &line.change;
+        format!("{} {} {} {}", change.who, change.action, change.on, change.outcome)
+    };
+    let told: Vec<String> = lines.iter().rev().map(told).collect();
+    let expected = [
+        "ann POST /api/v1/feeds feeds/1 done",
+        "ann POST /login login done",
+        "eve POST /login login done",
+        "ann POST /feeds/{id}/pause feeds/1 done",
+    ];
+    assert_eq!(told[..4], expected);
+    assert_eq!(told.len(), 4 + 30, "what a role forbids does not push out the rest");
+    assert!(told[4..].iter().all(|line| line == "eve POST /feeds/{id}/remove feeds/1 refused"), "{told:?}");
+    let page = Fleet { router: other, ..fleet }.call("GET", "/audit", &[HTML, ("cookie", &reader)], "").await.2;
+    assert!(page.contains("POST /feeds/{id}/pause") && page.contains("eve"), "{page}");
 }

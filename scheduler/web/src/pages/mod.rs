@@ -35,6 +35,7 @@ mod shown;
 #[cfg(test)]
 mod state_tests;
 mod status;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -45,6 +46,7 @@ use axum::Router;
 use axum::extract::FromRef;
 use axum::routing::{get, post};
 
+use crate::routes::Routes;
 use crate::state::Api;
 use actions::Action;
 
@@ -57,6 +59,13 @@ pub(crate) use live::{Live, watch};
 pub(crate) struct Pages {
     api: Api,
     live: Arc<Live>,
+    script: Arc<docs::Script>,
+}
+
+impl FromRef<Pages> for Arc<docs::Script> {
+    fn from_ref(pages: &Pages) -> Self {
+        pages.script.clone()
+    }
 }
 
 impl FromRef<Pages> for Api {
@@ -73,7 +82,12 @@ impl FromRef<Pages> for Arc<Live> {
 
 /// Returns the routes of all pages.
 pub(crate) fn routes(api: Api, live: Arc<Live>) -> Router {
-    Router::new()
+    served().router.with_state(Pages { api, live, script: Arc::default() })
+}
+
+/// The pages and their forms.
+pub(crate) fn served() -> Routes<Pages> {
+    let pages = Routes::default()
         .route("/", get(fleet::page))
         .route("/entries", get(river::page))
         .route("/feeds", get(search::page))
@@ -91,46 +105,29 @@ pub(crate) fn routes(api: Api, live: Arc<Live>) -> Router {
         .route("/requeues/plan", post(requeues::plan))
         .route("/requeues/start", post(requeues::start))
         .route("/requeues/{id}/cancel", post(requeues::cancel))
+        .route("/subscriptions", get(subscriptions::list))
+        .route("/subscriptions/add", post(subscriptions::add))
+        .route("/subscriptions/{id}", get(subscriptions::page))
+        .route("/subscriptions/{id}/pause", post(subscriptions::pause))
+        .route("/subscriptions/{id}/resume", post(subscriptions::resume))
+        .route("/subscriptions/{id}/rotate", post(subscriptions::rotate))
+        .route("/subscriptions/{id}/replay", post(subscriptions::replay))
+        .route("/subscriptions/{id}/remove", post(subscriptions::remove))
         .route("/docs/api", get(docs::page))
         .route("/audit", get(audit::page))
         .route("/config", get(config::page))
         .route("/config/reload", post(config::reload))
-        .merge(forms())
+        .route("/fleet/pause", post(actions::pause_fleet))
+        .route("/fleet/resume", post(actions::resume_fleet))
         .route("/login", get(login::page).post(login::log_in))
         .route("/logout", post(login::log_out))
         .route("/live", get(live::stream))
-        .route("/assets/{name}", get(assets::asset))
-        .with_state(Pages { api, live })
-}
-
-/// The forms that change something.
-fn forms() -> Router<Pages> {
-    let on_one = [
-        Action::Refresh,
-        Action::Pause,
-        Action::Resume,
-        Action::Forget,
-        Action::Requeue,
-        Action::Unmove,
-        Action::Change,
-        Action::Remove,
-    ];
-    let on_several = [
-        Action::Refresh,
-        Action::Pause,
-        Action::Resume,
-        Action::Requeue,
-        Action::Label,
-        Action::Unlabel,
-        Action::Remove,
-    ];
-    let router = Router::new()
-        .route("/fleet/pause", post(actions::pause_fleet))
-        .route("/fleet/resume", post(actions::resume_fleet));
-    let router = on_one.into_iter().fold(router, |router, action| {
-        router.route(&format!("/feeds/{{id}}/{}", action.name()), post(actions::one(action)))
-    });
-    on_several.into_iter().fold(router, |router, action| {
-        router.route(&format!("/feeds/{}", action.name()), post(actions::several(action)))
-    })
+        .route("/assets/{name}", get(assets::asset));
+    let of_one = |routes: Routes<Pages>, action: Action| {
+        routes.route(&format!("/feeds/{{id}}/{}", action.name()), post(actions::one(action)))
+    };
+    let of_several = |routes: Routes<Pages>, action: Action| {
+        routes.route(&format!("/feeds/{}", action.name()), post(actions::several(action)))
+    };
+    Action::OF_SEVERAL.into_iter().fold(Action::OF_ONE.into_iter().fold(pages, of_one), of_several)
 }

@@ -16,7 +16,7 @@ function replace(id, html) {
 }
 
 function fleet(pulse) {
-  let source;
+  let source, later;
   const state = (words, lost) => {
     pulse.hidden = false;
     pulse.classList.toggle("lost", lost);
@@ -42,11 +42,18 @@ function fleet(pulse) {
     source = new EventSource(at("live"));
     source.addEventListener("numbers", numbers);
     source.addEventListener("lists", lists);
+    // The server ends each stream after a while: the next one is opened with the login of that moment.
+    // After a logout the browser needs a moment to forget the login.
+    source.addEventListener("again", () => {
+      source.close();
+      later = setTimeout(open, 1000 + 1000 * Math.random());
+    });
     source.onerror = () => state(source.readyState === EventSource.CLOSED ? "not live: reload" : "reconnecting", true);
   };
   // A page that nobody sees needs no numbers.
   document.addEventListener("visibilitychange", () => {
     source?.close();
+    clearTimeout(later);
     if (!document.hidden) open();
   });
   open();

@@ -71,22 +71,6 @@ impl RequeuesPage {
     fn is_ticked(&self, name: &str) -> bool {
         self.sent.is_ticked(name)
     }
-
-    fn categories(&self) -> [Category; 5] {
-        Category::ALL
-    }
-
-    fn statuses(&self) -> [Status; 7] {
-        Status::ALL
-    }
-
-    fn failures(&self) -> &'static [FailureKind] {
-        &FailureKind::ALL
-    }
-
-    fn spaced(&self, name: &str) -> String {
-        words::spaced(name)
-    }
 }
 
 /// The parameters of `GET /requeues`.
@@ -138,6 +122,8 @@ fn what(requeue: &Requeue, now: Timestamp) -> String {
     let hosts: Vec<&str> = filter.hosts.iter().map(HostKey::as_str).collect();
     let parts = [
         filter.feed.map(|feed| format!("feed {feed}")),
+        (!filter.feeds.is_empty())
+            .then(|| words::counted(filter.feeds.len() as u64, "selected feed", "selected feeds")),
         (!hosts.is_empty()).then(|| format!("host {}", hosts.join(", "))),
         filter.category.map(|category| format!("category {}", category.as_str())),
         filter.status.map(|status| format!("status {}", status.as_str())),

@@ -17,6 +17,7 @@ use crate::request::Params;
 use crate::river::text::first_words;
 use crate::river::{self, River, RiverParams};
 use crate::state::Api;
+use crate::until_sent::until_sent;
 use store::{FeedRef, StoredEntry};
 
 /// Entries on a page when no `limit` is given.
@@ -56,10 +57,6 @@ impl RiverPage {
         self.asked.get(name).unwrap_or_default()
     }
 
-    fn categories(&self) -> [Category; 5] {
-        Category::ALL
-    }
-
     fn is_category(&self, category: &Category) -> bool {
         self.given("category").eq_ignore_ascii_case(category.as_str())
     }
@@ -85,9 +82,9 @@ pub(super) async fn page(
         "" => format!("?{name}={seq}"),
         conditions => format!("?{conditions}&{name}={seq}"),
     };
-    let (older, newer, rows, of_feed) = match river {
-        Some((river, of_feed)) => (river.older, river.newer, river.items, of_feed),
-        None => (None, None, Vec::new(), None),
+    let (older, newer, rows, of_feed, turn) = match river {
+        Some((river, of_feed)) => (river.older, river.newer, river.items, of_feed, Some(river.turn)),
+        None => (None, None, Vec::new(), None, None),
     };
     let page = RiverPage {
         frame: frame.around("entries"),
@@ -99,7 +96,7 @@ pub(super) async fn page(
         wrong,
         of_feed,
     };
-    answer(status, &page)
+    Ok(until_sent(answer(status, &page)?, turn))
 }
 
 async fn read(api: &Api, asked: &RiverParams) -> Result<(River, Option<(i64, String)>), ApiError> {

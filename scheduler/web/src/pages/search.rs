@@ -29,8 +29,9 @@ struct SearchPage {
     /// What was wrong with what was asked.
     wrong: Option<String>,
     rows: Vec<Row>,
-    /// The query strings of the first and the next page.
+    /// The query strings of the first, the previous and the next page.
     first: Option<String>,
+    previous: Option<String>,
     next: Option<String>,
     /// What was done just now.
     done: Option<String>,
@@ -66,28 +67,12 @@ impl SearchPage {
 
     /// The query string of the same list in another order.
     fn by(&self, order: &str) -> String {
-        let rest = without(&without(&self.query, "after"), "sort");
+        let rest = without(&conditions(&self.query), "sort");
         if rest.is_empty() { format!("sort={order}") } else { format!("{rest}&sort={order}") }
     }
 
     fn given<'a>(&self, given: &'a Option<String>) -> &'a str {
         given.as_deref().unwrap_or_default()
-    }
-
-    fn categories(&self) -> [Category; 5] {
-        Category::ALL
-    }
-
-    fn statuses(&self) -> [Status; 7] {
-        Status::ALL
-    }
-
-    fn failures(&self) -> &'static [FailureKind] {
-        &FailureKind::ALL
-    }
-
-    fn spaced(&self, name: &str) -> String {
-        words::spaced(name)
     }
 
     fn is_filtered(&self) -> bool {
@@ -106,7 +91,9 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
     let done = done.and_then(|done| actions::said_of_several(done).or_else(|| actions::said(done).map(str::to_owned)));
     let query = without(query, "done");
     let unreadable = |_| ApiError::bad("the query string is not readable; write name=value&name=value");
-    let Params(asked) = Params::<ListParams>::of(&Uri::try_from(format!("/feeds?{query}")).map_err(unreadable)?)?;
+    let trail = Trail::of(&query);
+    let listed = without(&query, Trail::NAME);
+    let Params(asked) = Params::<ListParams>::of(&Uri::try_from(format!("/feeds?{listed}")).map_err(unreadable)?)?;
     let asked = given(asked);
     let listed = list(&api, &asked, now).await;
     let (status, wrong, rows, next) = match listed {
@@ -114,12 +101,59 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
         Err(error) if error.status().is_client_error() => (error.status(), Some(error.to_string()), Vec::new(), None),
         Err(error) => return Err(error),
     };
-    let conditions = without(&query, "after");
+    let conditions = conditions(&query);
     let first = asked.after.is_some().then(|| conditions.clone());
-    let next = next.map(|cursor| format!("{conditions}&after={}", encoded(&cursor)));
+    let previous = trail.previous().map(|part| format!("{conditions}{part}"));
+    let next = next.map(|cursor| format!("{conditions}{}", trail.behind(asked.after.as_deref()).part(Some(&cursor))));
     let count = if wrong.is_none() { count(&api, &asked, now).await? } else { None };
     let frame = frame.around("feeds");
-    answer(status, &SearchPage { frame, asked, wrong, rows, first, next, done, query, count })
+    answer(status, &SearchPage { frame, asked, wrong, rows, first, previous, next, done, query, count })
+}
+
+/// The part of a query string that says which feeds are listed, and in which order.
+fn conditions(query: &str) -> String {
+    without(&without(query, "after"), Trail::NAME)
+}
+
+/// The cursors of the pages before this one, so that there is a way back: lists are read in one direction.
+struct Trail(Vec<String>);
+
+impl Trail {
+    /// The parameter that has it.
+    const NAME: &str = "earlier";
+    /// The first page, which has no cursor.
+    const FIRST: &str = "-";
+    /// Pages that are remembered: their cursors fit into an address.
+    const LONGEST: usize = 40;
+
+    /// Reads it from a query string; anything else leads nowhere.
+    fn of(query: &str) -> Self {
+        let given = query.split('&').filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == Self::NAME);
+        let is_cursor = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let cursors = given.map_or("", |(_, cursors)| cursors).split('.').filter(|text| !text.is_empty());
+        Trail(cursors.filter(|text| text.chars().all(is_cursor)).map(str::to_owned).collect())
+    }
+
+    /// The trail of the page behind the one with this cursor.
+    fn behind(&self, cursor: Option<&str>) -> Trail {
+        let mut cursors = self.0.clone();
+        cursors.push(cursor.unwrap_or(Self::FIRST).to_owned());
+        Trail(cursors.split_off(cursors.len().saturating_sub(Self::LONGEST)))
+    }
+
+    /// The end of the query string of the page before.
+    fn previous(&self) -> Option<String> {
+        let (last, rest) = self.0.split_last()?;
+        let cursor = Some(last.as_str()).filter(|cursor| *cursor != Self::FIRST);
+        Some(Trail(rest.to_vec()).part(cursor))
+    }
+
+    /// The end of a query string: this cursor and this trail.
+    fn part(&self, cursor: Option<&str>) -> String {
+        let cursor = cursor.map_or_else(String::new, |cursor| format!("&after={}", encoded(cursor)));
+        let trail = if self.0.is_empty() { String::new() } else { format!("&{}={}", Self::NAME, self.0.join(".")) };
+        cursor + &trail
+    }
 }
 
 /// A form sends every field, and empty what was left empty.
@@ -169,23 +203,45 @@ fn row(api: &Api, feed: Feed, now: Timestamp) -> Row {
     }
 }
 
-/// How many feeds match, from the counters: those know feeds by category and status, and failures.
+/// How many feeds match, from the counters: those know feeds by category and status.
 async fn count(api: &Api, asked: &ListParams, now: Timestamp) -> Result<Option<String>, ApiError> {
     let query = asked.clone().query(USUAL)?;
     let counted = |number| Some(words::counted(number, "feed", "feeds"));
     if query.text.is_some() || query.host.is_some() || query.label.is_some() || query.external_id.is_some() {
         return Ok(None);
     }
-    let stats = api.ops.store.stats(now).await?;
-    if let Some(wanted) = query.failure {
-        let alone = query.category.is_none() && query.status.is_none();
-        let of = stats.penalised.iter().filter(|(kind, _)| *kind == wanted).map(|(_, feeds)| feeds).sum();
-        return Ok(if alone { counted(of) } else { None });
+    // Failures are counted apart from the penalty box, and not by class.
+    if query.failing || query.failure.is_some() {
+        return Ok(None);
     }
+    let stats = api.ops.store.stats(now).await?;
     let fits = |category, status| {
         query.category.is_none_or(|wanted| wanted == category) && query.status.is_none_or(|wanted| wanted == status)
     };
     Ok(counted(
         stats.feeds.iter().filter(|(category, status, _)| fits(*category, *status)).map(|(.., feeds)| feeds).sum(),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trail_leads_back_page_by_page() {
+        let mut trail = Trail::of("q=a");
+        assert_eq!(trail.previous(), None);
+        let mut cursor = None;
+        for next in ["one", "two", "three"] {
+            trail = Trail::of(&trail.behind(cursor).part(Some(next)));
+            cursor = Some(next);
+        }
+        assert_eq!(trail.previous().as_deref(), Some("&after=two&earlier=-.one"));
+        let trail = Trail::of("&after=two&earlier=-.one");
+        assert_eq!(trail.previous().as_deref(), Some("&after=one&earlier=-"));
+        assert_eq!(Trail::of("earlier=-").previous().as_deref(), Some(""), "the first page");
+        assert_eq!(Trail::of("earlier=<b>.%22").previous(), None);
+        let long = (0..99).fold(Trail(Vec::new()), |trail, number| trail.behind(Some(&number.to_string())));
+        assert!(long.0.len() == Trail::LONGEST && long.0[0] == "59");
+    }
 }

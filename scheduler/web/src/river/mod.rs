@@ -9,11 +9,12 @@ use crate::reading::{Chosen, cursor, parameters};
 use crate::request::limit;
 use crate::state::Api;
 use store::{EventPage, EventQuery, StoredEntry};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The maximum number of entries on a page.
 const MOST: u32 = 200;
-/// How long a page looks for entries that fit.
-const LOOKS: Duration = Duration::from_millis(250);
+/// How long a page looks for entries that fit, but for the last look: searches are answered within 100 ms.
+const LOOKS: Duration = Duration::from_millis(50);
 
 parameters! {
     /// The parameters of the river. `after` and `before` continue with older and with newer entries than a number.
@@ -78,6 +79,8 @@ pub(crate) struct River {
     pub(crate) older: Option<i64>,
     /// Changes when the store was restored from a backup.
     pub(crate) epoch: String,
+    /// The turn to hold entries in memory: until the response is sent.
+    pub(crate) turn: OwnedSemaphorePermit,
 }
 
 /// Reads on until the page is full: one look at the store ends after some thousand entries, and of a large fleet few of these fit
@@ -88,8 +91,8 @@ async fn filled(api: &Api, query: EventQuery) -> Result<EventPage<StoredEntry>, 
     while page.more && begun.elapsed() < LOOKS {
         let missing = (query.limit as usize).saturating_sub(page.items.len());
         let Some(limit) = u32::try_from(missing).ok().filter(|missing| *missing > 0) else { break };
-        let older = EventQuery { after: page.next, limit, ..query.clone() };
-        let further = api.ops.store.find_entries(&older).await?;
+        let behind = EventQuery { after: page.next, limit, ..query.clone() };
+        let further = api.ops.store.find_entries(&behind).await?;
         if further.epoch != page.epoch {
             break;
         }
@@ -111,20 +114,19 @@ pub(crate) async fn page(api: &Api, params: &RiverParams, usual: u32) -> Result<
     let limit = limit(params.limit.as_deref(), usual, MOST)?;
     let filter = params.conditions().filter(api).await?;
     let newest = EventQuery { filter, newest: true, after, limit };
-    let _turn = api.page_turn().await?;
+    let turn = api.page_turn().await?;
     if before > 0 {
-        let query = EventQuery { newest: false, after: before, ..newest.clone() };
-        let page = api.ops.store.find_entries(&query).await?;
+        let page = filled(api, EventQuery { newest: false, after: before, ..newest.clone() }).await?;
         // At the top there may be fewer than a page: the first page has them too.
         if page.more {
             let mut items = page.items;
             items.reverse();
             let (older, newer) = (before.saturating_add(1), page.next);
-            return Ok(River { items, newer: Some(newer), older: Some(older), epoch: page.epoch });
+            return Ok(River { items, newer: Some(newer), older: Some(older), epoch: page.epoch, turn });
         }
     }
     let page = filled(api, EventQuery { after: if before > 0 { 0 } else { after }, ..newest }).await?;
     let first = page.items.first().map_or(after - 1, |entry| entry.seq);
     let newer = (after > 0).then_some(first.max(1));
-    Ok(River { newer, older: page.more.then_some(page.next), epoch: page.epoch, items: page.items })
+    Ok(River { newer, older: page.more.then_some(page.next), epoch: page.epoch, items: page.items, turn })
 }

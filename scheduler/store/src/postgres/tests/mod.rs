@@ -57,6 +57,11 @@ impl Backend for Schema {
         true
     }
 
+    async fn number_audit_from(&self, number: i64) {
+        let sql = format!("ALTER TABLE audit ALTER COLUMN id RESTART WITH {number}");
+        self.connection().await.execute(AssertSqlSafe(sql)).await.unwrap();
+    }
+
     async fn audit(&self) -> Audit {
         let mut on = self.connection().await;
         let mut lines = async |sql: &'static str| {

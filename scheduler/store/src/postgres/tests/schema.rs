@@ -11,6 +11,7 @@ use crate::conformance::plans::{Explains, every_list_follows_its_index, labels_a
 use crate::conformance::upgrades::{ROWS_OF_PORT_80, SCHEMAS_OF_PORT_80, ports_80_and_443_become_one_host};
 use crate::conformance::{add, at, entry, modified, new_entries, poll};
 use crate::postgres::PostgresStore;
+use crate::postgres::audit::{LINES as AUDIT, PRUNE as PRUNE_AUDIT};
 use crate::postgres::events::STATEMENTS;
 use crate::postgres::list::{ALONG_INDEXES, View, bound};
 use crate::statement::Statement;
@@ -149,6 +150,9 @@ async fn every_statement_of_a_batch_finds_its_rows_by_index() {
         STATEMENTS[1],
         STATEMENTS[2],
         STATEMENTS[3],
+        AUDIT[0],
+        AUDIT[1],
+        PRUNE_AUDIT,
         include_str!("../feeds_find.sql"),
         include_str!("../feeds_of_site.sql"),
         include_str!("../feeds_revive.sql"),

@@ -16,8 +16,10 @@ use crate::error::ApiError;
 use crate::request::Params;
 use crate::river::{self, RiverParams};
 use crate::state::Api;
+use crate::until_sent::until_sent;
 use channel::Channel;
 use store::FeedRef;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Entries when no `limit` is given.
 const USUAL: u32 = 50;
@@ -50,17 +52,24 @@ async fn serve(
     media_type: &'static str,
     written: fn(&Channel) -> Option<Vec<u8>>,
 ) -> Result<Response, ApiError> {
-    let channel = read_channel(api, uri, headers, params.given()).await?;
+    let (channel, turn) = read_channel(api, uri, headers, params.given()).await?;
     // What fits the conditions changes without a newer entry too: when a feed gets a label, for example.
     let is_whole = river::conditions(uri.query().unwrap_or_default()).is_empty();
     let newest = channel.entries.iter().map(|entry| entry.stored.stored).max();
     let modified = newest.filter(|_| is_whole);
     let failed = || ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the feed could not be written");
     let body = tokio::task::spawn_blocking(move || written(&channel)).await.map_err(|_| failed())?;
-    Ok(conditional::answer(headers, media_type, body.ok_or_else(failed)?, modified, api.ops.clock.now()))
+    let answer = conditional::answer(headers, media_type, body.ok_or_else(failed)?, modified, api.ops.clock.now());
+    Ok(until_sent(answer, turn))
 }
 
-async fn read_channel(api: &Api, uri: &Uri, headers: &HeaderMap, params: RiverParams) -> Result<Channel, ApiError> {
+/// Reads what a feed has, with the turn to hold it in memory.
+async fn read_channel(
+    api: &Api,
+    uri: &Uri,
+    headers: &HeaderMap,
+    params: RiverParams,
+) -> Result<(Channel, OwnedSemaphorePermit), ApiError> {
     let page = river::page(api, &params, USUAL).await?;
     let updated = page.items.iter().map(|entry| entry.stored).max().unwrap_or(Timestamp::EPOCH);
     let entries = made_safe(api, page.items).await?;
@@ -74,7 +83,7 @@ async fn read_channel(api: &Api, uri: &Uri, headers: &HeaderMap, params: RiverPa
         "" => format!("after={after}"),
         conditions => format!("{conditions}&after={after}"),
     };
-    Ok(Channel {
+    let channel = Channel {
         title: title(api, &params).await?,
         id: format!("urn:feedfleet:{}:river:{:032x}", page.epoch, xxh3_128(conditions.as_bytes())),
         home: at("/entries", &conditions),
@@ -82,7 +91,8 @@ async fn read_channel(api: &Api, uri: &Uri, headers: &HeaderMap, params: RiverPa
         next: page.older.map(|after| at(uri.path(), &older(after))),
         updated,
         entries,
-    })
+    };
+    Ok((channel, page.turn))
 }
 
 /// Names the feed by its conditions.

@@ -170,7 +170,7 @@ async fn what_cannot_be_meant_is_refused_in_words() {
     let fleet = Fleet::new().await;
     let refused = [
         (json!({}), "filter is missing"),
-        (json!({ "filter": {} }), "filter says nothing; name feed, host"),
+        (json!({ "filter": {} }), "filter says nothing; name feed, feeds"),
         (json!({ "filter": { "all": false } }), "filter says nothing"),
         (json!({ "filter": { "all": true, "feed": 1 } }), "all goes with nothing else"),
         (json!({ "filter": { "al": true } }), "unknown field al; did you mean all?"),

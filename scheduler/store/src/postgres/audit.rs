@@ -1,0 +1,61 @@
+//! The audit of requested changes.
+
+use async_trait::async_trait;
+use common::time::Timestamp;
+
+use super::connection::on_connection;
+use super::{PostgresStore, text};
+use crate::audit::{AuditRow, MOST_AUDITED, PRUNED, TRIMMED_EVERY, audit_columns};
+use crate::{AuditLine, AuditPage, Audited, Audits, StoreError};
+
+const ADD: &str = "INSERT INTO audit (at, who, source, action, subject, outcome, status, millis) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id";
+const END: &str = "UPDATE audit SET who = $2, subject = $3, outcome = $4, status = $5, millis = $6 WHERE id = $1";
+const TRIM: &str = "DELETE FROM audit WHERE id <= $1";
+pub(super) const PRUNE: &str = "DELETE FROM audit WHERE at < $1 AND id <= \
+    (SELECT max(id) FROM (SELECT id FROM audit ORDER BY id LIMIT $2) AS oldest)";
+/// Lines between two numbers: the highest first, and the lowest first.
+pub(super) const LINES: [&str; 2] = [
+    concat!("SELECT ", audit_columns!(), " FROM audit WHERE id > $1 AND id < $2 ORDER BY id DESC LIMIT $3"),
+    concat!("SELECT ", audit_columns!(), " FROM audit WHERE id > $1 AND id < $2 ORDER BY id LIMIT $3"),
+];
+
+#[async_trait]
+impl Audits for PostgresStore {
+    async fn add_audit(&self, change: &Audited) -> Result<i64, StoreError> {
+        on_connection!(self, "store a line of the audit", |on| {
+            let add = sqlx::query_scalar(ADD).bind(change.at.millis()).bind(text(&change.who)).bind(text(&change.from));
+            let add = add.bind(text(&change.action)).bind(text(&change.on)).bind(change.outcome.as_str());
+            let add = add.bind(i64::from(change.status)).bind(change.millis());
+            let id: i64 = add.fetch_one(&mut *on).await?;
+            if id % TRIMMED_EVERY == 0 {
+                // The line is stored. What this leaves, the next such line deletes.
+                if let Err(error) = sqlx::query(TRIM).bind(id - MOST_AUDITED).execute(on).await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "old lines of the audit were not deleted");
+                }
+            }
+            Ok(id)
+        })
+    }
+
+    async fn end_audit(&self, id: i64, change: &Audited) -> Result<(), StoreError> {
+        on_connection!(self, "store the outcome of a change", |on| {
+            let end = sqlx::query(END).bind(id).bind(text(&change.who)).bind(text(&change.on));
+            let end = end.bind(change.outcome.as_str()).bind(i64::from(change.status)).bind(change.millis());
+            end.execute(on).await.map(drop)
+        })
+    }
+
+    async fn audit(&self, page: AuditPage, limit: u32) -> Result<Vec<AuditLine>, StoreError> {
+        let (after, before, ascending) = page.bounds();
+        on_connection!(self, "read the audit", |on| {
+            let lines = sqlx::query_as::<_, AuditRow>(LINES[usize::from(ascending)]).bind(after).bind(before);
+            Ok(page.lines(lines.bind(i64::from(limit)).fetch_all(on).await?))
+        })
+    }
+
+    async fn prune_audit(&self, before: Timestamp) -> Result<u64, StoreError> {
+        on_connection!(self, "delete old lines of the audit", |on| {
+            Ok(sqlx::query(PRUNE).bind(before.millis()).bind(PRUNED).execute(on).await?.rows_affected())
+        })
+    }
+}

@@ -1,0 +1,315 @@
+//! `/subscriptions` and `/subscriptions/{id}`: targets that events are sent to, how far deliveries are, and forms for them.
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use common::outcome::DeliveryOutcome;
+use common::policy::Category;
+use common::time::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::form::{Fields, object};
+use super::frame::{Frame, answer, see_other};
+use super::words::{self, Moment};
+use crate::api::audit::{Subject, Who};
+use crate::api::subscriptions::{self as subscriptions, ChangeBody, ListParams, ReplayBody, SubscriptionId};
+use crate::error::ApiError;
+use crate::request::{Body, Params, fields};
+use crate::state::Api;
+use scheduler::delivery::view::SubscriptionView;
+use store::{Delivery, DeliveryFormat, SubscriptionState};
+
+#[derive(Template)]
+#[template(path = "pages/subscriptions.html")]
+struct SubscriptionsPage {
+    frame: Frame,
+    rows: Vec<Row>,
+    first: bool,
+    next: Option<String>,
+    done: &'static str,
+}
+
+struct Row {
+    id: i64,
+    target: String,
+    what: String,
+    state: &'static str,
+    class: &'static str,
+    lag: String,
+    delivered: String,
+    last: Option<(String, Moment)>,
+}
+
+/// The parameters of `GET /subscriptions`.
+#[derive(Debug, Deserialize)]
+pub(super) struct PageParams {
+    after: Option<String>,
+    done: Option<String>,
+}
+
+/// `GET /subscriptions`
+pub(super) async fn list(
+    State(api): State<Api>,
+    frame: Frame,
+    Params(params): Params<PageParams>,
+) -> Result<Response, ApiError> {
+    let first = params.after.is_none();
+    let params_of_list = ListParams { after: params.after, limit: None };
+    let axum::Json(page) = subscriptions::list(State(api), Params(params_of_list)).await?;
+    let done = if params.done.as_deref() == Some("removed") { "The subscription is removed." } else { "" };
+    let rows = page.items.into_iter().map(|view| row(view, frame.now)).collect();
+    answer(
+        StatusCode::OK,
+        &SubscriptionsPage { frame: frame.around("subscriptions"), rows, first, next: page.next, done },
+    )
+}
+
+fn row(view: SubscriptionView, now: Timestamp) -> Row {
+    Row {
+        id: view.id,
+        what: what(&view),
+        state: view.state.as_str(),
+        class: class(&view),
+        lag: words::seconds(view.lag),
+        delivered: words::count(view.delivered),
+        last: view.last.as_ref().map(|last| (response(last), Moment::of(last.at, now))),
+        target: view.target,
+    }
+}
+
+fn class(view: &SubscriptionView) -> &'static str {
+    match view.state {
+        SubscriptionState::Disabled => "bad",
+        SubscriptionState::Paused => "warn",
+        SubscriptionState::Active if view.failures > 0 => "warn",
+        SubscriptionState::Active => "",
+    }
+}
+
+/// Which events are sent, in words.
+fn what(view: &SubscriptionView) -> String {
+    let filter = &view.filter;
+    let parts = [
+        ("", filter.kind.clone()),
+        ("feed ", filter.feed.map(|feed| feed.to_string())),
+        ("host ", filter.host.clone()),
+        ("label ", filter.label.clone()),
+        ("category ", filter.category.map(|category| category.as_str().to_owned())),
+        ("language ", filter.language.clone()),
+        ("with ", filter.q.clone()),
+        ("part ", filter.part.clone()),
+    ];
+    let parts: Vec<String> = parts.into_iter().filter_map(|(name, value)| Some(format!("{name}{}", value?))).collect();
+    if parts.is_empty() { "all events".to_owned() } else { parts.join(", ") }
+}
+
+fn response(delivery: &Delivery) -> String {
+    match delivery.status {
+        Some(status) => words::status(status),
+        None => words::spaced(delivery.outcome.as_str()),
+    }
+}
+
+#[derive(Template)]
+#[template(path = "pages/subscription.html")]
+struct SubscriptionPage {
+    frame: Frame,
+    view: SubscriptionView,
+    what: String,
+    class: &'static str,
+    lag: String,
+    delivered: String,
+    facts: Vec<(&'static str, String)>,
+    created: Moment,
+    failing_since: Option<Moment>,
+    next_try: Option<Moment>,
+    deliveries: Vec<DeliveryLine>,
+    done: &'static str,
+}
+
+struct DeliveryLine {
+    at: Moment,
+    class: &'static str,
+    response: String,
+    events: String,
+    attempt: u32,
+    took: String,
+    detail: String,
+}
+
+impl SubscriptionPage {
+    fn is_active(&self) -> bool {
+        self.view.state == SubscriptionState::Active
+    }
+}
+
+/// The parameters of `GET /subscriptions/{id}`.
+#[derive(Debug, Deserialize)]
+pub(super) struct OneParams {
+    done: Option<String>,
+}
+
+/// `GET /subscriptions/{id}`
+pub(super) async fn page(
+    State(api): State<Api>,
+    frame: Frame,
+    Path(id): Path<String>,
+    Params(params): Params<OneParams>,
+) -> Result<Response, ApiError> {
+    let id = number(&id)?;
+    let axum::Json(view) = subscriptions::show(State(api.clone()), SubscriptionId(id)).await?;
+    let done = match params.done.as_deref() {
+        Some("pause") => "It is paused. Events wait as long as they are kept.",
+        Some("resume") => "It is resumed.",
+        Some("replay") => "The events are sent again.",
+        _ => "",
+    };
+    let axum::Json(deliveries) = subscriptions::deliveries(State(api), SubscriptionId(id)).await?;
+    show(frame, view, &deliveries.items, done, StatusCode::OK)
+}
+
+fn number(id: &str) -> Result<i64, ApiError> {
+    let none = |_| ApiError::new(StatusCode::NOT_FOUND, format!("there is no subscription {id}"));
+    id.parse().map_err(none)
+}
+
+fn show(
+    frame: Frame,
+    view: SubscriptionView,
+    deliveries: &[Delivery],
+    done: &'static str,
+    status: StatusCode,
+) -> Result<Response, ApiError> {
+    let now = frame.now;
+    let moment = |at: Timestamp| Moment::of(at, now);
+    let page = SubscriptionPage {
+        what: what(&view),
+        class: class(&view),
+        lag: words::seconds(view.lag),
+        delivered: words::count(view.delivered),
+        facts: facts(&view),
+        created: moment(view.created),
+        failing_since: view.failing_since.map(moment),
+        next_try: view.next_try.map(moment),
+        deliveries: deliveries.iter().map(|delivery| line(delivery, now)).collect(),
+        done,
+        view,
+        frame: frame.around("subscriptions"),
+    };
+    answer(status, &page)
+}
+
+fn facts(view: &SubscriptionView) -> Vec<(&'static str, String)> {
+    let all = [
+        ("Events", Some(what(view))),
+        ("Format", Some(view.format.as_str().to_owned())),
+        ("Events in a request, at most", Some(view.batch.to_string())),
+        ("Waits for further events", Some(words::seconds(view.delay))),
+        ("Signature", view.signature.clone()),
+        ("Public key", view.public_key.clone()),
+        ("Also signed with the earlier secret until", view.old_secret_until.map(words::full)),
+        ("Everything delivered up to event", Some(view.cursor.to_string())),
+        ("Lost to retention, up to event", view.lost_up_to.map(|last| last.to_string())),
+    ];
+    all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+fn line(delivery: &Delivery, now: Timestamp) -> DeliveryLine {
+    let events = words::counted(delivery.events.into(), "event", "events");
+    DeliveryLine {
+        at: Moment::of(delivery.at, now),
+        class: if delivery.outcome == DeliveryOutcome::Delivered { "good" } else { "bad" },
+        response: response(delivery),
+        events: format!("{events}, {} to {}", delivery.first, delivery.last),
+        attempt: delivery.attempt,
+        took: words::seconds(delivery.duration),
+        detail: delivery.detail.clone(),
+    }
+}
+
+/// `POST /subscriptions/add`: shows the secret, this once.
+pub(super) async fn add(
+    State(api): State<Api>,
+    Extension(who): Extension<Who>,
+    frame: Frame,
+    sent: Fields,
+) -> Result<Response, ApiError> {
+    let text = |name: &str| sent.get(name).map(|text| json!(text));
+    let filter = ["kind", "feed", "host", "label", "category", "language", "q"];
+    let filter = filter.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?))).collect();
+    let body = fields(object([
+        ("kind", Some(json!("webhook"))),
+        ("target", text("target")),
+        ("filter", Some(Value::Object(filter))),
+        ("format", text("format")),
+        ("batch", whole(&sent, "batch")?),
+        ("delay", sent.seconds("delay")?.map(|seconds| json!(seconds))),
+    ]))?;
+    let view = subscriptions::added(&api, &who, body).await?;
+    let subject = Extension(Subject(format!("subscriptions/{}", view.id)));
+    // With what is at hand: nothing may fail now, because the secret is shown this once.
+    let page = show(frame, view, &[], "The subscription is added.", StatusCode::CREATED)?;
+    Ok((subject, page).into_response())
+}
+
+fn whole(sent: &Fields, name: &str) -> Result<Option<Value>, ApiError> {
+    let accepted = |_| ApiError::bad(format!("{name} must be a whole number"));
+    sent.get(name).map(|text| text.parse::<u32>().map(|number| json!(number)).map_err(accepted)).transpose()
+}
+
+/// `POST /subscriptions/{id}/pause`
+pub(super) async fn pause(State(api): State<Api>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    let id = number(&id)?;
+    subscriptions::pause(State(api), SubscriptionId(id)).await.map(drop)?;
+    Ok(see_other(&format!("../{id}?done=pause")))
+}
+
+/// `POST /subscriptions/{id}/resume`
+pub(super) async fn resume(State(api): State<Api>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    let id = number(&id)?;
+    subscriptions::resume(State(api), SubscriptionId(id)).await.map(drop)?;
+    Ok(see_other(&format!("../{id}?done=resume")))
+}
+
+/// `POST /subscriptions/{id}/rotate`: shows the new secret, this once.
+pub(super) async fn rotate(State(api): State<Api>, frame: Frame, Path(id): Path<String>) -> Result<Response, ApiError> {
+    let id = SubscriptionId(number(&id)?);
+    let body: ChangeBody = fields(object([("secret", Some(json!("new")))]))?;
+    let axum::Json(view) = subscriptions::change(State(api.clone()), id, Body(body)).await?;
+    // With what is at hand: nothing may fail now, because the secret is shown this once.
+    show(frame, view, &[], "The secret is replaced. Requests are signed with both for a day.", StatusCode::OK)
+}
+
+/// `POST /subscriptions/{id}/replay`: from a time ago, or after an event.
+pub(super) async fn replay(
+    State(api): State<Api>,
+    frame: Frame,
+    Path(id): Path<String>,
+    sent: Fields,
+) -> Result<Response, ApiError> {
+    let id = number(&id)?;
+    let ago = sent.seconds("ago")?.map(std::time::Duration::try_from_secs_f64).transpose();
+    let ago = ago.map_err(|_| ApiError::bad("ago must be a duration, such as 90s, 15m or 2h 30m"))?;
+    let after = sent.get("after").map(|text| {
+        text.parse::<i64>().map_err(|_| ApiError::bad("after must be the number of an event; 0 is the oldest"))
+    });
+    let body: ReplayBody = fields(object([
+        ("since", ago.map(|ago| json!(frame.now.before(ago)))),
+        ("after", after.transpose()?.map(|after| json!(after))),
+    ]))?;
+    subscriptions::replay(State(api), SubscriptionId(id), Body(body)).await.map(drop)?;
+    Ok(see_other(&format!("../{id}?done=replay")))
+}
+
+/// `POST /subscriptions/{id}/remove`
+pub(super) async fn remove(State(api): State<Api>, Path(id): Path<String>, sent: Fields) -> Result<Response, ApiError> {
+    let id = number(&id)?;
+    if !sent.is_ticked("sure") {
+        return Err(ApiError::bad("tick the box first: nothing is sent to the target of a removed subscription"));
+    }
+    subscriptions::remove(State(api), SubscriptionId(id)).await.map(drop)?;
+    Ok(see_other("../../subscriptions?done=removed"))
+}
