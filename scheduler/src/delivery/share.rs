@@ -22,7 +22,7 @@ use super::targets::Targets;
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::ops::Ops;
-use store::{Advance, DeliveryShare, DeliveryTurn, StoreError, Subscription, SubscriptionState};
+use store::{Advance, DeliveryShare, DeliveryTurn, StoreError, Subscription, SubscriptionKind, SubscriptionState};
 
 /// Between two looks for subscriptions that were added, changed or taken over.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -208,7 +208,10 @@ impl Share {
         };
         let limits = &self.attempts.ops.config.delivery;
         let progress = &subscription.progress;
-        let due = progress.next_try.unwrap_or_else(|| self.now());
+        let intent = subscription.hub.as_ref().and_then(|hub| hub.intent.as_ref());
+        // What is asked does not wait for a target that fails.
+        let next_try = intent.map_or(progress.next_try, |intent| intent.next_try);
+        let due = next_try.unwrap_or_else(|| self.now());
         self.due.insert((due, id));
         let held = Held {
             filter: filter(&subscription),
@@ -366,14 +369,16 @@ impl Share {
 
     async fn count(&self) -> Result<(), StoreError> {
         let counts = self.attempts.ops.store.count_subscriptions().await?;
-        for name in SUBSCRIPTION_STATES {
-            let of_state = counts.iter().filter(|(_, state, is_failing, _)| match state {
-                SubscriptionState::Active if *is_failing => name == "failing",
-                state => name == state.as_str(),
-            });
-            let sum: u64 = of_state.map(|(.., count)| count).sum();
-            let gauge = self.attempts.ops.metrics.subscriptions.with_label_values(&["webhook", name]);
-            gauge.set(i64::try_from(sum).unwrap_or(i64::MAX));
+        for kind in SubscriptionKind::ALL {
+            for name in SUBSCRIPTION_STATES {
+                let of_state = counts.iter().filter(|(_, state, is_failing, _)| match state {
+                    SubscriptionState::Active if *is_failing => name == "failing",
+                    state => name == state.as_str(),
+                });
+                let sum: u64 = of_state.filter(|count| count.0 == kind).map(|(.., count)| count).sum();
+                let gauge = self.attempts.ops.metrics.subscriptions.with_label_values(&[kind.as_str(), name]);
+                gauge.set(i64::try_from(sum).unwrap_or(i64::MAX));
+            }
         }
         Ok(())
     }

@@ -173,7 +173,7 @@ impl Delivering {
 
 fn read(request: &DeliveryRequest) -> Sent {
     let id = request.fields.iter().find(|(name, _)| *name == "webhook-id").unwrap().1.clone();
-    let body: Value = serde_json::from_slice(&request.body).unwrap();
+    let body: Value = serde_json::from_slice(request.body.as_ref().unwrap()).unwrap();
     let events = body["data"]["events"].as_array().unwrap().iter().map(|event| event["seq"].as_i64().unwrap());
     (id, events.collect())
 }

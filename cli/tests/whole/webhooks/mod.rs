@@ -2,6 +2,7 @@
 
 mod crowd;
 mod examples;
+mod hub;
 mod kills;
 pub(crate) mod receiver;
 

@@ -139,7 +139,7 @@ pub(super) async fn add(
     Extension(who): Extension<Who>,
     Body(body): Body<SubscriptionBody>,
 ) -> Result<Response, ApiError> {
-    let kind = named("kind", body.kind.as_deref(), &SubscriptionKind::ALL, SubscriptionKind::as_str)?;
+    let kind = named("kind", body.kind.as_deref(), &[SubscriptionKind::Webhook], SubscriptionKind::as_str)?;
     let wish = Wish {
         kind: kind.ok_or_else(|| ApiError::bad("kind is missing; it must be webhook"))?,
         target: body.target.ok_or_else(|| ApiError::bad("target is missing; it must be a URL"))?,
@@ -270,7 +270,9 @@ fn refused(error: SubscriptionError) -> ApiError {
     match error {
         SubscriptionError::Target { .. } => ApiError::bad(message).coded("invalid_target"),
         SubscriptionError::NoEntries => ApiError::bad(message),
-        SubscriptionError::TooMany | SubscriptionError::Rotating { .. } => ApiError::new(StatusCode::CONFLICT, message),
+        SubscriptionError::TooMany | SubscriptionError::Rotating { .. } | SubscriptionError::OfHub => {
+            ApiError::new(StatusCode::CONFLICT, message)
+        }
         SubscriptionError::Lost { oldest, .. } => ApiError::new(StatusCode::GONE, message).with("oldest", oldest),
         SubscriptionError::Ahead { newest, .. } => ApiError::new(StatusCode::GONE, message).with("newest", newest),
         SubscriptionError::Backend(error) => error.into(),

@@ -3,6 +3,7 @@
 mod events;
 mod filters;
 mod hosts;
+mod hub;
 mod lists;
 mod moves;
 mod requeue;
