@@ -14,6 +14,7 @@ use url::Url;
 
 use super::body::{self, Body, Topic};
 use super::lanes::{Lane, Lanes, QUICK, Slot};
+use super::recent::Recent;
 use super::saver::Saver;
 use super::settle::{is_ours, settle};
 use super::targets::Target;
@@ -34,6 +35,7 @@ pub(super) struct Attempts {
     pub(super) ops: Arc<Ops>,
     pub(super) lanes: Lanes,
     pub(super) saver: Saver,
+    pub(super) recent: Recent,
 }
 
 /// How an attempt ended.
@@ -171,7 +173,10 @@ impl Attempts {
         let repeats = progress.pending > 0;
         let limit = if repeats { MOST_BATCH } else { of.wish.batch };
         let query = EventQuery { filter: filter(of), ..EventQuery::after(progress.cursor, limit) };
-        let mut page = self.ops.store.find_events(&query).await.map_err(|error| told(&error))?;
+        let mut page = match if repeats { None } else { self.recent.read(&query) } {
+            Some(page) => page,
+            None => self.ops.store.find_events(&query).await.map_err(|error| told(&error))?,
+        };
         if !page.more {
             // Numbers from the last event to this one are of events that are gone.
             page.next = page.next.max(task.newest);

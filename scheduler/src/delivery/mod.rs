@@ -19,6 +19,7 @@ mod hub;
 mod hub_tests;
 mod lanes;
 mod reader;
+mod recent;
 mod saver;
 mod settle;
 mod share;

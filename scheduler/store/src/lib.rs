@@ -58,7 +58,7 @@ use common::url::{FeedId, FeedUrl, Version};
 use serde::{Deserialize, Serialize};
 
 pub use error::StoreError;
-pub use filter::{EventFilter, EventQuery, Part};
+pub use filter::{EventFilter, EventQuery, Lowered, Part};
 pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
 pub use hub::{Hub, HubFeed, Intent, IntentMode, MOST_AT_HUB, Stray};
 pub use page_size::PAGE_BYTES;

@@ -1,4 +1,4 @@
-"""A subscriber of Flask-WebSub: subscribes, prints what it gets, renews, and unsubscribes when told so on standard input."""
+"""A subscriber of Flask-WebSub: subscribes, prints what it gets, renews, and obeys the orders on standard input."""
 
 import sys
 import threading

@@ -17,6 +17,7 @@ use common::testing::Port;
 use common::webhook::hub_signature;
 use serde_json::Value;
 
+use super::examples::installed;
 use super::{busy, home, operator};
 use crate::harness::{Fleet, Home};
 
@@ -270,7 +271,8 @@ async fn cases_of_the_pubsubhubbub_suite_pass() {
         .await;
 
     // A lease that is not renewed ends.
-    let short = [&wish("subscribe", &urls[1], &subscriber.url("/short"))[..], &[("hub.lease_seconds", "2")]].concat();
+    let callback = subscriber.url("/short");
+    let short = [&wish("subscribe", &urls[1], &callback)[..], &[("hub.lease_seconds", "2")]].concat();
     assert_eq!(ask(&fleet, &short).await, 202);
     subscriber.notified(&mut fleet, "/short", 1).await;
     fleet
@@ -290,13 +292,8 @@ struct Flask {
 
 impl Flask {
     fn start(home: &Home, port: &Port, hub: &str, topic: &str) -> Self {
-        let tree = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let here = tree.join("tests/whole/webhooks");
-        let python =
-            Command::new(tree.join("../dev/receivers")).arg("cli/tests/whole/webhooks/flask-websub.txt").output();
-        let python = python.unwrap();
-        assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
-        let mut command = Command::new(String::from_utf8(python.stdout).unwrap().trim());
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/whole/webhooks");
+        let mut command = Command::new(installed("cli/tests/whole/webhooks/flask-websub.txt"));
         command.arg(here.join("flask_subscriber.py")).args([&port.number().to_string(), hub, topic]);
         command.current_dir(home.path("")).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
