@@ -67,7 +67,7 @@ pub(crate) struct AddArgs {
 struct WishArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// How events are written: feedfleet (as the API shows them) or jsonfeed (entries as a JSON Feed)
+    /// How events are written: feedfleet (as the API shows them), jsonfeed or atom (entries as a JSON Feed or an Atom feed)
     #[arg(long)]
     format: Option<String>,
     /// The maximum number of events in a request
@@ -307,7 +307,11 @@ fn described(it: &SubscriptionView) -> String {
     let secret = it.secret.as_ref().map(|secret| format!("{secret} (not shown again)"));
     fields(&[
         ("id", Some(it.id.to_string())),
+        ("kind", Some(it.kind.to_string())),
         ("target", Some(plain(&it.target, 2_048))),
+        ("topic", it.topic.as_ref().map(|topic| plain(topic, 2_048))),
+        ("lease", it.lease_until.map(|until| format!("ends {until} unless its subscriber renews it"))),
+        ("asks", it.asks.map(|mode| format!("hub.mode={mode}"))),
         ("state", Some(state(it).to_owned())),
         ("reason", it.reason.as_ref().map(|why| plain(why, 500))),
         ("filter", Some(filter)),

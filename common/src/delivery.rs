@@ -6,15 +6,15 @@ use url::Url;
 use crate::outcome::DeliveryOutcome;
 use crate::time::Timestamp;
 
-/// A signed request.
+/// A request to a target.
 #[derive(Clone, Debug)]
 pub struct DeliveryRequest {
     /// Where it goes.
     pub url: Url,
     /// Header fields beside those of the client.
     pub fields: Vec<(&'static str, String)>,
-    /// The body.
-    pub body: Vec<u8>,
+    /// The body of a POST; `None`: a GET.
+    pub body: Option<Vec<u8>>,
 }
 
 /// What became of a request.

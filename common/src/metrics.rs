@@ -27,6 +27,8 @@ const LAG_SECONDS: &[f64] =
 const DELIVERY_SECONDS: &[f64] =
     &[0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 21_600.0, 86_400.0, 432_000.0];
 
+/// The kinds by which subscriptions are counted.
+pub const SUBSCRIPTION_KINDS: [&str; 2] = ["webhook", "websub"];
 /// The states by which subscriptions are counted.
 pub const SUBSCRIPTION_STATES: [&str; 4] = ["active", "failing", "paused", "disabled"];
 
@@ -42,7 +44,7 @@ pub struct Metrics {
     pub blocked: IntCounterVec,
     /// Seconds from a request's start to its last byte, or to its failure.
     pub poll_duration: Histogram,
-    /// Pings received, by protocol: `rest`, `form`, `weblog_updates`, `rss_cloud`.
+    /// Pings received, by protocol: `rest`, `form`, `weblog_updates`, `rss_cloud`, `hub`.
     pub pushes: IntCounterVec,
     /// Requests sent without validators.
     pub unconditional: IntCounter,
@@ -280,7 +282,7 @@ impl Metrics {
         for rule in Rule::ALL {
             self.decisions.with_label_values(&[rule.as_str()]);
         }
-        for kind in ["rest", "form", "weblog_updates", "rss_cloud"] {
+        for kind in ["rest", "form", "weblog_updates", "rss_cloud", "hub"] {
             self.pushes.with_label_values(&[kind]);
         }
         for kind in ["first", "again", "redirect"] {
@@ -298,8 +300,10 @@ impl Metrics {
         for outcome in DeliveryOutcome::ALL {
             self.deliveries.with_label_values(&[outcome.as_str()]);
         }
-        for state in SUBSCRIPTION_STATES {
-            self.subscriptions.with_label_values(&["webhook", state]);
+        for (kind, state) in
+            SUBSCRIPTION_KINDS.into_iter().flat_map(|kind| SUBSCRIPTION_STATES.map(|state| (kind, state)))
+        {
+            self.subscriptions.with_label_values(&[kind, state]);
         }
         for queue in ["jobs", "reports"] {
             self.queue_depth.with_label_values(&[queue]);

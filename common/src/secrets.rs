@@ -291,6 +291,24 @@ impl Keyring {
         secret.ok_or(SecretError::Refused)
     }
 
+    /// Seals the secret that a WebSub subscriber chose.
+    pub fn seal_hub(&self, secret: &str) -> Result<Sealed, SecretError> {
+        self.seal_for(secret.as_bytes(), Aad::from(HUB.to_vec()))
+    }
+
+    /// Opens the secret that a WebSub subscriber chose.
+    pub fn open_hub(&self, sealed: &Sealed) -> Result<String, SecretError> {
+        String::from_utf8(self.open_for(sealed, Aad::from(HUB.to_vec()))?).map_err(|_| SecretError::Refused)
+    }
+
+    /// Seals the secret of a subscription, of whichever kind, with the current key.
+    pub fn reseal(&self, sealed: &Sealed) -> Result<Sealed, SecretError> {
+        match self.open_webhook(sealed) {
+            Err(SecretError::Refused) => self.seal_hub(&self.open_hub(sealed)?),
+            secret => self.seal_webhook(&secret?),
+        }
+    }
+
     /// Returns whether this was sealed with the current key; true without a key, because nothing can be sealed again then.
     pub fn is_current(&self, sealed: &Sealed) -> bool {
         self.current().is_none_or(|current| sealed.0.starts_with(&current))
@@ -341,6 +359,8 @@ impl Key {
 
 /// What the secrets of subscriptions are bound to; not an origin.
 const WEBHOOK: &[u8] = b"the secret of a webhook";
+/// The same for subscribers of the hub.
+const HUB: &[u8] = b"the secret of a WebSub subscriber";
 
 /// Returns the origin that a login is bound to.
 fn aad(url: &FeedUrl) -> Aad<Vec<u8>> {
@@ -417,6 +437,14 @@ mod tests {
         assert_eq!(ring(1, &[]).open(&sealed, &url("https://a.example/")), Err(SecretError::Refused));
         let login = ring(1, &[]).seal(&login(), &url("https://a.example/")).unwrap().sealed;
         assert_eq!(ring(1, &[]).open_webhook(&login), Err(SecretError::Refused));
+
+        let hub = ring(1, &[]).seal_hub("s3cret").unwrap();
+        assert_eq!(ring(1, &[]).open_webhook(&hub), Err(SecretError::Refused));
+        let both = ring(2, &[1]);
+        assert_eq!(both.open_hub(&both.reseal(&hub).unwrap()).as_deref(), Ok("s3cret"));
+        let resealed = both.reseal(&sealed).unwrap();
+        assert!(both.is_current(&resealed) && both.open_webhook(&resealed) == both.open_webhook(&sealed));
+        assert!(both.reseal(&login).is_err());
     }
 
     #[test]

@@ -109,6 +109,13 @@ impl WebhookSecret {
     }
 }
 
+/// Returns the `X-Hub-Signature` of a notification, as WebSub defines it.
+pub fn hub_signature(secret: &str, body: &[u8]) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    let digest = hmac::sign(&key, body);
+    digest.as_ref().iter().fold("sha256=".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
 impl std::str::FromStr for WebhookSecret {
     type Err = NotASecret;
 
@@ -136,6 +143,12 @@ mod tests {
         let signature = secret.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
         assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
         assert_eq!(secret.reveal(), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+    }
+
+    #[test]
+    fn a_notification_of_the_hub_is_signed_as_in_rfc_4231() {
+        let signature = hub_signature("Jefe", b"what do ya want for nothing?");
+        assert_eq!(signature, "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
     }
 
     #[test]

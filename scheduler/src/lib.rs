@@ -7,6 +7,7 @@ pub mod about;
 mod claims;
 pub mod condition;
 pub mod delivery;
+pub mod documents;
 pub mod error;
 pub mod events;
 #[cfg(test)]

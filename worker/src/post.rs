@@ -134,8 +134,9 @@ impl Poster {
 
     fn request(&self, sent: DeliveryRequest) -> Option<Request<Full<Bytes>>> {
         let uri: Uri = sent.url.as_str().parse().ok()?;
-        let mut request = Request::new(Full::new(Bytes::from(sent.body)));
-        *request.method_mut() = Method::POST;
+        let method = if sent.body.is_some() { Method::POST } else { Method::GET };
+        let mut request = Request::new(Full::new(Bytes::from(sent.body.unwrap_or_default())));
+        *request.method_mut() = method;
         *request.uri_mut() = uri;
         let fields = request.headers_mut();
         fields.insert(header::USER_AGENT, self.user_agent.clone());
@@ -206,7 +207,7 @@ mod tests {
         ] {
             let url: Url = target.parse().unwrap();
             assert!(poster.judge(&url).unwrap_err().contains(key), "{target}");
-            let answer = poster.post(DeliveryRequest { url, fields: Vec::new(), body: Vec::new() }).await;
+            let answer = poster.post(DeliveryRequest { url, fields: Vec::new(), body: None }).await;
             assert_eq!((answer.outcome, answer.status), (DeliveryOutcome::Refused, None), "{target}");
         }
         assert_eq!(poster.judge(&"https://example.com/hook".parse().unwrap()), Ok(()));

@@ -144,6 +144,7 @@ impl VirtualFleet {
                 marks: Default::default(),
                 title: None,
                 by_hand: false,
+                hub: false,
                 first_due,
             });
             slots.push((first_due, Band::of(category, false)));

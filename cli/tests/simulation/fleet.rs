@@ -108,6 +108,7 @@ impl Fleet {
                 title: None,
                 first_due,
                 by_hand: false,
+                hub: false,
             };
             let store = &world.store.store;
             let id = blocking::run(store.add_feeds(&[new], begun)).expect("added")[0].id;

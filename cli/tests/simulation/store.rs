@@ -19,7 +19,8 @@ use store::{
     Unmove, Unmoved, Upkeep, Verdict,
 };
 use store::{
-    Advance, DeliveryShare, DeliveryTurn, NewSubscription, Subscription, SubscriptionChange, SubscriptionCount,
+    Advance, DeliveryShare, DeliveryTurn, HubFeed, NewSubscription, Stray, Subscription, SubscriptionChange,
+    SubscriptionCount,
 };
 
 use crate::blocking::run;
@@ -409,6 +410,26 @@ impl Subscriptions for SeenStore {
 
     async fn remove_subscription(&self, id: i64) -> Result<bool, StoreError> {
         run(self.server.store.remove_subscription(id))
+    }
+
+    async fn end_subscription(&self, id: i64, revision: i64) -> Result<bool, StoreError> {
+        run(self.server.store.end_subscription(id, revision))
+    }
+
+    async fn hub_subscription(&self, topic: &str, callback: &str) -> Result<Option<Subscription>, StoreError> {
+        run(self.server.store.hub_subscription(topic, callback))
+    }
+
+    async fn expire_subscriptions(&self, now: Timestamp) -> Result<u64, StoreError> {
+        run(self.server.store.expire_subscriptions(now))
+    }
+
+    async fn hub_feeds(&self) -> Result<Vec<HubFeed>, StoreError> {
+        run(self.server.store.hub_feeds())
+    }
+
+    async fn stray_subscriptions(&self) -> Result<Vec<Stray>, StoreError> {
+        run(self.server.store.stray_subscriptions())
     }
 
     async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {

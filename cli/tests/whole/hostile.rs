@@ -160,6 +160,7 @@ async fn seed(home: &Home, good: &[String], hostile: &[String], hostile_after: D
             marks: Default::default(),
             title: None,
             by_hand: false,
+            hub: false,
             first_due: if subscribers > 1 { now } else { now.after(hostile_after) },
         }
     };

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::servers;
 use super::{
-    ApiConfig, CategoriesConfig, Config, DeliveryConfig, FailingConfig, FetchConfig, PenaltyConfig, PolicyConfig,
-    SchedulerConfig,
+    ApiConfig, CategoriesConfig, Config, DeliveryConfig, FailingConfig, FetchConfig, HubAccess, PenaltyConfig,
+    PolicyConfig, SchedulerConfig,
 };
 use crate::host::HostRule;
 use crate::secrets::{SecretsConfig, key_bytes};
@@ -84,6 +84,7 @@ impl Config {
         check_secrets(&self.secrets, &mut refusals);
         check_public_url(self, &mut refusals);
         check_delivery(&self.delivery, &mut refusals);
+        check_hub(self, &mut refusals);
         refusals.positive("retention.events", self.retention.events);
         refusals.positive("retention.audit", self.retention.audit);
         let (rows, document) = (self.quota.rows_per_feed, 2 * self.fetch.max_entries as u64);
@@ -358,6 +359,27 @@ fn check_delivery(delivery: &DeliveryConfig, refusals: &mut Refusals) {
     });
     refusals.positive("delivery.timeout", delivery.timeout);
     refusals.positive("delivery.give_up_after", delivery.give_up_after);
+}
+
+fn check_hub(config: &Config, refusals: &mut Refusals) {
+    let delivery = &config.delivery;
+    refusals.positive("delivery.hub_lease_min", delivery.hub_lease_min);
+    refusals.require(delivery.hub_lease_min <= delivery.hub_lease_max, "delivery.hub_lease_min", || {
+        "must not be longer than delivery.hub_lease_max".into()
+    });
+    let between = delivery.hub_lease_min..=delivery.hub_lease_max;
+    refusals.require(between.contains(&delivery.hub_lease), "delivery.hub_lease", || {
+        "must not be shorter than delivery.hub_lease_min or longer than delivery.hub_lease_max".into()
+    });
+    if delivery.hub == HubAccess::Off {
+        return;
+    }
+    refusals.require(!config.api.public_url.is_empty(), "delivery.hub", || {
+        "needs api.public_url: notifications name the hub's address".into()
+    });
+    refusals.require(!config.secrets.key.is_empty(), "delivery.hub", || {
+        "needs secrets.key: the secrets of subscribers are stored encrypted".into()
+    });
 }
 
 fn check_api(api: &ApiConfig, refusals: &mut Refusals) {

@@ -462,6 +462,27 @@ pub struct DeliveryConfig {
     pub timeout: Duration,
     #[serde(with = "text")]
     pub give_up_after: Duration,
+    pub hub: HubAccess,
+    #[serde(with = "text")]
+    pub hub_lease: Duration,
+    #[serde(with = "text")]
+    pub hub_lease_min: Duration,
+    #[serde(with = "text")]
+    pub hub_lease_max: Duration,
+}
+
+crate::named! {
+    /// Who may subscribe at the WebSub hub.
+    HubAccess {
+        /// Nobody: there is no hub.
+        Off = "off",
+        /// Callers with a token that may write, to any feed.
+        Token = "token",
+        /// Anybody, to public feeds that are polled already.
+        Known = "known",
+        /// Anybody, to any feed.
+        Open = "open",
+    }
 }
 
 /// How log lines are written.

@@ -77,6 +77,7 @@ fn feed(number: usize, now: Timestamp) -> anyhow::Result<NewFeed> {
         marks: Default::default(),
         title: None,
         by_hand: false,
+        hub: false,
         first_due: now.after(FAR),
     })
 }

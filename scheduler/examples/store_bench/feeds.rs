@@ -108,6 +108,7 @@ fn new_feed(number: usize, now: Timestamp) -> anyhow::Result<NewFeed> {
         marks: Default::default(),
         title: None,
         by_hand: false,
+        hub: false,
         first_due,
     })
 }

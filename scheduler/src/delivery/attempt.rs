@@ -12,17 +12,19 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::body::{self, Body};
+use super::body::{self, Body, Topic};
 use super::lanes::{Lane, Lanes, QUICK, Slot};
+use super::recent::Recent;
 use super::saver::Saver;
 use super::settle::{is_ours, settle};
 use super::targets::Target;
 use crate::events::follow::cut;
 use crate::ops::Ops;
 use crate::sender::{Answering, Sender};
-use store::subscriptions::{KEPT_DELIVERIES, MOST_BATCH};
+use store::subscriptions::MOST_BATCH;
 use store::{
-    Advance, Delivery, DeliveryFormat, Event, EventFilter, EventPage, EventQuery, Progress, StoreError, Subscription,
+    Advance, Delivery, Event, EventFilter, EventPage, EventQuery, FeedRef, Intent, Progress, Subscription,
+    SubscriptionKind,
 };
 
 /// Bytes of text of a request, unless its first event alone has more.
@@ -33,6 +35,7 @@ pub(super) struct Attempts {
     pub(super) ops: Arc<Ops>,
     pub(super) lanes: Lanes,
     pub(super) saver: Saver,
+    pub(super) recent: Recent,
 }
 
 /// How an attempt ended.
@@ -83,6 +86,8 @@ pub(super) struct Task {
 enum Next {
     /// A request.
     Send(Batch),
+    /// A question to the subscriber, or what it is told, at the hub.
+    Ask(Intent),
     /// Nothing is sent, but the progress is to be stored.
     Move { progress: Progress, looked: Option<i64> },
     /// Nothing.
@@ -119,6 +124,11 @@ impl Attempts {
         };
         match next {
             Next::Rest(ended) => Ok(ended),
+            Next::Ask(intent) => {
+                let ended = self.ask(task, intent, slot).await;
+                drop(target_slot);
+                ended
+            }
             Next::Move { progress, looked } => match self.save(of, task.stored, &progress, None).await? {
                 true => Ok(Ended::Answered { progress: Box::new(progress), is_slow: task.is_slow, looked }),
                 false => Ok(Ended::Lost),
@@ -151,11 +161,22 @@ impl Attempts {
     /// Reads the next events.
     async fn next(&self, task: &Task) -> Result<Next, String> {
         let of = &task.of;
+        if let Some(hub) = &of.hub {
+            if let Some(intent) = &hub.intent {
+                return Ok(Next::Ask(intent.clone()));
+            }
+            if hub.until <= self.ops.clock.now() {
+                return Ok(Next::Rest(Ended::Nothing(task.newest)));
+            }
+        }
         let mut progress = of.progress.clone();
         let repeats = progress.pending > 0;
         let limit = if repeats { MOST_BATCH } else { of.wish.batch };
         let query = EventQuery { filter: filter(of), ..EventQuery::after(progress.cursor, limit) };
-        let mut page = self.ops.store.find_events(&query).await.map_err(|error| told(&error))?;
+        let mut page = match if repeats { None } else { self.recent.read(&query) } {
+            Some(page) => page,
+            None => self.ops.store.find_events(&query).await.map_err(|error| told(&error))?,
+        };
         if !page.more {
             // Numbers from the last event to this one are of events that are gone.
             page.next = page.next.max(task.newest);
@@ -187,8 +208,20 @@ impl Attempts {
         }
         let looked = (!page.more && !repeats).then_some(page.next);
         let id = request_id(of, &progress, &page.epoch);
-        let body = body::written(of.wish.format, of.id, &page.epoch, page.items);
+        let body = self.body(of, &page.epoch, page.items).await?;
         Ok(Next::Send(Batch { id, progress, first: first_seq, count, body, looked }))
+    }
+
+    /// Writes a request's body. A notification of the hub says how the feed is, as of now.
+    async fn body(&self, of: &Subscription, epoch: &str, events: Vec<Event>) -> Result<Body, String> {
+        let feed = match (&of.hub, of.wish.filter.feed) {
+            (Some(_), Some(feed)) => self.ops.store.feed(&FeedRef::Id(feed)).await.map_err(|error| told(&error))?,
+            _ => None,
+        };
+        let hub = self.ops.hub_url();
+        let topic = of.hub.as_ref().zip(feed.as_ref());
+        let topic = topic.map(|(it, feed)| Topic { feed, topic: &it.topic, hub: &hub });
+        Ok(body::written(of.wish.format, of.id, epoch, topic.as_ref(), events))
     }
 
     async fn send(&self, task: &Task, batch: Batch, mut slot: Slot) -> Result<Ended, String> {
@@ -198,7 +231,7 @@ impl Attempts {
         let begun = Instant::now();
         let answer = match (self.fields(of, &id, &body, at), self.ops.sender.get()) {
             (Ok(fields), Some(sender)) => {
-                let request = DeliveryRequest { url: task.url.clone(), fields, body: body.bytes };
+                let request = DeliveryRequest { url: task.url.clone(), fields, body: Some(body.bytes) };
                 let answered = self.answered(sender, request, &mut slot);
                 let Some(answer) = task.gone.run_until_cancelled(answered).await else { return Ok(Ended::Lost) };
                 answer
@@ -221,8 +254,7 @@ impl Attempts {
             detail: answer.detail.clone(),
         };
         let stored = progress.place();
-        progress.deliveries.insert(0, delivery);
-        progress.deliveries.truncate(KEPT_DELIVERIES);
+        progress.note(delivery);
         self.ops.metrics.deliveries.with_label_values(&[answer.outcome.as_str()]).inc();
         let waited = progress.waiting_since.map_or(Duration::ZERO, |since| now.since(since));
         let disable = settle(&mut progress, &answer, count, self.ops.config.delivery.give_up_after, (at, now));
@@ -239,7 +271,7 @@ impl Attempts {
     }
 
     /// Waits for the response. A request that takes long leaves the slots of quick ones as soon as the others have room.
-    async fn answered(&self, sender: &Sender, request: DeliveryRequest, slot: &mut Slot) -> DeliveryAnswer {
+    pub(super) async fn answered(&self, sender: &Sender, request: DeliveryRequest, slot: &mut Slot) -> DeliveryAnswer {
         let mut answering: Answering = (sender.send)(request);
         loop {
             if let Ok(answer) = tokio::time::timeout(QUICK, &mut answering).await {
@@ -251,7 +283,7 @@ impl Attempts {
         }
     }
 
-    /// The fields of Standard Webhooks, signed with each secret that is in use.
+    /// The fields of WebSub, or of Standard Webhooks, signed with each secret that is in use.
     fn fields(
         &self,
         of: &Subscription,
@@ -259,6 +291,9 @@ impl Attempts {
         body: &Body,
         at: Timestamp,
     ) -> Result<Vec<(&'static str, String)>, SecretError> {
+        if let Some(hub) = &of.hub {
+            return self.hub_fields(of, &hub.topic, id, body);
+        }
         let old = of.old_secret.as_ref().filter(|(_, until)| *until > at).map(|(secret, _)| secret);
         let sign = |sealed| {
             let secret = self.ops.secrets.open_webhook(sealed)?;
@@ -324,10 +359,14 @@ fn request_id(of: &Subscription, progress: &Progress, epoch: &str) -> String {
     format!("msg_{epoch}_{}_{}_{cursor}_{pending}", of.id, of.replays)
 }
 
-/// Which events are sent: a JSON Feed has entries only.
+/// Which events are sent: a JSON Feed and an Atom feed have entries only. A subscription at the hub whose feed is not known yet gets
+/// none.
 pub(super) fn filter(of: &Subscription) -> EventFilter {
     let mut filter = of.wish.filter.clone();
-    if of.wish.format == DeliveryFormat::JsonFeed {
+    if of.wish.kind == SubscriptionKind::Websub && filter.feed.is_none() {
+        return EventFilter { kinds: vec!["entry.none".to_owned()], ..filter };
+    }
+    if of.wish.format.has_entries_only() {
         match filter.kinds.is_empty() {
             true => filter.kinds = vec!["entry.*".to_owned()],
             false => filter.kinds.retain(|kind| kind.starts_with("entry.")),
@@ -355,6 +394,6 @@ fn note_lost(of: &Subscription, progress: &mut Progress, page: &EventPage<Event>
     true
 }
 
-fn told(error: &StoreError) -> String {
+pub(super) fn told(error: &(dyn std::error::Error + 'static)) -> String {
     common::causes::causes(error).to_string()
 }

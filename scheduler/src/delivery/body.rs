@@ -1,12 +1,16 @@
-//! What a request says: events as the API shows them, or entries as a JSON Feed.
+//! What a request says: events as the API shows them, or entries as a JSON Feed or an Atom feed.
+
+use std::collections::HashSet;
 
 use common::entry::Entry;
+use common::feed::Feed;
 use common::time::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::wire::EventView;
-use store::{DeliveryFormat, Event};
+use crate::documents::{Channel, Health, atom};
+use crate::wire::{EntryView, EventView};
+use store::{DeliveryFormat, Event, StoredEntry};
 
 /// A request's body and its media type.
 pub(super) struct Body {
@@ -29,9 +33,25 @@ struct Data<'a> {
     events: Vec<EventView>,
 }
 
+/// What a notification of the hub is about.
+pub(super) struct Topic<'a> {
+    /// The feed.
+    pub(super) feed: &'a Feed,
+    /// Its URL, as the subscriber wrote it.
+    pub(super) topic: &'a str,
+    /// Where the hub is.
+    pub(super) hub: &'a str,
+}
+
 /// Writes the events of a request; there is one at least.
-pub(super) fn written(format: DeliveryFormat, subscription: i64, epoch: &str, events: Vec<Event>) -> Body {
-    // Texts and numbers: there is nothing in it that JSON could not say.
+pub(super) fn written(
+    format: DeliveryFormat,
+    subscription: i64,
+    epoch: &str,
+    topic: Option<&Topic<'_>>,
+    events: Vec<Event>,
+) -> Body {
+    // Texts and numbers: there is nothing in it that JSON or XML could not say.
     match format {
         DeliveryFormat::Feedfleet => {
             let timestamp = events.last().map_or(Timestamp::EPOCH, |event| event.at);
@@ -41,14 +61,62 @@ pub(super) fn written(format: DeliveryFormat, subscription: i64, epoch: &str, ev
         }
         DeliveryFormat::JsonFeed => {
             let items: Vec<Value> = events.iter().filter_map(item).collect();
-            let feed = json!({
+            let mut feed = json!({
                 "version": "https://jsonfeed.org/version/1.1",
-                "title": format!("feedfleet subscription {subscription}"),
+                "title": title(subscription, topic),
                 "items": items,
             });
+            if let Some(topic) = topic {
+                feed["feed_url"] = json!(topic.topic);
+                feed["hubs"] = json!([{ "type": "WebSub", "url": topic.hub }]);
+                feed["_feedfleet"] = json!({ "status": Health::of(topic.feed) });
+            }
             Body { media_type: "application/feed+json", bytes: serde_json::to_vec(&feed).unwrap_or_default() }
         }
+        DeliveryFormat::Atom => {
+            let channel = channel(subscription, epoch, topic, events);
+            Body { media_type: "application/atom+xml", bytes: atom::written(&channel).unwrap_or_default() }
+        }
     }
+}
+
+fn title(subscription: i64, topic: Option<&Topic<'_>>) -> String {
+    match topic {
+        Some(topic) => topic.feed.title.clone().unwrap_or_else(|| topic.topic.to_owned()),
+        None => format!("feedfleet subscription {subscription}"),
+    }
+}
+
+/// The entries of events, each once and in its newest form, the newest first.
+fn channel(subscription: i64, epoch: &str, topic: Option<&Topic<'_>>, events: Vec<Event>) -> Channel {
+    let updated = events.last().map_or(Timestamp::EPOCH, |event| event.at);
+    let mut seen = HashSet::new();
+    let stored = events.into_iter().rev().filter_map(|event| event.entry);
+    let entries = stored.filter(|stored| seen.insert(stored.seq)).map(as_published).collect();
+    let (id, own) = match topic {
+        Some(topic) => (topic.topic.to_owned(), topic.topic.to_owned()),
+        None => {
+            let id = format!("urn:feedfleet:{epoch}:subscription:{subscription}");
+            (id.clone(), id)
+        }
+    };
+    Channel {
+        title: title(subscription, topic),
+        id,
+        home: None,
+        own,
+        next: None,
+        hub: topic.map(|topic| topic.hub.to_owned()),
+        updated,
+        of: topic.map(|topic| Health::of(topic.feed)),
+        entries,
+    }
+}
+
+/// An entry with its texts as the publisher wrote them.
+fn as_published(stored: StoredEntry) -> EntryView {
+    let (summary_html, content_html) = (stored.entry.summary.clone(), stored.entry.content.clone());
+    EntryView { summary_html, content_html, ..EntryView::of(stored) }
 }
 
 /// An entry as an item of a JSON Feed 1.1. Only events of entries have one.

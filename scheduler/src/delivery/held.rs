@@ -6,8 +6,9 @@ use common::time::Timestamp;
 use tokio_util::sync::DropGuard;
 use url::Url;
 
+use super::recent::SeenPage;
 use super::targets::Target;
-use store::{Advance, Event, EventFilter, EventPage, Subscription};
+use store::{Advance, EventFilter, Subscription};
 
 /// A subscription.
 pub(super) struct Held {
@@ -40,14 +41,14 @@ impl Held {
     }
 
     /// Looks at events that come after what it looked at; true if there is something to send.
-    pub(super) fn is_woken(&mut self, page: &EventPage<Event>) -> bool {
-        let mut matching = page.items.iter().filter(|event| event.seq > self.looked && self.filter.matches(event));
+    pub(super) fn is_woken(&mut self, page: &SeenPage) -> bool {
+        let mut matching = page.items.iter().filter(|seen| seen.seq() > self.looked && seen.matches(&self.filter));
         if let Some(gathered) = &mut self.gathered {
             *gathered = gathered.saturating_add(u32::try_from(matching.count()).unwrap_or(u32::MAX));
             self.looked = self.looked.max(page.next);
             return *gathered >= self.subscription.wish.batch;
         }
-        let first = matching.next().map(|event| event.seq);
+        let first = matching.next().map(|seen| seen.seq());
         self.looked = self.looked.max(first.map_or(page.next, |seq| seq - 1));
         self.subscription.progress.cursor = self.looked;
         first.is_some()

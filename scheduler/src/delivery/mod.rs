@@ -5,18 +5,26 @@
 //! stores the range that the request covers, sends it, and moves its cursor on once the target accepted it (`attempt`). A process
 //! that is killed in between leaves the range in the store: the next one sends the same range under the same id.
 //!
+//! Subscribers of the WebSub hub are subscriptions too: what they are asked and told goes the same way (`hub`), and their leases end
+//! here (`tending`).
+//!
 //! A target that is slow or fails uses only half of the requests that may be in flight (`lanes`), so that it delays no others.
 
 mod attempt;
 mod backoff;
 mod body;
 mod held;
+mod hub;
+#[cfg(test)]
+mod hub_tests;
 mod lanes;
 mod reader;
+mod recent;
 mod saver;
 mod settle;
 mod share;
 mod targets;
+mod tending;
 #[cfg(test)]
 mod tests;
 pub mod view;
@@ -32,5 +40,5 @@ pub(crate) async fn run(ops: &Arc<Ops>, stop: &CancellationToken) {
     if ops.sender.get().is_none() {
         return stop.cancelled().await;
     }
-    share::Share::new(Arc::clone(ops)).run(stop).await;
+    tokio::join!(share::Share::new(Arc::clone(ops)).run(stop), tending::tend(ops, stop));
 }

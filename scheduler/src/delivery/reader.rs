@@ -19,8 +19,8 @@ const PAGE_BYTES: usize = 1 << 20;
 pub(super) enum News {
     /// It begins here: subscriptions read what was stored before.
     From(i64),
-    /// Events.
-    Page(EventPage<Event>),
+    /// Events after this number.
+    Page(i64, EventPage<Event>),
 }
 
 /// Waits for news; without a reader there is none.
@@ -62,7 +62,7 @@ async fn follow(store: &Arc<dyn Store>, sender: &mpsc::Sender<News>) -> Result<(
         } else {
             let bytes = |event: &Event| event.entry.as_ref().map_or(0, |stored| stored.entry.text_bytes());
             follower.note_size(page.items.len(), page.items.iter().map(bytes).sum());
-            News::Page(page)
+            News::Page(before, page)
         };
         if let News::From(begin) = &news {
             follower.rewind(*begin);

@@ -17,12 +17,13 @@ use super::attempt::{Attempts, Ended, Task, filter};
 use super::held::Held;
 use super::lanes::Lanes;
 use super::reader::{News, next_news, read};
+use super::recent::Recent;
 use super::saver::Saver;
 use super::targets::Targets;
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::ops::Ops;
-use store::{Advance, DeliveryShare, DeliveryTurn, StoreError, Subscription, SubscriptionState};
+use store::{Advance, DeliveryShare, DeliveryTurn, StoreError, Subscription, SubscriptionKind, SubscriptionState};
 
 /// Between two looks for subscriptions that were added, changed or taken over.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -58,6 +59,9 @@ pub(super) struct Share {
     leased_until: Instant,
     /// The store's epoch, and its newest number.
     store: Option<(String, i64)>,
+    /// When the lease was renewed last, or that was tried.
+    looked: Instant,
+    leasing: FailureLog,
 }
 
 impl Share {
@@ -66,7 +70,7 @@ impl Share {
         let saver = Saver::new(Arc::clone(&ops.store), Arc::clone(&ops.clock), holder);
         let lanes = Lanes::new(ops.config.delivery.concurrency);
         Share {
-            attempts: Arc::new(Attempts { ops, lanes, saver }),
+            attempts: Arc::new(Attempts { ops, lanes, saver, recent: Recent::default() }),
             held: HashMap::new(),
             targets: Targets::default(),
             due: BTreeSet::new(),
@@ -77,6 +81,8 @@ impl Share {
             read_to: None,
             leased_until: Instant::now(),
             store: None,
+            looked: Instant::now(),
+            leasing: FailureLog::new("taking subscriptions"),
         }
     }
 
@@ -86,23 +92,18 @@ impl Share {
 
     /// Delivers until stopped.
     pub(super) async fn run(mut self, stop: &CancellationToken) {
-        let [mut leasing, mut counting, mut storing, mut attempting] = [
-            "taking subscriptions",
-            "counting subscriptions",
-            "storing the cursors of subscriptions",
-            "storing what was delivered",
-        ]
-        .map(FailureLog::new);
-        let [mut looked, mut counted, mut stored] = [Instant::now(); 3];
-        leasing.note(self.look().await);
+        let [mut counting, mut storing, mut attempting] =
+            ["counting subscriptions", "storing the cursors of subscriptions", "storing what was delivered"]
+                .map(FailureLog::new);
+        let [mut counted, mut stored] = [Instant::now(); 2];
+        self.look_again().await;
         loop {
             self.start_due();
             let next = self.next_due();
             tokio::select! {
                 () = stop.cancelled() => break,
-                () = tokio::time::sleep_until(looked + LOOK_EVERY) => {
-                    looked = Instant::now();
-                    leasing.note(self.look().await);
+                () = tokio::time::sleep_until(self.looked + LOOK_EVERY) => {
+                    self.look_again().await;
                     if counted.elapsed() >= COUNT_EVERY {
                         counted = Instant::now();
                         counting.note(self.count().await);
@@ -131,6 +132,12 @@ impl Share {
         let _ = self.store_cursors().await;
         let turn = DeliveryTurn { holder: &self.attempts.saver.holder, lasts: Duration::ZERO, idle: &[] };
         let _ = self.attempts.ops.store.lease_subscriptions(&turn).await;
+    }
+
+    async fn look_again(&mut self) {
+        self.looked = Instant::now();
+        let looked = self.look().await;
+        self.leasing.note(looked);
     }
 
     /// Renews the lease, and learns of subscriptions that were added, changed, taken over or lost.
@@ -175,6 +182,7 @@ impl Share {
                 newest = share.newest,
                 "the store is behind what was read from it; reading the subscriptions again"
             );
+            self.attempts.recent.forget();
             (self.news, self.read_to, self.reader) = (None, None, JoinSet::new());
             let ids: Vec<i64> = self.held.keys().copied().collect();
             for id in ids {
@@ -208,7 +216,10 @@ impl Share {
         };
         let limits = &self.attempts.ops.config.delivery;
         let progress = &subscription.progress;
-        let due = progress.next_try.unwrap_or_else(|| self.now());
+        let intent = subscription.hub.as_ref().and_then(|hub| hub.intent.as_ref());
+        // What is asked does not wait for a target that fails.
+        let next_try = intent.map_or(progress.next_try, |intent| intent.next_try);
+        let due = next_try.unwrap_or_else(|| self.now());
         self.due.insert((due, id));
         let held = Held {
             filter: filter(&subscription),
@@ -333,47 +344,61 @@ impl Share {
         }
     }
 
-    /// Wakes the subscriptions for which there is news.
+    /// Wakes the subscriptions for which there is news. Filters that look at texts may take long for thousands of subscriptions: the
+    /// lease is renewed meanwhile.
     async fn wake(&mut self, news: News) {
-        let now = self.now();
-        let mut woken = Vec::new();
-        self.read_to = Some(match &news {
-            News::From(seq) => *seq,
-            News::Page(page) => page.next,
-        });
-        for (index, (id, held)) in self.held.iter_mut().enumerate() {
-            let is_woken = match &news {
-                // What was stored before the reader began, or in another epoch, each looks at for itself.
-                News::From(seq) => held.waits() && held.looked != *seq,
-                News::Page(page) => held.waits_for_events() && held.is_woken(page),
-            };
-            if is_woken {
-                woken.push(*id);
+        let page = match news {
+            News::From(seq) => {
+                self.attempts.recent.forget();
+                self.read_to = Some(seq);
+                Err(seq)
             }
-            if index % AT_ONCE == AT_ONCE - 1 {
-                tokio::task::yield_now().await;
+            News::Page(after, page) => {
+                self.read_to = Some(page.next);
+                Ok(self.attempts.recent.keep(after, page))
             }
-        }
-        for id in woken {
-            if let Some(held) = self.held.get(&id)
-                && let Some(due) = held.due
-            {
-                self.due.remove(&(due, id));
+        };
+        let ids: Vec<i64> = self.held.keys().copied().collect();
+        for ids in ids.chunks(AT_ONCE) {
+            let now = self.now();
+            for id in ids {
+                let Some(held) = self.held.get_mut(id) else { continue };
+                let is_woken = match &page {
+                    // What was stored before the reader began, or in another epoch, each looks at for itself.
+                    Err(seq) => held.waits() && held.looked != *seq,
+                    Ok(page) => held.waits_for_events() && held.is_woken(page),
+                };
+                if !is_woken {
+                    continue;
+                }
+                if let Some(due) = held.due {
+                    self.due.remove(&(due, *id));
+                }
+                self.wait(*id, now);
             }
-            self.wait(id, now);
+            tokio::task::yield_now().await;
+            if self.looked.elapsed() >= LOOK_EVERY {
+                self.look_again().await;
+                if self.read_to.is_none() {
+                    // The store is another one: what was read of it does not count.
+                    return;
+                }
+            }
         }
     }
 
     async fn count(&self) -> Result<(), StoreError> {
         let counts = self.attempts.ops.store.count_subscriptions().await?;
-        for name in SUBSCRIPTION_STATES {
-            let of_state = counts.iter().filter(|(_, state, is_failing, _)| match state {
-                SubscriptionState::Active if *is_failing => name == "failing",
-                state => name == state.as_str(),
-            });
-            let sum: u64 = of_state.map(|(.., count)| count).sum();
-            let gauge = self.attempts.ops.metrics.subscriptions.with_label_values(&["webhook", name]);
-            gauge.set(i64::try_from(sum).unwrap_or(i64::MAX));
+        for kind in SubscriptionKind::ALL {
+            for name in SUBSCRIPTION_STATES {
+                let of_state = counts.iter().filter(|(_, state, is_failing, _)| match state {
+                    SubscriptionState::Active if *is_failing => name == "failing",
+                    state => name == state.as_str(),
+                });
+                let sum: u64 = of_state.filter(|count| count.0 == kind).map(|(.., count)| count).sum();
+                let gauge = self.attempts.ops.metrics.subscriptions.with_label_values(&[kind.as_str(), name]);
+                gauge.set(i64::try_from(sum).unwrap_or(i64::MAX));
+            }
         }
         Ok(())
     }

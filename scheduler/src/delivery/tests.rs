@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempts, Ended, Task};
 use super::lanes::Lanes;
+use super::recent::Recent;
 use super::saver::Saver;
 use super::share::Share;
 use super::targets::Targets;
@@ -149,7 +150,7 @@ impl World {
         let turn = DeliveryTurn { holder: "x", lasts: Duration::from_secs(60), idle: &[] };
         ops.store.lease_subscriptions(&turn).await.unwrap();
         let saver = Saver::new(Arc::clone(&ops.store), Arc::clone(&ops.clock), "x".into());
-        Attempts { lanes: Lanes::new(4), saver, ops }
+        Attempts { lanes: Lanes::new(4), saver, recent: Recent::default(), ops }
     }
 
     async fn task(&self, id: i64) -> Task {
@@ -173,7 +174,7 @@ impl Delivering {
 
 fn read(request: &DeliveryRequest) -> Sent {
     let id = request.fields.iter().find(|(name, _)| *name == "webhook-id").unwrap().1.clone();
-    let body: Value = serde_json::from_slice(&request.body).unwrap();
+    let body: Value = serde_json::from_slice(request.body.as_ref().unwrap()).unwrap();
     let events = body["data"]["events"].as_array().unwrap().iter().map(|event| event["seq"].as_i64().unwrap());
     (id, events.collect())
 }

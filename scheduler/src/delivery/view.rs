@@ -6,7 +6,9 @@ use common::time::Timestamp;
 use common::url::FeedId;
 use serde::{Deserialize, Serialize};
 
-use store::{Delivery, DeliveryFormat, EventFilter, Part, Subscription, SubscriptionKind, SubscriptionState};
+use store::{
+    Delivery, DeliveryFormat, EventFilter, IntentMode, Part, Subscription, SubscriptionKind, SubscriptionState,
+};
 
 /// A subscription.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +44,15 @@ pub struct SubscriptionView {
     /// Until then requests are signed with the secret before too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_secret_until: Option<Timestamp>,
+    /// The feed's URL, at the hub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// When it ends unless its subscriber renews it, at the hub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_until: Option<Timestamp>,
+    /// What its subscriber is asked or told next, at the hub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asks: Option<IntentMode>,
     /// When it was added.
     pub created: Timestamp,
     /// Who added it.
@@ -109,6 +120,11 @@ impl FilterView {
 impl SubscriptionView {
     /// Shows a subscription; its secret stays hidden.
     pub fn of(subscription: Subscription, secrets: &Keyring, now: Timestamp) -> Self {
+        let (lease_until, topic, asks) = match &subscription.hub {
+            Some(hub) => (Some(hub.until), Some(hub.topic.clone()), hub.intent.as_ref().map(|intent| intent.mode)),
+            None => (None, None, None),
+        };
+        let is_signed = subscription.hub.is_some() && !subscription.secret.as_bytes().is_empty();
         let secret = secrets.open_webhook(&subscription.secret).ok();
         let old_secret_until = subscription.old_secret.map(|(_, until)| until).filter(|until| *until > now);
         let Subscription { id, wish, state, reason, by, created, progress, .. } = subscription;
@@ -122,10 +138,16 @@ impl SubscriptionView {
             format: wish.format,
             batch: wish.batch,
             delay: wish.delay.as_secs_f64(),
-            signature: secret.as_ref().map(|secret| secret.kind().as_str().to_owned()),
+            signature: match is_signed {
+                true => Some("x-hub-signature".to_owned()),
+                false => secret.as_ref().map(|secret| secret.kind().as_str().to_owned()),
+            },
             public_key: secret.and_then(|secret| secret.public_key()),
             secret: None,
             old_secret_until,
+            topic,
+            lease_until,
+            asks,
             created,
             by,
             cursor: progress.cursor,

@@ -59,6 +59,7 @@ fn new_feed(url: &str) -> NewFeed {
         marks: Default::default(),
         title: None,
         by_hand: false,
+        hub: false,
         first_due: at(0),
     }
 }

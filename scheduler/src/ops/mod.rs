@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod hosts;
+pub mod hub;
 #[cfg(test)]
 mod large_tests;
 pub mod pings;
@@ -165,6 +166,16 @@ impl Ops {
     /// Adds feeds, or finds them known; one answer each, in order. `spread` gives for each feed a number in [0, 1): its
     /// place in the spread of an import; `None` polls at once, as for feeds added by hand.
     pub async fn add(&self, feeds: &[AddFeed], spread: Option<&[f64]>) -> Result<Vec<Added>, BackendError> {
+        self.add_for(feeds, spread, false).await
+    }
+
+    /// Adds a feed for subscribers of the hub, which releases it when they are gone. `None`: it was erased meanwhile.
+    async fn add_for_hub(&self, feed: AddFeed) -> Result<Option<FeedId>, BackendError> {
+        let added = self.add_for(&[feed], None, true).await?;
+        Ok(added.first().map(|added| added.id))
+    }
+
+    async fn add_for(&self, feeds: &[AddFeed], spread: Option<&[f64]>, hub: bool) -> Result<Vec<Added>, BackendError> {
         let now = self.clock.now();
         let (rules, config) = (self.rules.get(), self.condition.config.get());
         let new_feeds = feeds
@@ -184,7 +195,8 @@ impl Ops {
                     marks: feed.marks.clone(),
                     title: feed.title.clone(),
                     first_due: first_due(now, place, &config.policy),
-                    by_hand: spread.is_none(),
+                    by_hand: spread.is_none() && !hub,
+                    hub,
                 })
             })
             .collect::<Result<Vec<_>, SecretError>>()?;

@@ -11,8 +11,7 @@ use crate::error::BackendError;
 use crate::ops::Ops;
 use store::subscriptions::MOST_SUBSCRIPTIONS;
 use store::{
-    DeliveryFormat, EventFilter, EventQuery, NewSubscription, StoreError, Subscription, SubscriptionChange,
-    SubscriptionState, Wish,
+    EventFilter, EventQuery, NewSubscription, StoreError, Subscription, SubscriptionChange, SubscriptionState, Wish,
 };
 
 /// How long requests are signed with the earlier secret too after another one was set.
@@ -93,11 +92,17 @@ pub enum SubscriptionError {
         /// The newest number.
         newest: i64,
     },
-    /// A JSON Feed has entries only.
+    /// A JSON Feed and an Atom feed have entries only.
     #[error(
-        "the format jsonfeed contains entries only, and the filter's kinds contain none; add entry.* or use the format feedfleet"
+        "the formats jsonfeed and atom contain entries only, and the filter's kinds contain none; add entry.* or use the format \
+         feedfleet"
     )]
     NoEntries,
+    /// What its subscriber asked for is not changed by others.
+    #[error(
+        "this is a subscription at the WebSub hub: its subscriber changes it; pause, resume, replay or remove it instead"
+    )]
+    OfHub,
     /// The secret before the last rotation still signs.
     #[error(
         "the secret was changed within the last day, and requests are signed with the earlier one too until {until}; change it again \
@@ -158,7 +163,7 @@ impl Ops {
         let secret = made(secret)?;
         let sealed = self.secrets.seal_webhook(&secret)?;
         let after = self.cursor(from).await?;
-        let new = NewSubscription { wish, secret: sealed, by: by.to_owned(), after };
+        let new = NewSubscription { wish, secret: sealed, by: by.to_owned(), after, hub: None };
         let added = self.store.add_subscription(&new, self.clock.now()).await?;
         Ok((added.ok_or(SubscriptionError::TooMany)?, secret))
     }
@@ -196,6 +201,9 @@ impl Ops {
         edit: &EditSubscription,
         secret: Option<&WebhookSecret>,
     ) -> Result<SubscriptionChange, SubscriptionError> {
+        if before.hub.is_some() && (edit.wish.is_some() || secret.is_some()) {
+            return Err(SubscriptionError::OfHub);
+        }
         let mut wish = None;
         if let Some(change) = &edit.wish {
             let mut changed = before.wish.clone();
@@ -222,6 +230,8 @@ impl Ops {
         let until = now.after(ROTATION);
         let secret = secret.map(|secret| self.secrets.seal_webhook(secret)).transpose()?;
         Ok(SubscriptionChange {
+            hub: None,
+            delivery: None,
             wish,
             state: edit.state,
             secret: secret.map(|secret| (secret, until)),
@@ -264,7 +274,7 @@ impl Ops {
 fn check_kinds(wish: &Wish) -> Result<(), SubscriptionError> {
     let kinds = &wish.filter.kinds;
     let has_entries = kinds.is_empty() || kinds.iter().any(|kind| kind.starts_with("entry."));
-    if wish.format == DeliveryFormat::JsonFeed && !has_entries { Err(SubscriptionError::NoEntries) } else { Ok(()) }
+    if wish.format.has_entries_only() && !has_entries { Err(SubscriptionError::NoEntries) } else { Ok(()) }
 }
 
 fn made(secret: WantedSecret) -> Result<WebhookSecret, SecretError> {

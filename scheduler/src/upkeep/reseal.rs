@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use common::secrets::{Keyring, SecretError};
+use common::secrets::{Keyring, Sealed, SecretError};
 use common::url::FeedId;
 
 use store::{OldSeal, Store, StoreError};
@@ -66,8 +66,9 @@ async fn subscriptions(
         after = last.id;
         for subscription in some {
             let old = subscription.old_secret.as_ref().map(|(old, _)| old);
-            for old in [Some(&subscription.secret), old].into_iter().flatten().filter(|old| !secrets.is_current(old)) {
-                match secrets.open_webhook(old).and_then(|secret| secrets.seal_webhook(&secret)) {
+            let sealed_by_another = |old: &&Sealed| !old.as_bytes().is_empty() && !secrets.is_current(old);
+            for old in [Some(&subscription.secret), old].into_iter().flatten().filter(sealed_by_another) {
+                match secrets.reseal(old) {
                     Ok(new) => {
                         let both = [old.as_bytes(), new.as_bytes()];
                         sealed += u32::from(store.reseal_subscription(subscription.id, both).await?);

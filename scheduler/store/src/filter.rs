@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use common::host::HostKey;
 use common::labels::Marks;
@@ -127,6 +128,21 @@ pub(crate) struct Line {
     error: Option<String>,
 }
 
+/// The texts of an entry in which filters look, in lower case: made when a filter looks for the first time.
+#[derive(Debug, Default)]
+pub struct Lowered(OnceLock<String>);
+
+impl Lowered {
+    fn of(&self, stored: &StoredEntry) -> &str {
+        self.0.get_or_init(|| {
+            let entry = &stored.entry;
+            let texts = [&entry.title, &entry.author, &entry.summary, &entry.content].into_iter().flatten();
+            // What is looked for has no control characters, and so is never found across two texts.
+            texts.chain(&entry.categories).map(|text| text.to_lowercase()).collect::<Vec<_>>().join("\0")
+        })
+    }
+}
+
 /// What is known of an event, or of an entry, before anything of it is read in full.
 struct Facts<'a> {
     kind: &'a str,
@@ -162,6 +178,11 @@ impl EventFilter {
 
     /// Returns whether an event that was read in full matches.
     pub fn matches(&self, event: &Event) -> bool {
+        self.matches_lowered(event, &Lowered::default())
+    }
+
+    /// The same for an event that many filters look at.
+    pub fn matches_lowered(&self, event: &Event, lowered: &Lowered) -> bool {
         let facts = Facts {
             kind: &event.kind,
             feed: event.feed_id,
@@ -169,7 +190,8 @@ impl EventFilter {
             host: event.host.as_deref(),
             category: event.category,
         };
-        self.matches_facts(&facts, || Cow::Borrowed(&event.feed.marks)) && self.matches_entry(event.entry.as_ref())
+        self.matches_facts(&facts, || Cow::Borrowed(&event.feed.marks))
+            && self.matches_entry(event.entry.as_ref(), lowered)
     }
 
     fn matches_facts<'a>(&self, facts: &Facts<'_>, marks: impl FnOnce() -> Cow<'a, Marks>) -> bool {
@@ -182,9 +204,9 @@ impl EventFilter {
             && (self.label.is_none() && self.visible.is_empty() || self.matches_labels(&marks()))
     }
 
-    fn matches_entry(&self, entry: Option<&StoredEntry>) -> bool {
+    fn matches_entry(&self, entry: Option<&StoredEntry>, lowered: &Lowered) -> bool {
         match entry {
-            Some(entry) => self.matches_texts(entry),
+            Some(entry) => self.matches_texts(entry, lowered),
             None => !self.reads_texts(),
         }
     }
@@ -206,18 +228,14 @@ impl EventFilter {
         self.visible.is_empty() || self.visible.iter().any(|label| marks.labels.contains(label))
     }
 
-    fn matches_texts(&self, stored: &StoredEntry) -> bool {
+    fn matches_texts(&self, stored: &StoredEntry, lowered: &Lowered) -> bool {
         let entry = &stored.entry;
         let in_language = |wanted: &String| {
             let language = entry.language.as_deref().unwrap_or_default();
             let rest = language.strip_prefix(wanted.to_ascii_lowercase().as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
         };
-        let has_text = |wanted: &String| {
-            let wanted = wanted.to_lowercase();
-            let texts = [&entry.title, &entry.author, &entry.summary, &entry.content].into_iter().flatten();
-            texts.chain(&entry.categories).any(|text| text.to_lowercase().contains(&wanted))
-        };
+        let has_text = |wanted: &String| lowered.of(stored).contains(&wanted.to_lowercase());
         self.language.as_ref().is_none_or(in_language) && self.text.as_ref().is_none_or(has_text)
     }
 }
@@ -266,7 +284,7 @@ impl EventQuery {
         let Chosen { lines, next, more } = chosen;
         let mut by_seq = by_seq(entries);
         let found = lines.iter().filter_map(|line| by_seq.remove(&line.seq));
-        let items = found.filter(|entry| self.filter.matches_texts(entry)).collect();
+        let items = found.filter(|entry| self.filter.matches_texts(entry, &Lowered::default())).collect();
         self.page(items, |entry: &StoredEntry| entry.seq, EventPage { epoch, oldest, items: Vec::new(), next, more })
     }
 
@@ -279,7 +297,7 @@ impl EventQuery {
     ) -> EventPage<Event> {
         let Chosen { lines, next, more } = chosen;
         let by_seq = by_seq(entries);
-        let texts = |event: &Event| self.filter.matches_entry(event.entry.as_ref());
+        let texts = |event: &Event| self.filter.matches_entry(event.entry.as_ref(), &Lowered::default());
         let items = lines.into_iter().map(|line| line.event(&by_seq)).filter(texts).collect();
         self.page(items, |event: &Event| event.seq, EventPage { epoch, oldest, items: Vec::new(), next, more })
     }

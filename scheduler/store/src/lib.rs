@@ -18,6 +18,7 @@ mod error;
 mod filter;
 mod history;
 mod hosts;
+mod hub;
 mod listing;
 mod marked;
 mod page_size;
@@ -59,8 +60,9 @@ use serde::{Deserialize, Serialize};
 
 pub use audit::{AuditLine, AuditOutcome, AuditPage, Audited};
 pub use error::StoreError;
-pub use filter::{EventFilter, EventQuery, Part};
+pub use filter::{EventFilter, EventQuery, Lowered, Part};
 pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
+pub use hub::{Hub, HubFeed, Intent, IntentMode, MOST_AT_HUB, Stray};
 pub use page_size::PAGE_BYTES;
 pub use refusals::{HostRefusal, RefusedHost};
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
@@ -98,6 +100,8 @@ pub struct NewFeed {
     /// A person adds it, one by one: a known feed that is gone, blacklisted or quarantined is tried again, and where it turns
     /// out to be a page, its host is searched for a feed.
     pub by_hand: bool,
+    /// The hub adds it for its subscribers, and may release it when they are gone, unless anybody else adds it.
+    pub hub: bool,
 }
 
 /// What became of a [`NewFeed`].

@@ -13,9 +13,9 @@ use common::url::{FeedId, Version};
 use crate::{
     AcceptedPolicy, Added, Advance, Applied, AuditLine, AuditPage, Audited, DeliveryShare, DeliveryTurn, EntryRef,
     Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery,
-    HostRefusal, HostRow, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal, Page,
+    HostRefusal, HostRow, HubFeed, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal, Page,
     Placement, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats,
-    StoredEntry, Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Verdict,
+    StoredEntry, Stray, Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Verdict,
 };
 
 /// Everything at once, for the code that wires a fleet together.
@@ -203,7 +203,7 @@ pub trait Events: Send + Sync {
 #[async_trait]
 pub trait Subscriptions: Send + Sync {
     /// Adds a subscription. `None`, and nothing added, when there are
-    /// [`MOST_SUBSCRIPTIONS`](crate::subscriptions::MOST_SUBSCRIPTIONS) already.
+    /// [`MOST_SUBSCRIPTIONS`](crate::subscriptions::MOST_SUBSCRIPTIONS) already, or one of the same topic and callback.
     async fn add_subscription(&self, new: &NewSubscription, now: Timestamp)
     -> Result<Option<Subscription>, StoreError>;
 
@@ -223,6 +223,22 @@ pub trait Subscriptions: Send + Sync {
 
     /// Removes a subscription; false when there is none.
     async fn remove_subscription(&self, id: i64) -> Result<bool, StoreError>;
+
+    /// Removes a subscription unless it has another revision by now; false when it has, or there is none.
+    async fn end_subscription(&self, id: i64, revision: i64) -> Result<bool, StoreError>;
+
+    /// The subscription of a callback to a topic, at the hub.
+    async fn hub_subscription(&self, topic: &str, callback: &str) -> Result<Option<Subscription>, StoreError>;
+
+    /// Removes the subscriptions at the hub whose lease has ended, but for those whose renewal is being confirmed: these have
+    /// an hour for that. Returns their number.
+    async fn expire_subscriptions(&self, now: Timestamp) -> Result<u64, StoreError>;
+
+    /// At most 500 feeds that the hub added and whose number of subscriptions is not their number of subscribers, or zero.
+    async fn hub_feeds(&self) -> Result<Vec<HubFeed>, StoreError>;
+
+    /// At most 500 subscriptions at the hub whose feed was merged, removed or erased, or is gone, and whose subscriber was not told.
+    async fn stray_subscriptions(&self) -> Result<Vec<Stray>, StoreError>;
 
     /// Replaces a secret of a subscription, if it still is the first of these, by the second.
     async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError>;

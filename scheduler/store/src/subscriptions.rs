@@ -13,6 +13,7 @@ use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use sqlx_macros::FromRow;
 
+use super::hub::Hub;
 use super::{EventFilter, StoreError};
 
 named! {
@@ -20,6 +21,8 @@ named! {
     SubscriptionKind {
         /// Signed requests to its target.
         Webhook = "webhook",
+        /// Notifications of the WebSub hub to a callback.
+        Websub = "websub",
     }
 }
 
@@ -42,11 +45,22 @@ named! {
         Feedfleet = "feedfleet",
         /// Entries as a JSON Feed.
         JsonFeed = "jsonfeed",
+        /// Entries as an Atom feed.
+        Atom = "atom",
+    }
+}
+
+impl DeliveryFormat {
+    /// Returns whether only events of entries can be written.
+    pub fn has_entries_only(self) -> bool {
+        matches!(self, DeliveryFormat::JsonFeed | DeliveryFormat::Atom)
     }
 }
 
 /// The maximum number of subscriptions: a scheduler holds each of its own in memory.
 pub const MOST_SUBSCRIPTIONS: i64 = 5_000;
+/// How long the renewal of a lease that has ended may take to be confirmed.
+pub(super) const RENEWAL: Duration = Duration::from_secs(3600);
 /// Deliveries of a subscription that are remembered.
 pub const KEPT_DELIVERIES: usize = 20;
 /// The maximum number of events in a request.
@@ -80,6 +94,8 @@ pub struct NewSubscription {
     pub by: String,
     /// Events after this number are sent.
     pub after: i64,
+    /// Its topic and its lease, at the hub.
+    pub hub: Option<Hub>,
 }
 
 /// A subscription and how far its deliveries are.
@@ -93,7 +109,7 @@ pub struct Subscription {
     pub state: SubscriptionState,
     /// Why it is disabled.
     pub reason: Option<String>,
-    /// What requests are signed with.
+    /// What requests are signed with; empty: nothing, at the hub.
     pub secret: Sealed,
     /// The secret before the last rotation, with which requests are signed too until then.
     pub old_secret: Option<(Sealed, Timestamp)>,
@@ -107,6 +123,8 @@ pub struct Subscription {
     pub replays: i64,
     /// How far deliveries are.
     pub progress: Progress,
+    /// Its topic and its lease, at the hub.
+    pub hub: Option<Hub>,
 }
 
 /// How far the deliveries of a subscription are.
@@ -179,10 +197,14 @@ pub struct SubscriptionChange {
     pub wish: Option<Wish>,
     /// Whether it is delivered to. A subscription that is resumed starts without failures.
     pub state: Option<SubscriptionState>,
-    /// Another secret, and until when the one before signs too.
+    /// Another secret, and until when the one before signs too; at the hub it does not.
     pub secret: Option<(Sealed, Timestamp)>,
     /// Events after this number are sent, whether they were before or not.
     pub replay_after: Option<i64>,
+    /// Its lease and what its subscriber is asked, at the hub.
+    pub hub: Option<Hub>,
+    /// A request to be remembered.
+    pub delivery: Option<Delivery>,
     /// The revision from which the change was made: nothing changes if the subscription has another one by now.
     pub revision: i64,
 }
@@ -209,7 +231,14 @@ impl SubscriptionChange {
             (to.state, to.reason) = (state, None);
         }
         if let Some((secret, old_until)) = &self.secret {
-            to.old_secret = Some((std::mem::replace(&mut to.secret, secret.clone()), *old_until));
+            let before = std::mem::replace(&mut to.secret, secret.clone());
+            to.old_secret = (to.wish.kind == SubscriptionKind::Webhook).then_some((before, *old_until));
+        }
+        if let Some(hub) = &self.hub {
+            to.hub = Some(hub.clone());
+        }
+        if let Some(delivery) = &self.delivery {
+            to.progress.note(delivery.clone());
         }
         if starts_again {
             to.progress.start_again();
@@ -269,6 +298,13 @@ impl Advance {
     }
 }
 
+impl Subscription {
+    /// Returns whether this is the subscription of a callback to a topic.
+    pub(super) fn is_at_hub(&self, topic: &str, callback: &str) -> bool {
+        self.wish.target == callback && self.hub.as_ref().is_some_and(|hub| hub.topic == topic)
+    }
+}
+
 /// Subscriptions of a kind in a state, and whether their last request failed.
 pub type SubscriptionCount = (SubscriptionKind, SubscriptionState, bool, u64);
 
@@ -292,13 +328,16 @@ pub(super) struct SubscriptionRow {
     revision: i64,
     replays: i64,
     progress: String,
+    topic: Option<String>,
+    lease_until: Option<i64>,
+    intent: Option<String>,
 }
 
 /// The columns of a [`SubscriptionRow`].
 macro_rules! subscription_columns {
     () => {
         "id, kind, state, reason, target, filter, format, batch, delay, secret, old_secret, old_secret_until, by_whom, created, \
-         revision, replays, progress"
+         revision, replays, progress, topic, lease_until, intent"
     };
 }
 pub(super) use subscription_columns;
@@ -309,6 +348,7 @@ impl TryFrom<SubscriptionRow> for Subscription {
     fn try_from(row: SubscriptionRow) -> Result<Self, StoreError> {
         let unreadable = |what| StoreError::Subscription { id: row.id, what };
         let old_secret = row.old_secret.clone().zip(row.old_secret_until);
+        let hub = Hub::of_row(row.topic.clone(), row.lease_until, row.intent.as_deref());
         Ok(Subscription {
             wish: Wish {
                 kind: SubscriptionKind::from_name(&row.kind).ok_or_else(|| unreadable("kind"))?,
@@ -320,6 +360,7 @@ impl TryFrom<SubscriptionRow> for Subscription {
             },
             state: SubscriptionState::from_name(&row.state).ok_or_else(|| unreadable("state"))?,
             progress: serde_json::from_str(&row.progress).map_err(|_| unreadable("progress"))?,
+            hub: hub.map_err(|()| unreadable("intent"))?,
             id: row.id,
             reason: row.reason,
             secret: Sealed::from_bytes(row.secret),
@@ -344,6 +385,12 @@ impl Progress {
     /// Forgets the failures.
     pub fn start_again(&mut self) {
         (self.failures, self.failing_since, self.untried, self.next_try) = (0, None, 0, None);
+    }
+
+    /// Remembers a request, and forgets the oldest of too many.
+    pub fn note(&mut self, delivery: Delivery) {
+        self.deliveries.insert(0, delivery);
+        self.deliveries.truncate(KEPT_DELIVERIES);
     }
 
     /// Returns the cursor and the pending number.

@@ -3,6 +3,7 @@
 //! something.
 
 mod api;
+mod compressed;
 mod conditional;
 mod cors;
 mod error;
@@ -60,7 +61,7 @@ fn composed(ops: Arc<Ops>, live: Arc<Live>) -> Router {
     let api = Api::new(ops);
     let people = api.clone();
     let guard = Guard::new(api.clone(), pages::door);
-    api::routes()
+    compressed::compressed(api::routes())
         .with_state(api.clone())
         .merge(pages::routes(api, live))
         .fallback(nowhere)

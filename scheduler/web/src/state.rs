@@ -35,6 +35,8 @@ pub(crate) struct Api {
     pub(crate) logins: Arc<Visitors>,
     /// Counts the senders of pings.
     pub(crate) visitors: Arc<Visitors>,
+    /// Counts the callers of the hub.
+    pub(crate) hub_callers: Arc<Visitors>,
     /// Gathers pings.
     pub(crate) pings: Pings,
     /// The end of the event log.
@@ -81,6 +83,7 @@ impl Api {
             logins: Arc::default(),
             publishers: Arc::default(),
             visitors: Arc::default(),
+            hub_callers: Arc::default(),
             pings: Pings::new(ops.clone()),
             tail: Arc::new(Tail::of(ops.store.clone())),
             streams: Arc::new(Streams::new(ops.quiet.clone())),

@@ -209,6 +209,7 @@ impl Cluster {
                         marks: Default::default(),
                         title: None,
                         by_hand: false,
+                        hub: false,
                         first_due: now.after(spread.mul_f64(place)),
                     }
                 })

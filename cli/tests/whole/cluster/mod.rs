@@ -2,6 +2,7 @@
 
 mod clocks;
 mod consumers;
+mod deliveries;
 pub(crate) mod harness;
 mod imports;
 mod kills;

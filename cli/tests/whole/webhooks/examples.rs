@@ -1,4 +1,5 @@
-//! The receivers in docs/example: in Python with the official library of Standard Webhooks, in JavaScript with Node's own crypto.
+//! The receivers in docs/example: in Python with the official library of Standard Webhooks, in JavaScript with Node's own crypto, and in
+//! Rust; and the official library for JavaScript.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,8 +11,19 @@ use common::testing::Port;
 use super::{busy, home, operator, stored};
 use crate::harness::{Fleet, Home};
 
+#[path = "../../../../docs/example/webhook_receiver.rs"]
+#[expect(dead_code, clippy::print_stdout, reason = "an example is a program")]
+mod webhook_receiver;
+
 fn tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Installs what this file or folder names, once; returns where it is.
+pub(super) fn installed(what: &str) -> String {
+    let output = Command::new(tree().join("dev/receivers")).arg(what).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 /// A receiver that runs. Killed when dropped.
@@ -25,8 +37,9 @@ impl Example {
     /// Starts a receiver that verifies with this key.
     fn start(home: &Home, mut command: Command, script: &str, key: &str) -> Self {
         let port = Port::reserved();
-        let script = tree().join("docs/example").join(script);
+        let script = tree().join(script);
         command.arg(script.canonicalize().unwrap()).args([key, &port.number().to_string()]).current_dir(home.path(""));
+        command.arg(installed("cli/tests/whole/webhooks/npm"));
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let lines = Arc::new(Mutex::new(Vec::new()));
@@ -66,18 +79,17 @@ fn subscribed(home: &Home, fleet: &Fleet, command: Command, script: &str, signat
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_receivers_verify_and_process_what_is_delivered() {
-    let python = Command::new(tree().join("dev/receivers")).output().unwrap();
-    assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
-    let python = String::from_utf8(python.stdout).unwrap();
+    let python = installed("docs/example/requirements.txt");
     let home = home("");
     let (_origin, urls) = busy(2).await;
     let mut fleet = home.start(&[&urls[0], &urls[1]]);
     let node = || Command::new("node");
-    let (script, hmac) = ("webhook_receiver.mjs", "hmac-sha256");
+    let (script, hmac) = ("docs/example/webhook_receiver.mjs", "hmac-sha256");
     let examples = [
-        subscribed(&home, &fleet, Command::new(python.trim()), "webhook_receiver.py", hmac, "secret"),
+        subscribed(&home, &fleet, Command::new(python), "docs/example/webhook_receiver.py", hmac, "secret"),
         subscribed(&home, &fleet, node(), script, hmac, "secret"),
         subscribed(&home, &fleet, node(), script, "ed25519", "public_key"),
+        subscribed(&home, &fleet, node(), "cli/tests/whole/webhooks/npm/receiver.mjs", hmac, "secret"),
     ];
     for example in &examples {
         let seqs = fleet.wait_for("entries at a receiver", async |_| {
@@ -87,5 +99,23 @@ async fn the_receivers_verify_and_process_what_is_delivered() {
         let seqs = seqs.await;
         assert_eq!(seqs, stored(&fleet, "kind=entry.new").await[..seqs.len()]);
     }
+    fleet.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_receiver_in_rust_verifies_and_processes_what_is_delivered() {
+    let home = home("");
+    let (_origin, urls) = busy(1).await;
+    let mut fleet = home.start(&[&urls[0]]);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("http://{}/", listener.local_addr().unwrap());
+    let added = operator(&home, &fleet, &["subscription", "add", &target, "--after", "0", "--batch", "1"]);
+    let receiver = webhook_receiver::receiver(added["secret"].as_str().unwrap()).unwrap();
+    let router = webhook_receiver::router(Arc::clone(&receiver));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    fleet.wait_for("requests", async |_| (receiver.processed.lock().unwrap().len() >= 4).then_some(())).await;
+    let shown = operator(&home, &fleet, &["subscription", "show", "1"]);
+    assert!(shown["delivered"].as_u64().unwrap() >= 4, "{shown}");
+    assert!(webhook_receiver::receiver("whsk_AAAA").is_none());
     fleet.stop();
 }

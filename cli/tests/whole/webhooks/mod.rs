@@ -2,6 +2,7 @@
 
 mod crowd;
 mod examples;
+mod hub;
 mod kills;
 pub(crate) mod receiver;
 
@@ -238,6 +239,7 @@ async fn a_target_that_wants_no_more_or_fails_for_too_long_is_disabled_with_an_e
         assert_eq!(it["state"], "disabled");
         assert!(it["reason"].as_str().unwrap().contains(why), "{it}");
     }
+    assert!(receiver.log("/elsewhere").is_empty(), "redirects are not followed");
     let cursor = two["cursor"].clone();
     receiver.set("/down", &[Reply::Status(200)]);
     let tried = receiver.log("/down").len();

@@ -111,6 +111,7 @@ impl Receiver {
 async fn receive(State(receiver): State<Receiver>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let status = |status| StatusCode::from_u16(status).unwrap();
     match receiver.note(&uri, headers, body) {
+        Reply::Status(code @ 300..400) => (status(code), [("location", "/elsewhere")]).into_response(),
         Reply::Status(code) => (status(code), format!("answered {code}\u{1b}[31m")).into_response(),
         Reply::RetryAfter(code, seconds) => (status(code), [("retry-after", seconds.to_string())]).into_response(),
         Reply::Hang => std::future::pending().await,

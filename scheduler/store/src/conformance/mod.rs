@@ -10,6 +10,7 @@ pub(crate) mod errors;
 pub(crate) mod feeds;
 pub(crate) mod filters;
 pub(crate) mod hosts;
+pub(crate) mod hub;
 pub(crate) mod labels;
 pub(crate) mod life;
 pub(crate) mod lists;
@@ -220,6 +221,12 @@ macro_rules! stamp {
                 only_the_holder_of_a_lease_makes_progress;
                 a_subscription_that_is_disabled_is_published_once;
             }
+            hub {
+                a_callback_has_one_subscription_to_a_topic;
+                a_subscription_ends_with_its_lease_unless_its_renewal_is_being_confirmed;
+                feeds_that_only_the_hub_wants_are_counted_until_somebody_else_adds_them;
+                subscriptions_whose_feed_is_gone_or_merged_are_found;
+            }
             entries {
                 an_entry_is_stored_once_however_often_it_comes;
                 two_feeds_may_have_entries_of_the_same_id;
@@ -274,6 +281,7 @@ pub(crate) fn new_feed(url: &str) -> NewFeed {
         marks: Marks::default(),
         title: None,
         by_hand: false,
+        hub: false,
         first_due: at(0),
     }
 }

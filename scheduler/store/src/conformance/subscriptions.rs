@@ -24,7 +24,7 @@ fn wish(target: &str) -> Wish {
 
 async fn added(store: &dyn Store, target: &str) -> Subscription {
     let secret = Sealed::from_bytes(vec![1, 2, 3]);
-    let new = NewSubscription { wish: wish(target), secret, by: "ann".into(), after: 5 };
+    let new = NewSubscription { wish: wish(target), secret, by: "ann".into(), after: 5, hub: None };
     store.add_subscription(&new, at(1)).await.unwrap().unwrap()
 }
 
@@ -70,6 +70,7 @@ pub(crate) async fn a_subscription_is_kept_changed_and_removed(backend: &dyn Bac
         secret: Some((Sealed::from_bytes(vec![9]), at(100))),
         replay_after: Some(2),
         revision: 1,
+        ..SubscriptionChange::default()
     };
     let changed = store.change_subscription(one.id, &change).await.unwrap().unwrap();
     assert_eq!((changed.wish.batch, changed.state), (1, SubscriptionState::Paused));

@@ -13,6 +13,7 @@ use sqlx::{Connection, PgConnection};
 use super::connection::{in_transaction, on_connection};
 use super::urls::lock_urls;
 use super::{PostgresStore, column, list, moves, numbers};
+use crate::hub::hub_feeds;
 use crate::listing;
 use crate::row::{
     CHUNK, FeedRow, PlaceColumns, added_terms, feed_columns, interval_millis, pack_calm, pack_labels, pack_terms,
@@ -249,11 +250,21 @@ async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> 
     let find = sqlx::query_as(include_str!("feeds_find.sql")).bind(&urls).bind(&logins);
     let found: Vec<(Option<i64>, Option<String>)> = find.fetch_all(&mut *on).await?;
     let mut revived = revive(on, feeds, &found).await?;
-    // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
-    let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };
     // None: erased in this very moment.
     let ids: Option<Vec<i64>> = found.into_iter().map(|(id, _)| id).collect();
-    Ok(ids.ok_or(sqlx::Error::RowNotFound)?.into_iter().map(answer).collect())
+    let ids = ids.ok_or(sqlx::Error::RowNotFound)?;
+    let of_hub = hub_feeds(feeds, &ids, &inserted);
+    for (sql, ids) in [
+        ("INSERT INTO hub_feeds SELECT DISTINCT UNNEST($1::bigint[]) ON CONFLICT DO NOTHING", of_hub.added),
+        ("DELETE FROM hub_feeds WHERE feed_id = ANY ($1)", of_hub.kept),
+    ] {
+        if !ids.is_empty() {
+            sqlx::query(sql).bind(ids).execute(&mut *on).await?;
+        }
+    }
+    // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
+    let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };
+    Ok(ids.into_iter().map(answer).collect())
 }
 
 /// A feed that is stored under an older key's name for its login gets the name of the key in force, so that it is found.

@@ -6,18 +6,21 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use common::time::Timestamp;
+use common::url::FeedId;
 use sqlx::PgConnection;
 
 use super::connection::{in_transaction, on_connection};
 use super::{PostgresStore, column, text};
-use crate::subscriptions::{MOST_SUBSCRIPTIONS, SubscriptionRow, counted, readable, subscription_columns};
+use crate::hub::hub_key;
+use crate::subscriptions::{MOST_SUBSCRIPTIONS, RENEWAL, SubscriptionRow, counted, readable, subscription_columns};
 use crate::{
-    Advance, DeliveryShare, DeliveryTurn, NewSubscription, StoreError, Subscription, SubscriptionChange,
-    SubscriptionCount, Subscriptions,
+    Advance, DeliveryShare, DeliveryTurn, Hub, HubFeed, NewSubscription, StoreError, Stray, Subscription,
+    SubscriptionChange, SubscriptionCount, Subscriptions,
 };
 
 const ALL: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id > $1 ORDER BY id LIMIT $2");
 const LOCKED: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id = $1 FOR UPDATE");
+const OF_KEY: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE hub_key = $1");
 const AMONG: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id = ANY ($1) ORDER BY id");
 /// The database's clock, in milliseconds.
 macro_rules! clock {
@@ -34,9 +37,11 @@ impl Subscriptions for PostgresStore {
         now: Timestamp,
     ) -> Result<Option<Subscription>, StoreError> {
         const SQL: &str = concat!(
-            "INSERT INTO subscriptions (kind, state, target, filter, format, batch, delay, secret, by_whom, created, progress) ",
-            "SELECT $1, 'active', $2, $3, $4, $5, $6, $7, $8, $9, json_build_object('cursor', $10::bigint)::text ",
-            "WHERE (SELECT count(*) FROM subscriptions) < $11 RETURNING ",
+            "INSERT INTO subscriptions (kind, state, target, filter, format, batch, delay, secret, by_whom, created, progress, ",
+            "hub_key, topic, lease_until, intent) ",
+            "SELECT $1, 'active', $2, $3, $4, $5, $6, $7, $8, $9, json_build_object('cursor', $10::bigint)::text, ",
+            "$12, $13, $14, $15 WHERE (SELECT count(*) FROM subscriptions) < $11 ",
+            "ON CONFLICT (hub_key) WHERE hub_key IS NOT NULL DO NOTHING RETURNING ",
             subscription_columns!()
         );
         let wish = &new.wish;
@@ -45,6 +50,10 @@ impl Subscriptions for PostgresStore {
             let add = add.bind(wish.filter_json()).bind(wish.format.as_str()).bind(i64::from(wish.batch));
             let add = add.bind(wish.delay_millis()).bind(new.secret.as_bytes()).bind(text(&new.by));
             let add = add.bind(now.millis()).bind(new.after).bind(MOST_SUBSCRIPTIONS);
+            let hub = new.hub.as_ref();
+            let add =
+                add.bind(hub.map(|hub| hub_key(&hub.topic, &wish.target))).bind(hub.map(|hub| hub.topic.as_str()));
+            let add = add.bind(hub.map(|hub| hub.until.millis())).bind(hub.and_then(Hub::intent_json));
             add.fetch_optional(on).await
         })?;
         row.map(Subscription::try_from).transpose()
@@ -90,6 +99,53 @@ impl Subscriptions for PostgresStore {
         })
     }
 
+    async fn end_subscription(&self, id: i64, revision: i64) -> Result<bool, StoreError> {
+        on_connection!(self, "end a subscription", |on| {
+            let sql = "DELETE FROM subscriptions WHERE id = $1 AND revision = $2";
+            Ok(sqlx::query(sql).bind(id).bind(revision).execute(on).await?.rows_affected() > 0)
+        })
+    }
+
+    async fn hub_subscription(&self, topic: &str, callback: &str) -> Result<Option<Subscription>, StoreError> {
+        let row = on_connection!(self, "find a subscription", |on| {
+            sqlx::query_as::<_, SubscriptionRow>(OF_KEY).bind(hub_key(topic, callback)).fetch_optional(on).await
+        })?;
+        let found = row.map(Subscription::try_from).transpose()?;
+        Ok(found.filter(|found| found.is_at_hub(topic, callback)))
+    }
+
+    async fn expire_subscriptions(&self, now: Timestamp) -> Result<u64, StoreError> {
+        on_connection!(self, "remove the subscriptions whose lease ended", |on| {
+            let sql = "DELETE FROM subscriptions WHERE lease_until <= $1 AND (intent IS NULL OR lease_until <= $2)";
+            let expire = sqlx::query(sql).bind(now.millis()).bind(now.before(RENEWAL).millis());
+            Ok(expire.execute(on).await?.rows_affected())
+        })
+    }
+
+    async fn hub_feeds(&self) -> Result<Vec<HubFeed>, StoreError> {
+        on_connection!(self, "count the subscriptions of feeds", |on| {
+            let sql = "SELECT feeds.id, count(one.value) FROM hub_feeds JOIN feeds ON feeds.id = hub_feeds.feed_id LEFT JOIN \
+                       (SELECT (filter::json ->> 'feed')::bigint AS value FROM subscriptions) AS one ON one.value = feeds.id \
+                       GROUP BY feeds.id, feeds.subscribers \
+                       HAVING count(one.value) <> feeds.subscribers OR count(one.value) = 0 LIMIT 500";
+            let rows: Vec<(i64, i64)> = sqlx::query_as(sql).fetch_all(on).await?;
+            let read =
+                |(feed, count)| HubFeed { feed: FeedId(feed), subscriptions: u32::try_from(count).unwrap_or(u32::MAX) };
+            Ok(rows.into_iter().map(read).collect())
+        })
+    }
+
+    async fn stray_subscriptions(&self) -> Result<Vec<Stray>, StoreError> {
+        on_connection!(self, "find subscriptions without a feed", |on| {
+            let sql = "SELECT it.id, feeds.merged_into FROM subscriptions AS it \
+                       LEFT JOIN feeds ON feeds.id = (it.filter::json ->> 'feed')::bigint \
+                       WHERE it.kind = 'websub' AND it.intent IS NULL \
+                       AND (feeds.id IS NULL OR feeds.status IN ('merged', 'removed', 'gone')) ORDER BY it.id LIMIT 500";
+            let rows: Vec<(i64, Option<i64>)> = sqlx::query_as(sql).fetch_all(on).await?;
+            Ok(rows.into_iter().map(|(id, feed)| Stray { id, merged_into: feed.map(FeedId) }).collect())
+        })
+    }
+
     async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
         let [old, new] = sealed;
         on_connection!(self, "store the secret of a subscription under the new key", |on| {
@@ -123,15 +179,17 @@ impl Subscriptions for PostgresStore {
 
 async fn store(on: &mut PgConnection, changed: &Subscription) -> Result<(), sqlx::Error> {
     let sql = "UPDATE subscriptions SET state = $2, reason = $3, target = $4, filter = $5, format = $6, batch = $7, delay = $8, \
-               secret = $9, old_secret = $10, old_secret_until = $11, revision = $12, replays = $13, progress = $14, failing = $15 \
-               WHERE id = $1";
+               secret = $9, old_secret = $10, old_secret_until = $11, revision = $12, replays = $13, progress = $14, failing = $15, \
+               lease_until = $16, intent = $17 WHERE id = $1";
     let (wish, progress) = (&changed.wish, &changed.progress);
     let (old, until) = changed.old_secret.as_ref().map(|(old, until)| (old.as_bytes(), until.millis())).unzip();
     let set = sqlx::query(sql).bind(changed.id).bind(changed.state.as_str()).bind(&changed.reason);
     let set = set.bind(text(&wish.target)).bind(wish.filter_json()).bind(wish.format.as_str());
     let set = set.bind(i64::from(wish.batch)).bind(wish.delay_millis()).bind(changed.secret.as_bytes());
     let set = set.bind(old).bind(until).bind(changed.revision).bind(changed.replays);
-    set.bind(progress.packed()).bind(progress.failures > 0).execute(on).await?;
+    let set = set.bind(progress.packed()).bind(progress.failures > 0);
+    let set = set.bind(changed.hub.as_ref().map(|hub| hub.until.millis()));
+    set.bind(changed.hub.as_ref().and_then(Hub::intent_json)).execute(on).await?;
     Ok(())
 }
 

@@ -145,6 +145,7 @@ mod tests {
             marks: Default::default(),
             title: None,
             by_hand: false,
+            hub: false,
             first_due: Timestamp::EPOCH,
         };
         let feeds: Vec<NewFeed> = (0..feeds).map(feed).collect();

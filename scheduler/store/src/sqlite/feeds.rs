@@ -14,6 +14,7 @@ use sqlx::{FromRow, Row, Sqlite, Transaction};
 use super::batch::{Batch, id_list};
 use super::list::View;
 use super::{SqliteStore, moves};
+use crate::hub::hub_feeds;
 use crate::row::{
     CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_calm, pack_labels, pack_terms, readable,
 };
@@ -259,6 +260,15 @@ async fn add_chunk(
     let mut inserted: HashSet<i64> = ids(&insert.fetch_all(&mut **tx).await?)?;
     let find = rows.query(include_str!("feeds_find.sql"));
     let found: Vec<i64> = ids(&find.fetch_all(&mut **tx).await?)?;
+    let of_hub = hub_feeds(feeds, &found, &inserted);
+    for (sql, ids) in [
+        ("INSERT INTO hub_feeds SELECT value FROM json_each(?1) WHERE true ON CONFLICT DO NOTHING", of_hub.added),
+        ("DELETE FROM hub_feeds WHERE feed_id IN (SELECT value FROM json_each(?1))", of_hub.kept),
+    ] {
+        if !ids.is_empty() {
+            sqlx::query(sql).bind(serde_json::json!(ids).to_string()).execute(&mut **tx).await?;
+        }
+    }
     // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
     let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };
     Ok(found.into_iter().map(answer).collect())

@@ -2,17 +2,20 @@
 
 use async_trait::async_trait;
 use common::time::Timestamp;
+use common::url::FeedId;
 use sqlx::SqliteConnection;
 
 use super::SqliteStore;
-use crate::subscriptions::{MOST_SUBSCRIPTIONS, SubscriptionRow, counted, readable, subscription_columns};
+use crate::hub::hub_key;
+use crate::subscriptions::{MOST_SUBSCRIPTIONS, RENEWAL, SubscriptionRow, counted, readable, subscription_columns};
 use crate::{
-    Advance, DeliveryShare, DeliveryTurn, NewSubscription, StoreError, Subscription, SubscriptionChange,
-    SubscriptionCount, Subscriptions,
+    Advance, DeliveryShare, DeliveryTurn, Hub, HubFeed, NewSubscription, StoreError, Stray, Subscription,
+    SubscriptionChange, SubscriptionCount, Subscriptions,
 };
 
 const ALL: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id > ?1 ORDER BY id LIMIT ?2");
 const ONE: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id = ?1");
+const OF_KEY: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE hub_key = ?1");
 const AMONG: &str = concat!(
     "SELECT ",
     subscription_columns!(),
@@ -28,16 +31,21 @@ impl Subscriptions for SqliteStore {
     ) -> Result<Option<Subscription>, StoreError> {
         const ACTION: &str = "add a subscription";
         let sql = concat!(
-            "INSERT INTO subscriptions (kind, state, target, filter, format, batch, delay, secret, by_whom, created, progress) ",
-            "SELECT ?1, 'active', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, json_object('cursor', ?10) ",
-            "WHERE (SELECT count(*) FROM subscriptions) < ?11 RETURNING ",
+            "INSERT INTO subscriptions (kind, state, target, filter, format, batch, delay, secret, by_whom, created, progress, ",
+            "hub_key, topic, lease_until, intent) ",
+            "SELECT ?1, 'active', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, json_object('cursor', ?10), ?12, ?13, ?14, ?15 ",
+            "WHERE (SELECT count(*) FROM subscriptions) < ?11 ",
+            "ON CONFLICT (hub_key) WHERE hub_key IS NOT NULL DO NOTHING RETURNING ",
             subscription_columns!()
         );
         let wish = &new.wish;
         let add = sqlx::query_as::<_, SubscriptionRow>(sql).bind(wish.kind.as_str()).bind(&wish.target);
         let add = add.bind(wish.filter_json()).bind(wish.format.as_str()).bind(wish.batch).bind(wish.delay_millis());
         let add = add.bind(new.secret.as_bytes()).bind(&new.by).bind(now.millis()).bind(new.after);
-        let row = add.bind(MOST_SUBSCRIPTIONS).fetch_optional(&self.writer).await.map_err(StoreError::on(ACTION))?;
+        let add = add.bind(MOST_SUBSCRIPTIONS).bind(new.hub.as_ref().map(|hub| hub_key(&hub.topic, &wish.target)));
+        let add = add.bind(new.hub.as_ref().map(|hub| &hub.topic)).bind(new.hub.as_ref().map(|hub| hub.until.millis()));
+        let add = add.bind(new.hub.as_ref().and_then(Hub::intent_json));
+        let row = add.fetch_optional(&self.writer).await.map_err(StoreError::on(ACTION))?;
         row.map(Subscription::try_from).transpose()
     }
 
@@ -74,6 +82,39 @@ impl Subscriptions for SqliteStore {
     async fn remove_subscription(&self, id: i64) -> Result<bool, StoreError> {
         let remove = sqlx::query("DELETE FROM subscriptions WHERE id = ?1").bind(id).execute(&self.writer).await;
         Ok(remove.map_err(StoreError::on("remove a subscription"))?.rows_affected() > 0)
+    }
+
+    async fn end_subscription(&self, id: i64, revision: i64) -> Result<bool, StoreError> {
+        let sql = "DELETE FROM subscriptions WHERE id = ?1 AND revision = ?2";
+        let end = sqlx::query(sql).bind(id).bind(revision).execute(&self.writer).await;
+        Ok(end.map_err(StoreError::on("end a subscription"))?.rows_affected() > 0)
+    }
+
+    async fn hub_subscription(&self, topic: &str, callback: &str) -> Result<Option<Subscription>, StoreError> {
+        let find = sqlx::query_as::<_, SubscriptionRow>(OF_KEY).bind(hub_key(topic, callback));
+        let row = find.fetch_optional(&self.readers).await.map_err(StoreError::on("find a subscription"))?;
+        let found = row.map(Subscription::try_from).transpose()?;
+        Ok(found.filter(|found| found.is_at_hub(topic, callback)))
+    }
+
+    async fn expire_subscriptions(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let sql = "DELETE FROM subscriptions WHERE lease_until <= ?1 AND (intent IS NULL OR lease_until <= ?2)";
+        let expire = sqlx::query(sql).bind(now.millis()).bind(now.before(RENEWAL).millis()).execute(&self.writer).await;
+        Ok(expire.map_err(StoreError::on("remove the subscriptions whose lease ended"))?.rows_affected())
+    }
+
+    async fn hub_feeds(&self) -> Result<Vec<HubFeed>, StoreError> {
+        let sql = "SELECT feeds.id, count(one.value) FROM hub_feeds JOIN feeds ON feeds.id = hub_feeds.feed_id LEFT JOIN                    (SELECT json_extract(filter, '$.feed') AS value FROM subscriptions) AS one ON one.value = feeds.id                    GROUP BY feeds.id HAVING count(one.value) <> feeds.subscribers OR count(one.value) = 0 LIMIT 500";
+        let rows: Result<Vec<(i64, u32)>, _> = sqlx::query_as(sql).fetch_all(&self.readers).await;
+        let rows = rows.map_err(StoreError::on("count the subscriptions of feeds"))?;
+        Ok(rows.into_iter().map(|(feed, subscriptions)| HubFeed { feed: FeedId(feed), subscriptions }).collect())
+    }
+
+    async fn stray_subscriptions(&self) -> Result<Vec<Stray>, StoreError> {
+        let sql = "SELECT it.id, feeds.merged_into FROM subscriptions AS it                    LEFT JOIN feeds ON feeds.id = json_extract(it.filter, '$.feed')                    WHERE it.kind = 'websub' AND it.intent IS NULL                    AND (feeds.id IS NULL OR feeds.status IN ('merged', 'removed', 'gone')) ORDER BY it.id LIMIT 500";
+        let rows: Result<Vec<(i64, Option<i64>)>, _> = sqlx::query_as(sql).fetch_all(&self.readers).await;
+        let rows = rows.map_err(StoreError::on("find subscriptions without a feed"))?;
+        Ok(rows.into_iter().map(|(id, feed)| Stray { id, merged_into: feed.map(FeedId) }).collect())
     }
 
     async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {
@@ -119,14 +160,16 @@ impl Subscriptions for SqliteStore {
 
 async fn store(on: &mut SqliteConnection, changed: &Subscription) -> Result<(), sqlx::Error> {
     let sql = "UPDATE subscriptions SET state = ?2, reason = ?3, target = ?4, filter = ?5, format = ?6, batch = ?7, delay = ?8, \
-               secret = ?9, old_secret = ?10, old_secret_until = ?11, revision = ?12, replays = ?13, progress = ?14, failing = ?15 \
-               WHERE id = ?1";
+               secret = ?9, old_secret = ?10, old_secret_until = ?11, revision = ?12, replays = ?13, progress = ?14, failing = ?15, \
+               lease_until = ?16, intent = ?17 WHERE id = ?1";
     let (wish, progress) = (&changed.wish, &changed.progress);
     let (old, until) = changed.old_secret.as_ref().map(|(old, until)| (old.as_bytes(), until.millis())).unzip();
     let set = sqlx::query(sql).bind(changed.id).bind(changed.state.as_str()).bind(&changed.reason).bind(&wish.target);
     let set = set.bind(wish.filter_json()).bind(wish.format.as_str()).bind(wish.batch).bind(wish.delay_millis());
     let set = set.bind(changed.secret.as_bytes()).bind(old).bind(until).bind(changed.revision).bind(changed.replays);
-    set.bind(progress.packed()).bind(progress.failures > 0).execute(on).await?;
+    let set = set.bind(progress.packed()).bind(progress.failures > 0);
+    let set = set.bind(changed.hub.as_ref().map(|hub| hub.until.millis()));
+    set.bind(changed.hub.as_ref().and_then(Hub::intent_json)).execute(on).await?;
     Ok(())
 }
 

@@ -161,6 +161,7 @@ fn new_feed(url: &str) -> NewFeed {
         marks: Default::default(),
         title: None,
         by_hand: false,
+        hub: false,
         first_due: Timestamp::EPOCH,
     }
 }

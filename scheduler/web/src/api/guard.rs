@@ -11,7 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use common::config::ApiRole;
+use common::config::{ApiRole, HubAccess};
 
 use super::audit::{self, Judged, Who};
 use crate::error::ApiError;
@@ -39,6 +39,8 @@ pub(crate) enum Door {
     Api,
     /// By feed readers, which know a password (HTTP Basic), and by all who open pages.
     Feed,
+    /// By the subscribers of the WebSub hub: anybody, or callers with a token, which may be a password.
+    Hub,
     /// By people who are logged in, and by programs with a bearer token.
     Page,
 }
@@ -51,6 +53,15 @@ impl Guard {
         Guard { api, door, logged: Arc::default() }
     }
 
+    /// Returns how a path is opened.
+    fn door(&self, path: &str) -> Door {
+        match (self.door)(path) {
+            Door::Hub if self.api.ops.config.delivery.hub == HubAccess::Token => Door::Feed,
+            Door::Hub => Door::Public,
+            door => door,
+        }
+    }
+
     /// Returns who calls, and whether that is refused.
     fn judge(&self, request: &Request, door: Door) -> (Caller, Result<(), ApiError>) {
         let (method, headers) = (request.method(), request.headers());
@@ -61,6 +72,7 @@ impl Guard {
         }
         let in_session = || self.api.sessions.of(headers, self.api.ops.clock.now());
         match door {
+            Door::Hub => (Caller::nobody(), Ok(())),
             // Somebody who is logged in finds the way back to the other pages.
             Door::Public => (in_session().map_or_else(Caller::nobody, Caller::logged_in), Ok(())),
             Door::Api => self.with_token(method, &bearer(headers)),
@@ -138,7 +150,7 @@ impl Guard {
 
 /// Rejects callers without permission; other requests proceed, with the caller's name. Changes leave a line in the log.
 pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let door = (guard.door)(request.uri().path());
+    let door = guard.door(request.uri().path());
     let is_change = door != Door::Public && !request.method().is_safe();
     let (caller, admitted) = guard.judge(&request, door);
     let is_unknown = admitted.as_ref().is_err_and(|refusal| refusal.status() == StatusCode::UNAUTHORIZED);

@@ -14,6 +14,7 @@ pub(crate) mod feeds;
 pub(crate) mod fleet;
 pub(crate) mod guard;
 pub(crate) mod hosts;
+mod hub;
 mod openapi;
 mod pings;
 pub(crate) mod requeue;
@@ -45,6 +46,7 @@ pub(crate) fn outer() -> Routes<Api> {
         .route("/entries.json", get(river::json))
         .route("/ping", post(pings::ping).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
         .route("/RPC2", post(pings::rpc).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
+        .route("/hub", post(hub::request).layer(DefaultBodyLimit::max(hub::MAX_BYTES)))
         .route("/healthz", get(fleet::healthz))
         .route("/readyz", get(fleet::readyz))
         .route("/metrics", get(fleet::metrics))

@@ -98,12 +98,12 @@ pub(super) async fn rpc(State(api): State<Api>, caller: Caller, request: Request
     Ok(xml(answer))
 }
 
-fn urls<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<FeedUrl> {
+pub(super) fn urls<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<FeedUrl> {
     texts.filter_map(|text| text.parse().ok()).take(MOST_URLS).collect()
 }
 
 /// Has the feed polled soon; false when it is not known.
-async fn heard(api: &Api, kind: &str, urls: &[FeedUrl]) -> Result<bool, ApiError> {
+pub(super) async fn heard(api: &Api, kind: &str, urls: &[FeedUrl]) -> Result<bool, ApiError> {
     api.ops.metrics.pushes.with_label_values(&[kind]).inc();
     let (pings, urls) = (api.pings.clone(), urls.to_vec());
     run_to_completion(async move { pings.ping(&urls).await }).await
@@ -117,7 +117,7 @@ fn xml(text: String) -> Response {
     ([(header::CONTENT_TYPE, "text/xml; charset=utf-8")], text).into_response()
 }
 
-fn too_often(api: &Api, caller: Caller) -> Option<Response> {
+pub(super) fn too_often(api: &Api, caller: Caller) -> Option<Response> {
     let most = api.ops.config.api.pings_per_minute;
     let wait = api.visitors.admit(caller, most, api.ops.clock.now()).err()?;
     let seconds = wait.as_secs().max(1);

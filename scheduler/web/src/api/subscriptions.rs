@@ -147,7 +147,7 @@ pub(crate) async fn add(
 
 /// Adds a subscription; returns it with its secret.
 pub(crate) async fn added(api: &Api, who: &Who, body: SubscriptionBody) -> Result<SubscriptionView, ApiError> {
-    let kind = named("kind", body.kind.as_deref(), &SubscriptionKind::ALL, SubscriptionKind::as_str)?;
+    let kind = named("kind", body.kind.as_deref(), &[SubscriptionKind::Webhook], SubscriptionKind::as_str)?;
     let wish = Wish {
         kind: kind.ok_or_else(|| ApiError::bad("kind is missing; it must be webhook"))?,
         target: body.target.ok_or_else(|| ApiError::bad("target is missing; it must be a URL"))?,
@@ -276,7 +276,9 @@ fn refused(error: SubscriptionError) -> ApiError {
     match error {
         SubscriptionError::Target { .. } => ApiError::bad(message).coded("invalid_target"),
         SubscriptionError::NoEntries => ApiError::bad(message),
-        SubscriptionError::TooMany | SubscriptionError::Rotating { .. } => ApiError::new(StatusCode::CONFLICT, message),
+        SubscriptionError::TooMany | SubscriptionError::Rotating { .. } | SubscriptionError::OfHub => {
+            ApiError::new(StatusCode::CONFLICT, message)
+        }
         SubscriptionError::Lost { oldest, .. } => ApiError::new(StatusCode::GONE, message).with("oldest", oldest),
         SubscriptionError::Ahead { newest, .. } => ApiError::new(StatusCode::GONE, message).with("newest", newest),
         SubscriptionError::Backend(error) => error.into(),

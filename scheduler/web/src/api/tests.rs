@@ -4,6 +4,7 @@ mod entries;
 mod events;
 mod filters;
 mod hosts;
+mod hub;
 mod lists;
 mod moves;
 mod requeue;

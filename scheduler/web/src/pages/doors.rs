@@ -11,6 +11,7 @@ pub(crate) fn door(path: &str) -> Door {
     match first_part(path) {
         "api" => Door::Api,
         "entries.atom" | "entries.json" => Door::Feed,
+        "hub" => Door::Hub,
         "login" | "logout" => Door::Login,
         part if FOR_OPERATORS.contains(&part) => Door::Page,
         _ => Door::Public,

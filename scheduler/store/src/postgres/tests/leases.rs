@@ -24,7 +24,7 @@ async fn schedulers_share_subscriptions_and_take_over_from_a_dead_one() {
             delay: Duration::ZERO,
         };
         let secret = Sealed::from_bytes(vec![1]);
-        let new = NewSubscription { wish, secret, by: "ann".into(), after: 0 };
+        let new = NewSubscription { wish, secret, by: "ann".into(), after: 0, hub: None };
         all.push(store.add_subscription(&new, at(1)).await.unwrap().unwrap().id);
     }
     let lease = async |holder: &str, lasts: Duration, idle: &[i64]| -> Vec<i64> {

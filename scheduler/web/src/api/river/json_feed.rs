@@ -1,10 +1,9 @@
 //! The river as a JSON Feed (version 1.1).
 
 use common::entry::{Enclosure, Entry};
+use scheduler::documents::{Channel, entry_urn, web_link};
 use scheduler::wire::EntryView;
 use serde_json::{Map, Value, json};
-
-use super::channel::{Channel, entry_urn, web_link};
 
 /// Writes the feed.
 pub(super) fn written(channel: &Channel) -> Option<Vec<u8>> {

@@ -1,7 +1,5 @@
 //! `/entries.atom` and `/entries.json`: the river as a feed, so that any reader can follow a fleet, or a part of it.
 
-mod atom;
-mod channel;
 mod json_feed;
 
 use axum::extract::State;
@@ -17,7 +15,7 @@ use crate::request::Params;
 use crate::river::{self, RiverParams};
 use crate::state::Api;
 use crate::until_sent::until_sent;
-use channel::Channel;
+use scheduler::documents::{Channel, atom as atom_document};
 use store::FeedRef;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -31,7 +29,7 @@ pub(super) async fn atom(
     headers: HeaderMap,
     Params(params): Params<RiverParams>,
 ) -> Result<Response, ApiError> {
-    serve(&api, &uri, &headers, params, "application/atom+xml; charset=utf-8", atom::written).await
+    serve(&api, &uri, &headers, params, "application/atom+xml; charset=utf-8", atom_document::written).await
 }
 
 /// `GET /entries.json`
@@ -86,10 +84,12 @@ async fn read_channel(
     let channel = Channel {
         title: title(api, &params).await?,
         id: format!("urn:feedfleet:{}:river:{:032x}", page.epoch, xxh3_128(conditions.as_bytes())),
-        home: at("/entries", &conditions),
+        home: Some(at("/entries", &conditions)),
         own: at(uri.path(), query),
         next: page.older.map(|after| at(uri.path(), &older(after))),
+        hub: None,
         updated,
+        of: None,
         entries,
     };
     Ok((channel, page.turn))

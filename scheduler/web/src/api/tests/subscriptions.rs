@@ -73,7 +73,7 @@ async fn what_cannot_be_sent_is_refused_with_what_would_be_accepted() {
         (json!({ "kind": "webhook", "target": target, "secret": "short" }), "secret: a secret is whsec_"),
         (
             json!({ "kind": "webhook", "target": target, "format": "jsonfeed", "filter": { "kind": "feed.*" } }),
-            "jsonfeed contains entries only",
+            "the formats jsonfeed and atom contain entries only",
         ),
         (
             json!({ "kind": "webhook", "target": target, "secret": "new", "signature": "ed25519" }),

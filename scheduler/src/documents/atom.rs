@@ -1,4 +1,4 @@
-//! The river as an Atom feed (RFC 4287, with the paging of RFC 5005).
+//! Entries as an Atom feed (RFC 4287, with the paging of RFC 5005).
 
 use std::borrow::Cow;
 use std::io;
@@ -6,14 +6,17 @@ use std::io;
 use common::time::Timestamp;
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
-use scheduler::wire::EntryView;
 
-use super::channel::{Channel, entry_urn, web_link};
+use super::{Channel, Health, entry_urn, own_id, web_link};
+use crate::wire::EntryView;
 
 type Xml = Writer<Vec<u8>>;
 
-/// Writes the feed.
-pub(super) fn written(channel: &Channel) -> Option<Vec<u8>> {
+/// The namespace of what Atom has no element for.
+const NAMESPACE: &str = "urn:feedfleet:atom";
+
+/// Writes the feed. `None`: it cannot be written.
+pub fn written(channel: &Channel) -> Option<Vec<u8>> {
     let mut xml = Writer::new(Vec::new());
     xml.write_event(Event::Decl(BytesDecl::new("1.0", Some("utf-8"), None))).ok()?;
     let feed = xml.create_element("feed").with_attribute(("xmlns", "http://www.w3.org/2005/Atom"));
@@ -21,23 +24,52 @@ pub(super) fn written(channel: &Channel) -> Option<Vec<u8>> {
         text(xml, "id", &channel.id)?;
         text(xml, "title", &channel.title)?;
         text(xml, "updated", &channel.updated.to_string())?;
-        author(xml, "feedfleet", None)?;
-        link(xml, "self", &channel.own, &[("type", "application/atom+xml")])?;
-        link(xml, "alternate", &channel.home, &[("type", "text/html")])?;
+        author(xml, if channel.of.is_some() { &channel.title } else { "feedfleet" }, None)?;
+        let own_type = [("type", "application/atom+xml")];
+        link(xml, "self", &channel.own, if channel.of.is_some() { &[] } else { &own_type })?;
+        if let Some(home) = &channel.home {
+            link(xml, "alternate", home, &[("type", "text/html")])?;
+        }
         if let Some(next) = &channel.next {
             link(xml, "next", next, &[])?;
         }
-        channel.entries.iter().try_for_each(|view| entry(xml, view))
+        if let Some(hub) = &channel.hub {
+            link(xml, "hub", hub, &[])?;
+        }
+        if let Some(of) = &channel.of {
+            health(xml, of)?;
+        }
+        channel.entries.iter().try_for_each(|view| entry(xml, view, channel.of.is_some()))
     })
     .ok()?;
     Some(xml.into_inner())
 }
 
-fn entry(xml: &mut Xml, view: &EntryView) -> io::Result<()> {
+/// How polls of the feed go.
+fn health(xml: &mut Xml, of: &Health) -> io::Result<()> {
+    let at = |at: Option<Timestamp>| at.map(|at| at.to_string());
+    let fields = [
+        ("last_status", of.last_status.map(|status| status.to_string())),
+        ("last_outcome", of.last_outcome.map(|outcome| outcome.to_string())),
+        ("last_polled", at(of.last_polled)),
+        ("next_due", at(of.next_due)),
+        ("failing_since", at(of.failing_since)),
+    ];
+    let mut element = xml.create_element("feedfleet:status").with_attribute(("xmlns:feedfleet", NAMESPACE));
+    for (name, value) in &fields {
+        if let Some(value) = value {
+            element = element.with_attribute((*name, value.as_str()));
+        }
+    }
+    element.write_empty().map(drop)
+}
+
+fn entry(xml: &mut Xml, view: &EntryView, is_own: bool) -> io::Result<()> {
     let (stored, entry) = (&view.stored, &view.stored.entry);
+    let id = if is_own { own_id(stored.feed_id, &entry.id) } else { entry_urn(stored.feed_id, &entry.id) };
     xml.create_element("entry")
         .write_inner_content(|xml| {
-            text(xml, "id", &entry_urn(stored.feed_id, &entry.id))?;
+            text(xml, "id", &id)?;
             text(xml, "title", &view.display_title)?;
             text(xml, "updated", &entry.updated.or(entry.published).unwrap_or(stored.seen).to_string())?;
             text(xml, "published", &published(view).to_string())?;
@@ -58,7 +90,7 @@ fn entry(xml: &mut Xml, view: &EntryView) -> io::Result<()> {
             }
             html(xml, "summary", view.summary_html.as_deref())?;
             html(xml, "content", view.content_html.as_deref())?;
-            source(xml, view)
+            if is_own { Ok(()) } else { source(xml, view) }
         })
         .map(drop)
 }

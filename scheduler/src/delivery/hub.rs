@@ -1,0 +1,250 @@
+//! What the hub asks its subscribers and tells them: whether they want a subscription, and that it ends (WebSub, sections 5.2 and
+//! 5.3). The requests are attempts like others: under the lease, through the lanes and the target's limits, and retried.
+
+use std::time::Duration;
+
+use common::delivery::{DeliveryAnswer, DeliveryRequest};
+use common::outcome::DeliveryOutcome;
+use common::secrets::{Sealed, SecretError};
+use common::time::Timestamp;
+use common::webhook::hub_signature;
+use rand::RngExt;
+use tokio::time::Instant;
+use url::Url;
+
+use super::attempt::{Attempts, Ended, Task, told};
+use super::backoff::next_try;
+use super::body::Body;
+use super::lanes::Slot;
+use super::settle::is_ours;
+use crate::error::BackendError;
+use store::{Delivery, Hub, Intent, IntentMode, StoreError, Subscription, SubscriptionChange, SubscriptionState};
+
+/// Requests until a subscriber that does not answer is taken to have refused.
+const TRIES: u32 = 5;
+
+/// What a response means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Yes,
+    No,
+    /// There was none, or the subscriber is in trouble.
+    Later,
+}
+
+impl Attempts {
+    /// Asks the subscriber, or tells it, and stores what follows. The next look reads the subscription again.
+    pub(super) async fn ask(&self, task: &Task, intent: Intent, mut slot: Slot) -> Result<Ended, String> {
+        let (of, at, begun) = (&task.of, self.ops.clock.now(), Instant::now());
+        let (Some(hub), Some(sender)) = (&of.hub, self.ops.sender.get()) else { return Ok(Ended::Lost) };
+        let challenge = format!("{:032x}", rand::rng().random::<u128>());
+        let url = question(&task.url, &hub.topic, &intent, &challenge);
+        let request = DeliveryRequest { url, fields: Vec::new(), body: None };
+        let answered = self.answered(sender, request, &mut slot);
+        let Some(answer) = task.gone.run_until_cancelled(answered).await else { return Ok(Ended::Lost) };
+        drop(slot);
+        self.ops.metrics.deliveries.with_label_values(&[answer.outcome.as_str()]).inc();
+        let word = word(&answer, &intent, &challenge);
+        let delivery = Delivery {
+            at,
+            id: format!("hub.mode={}", intent.mode),
+            attempt: intent.tries.saturating_add(1),
+            events: 0,
+            first: 0,
+            last: 0,
+            outcome: if word == Word::No && answer.outcome == DeliveryOutcome::Delivered {
+                DeliveryOutcome::Rejected
+            } else {
+                answer.outcome
+            },
+            status: answer.status,
+            duration: (begun.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
+            detail: answer.detail.clone(),
+        };
+        let stored = match word {
+            Word::Yes => self.confirmed(of, hub, intent, delivery).await,
+            Word::No => self.refused(of, hub, &intent, delivery).await,
+            Word::Later => self.again(of, hub, intent, &answer, delivery).await,
+        };
+        match stored {
+            // Somebody else was faster: the next look knows more.
+            Ok(()) | Err(BackendError::Store(StoreError::Outdated)) => Ok(Ended::Lost),
+            Err(error) => Err(told(&error)),
+        }
+    }
+
+    /// The subscriber wants what it asked for.
+    async fn confirmed(
+        &self,
+        of: &Subscription,
+        hub: &Hub,
+        intent: Intent,
+        delivery: Delivery,
+    ) -> Result<(), BackendError> {
+        if intent.mode != IntentMode::Subscribe {
+            return self.end(of).await;
+        }
+        let feed = match self.ops.hub_feed(&hub.topic, of.wish.filter.feed).await? {
+            Ok(feed) => feed,
+            Err(reason) => {
+                let hub = Hub { intent: Some(Intent::denied(&reason)), ..hub.clone() };
+                return self.change(of, SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await;
+            }
+        };
+        let mut wish = of.wish.clone();
+        (wish.filter.feed, wish.format) = (Some(feed), intent.format);
+        let until = self.ops.clock.now().after(Duration::from_secs(intent.lease));
+        let hub = Hub { topic: hub.topic.clone(), until, intent: None };
+        let secret = intent.secret.unwrap_or_else(|| Sealed::from_bytes(Vec::new()));
+        let change = SubscriptionChange {
+            wish: Some(wish),
+            state: Some(SubscriptionState::Active),
+            secret: Some((secret, Timestamp::EPOCH)),
+            delivery: Some(delivery),
+            ..with(hub)
+        };
+        self.change(of, change).await
+    }
+
+    /// The subscriber does not want it, or does not answer: what it had stays as it was.
+    async fn refused(
+        &self,
+        of: &Subscription,
+        hub: &Hub,
+        intent: &Intent,
+        delivery: Delivery,
+    ) -> Result<(), BackendError> {
+        if intent.is_first || intent.mode == IntentMode::Denied {
+            return self.end(of).await;
+        }
+        let hub = Hub { intent: None, ..hub.clone() };
+        self.change(of, SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await
+    }
+
+    async fn again(
+        &self,
+        of: &Subscription,
+        hub: &Hub,
+        mut intent: Intent,
+        answer: &DeliveryAnswer,
+        delivery: Delivery,
+    ) -> Result<(), BackendError> {
+        if !is_ours(answer.outcome) {
+            intent.tries = intent.tries.saturating_add(1);
+        }
+        if intent.tries >= TRIES {
+            return self.refused(of, hub, &intent, delivery).await;
+        }
+        let now = self.ops.clock.now();
+        intent.next_try = Some(next_try(intent.tries.max(1), answer.retry_after, rand::rng().random(), now));
+        let hub = Hub { intent: Some(intent), ..hub.clone() };
+        self.change(of, SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await
+    }
+
+    async fn change(&self, of: &Subscription, change: SubscriptionChange) -> Result<(), BackendError> {
+        let change = SubscriptionChange { revision: of.revision, ..change };
+        self.ops.store.change_subscription(of.id, &change).await?;
+        Ok(())
+    }
+
+    async fn end(&self, of: &Subscription) -> Result<(), BackendError> {
+        self.ops.store.end_subscription(of.id, of.revision).await?;
+        Ok(())
+    }
+
+    /// The fields of a notification (WebSub, section 7). `webhook-id` is ours: a retry has the same one.
+    pub(super) fn hub_fields(
+        &self,
+        of: &Subscription,
+        topic: &str,
+        id: &str,
+        body: &Body,
+    ) -> Result<Vec<(&'static str, String)>, SecretError> {
+        let mut fields = vec![
+            ("content-type", body.media_type.to_owned()),
+            ("link", format!("<{}>; rel=\"hub\", <{topic}>; rel=\"self\"", self.ops.hub_url())),
+            ("webhook-id", id.to_owned()),
+        ];
+        if !of.secret.as_bytes().is_empty() {
+            let secret = self.ops.secrets.open_hub(&of.secret)?;
+            fields.push(("x-hub-signature", hub_signature(&secret, &body.bytes)));
+        }
+        Ok(fields)
+    }
+}
+
+fn with(hub: Hub) -> SubscriptionChange {
+    SubscriptionChange { hub: Some(hub), ..SubscriptionChange::default() }
+}
+
+/// The callback with what is asked in its query, behind what it has there.
+fn question(callback: &Url, topic: &str, intent: &Intent, challenge: &str) -> Url {
+    let mut url = callback.clone();
+    {
+        let mut query = url.query_pairs_mut();
+        query.append_pair("hub.mode", intent.mode.as_str()).append_pair("hub.topic", topic);
+        match intent.mode {
+            IntentMode::Denied => query.append_pair("hub.reason", &intent.reason),
+            _ => query.append_pair("hub.challenge", challenge),
+        };
+        if intent.mode == IntentMode::Subscribe {
+            query.append_pair("hub.lease_seconds", &intent.lease.to_string());
+        }
+    }
+    url
+}
+
+fn word(answer: &DeliveryAnswer, intent: &Intent, challenge: &str) -> Word {
+    match answer.outcome {
+        DeliveryOutcome::Delivered if intent.mode == IntentMode::Denied || answer.detail == challenge => Word::Yes,
+        DeliveryOutcome::Delivered
+        | DeliveryOutcome::Redirect
+        | DeliveryOutcome::Gone
+        | DeliveryOutcome::Rejected
+        | DeliveryOutcome::Refused => Word::No,
+        DeliveryOutcome::Throttled
+        | DeliveryOutcome::ServerError
+        | DeliveryOutcome::Timeout
+        | DeliveryOutcome::Unreachable
+        | DeliveryOutcome::Unsigned
+        | DeliveryOutcome::Shortage => Word::Later,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_callback_keeps_its_query_and_gets_what_is_asked() {
+        let callback: Url = "https://a.example/cb?x=1&y=%20".parse().unwrap();
+        let topic = "https://b.example/feed?a=1&b=2";
+        let mut intent = Intent { mode: IntentMode::Subscribe, lease: 60, ..Intent::denied("") };
+        let topic_text = "hub.topic=https%3A%2F%2Fb.example%2Ffeed%3Fa%3D1%26b%3D2";
+        let asked = |intent: &Intent| question(&callback, topic, intent, "c").as_str().to_owned();
+        let base = "https://a.example/cb?x=1&y=%20&hub.mode";
+        assert_eq!(asked(&intent), format!("{base}=subscribe&{topic_text}&hub.challenge=c&hub.lease_seconds=60"));
+        intent.mode = IntentMode::Unsubscribe;
+        assert_eq!(asked(&intent), format!("{base}=unsubscribe&{topic_text}&hub.challenge=c"));
+        let denied = asked(&Intent::denied("it is gone"));
+        assert_eq!(denied, format!("{base}=denied&{topic_text}&hub.reason=it+is+gone"));
+    }
+
+    #[test]
+    fn only_the_challenge_confirms_and_only_trouble_is_asked_again() {
+        let intent = Intent { mode: IntentMode::Subscribe, ..Intent::denied("") };
+        let word = |outcome, body: &str| word(&DeliveryAnswer::unanswered(outcome, body), &intent, "abc");
+        assert_eq!(word(DeliveryOutcome::Delivered, "abc"), Word::Yes);
+        for (outcome, body) in [
+            (DeliveryOutcome::Delivered, "abcd"),
+            (DeliveryOutcome::Delivered, ""),
+            (DeliveryOutcome::Rejected, "abc"),
+            (DeliveryOutcome::Redirect, "abc"),
+            (DeliveryOutcome::Refused, ""),
+        ] {
+            assert_eq!(word(outcome, body), Word::No, "{outcome} {body}");
+        }
+        assert_eq!(word(DeliveryOutcome::ServerError, "abc"), Word::Later);
+        assert_eq!(word(DeliveryOutcome::Timeout, ""), Word::Later);
+    }
+}

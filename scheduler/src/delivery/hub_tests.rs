@@ -1,0 +1,374 @@
+//! The hub with a scripted subscriber: what it is asked, what follows from its answers, and what it gets.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::config::HubAccess;
+use common::delivery::{DeliveryAnswer, DeliveryRequest};
+use common::document::Document;
+use common::entry::Entry;
+use common::host_gate::memory::MemoryGate;
+use common::known::KnownEntries;
+use common::metrics::Metrics;
+use common::outcome::DeliveryOutcome;
+use common::policy::{Category, Decision, Notices, PollState, Rule, Status, Terms};
+use common::queue::memory::MemoryQueue;
+use common::report::{FetchReport, Outcome};
+use common::time::{Clock, ManualClock, Timestamp};
+use common::url::FeedId;
+use common::webhook::hub_signature;
+use tokio_util::sync::CancellationToken;
+
+use super::tending::round;
+use crate::ops::hub::{HubRefusal, HubRequest};
+use crate::ops::{AddFeed, EditFeed, Ops};
+use crate::run::{Backends, Scheduler};
+use crate::schedule::memory::MemorySchedule;
+use crate::sender::{Answering, Sender};
+use store::sqlite::SqliteStore;
+use store::{DeliveryFormat, FeedRef, IntentMode, Subscription, SubscriptionState, Verdict};
+
+const TOPIC: &str = "https://a.example/feed.xml";
+const CALLBACK: &str = "https://s.example/callback?id=7";
+
+/// What the subscriber answers to questions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Says {
+    Yes,
+    No,
+    Nothing,
+}
+
+/// A scheduler's half of the hub, and a subscriber.
+struct World {
+    ops: Arc<Ops>,
+    clock: Arc<ManualClock>,
+    says: Arc<Mutex<Says>>,
+    got: Arc<Mutex<Vec<DeliveryRequest>>>,
+    _folder: tempfile::TempDir,
+    delivering: (tokio::task::JoinHandle<()>, CancellationToken),
+}
+
+fn request() -> HubRequest {
+    HubRequest {
+        mode: IntentMode::Subscribe,
+        topic: TOPIC.into(),
+        callback: CALLBACK.into(),
+        lease: Some(600),
+        secret: Some("s3cret".into()),
+        format: DeliveryFormat::Atom,
+        by: "hub".into(),
+    }
+}
+
+fn feed(url: &str) -> AddFeed {
+    AddFeed {
+        url: url.parse().unwrap(),
+        login: None,
+        audience: common::policy::Audience::default(),
+        calm: Vec::new(),
+        private: false,
+        marks: common::labels::Marks::default(),
+        title: None,
+    }
+}
+
+impl World {
+    async fn new(access: HubAccess) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("feedfleet.db");
+        let backends = Backends {
+            store: Arc::new(SqliteStore::open(&format!("sqlite://{}", path.display())).await.unwrap()),
+            schedule: Arc::new(MemorySchedule::default()),
+            gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
+            jobs: Arc::new(MemoryQueue::new(1 << 20)),
+            reports: Arc::new(MemoryQueue::new(1 << 20)),
+        };
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
+        let shared: Arc<dyn Clock> = clock.clone();
+        let mut config = common::config::defaults();
+        config.secrets.key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=".into();
+        config.api.public_url = "https://hub.example/".into();
+        config.delivery.hub = access;
+        let ops = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &shared).ops;
+        let says = Arc::new(Mutex::new(Says::Yes));
+        let got: Arc<Mutex<Vec<DeliveryRequest>>> = Arc::default();
+        let (script, log) = (Arc::clone(&says), Arc::clone(&got));
+        let send = move |request: DeliveryRequest| {
+            let answer = answer(*script.lock().unwrap(), &request);
+            log.lock().unwrap().push(request);
+            let answering: Answering = Box::pin(std::future::ready(answer));
+            answering
+        };
+        assert!(ops.sender.set(Sender { send: Box::new(send), judge: Box::new(|_| Ok(())) }).is_ok());
+        let stop = CancellationToken::new();
+        let (sharing, stopped) = (Arc::clone(&ops), stop.clone());
+        let share = tokio::spawn(async move { super::share::Share::new(sharing).run(&stopped).await });
+        World { ops, clock, says, got, _folder: folder, delivering: (share, stop) }
+    }
+
+    fn say(&self, says: Says) {
+        *self.says.lock().unwrap() = says;
+    }
+
+    async fn subscription(&self) -> Option<Subscription> {
+        self.ops.store.subscriptions(0, 10).await.unwrap().into_iter().next()
+    }
+
+    async fn until<T>(&self, what: &str, found: impl AsyncFn(&World) -> Option<T>) -> T {
+        for _ in 0..1_000 {
+            if let Some(found) = found(self).await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("no {what}: {:?}, {:?}", self.got.lock().unwrap(), self.subscription().await);
+    }
+
+    /// Waits until this number of requests has arrived.
+    async fn requests(&self, count: usize) -> Vec<DeliveryRequest> {
+        self.until("request", async |world| {
+            let got = world.got.lock().unwrap().clone();
+            (got.len() >= count).then_some(got)
+        })
+        .await
+    }
+
+    async fn ask(&self, request: &HubRequest) {
+        self.ops.hub_request(request).await.unwrap();
+    }
+
+    /// Waits until nothing is asked any more.
+    async fn settled(&self) -> Option<Subscription> {
+        self.until("end of questions", async |world| match world.subscription().await {
+            Some(it) if it.hub.as_ref().unwrap().intent.is_some() => None,
+            settled => Some(settled),
+        })
+        .await
+    }
+
+    /// Stores a good poll of the feed that brought this entry.
+    async fn entry(&self, feed: FeedId, id: &str) {
+        let feed = self.ops.feed(&FeedRef::Id(feed)).await.unwrap().unwrap();
+        let now = self.clock.now();
+        let mut document = Document::default();
+        document.keep_news(vec![Entry { id: id.to_owned(), ..Entry::default() }], &KnownEntries::default());
+        let outcome = Outcome::Modified(Box::new(document));
+        let state = PollState { last_polled: Some(now), last_status: Some(200), ..feed.state };
+        let mut terms = Terms::default();
+        terms.push(Rule::Category, now.after(Duration::from_secs(600)));
+        let report = FetchReport::of(feed.id, feed.version, feed.host.clone(), now, outcome);
+        let next_due = terms.last().map(|term| term.due);
+        let (status, notices) = (feed.status, Notices::default());
+        let decision = Decision { state, status, next_due, terms, host_hold: None, notices };
+        let verdict = Verdict { report, decision, category: Category::D, audience_at: feed.audience_at };
+        self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
+    }
+
+    async fn end(self) {
+        self.delivering.1.cancel();
+        self.delivering.0.await.unwrap();
+    }
+}
+
+fn query(request: &DeliveryRequest, name: &str) -> Option<String> {
+    request.url.query_pairs().find(|(field, _)| field == name).map(|(_, value)| value.into_owned())
+}
+
+fn answer(says: Says, request: &DeliveryRequest) -> DeliveryAnswer {
+    let challenge = query(request, "hub.challenge");
+    let (outcome, body) = match (challenge, says) {
+        (Some(challenge), Says::Yes) => (DeliveryOutcome::Delivered, challenge),
+        (Some(_), Says::No) => (DeliveryOutcome::Rejected, String::new()),
+        (_, Says::Nothing) => (DeliveryOutcome::Timeout, String::new()),
+        (None, _) => (DeliveryOutcome::Delivered, String::new()),
+    };
+    DeliveryAnswer::unanswered(outcome, body)
+}
+
+#[tokio::test]
+async fn a_confirmed_subscriber_has_its_feed_polled_and_one_that_leaves_releases_it() {
+    let world = World::new(HubAccess::Open).await;
+    world.ask(&request()).await;
+    let asked = world.requests(1).await.remove(0);
+    let named = |name| query(&asked, name).unwrap();
+    assert_eq!((named("id"), named("hub.mode"), named("hub.topic")), ("7".into(), "subscribe".into(), TOPIC.into()));
+    assert_eq!((named("hub.lease_seconds"), asked.body.as_ref()), ("600".into(), None));
+    let confirmed = world.settled().await.unwrap();
+    let hub = confirmed.hub.clone().unwrap();
+    assert_eq!(hub.until, world.clock.now().after(Duration::from_secs(600)));
+    let id = confirmed.wish.filter.feed.unwrap();
+    assert_eq!(world.ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap().url.as_str(), TOPIC);
+    assert_eq!(confirmed.progress.deliveries[0].id, "hub.mode=subscribe");
+    assert!(!format!("{confirmed:?}").contains("s3cret"));
+
+    world.ask(&HubRequest { callback: "https://t.example/".into(), ..request() }).await;
+    world
+        .until("second subscription", async |world| {
+            let all = world.ops.store.subscriptions(0, 10).await.unwrap();
+            (all.len() == 2 && all.iter().all(|it| it.hub.as_ref().unwrap().intent.is_none())).then_some(())
+        })
+        .await;
+    round(&world.ops).await.unwrap();
+    let of = async || world.ops.feed(&FeedRef::Id(id)).await.unwrap();
+    assert_eq!(of().await.unwrap().audience.subscribers, 2, "it is polled as its subscribers want it");
+
+    world.ask(&HubRequest { mode: IntentMode::Unsubscribe, ..request() }).await;
+    world.until("end of the first", async |world| (world.subscription().await.unwrap().id == 2).then_some(())).await;
+    round(&world.ops).await.unwrap();
+    assert_eq!(of().await.unwrap().audience.subscribers, 1);
+    // The other one does not renew.
+    world.clock.advance(Duration::from_secs(601));
+    round(&world.ops).await.unwrap();
+    assert!(world.subscription().await.is_none() && of().await.is_none());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_is_not_confirmed_changes_nothing() {
+    let world = World::new(HubAccess::Open).await;
+    world.say(Says::No);
+    world.ask(&request()).await;
+    assert!(world.settled().await.is_none());
+    let feeds = async || world.ops.feed(&FeedRef::Url(TOPIC.parse().unwrap())).await.unwrap();
+    assert!(feeds().await.is_none(), "a feed is added for those who mean it");
+
+    world.say(Says::Yes);
+    world.ask(&request()).await;
+    let before = world.settled().await.unwrap();
+    world.say(Says::No);
+    for mode in [IntentMode::Subscribe, IntentMode::Unsubscribe] {
+        world.ask(&HubRequest { mode, lease: Some(1_200), secret: None, ..request() }).await;
+        let after = world.settled().await.unwrap();
+        assert_eq!((after.hub, &after.secret), (before.hub.clone(), &before.secret), "{mode}");
+    }
+    let unknown = HubRequest { mode: IntentMode::Unsubscribe, callback: "https://t.example/".into(), ..request() };
+    assert!(matches!(world.ops.hub_request(&unknown).await, Err(HubRefusal::Unknown(_))));
+
+    world.say(Says::Yes);
+    world.ask(&HubRequest { lease: Some(1_200), secret: None, ..request() }).await;
+    let renewed = world.settled().await.unwrap();
+    assert_eq!(renewed.id, before.id, "a renewal is not another subscription");
+    assert_eq!(renewed.hub.unwrap().until, world.clock.now().after(Duration::from_secs(1_200)));
+    assert!(renewed.secret.as_bytes().is_empty());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_subscriber_that_does_not_answer_is_asked_again_some_times() {
+    let world = World::new(HubAccess::Open).await;
+    world.say(Says::Nothing);
+    world.ask(&request()).await;
+    for tries in 1..5 {
+        world.requests(tries).await;
+        world
+            .until("next try", async |world| {
+                let hub = world.subscription().await?.hub?;
+                (hub.intent?.tries as usize == tries).then_some(())
+            })
+            .await;
+        world.clock.advance(Duration::from_secs(60));
+    }
+    assert!(world.settled().await.is_none());
+    assert_eq!(world.got.lock().unwrap().len(), 5);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn notifications_are_signed_and_say_how_the_feed_is() {
+    let world = World::new(HubAccess::Known).await;
+    let id = world.ops.add(&[feed(TOPIC)], None).await.unwrap()[0].id;
+    world.ask(&request()).await;
+    assert_eq!(world.settled().await.unwrap().wish.filter.feed, Some(id));
+    world.entry(id, "https://a.example/1").await;
+    let sent = world.requests(2).await.remove(1);
+    let body = sent.body.clone().unwrap();
+    let field = |name: &str| sent.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.clone());
+    assert_eq!(field("content-type").unwrap(), "application/atom+xml");
+    let link = format!("<https://hub.example/hub>; rel=\"hub\", <{TOPIC}>; rel=\"self\"");
+    assert_eq!(field("link").unwrap(), link);
+    assert_eq!(field("x-hub-signature").unwrap(), hub_signature("s3cret", &body));
+    let text = String::from_utf8(body).unwrap();
+    for part in [
+        "<link rel=\"hub\" href=\"https://hub.example/hub\"/>",
+        "<link rel=\"self\" href=\"https://a.example/feed.xml\"/>",
+        "<id>https://a.example/1</id>",
+        "<feedfleet:status xmlns:feedfleet=\"urn:feedfleet:atom\"",
+        "last_status=\"200\"",
+        "next_due=",
+    ] {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
+
+    world.ask(&HubRequest { secret: None, format: DeliveryFormat::JsonFeed, ..request() }).await;
+    world.settled().await;
+    world.entry(id, "2").await;
+    let sent = world.requests(4).await.remove(3);
+    assert!(sent.fields.iter().all(|(name, _)| *name != "x-hub-signature"));
+    let body: serde_json::Value = serde_json::from_slice(&sent.body.unwrap()).unwrap();
+    assert_eq!((&body["items"][0]["id"], &body["feed_url"]), (&"2".into(), &TOPIC.into()));
+    assert!(body["_feedfleet"]["status"]["next_due"].is_string(), "{body}");
+
+    // The lease ends: what comes later is for nobody.
+    world.clock.advance(Duration::from_secs(601));
+    world.entry(id, "3").await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(world.got.lock().unwrap().len(), 4);
+    round(&world.ops).await.unwrap();
+    assert!(world.subscription().await.is_none());
+    assert!(world.ops.feed(&FeedRef::Id(id)).await.unwrap().is_some(), "the hub did not add it");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn subscribers_of_a_feed_that_is_gone_are_told() {
+    let world = World::new(HubAccess::Open).await;
+    world.ask(&request()).await;
+    let id = world.settled().await.unwrap().wish.filter.feed.unwrap();
+    world.ops.erase(id).await.unwrap();
+    round(&world.ops).await.unwrap();
+    let told = world.requests(2).await.remove(1);
+    assert_eq!(query(&told, "hub.mode").unwrap(), "denied");
+    assert_eq!(query(&told, "hub.reason").unwrap(), "the feed is no longer polled here");
+    assert!(world.settled().await.is_none());
+
+    let id = world.ops.add(&[feed(TOPIC)], None).await.unwrap()[0].id;
+    let removed = EditFeed { status: Some(Status::Removed), ..EditFeed::default() };
+    world.ops.edit(id, &removed).await.unwrap();
+    let refused = world.ops.hub_request(&request()).await;
+    assert!(matches!(refused, Err(HubRefusal::Unknown(why)) if why.contains("no longer polled")));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn who_may_subscribe_to_what_is_up_to_the_operator() {
+    let world = World::new(HubAccess::Known).await;
+    let is_unknown = async |topic: &str| {
+        let request = HubRequest { topic: topic.into(), ..request() };
+        matches!(world.ops.hub_request(&request).await, Err(HubRefusal::Unknown(_)))
+    };
+    let private = AddFeed { private: true, ..feed("https://a.example/private") };
+    world.ops.add(&[private, feed(TOPIC)], None).await.unwrap();
+    assert!(is_unknown("https://a.example/other").await);
+    assert!(is_unknown("https://a.example/private").await);
+    assert!(!is_unknown(TOPIC).await);
+    for (topic, callback) in [
+        ("https://a.example/feed.xml#x", CALLBACK),
+        ("https://a.example/a b", CALLBACK),
+        ("https://ann:s3cret@a.example/", CALLBACK),
+        ("a.example", "https://s.example/#x"),
+        (TOPIC, "https://s.example/#x"),
+        (TOPIC, "ftp://s.example/"),
+        (TOPIC, "https://ann:s3cret@s.example/"),
+    ] {
+        let request = HubRequest { topic: topic.into(), callback: callback.into(), ..request() };
+        let refused = world.ops.hub_request(&request).await.unwrap_err();
+        assert!(matches!(refused, HubRefusal::Bad(_)), "{topic} {callback}: {refused:?}");
+        assert!(!refused.to_string().contains("s3cret"));
+    }
+    let paused = |state| crate::ops::subscriptions::EditSubscription { state: Some(state), ..Default::default() };
+    let id = world.settled().await.unwrap().id;
+    world.ops.edit_subscription(id, &paused(SubscriptionState::Paused)).await.unwrap();
+    assert!(matches!(world.ops.hub_request(&request()).await, Err(HubRefusal::Paused)));
+    world.end().await;
+}

@@ -1,0 +1,168 @@
+//! The newest events, as the reader for all has read them: subscriptions that are woken by an event take it from here, so that a
+//! thousand of them do not read it from the store a thousand times.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use store::{Event, EventFilter, EventPage, EventQuery, Lowered};
+
+/// How long an event is kept: what it says of its feed and its entry may be as old as this.
+const KEPT: Duration = Duration::from_secs(10);
+/// Bytes of text, and events, that are kept.
+const BYTES: usize = 4 << 20;
+const EVENTS: usize = 2_000;
+
+/// An event, and what was made of it for filters.
+pub(super) struct Seen {
+    event: Event,
+    lowered: Lowered,
+    bytes: usize,
+    at: Instant,
+}
+
+impl Seen {
+    pub(super) fn seq(&self) -> i64 {
+        self.event.seq
+    }
+
+    pub(super) fn matches(&self, filter: &EventFilter) -> bool {
+        filter.matches_lowered(&self.event, &self.lowered)
+    }
+}
+
+/// A page of events that the reader for all has read.
+pub(super) struct SeenPage {
+    pub(super) items: Vec<Arc<Seen>>,
+    /// Everything up to this number was looked at.
+    pub(super) next: i64,
+}
+
+/// The newest events.
+#[derive(Default)]
+pub(super) struct Recent(Mutex<Inside>);
+
+#[derive(Default)]
+struct Inside {
+    /// All events after this number, and up to `end`, are kept.
+    begin: i64,
+    end: i64,
+    epoch: String,
+    oldest: i64,
+    items: VecDeque<Arc<Seen>>,
+    bytes: usize,
+}
+
+impl Inside {
+    /// Forgets the oldest events until the rest is young and small enough.
+    fn trim(&mut self, now: Instant) {
+        while let Some(first) = self.items.front() {
+            let is_old = now.duration_since(first.at) > KEPT;
+            if !is_old && self.bytes <= BYTES && self.items.len() <= EVENTS {
+                break;
+            }
+            (self.begin, self.bytes) = (first.seq(), self.bytes - first.bytes);
+            self.items.pop_front();
+        }
+    }
+}
+
+impl Recent {
+    /// Keeps a page that was read behind this number.
+    pub(super) fn keep(&self, after: i64, page: EventPage<Event>) -> SeenPage {
+        let at = Instant::now();
+        let seen = |event: Event| {
+            let bytes = event.entry.as_ref().map_or(0, |stored| stored.entry.text_bytes());
+            Arc::new(Seen { event, lowered: Lowered::default(), bytes, at })
+        };
+        let items: Vec<Arc<Seen>> = page.items.into_iter().map(seen).collect();
+        let mut inside = common::lock(&self.0);
+        if after != inside.end || page.epoch != inside.epoch {
+            *inside = Inside { begin: after, epoch: page.epoch, ..Inside::default() };
+        }
+        (inside.end, inside.oldest) = (page.next, page.oldest);
+        inside.bytes += items.iter().map(|seen| seen.bytes).sum::<usize>();
+        inside.items.extend(items.iter().cloned());
+        inside.trim(at);
+        SeenPage { items, next: page.next }
+    }
+
+    /// Forgets everything.
+    pub(super) fn forget(&self) {
+        *common::lock(&self.0) = Inside::default();
+    }
+
+    /// Returns a page of events in the order of their numbers; `None` if some of them are not kept.
+    pub(super) fn read(&self, query: &EventQuery) -> Option<EventPage<Event>> {
+        let limit = query.limit as usize;
+        let (mut page, found) = {
+            let mut inside = common::lock(&self.0);
+            inside.trim(Instant::now());
+            if inside.epoch.is_empty() || query.after < inside.begin || query.after > inside.end {
+                return None;
+            }
+            let from = inside.items.partition_point(|seen| seen.seq() <= query.after);
+            let behind = inside.items.range(from..).cloned().collect::<Vec<_>>();
+            let (epoch, oldest, next) = (inside.epoch.clone(), inside.oldest, inside.end);
+            (EventPage { epoch, oldest, items: Vec::new(), next, more: false }, behind)
+        };
+        for seen in found.iter().filter(|seen| seen.matches(&query.filter)) {
+            if page.items.len() == limit {
+                page.more = true;
+                page.next = page.items.last().map_or(query.after, |event: &Event| event.seq);
+                break;
+            }
+            page.items.push(seen.event.clone());
+        }
+        Some(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(seqs: std::ops::RangeInclusive<i64>) -> EventPage<Event> {
+        let event = |seq: i64| {
+            let kind = if seq % 2 == 0 { "feed.gone" } else { "host.refusing" };
+            serde_json::from_value(serde_json::json!({ "seq": seq, "kind": kind, "feed_id": 0, "at": "2026-01-01T00:00:00Z", "labels": [] }))
+                .unwrap()
+        };
+        let next = *seqs.end();
+        EventPage { epoch: "e".into(), oldest: 1, items: seqs.map(event).collect(), next, more: false }
+    }
+
+    fn read(recent: &Recent, after: i64, limit: u32) -> Option<(Vec<i64>, i64, bool)> {
+        let filter = EventFilter { kinds: vec!["feed.*".into()], ..EventFilter::default() };
+        let page = recent.read(&EventQuery { filter, ..EventQuery::after(after, limit) })?;
+        Some((page.items.iter().map(|event| event.seq).collect(), page.next, page.more))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_kept_is_read_as_from_the_store_and_what_is_not_is_not_missed() {
+        let recent = Recent::default();
+        assert_eq!(read(&recent, 0, 9), None);
+        recent.keep(10, page(11..=14));
+        recent.keep(14, page(15..=16));
+        assert_eq!(read(&recent, 9, 9), None, "11 may not be the first after it");
+        assert_eq!(read(&recent, 17, 9), None, "there may be events that were not read");
+        assert_eq!(read(&recent, 10, 9), Some((vec![12, 14, 16], 16, false)));
+        assert_eq!(read(&recent, 12, 1), Some((vec![14], 14, true)));
+        assert_eq!(read(&recent, 14, 1), Some((vec![16], 16, false)));
+        assert_eq!(read(&recent, 16, 9), Some((vec![], 16, false)));
+        // A page that does not follow the one before.
+        recent.keep(20, page(21..=22));
+        assert_eq!(read(&recent, 16, 9), None);
+        assert_eq!(read(&recent, 20, 9), Some((vec![22], 22, false)));
+        tokio::time::advance(KEPT + Duration::from_secs(1)).await;
+        assert_eq!(read(&recent, 20, 9), None, "too old");
+        assert_eq!(read(&recent, 22, 9), Some((vec![], 22, false)));
+        recent.keep(22, page(23..=2_500));
+        assert_eq!(read(&recent, 22, 9), None, "too many");
+        assert!(read(&recent, 600, 9).is_some());
+        recent.forget();
+        assert_eq!(read(&recent, 2_500, 9), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! Entries as feeds: the documents of the river and of the WebSub hub.
+
+pub mod atom;
+
+use common::feed::Feed;
+use common::outcome::OutcomeKind;
+use common::time::Timestamp;
+use common::url::FeedId;
+use serde::Serialize;
+use url::Url;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::wire::EntryView;
+
+/// Entries as a feed has them. Their texts are HTML, in [`EntryView::summary_html`] and [`EntryView::content_html`].
+pub struct Channel {
+    /// What it is called.
+    pub title: String,
+    /// Identifies the feed: a URN or a URL.
+    pub id: String,
+    /// Where the page for people is.
+    pub home: Option<String>,
+    /// Where this feed is.
+    pub own: String,
+    /// Where the feed with older entries is.
+    pub next: Option<String>,
+    /// Where subscribers subscribe.
+    pub hub: Option<String>,
+    /// When it changed last.
+    pub updated: Timestamp,
+    /// Whose entries these are: they keep the ids that it gave them, and their health is told. `None`: entries of many feeds.
+    pub of: Option<Health>,
+    /// The entries.
+    pub entries: Vec<EntryView>,
+}
+
+/// How polls of a feed go.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Health {
+    /// The status code of the last response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_status: Option<u16>,
+    /// What the last poll resulted in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_outcome: Option<OutcomeKind>,
+    /// When that was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_polled: Option<Timestamp>,
+    /// When it is polled next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_due: Option<Timestamp>,
+    /// Since when polls fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failing_since: Option<Timestamp>,
+}
+
+impl Health {
+    /// The health of a feed.
+    pub fn of(feed: &Feed) -> Self {
+        let state = &feed.state;
+        Health {
+            last_status: state.last_status,
+            last_outcome: state.last_outcome,
+            last_polled: state.last_polled,
+            next_due: feed.next_due,
+            failing_since: state.failing_since,
+        }
+    }
+}
+
+/// Identifies an entry in all feeds: ids are unique inside of their feed only, and many are not URIs.
+pub fn entry_urn(feed: FeedId, id: &str) -> String {
+    format!("urn:feedfleet:entry:{feed}:{:032x}", xxh3_128(id.as_bytes()))
+}
+
+/// Identifies an entry in its own feed: by the id that it has there if that is a URI.
+fn own_id(feed: FeedId, id: &str) -> String {
+    if Url::parse(id).is_ok() { id.to_owned() } else { entry_urn(feed, id) }
+}
+
+/// Returns a link if it leads to a web page.
+pub fn web_link(link: Option<&String>) -> Option<&str> {
+    let link = link.map(String::as_str)?;
+    (link.starts_with("https://") || link.starts_with("http://")).then_some(link)
+}
