@@ -21,6 +21,7 @@ mod listing;
 mod marked;
 mod page_size;
 pub mod postgres;
+pub mod push;
 mod quota;
 mod refusals;
 pub mod requeues;
@@ -60,10 +61,11 @@ pub use error::StoreError;
 pub use filter::{EventFilter, EventQuery, Part};
 pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
 pub use page_size::PAGE_BYTES;
+pub use push::{NewPush, PushCount, PushHeard, PushSubscription, PushWish, Unpushed};
 pub use refusals::{HostRefusal, RefusedHost};
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
 pub use row::never;
-pub use seams::{Events, Feeds, Hosts, Polls, Requeues, Store, Subscriptions, Upkeep};
+pub use seams::{Events, Feeds, Hosts, Polls, Pushes, Requeues, Store, Subscriptions, Upkeep};
 pub use subscriptions::{
     Advance, Delivery, DeliveryFormat, DeliveryShare, DeliveryTurn, NewSubscription, Progress, Subscription,
     SubscriptionChange, SubscriptionCount, SubscriptionKind, SubscriptionState, Wish,

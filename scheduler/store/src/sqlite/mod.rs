@@ -15,6 +15,7 @@ mod list;
 mod lock;
 mod moves;
 mod open;
+mod push;
 mod requeues;
 mod subscriptions;
 #[cfg(test)]

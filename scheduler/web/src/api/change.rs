@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use crate::error::ApiError;
 
 /// Runs a change to completion even when the caller hangs up: store and schedule are written one after the other.
-pub(super) async fn run_to_completion<T: Send + 'static, E: Into<ApiError> + Send + 'static>(
+pub(crate) async fn run_to_completion<T: Send + 'static, E: Into<ApiError> + Send + 'static>(
     change: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<T, ApiError> {
     match tokio::spawn(change).await {

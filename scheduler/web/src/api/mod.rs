@@ -7,6 +7,7 @@
 pub(crate) mod audit;
 pub(crate) mod bulk;
 mod change;
+pub(crate) use change::run_to_completion;
 pub(crate) mod config;
 mod entries;
 mod events;
@@ -26,6 +27,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{MethodRouter, get, post};
 use common::bot_auth::DIRECTORY_PATH;
 
+use crate::push;
 use crate::state::Api;
 
 /// A router that remembers its paths, so that they can be compared with the description.
@@ -58,6 +60,8 @@ fn outer() -> Routes {
         .route("/entries.json", get(river::json))
         .route("/ping", post(pings::ping).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
         .route("/RPC2", post(pings::rpc).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
+        .route("/websub/{token}", get(push::verify).post(push::deliver).layer(DefaultBodyLimit::disable()))
+        .route("/rsscloud/{token}", get(push::challenge).post(push::notify))
         .route("/healthz", get(fleet::healthz))
         .route("/readyz", get(fleet::readyz))
         .route("/metrics", get(fleet::metrics))
@@ -92,6 +96,7 @@ fn versioned() -> Routes {
         .route("/hosts/{host}", get(hosts::show).put(hosts::set).delete(hosts::remove))
         .route("/hosts/{host}/block", post(hosts::block))
         .route("/hosts/{host}/unblock", post(hosts::unblock))
+        .route("/push/check", post(push::check_reach))
         .route("/requeue", get(requeue::list).post(requeue::begin))
         .route("/requeue/{id}", get(requeue::show))
         .route("/requeue/{id}/cancel", post(requeue::cancel))

@@ -11,6 +11,7 @@ pub(crate) fn door(path: &str) -> Door {
         "api" => Door::Api,
         "entries.atom" | "entries.json" => Door::Feed,
         "login" | "logout" => Door::Login,
+        "rsscloud" | "websub" => Door::Callback,
         part if FOR_OPERATORS.contains(&part) => Door::Page,
         _ => Door::Public,
     }
