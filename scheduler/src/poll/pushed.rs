@@ -15,8 +15,19 @@ use crate::poll::results::Results;
 use crate::poll::subject::{placement_slot, subject};
 use store::{Applied, PushHeard, Verdict};
 
-/// Stores what deliveries brought. Those that could not be read have their feeds polled. Safe to repeat.
-pub(super) async fn settle(
+impl Results {
+    /// Stores what deliveries brought. Those that could not be read have their feeds polled. Safe to repeat.
+    pub(crate) async fn settle_pushes(
+        &self,
+        reports: Vec<FetchReport>,
+        feeds: &HashMap<FeedId, Feed>,
+        now: Timestamp,
+    ) -> Result<(), BackendError> {
+        settle(self, reports, feeds, now).await
+    }
+}
+
+async fn settle(
     results: &Results,
     reports: Vec<FetchReport>,
     feeds: &HashMap<FeedId, Feed>,

@@ -28,15 +28,9 @@ use common::url::FeedId;
 use crate::condition::Condition;
 use crate::error::BackendError;
 use crate::poll::log;
-<<<<<<< HEAD
 use crate::poll::moves::{Moves, announced_instead, may_move};
-=======
-use crate::poll::moves::{Moves, may_move};
-use crate::poll::pushed;
->>>>>>> f2f1d75 (Push: subscribe to WebSub hubs and rssCloud servers, read what they deliver, poll less where pushes are reliable)
 use crate::poll::retire::retire;
 use crate::poll::subject::subject;
-use crate::push::learn;
 use crate::push::wish::Wishes;
 use crate::schedule::{Band, Parking, Schedule, Slot};
 use store::{Applied, Store, StoreError, Verdict};
@@ -95,7 +89,7 @@ impl Results {
             self.store.states_for(&ids).await?.into_iter().map(|feed| (feed.id, feed)).collect();
         let (pushes, reports): (Vec<_>, Vec<_>) = reports.into_iter().partition(|report| report.pushed);
         // First, so that a poll beside them finds nothing new.
-        pushed::settle(self, pushes, &feeds, now).await?;
+        self.settle_pushes(pushes, &feeds, now).await?;
         let (mut verdicts, mut slots) = (Vec::new(), Vec::new());
         let (mut interrupted, mut kept) = (Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
@@ -278,7 +272,7 @@ impl Results {
                     }
                     let config = self.condition.config.get();
                     self.moves.follow(&batch, &applied, feeds, &config.policy, now).await?;
-                    learn::from_polls(self, &batch, &applied, feeds, now).await?;
+                    self.learn_from_polls(&batch, &applied, feeds, now).await?;
                     self.wish(&batch, &applied, feeds, now).await?;
                 }
                 Err(error) if error.refuses_data() && batch.len() > 1 => {

@@ -6,7 +6,7 @@ use common::push::PushKind;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::path;
+use super::address::path;
 use crate::ops::Ops;
 
 /// A token that no subscription has.

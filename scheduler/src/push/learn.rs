@@ -26,8 +26,21 @@ const SHORTLY: Duration = Duration::from_secs(30);
 /// How often a feed is planned again that a person changed meanwhile.
 const TRIES: usize = 3;
 
-/// Counts what polls found of feeds with a push subscription, and brings those back to their own pace whose pushes missed something.
-pub(crate) async fn from_polls(
+impl Results {
+    /// Counts what polls found of feeds with a push subscription, and brings those back to their own pace whose pushes missed
+    /// something.
+    pub(crate) async fn learn_from_polls(
+        &self,
+        verdicts: &[Verdict],
+        applied: &[Applied],
+        feeds: &HashMap<FeedId, Feed>,
+        now: Timestamp,
+    ) -> Result<(), BackendError> {
+        from_polls(self, verdicts, applied, feeds, now).await
+    }
+}
+
+async fn from_polls(
     results: &Results,
     verdicts: &[Verdict],
     applied: &[Applied],

@@ -4,6 +4,7 @@
 //! request, `callback` answers hubs and takes deliveries, `learn` finds out which feeds are pushed reliably. All state is in the store:
 //! any scheduler makes any request and takes any callback.
 
+mod address;
 pub mod callback;
 pub mod check;
 mod cloud;
@@ -50,20 +51,6 @@ const SWEEP_AT_ONCE: u32 = 200;
 const SWEEP_EVERY: Duration = Duration::from_secs(60 * 60);
 /// After a failure of the store.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
-
-/// Returns the path of a subscription's callback.
-pub(crate) fn path(kind: PushKind, id: &str) -> String {
-    let place = match kind {
-        PushKind::WebSub => "websub",
-        PushKind::RssCloud => "rsscloud",
-    };
-    format!("/{place}/{id}")
-}
-
-/// Returns the URL of a subscription's callback.
-pub(crate) fn callback_url(public_url: &str, kind: PushKind, id: &str) -> String {
-    format!("{}{}", public_url.trim_end_matches('/'), path(kind, id))
-}
 
 /// Requests and renews subscriptions until stopped. Without a public URL nothing is requested, which is logged once.
 pub(crate) async fn run(ops: &Arc<Ops>, stop: &CancellationToken) {

@@ -11,6 +11,7 @@ use common::time::Timestamp;
 use store::PushSubscription;
 use url::Url;
 
+use super::address::{callback_url, path};
 use super::cloud::{self, Callback, Cloud};
 use crate::error::BackendError;
 use crate::ops::Ops;
@@ -52,7 +53,7 @@ pub(super) async fn send(ops: &Ops, of: &PushSubscription, mode: Mode) -> Result
         PushKind::WebSub => Url::parse(&of.hub).ok().and_then(|url| Some((url, websub(ops, of, mode)?))),
         PushKind::RssCloud => Cloud::parse(&of.hub).and_then(|cloud| {
             let public_url = Url::parse(&ops.config.api.public_url).ok()?;
-            let path = super::path(of.kind, &of.id);
+            let path = path(of.kind, &of.id);
             let callback = Callback { public_url: &public_url, path: &path };
             let (media_type, body) = cloud.registration(&callback, &of.topic);
             Some((cloud.url, Call { media_type, body }))
@@ -74,7 +75,7 @@ pub(super) async fn send(ops: &Ops, of: &PushSubscription, mode: Mode) -> Result
 
 /// The form of WebSub, section 5.1. The secret is only opened here.
 fn websub(ops: &Ops, of: &PushSubscription, mode: Mode) -> Option<Call> {
-    let callback = super::callback_url(&ops.config.api.public_url, of.kind, &of.id);
+    let callback = callback_url(&ops.config.api.public_url, of.kind, &of.id);
     let lease = ops.config.push.lease.as_secs().max(1).to_string();
     let mut form = url::form_urlencoded::Serializer::new(String::new());
     let name = if mode == Mode::Subscribe { "subscribe" } else { "unsubscribe" };

@@ -22,6 +22,7 @@ use common::time::{Clock, ManualClock, Timestamp};
 use store::FeedRef;
 use store::sqlite::SqliteStore;
 
+use super::address::path;
 use super::callback::{Callbacks, PushDelivery, Taken, Verification, Verified};
 use super::*;
 use crate::ops::pings::Pings;
