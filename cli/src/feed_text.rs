@@ -10,7 +10,7 @@ use common::policy::{Rule, Status};
 use common::time::Timestamp;
 use common::words;
 use scheduler::about;
-use scheduler::wire::{ExplainView, FeedView};
+use scheduler::wire::{ExplainView, FeedView, PushView};
 use store::HistoryEntry;
 
 use crate::output::{Cell, coloured_table, fields, natural_width, plain};
@@ -143,6 +143,7 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("failing", feed.failing.then(|| "for long enough that readers should know (event feed.failing)".to_owned())),
         ("entries", Some(feed.entries.to_string())),
         ("over quota", over_quota_text(&feed.over_quota)),
+        ("push", feed.push.as_ref().map(push_text)),
         ("etag", feed.etag.as_deref().map(|etag| plain(etag, 200))),
         ("last-modified", feed.last_modified.as_deref().map(|date| plain(date, 200))),
         ("content hash", feed.content_hash.map(|hash| hash.to_string())),
@@ -166,6 +167,17 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
 /// What a feed says about itself.
 pub(crate) fn about_fields(about: &FeedAbout) -> Vec<(&'static str, Option<String>)> {
     about::lines(about).into_iter().map(|(name, value)| (name, Some(plain(&value, 500)))).collect()
+}
+
+/// A subscription with a hub or a cloud in a line.
+fn push_text(push: &PushView) -> String {
+    let until = push.lease_until.map(|until| format!(" until {until}")).unwrap_or_default();
+    let standing = match (push.reliable, push.silent) {
+        (true, _) => ", reliable",
+        (false, true) => ", silent",
+        (false, false) => "",
+    };
+    format!("{} with {}: {}{until}{standing}", push.kind, plain(&push.hub, 200), push.state)
 }
 
 /// What quotas left out; nothing when they never did.

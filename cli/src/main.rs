@@ -42,6 +42,7 @@ mod output;
 mod parse;
 mod ping;
 mod progress;
+mod push;
 mod refresh;
 mod reload;
 mod requeue;
@@ -108,6 +109,8 @@ enum Command {
     Host(host::HostCommand),
     Requeue(requeue::RequeueArgs),
     Ping(ping::PingArgs),
+    #[command(subcommand)]
+    Push(push::PushCommand),
     Entries(entries::EntriesArgs),
     Events(entries::EventsArgs),
     Tail(tail::TailArgs),
@@ -162,6 +165,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Host(command) => host::run(command).await,
         Command::Requeue(args) => requeue::run(&args).await,
         Command::Ping(args) => ping::run(&args).await,
+        Command::Push(command) => push::run(command).await,
         Command::Entries(args) => entries::run(&args).await,
         Command::Events(args) => entries::events(&args).await,
         Command::Tail(args) => tail::run(&args).await,

@@ -100,6 +100,7 @@ pub(crate) async fn fetch(
         detour: None,
         search: true,
         subscribers,
+        pushed: None,
     };
     let mut exchanges = Vec::new();
     let patience = config.fetch.timeout;

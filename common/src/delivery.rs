@@ -26,6 +26,8 @@ pub struct DeliveryAnswer {
     pub status: Option<u16>,
     /// Until when the target wants no further request.
     pub retry_after: Option<Timestamp>,
+    /// Where a redirect leads, as the `Location` field has it.
+    pub location: Option<String>,
     /// Why it failed, or how the response's body begins; without control characters.
     pub detail: String,
 }
@@ -33,7 +35,7 @@ pub struct DeliveryAnswer {
 impl DeliveryAnswer {
     /// A request without a response.
     pub fn unanswered(outcome: DeliveryOutcome, detail: impl Into<String>) -> Self {
-        DeliveryAnswer { outcome, status: None, retry_after: None, detail: detail.into() }
+        DeliveryAnswer { outcome, status: None, retry_after: None, location: None, detail: detail.into() }
     }
 }
 

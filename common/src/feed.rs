@@ -8,6 +8,7 @@ use crate::host::HostKey;
 use crate::labels::Marks;
 use crate::last_error::LastError;
 use crate::policy::{Audience, PollState, Status, Term};
+use crate::push::FeedPush;
 use crate::secrets::Sealed;
 use crate::time::Timestamp;
 use crate::url::{FeedId, FeedUrl, Version};
@@ -65,6 +66,8 @@ pub struct Feed {
     pub entries: u64,
     /// What it brought beyond its quotas.
     pub over_quota: OverQuota,
+    /// Its subscription with a hub or a cloud that notifies of new entries.
+    pub push: Option<FeedPush>,
     /// When it was added.
     pub added: Timestamp,
 }

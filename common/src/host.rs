@@ -98,6 +98,8 @@ pub struct HostRule {
     pub delta_encoding: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head_first: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub push: Option<bool>,
     pub reason: String,
 }
 

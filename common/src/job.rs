@@ -6,6 +6,7 @@ use crate::document::{ContentHash, Validators};
 use crate::host::HostKey;
 use crate::host_gate::Ticket;
 use crate::known::KnownEntries;
+use crate::push::PushedBody;
 use crate::secrets::Sealed;
 use crate::time::Timestamp;
 use crate::url::{FeedId, FeedUrl, Version};
@@ -58,6 +59,9 @@ pub struct FetchJob {
     /// For the `User-Agent`.
     #[serde(default)]
     pub subscribers: u32,
+    /// What a hub delivered: it is read in place of a fetch, and nobody is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pushed: Option<Box<PushedBody>>,
 }
 
 /// How far redirects led a fetch, when the next host was busy: the next job of the feed goes on there.

@@ -29,6 +29,7 @@ pub mod metrics;
 mod named;
 pub mod outcome;
 pub mod policy;
+pub mod push;
 pub mod queue;
 pub mod redis;
 pub mod report;

@@ -14,6 +14,7 @@ use prometheus::{
 use crate::feed::OverQuota;
 use crate::outcome::{Blocker, DeliveryOutcome, FailureKind, OutcomeKind};
 use crate::policy::{Category, Rule, Status};
+use crate::push::{PushKind, PushState};
 use crate::report::{FetchReport, Outcome};
 
 /// Seconds; a poll takes between a few milliseconds and the fetch deadline.
@@ -32,6 +33,22 @@ pub const SUBSCRIPTION_KINDS: [&str; 2] = ["webhook", "websub"];
 /// The states by which subscriptions are counted.
 pub const SUBSCRIPTION_STATES: [&str; 4] = ["active", "failing", "paused", "disabled"];
 
+/// The ways in which pings and pushes come: pings by protocol; deliveries of hubs that are read, that only cause a poll, that are not
+/// signed or not expected, and of subscriptions that were left; verifications of what nobody asked for; notifications of clouds.
+pub const PUSH_KINDS: [&str; 11] = [
+    "rest",
+    "form",
+    "weblog_updates",
+    "rss_cloud",
+    "hub",
+    "websub",
+    "websub_light",
+    "websub_forged",
+    "websub_gone",
+    "websub_refused",
+    "rsscloud",
+];
+
 /// All metrics. The fields are named like `feedfleet_*`, without prefix and unit.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -44,7 +61,7 @@ pub struct Metrics {
     pub blocked: IntCounterVec,
     /// Seconds from a request's start to its last byte, or to its failure.
     pub poll_duration: Histogram,
-    /// Pings received, by protocol: `rest`, `form`, `weblog_updates`, `rss_cloud`, `hub`.
+    /// Pings and pushes received, see [`PUSH_KINDS`].
     pub pushes: IntCounterVec,
     /// Requests sent without validators.
     pub unconditional: IntCounter,
@@ -108,6 +125,8 @@ pub struct Metrics {
     pub delivery_lag: Histogram,
     /// Subscriptions in the store, by kind (`webhook`) and state.
     pub subscriptions: IntGaugeVec,
+    /// Push subscriptions by kind and state.
+    pub push_subscriptions: IntGaugeVec,
     /// Feeds whose SLA cannot be kept: a publisher's floor, a hold or a failure overrides it.
     pub sla_unmet: IntGauge,
     /// The price of a poll in adaptive mode, in subscriber-hours of expected waiting.
@@ -160,7 +179,7 @@ impl Metrics {
                 &["by"],
             ),
             poll_duration: factory.poll_duration(),
-            pushes: factory.counters("pushes_total", "Pings received by the way they came.", &["kind"]),
+            pushes: factory.counters("pushes_total", "Pings and pushes received by the way they came.", &["kind"]),
             unconditional: factory.counter("unconditional_total", "Requests sent without validators."),
             repaired: factory.counter("parse_repaired_total", "Feeds that were broken and read after a repair."),
             slow_parses: factory.counter("slow_parses_total", "Bodies whose parsing took longer than 2 s."),
@@ -227,6 +246,11 @@ impl Metrics {
                 "Subscriptions by kind and state; failing: active, but the last request failed.",
                 &["kind", "state"],
             ),
+            push_subscriptions: factory.gauges(
+                "push_subscriptions",
+                "Subscriptions with hubs and clouds by kind and state.",
+                &["kind", "state"],
+            ),
             sla_unmet: factory.gauge("sla_unmet", "Feeds under an SLA that cannot be kept."),
             poll_price: factory.level(
                 "poll_price",
@@ -282,7 +306,7 @@ impl Metrics {
         for rule in Rule::ALL {
             self.decisions.with_label_values(&[rule.as_str()]);
         }
-        for kind in ["rest", "form", "weblog_updates", "rss_cloud", "hub"] {
+        for kind in PUSH_KINDS {
             self.pushes.with_label_values(&[kind]);
         }
         for kind in ["first", "again", "redirect"] {
@@ -304,6 +328,11 @@ impl Metrics {
             SUBSCRIPTION_KINDS.into_iter().flat_map(|kind| SUBSCRIPTION_STATES.map(|state| (kind, state)))
         {
             self.subscriptions.with_label_values(&[kind, state]);
+        }
+        for kind in PushKind::ALL {
+            for state in PushState::ALL {
+                self.push_subscriptions.with_label_values(&[kind.as_str(), state.as_str()]);
+            }
         }
         for queue in ["jobs", "reports"] {
             self.queue_depth.with_label_values(&[queue]);

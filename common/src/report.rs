@@ -80,6 +80,9 @@ pub struct FetchReport {
     /// identifier in place of its handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permanent_url: Option<FeedUrl>,
+    /// It tells of what a hub delivered ([`crate::job::FetchJob::pushed`]), not of a poll: the feed's state and due time stay.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pushed: bool,
 }
 
 /// Whether a HEAD before the GET told, or would have told, that nothing is new.
@@ -131,6 +134,7 @@ impl FetchReport {
             unusable_delta: false,
             wants_signature: false,
             permanent_url: None,
+            pushed: false,
         }
     }
 

@@ -309,6 +309,16 @@ impl Keyring {
         }
     }
 
+    /// Seals the secret that a hub signs its deliveries with.
+    pub fn seal_push(&self, secret: &str) -> Result<Sealed, SecretError> {
+        self.seal_for(secret.as_bytes(), Aad::from(PUSH.to_vec()))
+    }
+
+    /// Opens the secret that a hub signs its deliveries with.
+    pub fn open_push(&self, sealed: &Sealed) -> Result<String, SecretError> {
+        String::from_utf8(self.open_for(sealed, Aad::from(PUSH.to_vec()))?).map_err(|_| SecretError::Refused)
+    }
+
     /// Returns whether this was sealed with the current key; true without a key, because nothing can be sealed again then.
     pub fn is_current(&self, sealed: &Sealed) -> bool {
         self.current().is_none_or(|current| sealed.0.starts_with(&current))
@@ -361,6 +371,8 @@ impl Key {
 const WEBHOOK: &[u8] = b"the secret of a webhook";
 /// The same for subscribers of the hub.
 const HUB: &[u8] = b"the secret of a WebSub subscriber";
+/// What sealed secrets of hubs are bound to.
+const PUSH: &[u8] = b"the secret of a hub";
 
 /// Returns the origin that a login is bound to.
 fn aad(url: &FeedUrl) -> Aad<Vec<u8>> {

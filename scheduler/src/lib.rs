@@ -14,6 +14,7 @@ pub mod events;
 mod life_tests;
 pub mod ops;
 pub mod poll;
+pub mod push;
 mod run;
 pub mod schedule;
 pub mod sender;

@@ -25,6 +25,8 @@ use crate::poll::intake::Intake;
 use crate::poll::moves::Moves;
 use crate::poll::results::Results;
 use crate::poll::subject::draw;
+use crate::push;
+use crate::push::wish::Wishes;
 use crate::schedule::Schedule;
 use crate::upkeep::maintain::Maintainer;
 use crate::upkeep::orders::Orders;
@@ -97,7 +99,9 @@ impl Scheduler {
         metrics.config_hash.with_label_values(&[&config.shared_hash()]).set(1);
         metrics.config_reload_successful.set(1);
         let secrets = Arc::new(Keyring::new(&config.secrets));
+        let wishes = Arc::new(Wishes::new(config.clone(), secrets.clone()));
         let results = Arc::new(Results {
+            wishes: wishes.clone(),
             store: store.clone(),
             schedule: schedule.clone(),
             gate: gate.clone(),
@@ -125,6 +129,7 @@ impl Scheduler {
                 condition: condition.clone(),
                 quiet: CancellationToken::new(),
                 secrets: secrets.clone(),
+                wishes,
                 sender: OnceLock::new(),
                 // The key was checked before the fleet started.
                 bot_key: BotKey::of(&config).ok().flatten(),
@@ -198,6 +203,7 @@ impl Scheduler {
         loops.spawn("requeue", quiet, &self, |it, stop| async move { it.requeue_runner.run(&*it.clock, &stop).await });
         loops.spawn("watchdog", quiet, &self, |it, stop| async move { it.watch.run(&*it.clock, &stop).await });
         loops.spawn("delivery", quiet, &self, |it, stop| async move { delivery::run(&it.ops, &stop).await });
+        loops.spawn("push", quiet, &self, |it, stop| async move { push::run(&it.ops, &stop).await });
         loops.spawn("results", stop, &self, |it, stop| async move { it.intake.run(&*it.clock, &stop).await });
         loops.ended().await
     }

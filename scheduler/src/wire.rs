@@ -15,6 +15,7 @@ use common::last_error::ExplainedError;
 use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{Category, Penalty, Status};
 use common::policy::{ExplainedTerm, category};
+use common::push::{FeedPush, PushKind, PushState};
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use serde::{Deserialize, Serialize};
@@ -97,6 +98,9 @@ pub struct FeedView {
     /// The feed that it turned out to be, when it is merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<FeedId>,
+    /// Its subscription with a hub or a cloud; lists do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<PushView>,
     pub version: Version,
     pub entries: u64,
     /// What it brought beyond its quotas; absent when it never did.
@@ -152,10 +156,59 @@ impl FeedView {
             about,
             also_announced: feed.also_announced,
             merged_into: feed.merged_into,
+            push: feed.push.map(PushView::of),
             version: feed.version,
             entries: feed.entries,
             over_quota: feed.over_quota,
             added: feed.added,
+        }
+    }
+}
+
+/// A feed's subscription with a hub or a cloud.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PushView {
+    /// The protocol.
+    pub kind: PushKind,
+    /// The hub or the cloud.
+    pub hub: String,
+    /// What is subscribed there.
+    pub topic: String,
+    /// The state.
+    pub state: PushState,
+    /// When the lease expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_until: Option<Timestamp>,
+    /// Its pushes proved reliable: it is polled less often.
+    pub reliable: bool,
+    /// The hub accepted the subscription and never sent anything.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub silent: bool,
+    /// Pushes in a row that announced new entries.
+    pub announced: u32,
+    /// Polls that found entries which were not announced.
+    pub missed: u64,
+    /// Deliveries and notifications.
+    pub deliveries: u64,
+    /// When the last of them arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard_at: Option<Timestamp>,
+}
+
+impl PushView {
+    fn of(push: FeedPush) -> Self {
+        PushView {
+            reliable: push.is_reliable(),
+            silent: push.is_silent(),
+            kind: push.kind,
+            hub: push.hub,
+            topic: push.topic,
+            state: push.state,
+            lease_until: push.lease_until,
+            announced: push.announced,
+            missed: push.missed,
+            deliveries: push.deliveries,
+            heard_at: push.heard_at,
         }
     }
 }

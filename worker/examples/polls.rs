@@ -94,6 +94,7 @@ fn job(poller: &Poller, number: i64, url: FeedUrl) -> FetchJob {
         detour: None,
         search: false,
         subscribers: 3,
+        pushed: None,
     }
 }
 

@@ -29,8 +29,19 @@ pub(crate) struct Answer {
     pub(crate) known_hash: Option<ContentHash>,
     /// Of the job.
     pub(crate) known: KnownEntries,
+    /// What the head announces: before what the body does.
+    pub(crate) announced: Announced,
     /// The body holds only what is new since then.
     pub(crate) delta: bool,
+}
+
+/// The links of a response's head that say who pushes it (WebSub, section 4).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Announced {
+    /// The first `rel=hub`.
+    pub(crate) hub: Option<String>,
+    /// The first `rel=self`.
+    pub(crate) self_link: Option<String>,
 }
 
 /// What reading one body may cost.
@@ -81,6 +92,9 @@ pub(crate) fn read(answer: Answer, limits: &ReadLimits) -> Read {
         Ok(feed) => {
             let truncated = feed.truncated;
             let mut document = document(feed, &answer.known);
+            let linked = answer.announced;
+            document.hub = linked.hub.or(document.hub);
+            document.self_link = linked.self_link.or(document.self_link);
             let whole = hold_within(&mut document, &answer.known, limits.max_report_bytes);
             document.entries.reverse();
             // the new validators of a document that ends too early, or of one whose entries did not all fit into the report,
@@ -318,6 +332,7 @@ mod tests {
             stored: Validators { etag: Some("\"old\"".to_owned()), ..Validators::default() },
             known_hash: None,
             known: KnownEntries::default(),
+            announced: Announced::default(),
         }
     }
 

@@ -13,11 +13,15 @@ mod way;
 
 use async_trait::async_trait;
 use common::config::FetchConfig;
+use common::document::Validators;
 use common::host::HostRules;
 use common::job::FetchJob;
+use common::push::PushedBody;
 use common::report::Outcome;
 use tokio::time::Instant;
 
+use crate::decode::Codings;
+use crate::document::{Announced, Answer};
 use crate::redirect::Chain;
 pub use fetched::{Fetched, Hops};
 use shared::Shared;
@@ -31,12 +35,42 @@ use crate::trace::Exchange;
 pub trait FetchFeed: Send + Sync {
     /// Fetches a job's feed and reads what came. Ends by `hops.deadline`.
     async fn fetch(&self, job: &FetchJob, hops: &Hops<'_>) -> Fetched;
+
+    /// Reads what a hub delivered for a job's feed, as if a fetch had brought it. Where nothing is read, the feed is polled instead.
+    async fn read_pushed(&self, job: &FetchJob, _: &PushedBody) -> Fetched {
+        Fetched::unasked(Outcome::Deferred { until: job.expires })
+    }
 }
 
 #[async_trait]
 impl FetchFeed for Fetcher {
     async fn fetch(&self, job: &FetchJob, hops: &Hops<'_>) -> Fetched {
         self.run(job, hops, None).await
+    }
+
+    async fn read_pushed(&self, job: &FetchJob, pushed: &PushedBody) -> Fetched {
+        let begun = Instant::now();
+        let answer = Answer {
+            wire: pushed.body.clone(),
+            codings: Codings::default(),
+            content_type: pushed.content_type.clone(),
+            url: job.url.to_string(),
+            validators: Validators::default(),
+            stored: Validators::default(),
+            known_hash: None,
+            known: job.known.clone(),
+            announced: Announced::default(),
+            // It holds what is new, and perhaps nothing else.
+            delta: true,
+        };
+        let (read, is_slow) = ask::read_apart(&self.0, job.feed, answer).await;
+        Fetched {
+            duration: begun.elapsed(),
+            wire_bytes: pushed.body.len() as u64,
+            body_bytes: read.bytes,
+            slow_parses: u64::from(is_slow),
+            ..Fetched::unasked(read.outcome)
+        }
     }
 }
 

@@ -18,6 +18,7 @@ pub mod fetch;
 mod go_away;
 pub mod headers;
 mod isolation;
+mod links;
 mod owed;
 pub mod parse;
 pub mod poll;

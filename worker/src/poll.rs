@@ -15,6 +15,7 @@ use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
 use common::policy::first_hold;
+use common::push::PushedBody;
 use common::report::{FetchReport, Outcome};
 use common::secrets::{Keyring, Login, SecretError};
 use common::time::{Clock, ClockWatch, Timestamp};
@@ -104,6 +105,9 @@ impl Drop for InFlight<'_> {
 impl Poller {
     /// Works one job, beside what `isolation` allows.
     pub async fn poll(&self, job: &FetchJob, isolation: Isolation) -> Result<Polled, Unasked> {
+        if let Some(pushed) = &job.pushed {
+            return Ok(self.read_pushed(job, pushed).await);
+        }
         let started = self.watch.agree(&*self.clock, self.gate.check(&*self.clock)).await?;
         if started > job.expires {
             return Ok(self.expired(job, started).await);
@@ -143,6 +147,18 @@ impl Poller {
                 report(Outcome::Failed { failure: FailureKind::Crashed, detail }, Some(permit))
             }
         }
+    }
+
+    /// Reads what a hub delivered. No host is asked, and the gate is not needed. A delivery that kills its worker comes again to
+    /// others only until the job expires: then the scheduler has the feed polled instead, which the gate guards.
+    async fn read_pushed(&self, job: &FetchJob, pushed: &PushedBody) -> Polled {
+        let started = self.clock.now();
+        let fetched = match started > job.expires {
+            true => Fetched::unasked(Outcome::Deferred { until: started }),
+            false => self.fetcher.read_pushed(job, pushed).await,
+        };
+        self.metrics.slow_parses.inc_by(fetched.slow_parses);
+        Polled::Report(Box::new(report(job, started, fetched)), None)
     }
 
     /// A job that waited too long. Its feed is due now; only once its lease has ended as well may another job be on its way.
@@ -272,6 +288,7 @@ pub fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchRepo
         unusable_delta: fetched.unusable_delta,
         wants_signature: fetched.wants_signature,
         permanent_url: fetched.permanent_url,
+        pushed: job.pushed.is_some(),
         blocked_by: fetched.blocked_by,
         detour: fetched.detour,
         // an actor's posts are found from the page itself

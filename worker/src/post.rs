@@ -128,8 +128,11 @@ impl Poster {
         }
         let status = response.status().as_u16();
         let retry_after = headers::retry_after(response.headers(), self.clock.now());
+        let location =
+            response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let detail = beginning(response.into_body()).await;
-        DeliveryAnswer { outcome: DeliveryOutcome::of_status(status), status: Some(status), retry_after, detail }
+        let outcome = DeliveryOutcome::of_status(status);
+        DeliveryAnswer { outcome, status: Some(status), retry_after, location, detail }
     }
 
     fn request(&self, sent: DeliveryRequest) -> Option<Request<Full<Bytes>>> {

@@ -34,6 +34,7 @@ fn job(rules: &HostRules, url: &str) -> FetchJob {
         detour: None,
         search: false,
         subscribers: 1,
+        pushed: None,
     }
 }
 

@@ -28,6 +28,7 @@ use scheduler::condition::pace::Pace;
 use scheduler::poll::dispatch::Dispatcher;
 use scheduler::poll::moves::Moves;
 use scheduler::poll::results::Results;
+use scheduler::push::wish::Wishes;
 use scheduler::schedule::memory::MemorySchedule;
 use scheduler::schedule::{Band, Schedule, Slot};
 use store::NewFeed;
@@ -357,6 +358,8 @@ fn loops(
         config: config.clone(),
         metrics,
         condition: condition.clone(),
+        // Nothing is announced here.
+        wishes: Arc::new(Wishes::new(config.clone(), Arc::default())),
         moves,
         draw: Box::new(draw),
         minutes: Mutex::default(),

@@ -45,6 +45,9 @@ pub(crate) struct SimulateArgs {
     /// Subscribers that one feed can have; they are Zipf-distributed
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     max_subscribers: u32,
+    /// The share of feeds whose posts a hub pushes, from 0 to 1; only feedfleet's own policy knows pushes
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, conflicts_with_all = ["crowd", "fault"])]
+    pushed: f64,
     /// Only these: feedfleet, newsgator, fixed, miniflux, newsblur, commafeed, square-root, oracle
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     policy: Vec<Simulated>,
@@ -92,6 +95,10 @@ impl FromStr for Seeds {
     }
 }
 
+fn share(text: &str) -> Result<f64, &'static str> {
+    text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share)).ok_or("must be a number from 0 to 1")
+}
+
 fn budget(text: &str) -> Result<f64, String> {
     let fraction = text.parse::<f64>().ok().filter(|fraction| (0.001..=100.0).contains(fraction));
     fraction.ok_or_else(|| "a budget is a fraction of newsgator's polls, such as 1 or 0.25".into())
@@ -101,7 +108,8 @@ fn budget(text: &str) -> Result<f64, String> {
 pub(crate) async fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let histories = histories_of(args.histories.as_deref())?;
     let seed = args.seed.0.first().copied().unwrap_or(1);
-    let recipe = Recipe { seed, feeds: args.feeds, days: args.days, max_subscribers: args.max_subscribers };
+    let recipe =
+        Recipe { seed, feeds: args.feeds, days: args.days, max_subscribers: args.max_subscribers, pushed: args.pushed };
     if let Some(fault) = args.fault {
         return run_fault(fault, &histories, args).await;
     }
@@ -137,7 +145,7 @@ async fn run_fault(fault: Fault, histories: &[Series], args: &SimulateArgs) -> a
     let hours = fault::BEFORE + args.hours;
     // One week more: each feed starts somewhere in the week before.
     let days = u32::try_from(hours / 24 + 8).unwrap_or(u32::MAX);
-    let recipe = Recipe { seed, feeds: args.feeds, days, max_subscribers: args.max_subscribers };
+    let recipe = Recipe { seed, feeds: args.feeds, days, max_subscribers: args.max_subscribers, pushed: 0.0 };
     let sample = sample(histories, &recipe).ok_or_else(|| too_short(days))?;
     let mut progress = Progress::new(hours);
     let setting =
@@ -240,5 +248,6 @@ fn goal_rows(goals: &Goals) -> Vec<Vec<String>> {
         row("missed items, of newsgator's", goals.missed, "0.50", ""),
         row("polls in hot minutes, % of all", 100.0 * goals.hot_share, "0.20", ""),
         row("polls under the floor of 15 minutes", goals.polls_under_floor, "0", ""),
+        row("polls per feed and day at policy.price", goals.polls_per_feed_day, "", ""),
     ]
 }

@@ -28,6 +28,8 @@ fn help_texts_are_as_they_were_read_last() {
         &["requeue"],
         &["requeue", "show"],
         &["ping"],
+        &["push"],
+        &["push", "check"],
         &["tail"],
         &["subscription"],
         &["subscription", "add"],

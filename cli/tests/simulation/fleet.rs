@@ -212,7 +212,7 @@ impl Fleet {
 
     /// The same with random numbers that follow from the seed.
     fn seeded(&self, results: &Results) -> Arc<Results> {
-        let Results { store, schedule, gate, reports, rules, config, metrics, condition, .. } = results;
+        let Results { store, schedule, gate, reports, rules, config, metrics, condition, wishes, .. } = results;
         let world = Arc::clone(&self.world);
         Arc::new(Results {
             store: Arc::clone(store),
@@ -223,6 +223,7 @@ impl Fleet {
             config: Arc::clone(config),
             metrics: Arc::clone(metrics),
             condition: Arc::clone(condition),
+            wishes: Arc::clone(wishes),
             moves: Moves { store: Arc::clone(store), schedule: Arc::clone(schedule), rules: Arc::clone(rules) },
             draw: Box::new(move || world.draw()),
             minutes: Mutex::default(),

@@ -12,11 +12,7 @@ use common::time::{Timestamp, clocks_agree};
 use common::url::{FeedId, Version};
 use store::sqlite::SqliteStore;
 use store::{
-    AcceptedPolicy, Added, Applied, AuditLine, AuditPage, Audited, Audits, EntryRef, Event, EventPage, EventQuery,
-    Events, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, Hosts,
-    JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement, Polls, RefusedHost, RelayTurn,
-    Requeue, RequeueFilter, RequeuePlan, RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, Subscriptions,
-    Unmove, Unmoved, Upkeep, Verdict,
+    AcceptedPolicy, Added, Applied, AuditLine, AuditPage, Audited, Audits, EntryRef, Event, EventPage, EventQuery, Events, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, Hosts, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement, Polls, PushCount, PushHeard, PushSubscription, PushWish, Pushes, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, Subscriptions, Unmove, Unmoved, Unpushed, Upkeep, Verdict,
 };
 use store::{
     Advance, DeliveryShare, DeliveryTurn, HubFeed, NewSubscription, Stray, Subscription, SubscriptionChange,
@@ -451,5 +447,58 @@ impl Subscriptions for SeenStore {
 
     async fn count_subscriptions(&self) -> Result<Vec<SubscriptionCount>, StoreError> {
         run(self.server.store.count_subscriptions())
+    }
+}
+
+/// No feed announces a hub here.
+#[async_trait]
+impl Pushes for SeenStore {
+    async fn want_pushes(&self, wishes: &[PushWish], now: Timestamp) -> Result<u64, StoreError> {
+        run(self.server.store.want_pushes(wishes, now))
+    }
+
+    async fn push(&self, id: &str) -> Result<Option<PushSubscription>, StoreError> {
+        run(self.server.store.push(id))
+    }
+
+    async fn pushes_of(&self, feeds: &[FeedId]) -> Result<Vec<PushSubscription>, StoreError> {
+        run(self.server.store.pushes_of(feeds))
+    }
+
+    async fn push_due(
+        &self,
+        now: Timestamp,
+        again: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<PushSubscription>, StoreError> {
+        run(self.server.store.push_due(now, again, limit))
+    }
+
+    async fn store_push(&self, changed: &PushSubscription) -> Result<bool, StoreError> {
+        run(self.server.store.store_push(changed))
+    }
+
+    async fn remove_push(&self, id: &str, revision: i64) -> Result<bool, StoreError> {
+        run(self.server.store.remove_push(id, revision))
+    }
+
+    async fn heard_pushes(&self, heard: &[PushHeard]) -> Result<(), StoreError> {
+        run(self.server.store.heard_pushes(heard))
+    }
+
+    async fn missed_pushes(&self, feeds: &[FeedId]) -> Result<(), StoreError> {
+        run(self.server.store.missed_pushes(feeds))
+    }
+
+    async fn leave_pushes(&self, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
+        run(self.server.store.leave_pushes(now, limit))
+    }
+
+    async fn unpushed(&self, after: FeedId, limit: u32) -> Result<Vec<Unpushed>, StoreError> {
+        run(self.server.store.unpushed(after, limit))
+    }
+
+    async fn count_pushes(&self) -> Result<Vec<PushCount>, StoreError> {
+        run(self.server.store.count_pushes())
     }
 }

@@ -87,7 +87,12 @@ impl Home {
 
     /// Starts `feedfleet run` with these sources and waits until it reports its API's address.
     pub(crate) fn start(&self, sources: &[&str]) -> Fleet {
-        let mut arguments = vec!["run", "--data", "data", "--config", "config.toml", "--listen", "127.0.0.1:0"];
+        self.start_at("127.0.0.1:0", sources)
+    }
+
+    /// The same, at this address.
+    pub(crate) fn start_at(&self, address: &str, sources: &[&str]) -> Fleet {
+        let mut arguments = vec!["run", "--data", "data", "--config", "config.toml", "--listen", address];
         // A test that began at the full hour would wait for minutes.
         if !std::fs::read_to_string(self.path("config.toml")).unwrap().contains("hot_minutes") {
             arguments.extend(["--set", "policy.hot_minutes=false"]);

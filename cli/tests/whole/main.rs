@@ -16,6 +16,7 @@ mod our_fault;
 mod pings;
 mod politeness;
 mod previous;
+mod push;
 mod readme;
 mod redirects;
 mod release;

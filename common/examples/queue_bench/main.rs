@@ -161,5 +161,6 @@ fn job(n: usize) -> anyhow::Result<FetchJob> {
         detour: None,
         search: false,
         subscribers: 12,
+        pushed: None,
     })
 }

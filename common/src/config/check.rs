@@ -85,6 +85,8 @@ impl Config {
         check_public_url(self, &mut refusals);
         check_delivery(&self.delivery, &mut refusals);
         check_hub(self, &mut refusals);
+        // A lease that is over before its renewal is answered leaves a gap.
+        refusals.require(self.push.lease >= Duration::from_secs(1), "push.lease", || "must be at least 1s".into());
         refusals.positive("retention.events", self.retention.events);
         refusals.positive("retention.audit", self.retention.audit);
         let (rows, document) = (self.quota.rows_per_feed, 2 * self.fetch.max_entries as u64);
@@ -163,6 +165,8 @@ fn check_policy(policy: &PolicyConfig, refusals: &mut Refusals) {
     refusals.at_least("policy.move_sightings", policy.move_sightings as usize, 1);
     let factor = policy.no_validator_factor;
     refusals.require(factor >= 1.0 && factor.is_finite(), "policy.no_validator_factor", || "must be 1 or more".into());
+    let factor = policy.push_factor;
+    refusals.require(factor >= 1.0 && factor.is_finite(), "policy.push_factor", || "must be 1 or more".into());
 }
 
 fn check_categories(category: &CategoriesConfig, refusals: &mut Refusals) {

@@ -71,6 +71,7 @@ pub struct Config {
     pub retention: RetentionConfig,
     pub quota: QuotaConfig,
     pub delivery: DeliveryConfig,
+    pub push: PushConfig,
     pub secrets: SecretsConfig,
     pub log: LogConfig,
 }
@@ -154,6 +155,7 @@ pub struct PolicyConfig {
     #[serde(with = "text")]
     pub ping_quiet: Duration,
     pub no_validator_factor: f64,
+    pub push_factor: f64,
     #[serde(with = "text")]
     pub stretch_ceiling: Duration,
     pub category: CategoriesConfig,
@@ -483,6 +485,17 @@ crate::named! {
         /// Anybody, to any feed.
         Open = "open",
     }
+}
+
+/// `[push]`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PushConfig {
+    pub websub: bool,
+    pub rsscloud: bool,
+    #[serde(with = "text")]
+    pub lease: Duration,
+    pub secret_over_http: bool,
 }
 
 /// How log lines are written.

@@ -6,7 +6,7 @@ use super::category::{base, category};
 use super::penalty::FailureContext;
 use super::plan::Plan;
 use super::{Decision, Draw, Notice, Notices, Policy, Rule, Subject, Terms};
-use super::{cost, failing, hints, hot_minute, midnight, moves, penalty, remember, salt, throttle};
+use super::{cost, failing, hints, hot_minute, midnight, moves, penalty, pushed, remember, salt, throttle};
 use crate::config::PolicyConfig;
 use crate::outcome::FailureKind;
 use crate::policy::{Category, PollState, Status};
@@ -77,7 +77,6 @@ pub fn decide(
             penalty::keep(&mut plan, &mut state);
             hold.apply(&mut plan);
         }
-        // Future work: poll feeds less often whose pushes have proved reliable.
         (None, None) => {}
     }
     if let (None, Some(asked)) = (hold, report.retry_after.filter(|asked| *asked > report.started)) {
@@ -108,6 +107,7 @@ pub(super) fn normal_plan(
     let mut plan = base(subject, category, polled, policy);
     hints::apply(&mut plan, &subject.state.hints, fresh_for, policy.config);
     cost::apply(&mut plan, &subject.state, category, policy.config);
+    pushed::apply(&mut plan, subject, category, polled, policy);
     plan
 }
 

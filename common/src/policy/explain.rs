@@ -72,6 +72,7 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
         Rule::HostRefuses => {
             format!("its host refuses most of our requests, which is not held against the feed: not before {due}")
         }
+        Rule::Pushed => format!("its new entries are pushed reliably, which {to}"),
         Rule::Late => "that time had passed when the report came: at once".to_owned(),
     }
 }

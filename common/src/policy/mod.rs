@@ -10,8 +10,8 @@
 //! Deliberately not here: limits on concurrent polls (the scheduler's bands and the host gate), wakes (the store keeps
 //! them next to the due time), and detection of failures of our own network (the scheduler calls [`spare`] for those, and
 //! [`host_refused()`] for hosts that refuse us).
-//! The price of a poll is an argument; [`price`] computes the next one. Not built yet: polling less where pushes are
-//! reliable (`decide`, after the penalty).
+//! The price of a poll is an argument; [`price`] computes the next one. `pushed` polls less where pushes are reliable;
+//! whether they are is an argument, too.
 
 mod adaptive;
 mod added;
@@ -33,6 +33,7 @@ mod penalty;
 mod pings;
 mod plan;
 pub mod price;
+mod pushed;
 mod remember;
 mod rhythm;
 mod salt;
@@ -89,6 +90,8 @@ pub struct Subject<'a> {
     pub soft_alike: bool,
     /// How long a run of failures by such a status may last without the penalty box while they are.
     pub soft_for: Duration,
+    /// A hub or a cloud announces its new entries, and proved reliable.
+    pub pushed: bool,
     /// What is remembered from earlier polls.
     pub state: PollState,
 }
@@ -105,6 +108,7 @@ impl<'a> Subject<'a> {
             soft_statuses: rule.map_or(&[], |rule| &rule.soft_statuses),
             soft_alike: false,
             soft_for: rule.map_or(Duration::ZERO, HostRule::soft_for),
+            pushed: false,
             state: PollState::default(),
         }
     }

@@ -67,6 +67,8 @@ named! {
         OurFault = "our_fault",
         /// The host refuses us on most of its feeds: the end of its rest.
         HostRefuses = "host_refuses",
+        /// A hub or a cloud announces its new entries reliably: polled less often.
+        Pushed = "pushed",
     }
 }
 

@@ -78,6 +78,7 @@ pub fn job(n: i64) -> FetchJob {
         detour: None,
         search: false,
         subscribers: 1,
+        pushed: None,
     }
 }
 

@@ -48,6 +48,7 @@ fn jobs() -> Vec<FetchJob> {
         detour: None,
         search: false,
         subscribers: 12,
+        pushed: None,
     };
     let bare = FetchJob {
         validators: Validators::default(),
@@ -143,6 +144,7 @@ fn reports() -> Vec<FetchReport> {
         unusable_delta: false,
         wants_signature: false,
         permanent_url: None,
+        pushed: false,
     };
     outcomes.into_iter().map(report).collect()
 }

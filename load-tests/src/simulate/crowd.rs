@@ -86,7 +86,7 @@ impl<'a> Crowd<'a> {
     /// Creates feeds with the recipe's mix of kinds and subscribers, at a price. `None`: no history is two weeks longer
     /// than `days`.
     pub fn new(histories: &[Series], recipe: &Recipe, config: &'a PolicyConfig, price: f64) -> Option<Self> {
-        let Recipe { seed, feeds, days, max_subscribers } = *recipe;
+        let Recipe { seed, feeds, days, max_subscribers, .. } = *recipe;
         let start = START;
         let length = i64::from(days) * DAY;
         let mut crowd = Crowd {

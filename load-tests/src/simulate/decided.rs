@@ -8,6 +8,7 @@ use common::document::{Document, Validators};
 use common::entry::Entry;
 use common::host::HostKey;
 use common::policy::{Audience, Draw, Policy, Subject, decide};
+use common::push::RELIABLE_AFTER;
 use common::report::{FetchReport, Outcome};
 use common::url::{FeedId, Version};
 
@@ -22,6 +23,8 @@ pub(super) struct Decided<'a> {
     price: f64,
     subject: Subject<'static>,
     newsgator: bool,
+    /// Its posts are pushed, and this many were so far.
+    pushed: Option<u32>,
     unchanged: FetchReport,
     modified: FetchReport,
 }
@@ -71,6 +74,8 @@ impl<'a> Decided<'a> {
             price,
             subject: Subject::new(audience, None),
             newsgator,
+            // NewsGator polled them all.
+            pushed: (feed.pushed && !newsgator).then_some(0),
             unchanged: unchanged(),
             modified: changed(),
         };
@@ -102,7 +107,15 @@ impl Rule for Decided<'_> {
         if self.newsgator { 4.0 * HOUR } else { 6.0 * HOUR }
     }
 
+    fn is_pushed(&self) -> bool {
+        self.pushed.is_some()
+    }
+
     fn interval(&mut self, at: f64, new: &[f64], random: &mut Random) -> f64 {
+        if let Some(announced) = &mut self.pushed {
+            *announced = announced.saturating_add(u32::try_from(new.len()).unwrap_or(u32::MAX));
+            self.subject.pushed = *announced >= RELIABLE_AFTER;
+        }
         if self.newsgator {
             // Its intervals depended on the load, which is not simulated: all loads are equally likely.
             let load = if self.subject.audience.subscribers > 20 { 0.0 } else { random.fraction() };

@@ -37,12 +37,14 @@ pub struct Recipe {
     pub days: u32,
     /// The maximum number of subscribers of a feed: with more, a single feed can dominate the weighted mean.
     pub max_subscribers: u32,
+    /// The share of feeds whose posts are pushed.
+    pub pushed: f64,
 }
 
 impl Default for Recipe {
     /// Returns 300 feeds, 60 days, up to 100 subscribers.
     fn default() -> Self {
-        Recipe { seed: 1, feeds: 300, days: 60, max_subscribers: 100 }
+        Recipe { seed: 1, feeds: 300, days: 60, max_subscribers: 100, pushed: 0.0 }
     }
 }
 
@@ -63,6 +65,15 @@ pub struct SampledFeed {
     pub posts: Vec<f64>,
     /// The seed of its own random numbers.
     pub seed: f64,
+    /// A hub pushes its posts, all of them and at once.
+    pub pushed: bool,
+}
+
+impl SampledFeed {
+    /// Chooses the feeds that are pushed without a draw of their own, so that all else stays as it is.
+    fn is_pushed(seed: f64, share: f64) -> bool {
+        (seed * 7919.0).fract() < share
+    }
 }
 
 /// Creates the sample; `None` if no series is long enough for it.
@@ -85,7 +96,8 @@ pub fn sample(histories: &[Series], recipe: &Recipe) -> Option<Vec<SampledFeed>>
         let series = series[random.below(series.len())];
         feed(series, u32::try_from(subscribers).unwrap_or(u32::MAX), length, &mut random)
     });
-    Some(feeds.collect())
+    let pushed = |feed: SampledFeed| SampledFeed { pushed: SampledFeed::is_pushed(feed.seed, recipe.pushed), ..feed };
+    Some(feeds.map(pushed).collect())
 }
 
 fn span(series: &Series) -> f64 {
@@ -117,5 +129,6 @@ fn feed(series: &Series, subscribers: u32, length: f64, random: &mut Random) -> 
         posts: times[from..to].to_vec(),
         seed: random.fraction(),
         active: random.fraction() < 0.5,
+        pushed: false,
     }
 }

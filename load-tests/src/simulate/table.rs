@@ -48,6 +48,8 @@ pub struct Goals {
     pub hot_share: f64,
     /// Our polls less than 15 minutes after the one before.
     pub polls_under_floor: f64,
+    /// Our polls per feed and day at the configured price.
+    pub polls_per_feed_day: f64,
 }
 
 impl Comparison {
@@ -86,6 +88,9 @@ impl Comparison {
             .map(|(sample, own)| Simulated::Feedfleet.at_mean(sample, &self.defaults, own.weighted_mean_minutes));
         let ours_at_mean = Figures::pooled(&at_mean.collect::<Vec<_>>());
         done();
+        let price = self.defaults.price;
+        let at_price = self.samples.iter().map(|sample| Simulated::Feedfleet.run(sample, &self.defaults, price));
+        let at_price = Figures::pooled(&at_price.collect::<Vec<_>>());
         let all = [ours, ours_quarter, ours_at_mean];
         Goals {
             mean_at_equal_polls: ours.weighted_mean_minutes / own.weighted_mean_minutes,
@@ -95,6 +100,7 @@ impl Comparison {
             missed: ours.missed / own.missed.max(1.0),
             hot_share: all.iter().map(|figures| figures.hot_share).fold(0.0, f64::max),
             polls_under_floor: all.iter().map(|figures| figures.under_floor).sum(),
+            polls_per_feed_day: at_price.polls_per_feed_day,
         }
     }
 

@@ -7,11 +7,19 @@ use super::histories::{DAY, HOUR};
 use super::random::Random;
 use super::sample::{ITEMS_SHOWN, SampledFeed};
 
+/// The delay of a post that is pushed, in seconds.
+const PUSH: f64 = 1.0;
+
 /// A rule for the interval to the next poll.
 pub(super) trait Rule {
     /// Returns the time in seconds within which the feed is first polled.
     fn first_within(&self) -> f64 {
         6.0 * HOUR
+    }
+
+    /// Returns whether pushes bring the posts, so that subscribers wait for no poll.
+    fn is_pushed(&self) -> bool {
+        false
     }
 
     /// Returns the seconds from a poll `at` that found these new items (the newest ones, ascending) to the next poll.
@@ -41,11 +49,14 @@ pub(super) fn run<R: Rule>(sample: &[SampledFeed], mut rule_for: impl FnMut(&Sam
             seen = until;
             let interval = rule.interval(at, shown, &mut random);
             tally.polled(is_hot(at), interval);
-            tally.found(new.iter().map(|post| at - post), weight, new.len() - shown.len());
+            let delay = |post: &f64| if rule.is_pushed() { PUSH } else { at - post };
+            let missed = if rule.is_pushed() { 0 } else { new.len() - shown.len() };
+            tally.found(new.iter().map(delay), weight, missed);
             at += interval;
         }
         // The next poll, after the end, finds what was posted after the last poll.
-        tally.found(feed.posts[seen..].iter().map(|post| at - post), weight, 0);
+        let delay = |post: &f64| if rule.is_pushed() { PUSH } else { at - post };
+        tally.found(feed.posts[seen..].iter().map(delay), weight, 0);
     }
     tally.figures(feed_days(sample))
 }

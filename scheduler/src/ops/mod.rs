@@ -39,6 +39,7 @@ use crate::condition::live_config::ConfigSource;
 use crate::error::BackendError;
 use crate::poll::retire::retire;
 use crate::poll::subject::{draw, new_subject, placement_slot, slot, subject};
+use crate::push::wish::Wishes;
 use crate::schedule::{Band, Schedule, Slot};
 use crate::sender::Sender;
 use crate::upkeep::orders::Orders;
@@ -74,6 +75,8 @@ pub struct Ops {
     pub secrets: Arc<Keyring>,
     /// What sends requests to the targets of subscriptions.
     pub sender: OnceLock<Sender>,
+    /// Which push subscriptions are wanted.
+    pub wishes: Arc<Wishes>,
     /// Whose public half servers look for.
     pub bot_key: Option<BotKey>,
 }

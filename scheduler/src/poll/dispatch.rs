@@ -394,5 +394,6 @@ pub(crate) fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Tim
         detour: row.detour,
         search: row.by_hand,
         subscribers: row.subscribers,
+        pushed: None,
     }
 }

@@ -6,6 +6,7 @@ mod log;
 pub mod moves;
 mod new_rules;
 mod open_minutes;
+mod pushed;
 mod refusals;
 pub mod results;
 pub(crate) mod retire;

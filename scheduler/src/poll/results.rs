@@ -31,6 +31,7 @@ use crate::poll::log;
 use crate::poll::moves::{Moves, announced_instead, may_move};
 use crate::poll::retire::retire;
 use crate::poll::subject::subject;
+use crate::push::wish::Wishes;
 use crate::schedule::{Band, Parking, Schedule, Slot};
 use store::{Applied, Store, StoreError, Verdict};
 
@@ -52,6 +53,8 @@ pub struct Results {
     pub metrics: Arc<Metrics>,
     /// What the fleet's condition is: measured by reports, and decided by.
     pub condition: Arc<Condition>,
+    /// Which push subscriptions follow from what feeds announce.
+    pub wishes: Arc<Wishes>,
     /// Follows feeds that moved.
     pub moves: Moves,
     /// Random numbers for decisions; a simulation has seeded ones.
@@ -84,6 +87,9 @@ impl Results {
         let ids: Vec<FeedId> = reports.iter().map(|report| report.feed).collect();
         let feeds: HashMap<FeedId, Feed> =
             self.store.states_for(&ids).await?.into_iter().map(|feed| (feed.id, feed)).collect();
+        let (pushes, reports): (Vec<_>, Vec<_>) = reports.into_iter().partition(|report| report.pushed);
+        // First, so that a poll beside them finds nothing new.
+        self.settle_pushes(pushes, &feeds, now).await?;
         let (mut verdicts, mut slots) = (Vec::new(), Vec::new());
         let (mut interrupted, mut kept) = (Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
@@ -266,6 +272,8 @@ impl Results {
                     }
                     let config = self.condition.config.get();
                     self.moves.follow(&batch, &applied, feeds, &config.policy, now).await?;
+                    self.learn_from_polls(&batch, &applied, feeds, now).await?;
+                    self.wish(&batch, &applied, feeds, now).await?;
                 }
                 Err(error) if error.refuses_data() && batch.len() > 1 => {
                     let rest = batch.split_off(batch.len() / 2);
@@ -277,6 +285,25 @@ impl Results {
                 }
                 Err(error) => return Err(error.into()),
             }
+        }
+        Ok(())
+    }
+
+    /// Has push subscriptions follow what documents announce.
+    async fn wish(
+        &self,
+        verdicts: &[Verdict],
+        applied: &[Applied],
+        feeds: &HashMap<FeedId, Feed>,
+        now: Timestamp,
+    ) -> Result<(), BackendError> {
+        let rules = self.rules.get();
+        let stored = verdicts.iter().zip(applied).filter(|(_, applied)| matches!(applied, Applied::Stored { .. }));
+        let wish =
+            |(verdict, _): (&Verdict, _)| self.wishes.after(feeds.get(&verdict.report.feed)?, &verdict.report, &rules);
+        let wishes: Vec<_> = stored.filter_map(wish).collect();
+        if !wishes.is_empty() {
+            self.store.want_pushes(&wishes, now).await?;
         }
         Ok(())
     }

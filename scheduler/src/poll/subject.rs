@@ -4,6 +4,7 @@ use common::calm::CalmGroup;
 use common::feed::Feed;
 use common::host::HostRules;
 use common::policy::{Audience, Draw, Subject, category};
+use common::push::FeedPush;
 use common::time::Timestamp;
 use common::url::FeedUrl;
 use rand::RngExt;
@@ -14,7 +15,8 @@ use store::{JobRow, Placement};
 /// The policy's view of a feed, its host's rules included.
 pub fn subject<'a>(rules: &'a HostRules, feed: &'a Feed) -> Subject<'a> {
     let new = new_subject(rules, &feed.url, feed.audience, &feed.calm, feed.credentials.is_some());
-    Subject { status: feed.status, state: feed.state, ..new }
+    let pushed = feed.push.as_ref().is_some_and(FeedPush::is_reliable);
+    Subject { status: feed.status, state: feed.state, pushed, ..new }
 }
 
 /// The same for a feed that was never polled.

@@ -95,6 +95,14 @@ pub enum StoreError {
         /// Which value.
         what: &'static str,
     },
+    /// A stored value of a push subscription that this program cannot read.
+    #[error("the push subscription of feed {feed} has an unreadable {what} in the store")]
+    Push {
+        /// Of which feed.
+        feed: FeedId,
+        /// Which value.
+        what: &'static str,
+    },
     /// Another feed has the identity that a feed was to get.
     #[error("another feed has this URL with these credentials; remove one of them")]
     Taken,

@@ -23,6 +23,7 @@ mod listing;
 mod marked;
 mod page_size;
 pub mod postgres;
+pub mod push;
 mod quota;
 mod refusals;
 pub mod requeues;
@@ -64,10 +65,11 @@ pub use filter::{EventFilter, EventQuery, Lowered, Part};
 pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
 pub use hub::{Hub, HubFeed, Intent, IntentMode, MOST_AT_HUB, Stray};
 pub use page_size::PAGE_BYTES;
+pub use push::{NewPush, PushCount, PushHeard, PushSubscription, PushWish, Unpushed};
 pub use refusals::{HostRefusal, RefusedHost};
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
 pub use row::never;
-pub use seams::{Audits, Events, Feeds, Hosts, Polls, Requeues, Store, Subscriptions, Upkeep};
+pub use seams::{Audits, Events, Feeds, Hosts, Polls, Pushes, Requeues, Store, Subscriptions, Upkeep};
 pub use subscriptions::{
     Advance, Delivery, DeliveryFormat, DeliveryShare, DeliveryTurn, NewSubscription, Progress, Subscription,
     SubscriptionChange, SubscriptionCount, SubscriptionKind, SubscriptionState, Wish,

@@ -16,6 +16,7 @@ use common::known::KnownEntries;
 use common::labels::Marks;
 use common::last_error::LastError;
 use common::policy::{Audience, Category, HeadFirst, PollState, Rhythm, Rule, Signing, Status, Term};
+use common::push::{FeedPush, PushKind, PushState};
 use common::report::FetchReport;
 use common::secrets::Sealed;
 use common::time::Timestamp;
@@ -35,6 +36,16 @@ macro_rules! feed_columns {
     };
 }
 pub(crate) use feed_columns;
+
+/// A feed's push subscription as one text, for a [`FeedRow`].
+macro_rules! push_column {
+    () => {
+        "(SELECT p.kind || ' ' || p.state || ' ' || coalesce(p.lease_until, -1) || ' ' || p.announced || ' ' || p.missed || ' ' || \
+         p.deliveries || ' ' || coalesce(p.heard_at, -1) || ' ' || coalesce(p.light_at, -1) || ' ' || p.topic || ' ' || p.hub \
+         FROM push_subscriptions AS p WHERE p.feed_id = feeds.id AND p.state <> 'unsubscribing') AS push"
+    };
+}
+pub(crate) use push_column;
 
 /// Everything about a feed but its history and its known entries.
 #[derive(Debug, FromRow)]
@@ -74,6 +85,9 @@ pub(crate) struct FeedRow {
     terms: Vec<u8>,
     last_error: Option<String>,
     also_announced: Option<String>,
+    /// See [`push_column`]; lists do not read it.
+    #[sqlx(default)]
+    push: Option<String>,
 }
 
 /// What a job is built from.
@@ -223,9 +237,25 @@ impl TryFrom<FeedRow> for Feed {
             merged_into: row.merged_into.map(FeedId),
             entries: u64::try_from(row.entries).unwrap_or(0),
             over_quota: Budget::read(row.quota.as_deref()).over,
+            push: row.push.as_deref().and_then(read_push),
             added: Timestamp::from_millis(row.added),
         })
     }
+}
+
+/// Reads a [`push_column`].
+fn read_push(text: &str) -> Option<FeedPush> {
+    let mut words = text.splitn(10, ' ');
+    let mut word = || words.next();
+    let (kind, state) = (PushKind::from_name(word()?)?, PushState::from_name(word()?)?);
+    let time = |word: &str| word.parse().ok().filter(|millis| *millis >= 0).map(Timestamp::from_millis);
+    let lease_until = time(word()?);
+    let announced = word()?.parse().ok()?;
+    let (missed, deliveries) = (word()?.parse().ok()?, word()?.parse().ok()?);
+    let (heard_at, light_at) = (time(word()?), time(word()?));
+    // A topic is a URL and holds no space; a cloud is written with one.
+    let (topic, hub) = (word()?.to_owned(), word()?.to_owned());
+    Some(FeedPush { kind, hub, topic, state, lease_until, announced, missed, deliveries, heard_at, light_at })
 }
 
 impl TryFrom<JobColumns> for JobRow {

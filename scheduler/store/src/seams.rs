@@ -11,17 +11,13 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 
 use crate::{
-    AcceptedPolicy, Added, Advance, Applied, AuditLine, AuditPage, Audited, DeliveryShare, DeliveryTurn, EntryRef,
-    Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery,
-    HostRefusal, HostRow, HubFeed, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal, Page,
-    Placement, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats,
-    StoredEntry, Stray, Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Verdict,
+    AcceptedPolicy, Added, Advance, Applied, AuditLine, AuditPage, Audited, DeliveryShare, DeliveryTurn, EntryRef, Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, HubFeed, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal, Page, Placement, PushCount, PushHeard, PushSubscription, PushWish, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Stray, Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Unpushed, Verdict,
 };
 
 /// Everything at once, for the code that wires a fleet together.
-pub trait Store: Polls + Feeds + Hosts + Events + Subscriptions + Requeues + Audits + Upkeep {}
+pub trait Store: Polls + Feeds + Hosts + Events + Subscriptions + Pushes + Requeues + Audits + Upkeep {}
 
-impl<Every: Polls + Feeds + Hosts + Events + Subscriptions + Requeues + Audits + Upkeep> Store for Every {}
+impl<Every: Polls + Feeds + Hosts + Events + Subscriptions + Pushes + Requeues + Audits + Upkeep> Store for Every {}
 
 /// What the loops of a poll read and write: jobs, states, verdicts, holds.
 #[async_trait]
@@ -257,6 +253,47 @@ pub trait Subscriptions: Send + Sync {
 
     /// Counts subscriptions.
     async fn count_subscriptions(&self) -> Result<Vec<SubscriptionCount>, StoreError>;
+}
+
+/// Push subscriptions: what this fleet asked of hubs and clouds.
+#[async_trait]
+pub trait Pushes: Send + Sync {
+    /// Brings subscriptions in line with what feeds announce. A subscription with another hub or topic than wanted is left
+    /// ([`PushState::Unsubscribing`](common::push::PushState)), and a wanted one that is not there is created; both are due now.
+    /// Returns how many changed.
+    async fn want_pushes(&self, wishes: &[PushWish], now: Timestamp) -> Result<u64, StoreError>;
+
+    /// The subscription with this id.
+    async fn push(&self, id: &str) -> Result<Option<PushSubscription>, StoreError>;
+
+    /// The subscriptions of these feeds that are not being left.
+    async fn pushes_of(&self, feeds: &[FeedId]) -> Result<Vec<PushSubscription>, StoreError>;
+
+    /// At most `limit` subscriptions that are due by `now`, as they were. They are due again at `again`, so that no other process
+    /// gets them meanwhile.
+    async fn push_due(&self, now: Timestamp, again: Timestamp, limit: u32)
+    -> Result<Vec<PushSubscription>, StoreError>;
+
+    /// Stores a changed subscription, all but its counters, if it still has this revision; returns whether it had.
+    async fn store_push(&self, changed: &PushSubscription) -> Result<bool, StoreError>;
+
+    /// Removes a subscription of this revision; returns whether it was there.
+    async fn remove_push(&self, id: &str, revision: i64) -> Result<bool, StoreError>;
+
+    /// Counts pushes that arrived.
+    async fn heard_pushes(&self, heard: &[PushHeard]) -> Result<(), StoreError>;
+
+    /// Counts a poll that found entries which were not announced: the pushes of these feeds are not reliable any more.
+    async fn missed_pushes(&self, feeds: &[FeedId]) -> Result<(), StoreError>;
+
+    /// Leaves the subscriptions of feeds that are erased, gone, removed or merged; at most `limit` a call. Returns how many.
+    async fn leave_pushes(&self, now: Timestamp, limit: u32) -> Result<u64, StoreError>;
+
+    /// Feeds after `after` that announce a hub or a cloud and have no subscription, by number, at most `limit`.
+    async fn unpushed(&self, after: FeedId, limit: u32) -> Result<Vec<Unpushed>, StoreError>;
+
+    /// Counts subscriptions.
+    async fn count_pushes(&self) -> Result<Vec<PushCount>, StoreError>;
 }
 
 /// Requeues: what they would do, their beginning, steps and end.

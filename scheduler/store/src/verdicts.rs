@@ -54,8 +54,10 @@ pub(super) fn fresh(verdicts: &[Verdict], rows: Vec<Before>) -> (Vec<Fresh<'_>>,
     for (at, verdict) in verdicts.iter().enumerate() {
         let FetchReport { feed, version, outcome, .. } = &verdict.report;
         debug_assert_ne!(outcome.kind(), OutcomeKind::Deferred, "a Deferred only re-scores: it is never applied");
-        let Some(row) = rows.get(&feed.0).filter(|row| row.version == version.0) else { continue };
-        if row.audience_at != verdict.audience_at.millis() {
+        // A push belongs to no version: it only adds entries.
+        let pushed = verdict.report.pushed;
+        let Some(row) = rows.get(&feed.0).filter(|row| row.version == version.0 || pushed) else { continue };
+        if row.audience_at != verdict.audience_at.millis() && !pushed {
             answers[at] = Applied::Outdated;
         } else if outcome.kind() != OutcomeKind::Deferred {
             fresh.extend(rows.remove(&feed.0).map(|row| Fresh { at, verdict, row }));
@@ -80,6 +82,11 @@ impl<'a> Fresh<'a> {
     fn due(&self, wake: Option<Timestamp>) -> Option<Timestamp> {
         let next_due = self.verdict.decision.next_due.filter(|_| self.verdict.decision.status == Status::Active)?;
         Some(wake.map_or(next_due, |wake| wake.min(next_due)))
+    }
+
+    /// It tells of a push: of the feed's row only the number of entries and the quota change.
+    pub(super) fn is_pushed(&self) -> bool {
+        self.verdict.report.pushed
     }
 
     /// Category, status and host as they are to be, if one of them changes: they are indexed.

@@ -4,6 +4,7 @@ use common::calm::calm_subscribers;
 use common::config::PolicyConfig;
 use common::feed::{Feed, OverQuota};
 use common::policy::{Audience, Category, Status, category, explain as explain_terms, next_open, sla_unmet};
+use common::push::{FeedPush, PushKind, PushState, RELIABLE_AFTER};
 use common::secrets::SecretError;
 use common::time::Timestamp;
 use common::words::{full, status as words_of};
@@ -73,6 +74,31 @@ fn view(feed: &Feed, category: Category, waits: &Waits<'_>) -> ExplainView {
     }
 }
 
+/// Says whether new entries are pushed, and what that means for polls.
+fn push_note(push: &FeedPush) -> String {
+    let by = match push.kind {
+        PushKind::WebSub => "its hub",
+        PushKind::RssCloud => "its cloud",
+    };
+    let until = push.lease_until.map(|until| format!(" until {}", full(until))).unwrap_or_default();
+    match push.state {
+        PushState::Verified if push.is_reliable() => {
+            format!("{by} announces new entries reliably{until}: it is polled less often")
+        }
+        PushState::Verified if push.is_silent() => {
+            format!("{by} accepted the subscription and never announced anything: it is polled as if there were none")
+        }
+        PushState::Verified => format!(
+            "{by} announces new entries{until}; after {RELIABLE_AFTER} in a row that no poll found first it is polled less often ({} so far)",
+            push.announced
+        ),
+        PushState::Pending => format!("{by} has not confirmed the subscription yet"),
+        PushState::Denied => format!("{by} denied the subscription"),
+        PushState::Lapsed => format!("{by} does not renew the subscription"),
+        PushState::Unsubscribing => format!("the subscription with {by} is being ended"),
+    }
+}
+
 fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if !feed.over_quota.is_empty() {
@@ -89,6 +115,7 @@ fn notes(feed: &Feed, category: Category, base: Timestamp, waits: &Waits<'_>) ->
         });
         return notes;
     }
+    notes.extend(feed.push.as_ref().map(push_note));
     let calm = calm_subscribers(&feed.calm);
     if calm > 0 && feed.audience.subscribers > 0 {
         let Audience { subscribers, .. } = feed.audience;

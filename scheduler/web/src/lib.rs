@@ -13,6 +13,7 @@ pub mod listener;
 mod listing;
 pub mod opml;
 mod pages;
+mod push;
 mod reading;
 mod recent;
 mod request;

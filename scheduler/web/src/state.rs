@@ -10,6 +10,7 @@ use common::url::{FeedId, FeedUrl};
 use scheduler::events::follow::Tail;
 use scheduler::ops::Ops;
 use scheduler::ops::pings::Pings;
+use scheduler::push::callback::Callbacks;
 use scheduler::wire::FeedView;
 use store::FeedRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -39,6 +40,8 @@ pub(crate) struct Api {
     pub(crate) hub_callers: Arc<Visitors>,
     /// Gathers pings.
     pub(crate) pings: Pings,
+    /// Takes what hubs and clouds send.
+    pub(crate) callbacks: Arc<Callbacks>,
     /// The end of the event log.
     pub(crate) tail: Arc<Tail>,
     /// The open event streams.
@@ -77,14 +80,16 @@ impl Api {
 
     /// Returns the state over these operations.
     pub(crate) fn new(ops: Arc<Ops>) -> Self {
+        let pings = Pings::new(ops.clone());
         Api {
+            callbacks: Arc::new(Callbacks::new(ops.clone(), pings.clone())),
             refusals: Arc::default(),
             sessions: Arc::new(Sessions::new(&ops.config)),
             logins: Arc::default(),
             publishers: Arc::default(),
             visitors: Arc::default(),
             hub_callers: Arc::default(),
-            pings: Pings::new(ops.clone()),
+            pings,
             tail: Arc::new(Tail::of(ops.store.clone())),
             streams: Arc::new(Streams::new(ops.quiet.clone())),
             servers: Arc::default(),

@@ -8,7 +8,7 @@ use common::host_gate::{ExtraRequest, GateError, Permit, Release};
 use common::outcome::{Blocker, FailureKind};
 use common::report::Outcome;
 use common::time::Timestamp;
-use common::url::FeedUrl;
+use common::url::{FeedId, FeedUrl};
 use http::header::{self, HeaderMap};
 use http::response::Parts;
 use http::{Method, StatusCode};
@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
 use super::head_first;
+use super::shared::Shared;
 use super::way::{Fetch, Step};
 use crate::blocked;
 use crate::body::{self, BodyError, Rate, WireLimits};
@@ -28,6 +29,7 @@ use crate::discover::is_activity;
 use crate::document::{Answer, Read, read};
 use crate::failure::{self, Failure, Unanswered};
 use crate::headers;
+use crate::links;
 use crate::request;
 use crate::trace::{self, Exchange};
 
@@ -326,6 +328,7 @@ impl Fetch<'_> {
             stored: self.job.validators.clone(),
             known_hash: self.job.content_hash,
             known: self.job.known.clone(),
+            announced: links::announced(headers, url.as_url()),
             delta,
         };
         Step::Body(Box::new(answer), body.place)
@@ -349,30 +352,38 @@ impl Fetch<'_> {
         }
     }
 
-    /// Decodes and parses on a thread of its own, one of a few: that bounds memory and leaves the network its share.
+    /// Reads a body, and counts it if that took longer than it should.
     pub(super) async fn read(&mut self, answer: Answer) -> Read {
-        let mut limits = self.shared.limits;
-        let place = Arc::clone(&self.shared.parsers).acquire_owned().await;
-        let work = tokio::task::spawn_blocking(move || {
-            let begun = std::time::Instant::now();
-            limits.parse.deadline = Some(begun + PARSE_DEADLINE);
-            let result = read(answer, &limits);
-            drop(place);
-            (result, begun.elapsed())
-        });
-        match work.await {
-            Ok((read, took)) => {
-                if took > SLOW_PARSE {
-                    self.fetched.slow_parses += 1;
-                    tracing::warn!(feed = %self.job.feed, ?took, bytes = read.bytes, "slow parse");
-                }
-                read
+        let (read, is_slow) = read_apart(self.shared, self.job.feed, answer).await;
+        self.fetched.slow_parses += u64::from(is_slow);
+        read
+    }
+}
+
+/// Decodes and parses on a thread of its own, one of a few: that bounds memory and leaves the network its share. Returns also
+/// whether it took longer than it should.
+pub(super) async fn read_apart(shared: &Shared, feed: FeedId, answer: Answer) -> (Read, bool) {
+    let mut limits = shared.limits;
+    let place = Arc::clone(&shared.parsers).acquire_owned().await;
+    let work = tokio::task::spawn_blocking(move || {
+        let begun = std::time::Instant::now();
+        limits.parse.deadline = Some(begun + PARSE_DEADLINE);
+        let result = read(answer, &limits);
+        drop(place);
+        (result, begun.elapsed())
+    });
+    match work.await {
+        Ok((read, took)) => {
+            let is_slow = took > SLOW_PARSE;
+            if is_slow {
+                tracing::warn!(%feed, ?took, bytes = read.bytes, "slow parse");
             }
-            Err(error) => {
-                tracing::error!(feed = %self.job.feed, %error, "reading this feed panicked");
-                let detail = "our reader panicked over the body; please report it";
-                Read::ended(Failure::new(FailureKind::Malformed, detail).into(), 0)
-            }
+            (read, is_slow)
+        }
+        Err(error) => {
+            tracing::error!(%feed, %error, "reading this feed panicked");
+            let detail = "our reader panicked over the body; please report it";
+            (Read::ended(Failure::new(FailureKind::Malformed, detail).into(), 0), false)
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Announced<'a> {
     pub(super) prev_archive: Option<Link<'a>>,
     /// `itunes:new-feed-url`
     pub(super) new_feed_url: Option<Link<'a>>,
-    /// The `cloud` element as `domain:port/path protocol`.
+    /// The `cloud` element as `domain:port/path protocol`, with the procedure behind it for XML-RPC.
     pub(super) cloud: Option<String>,
     /// JSON Feed's `expired`, `itunes:complete`: nothing will follow.
     pub(super) expired: bool,
@@ -83,7 +83,11 @@ fn cloud(attribute: impl Fn(&str) -> Option<String>) -> Option<String> {
     let port: u16 = if port.is_empty() { 80 } else { port.parse().ok()? };
     let slash = if path.starts_with('/') { "" } else { "/" };
     let known = !domain.is_empty() && !protocol.is_empty();
-    known.then(|| format!("{domain}:{port}{slash}{path} {}", protocol.to_ascii_lowercase()))
+    let protocol = protocol.to_ascii_lowercase();
+    let procedure = part("registerProcedure");
+    let procedure =
+        if protocol == "xml-rpc" && !procedure.is_empty() { format!(" {procedure}") } else { String::new() };
+    known.then(|| format!("{domain}:{port}{slash}{path} {protocol}{procedure}"))
 }
 
 fn minutes(text: &str) -> Option<Duration> {

@@ -132,6 +132,7 @@ fn job(number: i64) -> FetchJob {
         detour: None,
         search: false,
         subscribers: 1,
+        pushed: None,
     }
 }
 

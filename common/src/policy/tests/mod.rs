@@ -10,6 +10,7 @@ mod moves;
 mod order;
 mod price;
 mod properties;
+mod pushed;
 mod rhythm;
 mod state;
 mod table;

@@ -73,7 +73,8 @@ impl Pings {
         Ok(None)
     }
 
-    async fn announced(&self, feed: &Feed) -> Result<(), BackendError> {
+    /// Has a feed polled soon that was announced.
+    pub(crate) async fn announced(&self, feed: &Feed) -> Result<(), BackendError> {
         // A person's pause and a quarantine are not ended by strangers.
         if !feed.status.hears_pings() {
             return Ok(());

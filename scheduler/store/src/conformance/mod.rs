@@ -17,6 +17,7 @@ pub(crate) mod lists;
 pub(crate) mod logins;
 pub(crate) mod moves;
 pub(crate) mod plans;
+pub(crate) mod push;
 pub(crate) mod quotas;
 pub(crate) mod requeues;
 pub(crate) mod subscriptions;
@@ -226,6 +227,12 @@ macro_rules! stamp {
                 a_subscription_ends_with_its_lease_unless_its_renewal_is_being_confirmed;
                 feeds_that_only_the_hub_wants_are_counted_until_somebody_else_adds_them;
                 subscriptions_whose_feed_is_gone_or_merged_are_found;
+            push {
+                a_feed_has_one_push_subscription_and_leaves_the_one_before;
+                a_push_subscription_is_due_once_and_changes_from_its_revision;
+                a_feed_says_how_reliable_its_pushes_are;
+                feeds_that_end_leave_their_hubs_and_feeds_with_hubs_are_found;
+                a_push_adds_entries_and_changes_nothing_of_the_polls;
             }
             entries {
                 an_entry_is_stored_once_however_often_it_comes;

@@ -26,7 +26,7 @@ use super::{PostgresStore, column, entries, numbers, optional_text, text};
 use crate::quota::Spent;
 use crate::row::{
     FeedRow, JobColumns, PlaceColumns, feed_columns, pack_detour, pack_error, pack_onward, pack_state, pack_terms,
-    readable,
+    push_column, readable,
 };
 use crate::verdicts::{self, Before, Change, Fresh, HostHolds, NewEvent, Tally};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
@@ -77,7 +77,7 @@ impl Polls for PostgresStore {
     }
 
     async fn states_for(&self, ids: &[FeedId]) -> Result<Vec<Feed>, StoreError> {
-        const SQL: &str = concat!("SELECT ", feed_columns!(), " FROM feeds WHERE id = ANY ($1)");
+        const SQL: &str = concat!("SELECT ", feed_columns!(), ", ", push_column!(), " FROM feeds WHERE id = ANY ($1)");
         on_connection!(self, "read feeds", |on| {
             let query = sqlx::query_as::<_, FeedRow>(SQL).bind(numbers(ids.iter().copied()));
             Ok(readable(query.fetch_all(on).await?))
@@ -150,7 +150,10 @@ async fn apply(
         tx.rollback().await.map_err(StoreError::on(ACTION))?;
         return Ok(Some(answers));
     }
-    if write_polls(&mut tx, &fresh, clock_skew).await? < fresh.len() as u64 {
+    let (pushed, polled): (Vec<&Fresh<'_>>, Vec<&Fresh<'_>>) = fresh.iter().partition(|fresh| fresh.is_pushed());
+    // The rows of pushes must be locked, as those of polls are by being written.
+    let is_held = pushed.is_empty() || matches!(look, Look::Locked);
+    if !is_held || write_polls(&mut tx, &polled, clock_skew).await? < polled.len() as u64 {
         tx.rollback().await.map_err(StoreError::on(ACTION))?;
         return Ok(None);
     }
@@ -179,8 +182,11 @@ async fn rows_before(on: &mut PgConnection, verdicts: &[Verdict], look: Look) ->
 }
 
 /// Writes what every poll changes; gives how many rows were still as they were.
-async fn write_polls(on: &mut PgConnection, fresh: &[Fresh<'_>], clock_skew: Duration) -> Result<u64, StoreError> {
-    let mut rows: Vec<&Fresh<'_>> = fresh.iter().collect();
+async fn write_polls(on: &mut PgConnection, fresh: &[&Fresh<'_>], clock_skew: Duration) -> Result<u64, StoreError> {
+    if fresh.is_empty() {
+        return Ok(0);
+    }
+    let mut rows: Vec<&Fresh<'_>> = fresh.to_vec();
     rows.sort_unstable_by_key(|fresh| fresh.row.id);
     let standings = column(&rows, |fresh| fresh.new_standing());
     let state = |fresh: &&Fresh<'_>| fresh.verdict.decision.state;
@@ -248,7 +254,17 @@ async fn write_documents(
     spent: &[Option<Spent>],
 ) -> Result<(), StoreError> {
     let brought = |((fresh, tally), spent)| Fresh::document(fresh).map(|document| (fresh, tally, spent, document));
-    let rows: Vec<_> = fresh.iter().zip(tallies).zip(spent).filter_map(brought).collect();
+    let (pushes, rows): (Vec<_>, Vec<_>) =
+        fresh.iter().zip(tallies).zip(spent).filter_map(brought).partition(|(fresh, ..)| fresh.is_pushed());
+    if !pushes.is_empty() {
+        sqlx::query(include_str!("apply_push.sql"))
+            .bind(column(&pushes, |(fresh, ..)| fresh.row.id))
+            .bind(column(&pushes, |(_, tally, ..)| tally.more))
+            .bind(column(&pushes, |(.., spent, _)| spent.as_ref().map(|spent| spent.budget.packed())))
+            .execute(&mut *on)
+            .await
+            .map_err(StoreError::on(ACTION))?;
+    }
     if !rows.is_empty() {
         sqlx::query(include_str!("apply_document.sql"))
             .bind(column(&rows, |(fresh, ..)| fresh.row.id))

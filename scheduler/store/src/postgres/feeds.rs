@@ -17,7 +17,7 @@ use crate::hub::hub_feeds;
 use crate::listing;
 use crate::row::{
     CHUNK, FeedRow, PlaceColumns, added_terms, feed_columns, interval_millis, pack_calm, pack_labels, pack_terms,
-    readable,
+    push_column, readable,
 };
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
@@ -38,10 +38,12 @@ impl Feeds for PostgresStore {
     }
 
     async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, StoreError> {
-        const BY_ID: &str = concat!("SELECT ", feed_columns!(), " FROM feeds WHERE id = $1");
+        const BY_ID: &str = concat!("SELECT ", feed_columns!(), ", ", push_column!(), " FROM feeds WHERE id = $1");
         const BY_URL: &str = concat!(
             "SELECT ",
             feed_columns!(),
+            ", ",
+            push_column!(),
             " FROM feeds WHERE url_digest = sha256(convert_to($1, 'UTF8')) AND credentials = ''"
         );
         let row = on_connection!(self, "read a feed", |on| {

@@ -23,6 +23,7 @@ mod hosts;
 mod list;
 mod moves;
 mod open;
+mod push;
 mod requeues;
 mod search;
 mod silence;

@@ -209,8 +209,12 @@ async fn write_feeds(
     spent: &[Option<Spent>],
     clock_skew: Duration,
 ) -> Result<(), StoreError> {
-    let [mut standings, mut polls, mut documents, mut validators] = <[Batch; 4]>::default();
+    let [mut standings, mut polls, mut documents, mut validators, mut pushes] = <[Batch; 5]>::default();
     for ((fresh, tally), spent) in fresh.iter().zip(tallies).zip(spent) {
+        if fresh.is_pushed() {
+            push(&mut pushes, fresh, tally.more, spent.as_ref());
+            continue;
+        }
         poll(&mut polls, fresh, fresh.unanswered_wake(clock_skew));
         standing(&mut standings, fresh);
         if let Some(new) = fresh.document() {
@@ -222,6 +226,10 @@ async fn write_feeds(
     }
     // First, so that no row is live without a due time in between.
     standings.run(tx, include_str!("apply_standing.sql"), ACTION).await?;
+    pushes.run(tx, include_str!("apply_push.sql"), ACTION).await?;
+    if polls.is_empty() {
+        return Ok(());
+    }
     let polls = polls.query(include_str!("apply_poll.sql")).bind(history::EARLIER);
     polls.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
     documents.run(tx, include_str!("apply_document.sql"), ACTION).await?;
@@ -260,6 +268,14 @@ fn document(documents: &mut Batch, fresh: &Fresh<'_>, document: &Document, more:
         row.text(document.cloud.as_deref());
         row.bytes(document.known.to_bytes().as_slice());
         row.text(pack_onward(&document.onward).as_deref());
+        row.text(spent.map(|spent| spent.budget.packed()).as_deref());
+    });
+}
+
+fn push(pushes: &mut Batch, fresh: &Fresh<'_>, more: i64, spent: Option<&Spent>) {
+    pushes.row(|row| {
+        row.int(fresh.verdict.report.feed.0);
+        row.int(more);
         row.text(spent.map(|spent| spent.budget.packed()).as_deref());
     });
 }

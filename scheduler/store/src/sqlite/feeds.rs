@@ -16,7 +16,8 @@ use super::list::View;
 use super::{SqliteStore, moves};
 use crate::hub::hub_feeds;
 use crate::row::{
-    CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_calm, pack_labels, pack_terms, readable,
+    CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_calm, pack_labels, pack_terms, push_column,
+    readable,
 };
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
@@ -38,9 +39,12 @@ impl Feeds for SqliteStore {
 
     async fn feed(&self, which: &FeedRef) -> Result<Option<Feed>, StoreError> {
         let query = match which {
-            FeedRef::Id(id) => sqlx::query("SELECT * FROM feeds WHERE id = ?1").bind(id.0),
+            FeedRef::Id(id) => {
+                sqlx::query(concat!("SELECT *, ", push_column!(), " FROM feeds WHERE id = ?1")).bind(id.0)
+            }
             FeedRef::Url(url) => {
-                sqlx::query("SELECT * FROM feeds WHERE url = ?1 AND credentials = x''").bind(url.to_string())
+                let sql = concat!("SELECT *, ", push_column!(), " FROM feeds WHERE url = ?1 AND credentials = x''");
+                sqlx::query(sql).bind(url.to_string())
             }
         };
         let failed = "read a feed";

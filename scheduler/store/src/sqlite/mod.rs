@@ -16,6 +16,7 @@ mod list;
 mod lock;
 mod moves;
 mod open;
+mod push;
 mod requeues;
 mod subscriptions;
 #[cfg(test)]

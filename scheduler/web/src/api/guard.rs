@@ -33,6 +33,8 @@ pub(crate) struct Guard {
 pub(crate) enum Door {
     /// By anybody.
     Public,
+    /// By hubs, under whatever name they reach us: what is behind it is protected by its unguessable address.
+    Callback,
     /// By anybody, but changes only from our own pages: the forms of the login.
     Login,
     /// By programs, with a bearer token.
@@ -65,6 +67,9 @@ impl Guard {
     /// Returns who calls, and whether that is refused.
     fn judge(&self, request: &Request, door: Door) -> (Caller, Result<(), ApiError>) {
         let (method, headers) = (request.method(), request.headers());
+        if door == Door::Callback {
+            return (Caller::nobody(), Ok(()));
+        }
         if !self.api.sessions.needs_token() {
             let direct = if door == Door::Public { Ok(()) } else { without_proxy(headers) };
             let local = from_this_machine(method, request.uri(), headers);
@@ -72,7 +77,7 @@ impl Guard {
         }
         let in_session = || self.api.sessions.of(headers, self.api.ops.clock.now());
         match door {
-            Door::Hub => (Caller::nobody(), Ok(())),
+            Door::Hub | Door::Callback => (Caller::nobody(), Ok(())),
             // Somebody who is logged in finds the way back to the other pages.
             Door::Public => (in_session().map_or_else(Caller::nobody, Caller::logged_in), Ok(())),
             Door::Api => self.with_token(method, &bearer(headers)),
@@ -151,7 +156,7 @@ impl Guard {
 /// Rejects callers without permission; other requests proceed, with the caller's name. Changes leave a line in the log.
 pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let door = guard.door(request.uri().path());
-    let is_change = door != Door::Public && !request.method().is_safe();
+    let is_change = !matches!(door, Door::Public | Door::Callback) && !request.method().is_safe();
     let (caller, admitted) = guard.judge(&request, door);
     let is_unknown = admitted.as_ref().is_err_and(|refusal| refusal.status() == StatusCode::UNAUTHORIZED);
     // A browser that is not logged in shows nothing: it is sent to the login.

@@ -27,6 +27,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use common::bot_auth::DIRECTORY_PATH;
 
+use crate::push;
 use crate::routes::Routes;
 use crate::state::Api;
 
@@ -47,6 +48,8 @@ pub(crate) fn outer() -> Routes<Api> {
         .route("/ping", post(pings::ping).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
         .route("/RPC2", post(pings::rpc).layer(DefaultBodyLimit::max(pings::MAX_BYTES)))
         .route("/hub", post(hub::request).layer(DefaultBodyLimit::max(hub::MAX_BYTES)))
+        .route("/websub/{token}", get(push::verify).post(push::deliver).layer(DefaultBodyLimit::disable()))
+        .route("/rsscloud/{token}", get(push::challenge).post(push::notify))
         .route("/healthz", get(fleet::healthz))
         .route("/readyz", get(fleet::readyz))
         .route("/metrics", get(fleet::metrics))
@@ -81,6 +84,7 @@ pub(crate) fn versioned() -> Routes<Api> {
         .route("/hosts/{host}", get(hosts::show).put(hosts::set).delete(hosts::remove))
         .route("/hosts/{host}/block", post(hosts::block))
         .route("/hosts/{host}/unblock", post(hosts::unblock))
+        .route("/push/check", post(push::check_reach))
         .route("/requeue", get(requeue::list).post(requeue::begin))
         .route("/requeue/{id}", get(requeue::show))
         .route("/requeue/{id}/cancel", post(requeue::cancel))

@@ -86,9 +86,10 @@ pub(super) mod tests {
         let subscription = fleet.post("/api/v1/subscriptions", wish).await;
         assert_eq!(subscription.body["id"], id, "all are the first: {}", subscription.body);
         let document = document();
-        // A stream does not end; its tests read it.
-        let ends = |(_, path, _): &(String, String, Value)| !path.ends_with("/stream");
-        for (method, path, operation) in described(&document).into_iter().filter(ends) {
+        // A stream does not end, and callbacks need a subscription: they have their own tests.
+        let is_left_out = |path: &str| path.ends_with("/stream") || path.ends_with("/{token}");
+        let operations = described(&document).into_iter().filter(|(_, path, _)| !is_left_out(path));
+        for (method, path, operation) in operations {
             let target = target(&path, &operation, id);
             if path.contains("/feeds/{id}") {
                 fleet.ask("POST", &format!("/api/v1/feeds/{id}/resume"), None).await;

@@ -13,6 +13,7 @@ pub(crate) fn door(path: &str) -> Door {
         "entries.atom" | "entries.json" => Door::Feed,
         "hub" => Door::Hub,
         "login" | "logout" => Door::Login,
+        "rsscloud" | "websub" => Door::Callback,
         part if FOR_OPERATORS.contains(&part) => Door::Page,
         _ => Door::Public,
     }

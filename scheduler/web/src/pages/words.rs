@@ -83,6 +83,7 @@ pub(super) fn rule(rule: Rule) -> &'static str {
         Rule::Calm => "calm delivery",
         Rule::OurFault => "our own fault",
         Rule::HostRefuses => "its host refuses us",
+        Rule::Pushed => "new entries are pushed",
     }
 }
 

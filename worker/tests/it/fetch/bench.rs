@@ -101,6 +101,7 @@ impl Bench {
             detour: None,
             search: true,
             subscribers: 3,
+            pushed: None,
         }
     }
 

@@ -136,6 +136,7 @@ fn job(feed: i64, url: FeedUrl, host: common::host::HostKey, ticket: Ticket, exp
         search: false,
         without_delta: false,
         signed: false,
+        pushed: None,
     }
 }
 

@@ -11,6 +11,7 @@ mod discovery;
 mod faults;
 mod head_first;
 mod hostile_tls;
+mod hubs;
 mod manners;
 mod names;
 mod redirects;

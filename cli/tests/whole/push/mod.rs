@@ -1,0 +1,230 @@
+//! Feeds whose entries a hub pushes: with a hub that others wrote (Flask-WebSub, from PyPI), and under a flood of forgeries.
+
+mod flood;
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use common::testing::Port;
+use common::time::Timestamp;
+use load_tests::{Feed, Origin, Script, loopback};
+use serde_json::json;
+
+use crate::harness::{Fleet, Home};
+
+/// The size: a short form among all tests, the long one in `dev/soak`.
+struct Size {
+    feeds: usize,
+    updates: usize,
+}
+
+impl Size {
+    fn pick() -> Self {
+        match std::env::var_os("SOAK") {
+            None => Size { feeds: 10, updates: 6 },
+            Some(_) => Size { feeds: 200, updates: 10 },
+        }
+    }
+}
+
+/// The interval of every feed without pushes, and how often it fits into the one with them.
+const INTERVAL: Duration = Duration::from_secs(2);
+const FACTOR: u32 = 12;
+
+/// A configuration for hubs on loopback that reach the fleet at this address.
+fn config(address: &str) -> String {
+    let key = base64::prelude::BASE64_STANDARD.encode([7; 32]);
+    let interval = INTERVAL.as_secs();
+    format!(
+        r#"
+[api]
+public_url = "http://{address}"
+max_connections = 2000
+max_connections_per_address = 2000
+[secrets]
+key = "{key}"
+[push]
+secret_over_http = true
+[policy]
+mode = "classes"
+min_interval = "1s"
+salt = 0.0
+hot_minutes = false
+no_validator_factor = 1.0
+push_factor = {FACTOR}.0
+import_spread = "0s"
+ping_spread = "1s"
+[policy.category.d]
+interval = "{interval}s"
+interval_max = "{interval}s"
+[host]
+gap = "0s"
+parallel = 64
+"#
+    )
+}
+
+/// The hub of Flask-WebSub. Killed when dropped.
+struct Hub {
+    child: Child,
+    url: String,
+}
+
+impl Hub {
+    fn start(home: &Home, port: &Port) -> Self {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let python = Command::new(tree.join("../dev/receivers")).arg(REQUIREMENTS).output().unwrap();
+        assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
+        let mut command = Command::new(String::from_utf8(python.stdout).unwrap().trim());
+        command.arg(tree.join("tests/whole/push/flask_hub.py")).arg(port.number().to_string()).arg(home.path("hub.db"));
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "listening\n", "the hub did not start");
+        Hub { child, url: format!("http://{}/hub", port.address()) }
+    }
+
+    /// Has the hub fetch a topic and deliver it, as its publisher does.
+    async fn publish(&self, client: &reqwest::Client, topic: &str) {
+        let form = format!("hub.mode=publish&hub.topic={}", topic.replace(':', "%3A").replace('/', "%2F"));
+        let request = client.post(&self.url).header("content-type", "application/x-www-form-urlencoded").body(form);
+        assert_eq!(request.send().await.unwrap().status(), 202);
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the hub needs from PyPI, pinned.
+const REQUIREMENTS: &str = "cli/tests/whole/webhooks/flask-websub.txt";
+
+/// Waits until the hub has verified the subscriptions of all feeds.
+async fn subscribed(fleet: &mut Fleet, feeds: usize) {
+    fleet
+        .wait_for("verified subscriptions", async |fleet| {
+            let mut verified = 0;
+            for id in 1..=feeds {
+                let feed = fleet.get(&format!("/api/v1/feeds/{id}")).await;
+                verified += usize::from(feed["push"]["state"] == "verified");
+            }
+            (verified == feeds).then_some(())
+        })
+        .await;
+}
+
+/// All entries, by id, with the time at which they were stored.
+async fn stored(fleet: &Fleet) -> HashMap<String, Vec<Timestamp>> {
+    let (mut entries, mut after) = (HashMap::<String, Vec<Timestamp>>::new(), 0);
+    loop {
+        let page = fleet.get(&format!("/api/v1/entries?after={after}&limit=1000")).await;
+        for entry in page["items"].as_array().unwrap() {
+            let seen = serde_json::from_value(entry["seen"].clone()).unwrap();
+            entries.entry(entry["id"].as_str().unwrap().to_owned()).or_default().push(seen);
+        }
+        after = page["next"].as_i64().unwrap();
+        if page["items"].as_array().unwrap().is_empty() {
+            return entries;
+        }
+    }
+}
+
+/// Requests of the fleet to these paths since a number of the origin's log.
+fn polls(origin: &Origin, from: usize) -> usize {
+    let is_ours = |record: &&load_tests::Record| {
+        let agent = record.header("user-agent");
+        agent.is_some_and(|agent| agent.starts_with("feedfleet"))
+    };
+    origin.log_from(from).iter().filter(is_ours).count()
+}
+
+/// A hub written by others: everything that it sends is stored once, quickly, and most polls are saved. When it dies, entries are found
+/// by polls, and the old pace comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_hub_of_others_sends_is_stored_once_and_saves_polls_until_it_dies() {
+    let size = Size::pick();
+    let (port, hub_port) = (Port::reserved(), Port::reserved());
+    let home = Home::new(&config(&port.address()));
+    let hub = Hub::start(&home, &hub_port);
+    let origin = Origin::listen(&loopback(1, 0)).await.unwrap();
+    let paths: Vec<String> = (0..size.feeds).map(|number| format!("/feed{number}")).collect();
+    for path in &paths {
+        let links = format!("<{}>; rel=\"hub\", <{}>; rel=\"self\"", hub.url, origin.url(path));
+        origin.set(path, Script::feed(Feed::atom().initial(2)).header("Link", links));
+    }
+    let mut fleet = home.start_at(&port.address(), &[]);
+    let lines: Vec<String> = paths.iter().map(|path| json!({ "url": origin.url(path) }).to_string()).collect();
+    let request = fleet.client.post(format!("{}/api/v1/feeds/bulk", fleet.api)).body(lines.join("\n"));
+    assert!(request.header("content-type", "application/x-ndjson").send().await.unwrap().status().is_success());
+    subscribed(&mut fleet, size.feeds).await;
+
+    let mut published: HashMap<String, Timestamp> = HashMap::new();
+    for update in 1..=size.updates {
+        for path in &paths {
+            let items = origin.publish(path, 1);
+            published.extend(items.into_iter().map(|item| (item.id, origin.started().after(origin.elapsed()))));
+            hub.publish(&fleet.client, &origin.url(path)).await;
+        }
+        let expected = size.feeds * (2 + update);
+        fleet.wait_for("the update", async |fleet| (stored(fleet).await.len() >= expected).then_some(())).await;
+    }
+    let entries = stored(&fleet).await;
+    assert_eq!(entries.len(), size.feeds * (2 + size.updates), "stored = sent");
+    assert!(entries.values().all(|seen| seen.len() == 1), "none doubled");
+    let mut delays: Vec<Duration> = published.iter().map(|(id, at)| entries[id][0].since(*at)).collect();
+    delays.sort();
+    let (p50, p99) = (delays[delays.len() / 2], delays[delays.len() * 99 / 100]);
+    println!("{} updates: p50 {p50:?}, p99 {p99:?}", delays.len());
+    assert!(p50 < Duration::from_secs(1) && p99 < Duration::from_secs(5), "p50 {p50:?}, p99 {p99:?}");
+
+    saves_polls(&mut fleet, &origin, &paths).await;
+    drop(hub);
+    comes_back_without_a_hub(&mut fleet, &origin, &paths).await;
+    let entries = stored(&fleet).await;
+    assert!(entries.values().all(|seen| seen.len() == 1), "none doubled");
+    fleet.stop();
+}
+
+/// Over one stretched interval each feed is polled about once, instead of as often as that has unpushed ones.
+async fn saves_polls(fleet: &mut Fleet, origin: &Origin, paths: &[String]) {
+    fleet
+        .wait_for("reliable pushes", async |fleet| {
+            let mut slow = 0;
+            for id in 1..=paths.len() {
+                let explained = fleet.get(&format!("/api/v1/feeds/{id}/explain")).await;
+                slow += usize::from(explained["text"].as_str().unwrap().contains("pushed reliably"));
+            }
+            (slow == paths.len()).then_some(())
+        })
+        .await;
+    let from = origin.request_count();
+    tokio::time::sleep(INTERVAL * FACTOR).await;
+    let (made, unpushed) = (polls(origin, from), paths.len() * FACTOR as usize);
+    println!("{made} polls instead of {unpushed}");
+    assert!(made * 10 <= unpushed, "{made} polls instead of {unpushed}");
+}
+
+/// What the hub does not send is found by the next poll, and from then on each feed has its own pace.
+async fn comes_back_without_a_hub(fleet: &mut Fleet, origin: &Origin, paths: &[String]) {
+    let before = stored(fleet).await.len();
+    let lost = Instant::now();
+    for path in paths {
+        origin.publish(path, 1);
+    }
+    let expected = before + paths.len();
+    fleet.wait_for("lost entries", async |fleet| (stored(fleet).await.len() >= expected).then_some(())).await;
+    let took = lost.elapsed();
+    println!("lost deliveries were found within {took:?}");
+    assert!(took < INTERVAL * FACTOR + Duration::from_secs(10), "{took:?}");
+    let from = origin.request_count();
+    tokio::time::sleep(INTERVAL * 4).await;
+    let made = polls(origin, from);
+    assert!(made >= paths.len() * 2, "{made} polls of {} feeds within four intervals", paths.len());
+}

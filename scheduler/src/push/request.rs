@@ -1,0 +1,168 @@
+//! One request to a hub or a cloud: charged to its host at the gate like any request of a worker, sent by the worker's client with
+//! its address guard, and followed through redirects, each hop again at its host's pace.
+
+use std::time::Duration;
+
+use common::delivery::{DeliveryAnswer, DeliveryRequest};
+use common::host_gate::{ExtraRequest, Release};
+use common::outcome::DeliveryOutcome;
+use common::push::PushKind;
+use common::time::Timestamp;
+use store::PushSubscription;
+use url::Url;
+
+use super::address::{callback_url, path};
+use super::cloud::{self, Callback, Cloud};
+use crate::error::BackendError;
+use crate::ops::Ops;
+
+/// The maximum number of redirects of one request.
+const MOST_REDIRECTS: usize = 5;
+/// How long a request waits for its host in place; further ones are put off.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The time that a permit lasts beyond the request's own.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What is requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Subscribe,
+    Unsubscribe,
+}
+
+/// What a request resulted in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The hub took it. A hub verifies it later; a cloud has done so.
+    Accepted,
+    /// It did not, or could not be reached.
+    Failed(String),
+    /// The host takes no request before then.
+    Later(Timestamp),
+}
+
+/// A request before it has a place to go to.
+struct Call {
+    media_type: &'static str,
+    body: Vec<u8>,
+}
+
+/// Sends a request for a subscription.
+pub(super) async fn send(ops: &Ops, of: &PushSubscription, mode: Mode) -> Result<Answer, BackendError> {
+    let made = match of.kind {
+        PushKind::WebSub => Url::parse(&of.hub).ok().and_then(|url| Some((url, websub(ops, of, mode)?))),
+        PushKind::RssCloud => Cloud::parse(&of.hub).and_then(|cloud| {
+            let public_url = Url::parse(&ops.config.api.public_url).ok()?;
+            let path = path(of.kind, &of.id);
+            let callback = Callback { public_url: &public_url, path: &path };
+            let (media_type, body) = cloud.registration(&callback, &of.topic);
+            Some((cloud.url, Call { media_type, body }))
+        }),
+    };
+    let Some((url, call)) = made else { return Ok(Answer::Failed("the hub's address cannot be used".to_owned())) };
+    Ok(match follow(ops, url, &call, of.secret.is_some()).await? {
+        Ok(answer) if answer.outcome == DeliveryOutcome::Delivered => match of.kind {
+            PushKind::RssCloud if cloud::is_refusal(&answer.detail) => Answer::Failed(answer.detail),
+            _ => Answer::Accepted,
+        },
+        Ok(answer) => match answer.retry_after {
+            Some(until) => Answer::Later(until),
+            None => Answer::Failed(told(&answer)),
+        },
+        Err(until) => Answer::Later(until),
+    })
+}
+
+/// The form of WebSub, section 5.1. The secret is only opened here.
+fn websub(ops: &Ops, of: &PushSubscription, mode: Mode) -> Option<Call> {
+    let callback = callback_url(&ops.config.api.public_url, of.kind, &of.id);
+    let lease = ops.config.push.lease.as_secs().max(1).to_string();
+    let mut form = url::form_urlencoded::Serializer::new(String::new());
+    let name = if mode == Mode::Subscribe { "subscribe" } else { "unsubscribe" };
+    form.append_pair("hub.callback", &callback).append_pair("hub.mode", name).append_pair("hub.topic", &of.topic);
+    // Hubs of PubSubHubbub 0.3 require it; later ones ignore it.
+    form.append_pair("hub.verify", "async");
+    if mode == Mode::Subscribe {
+        form.append_pair("hub.lease_seconds", &lease);
+        if let Some(sealed) = &of.secret {
+            form.append_pair("hub.secret", &ops.secrets.open_push(sealed).ok()?);
+        }
+    }
+    Some(Call { media_type: "application/x-www-form-urlencoded", body: form.finish().into_bytes() })
+}
+
+/// Sends a request and follows redirects; `Err` inside: not before then. A form with a secret never goes from https to http.
+async fn follow(
+    ops: &Ops,
+    mut url: Url,
+    call: &Call,
+    has_secret: bool,
+) -> Result<Result<DeliveryAnswer, Timestamp>, BackendError> {
+    let failed = |detail: &str| Ok(Ok(DeliveryAnswer::unanswered(DeliveryOutcome::Refused, detail)));
+    for _ in 0..=MOST_REDIRECTS {
+        let answer = match once(ops, &url, call).await? {
+            Ok(answer) => answer,
+            Err(until) => return Ok(Err(until)),
+        };
+        let is_redirect = matches!(answer.status, Some(301 | 302 | 307 | 308));
+        let next = answer.location.as_deref().filter(|_| is_redirect).and_then(|location| url.join(location).ok());
+        match next {
+            Some(next) if !matches!(next.scheme(), "http" | "https") => {
+                return failed("it redirects to no web address");
+            }
+            Some(next) if has_secret && next.scheme() == "http" && !ops.config.push.secret_over_http => {
+                return failed("it redirects to http, which gets no secret unless push.secret_over_http is set");
+            }
+            Some(next) => url = next,
+            None => return Ok(Ok(answer)),
+        }
+    }
+    failed("it redirects too often")
+}
+
+/// Sends one request when its host allows it.
+async fn once(ops: &Ops, url: &Url, call: &Call) -> Result<Result<DeliveryAnswer, Timestamp>, BackendError> {
+    let Some(sender) = ops.sender.get() else {
+        return Ok(Ok(DeliveryAnswer::unanswered(DeliveryOutcome::Refused, "this process sends nothing")));
+    };
+    if let Err(refused) = (sender.judge)(url) {
+        return Ok(Ok(DeliveryAnswer::unanswered(DeliveryOutcome::Refused, refused)));
+    }
+    let rules = ops.rules.get();
+    let host = rules.for_url(url);
+    let first_try = ops.clock.now();
+    let permit = loop {
+        let now = ops.clock.now();
+        let deadline = now.after(ops.config.delivery.timeout + GRACE);
+        let request = ExtraRequest { host: &host.key, limits: host.limits, during: None, deadline };
+        match ops.gate.acquire_extra(&request, now).await? {
+            Ok(permit) => break permit,
+            Err(until) if until > first_try.after(PATIENCE) => return Ok(Err(until)),
+            Err(until) => {
+                let wait = until.since(now).max(Duration::from_millis(5));
+                if !common::sleep_or_stop(wait, &ops.quiet).await {
+                    return Ok(Err(until));
+                }
+            }
+        }
+    };
+    let fields = vec![("content-type", call.media_type.to_owned())];
+    let answer = (sender.send)(DeliveryRequest { url: url.clone(), fields, body: call.body.clone() }).await;
+    let now = ops.clock.now();
+    if let Some(until) = answer.retry_after.filter(|_| answer.outcome == DeliveryOutcome::Throttled) {
+        ops.gate.hold(&[(host.key.clone(), until)], now).await?;
+    }
+    ops.gate.release(&permit, Release::default(), now).await?;
+    Ok(Ok(answer))
+}
+
+/// Why a request failed, in a line.
+fn told(answer: &DeliveryAnswer) -> String {
+    let detail = answer.detail.trim();
+    let text = match answer.status {
+        Some(status) if detail.is_empty() => format!("it answered {status}"),
+        Some(status) => format!("it answered {status}: {detail}"),
+        None => detail.to_owned(),
+    };
+    common::words::plain(&text, 200)
+}

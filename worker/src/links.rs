@@ -1,0 +1,139 @@
+//! The `Link` fields of a response's head (RFC 8288), as far as WebSub needs them.
+
+use common::url::FeedUrl;
+use http::header::{self, HeaderMap};
+use url::Url;
+
+use crate::document::Announced;
+
+/// The maximum number of links of one response that are looked at.
+const MOST_LINKS: usize = 64;
+
+/// Returns the first hub and the first self link, made absolute. A link of another document (`anchor`) says nothing of this one.
+pub(crate) fn announced(headers: &HeaderMap, url: &Url) -> Announced {
+    let mut announced = Announced::default();
+    let fields = headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok());
+    for link in fields.flat_map(Links).take(MOST_LINKS) {
+        let target = || {
+            let target = url.join(link.target.trim()).ok()?;
+            let is_web = matches!(target.scheme(), "http" | "https") && target.as_str().len() <= FeedUrl::MAX_LENGTH;
+            is_web.then(|| target.to_string())
+        };
+        for relation in link.relations() {
+            if relation.eq_ignore_ascii_case("hub") {
+                announced.hub = announced.hub.or_else(target);
+            } else if relation.eq_ignore_ascii_case("self") {
+                announced.self_link = announced.self_link.or_else(target);
+            }
+        }
+    }
+    announced
+}
+
+/// The links of one field, in order.
+struct Links<'f>(&'f str);
+
+/// One link: what is between the angle brackets, and the parameters behind it.
+struct Link<'f> {
+    target: &'f str,
+    parameters: &'f str,
+}
+
+impl<'f> Iterator for Links<'f> {
+    type Item = Link<'f>;
+
+    fn next(&mut self) -> Option<Link<'f>> {
+        let (_, rest) = self.0.split_once('<')?;
+        let (target, rest) = rest.split_once('>')?;
+        let end = end_outside_quotes(rest, b',');
+        let (parameters, rest) = rest.split_at(end);
+        self.0 = rest;
+        Some(Link { target, parameters })
+    }
+}
+
+impl<'f> Link<'f> {
+    /// The relations of the first `rel`; none with an `anchor`.
+    fn relations(&self) -> impl Iterator<Item = &'f str> + use<'f> {
+        let (mut relations, mut is_anchored, mut rest) = (None, false, self.parameters);
+        while !rest.is_empty() {
+            let (parameter, after) = rest.split_at(end_outside_quotes(rest, b';'));
+            rest = after.get(1..).unwrap_or_default();
+            let Some((name, value)) = parameter.split_once('=') else { continue };
+            match name.trim() {
+                name if name.eq_ignore_ascii_case("rel") => {
+                    relations.get_or_insert(value.trim().trim_matches('"'));
+                }
+                name if name.eq_ignore_ascii_case("anchor") => is_anchored = true,
+                _ => {}
+            }
+        }
+        relations.filter(|_| !is_anchored).unwrap_or_default().split_ascii_whitespace()
+    }
+}
+
+/// Where the first of these bytes stands that is not quoted, or the end.
+fn end_outside_quotes(text: &str, end: u8) -> usize {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            _ if byte == end && !is_quoted => return at,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn read(fields: &[&str]) -> (Option<String>, Option<String>) {
+        let mut headers = HeaderMap::new();
+        for field in fields {
+            headers.append(header::LINK, HeaderValue::from_str(field).unwrap());
+        }
+        let Announced { hub, self_link } = announced(&headers, &"https://a.example/b/feed".parse().unwrap());
+        (hub, self_link)
+    }
+
+    fn both(hub: &str, own: &str) -> (Option<String>, Option<String>) {
+        (Some(hub.to_owned()), Some(own.to_owned()))
+    }
+
+    #[test]
+    fn hubs_and_topics_are_found_however_they_are_written() {
+        let expected = both("https://hub.example/", "https://a.example/feed");
+        for fields in [
+            &["<https://hub.example/>; rel=\"hub\", <https://a.example/feed>; rel=\"self\""][..],
+            &["<https://hub.example/>;rel=hub", "</feed>; title=\"a, b; rel=hub\"; REL=\"alternate Self\""],
+            &["<https://x.example/?a,b>; rel=next, <https://hub.example/>; rel=hub; x", "<../feed> ; rel = self"],
+            &["<https://hub.example/>; rel=hub, <https://two.example/>; rel=hub", "<//a.example/feed>; rel=self"],
+        ] {
+            assert_eq!(read(fields), expected, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_link_of_this_document_is_left_out() {
+        for field in [
+            "https://hub.example/; rel=hub",
+            "<https://hub.example/; rel=hub",
+            "<mailto:a@hub.example>; rel=hub",
+            "<https://hub.example/>; rel=hub; anchor=\"https://other.example/\"",
+            "<https://hub.example/>; rel=\"hubs\"",
+            "<https://hub.example/>; title=\"; rel=hub",
+            "<>>>,,;;\"",
+            "",
+        ] {
+            assert_eq!(read(&[field]).0, None, "{field}");
+        }
+        let many = "<https://a.example/>; rel=x, ".repeat(1000) + "<https://hub.example/>; rel=hub";
+        assert_eq!(read(&[&many]).0, None, "bounded");
+    }
+}

@@ -1,0 +1,92 @@
+//! Where a feed's hub and topic are found: the discovery scenarios of websub.rocks (100 to 104), from their public description.
+
+use load_tests::{Feed, Script};
+
+use super::bench::{Bench, document};
+
+const HUB: &str = "https://hub.example/";
+const TOPIC: &str = "https://topic.example/";
+
+/// What a response announces.
+async fn found(script: Script) -> (Option<String>, Option<String>) {
+    let bench = Bench::start().await;
+    let job = bench.feed("/topic", script);
+    let fetched = bench.fetch(&job).await;
+    let document = document(&fetched);
+    (document.hub.clone(), document.self_link.clone())
+}
+
+fn both() -> (Option<String>, Option<String>) {
+    (Some(HUB.to_owned()), Some(TOPIC.to_owned()))
+}
+
+fn headers() -> String {
+    format!("<{HUB}>; rel=\"hub\", <{TOPIC}>; rel=\"self\"")
+}
+
+fn page(head: &str) -> Script {
+    let entry = "<div class=h-entry><a class='u-url p-name' href=/1>one</a></div>";
+    let html = format!("<!DOCTYPE html><html><head>{head}</head><body class=h-feed>{entry}</body></html>");
+    Script::body("text/html; charset=utf-8", html)
+}
+
+fn links(hub: &str, own: &str) -> String {
+    format!("<link rel=\"hub\" href=\"{hub}\"/><link rel=\"self\" href=\"{own}\"/>")
+}
+
+fn atom(links: &str) -> Script {
+    let entry = "<entry><id>urn:1</id><title>one</title></entry>";
+    let feed = format!("<feed xmlns=\"http://www.w3.org/2005/Atom\"><title>t</title>{links}{entry}</feed>");
+    Script::body("application/atom+xml", feed)
+}
+
+#[tokio::test]
+async fn rocks_100_link_headers() {
+    assert_eq!(found(Script::feed(Feed::rss()).header("Link", headers())).await, both());
+    let two = page("").header("Link", format!("<{HUB}>; rel=hub")).header("Link", format!("<{TOPIC}>; rel=self"));
+    assert_eq!(found(two).await, both());
+}
+
+#[tokio::test]
+async fn rocks_101_html_links() {
+    assert_eq!(found(page(&links(HUB, TOPIC))).await, both());
+}
+
+#[tokio::test]
+async fn rocks_102_atom_links() {
+    assert_eq!(found(atom(&links(HUB, TOPIC))).await, both());
+}
+
+#[tokio::test]
+async fn rocks_103_rss_links() {
+    let links = links(HUB, TOPIC).replace("<link", "<atom:link");
+    let rss = format!(
+        "<rss version=\"2.0\" xmlns:atom=\"http://www.w3.org/2005/Atom\"><channel><title>t</title>{links}\
+         <item><guid>1</guid><title>one</title></item></channel></rss>"
+    );
+    assert_eq!(found(Script::body("application/rss+xml", rss)).await, both());
+}
+
+#[tokio::test]
+async fn rocks_104_headers_take_precedence_over_the_document() {
+    let wrong = links("https://wrong.example/hub", "https://wrong.example/topic");
+    assert_eq!(found(atom(&wrong).header("Link", headers())).await, both());
+    assert_eq!(found(page(&wrong).header("Link", headers())).await, both());
+    // What the header does not say, the document does.
+    let hub_alone = found(atom(&wrong).header("Link", format!("<{HUB}>; rel=hub"))).await;
+    assert_eq!(hub_alone, (Some(HUB.to_owned()), Some("https://wrong.example/topic".to_owned())));
+}
+
+/// websub.rocks 201 and 202 begin with a redirect: what is at its end counts.
+#[tokio::test]
+async fn rocks_201_and_202_the_last_response_of_a_redirect_counts() {
+    for status in [301, 302, 307, 308] {
+        let bench = Bench::start().await;
+        bench.origin.set("/there", Script::feed(Feed::atom()).header("Link", headers()));
+        let elsewhere = "<https://wrong.example/>; rel=hub".to_owned();
+        let job = bench.feed("/topic", Script::redirect(status, "/there").header("Link", elsewhere));
+        let fetched = bench.fetch(&job).await;
+        let document = document(&fetched);
+        assert_eq!((document.hub.clone(), document.self_link.clone()), both(), "{status}");
+    }
+}
