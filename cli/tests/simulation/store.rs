@@ -12,7 +12,11 @@ use common::time::{Timestamp, clocks_agree};
 use common::url::{FeedId, Version};
 use store::sqlite::SqliteStore;
 use store::{
-    AcceptedPolicy, Added, Applied, AuditLine, AuditPage, Audited, Audits, EntryRef, Event, EventPage, EventQuery, Events, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, Hosts, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement, Polls, PushCount, PushHeard, PushSubscription, PushWish, Pushes, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, Subscriptions, Unmove, Unmoved, Unpushed, Upkeep, Verdict,
+    AcceptedPolicy, Added, Applied, AuditLine, AuditPage, Audited, Audits, EntryRef, Event, EventPage, EventQuery,
+    Events, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, Hosts,
+    JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement, Polls, PushCount, PushHeard,
+    PushSubscription, PushWish, Pushes, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep,
+    Requeues, StoreError, StoreStats, StoredEntry, Subscriptions, Unmove, Unmoved, Unpushed, Upkeep, Verdict,
 };
 use store::{
     Advance, DeliveryShare, DeliveryTurn, HubFeed, NewSubscription, Stray, Subscription, SubscriptionChange,

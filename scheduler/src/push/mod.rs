@@ -1,4 +1,4 @@
-//! Push: this fleet as a subscriber of WebSub hubs and rssCloud servers (`docs/push.md`, `docs/decisions/0029-push.md`).
+//! Push: this fleet as a subscriber of WebSub hubs and rssCloud servers (`docs/push.md`, `docs/decisions/0030-push.md`).
 //!
 //! `wish` turns what a feed announces into a wanted subscription, `state` decides when it is requested and renewed, `request` sends the
 //! request, `callback` answers hubs and takes deliveries, `learn` finds out which feeds are pushed reliably. All state is in the store:

@@ -11,7 +11,12 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 
 use crate::{
-    AcceptedPolicy, Added, Advance, Applied, AuditLine, AuditPage, Audited, DeliveryShare, DeliveryTurn, EntryRef, Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, HubFeed, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal, Page, Placement, PushCount, PushHeard, PushSubscription, PushWish, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Stray, Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Unpushed, Verdict,
+    AcceptedPolicy, Added, Advance, Applied, AuditLine, AuditPage, Audited, DeliveryShare, DeliveryTurn, EntryRef,
+    Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery,
+    HostRefusal, HostRow, HubFeed, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal, Page,
+    Placement, PushCount, PushHeard, PushSubscription, PushWish, RefusedHost, RelayTurn, Requeue, RequeueFilter,
+    RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Stray, Subscription, SubscriptionChange,
+    SubscriptionCount, Unmove, Unmoved, Unpushed, Verdict,
 };
 
 /// Everything at once, for the code that wires a fleet together.

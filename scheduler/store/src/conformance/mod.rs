@@ -227,6 +227,7 @@ macro_rules! stamp {
                 a_subscription_ends_with_its_lease_unless_its_renewal_is_being_confirmed;
                 feeds_that_only_the_hub_wants_are_counted_until_somebody_else_adds_them;
                 subscriptions_whose_feed_is_gone_or_merged_are_found;
+            }
             push {
                 a_feed_has_one_push_subscription_and_leaves_the_one_before;
                 a_push_subscription_is_due_once_and_changes_from_its_revision;
