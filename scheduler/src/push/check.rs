@@ -49,7 +49,7 @@ impl Ops {
         let Some(sender) = self.sender.get() else {
             return found(false, None, "this process sends nothing".into());
         };
-        let answer = (sender.send)(DeliveryRequest { url, fields: Vec::new(), body: Vec::new() }).await;
+        let answer = (sender.send)(DeliveryRequest { url, fields: Vec::new(), body: Some(Vec::new()) }).await;
         let reached = answer.outcome == DeliveryOutcome::Delivered && answer.detail.starts_with(REACHED);
         let detail = match (reached, answer.status) {
             (true, _) => "hubs can reach this fleet".to_owned(),

@@ -147,7 +147,7 @@ async fn once(ops: &Ops, url: &Url, call: &Call) -> Result<Result<DeliveryAnswer
         }
     };
     let fields = vec![("content-type", call.media_type.to_owned())];
-    let answer = (sender.send)(DeliveryRequest { url: url.clone(), fields, body: call.body.clone() }).await;
+    let answer = (sender.send)(DeliveryRequest { url: url.clone(), fields, body: Some(call.body.clone()) }).await;
     let now = ops.clock.now();
     if let Some(until) = answer.retry_after.filter(|_| answer.outcome == DeliveryOutcome::Throttled) {
         ops.gate.hold(&[(host.key.clone(), until)], now).await?;

@@ -86,7 +86,7 @@ impl World {
         let hub: Arc<Hub> = Arc::new(hub);
         let log = Arc::clone(&sent);
         let send = move |request: DeliveryRequest| {
-            let form = url::form_urlencoded::parse(&request.body).into_owned().collect();
+            let form = url::form_urlencoded::parse(request.body.as_deref().unwrap_or_default()).into_owned().collect();
             log.lock().unwrap().push((request.url.to_string(), form));
             let (status, location) = hub(&request);
             let outcome = DeliveryOutcome::of_status(status);
