@@ -13,6 +13,7 @@
 mod conformance;
 mod counts;
 pub mod cursor;
+mod delivery_format;
 mod error;
 mod filter;
 mod history;
@@ -57,6 +58,7 @@ use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl, Version};
 use serde::{Deserialize, Serialize};
 
+pub use delivery_format::DeliveryFormat;
 pub use error::StoreError;
 pub use filter::{EventFilter, EventQuery, Lowered, Part};
 pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
@@ -67,8 +69,8 @@ pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState
 pub use row::never;
 pub use seams::{Events, Feeds, Hosts, Polls, Requeues, Store, Subscriptions, Upkeep};
 pub use subscriptions::{
-    Advance, Delivery, DeliveryFormat, DeliveryShare, DeliveryTurn, NewSubscription, Progress, Subscription,
-    SubscriptionChange, SubscriptionCount, SubscriptionKind, SubscriptionState, Wish,
+    Advance, Delivery, DeliveryShare, DeliveryTurn, NewSubscription, Progress, Subscription, SubscriptionChange,
+    SubscriptionCount, SubscriptionKind, SubscriptionState, Wish,
 };
 pub use wanted::reaches;
 
