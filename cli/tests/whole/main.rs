@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod address_guard;
+mod clients;
 mod cluster;
 mod demo;
 mod harness;

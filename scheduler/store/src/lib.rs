@@ -14,6 +14,7 @@ pub mod audit;
 mod conformance;
 mod counts;
 pub mod cursor;
+mod delivery_format;
 mod error;
 mod filter;
 mod history;
@@ -60,6 +61,7 @@ use common::url::{FeedId, FeedUrl, Version};
 use serde::{Deserialize, Serialize};
 
 pub use audit::{AuditLine, AuditOutcome, AuditPage, Audited};
+pub use delivery_format::DeliveryFormat;
 pub use error::StoreError;
 pub use filter::{EventFilter, EventQuery, Lowered, Part};
 pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
@@ -71,8 +73,8 @@ pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState
 pub use row::never;
 pub use seams::{Audits, Events, Feeds, Hosts, Polls, Pushes, Requeues, Store, Subscriptions, Upkeep};
 pub use subscriptions::{
-    Advance, Delivery, DeliveryFormat, DeliveryShare, DeliveryTurn, NewSubscription, Progress, Subscription,
-    SubscriptionChange, SubscriptionCount, SubscriptionKind, SubscriptionState, Wish,
+    Advance, Delivery, DeliveryShare, DeliveryTurn, NewSubscription, Progress, Subscription, SubscriptionChange,
+    SubscriptionCount, SubscriptionKind, SubscriptionState, Wish,
 };
 pub use wanted::reaches;
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sqlx_macros::FromRow;
 
 use super::hub::Hub;
-use super::{EventFilter, StoreError};
+use super::{DeliveryFormat, EventFilter, StoreError};
 
 named! {
     /// How events reach a subscriber.
@@ -35,25 +35,6 @@ named! {
         Paused = "paused",
         /// It was stopped because its target failed for too long, or wants no more requests.
         Disabled = "disabled",
-    }
-}
-
-named! {
-    /// How the events of a request are written.
-    DeliveryFormat {
-        /// As the API shows them.
-        Feedfleet = "feedfleet",
-        /// Entries as a JSON Feed.
-        JsonFeed = "jsonfeed",
-        /// Entries as an Atom feed.
-        Atom = "atom",
-    }
-}
-
-impl DeliveryFormat {
-    /// Returns whether only events of entries can be written.
-    pub fn has_entries_only(self) -> bool {
-        matches!(self, DeliveryFormat::JsonFeed | DeliveryFormat::Atom)
     }
 }
 

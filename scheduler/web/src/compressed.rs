@@ -84,7 +84,7 @@ mod tests {
                 assert_eq!(again.status, 304, "{path}");
             }
         }
-        let filter = json!({ "q": "long ".repeat(30), "label": "l".repeat(60), "host": "a.example" });
+        let filter = json!({ "label": "l".repeat(60), "host": "a.example" });
         let wish = json!({ "kind": "webhook", "target": format!("https://a.example/{}", "x".repeat(1_500)), "filter": filter });
         let (headers, body) = sent(&fleet, "POST", "/api/v1/subscriptions", &wish.to_string()).await;
         assert!(

@@ -12,7 +12,7 @@ use super::{busy, home, operator, stored};
 use crate::harness::{Fleet, Home};
 
 #[path = "../../../../docs/example/webhook_receiver.rs"]
-#[expect(dead_code, clippy::print_stdout, reason = "an example is a program")]
+#[expect(dead_code, unreachable_pub, clippy::disallowed_methods, reason = "an example is a program")]
 mod webhook_receiver;
 
 fn tree() -> PathBuf {
@@ -20,7 +20,7 @@ fn tree() -> PathBuf {
 }
 
 /// Installs what this file or folder names, once; returns where it is.
-pub(super) fn installed(what: &str) -> String {
+pub(crate) fn installed(what: &str) -> String {
     let output = Command::new(tree().join("dev/receivers")).arg(what).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()

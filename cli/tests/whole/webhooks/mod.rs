@@ -1,7 +1,7 @@
 //! Webhooks: signed, in order, retried, replayed, and delivered at least once whatever is killed.
 
 mod crowd;
-mod examples;
+pub(crate) mod examples;
 mod hub;
 mod kills;
 pub(crate) mod receiver;

@@ -75,6 +75,7 @@ pub(super) mod tests {
     async fn every_described_operation_answers_as_described() {
         let fleet = Fleet::with(|config| {
             config.secrets.key = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [7; 32]);
+            config.api.public_url = "https://fleet.example".into();
             config.delivery.hub = common::config::HubAccess::Open;
         })
         .await;
@@ -189,6 +190,10 @@ pub(super) mod tests {
         if let Some(reference) = schema["$ref"].as_str() {
             let target = document.pointer(reference.trim_start_matches('#'));
             return mismatch(document, target.unwrap_or_else(|| panic!("{reference} is nowhere")), value, at);
+        }
+        if schema.as_object().is_some_and(|said| said.keys().all(|name| name == "description")) {
+            // Any JSON.
+            return None;
         }
         let types = match &schema["type"] {
             Value::Array(types) => types.clone(),
