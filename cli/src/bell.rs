@@ -12,7 +12,7 @@ use crate::client::Client;
 
 /// How often a list is read while its fleet has no stream for it.
 const WITHOUT: Duration = Duration::from_secs(1);
-/// A stream without even a heartbeat for so long is dead.
+/// A stream is dead when not even a heartbeat came within this time.
 const SILENCE: Duration = Duration::from_secs(60);
 /// What comes within this time is read from the list in one go.
 const TOGETHER: Duration = Duration::from_millis(20);

@@ -45,7 +45,7 @@ pub(super) fn postgres(text: &str) -> Option<String> {
             Some(format!("has an unknown {key}: one of {}", SSL_MODES.join(", ")))
         }
         "port" | "statement-cache-capacity" if value.parse::<u16>().is_err() => Some(format!("has a wrong {key}")),
-        "hostaddr" if value.parse::<IpAddr>().is_err() => Some("has a hostaddr that is no address".to_owned()),
+        "hostaddr" if value.parse::<IpAddr>().is_err() => Some("has a hostaddr that is not an address".to_owned()),
         _ => None,
     })
 }
@@ -71,7 +71,7 @@ pub(super) fn redis(text: &str) -> Option<String> {
 }
 
 fn parse(text: &str, known: &[&str]) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|reason| format!("is no URL: {reason}"))?;
+    let url = Url::parse(text).map_err(|reason| format!("is not a valid URL: {reason}"))?;
     // options[NAME] is one parameter of many names.
     let unknown = |key: &str| !known.contains(&key.split('[').next().unwrap_or_default());
     match url.query_pairs().find(|(key, _)| unknown(key)) {
