@@ -60,7 +60,7 @@ use serde::{Deserialize, Serialize};
 pub use error::StoreError;
 pub use filter::{EventFilter, EventQuery, Lowered, Part};
 pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
-pub use hub::{Hub, HubFeed, Intent, IntentMode, MOST_AT_HUB, Stray};
+pub use hub::{ANONYMOUS, Hub, HubFeed, Intent, IntentMode, MOST_AT_HUB, Stray, StrayQuery};
 pub use page_size::PAGE_BYTES;
 pub use refusals::{HostRefusal, RefusedHost};
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
