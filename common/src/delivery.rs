@@ -30,12 +30,21 @@ pub struct DeliveryAnswer {
     pub location: Option<String>,
     /// Why it failed, or how the response's body begins; without control characters.
     pub detail: String,
+    /// The body that `detail` shows was read to its end, or as far as anybody looks at it.
+    pub is_whole: bool,
 }
 
 impl DeliveryAnswer {
     /// A request without a response.
     pub fn unanswered(outcome: DeliveryOutcome, detail: impl Into<String>) -> Self {
-        DeliveryAnswer { outcome, status: None, retry_after: None, location: None, detail: detail.into() }
+        DeliveryAnswer {
+            outcome,
+            status: None,
+            retry_after: None,
+            location: None,
+            detail: detail.into(),
+            is_whole: true,
+        }
     }
 }
 

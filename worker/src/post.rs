@@ -14,7 +14,7 @@ use common::time::Clock;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::Body;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -130,9 +130,15 @@ impl Poster {
         let retry_after = headers::retry_after(response.headers(), self.clock.now());
         let location =
             response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let detail = beginning(response.into_body()).await;
-        let outcome = DeliveryOutcome::of_status(status);
-        DeliveryAnswer { outcome, status: Some(status), retry_after, location, detail }
+        let (detail, is_whole) = beginning(response.into_body()).await;
+        DeliveryAnswer {
+            outcome: DeliveryOutcome::of_status(status),
+            status: Some(status),
+            retry_after,
+            location,
+            detail,
+            is_whole,
+        }
     }
 
     fn request(&self, sent: DeliveryRequest) -> Option<Request<Full<Bytes>>> {
@@ -168,20 +174,27 @@ fn unanswered(why: Unanswered) -> DeliveryAnswer {
     DeliveryAnswer::unanswered(outcome, shown(&detail))
 }
 
-/// Reads how a body begins. What follows is not read: the connection is closed, or kept if that was all.
-async fn beginning(mut body: Incoming) -> String {
+/// Reads how a body begins, and returns whether it was read as far as it should be. What follows is not read: the connection is
+/// closed, or kept if that was all.
+async fn beginning<B: Body<Data = Bytes> + Unpin>(mut body: B) -> (String, bool) {
     let mut bytes = Vec::new();
     let read = async {
         while bytes.len() < READ {
-            let Some(Ok(frame)) = body.frame().await else { break };
-            if let Some(data) = frame.data_ref() {
-                bytes.extend_from_slice(&data[..data.len().min(READ - bytes.len())]);
+            match body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Some(data) = frame.data_ref() {
+                        bytes.extend_from_slice(&data[..data.len().min(READ - bytes.len())]);
+                    }
+                }
+                Some(Err(_)) => return false,
+                None => break,
             }
         }
+        true
     };
-    // A response that drips is as good as its head.
-    let _ = timeout(BODY_WAIT, read).await;
-    shown(&String::from_utf8_lossy(&bytes))
+    // For a delivery, a response that drips is as good as its head.
+    let is_whole = timeout(BODY_WAIT, read).await.unwrap_or(false);
+    (shown(&String::from_utf8_lossy(&bytes)), is_whole)
 }
 
 /// A text as it may be shown on a terminal.
@@ -214,6 +227,19 @@ mod tests {
             assert_eq!((answer.outcome, answer.status), (DeliveryOutcome::Refused, None), "{target}");
         }
         assert_eq!(poster.judge(&"https://example.com/hook".parse().unwrap()), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_breaks_off_or_is_late_is_not_whole() {
+        use futures_util::stream;
+        use http_body_util::StreamBody;
+        use hyper::body::Frame;
+        let part = || Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(b"abc")));
+        let broken = || Err(std::io::Error::other("reset"));
+        assert_eq!(beginning(StreamBody::new(stream::iter([part()]))).await, ("abc".to_owned(), true));
+        assert_eq!(beginning(StreamBody::new(stream::iter([part(), broken()]))).await, ("abc".to_owned(), false));
+        let late = stream::StreamExt::chain(stream::iter([part()]), stream::pending());
+        assert_eq!(beginning(StreamBody::new(late)).await, ("abc".to_owned(), false));
     }
 
     #[test]

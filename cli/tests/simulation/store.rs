@@ -19,8 +19,8 @@ use store::{
     Requeues, StoreError, StoreStats, StoredEntry, Subscriptions, Unmove, Unmoved, Unpushed, Upkeep, Verdict,
 };
 use store::{
-    Advance, DeliveryShare, DeliveryTurn, HubFeed, NewSubscription, Stray, Subscription, SubscriptionChange,
-    SubscriptionCount,
+    Advance, DeliveryShare, DeliveryTurn, HubFeed, NewSubscription, Stray, StrayQuery, Subscription,
+    SubscriptionChange, SubscriptionCount,
 };
 
 use crate::blocking::run;
@@ -424,12 +424,24 @@ impl Subscriptions for SeenStore {
         run(self.server.store.expire_subscriptions(now))
     }
 
-    async fn hub_feeds(&self) -> Result<Vec<HubFeed>, StoreError> {
-        run(self.server.store.hub_feeds())
+    async fn hub_feeds(&self, added_before: Timestamp) -> Result<Vec<HubFeed>, StoreError> {
+        run(self.server.store.hub_feeds(added_before))
     }
 
-    async fn stray_subscriptions(&self) -> Result<Vec<Stray>, StoreError> {
-        run(self.server.store.stray_subscriptions())
+    async fn release_hub_feed(&self, id: FeedId) -> Result<bool, StoreError> {
+        run(self.server.store.release_hub_feed(id))
+    }
+
+    async fn hub_additions(&self, since: Timestamp) -> Result<u64, StoreError> {
+        run(self.server.store.hub_additions(since))
+    }
+
+    async fn unconfirmed_callbacks(&self) -> Result<Vec<String>, StoreError> {
+        run(self.server.store.unconfirmed_callbacks())
+    }
+
+    async fn stray_subscriptions(&self, query: StrayQuery) -> Result<Vec<Stray>, StoreError> {
+        run(self.server.store.stray_subscriptions(query))
     }
 
     async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError> {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::body::{self, Body, Topic};
-use super::lanes::{Lane, Lanes, QUICK, Slot};
+use super::lanes::{Lane, Lanes, QUICK, Slot, Way};
 use super::recent::Recent;
 use super::saver::Saver;
 use super::settle::{is_ours, settle};
@@ -61,6 +61,8 @@ pub(super) enum Ended {
         /// There was nothing more to send up to this number.
         looked: Option<i64>,
     },
+    /// Nothing is delivered before the subscriber has answered.
+    Unanswered,
     /// Somebody else has the subscription, or it was changed, disabled or removed.
     Lost,
     /// The store did not answer.
@@ -74,12 +76,25 @@ pub(super) struct Task {
     pub(super) target: Arc<Target>,
     /// Its last request was slow or failed.
     pub(super) is_slow: bool,
+    /// The subscriber is asked, or told: its intent is due.
+    pub(super) asks: bool,
     /// The cursor and the pending number in the store.
     pub(super) stored: (i64, i64),
     /// All events up to this number can be read.
     pub(super) newest: i64,
     /// Cancelled when this process lets the subscription go.
     pub(super) gone: CancellationToken,
+}
+
+impl Task {
+    /// Its lane.
+    fn way(&self) -> Way {
+        match (self.asks, self.is_slow) {
+            (true, _) => Way::Question,
+            (false, true) => Way::Slow,
+            (false, false) => Way::Quick,
+        }
+    }
 }
 
 /// What is to be done.
@@ -147,7 +162,7 @@ impl Attempts {
 
     /// Waits for its turn, and reads the next events. `None`: the process stops.
     async fn prepared<'a>(&self, task: &'a Task) -> Result<Option<(Next, SemaphorePermit<'a>, Slot)>, String> {
-        let lane = self.lanes.lane(task.is_slow);
+        let lane = self.lanes.lane(task.way());
         let Some((target_slot, mut slot)) = entered(lane, task).await else { return Ok(None) };
         let Some(turn) = lane.reading().await else { return Ok(None) };
         let next = self.next(task).await?;
@@ -162,11 +177,13 @@ impl Attempts {
     async fn next(&self, task: &Task) -> Result<Next, String> {
         let of = &task.of;
         if let Some(hub) = &of.hub {
-            if let Some(intent) = &hub.intent {
-                return Ok(Next::Ask(intent.clone()));
-            }
-            if hub.until <= self.ops.clock.now() {
-                return Ok(Next::Rest(Ended::Nothing(task.newest)));
+            let has_ended = hub.until <= self.ops.clock.now();
+            match &hub.intent {
+                Some(intent) if task.asks => return Ok(Next::Ask(intent.clone())),
+                // If it is confirmed, what was found meanwhile is sent.
+                Some(_) if has_ended || !of.is_delivered() => return Ok(Next::Rest(Ended::Unanswered)),
+                None if has_ended => return Ok(Next::Rest(Ended::Nothing(task.newest))),
+                _ => {}
             }
         }
         let mut progress = of.progress.clone();
@@ -323,10 +340,10 @@ impl Attempts {
 /// Waits for a slot of the lane and one of the target. Nobody waits for one of them with the other in hand: subscriptions in the
 /// quick lane do not wait because others with the same target wait for the slow one.
 async fn entered<'a>(lane: &Lane, task: &'a Task) -> Option<(SemaphorePermit<'a>, Slot)> {
-    let _turn = task.target.turn(task.is_slow).await;
+    let _turn = task.target.turn(task.way()).await;
     loop {
         task.target.ready().await;
-        let slot = lane.enter(task.is_slow).await?;
+        let slot = lane.enter(task.way()).await?;
         if let Some(target_slot) = task.target.start() {
             return Some((target_slot, slot));
         }

@@ -60,7 +60,7 @@ pub(super) fn written(
             Body { media_type: "application/json", bytes: serde_json::to_vec(&envelope).unwrap_or_default() }
         }
         DeliveryFormat::JsonFeed => {
-            let items: Vec<Value> = events.iter().filter_map(item).collect();
+            let items: Vec<Value> = events.iter().filter_map(|event| item(event, topic.is_none())).collect();
             let mut feed = json!({
                 "version": "https://jsonfeed.org/version/1.1",
                 "title": title(subscription, topic),
@@ -119,8 +119,9 @@ fn as_published(stored: StoredEntry) -> EntryView {
     EntryView { summary_html, content_html, ..EntryView::of(stored) }
 }
 
-/// An entry as an item of a JSON Feed 1.1. Only events of entries have one.
-fn item(event: &Event) -> Option<Value> {
+/// An entry as an item of a JSON Feed 1.1. Only events of entries have one. What this fleet notes on the feed is for its operators'
+/// programs: subscribers of the hub do not get it.
+fn item(event: &Event, is_ours: bool) -> Option<Value> {
     let entry = &event.entry.as_ref()?.entry;
     let mut item = Map::new();
     let mut set = |name: &str, value: Option<Value>| {
@@ -139,7 +140,12 @@ fn item(event: &Event) -> Option<Value> {
     set("tags", (!entry.categories.is_empty()).then(|| json!(entry.categories)));
     set("authors", authors(entry));
     set("attachments", attachments(entry));
-    let about = json!({
+    set("_feedfleet", is_ours.then(|| about(event)));
+    Some(Value::Object(item))
+}
+
+fn about(event: &Event) -> Value {
+    json!({
         "seq": event.seq,
         "kind": event.kind,
         "feed_id": event.feed_id,
@@ -147,9 +153,7 @@ fn item(event: &Event) -> Option<Value> {
         "feed_title": event.feed.feed_title,
         "labels": event.feed.marks.labels,
         "external_id": event.feed.marks.external_id,
-    });
-    set("_feedfleet", Some(about));
-    Some(Value::Object(item))
+    })
 }
 
 fn authors(entry: &Entry) -> Option<Value> {

@@ -19,6 +19,10 @@ pub(super) struct Held {
     /// A request is in flight, or waits for its turn. It is cancelled when this is dropped.
     pub(super) running: Option<DropGuard>,
     pub(super) is_slow: bool,
+    /// When the subscriber is asked next, at the hub.
+    pub(super) question: Option<Timestamp>,
+    /// Events are delivered, whatever is asked.
+    pub(super) delivers: bool,
     /// When it may have something to send; `None`: it waits for an event.
     pub(super) due: Option<Timestamp>,
     /// There is nothing to send up to this number, but for the events that are gathered.
@@ -30,9 +34,14 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// It has nothing to send until an event matches.
+    /// It has nothing to send until an event matches, but perhaps a question.
     pub(super) fn waits(&self) -> bool {
-        self.running.is_none() && self.due.is_none()
+        self.running.is_none() && (self.due.is_none() || self.delivers && self.due == self.question)
+    }
+
+    /// Returns the earlier one of this time and that of the question.
+    pub(super) fn or_question(&self, due: Option<Timestamp>) -> Option<Timestamp> {
+        due.into_iter().chain(self.question).min()
     }
 
     /// The same, or it gathers events until it has enough of them.

@@ -18,10 +18,14 @@ use super::body::Body;
 use super::lanes::Slot;
 use super::settle::is_ours;
 use crate::error::BackendError;
+use crate::ops::hub::{TopicFeed, YOUNG, question_id};
 use store::{Delivery, Hub, Intent, IntentMode, StoreError, Subscription, SubscriptionChange, SubscriptionState};
 
 /// Requests until a subscriber that does not answer is taken to have refused.
 const TRIES: u32 = 5;
+
+/// How long a callback can put a question off (`Retry-After`).
+const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
 /// What a response means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +51,7 @@ impl Attempts {
         let word = word(&answer, &intent, &challenge);
         let delivery = Delivery {
             at,
-            id: format!("hub.mode={}", intent.mode),
+            id: question_id(intent.mode),
             attempt: intent.tries.saturating_add(1),
             events: 0,
             first: 0,
@@ -85,17 +89,34 @@ impl Attempts {
             return self.end(of).await;
         }
         let feed = match self.ops.hub_feed(&hub.topic, of.wish.filter.feed).await? {
-            Ok(feed) => feed,
-            Err(reason) => {
+            TopicFeed::Found(feed) => feed,
+            TopicFeed::Later => {
+                let next_try = Some(self.ops.clock.now().after(YOUNG));
+                let hub = Hub { intent: Some(Intent { next_try, ..intent }), ..hub.clone() };
+                return self.change(of, SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await;
+            }
+            TopicFeed::Refused(reason) => {
                 let hub = Hub { intent: Some(Intent::denied(&reason)), ..hub.clone() };
                 return self.change(of, SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await;
+            }
+        };
+        // The key may have changed since the request.
+        let secret = match &intent.secret {
+            Some(secret) if !self.ops.secrets.is_current(secret) => self.ops.secrets.reseal(secret).map(Some),
+            secret => Ok(secret.clone()),
+        };
+        let secret = match secret {
+            Ok(secret) => secret,
+            Err(error) => {
+                tracing::error!(subscription = of.id, %error, "the secret of a subscriber cannot be read; its request is dropped");
+                return self.refused(of, hub, &intent, delivery).await;
             }
         };
         let mut wish = of.wish.clone();
         (wish.filter.feed, wish.format) = (Some(feed), intent.format);
         let until = self.ops.clock.now().after(Duration::from_secs(intent.lease));
         let hub = Hub { topic: hub.topic.clone(), until, intent: None };
-        let secret = intent.secret.unwrap_or_else(|| Sealed::from_bytes(Vec::new()));
+        let secret = secret.unwrap_or_else(|| Sealed::from_bytes(Vec::new()));
         let change = SubscriptionChange {
             wish: Some(wish),
             state: Some(SubscriptionState::Active),
@@ -136,7 +157,8 @@ impl Attempts {
             return self.refused(of, hub, &intent, delivery).await;
         }
         let now = self.ops.clock.now();
-        intent.next_try = Some(next_try(intent.tries.max(1), answer.retry_after, rand::rng().random(), now));
+        let hold = answer.retry_after.map(|at| at.min(now.after(LONGEST_HOLD)));
+        intent.next_try = Some(next_try(intent.tries.max(1), hold, rand::rng().random(), now));
         let hub = Hub { intent: Some(intent), ..hub.clone() };
         self.change(of, SubscriptionChange { delivery: Some(delivery), ..with(hub) }).await
     }
@@ -196,7 +218,10 @@ fn question(callback: &Url, topic: &str, intent: &Intent, challenge: &str) -> Ur
 
 fn word(answer: &DeliveryAnswer, intent: &Intent, challenge: &str) -> Word {
     match answer.outcome {
-        DeliveryOutcome::Delivered if intent.mode == IntentMode::Denied || answer.detail == challenge => Word::Yes,
+        DeliveryOutcome::Delivered if intent.mode == IntentMode::Denied => Word::Yes,
+        DeliveryOutcome::Delivered if answer.is_whole && answer.detail == challenge => Word::Yes,
+        // What is missing may be the challenge.
+        DeliveryOutcome::Delivered if !answer.is_whole => Word::Later,
         DeliveryOutcome::Delivered
         | DeliveryOutcome::Redirect
         | DeliveryOutcome::Gone
@@ -245,6 +270,11 @@ mod tests {
             assert_eq!(word(outcome, body), Word::No, "{outcome} {body}");
         }
         assert_eq!(word(DeliveryOutcome::ServerError, "abc"), Word::Later);
+        for body in ["", "ab", "abc"] {
+            let late =
+                DeliveryAnswer { is_whole: false, ..DeliveryAnswer::unanswered(DeliveryOutcome::Delivered, body) };
+            assert_eq!(super::word(&late, &intent, "abc"), Word::Later, "the rest of the body may follow: {body}");
+        }
         assert_eq!(word(DeliveryOutcome::Timeout, ""), Word::Later);
     }
 }

@@ -20,36 +20,43 @@ use common::webhook::hub_signature;
 use tokio_util::sync::CancellationToken;
 
 use super::tending::round;
-use crate::ops::hub::{HubRefusal, HubRequest};
+use crate::ops::hub::{HUB_LABEL, HubRefusal, HubRequest};
 use crate::ops::{AddFeed, EditFeed, Ops};
 use crate::run::{Backends, Scheduler};
 use crate::schedule::memory::MemorySchedule;
 use crate::sender::{Answering, Sender};
 use store::sqlite::SqliteStore;
-use store::{DeliveryFormat, FeedRef, IntentMode, Subscription, SubscriptionState, Verdict};
+use store::{DeliveryFormat, FeedRef, IntentMode, Move, Moved, Subscription, SubscriptionState, Verdict};
 
-const TOPIC: &str = "https://a.example/feed.xml";
+pub(super) const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+pub(super) const TOPIC: &str = "https://a.example/feed.xml";
 const CALLBACK: &str = "https://s.example/callback?id=7";
 
 /// What the subscriber answers to questions.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Says {
+pub(super) enum Says {
     Yes,
     No,
     Nothing,
+    /// Notifications: it is gone. Questions: no.
+    Gone,
+    /// Questions: no response, ever.
+    Silence,
+    /// Questions: come back in a day.
+    Tomorrow,
 }
 
 /// A scheduler's half of the hub, and a subscriber.
-struct World {
-    ops: Arc<Ops>,
-    clock: Arc<ManualClock>,
+pub(super) struct World {
+    pub(super) ops: Arc<Ops>,
+    pub(super) clock: Arc<ManualClock>,
     says: Arc<Mutex<Says>>,
-    got: Arc<Mutex<Vec<DeliveryRequest>>>,
+    pub(super) got: Arc<Mutex<Vec<DeliveryRequest>>>,
     _folder: tempfile::TempDir,
     delivering: (tokio::task::JoinHandle<()>, CancellationToken),
 }
 
-fn request() -> HubRequest {
+pub(super) fn request() -> HubRequest {
     HubRequest {
         mode: IntentMode::Subscribe,
         topic: TOPIC.into(),
@@ -61,7 +68,7 @@ fn request() -> HubRequest {
     }
 }
 
-fn feed(url: &str) -> AddFeed {
+pub(super) fn feed(url: &str) -> AddFeed {
     AddFeed {
         url: url.parse().unwrap(),
         login: None,
@@ -74,7 +81,7 @@ fn feed(url: &str) -> AddFeed {
 }
 
 impl World {
-    async fn new(access: HubAccess) -> Self {
+    pub(super) async fn new(access: HubAccess) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("feedfleet.db");
         let backends = Backends {
@@ -87,9 +94,10 @@ impl World {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
         let shared: Arc<dyn Clock> = clock.clone();
         let mut config = common::config::defaults();
-        config.secrets.key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=".into();
+        config.secrets.key = KEY.into();
         config.api.public_url = "https://hub.example/".into();
         config.delivery.hub = access;
+        config.delivery.concurrency = 8;
         let ops = Scheduler::new(&backends, &Arc::new(config), &Arc::new(Metrics::new()), &shared).ops;
         let says = Arc::new(Mutex::new(Says::Yes));
         let got: Arc<Mutex<Vec<DeliveryRequest>>> = Arc::default();
@@ -97,7 +105,10 @@ impl World {
         let send = move |request: DeliveryRequest| {
             let answer = answer(*script.lock().unwrap(), &request);
             log.lock().unwrap().push(request);
-            let answering: Answering = Box::pin(std::future::ready(answer));
+            let answering: Answering = match answer {
+                Some(answer) => Box::pin(std::future::ready(answer)),
+                None => Box::pin(std::future::pending()),
+            };
             answering
         };
         assert!(ops.sender.set(Sender { send: Box::new(send), judge: Box::new(|_| Ok(())) }).is_ok());
@@ -107,15 +118,15 @@ impl World {
         World { ops, clock, says, got, _folder: folder, delivering: (share, stop) }
     }
 
-    fn say(&self, says: Says) {
+    pub(super) fn say(&self, says: Says) {
         *self.says.lock().unwrap() = says;
     }
 
-    async fn subscription(&self) -> Option<Subscription> {
+    pub(super) async fn subscription(&self) -> Option<Subscription> {
         self.ops.store.subscriptions(0, 10).await.unwrap().into_iter().next()
     }
 
-    async fn until<T>(&self, what: &str, found: impl AsyncFn(&World) -> Option<T>) -> T {
+    pub(super) async fn until<T>(&self, what: &str, found: impl AsyncFn(&World) -> Option<T>) -> T {
         for _ in 0..1_000 {
             if let Some(found) = found(self).await {
                 return found;
@@ -126,7 +137,7 @@ impl World {
     }
 
     /// Waits until this number of requests has arrived.
-    async fn requests(&self, count: usize) -> Vec<DeliveryRequest> {
+    pub(super) async fn requests(&self, count: usize) -> Vec<DeliveryRequest> {
         self.until("request", async |world| {
             let got = world.got.lock().unwrap().clone();
             (got.len() >= count).then_some(got)
@@ -134,12 +145,12 @@ impl World {
         .await
     }
 
-    async fn ask(&self, request: &HubRequest) {
+    pub(super) async fn ask(&self, request: &HubRequest) {
         self.ops.hub_request(request).await.unwrap();
     }
 
     /// Waits until nothing is asked any more.
-    async fn settled(&self) -> Option<Subscription> {
+    pub(super) async fn settled(&self) -> Option<Subscription> {
         self.until("end of questions", async |world| match world.subscription().await {
             Some(it) if it.hub.as_ref().unwrap().intent.is_some() => None,
             settled => Some(settled),
@@ -148,7 +159,7 @@ impl World {
     }
 
     /// Stores a good poll of the feed that brought this entry.
-    async fn entry(&self, feed: FeedId, id: &str) {
+    pub(super) async fn entry(&self, feed: FeedId, id: &str) {
         let feed = self.ops.feed(&FeedRef::Id(feed)).await.unwrap().unwrap();
         let now = self.clock.now();
         let mut document = Document::default();
@@ -165,25 +176,59 @@ impl World {
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
     }
 
-    async fn end(self) {
+    /// The notifications so far.
+    pub(super) fn notified(&self) -> Vec<DeliveryRequest> {
+        self.got.lock().unwrap().iter().filter(|got| got.body.is_some()).cloned().collect()
+    }
+
+    /// The first request of this mode.
+    pub(super) fn told(&self, mode: &str) -> Option<DeliveryRequest> {
+        self.got.lock().unwrap().iter().find(|got| query(got, "hub.mode").as_deref() == Some(mode)).cloned()
+    }
+
+    /// Has a feed found at another URL; returns the feed that it is merged into.
+    pub(super) async fn moved(&self, id: FeedId, to: &str) -> Option<FeedId> {
+        let of = self.ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
+        let (url, host) = (to.parse().unwrap(), of.host.clone());
+        let to = Move { url, host, category: Category::D, same: true, others: Vec::new() };
+        match self.ops.store.move_feed(id, of.version, &to, self.clock.now()).await.unwrap() {
+            Moved::Into(survivor) => Some(survivor),
+            Moved::Here => None,
+            Moved::Stale => panic!("it did not move"),
+        }
+    }
+
+    pub(super) async fn merge(&self, id: FeedId, into: FeedId) {
+        let survivor = self.ops.feed(&FeedRef::Id(into)).await.unwrap().unwrap();
+        assert_eq!(self.moved(id, survivor.url.as_str()).await, Some(into));
+    }
+
+    pub(super) async fn end(self) {
         self.delivering.1.cancel();
         self.delivering.0.await.unwrap();
     }
 }
 
-fn query(request: &DeliveryRequest, name: &str) -> Option<String> {
+pub(super) fn query(request: &DeliveryRequest, name: &str) -> Option<String> {
     request.url.query_pairs().find(|(field, _)| field == name).map(|(_, value)| value.into_owned())
 }
 
-fn answer(says: Says, request: &DeliveryRequest) -> DeliveryAnswer {
+fn answer(says: Says, request: &DeliveryRequest) -> Option<DeliveryAnswer> {
     let challenge = query(request, "hub.challenge");
     let (outcome, body) = match (challenge, says) {
+        (Some(_), Says::Silence) => return None,
+        (Some(_), Says::Tomorrow) => {
+            let retry_after = Some(Timestamp::from_millis(1_790_000_000_000).after(Duration::from_secs(86_400)));
+            let answer = DeliveryAnswer::unanswered(DeliveryOutcome::Throttled, "");
+            return Some(DeliveryAnswer { retry_after, ..answer });
+        }
+        (None, Says::Gone) => (DeliveryOutcome::Gone, String::new()),
         (Some(challenge), Says::Yes) => (DeliveryOutcome::Delivered, challenge),
-        (Some(_), Says::No) => (DeliveryOutcome::Rejected, String::new()),
+        (Some(_), Says::No | Says::Gone) => (DeliveryOutcome::Rejected, String::new()),
         (_, Says::Nothing) => (DeliveryOutcome::Timeout, String::new()),
         (None, _) => (DeliveryOutcome::Delivered, String::new()),
     };
-    DeliveryAnswer::unanswered(outcome, body)
+    Some(DeliveryAnswer::unanswered(outcome, body))
 }
 
 #[tokio::test]
@@ -198,7 +243,8 @@ async fn a_confirmed_subscriber_has_its_feed_polled_and_one_that_leaves_releases
     let hub = confirmed.hub.clone().unwrap();
     assert_eq!(hub.until, world.clock.now().after(Duration::from_secs(600)));
     let id = confirmed.wish.filter.feed.unwrap();
-    assert_eq!(world.ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap().url.as_str(), TOPIC);
+    let added = world.ops.feed(&FeedRef::Id(id)).await.unwrap().unwrap();
+    assert_eq!((added.url.as_str(), &added.marks.labels[..]), (TOPIC, &[HUB_LABEL.to_owned()][..]));
     assert_eq!(confirmed.progress.deliveries[0].id, "hub.mode=subscribe");
     assert!(!format!("{confirmed:?}").contains("s3cret"));
 
@@ -246,6 +292,9 @@ async fn what_is_not_confirmed_changes_nothing() {
     assert!(matches!(world.ops.hub_request(&unknown).await, Err(HubRefusal::Unknown(_))));
 
     world.say(Says::Yes);
+    let too_soon = world.ops.hub_request(&request()).await.unwrap_err();
+    assert!(matches!(too_soon, HubRefusal::Busy { wait, .. } if wait == Duration::from_secs(60)), "{too_soon:?}");
+    world.clock.advance(Duration::from_secs(60));
     world.ask(&HubRequest { lease: Some(1_200), secret: None, ..request() }).await;
     let renewed = world.settled().await.unwrap();
     assert_eq!(renewed.id, before.id, "a renewal is not another subscription");
@@ -308,6 +357,7 @@ async fn notifications_are_signed_and_say_how_the_feed_is() {
     let body: serde_json::Value = serde_json::from_slice(&sent.body.unwrap()).unwrap();
     assert_eq!((&body["items"][0]["id"], &body["feed_url"]), (&"2".into(), &TOPIC.into()));
     assert!(body["_feedfleet"]["status"]["next_due"].is_string(), "{body}");
+    assert!(body["items"][0].get("_feedfleet").is_none(), "labels and ids are the operator's: {body}");
 
     // The lease ends: what comes later is for nobody.
     world.clock.advance(Duration::from_secs(601));

@@ -1,7 +1,8 @@
-//! Who may be in flight: half of all requests are for targets that answered their last request quickly, half for the others.
+//! Who may be in flight: half of all requests are for targets that answered their last request quickly, an eighth for the hub's
+//! questions, the rest for the other targets.
 //!
-//! Each half has its own slots, its own reads of the store, and its own memory for bodies. A request that takes long moves over to
-//! the slow half while that has room.
+//! Each lane has its own slots, its own reads of the store, and its own memory for bodies. A request that takes long moves over to
+//! the slow lane while that has room. Anybody can name a callback that does not answer: questions delay no deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +16,23 @@ const BODIES: usize = 64 << 10;
 /// Subscriptions of a lane that read their events at once.
 const READS: usize = 4;
 
-/// Both lanes.
+/// The lanes.
 pub(super) struct Lanes {
     quick: Lane,
     slow: Lane,
+    questions: Lane,
 }
 
-/// One half of what may be in flight.
+/// The lane of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Quick,
+    Slow,
+    /// The hub's verification requests, and what it tells subscribers.
+    Question,
+}
+
+/// One part of what may be in flight.
 pub(super) struct Lane {
     slots: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
@@ -32,7 +43,7 @@ pub(super) struct Lane {
 pub(super) struct Slot {
     _slot: OwnedSemaphorePermit,
     body: Option<OwnedSemaphorePermit>,
-    is_slow: bool,
+    way: Way,
 }
 
 impl Lanes {
@@ -43,16 +54,25 @@ impl Lanes {
             bodies: Arc::new(Semaphore::new(BODIES)),
             reads: Semaphore::new(READS),
         };
-        Lanes { quick: lane(concurrency.div_ceil(2)), slow: lane(concurrency / 2) }
+        let questions = concurrency / 8;
+        Lanes {
+            quick: lane(concurrency.div_ceil(2)),
+            slow: lane(concurrency / 2 - questions),
+            questions: lane(questions),
+        }
     }
 
-    pub(super) fn lane(&self, is_slow: bool) -> &Lane {
-        if is_slow { &self.slow } else { &self.quick }
+    pub(super) fn lane(&self, way: Way) -> &Lane {
+        match way {
+            Way::Quick => &self.quick,
+            Way::Slow => &self.slow,
+            Way::Question => &self.questions,
+        }
     }
 
-    /// Moves a request that takes long to the slow lane, if that has room now; returns whether it is there.
+    /// Moves a request that takes long out of the quick lane, if the slow one has room now; returns whether it is out.
     pub(super) fn slow_down(&self, slot: &mut Slot) -> bool {
-        if slot.is_slow {
+        if slot.way != Way::Quick {
             return true;
         }
         let kilobytes = slot.body.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -60,17 +80,17 @@ impl Lanes {
         let room = Arc::clone(&self.slow.slots).try_acquire_owned().ok();
         let body = Arc::clone(&self.slow.bodies).try_acquire_many_owned(kilobytes).ok();
         if let (Some(room), Some(body)) = (room, body) {
-            *slot = Slot { _slot: room, body: Some(body), is_slow: true };
+            *slot = Slot { _slot: room, body: Some(body), way: Way::Slow };
         }
-        slot.is_slow
+        slot.way != Way::Quick
     }
 }
 
 impl Lane {
     /// Waits for a slot.
-    pub(super) async fn enter(&self, is_slow: bool) -> Option<Slot> {
+    pub(super) async fn enter(&self, way: Way) -> Option<Slot> {
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
-        Some(Slot { _slot: slot, body: None, is_slow })
+        Some(Slot { _slot: slot, body: None, way })
     }
 
     /// Waits for the turn to read, which lasts until the body has its room.
@@ -92,8 +112,8 @@ mod tests {
     #[tokio::test]
     async fn slow_requests_leave_the_slots_of_quick_ones() {
         let lanes = Lanes::new(4);
-        let quick = lanes.lane(false);
-        let mut slots = vec![quick.enter(false).await.unwrap(), quick.enter(false).await.unwrap()];
+        let quick = lanes.lane(Way::Quick);
+        let mut slots = vec![quick.enter(Way::Quick).await.unwrap(), quick.enter(Way::Quick).await.unwrap()];
         assert_eq!(quick.slots.available_permits(), 0);
         for slot in &mut slots {
             quick.hold(slot, 10 << 10).await;
@@ -101,7 +121,7 @@ mod tests {
         }
         assert_eq!((quick.slots.available_permits(), quick.bodies.available_permits()), (2, BODIES));
         assert_eq!((lanes.slow.slots.available_permits(), lanes.slow.bodies.available_permits()), (0, BODIES - 20));
-        let mut third = quick.enter(false).await.unwrap();
+        let mut third = quick.enter(Way::Quick).await.unwrap();
         assert!(!lanes.slow_down(&mut third));
         assert_eq!(quick.slots.available_permits(), 1, "the slow lane is full");
         drop(slots);

@@ -8,13 +8,16 @@
 //! Subscribers of the WebSub hub are subscriptions too: what they are asked and told goes the same way (`hub`), and their leases end
 //! here (`tending`).
 //!
-//! A target that is slow or fails uses only half of the requests that may be in flight (`lanes`), so that it delays no others.
+//! Targets that are slow or fail, and callbacks that are asked whether they want a subscription, use separate parts of the requests
+//! that may be in flight (`lanes`), so that they delay no others.
 
 mod attempt;
 mod backoff;
 mod body;
 mod held;
 mod hub;
+#[cfg(test)]
+mod hub_faults_tests;
 #[cfg(test)]
 mod hub_tests;
 mod lanes;

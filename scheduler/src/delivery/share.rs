@@ -206,8 +206,11 @@ impl Share {
     fn hold(&mut self, subscription: Subscription) {
         let id = subscription.id;
         self.let_go(id);
+        let intent = subscription.hub.as_ref().and_then(|hub| hub.intent.as_ref());
+        let may_ask = subscription.state == SubscriptionState::Disabled && intent.is_some();
         let url = match Url::parse(&subscription.wish.target) {
-            Ok(url) if subscription.state == SubscriptionState::Active => url,
+            // One that is disabled may be asked whether it is wanted again.
+            Ok(url) if may_ask || subscription.state == SubscriptionState::Active => url,
             Ok(_) => return,
             Err(error) => {
                 tracing::error!(subscription = id, %error, "the target of a subscription is not a URL");
@@ -216,10 +219,12 @@ impl Share {
         };
         let limits = &self.attempts.ops.config.delivery;
         let progress = &subscription.progress;
-        let intent = subscription.hub.as_ref().and_then(|hub| hub.intent.as_ref());
+        let now = self.now();
         // What is asked does not wait for a target that fails.
-        let next_try = intent.map_or(progress.next_try, |intent| intent.next_try);
-        let due = next_try.unwrap_or_else(|| self.now());
+        let question = intent.map(|intent| intent.next_try.unwrap_or(now));
+        let delivers = subscription.is_delivered();
+        let delivery = delivers.then(|| progress.next_try.unwrap_or(now));
+        let due = delivery.into_iter().chain(question).min().unwrap_or(now);
         self.due.insert((due, id));
         let held = Held {
             filter: filter(&subscription),
@@ -227,6 +232,8 @@ impl Share {
             url,
             running: None,
             is_slow: progress.failures > 0,
+            question,
+            delivers,
             due: Some(due),
             looked: progress.cursor,
             gathered: None,
@@ -276,6 +283,7 @@ impl Share {
                 url: held.url.clone(),
                 target: Arc::clone(&held.target),
                 is_slow: held.is_slow,
+                asks: held.question.is_some_and(|at| at <= now),
                 stored: (held.stored, held.subscription.progress.pending),
                 newest: self.read_to.unwrap_or(0),
                 gone,
@@ -302,6 +310,7 @@ impl Share {
                 (held.looked, held.gathered) = (looked, Some(count));
                 // The reader for all was ahead: what it saw is to be counted too.
                 let due = if read_to.is_some_and(|read_to| looked < read_to) { now } else { due };
+                let due = held.or_question(Some(due)).unwrap_or(due);
                 return self.wait(id, due);
             }
             Ended::Answered { progress, is_slow, looked } => {
@@ -310,9 +319,17 @@ impl Share {
                 (held.stored, held.is_slow) = (progress.cursor, is_slow);
                 held.subscription.progress = *progress;
                 match (next, looked) {
-                    (Some(next), _) => return self.wait(id, next),
+                    (Some(next), _) => {
+                        let due = held.or_question(Some(next)).unwrap_or(next);
+                        return self.wait(id, due);
+                    }
                     (None, looked) => looked,
                 }
+            }
+            Ended::Unanswered => {
+                held.delivers = false;
+                let due = held.question.unwrap_or_else(|| now.after(TRY_AGAIN));
+                return self.wait(id, due);
             }
             // The next look knows more.
             Ended::Lost => return self.let_go(id),
@@ -329,8 +346,9 @@ impl Share {
                     held.subscription.progress.cursor = held.looked;
                 }
                 // The reader for all was ahead: what it saw is not to be missed.
-                if read_to.is_some_and(|read_to| held.looked < read_to) {
-                    self.wait(id, now);
+                let is_behind = read_to.is_some_and(|read_to| held.looked < read_to);
+                if let Some(due) = held.or_question(is_behind.then_some(now)) {
+                    self.wait(id, due);
                 }
             }
             None => self.wait(id, now),

@@ -8,6 +8,8 @@ use tokio::sync::{MutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use url::Url;
 
+use super::lanes::Way;
+
 /// The hosts of all subscriptions that this process holds.
 #[derive(Default)]
 pub(super) struct Targets(HashMap<String, Weak<Target>>);
@@ -18,7 +20,7 @@ pub(super) struct Target {
     gap: Duration,
     next: Mutex<Instant>,
     /// One subscription at a time waits for a slot of each lane.
-    turns: [tokio::sync::Mutex<()>; 2],
+    turns: [tokio::sync::Mutex<()>; 3],
 }
 
 impl Targets {
@@ -43,8 +45,8 @@ impl Targets {
 
 impl Target {
     /// Waits for the turn to wait for a slot of a lane.
-    pub(super) async fn turn(&self, is_slow: bool) -> MutexGuard<'_, ()> {
-        self.turns[usize::from(is_slow)].lock().await
+    pub(super) async fn turn(&self, way: Way) -> MutexGuard<'_, ()> {
+        self.turns[way as usize].lock().await
     }
 
     /// Waits until a request may start. Another one may be faster: see [`Target::start`].

@@ -1,21 +1,28 @@
 //! What the hub does beside its subscribers' requests: leases end, feeds of which nobody wants more are released, and subscribers
-//! learn that their feed is gone. Every scheduler does it; a step that another one did already changes nothing.
+//! learn that their feed is gone or the hub closed. Every scheduler does it; a step that another one did already changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::config::HubAccess;
 use common::policy::Audience;
 use common::url::FeedId;
 use tokio_util::sync::CancellationToken;
 
+use super::attempt::filter;
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
+use crate::ops::hub::YOUNG;
 use crate::ops::{AudienceEdit, EditFeed, Ops};
-use store::{FeedRef, Hub, Intent, StoreError, Stray, SubscriptionChange};
+use store::{
+    ANONYMOUS, EventFilter, EventQuery, FeedRef, Hub, Intent, StoreError, Stray, StrayQuery, Subscription,
+    SubscriptionChange,
+};
 
 /// Between two rounds.
 const EVERY: Duration = Duration::from_secs(5);
 const GONE: &str = "the feed is no longer polled here";
+const CLOSED: &str = "this hub is closed";
 
 /// Tends the hub until stopped.
 pub(super) async fn tend(ops: &Arc<Ops>, stop: &CancellationToken) {
@@ -28,14 +35,21 @@ pub(super) async fn tend(ops: &Arc<Ops>, stop: &CancellationToken) {
 
 /// Does what is to be done now.
 pub(super) async fn round(ops: &Ops) -> Result<(), BackendError> {
-    ops.store.expire_subscriptions(ops.clock.now()).await?;
-    for stray in ops.store.stray_subscriptions().await? {
-        match follow(ops, &stray).await {
-            Err(StoreError::Outdated) => {}
-            followed => followed?,
+    let now = ops.clock.now();
+    ops.store.expire_subscriptions(now).await?;
+    let mut query = StrayQuery { after: 0, access: ops.config.delivery.hub };
+    loop {
+        let strays = ops.store.stray_subscriptions(query).await?;
+        let Some(last) = strays.last() else { break };
+        query.after = last.id;
+        for stray in strays {
+            match follow(ops, &stray).await {
+                Err(StoreError::Outdated) => {}
+                followed => followed?,
+            }
         }
     }
-    for found in ops.store.hub_feeds().await? {
+    for found in ops.store.hub_feeds(now.before(YOUNG)).await? {
         match found.subscriptions {
             0 => release(ops, found.feed).await?,
             subscribers => count(ops, found.feed, subscribers).await?,
@@ -44,18 +58,24 @@ pub(super) async fn round(ops: &Ops) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Follows a feed to the one that it turned out to be, or tells the subscriber that it is gone.
+/// Follows a feed to the one that it turned out to be, or tells the subscriber that its subscription ends.
 async fn follow(ops: &Ops, stray: &Stray) -> Result<(), StoreError> {
     let Some(found) = ops.subscription(stray.id).await? else { return Ok(()) };
     let Some(hub) = &found.hub else { return Ok(()) };
-    let change = match stray.merged_into {
-        Some(feed) => {
-            let mut wish = found.wish.clone();
-            wish.filter.feed = Some(feed);
-            SubscriptionChange { wish: Some(wish), ..SubscriptionChange::default() }
-        }
+    let survivor = match stray.merged_into {
+        Some(feed) => ops.store.feed(&FeedRef::Id(feed)).await?,
+        None => None,
+    };
+    let change = match survivor.filter(|feed| !feed.is_private() || found.by != ANONYMOUS) {
+        Some(survivor) => match following(ops, &found, survivor.id).await? {
+            Some(change) => change,
+            None => return Ok(()),
+        },
         None => {
-            let hub = Hub { intent: Some(Intent::denied(GONE)), ..hub.clone() };
+            let access = ops.config.delivery.hub;
+            let is_closed = access == HubAccess::Off || access == HubAccess::Token && found.by == ANONYMOUS;
+            let reason = if is_closed { CLOSED } else { GONE };
+            let hub = Hub { intent: Some(Intent::denied(reason)), ..hub.clone() };
             SubscriptionChange { hub: Some(hub), ..SubscriptionChange::default() }
         }
     };
@@ -63,10 +83,31 @@ async fn follow(ops: &Ops, stray: &Stray) -> Result<(), StoreError> {
     ops.store.change_subscription(found.id, &change).await.map(drop)
 }
 
+/// The change that follows a feed to its survivor. `None`: events of before the merge are not delivered yet.
+async fn following(ops: &Ops, of: &Subscription, to: FeedId) -> Result<Option<SubscriptionChange>, StoreError> {
+    let progress = &of.progress;
+    let rest =
+        ops.store.find_events(&EventQuery { filter: filter(of), ..EventQuery::after(progress.cursor, 1) }).await?;
+    if progress.pending > 0 || !rest.items.is_empty() || rest.more {
+        return Ok(None);
+    }
+    // Events of the survivor since the merge are for this subscriber too.
+    let merges =
+        EventFilter { kinds: vec!["feed.moved".to_owned()], feed: of.wish.filter.feed, ..EventFilter::default() };
+    let last = EventQuery { filter: merges, newest: true, after: 0, limit: 1 };
+    let merge = ops.store.find_events(&last).await?.items.first().map(|event| event.seq);
+    let mut wish = of.wish.clone();
+    wish.filter.feed = Some(to);
+    let replay_after = merge.filter(|merge| *merge < progress.cursor);
+    Ok(Some(SubscriptionChange { wish: Some(wish), replay_after, ..SubscriptionChange::default() }))
+}
+
 /// Erases a feed that only the hub wanted.
 async fn release(ops: &Ops, feed: FeedId) -> Result<(), BackendError> {
-    tracing::info!(%feed, "the last subscriber of the hub left; erasing the feed that was added for it");
-    ops.erase(feed).await?;
+    if ops.store.release_hub_feed(feed).await? {
+        tracing::info!(%feed, "erased a feed that the hub had added: its last subscriber left");
+        ops.schedule.remove(&[feed]).await?;
+    }
     Ok(())
 }
 

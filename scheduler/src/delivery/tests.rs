@@ -158,7 +158,7 @@ impl World {
         let url = of.wish.target.parse().unwrap();
         let target = Targets::default().of(&url, 8, Duration::ZERO);
         let stored = of.progress.place();
-        Task { of, url, target, is_slow: false, stored, newest: 0, gone: CancellationToken::new() }
+        Task { of, url, target, is_slow: false, asks: false, stored, newest: 0, gone: CancellationToken::new() }
     }
 }
 

@@ -3,21 +3,38 @@
 use std::time::Duration;
 
 use common::config::HubAccess;
+use common::feed::Feed;
 use common::labels::Marks;
+use common::outcome::DeliveryOutcome;
 use common::policy::{Audience, Status};
 use common::secrets::{Sealed, SecretError};
+use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl};
+use url::Url;
 
 use super::subscriptions::SubscriptionError;
 use super::{AddFeed, Ops};
 use crate::error::BackendError;
 use store::{
-    DeliveryFormat, EventFilter, FeedRef, Hub, Intent, IntentMode, MOST_AT_HUB, NewSubscription, StoreError,
+    ANONYMOUS, DeliveryFormat, EventFilter, FeedRef, Hub, Intent, IntentMode, MOST_AT_HUB, NewSubscription, StoreError,
     Subscription, SubscriptionChange, SubscriptionKind, SubscriptionState, Wish,
 };
 
 /// How long a first request may take to be confirmed.
-const CONFIRMED_WITHIN: Duration = Duration::from_secs(3600);
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(600);
+/// First requests without a token that may wait for their confirmation at once: in all, and of callbacks on one host.
+const MOST_UNCONFIRMED: usize = 500;
+const MOST_UNCONFIRMED_PER_HOST: usize = 50;
+/// How long a feed that the hub added stays although no subscription names it: the one that it was added for is about to.
+pub(crate) const YOUNG: Duration = Duration::from_secs(10);
+/// Feeds that callers without a token may have added within that time. None is released earlier, so that all are counted.
+const ADDED_WITHIN: u64 = 10;
+/// The label of feeds that the hub added.
+pub const HUB_LABEL: &str = "websub";
+/// After a question that was refused, or not answered, before the same one may be asked again.
+const QUIET: Duration = Duration::from_secs(60);
+/// How soon a caller may try again while a question waits for its answer, or places are taken by others' first requests.
+const SOON: Duration = Duration::from_secs(5);
 /// Events of a notification.
 const BATCH: u32 = 100;
 /// The maximum length of a secret, and of a topic, in bytes.
@@ -45,6 +62,16 @@ pub struct HubRequest {
     pub by: String,
 }
 
+/// The feed of a topic.
+pub(crate) enum TopicFeed {
+    /// This one.
+    Found(FeedId),
+    /// It cannot be added yet.
+    Later,
+    /// Why nobody can subscribe to it.
+    Refused(String),
+}
+
 /// Why the hub refuses a request.
 #[derive(Debug, thiserror::Error)]
 pub enum HubRefusal {
@@ -57,6 +84,14 @@ pub enum HubRefusal {
     /// The operator does not want it.
     #[error("the operator of this hub has paused this subscription")]
     Paused,
+    /// A question for this callback and topic waits for its answer, or there were too many others.
+    #[error("{why}; try again later")]
+    Busy {
+        /// Why.
+        why: &'static str,
+        /// How long to wait.
+        wait: Duration,
+    },
     /// There are too many subscriptions.
     #[error("this hub has as many subscriptions as it can have; try again later")]
     Full,
@@ -108,12 +143,16 @@ impl Ops {
         callback: &str,
         known: Option<Subscription>,
     ) -> Result<(), HubRefusal> {
-        let feed = self.hub_topic(topic, None).await?.map_err(HubRefusal::Unknown)?;
+        let named = known.as_ref().and_then(|known| known.wish.filter.feed);
+        let feed = self.hub_topic(topic, named).await?.map_err(HubRefusal::Unknown)?;
+        if feed.is_none() && !self.may_add_for_hub().await? {
+            return Err(HubRefusal::Busy { why: "this hub added too many feeds a moment ago", wait: YOUNG });
+        }
         let secret = request.secret.as_deref().map(|secret| self.secrets.seal_hub(secret)).transpose()?;
         let limits = &self.config.delivery;
         let lease = request.lease.map_or(limits.hub_lease, Duration::from_secs);
         let lease = lease.clamp(limits.hub_lease_min, limits.hub_lease_max).as_secs().max(1);
-        let is_first = known.as_ref().is_none_or(is_unconfirmed);
+        let is_first = known.is_none();
         let format = request.format;
         let intent = Intent { is_first, lease, secret, format, mode: IntentMode::Subscribe, ..Intent::denied("") };
         match known {
@@ -125,22 +164,33 @@ impl Ops {
     async fn unsubscribe(&self, request: &HubRequest, known: Option<Subscription>) -> Result<(), HubRefusal> {
         let unknown = || HubRefusal::Unknown("this callback has no subscription to this topic".to_owned());
         let known = known.ok_or_else(unknown)?;
-        let (is_first, format) = (is_unconfirmed(&known), request.format);
-        let intent = Intent { is_first, format, mode: IntentMode::Unsubscribe, ..Intent::denied("") };
+        let intent = Intent { format: request.format, mode: IntentMode::Unsubscribe, ..Intent::denied("") };
         self.ask(&known, intent).await
     }
 
-    /// Has the subscriber of a known subscription asked.
+    /// Has the subscriber of a known subscription asked. Anybody may send requests in its name: they change nothing before it has
+    /// confirmed them, and none takes the place of one that waits.
     async fn ask(&self, known: &Subscription, intent: Intent) -> Result<(), HubRefusal> {
         let Some(hub) = &known.hub else { return Err(StoreError::Outdated.into()) };
-        // One that is disabled is asked too: its subscriber is there again.
-        let state = match known.state {
-            SubscriptionState::Active => None,
-            SubscriptionState::Disabled => Some(SubscriptionState::Active),
-            SubscriptionState::Paused => return Err(HubRefusal::Paused),
-        };
+        // One that is disabled is asked too: its subscriber may be there again.
+        if known.state == SubscriptionState::Paused {
+            return Err(HubRefusal::Paused);
+        }
+        let now = self.clock.now();
+        if let Some(pending) = &hub.intent {
+            let wait = pending.next_try.map_or(Duration::ZERO, |at| at.since(now)).max(SOON);
+            return Err(HubRefusal::Busy {
+                why: "an earlier request for this callback and topic is being verified",
+                wait,
+            });
+        }
+        let wait = quiet(known, intent.mode, now);
+        if !wait.is_zero() {
+            let why = "this callback did not confirm the same request a moment ago";
+            return Err(HubRefusal::Busy { why, wait });
+        }
         let hub = Some(Hub { intent: Some(intent), ..hub.clone() });
-        let change = SubscriptionChange { hub, state, revision: known.revision, ..SubscriptionChange::default() };
+        let change = SubscriptionChange { hub, revision: known.revision, ..SubscriptionChange::default() };
         match self.store.change_subscription(known.id, &change).await? {
             Some(_) => Ok(()),
             None => Err(StoreError::Outdated.into()),
@@ -158,6 +208,9 @@ impl Ops {
         let at_hub: u64 = counts.iter().filter(|it| it.0 == SubscriptionKind::Websub).map(|it| it.3).sum();
         if at_hub >= MOST_AT_HUB {
             return Err(HubRefusal::Full);
+        }
+        if request.by == ANONYMOUS {
+            self.check_unconfirmed(callback).await?;
         }
         let kinds = ["entry.new", "entry.updated"].map(str::to_owned).to_vec();
         let wish = Wish {
@@ -186,6 +239,30 @@ impl Ops {
         }
     }
 
+    /// Requests that nobody confirms do not take the places of others.
+    async fn check_unconfirmed(&self, callback: &str) -> Result<(), HubRefusal> {
+        let waiting = self.store.unconfirmed_callbacks().await?;
+        let host = |url: &str| url.parse::<Url>().ok().and_then(|url| url.host_str().map(str::to_owned));
+        let of_callback = host(callback);
+        let of_host = waiting.iter().filter(|other| host(other) == of_callback).count();
+        if of_host >= MOST_UNCONFIRMED_PER_HOST {
+            let why = "too many subscriptions of callbacks on this host are waiting to be confirmed";
+            return Err(HubRefusal::Busy { why, wait: SOON });
+        }
+        if waiting.len() >= MOST_UNCONFIRMED {
+            return Err(HubRefusal::Full);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the hub may add a feed now.
+    async fn may_add_for_hub(&self) -> Result<bool, StoreError> {
+        if self.config.delivery.hub == HubAccess::Token {
+            return Ok(true);
+        }
+        Ok(self.store.hub_additions(self.clock.now().before(YOUNG)).await? < ADDED_WITHIN)
+    }
+
     /// Checks a callback, and returns it as it is stored.
     fn callback(&self, text: &str) -> Result<String, HubRefusal> {
         let url = self.target(text).map_err(|error| match error {
@@ -198,28 +275,25 @@ impl Ops {
         }
     }
 
-    /// Returns the feed of a topic, or `None` if the hub may add it; `Err` says why nobody can subscribe to it.
+    /// Returns the feed of a topic, or `None` if the hub may add it; `Err` says why nobody can subscribe to it. The feed that a
+    /// subscription has already counts where there is none with the topic's URL: feeds move.
     async fn hub_topic(
         &self,
         url: &FeedUrl,
         known: Option<FeedId>,
     ) -> Result<Result<Option<FeedId>, String>, StoreError> {
         let access = self.config.delivery.hub;
-        let mut found = match known {
-            Some(id) => self.store.feed(&FeedRef::Id(id)).await?,
-            None => None,
-        };
-        if found.is_none() {
-            found = self.store.feed(&FeedRef::Url(url.clone())).await?;
+        let is_over = |feed: &Feed| matches!(feed.status, Status::Removed | Status::Gone);
+        let mut found = self.store.feed(&FeedRef::Url(url.clone())).await?;
+        if let Some(id) = known.filter(|_| found.as_ref().is_none_or(is_over)) {
+            found = self.store.feed(&FeedRef::Id(id)).await?.or(found);
         }
         if let Some(survivor) = found.as_ref().and_then(|feed| feed.merged_into) {
             found = self.store.feed(&FeedRef::Id(survivor)).await?;
         }
         Ok(match found {
             _ if access == HubAccess::Off => Err("this hub is closed".to_owned()),
-            Some(feed) if matches!(feed.status, Status::Removed | Status::Gone) => {
-                Err("this feed is no longer polled here".to_owned())
-            }
+            Some(feed) if is_over(&feed) => Err("this feed is no longer polled here".to_owned()),
             // Private feeds are as good as unknown to everybody without a token.
             Some(feed) if feed.is_private() && access != HubAccess::Token => {
                 Err("this hub has no such feed".to_owned())
@@ -230,19 +304,18 @@ impl Ops {
         })
     }
 
-    /// Returns the feed of a topic, which is added if it is unknown; `Err` says why nobody can subscribe to it.
-    pub(crate) async fn hub_feed(
-        &self,
-        topic: &str,
-        known: Option<FeedId>,
-    ) -> Result<Result<FeedId, String>, BackendError> {
-        let Ok(url) = topic.parse::<FeedUrl>() else { return Ok(Err("hub.topic is not the URL of a feed".to_owned())) };
-        let feed = match self.hub_topic(&url, known).await? {
-            Ok(feed) => feed,
-            Err(why) => return Ok(Err(why)),
+    /// Returns the feed of a topic, which is added if it is unknown.
+    pub(crate) async fn hub_feed(&self, topic: &str, known: Option<FeedId>) -> Result<TopicFeed, BackendError> {
+        let Ok(url) = topic.parse::<FeedUrl>() else {
+            return Ok(TopicFeed::Refused("hub.topic is not the URL of a feed".to_owned()));
         };
-        if let Some(feed) = feed {
-            return Ok(Ok(feed));
+        match self.hub_topic(&url, known).await? {
+            Ok(Some(feed)) => return Ok(TopicFeed::Found(feed)),
+            Ok(None) => {}
+            Err(why) => return Ok(TopicFeed::Refused(why)),
+        }
+        if !self.may_add_for_hub().await? {
+            return Ok(TopicFeed::Later);
         }
         let feed = AddFeed {
             url,
@@ -250,17 +323,26 @@ impl Ops {
             audience: Audience::default(),
             calm: Vec::new(),
             private: false,
-            marks: Marks::default(),
+            marks: Marks { labels: vec![HUB_LABEL.to_owned()], external_id: None },
             title: None,
         };
         let added = self.add_for_hub(feed).await?;
-        Ok(added.ok_or_else(|| "the feed was erased while it was added".to_owned()))
+        let erased = || TopicFeed::Refused("the feed was erased while it was added".to_owned());
+        Ok(added.map_or_else(erased, TopicFeed::Found))
     }
 }
 
-fn is_unconfirmed(subscription: &Subscription) -> bool {
-    let intent = subscription.hub.as_ref().and_then(|hub| hub.intent.as_ref());
-    intent.is_some_and(|intent| intent.is_first)
+/// How long a question must not be asked yet: its last answer was no, or there was none.
+fn quiet(known: &Subscription, mode: IntentMode, now: Timestamp) -> Duration {
+    let id = question_id(mode);
+    let last = known.progress.deliveries.iter().find(|delivery| delivery.id == id);
+    let refused = last.filter(|last| last.outcome != DeliveryOutcome::Delivered);
+    refused.map_or(Duration::ZERO, |last| last.at.after(QUIET).since(now))
+}
+
+/// What a question is remembered as among the requests of a subscription.
+pub(crate) fn question_id(mode: IntentMode) -> String {
+    format!("hub.mode={mode}")
 }
 
 /// Reads a topic. It is repeated in a header field as it was written.
@@ -276,11 +358,17 @@ fn topic(text: &str) -> Result<FeedUrl, HubRefusal> {
     text.parse().map_err(|error| HubRefusal::Bad(format!("hub.topic is not the URL of a feed: {error}")))
 }
 
-/// Checks a secret, which is shorter than 200 bytes (WebSub, section 5.1).
+/// Checks a secret, which is shorter than 200 bytes (WebSub, section 5.1). Bytes of the form that are not UTF-8 were replaced:
+/// signatures by what is left could not be verified.
 ///
 /// # Errors
-/// It is empty or too long.
+/// It is empty, too long, or was not UTF-8.
 pub fn check_secret(secret: &str) -> Result<(), HubRefusal> {
+    if secret.contains(char::REPLACEMENT_CHARACTER) {
+        return Err(HubRefusal::Bad(
+            "hub.secret must be UTF-8 text; send random bytes as hexadecimal digits".to_owned(),
+        ));
+    }
     match secret.len() {
         1..=LONGEST_SECRET => Ok(()),
         _ => Err(HubRefusal::Bad("hub.secret must be 1 to 199 bytes long".to_owned())),

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use common::secrets::{Keyring, Sealed, SecretError};
 use common::url::FeedId;
 
-use store::{OldSeal, Store, StoreError};
+use crate::error::BackendError;
+use store::{Hub, Intent, OldSeal, Store, StoreError, Subscription, SubscriptionChange};
 
 /// Logins that one look at the store brings.
 const PAGE: u32 = 500;
@@ -65,8 +66,18 @@ async fn subscriptions(
         let Some(last) = some.last() else { break };
         after = last.id;
         for subscription in some {
-            let old = subscription.old_secret.as_ref().map(|(old, _)| old);
             let sealed_by_another = |old: &&Sealed| !old.as_bytes().is_empty() && !secrets.is_current(old);
+            match intent(store, secrets, &subscription).await {
+                Ok(done) => sealed += u32::from(done),
+                Err(BackendError::Secret(error)) => {
+                    all = false;
+                    unreadable.insert(error.to_string());
+                }
+                Err(BackendError::Store(error)) if !matches!(error, StoreError::Outdated) => return Err(error),
+                // It was changed at the same time: the next round looks again.
+                Err(_) => all = false,
+            }
+            let old = subscription.old_secret.as_ref().map(|(old, _)| old);
             for old in [Some(&subscription.secret), old].into_iter().flatten().filter(sealed_by_another) {
                 match secrets.reseal(old) {
                     Ok(new) => {
@@ -85,6 +96,21 @@ async fn subscriptions(
         tracing::info!(sealed, "secrets of subscriptions are sealed with the new key");
     }
     Ok(all)
+}
+
+/// Seals the secret again that a subscriber at the hub is to confirm; returns whether an older key had sealed it.
+async fn intent(store: &dyn Store, secrets: &Keyring, of: &Subscription) -> Result<bool, BackendError> {
+    let Some(hub) = &of.hub else { return Ok(false) };
+    let Some((intent, secret)) = hub.intent.as_ref().and_then(|it| Some((it, it.secret.as_ref()?))) else {
+        return Ok(false);
+    };
+    if secrets.is_current(secret) {
+        return Ok(false);
+    }
+    let intent = Intent { secret: Some(secrets.reseal(secret)?), ..intent.clone() };
+    let hub = Some(Hub { intent: Some(intent), ..hub.clone() });
+    let change = SubscriptionChange { hub, revision: of.revision, ..SubscriptionChange::default() };
+    Ok(store.change_subscription(of.id, &change).await?.is_some())
 }
 
 async fn anew(store: &dyn Store, secrets: &Keyring, old: &OldSeal) -> Result<Result<bool, SecretError>, StoreError> {

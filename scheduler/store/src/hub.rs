@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use common::config::HubAccess;
 use common::named;
 use common::secrets::Sealed;
 use common::time::Timestamp;
@@ -14,6 +15,8 @@ use super::{DeliveryFormat, NewFeed};
 /// The maximum number of subscriptions at the hub: the rest of
 /// [`MOST_SUBSCRIPTIONS`](crate::subscriptions::MOST_SUBSCRIPTIONS) is left to webhooks.
 pub const MOST_AT_HUB: u64 = 4_000;
+/// Who added a subscription at the hub without a token.
+pub const ANONYMOUS: &str = "hub";
 
 named! {
     /// What a subscriber is asked or told.
@@ -86,17 +89,33 @@ impl Intent {
 pub struct HubFeed {
     /// Which.
     pub feed: FeedId,
-    /// Subscriptions to it, of all kinds.
+    /// Confirmed subscriptions to it, of all kinds.
     pub subscriptions: u32,
 }
 
-/// A subscription at the hub whose feed is not polled any more.
+/// A confirmed subscription at the hub that ends, or whose feed turned out to be another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stray {
     /// The subscription's number.
     pub id: i64,
-    /// The feed that its feed turned out to be; `None`: there is no such feed any more.
+    /// The feed that its feed turned out to be; `None`: the subscription ends.
     pub merged_into: Option<FeedId>,
+}
+
+/// A page of [`Stray`]s.
+#[derive(Clone, Copy, Debug)]
+pub struct StrayQuery {
+    /// After the subscription of this number.
+    pub after: i64,
+    /// Whose subscriptions end because the hub is closed to them. Those without a token also end when their feed is private.
+    pub access: HubAccess,
+}
+
+impl StrayQuery {
+    /// Returns whether all subscriptions end, and whether those without a token do.
+    pub(crate) fn closed(&self) -> (bool, bool) {
+        (self.access == HubAccess::Off, matches!(self.access, HubAccess::Off | HubAccess::Token))
+    }
 }
 
 /// Identifies the pair of a topic and a callback. Of equal keys the texts are still to be compared.

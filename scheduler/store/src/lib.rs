@@ -65,7 +65,7 @@ pub use delivery_format::DeliveryFormat;
 pub use error::StoreError;
 pub use filter::{EventFilter, EventQuery, Lowered, Part};
 pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
-pub use hub::{Hub, HubFeed, Intent, IntentMode, MOST_AT_HUB, Stray};
+pub use hub::{ANONYMOUS, Hub, HubFeed, Intent, IntentMode, MOST_AT_HUB, Stray, StrayQuery};
 pub use page_size::PAGE_BYTES;
 pub use push::{NewPush, PushCount, PushHeard, PushSubscription, PushWish, Unpushed};
 pub use refusals::{HostRefusal, RefusedHost};

@@ -15,7 +15,7 @@ use crate::{
     Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery,
     HostRefusal, HostRow, HubFeed, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal, Page,
     Placement, PushCount, PushHeard, PushSubscription, PushWish, RefusedHost, RelayTurn, Requeue, RequeueFilter,
-    RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Stray, Subscription, SubscriptionChange,
+    RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Stray, StrayQuery, Subscription, SubscriptionChange,
     SubscriptionCount, Unmove, Unmoved, Unpushed, Verdict,
 };
 
@@ -232,14 +232,27 @@ pub trait Subscriptions: Send + Sync {
     async fn hub_subscription(&self, topic: &str, callback: &str) -> Result<Option<Subscription>, StoreError>;
 
     /// Removes the subscriptions at the hub whose lease has ended, but for those whose renewal is being confirmed: these have
-    /// an hour for that. Returns their number.
+    /// an hour for that. First requests have no more time than their own. Returns the number of subscriptions.
     async fn expire_subscriptions(&self, now: Timestamp) -> Result<u64, StoreError>;
 
-    /// At most 500 feeds that the hub added and whose number of subscriptions is not their number of subscribers, or zero.
-    async fn hub_feeds(&self) -> Result<Vec<HubFeed>, StoreError>;
+    /// Returns up to 500 feeds that the hub added: those that can be released and were added before this time, and those whose
+    /// number of subscribers is not the number of their confirmed subscriptions. Merged feeds are kept, and not counted, while
+    /// their survivor has subscriptions.
+    async fn hub_feeds(&self, added_before: Timestamp) -> Result<Vec<HubFeed>, StoreError>;
 
-    /// At most 500 subscriptions at the hub whose feed was merged, removed or erased, or is gone, and whose subscriber was not told.
-    async fn stray_subscriptions(&self) -> Result<Vec<Stray>, StoreError>;
+    /// Erases a feed if only the hub wants it: the hub added it, nobody else did since, no confirmed subscription names it or the
+    /// feed that it was merged into, and no feed is merged into it. False otherwise.
+    async fn release_hub_feed(&self, id: FeedId) -> Result<bool, StoreError>;
+
+    /// Returns the number of feeds that the hub added after this time and that still are its own.
+    async fn hub_additions(&self, since: Timestamp) -> Result<u64, StoreError>;
+
+    /// Returns the callbacks of up to 1,000 first requests without a token that are not confirmed.
+    async fn unconfirmed_callbacks(&self) -> Result<Vec<String>, StoreError>;
+
+    /// Returns up to 500 confirmed subscriptions at the hub, by number, whose feed was merged, removed or erased, is gone, or may
+    /// not be delivered to them, and whose subscriber was not told.
+    async fn stray_subscriptions(&self, query: StrayQuery) -> Result<Vec<Stray>, StoreError>;
 
     /// Replaces a secret of a subscription, if it still is the first of these, by the second.
     async fn reseal_subscription(&self, id: i64, sealed: [&[u8]; 2]) -> Result<bool, StoreError>;

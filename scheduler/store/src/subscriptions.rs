@@ -10,10 +10,11 @@ use common::named;
 use common::outcome::DeliveryOutcome;
 use common::secrets::Sealed;
 use common::time::Timestamp;
+use common::url::FeedId;
 use serde::{Deserialize, Serialize};
 use sqlx_macros::FromRow;
 
-use super::hub::Hub;
+use super::hub::{Hub, IntentMode};
 use super::{DeliveryFormat, EventFilter, StoreError};
 
 named! {
@@ -192,6 +193,8 @@ pub struct SubscriptionChange {
 
 impl SubscriptionChange {
     /// Changes a subscription; returns whether it still had the revision.
+    ///
+    /// At the hub, a feed that is named anew must exist: see [`SubscriptionChange::named_feed`].
     pub(crate) fn apply(&self, to: &mut Subscription) -> bool {
         if to.revision != self.revision {
             return false;
@@ -230,6 +233,14 @@ impl SubscriptionChange {
             (progress.cursor, progress.pending, progress.waiting_since) = (after, 0, None);
         }
         true
+    }
+}
+
+impl SubscriptionChange {
+    /// Returns the feed that a subscription at the hub names after this change. Its row is locked, so that it is not released at the
+    /// same time.
+    pub(crate) fn named_feed(&self, changed: &Subscription) -> Option<FeedId> {
+        self.wish.as_ref().filter(|_| changed.hub.is_some()).and_then(|wish| wish.filter.feed)
     }
 }
 
@@ -280,6 +291,13 @@ impl Advance {
 }
 
 impl Subscription {
+    /// Returns whether events are delivered: not before the first confirmation, and not after the hub ended it.
+    pub fn is_delivered(&self) -> bool {
+        let intent = self.hub.as_ref().and_then(|hub| hub.intent.as_ref());
+        let is_confirmed = intent.is_none_or(|intent| !intent.is_first && intent.mode != IntentMode::Denied);
+        self.state == SubscriptionState::Active && is_confirmed
+    }
+
     /// Returns whether this is the subscription of a callback to a topic.
     pub(super) fn is_at_hub(&self, topic: &str, callback: &str) -> bool {
         self.wish.target == callback && self.hub.as_ref().is_some_and(|hub| hub.topic == topic)

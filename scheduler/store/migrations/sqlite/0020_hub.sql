@@ -4,8 +4,10 @@ ALTER TABLE subscriptions ADD COLUMN topic TEXT;           -- URL, as the subscr
 ALTER TABLE subscriptions ADD COLUMN lease_until INTEGER;  -- time
 ALTER TABLE subscriptions ADD COLUMN intent TEXT;          -- JSON object: what the subscriber must confirm, or is told
 CREATE UNIQUE INDEX subscriptions_hub_key ON subscriptions (hub_key) WHERE hub_key IS NOT NULL;
+CREATE INDEX subscriptions_asking ON subscriptions (id) WHERE intent IS NOT NULL;
 
 -- Feeds that are polled because the hub added them, and nobody else since: they are erased with the last subscription to them.
 CREATE TABLE hub_feeds (
-    feed_id INTEGER PRIMARY KEY REFERENCES feeds (id) ON DELETE CASCADE
+    feed_id INTEGER PRIMARY KEY REFERENCES feeds (id) ON DELETE CASCADE,
+    added   INTEGER NOT NULL  -- time
 ) STRICT;

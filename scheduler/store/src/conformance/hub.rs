@@ -1,11 +1,12 @@
 //! Subscriptions at the WebSub hub, and the feeds that it added for them.
 
+use common::config::HubAccess;
 use common::secrets::Sealed;
 
 use super::*;
 use crate::{
-    DeliveryFormat, EventFilter, Hub, HubFeed, Intent, IntentMode, Move, NewSubscription, Stray, Subscription,
-    SubscriptionChange, SubscriptionKind, SubscriptionState, Wish,
+    DeliveryFormat, DeliveryTurn, EventFilter, Hub, HubFeed, Intent, IntentMode, Move, Moved, NewSubscription, Stray,
+    StrayQuery, Subscription, SubscriptionChange, SubscriptionKind, SubscriptionState, Wish,
 };
 
 const TOPIC: &str = "https://a.org/feed?b=1";
@@ -54,7 +55,7 @@ pub(crate) async fn a_callback_has_one_subscription_to_a_topic(backend: &dyn Bac
     assert_eq!(store.hub_subscription(TOPIC, "https://s.org/3").await.unwrap(), None);
 
     let mut wish = one.wish.clone();
-    wish.filter.feed = Some(FeedId(7));
+    wish.filter.feed = Some(add(&*store, "https://a.org/").await);
     let change = SubscriptionChange {
         wish: Some(wish.clone()),
         state: Some(SubscriptionState::Active),
@@ -66,6 +67,11 @@ pub(crate) async fn a_callback_has_one_subscription_to_a_topic(backend: &dyn Bac
     let changed = store.change_subscription(one.id, &change).await.unwrap().unwrap();
     assert_eq!((&changed.wish, changed.old_secret.is_none()), (&wish, true), "there is no rotation at the hub");
     assert_eq!(changed.hub, Some(Hub { topic: TOPIC.into(), until: at(99), intent: None }));
+    let mut nowhere = wish.clone();
+    nowhere.filter.feed = Some(FeedId(7_000));
+    let nowhere = SubscriptionChange { wish: Some(nowhere), revision: 2, ..SubscriptionChange::default() };
+    let refused = store.change_subscription(one.id, &nowhere).await;
+    assert!(matches!(refused, Err(StoreError::Outdated)), "a feed that was released meanwhile: {refused:?}");
     assert_eq!(store.hub_subscription(TOPIC, "https://s.org/1").await.unwrap(), Some(changed));
 
     assert!(!store.end_subscription(one.id, 1).await.unwrap(), "somebody changed it");
@@ -74,9 +80,21 @@ pub(crate) async fn a_callback_has_one_subscription_to_a_topic(backend: &dyn Bac
     assert_eq!(store.subscriptions(0, 10).await.unwrap(), [two]);
 }
 
+/// Has the subscriber asked to renew.
+async fn renewing(store: &dyn Store, of: &Subscription) -> Subscription {
+    let asked = Intent { is_first: false, ..intent() };
+    let hub = of.hub.clone().map(|hub| Hub { intent: Some(asked), ..hub });
+    let change = SubscriptionChange { hub, revision: of.revision, ..SubscriptionChange::default() };
+    store.change_subscription(of.id, &change).await.unwrap().unwrap()
+}
+
 pub(crate) async fn a_subscription_ends_with_its_lease_unless_its_renewal_is_being_confirmed(backend: &dyn Backend) {
     let store = backend.open().await;
-    let renewing = added(&*store, "https://s.org/1", None, at(60)).await;
+    let renewing = renewing(&*store, &added(&*store, "https://s.org/1", None, at(60)).await).await;
+    let first = added(&*store, "https://s.org/3", None, at(30)).await;
+    assert_eq!(store.unconfirmed_callbacks().await.unwrap(), ["https://s.org/3"]);
+    assert_eq!(store.expire_subscriptions(at(30)).await.unwrap(), 1, "a first request has its own time only");
+    assert!(store.unconfirmed_callbacks().await.unwrap().is_empty() && first.id > renewing.id);
     let confirmed = confirm(&*store, &added(&*store, "https://s.org/2", None, at(60)).await).await;
     assert_eq!(store.expire_subscriptions(at(59)).await.unwrap(), 0);
     assert_eq!(store.expire_subscriptions(at(60)).await.unwrap(), 1);
@@ -95,24 +113,129 @@ pub(crate) async fn feeds_that_only_the_hub_wants_are_counted_until_somebody_els
     assert_eq!(ids[2], known);
     let counted = |feed, subscriptions| HubFeed { feed, subscriptions };
     let found = async || {
-        let mut found = store.hub_feeds().await.unwrap();
+        let mut found = store.hub_feeds(at(1)).await.unwrap();
         found.sort_by_key(|found| found.feed);
         found
     };
+    assert_eq!(store.hub_feeds(at(0)).await.unwrap(), [], "their subscriptions are about to name them");
+    assert_eq!((store.hub_additions(at(0)).await.unwrap(), store.hub_additions(at(1)).await.unwrap()), (2, 0));
     assert_eq!(found().await, [counted(ids[0], 0), counted(ids[1], 0)]);
     // A feed that is added has one subscriber.
-    added(&*store, "https://s.org/1", Some(ids[0]), at(60)).await;
+    let one = added(&*store, "https://s.org/1", Some(ids[0]), at(60)).await;
+    assert_eq!(found().await, [counted(ids[0], 0), counted(ids[1], 0)], "a first request is not counted");
+    confirm(&*store, &one).await;
     assert_eq!(found().await, [counted(ids[1], 0)]);
-    let two = added(&*store, "https://s.org/2", Some(ids[0]), at(60)).await;
+    let two = confirm(&*store, &added(&*store, "https://s.org/2", Some(ids[0]), at(60)).await).await;
     added(&*store, "https://s.org/3", Some(known), at(60)).await;
     assert_eq!(found().await, [counted(ids[0], 2), counted(ids[1], 0)]);
-    assert!(store.end_subscription(two.id, 1).await.unwrap());
+    assert!(store.end_subscription(two.id, 2).await.unwrap());
     assert!(store.erase_feed(ids[1]).await.unwrap());
     assert_eq!(found().await, []);
     store.expire_subscriptions(at(9_999)).await.unwrap();
     assert_eq!(found().await, [counted(ids[0], 0)]);
     add(&*store, "https://a.org/").await;
     assert_eq!(found().await, [], "it is somebody else's too");
+}
+
+/// Merges a feed into the one with this URL.
+async fn merge(store: &dyn Store, id: FeedId, into: &str) {
+    let of = feed(store, id).await;
+    let NewFeed { url, host, .. } = new_feed(into);
+    let to = Move { url, host, category: Category::D, same: true, others: Vec::new() };
+    assert!(matches!(store.move_feed(id, of.version, &to, at(2)).await.unwrap(), Moved::Into(_)));
+}
+
+pub(crate) async fn a_feed_is_released_only_while_nobody_wants_it(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let of_hub = async |url: &str| {
+        let feeds = [NewFeed { hub: true, ..new_feed(url) }];
+        store.add_feeds(&feeds, at(1)).await.unwrap()[0].id
+    };
+    let [one, two, three] =
+        [of_hub("https://a.org/").await, of_hub("https://b.org/").await, of_hub("https://c.org/").await];
+    let own = add(&*store, "https://own.org/").await;
+    assert!(!store.release_hub_feed(own).await.unwrap(), "the hub did not add it");
+
+    // Listed, and then wanted by somebody.
+    assert_eq!(store.hub_feeds(at(9)).await.unwrap().len(), 3);
+    let wanted = confirm(&*store, &added(&*store, "https://s.org/1", Some(one), at(60)).await).await;
+    assert!(!store.release_hub_feed(one).await.unwrap(), "it has a subscription");
+    add(&*store, "https://b.org/").await;
+    assert!(!store.release_hub_feed(two).await.unwrap(), "somebody else added it");
+    assert!(store.release_hub_feed(three).await.unwrap());
+    assert!(!store.release_hub_feed(three).await.unwrap());
+
+    // A merged feed stays while its survivor has subscriptions: the merge can be taken back.
+    merge(&*store, one, "https://b.org/").await;
+    assert!(!store.release_hub_feed(one).await.unwrap(), "its subscription did not follow yet");
+    let mut wish = wanted.wish.clone();
+    wish.filter.feed = Some(two);
+    let follow = SubscriptionChange { wish: Some(wish), revision: wanted.revision, ..SubscriptionChange::default() };
+    store.change_subscription(wanted.id, &follow).await.unwrap().unwrap();
+    assert!(!store.release_hub_feed(one).await.unwrap());
+    assert_eq!(store.hub_feeds(at(9)).await.unwrap(), []);
+    assert!(store.end_subscription(wanted.id, 3).await.unwrap());
+    assert!(store.release_hub_feed(one).await.unwrap());
+}
+
+pub(crate) async fn a_feed_that_others_merge_into_is_not_released(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let of_hub = async |url: &str| {
+        let feeds = [NewFeed { hub: true, ..new_feed(url) }];
+        store.add_feeds(&feeds, at(1)).await.unwrap()[0].id
+    };
+    let (own, survivor) = (add(&*store, "https://own.org/").await, of_hub("https://a.org/").await);
+    merge(&*store, own, "https://a.org/").await;
+    assert_eq!(store.hub_feeds(at(9)).await.unwrap(), [], "it is the operator's now, and so are its subscribers");
+    assert!(!store.release_hub_feed(survivor).await.unwrap());
+
+    let (one, two) = (of_hub("https://b.org/").await, of_hub("https://c.org/").await);
+    merge(&*store, one, "https://c.org/").await;
+    assert!(!store.release_hub_feed(two).await.unwrap(), "another feed is merged into it");
+    assert_eq!(store.hub_feeds(at(9)).await.unwrap(), [HubFeed { feed: one, subscriptions: 0 }]);
+    assert!(store.release_hub_feed(one).await.unwrap() && store.release_hub_feed(two).await.unwrap());
+}
+
+pub(crate) async fn subscriptions_that_nobody_may_have_any_more_are_found(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let private = NewFeed { private: true, ..new_feed("https://p.org/") };
+    let private = store.add_feeds(&[private], at(1)).await.unwrap()[0].id;
+    let public = add(&*store, "https://a.org/").await;
+    let mut ids = Vec::new();
+    for (number, (feed, by)) in
+        [(private, "hub"), (private, "reader"), (public, "hub"), (public, "reader")].into_iter().enumerate()
+    {
+        let new = NewSubscription { by: by.into(), ..new(&format!("https://s.org/{number}"), Some(feed), at(60)) };
+        let added = store.add_subscription(&new, at(1)).await.unwrap().unwrap();
+        ids.push(confirm(&*store, &added).await.id);
+    }
+    for (access, expected) in [
+        (HubAccess::Open, vec![ids[0]]),
+        (HubAccess::Known, vec![ids[0]]),
+        (HubAccess::Token, vec![ids[0], ids[2]]),
+        (HubAccess::Off, ids.clone()),
+    ] {
+        let query = |after| StrayQuery { after, access };
+        let found: Vec<i64> = store.stray_subscriptions(query(0)).await.unwrap().iter().map(|stray| stray.id).collect();
+        assert_eq!(found, expected, "{access}");
+        assert_eq!(store.stray_subscriptions(query(*expected.last().unwrap())).await.unwrap(), []);
+    }
+}
+
+pub(crate) async fn a_disabled_subscription_is_leased_while_its_subscriber_is_asked(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let one = confirm(&*store, &added(&*store, "https://s.org/1", None, at(60)).await).await;
+    let disable = SubscriptionChange {
+        state: Some(SubscriptionState::Disabled),
+        revision: one.revision,
+        ..SubscriptionChange::default()
+    };
+    let disabled = store.change_subscription(one.id, &disable).await.unwrap().unwrap();
+    let turn = DeliveryTurn { holder: "one", lasts: Duration::from_secs(60), idle: &[] };
+    let held = async || store.lease_subscriptions(&turn).await.unwrap().held;
+    assert_eq!(held().await, []);
+    let asked = renewing(&*store, &disabled).await;
+    assert_eq!((asked.state, held().await), (SubscriptionState::Disabled, vec![(one.id, asked.revision)]));
 }
 
 pub(crate) async fn subscriptions_whose_feed_is_gone_or_merged_are_found(backend: &dyn Backend) {
@@ -127,11 +250,9 @@ pub(crate) async fn subscriptions_whose_feed_is_gone_or_merged_are_found(backend
         subscriptions.push(added(&*store, &format!("https://s.org/{number}"), Some(feed), at(60)).await);
     }
     assert!(store.erase_feed(one).await.unwrap());
-    let of = feed(&*store, two).await;
-    let NewFeed { url, host, .. } = new_feed("https://c.org/");
-    let to = Move { url, host, category: Category::D, same: true, others: Vec::new() };
-    store.move_feed(two, of.version, &to, at(2)).await.unwrap();
-    assert_eq!(store.stray_subscriptions().await.unwrap(), [], "they are not confirmed yet");
+    merge(&*store, two, "https://c.org/").await;
+    let query = StrayQuery { after: 0, access: HubAccess::Open };
+    assert_eq!(store.stray_subscriptions(query).await.unwrap(), [], "they are not confirmed yet");
     for subscription in &subscriptions {
         confirm(&*store, subscription).await;
     }
@@ -139,5 +260,5 @@ pub(crate) async fn subscriptions_whose_feed_is_gone_or_merged_are_found(backend
         Stray { id: subscriptions[0].id, merged_into: None },
         Stray { id: subscriptions[1].id, merged_into: Some(three) },
     ];
-    assert_eq!(store.stray_subscriptions().await.unwrap(), strays);
+    assert_eq!(store.stray_subscriptions(query).await.unwrap(), strays);
 }

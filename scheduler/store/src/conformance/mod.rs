@@ -227,6 +227,10 @@ macro_rules! stamp {
                 a_subscription_ends_with_its_lease_unless_its_renewal_is_being_confirmed;
                 feeds_that_only_the_hub_wants_are_counted_until_somebody_else_adds_them;
                 subscriptions_whose_feed_is_gone_or_merged_are_found;
+                a_feed_is_released_only_while_nobody_wants_it;
+                a_feed_that_others_merge_into_is_not_released;
+                subscriptions_that_nobody_may_have_any_more_are_found;
+                a_disabled_subscription_is_leased_while_its_subscriber_is_asked;
             }
             push {
                 a_feed_has_one_push_subscription_and_leaves_the_one_before;

@@ -256,13 +256,13 @@ async fn add_chunk(on: &mut PgConnection, feeds: &[NewFeed], now: Timestamp) -> 
     let ids: Option<Vec<i64>> = found.into_iter().map(|(id, _)| id).collect();
     let ids = ids.ok_or(sqlx::Error::RowNotFound)?;
     let of_hub = hub_feeds(feeds, &ids, &inserted);
-    for (sql, ids) in [
-        ("INSERT INTO hub_feeds SELECT DISTINCT UNNEST($1::bigint[]) ON CONFLICT DO NOTHING", of_hub.added),
-        ("DELETE FROM hub_feeds WHERE feed_id = ANY ($1)", of_hub.kept),
-    ] {
-        if !ids.is_empty() {
-            sqlx::query(sql).bind(ids).execute(&mut *on).await?;
-        }
+    if !of_hub.added.is_empty() {
+        let sql = "INSERT INTO hub_feeds (feed_id, added) SELECT DISTINCT UNNEST($1::bigint[]), $2::bigint ON CONFLICT DO NOTHING";
+        sqlx::query(sql).bind(of_hub.added).bind(now.millis()).execute(&mut *on).await?;
+    }
+    if !of_hub.kept.is_empty() {
+        let sql = "DELETE FROM hub_feeds WHERE feed_id = ANY ($1)";
+        sqlx::query(sql).bind(of_hub.kept).execute(&mut *on).await?;
     }
     // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
     let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };
@@ -309,7 +309,7 @@ async fn revive(
     Ok(revive.fetch_all(on).await?.into_iter().collect())
 }
 
-async fn erase_from(on: &mut PgConnection, id: FeedId) -> Result<bool, sqlx::Error> {
+pub(super) async fn erase_from(on: &mut PgConnection, id: FeedId) -> Result<bool, sqlx::Error> {
     moves::leave_survivor(&mut *on, id).await?;
     let erase = sqlx::query_scalar("DELETE FROM feeds WHERE id = $1 RETURNING entries").bind(id.0);
     let entries: Option<i64> = erase.fetch_optional(&mut *on).await?;

@@ -28,6 +28,10 @@ pub(super) async fn move_on(
             let add = sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());
             add.execute(&mut *on).await?;
             sqlx::query(include_str!("move_merged.sql")).bind(id.0).bind(survivor).execute(&mut *on).await?;
+            // The readers of a feed that somebody else added are among those of the survivor: the hub must not release it.
+            let sql =
+                "DELETE FROM hub_feeds WHERE feed_id = $2 AND NOT EXISTS (SELECT 1 FROM hub_feeds WHERE feed_id = $1)";
+            sqlx::query(sql).bind(id.0).bind(survivor).execute(&mut *on).await?;
         }
         None => {
             let sql = if to.same { include_str!("move_same.sql") } else { include_str!("move_here.sql") };
@@ -83,6 +87,8 @@ pub(super) async fn move_back(
         out.bind(calm_without(FeedId(survivor), all, calm.clone())).execute(&mut *on).await?;
         let apart = sqlx::query(include_str!("unmove_apart.sql")).bind(id.0).bind(now.millis()).bind(added_terms(now));
         apart.bind(state).execute(&mut *on).await?;
+        // The operator wants it from now on, whether its subscribers at the hub come back to it or not.
+        sqlx::query("DELETE FROM hub_feeds WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
         tell(on, id, now).await?;
         return Ok(Unmoved::Apart(FeedId(survivor)));
     }

@@ -10,12 +10,14 @@ use common::url::FeedId;
 use sqlx::PgConnection;
 
 use super::connection::{in_transaction, on_connection};
+use super::feeds::erase_from;
+use super::urls::lock_urls;
 use super::{PostgresStore, column, text};
 use crate::hub::hub_key;
 use crate::subscriptions::{MOST_SUBSCRIPTIONS, RENEWAL, SubscriptionRow, counted, readable, subscription_columns};
 use crate::{
-    Advance, DeliveryShare, DeliveryTurn, Hub, HubFeed, NewSubscription, StoreError, Stray, Subscription,
-    SubscriptionChange, SubscriptionCount, Subscriptions,
+    ANONYMOUS, Advance, DeliveryShare, DeliveryTurn, Hub, HubFeed, NewSubscription, StoreError, Stray, StrayQuery,
+    Subscription, SubscriptionChange, SubscriptionCount, Subscriptions,
 };
 
 const ALL: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id > $1 ORDER BY id LIMIT $2");
@@ -86,6 +88,12 @@ impl Subscriptions for PostgresStore {
             if !change.apply(&mut changed) {
                 return Ok(Err(StoreError::Outdated));
             }
+            if let Some(feed) = change.named_feed(&changed) {
+                let exists = sqlx::query("SELECT 1 FROM feeds WHERE id = $1 FOR KEY SHARE").bind(feed.0);
+                if exists.fetch_optional(&mut *tx).await?.is_none() {
+                    return Ok(Err(StoreError::Outdated));
+                }
+            }
             store(tx, &changed).await?;
             Ok(Ok(Some(changed)))
         });
@@ -116,32 +124,48 @@ impl Subscriptions for PostgresStore {
 
     async fn expire_subscriptions(&self, now: Timestamp) -> Result<u64, StoreError> {
         on_connection!(self, "remove the subscriptions whose lease ended", |on| {
-            let sql = "DELETE FROM subscriptions WHERE lease_until <= $1 AND (intent IS NULL OR lease_until <= $2)";
+            let sql = "DELETE FROM subscriptions WHERE lease_until <= $1 AND (intent IS NULL OR lease_until <= $2 \
+                       OR (intent::json ->> 'is_first')::boolean)";
             let expire = sqlx::query(sql).bind(now.millis()).bind(now.before(RENEWAL).millis());
             Ok(expire.execute(on).await?.rows_affected())
         })
     }
 
-    async fn hub_feeds(&self) -> Result<Vec<HubFeed>, StoreError> {
+    async fn hub_feeds(&self, added_before: Timestamp) -> Result<Vec<HubFeed>, StoreError> {
         on_connection!(self, "count the subscriptions of feeds", |on| {
-            let sql = "SELECT feeds.id, count(one.value) FROM hub_feeds JOIN feeds ON feeds.id = hub_feeds.feed_id LEFT JOIN \
-                       (SELECT (filter::json ->> 'feed')::bigint AS value FROM subscriptions) AS one ON one.value = feeds.id \
-                       GROUP BY feeds.id, feeds.subscribers \
-                       HAVING count(one.value) <> feeds.subscribers OR count(one.value) = 0 LIMIT 500";
-            let rows: Vec<(i64, i64)> = sqlx::query_as(sql).fetch_all(on).await?;
+            let find = sqlx::query_as(include_str!("hub_feeds.sql")).bind(added_before.millis());
+            let rows: Vec<(i64, i64)> = find.fetch_all(on).await?;
             let read =
                 |(feed, count)| HubFeed { feed: FeedId(feed), subscriptions: u32::try_from(count).unwrap_or(u32::MAX) };
             Ok(rows.into_iter().map(read).collect())
         })
     }
 
-    async fn stray_subscriptions(&self) -> Result<Vec<Stray>, StoreError> {
+    async fn release_hub_feed(&self, id: FeedId) -> Result<bool, StoreError> {
+        in_transaction!(self, "release a feed of the hub", |tx| release(tx, id).await)
+    }
+
+    async fn hub_additions(&self, since: Timestamp) -> Result<u64, StoreError> {
+        on_connection!(self, "count the feeds that the hub added", |on| {
+            let count = sqlx::query_scalar("SELECT count(*) FROM hub_feeds WHERE added > $1").bind(since.millis());
+            let count: i64 = count.fetch_one(on).await?;
+            Ok(count.unsigned_abs())
+        })
+    }
+
+    async fn unconfirmed_callbacks(&self) -> Result<Vec<String>, StoreError> {
+        on_connection!(self, "find unconfirmed subscriptions", |on| {
+            let sql = "SELECT target FROM subscriptions WHERE intent IS NOT NULL AND by_whom = $1 \
+                       AND (intent::json ->> 'is_first')::boolean LIMIT 1000";
+            sqlx::query_scalar(sql).bind(ANONYMOUS).fetch_all(on).await
+        })
+    }
+
+    async fn stray_subscriptions(&self, query: StrayQuery) -> Result<Vec<Stray>, StoreError> {
         on_connection!(self, "find subscriptions without a feed", |on| {
-            let sql = "SELECT it.id, feeds.merged_into FROM subscriptions AS it \
-                       LEFT JOIN feeds ON feeds.id = (it.filter::json ->> 'feed')::bigint \
-                       WHERE it.kind = 'websub' AND it.intent IS NULL \
-                       AND (feeds.id IS NULL OR feeds.status IN ('merged', 'removed', 'gone')) ORDER BY it.id LIMIT 500";
-            let rows: Vec<(i64, Option<i64>)> = sqlx::query_as(sql).fetch_all(on).await?;
+            let (all, anonymous) = query.closed();
+            let find = sqlx::query_as(include_str!("hub_strays.sql")).bind(query.after).bind(all).bind(anonymous);
+            let rows: Vec<(i64, Option<i64>)> = find.bind(ANONYMOUS).fetch_all(on).await?;
             Ok(rows.into_iter().map(|(id, feed)| Stray { id, merged_into: feed.map(FeedId) }).collect())
         })
     }
@@ -177,6 +201,15 @@ impl Subscriptions for PostgresStore {
     }
 }
 
+/// Nobody gives feeds URLs meanwhile, or adds this one.
+async fn release(on: &mut PgConnection, id: FeedId) -> Result<bool, sqlx::Error> {
+    lock_urls(&mut *on).await?;
+    let lock = "SELECT id FROM feeds WHERE id = $1 OR id = (SELECT merged_into FROM feeds WHERE id = $1) ORDER BY id FOR UPDATE";
+    sqlx::query(lock).bind(id.0).execute(&mut *on).await?;
+    let may: bool = sqlx::query_scalar(include_str!("hub_release.sql")).bind(id.0).fetch_one(&mut *on).await?;
+    if may { erase_from(on, id).await } else { Ok(false) }
+}
+
 async fn store(on: &mut PgConnection, changed: &Subscription) -> Result<(), sqlx::Error> {
     let sql = "UPDATE subscriptions SET state = $2, reason = $3, target = $4, filter = $5, format = $6, batch = $7, delay = $8, \
                secret = $9, old_secret = $10, old_secret_until = $11, revision = $12, replays = $13, progress = $14, failing = $15, \
@@ -210,7 +243,8 @@ async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<Deliver
     );
     sqlx::query(renew).bind(turn.holder).bind(lasts).execute(&mut *on).await?;
     let counts = "SELECT count(*), count(*) FILTER (WHERE holder = $1), (SELECT count(*) FROM delivery_leases) \
-                  FROM subscriptions WHERE state = 'active'";
+                  FROM subscriptions \
+                  WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL)";
     let (active, held, holders): (i64, i64, i64) = sqlx::query_as(counts).bind(turn.holder).fetch_one(&mut *on).await?;
     let share = (active + holders - 1) / holders.max(1);
     if held > share {
@@ -220,11 +254,12 @@ async fn lease(on: &mut PgConnection, turn: &DeliveryTurn<'_>) -> Result<Deliver
         free.execute(&mut *on).await?;
     } else if held < share {
         let take = "UPDATE subscriptions SET holder = $1 WHERE id IN \
-                    (SELECT id FROM subscriptions WHERE state = 'active' AND holder <> $1 \
+                    (SELECT id FROM subscriptions WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL) AND holder <> $1 \
                     AND holder NOT IN (SELECT holder FROM delivery_leases) ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)";
         sqlx::query(take).bind(turn.holder).bind(share - held).execute(&mut *on).await?;
     }
-    let held = "SELECT id, revision FROM subscriptions WHERE state = 'active' AND holder = $1 ORDER BY id";
+    let held = "SELECT id, revision FROM subscriptions \
+                WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL) AND holder = $1 ORDER BY id";
     let held = sqlx::query_as(held).bind(turn.holder).fetch_all(&mut *on).await?;
     let (epoch, newest) = sqlx::query_as("SELECT epoch, seq FROM store").fetch_one(on).await?;
     Ok(DeliveryShare { epoch, newest, held })

@@ -9,7 +9,7 @@ use common::secrets::Credentials;
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use sqlx::sqlite::SqliteRow;
-use sqlx::{FromRow, Row, Sqlite, Transaction};
+use sqlx::{FromRow, Row, Sqlite, SqliteConnection, Transaction};
 
 use super::batch::{Batch, id_list};
 use super::list::View;
@@ -88,19 +88,9 @@ impl Feeds for SqliteStore {
     async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError> {
         let failed = "erase a feed";
         let mut tx = self.write(failed).await?;
-        moves::leave_survivor(&mut tx, id).await.map_err(StoreError::on(failed))?;
-        let entries: Option<i64> = sqlx::query_scalar("DELETE FROM feeds WHERE id = ?1 RETURNING entries")
-            .bind(id.0)
-            .fetch_optional(&mut *tx)
-            .await
-            .map_err(StoreError::on(failed))?;
-        sqlx::query("UPDATE store SET entries = entries - ?1")
-            .bind(entries.unwrap_or(0))
-            .execute(&mut *tx)
-            .await
-            .map_err(StoreError::on(failed))?;
+        let erased = erase_from(&mut tx, id).await.map_err(StoreError::on(failed))?;
         tx.commit().await.map_err(StoreError::on(failed))?;
-        Ok(entries.is_some())
+        Ok(erased)
     }
 
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
@@ -250,6 +240,14 @@ async fn change_row(
     Ok(row)
 }
 
+pub(super) async fn erase_from(on: &mut SqliteConnection, id: FeedId) -> Result<bool, sqlx::Error> {
+    moves::leave_survivor(&mut *on, id).await?;
+    let erase = sqlx::query_scalar("DELETE FROM feeds WHERE id = ?1 RETURNING entries").bind(id.0);
+    let entries: Option<i64> = erase.fetch_optional(&mut *on).await?;
+    sqlx::query("UPDATE store SET entries = entries - ?1").bind(entries.unwrap_or(0)).execute(on).await?;
+    Ok(entries.is_some())
+}
+
 /// Adds at most [`CHUNK`] feeds. The same URL twice is one feed.
 async fn add_chunk(
     tx: &mut Transaction<'_, Sqlite>,
@@ -265,13 +263,14 @@ async fn add_chunk(
     let find = rows.query(include_str!("feeds_find.sql"));
     let found: Vec<i64> = ids(&find.fetch_all(&mut **tx).await?)?;
     let of_hub = hub_feeds(feeds, &found, &inserted);
-    for (sql, ids) in [
-        ("INSERT INTO hub_feeds SELECT value FROM json_each(?1) WHERE true ON CONFLICT DO NOTHING", of_hub.added),
-        ("DELETE FROM hub_feeds WHERE feed_id IN (SELECT value FROM json_each(?1))", of_hub.kept),
-    ] {
-        if !ids.is_empty() {
-            sqlx::query(sql).bind(serde_json::json!(ids).to_string()).execute(&mut **tx).await?;
-        }
+    if !of_hub.added.is_empty() {
+        let sql = "INSERT INTO hub_feeds (feed_id, added) SELECT value, ?2 FROM json_each(?1) WHERE true ON CONFLICT DO NOTHING";
+        let add = sqlx::query(sql).bind(serde_json::json!(of_hub.added).to_string()).bind(now.millis());
+        add.execute(&mut **tx).await?;
+    }
+    if !of_hub.kept.is_empty() {
+        let sql = "DELETE FROM hub_feeds WHERE feed_id IN (SELECT value FROM json_each(?1))";
+        sqlx::query(sql).bind(serde_json::json!(of_hub.kept).to_string()).execute(&mut **tx).await?;
     }
     // Taken out of the sets, so that of a URL that comes twice only the first is answered as new.
     let answer = |id| Added { id: FeedId(id), new: inserted.remove(&id), revived: revived.remove(&id) };

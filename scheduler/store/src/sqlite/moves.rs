@@ -39,6 +39,10 @@ pub(super) async fn move_on(
             let sql = "UPDATE feeds SET status = 'merged', version = version + 1, next_due = NULL, wake_at = NULL, \
                        failure = NULL, penalty = NULL, last_error = NULL, terms = x'', merged_into = ?2 WHERE id = ?1";
             sqlx::query(sql).bind(id.0).bind(survivor).execute(&mut *on).await?;
+            // The readers of a feed that somebody else added are among those of the survivor: the hub must not release it.
+            let sql =
+                "DELETE FROM hub_feeds WHERE feed_id = ?2 AND NOT EXISTS (SELECT 1 FROM hub_feeds WHERE feed_id = ?1)";
+            sqlx::query(sql).bind(id.0).bind(survivor).execute(&mut *on).await?;
         }
         None => {
             let sql = if to.same { include_str!("move_same.sql") } else { include_str!("move_here.sql") };
@@ -70,6 +74,8 @@ pub(super) async fn move_back(
     let Some((survivor, moved, calm)) = row else { return Ok(Unmoved::Stale) };
     if let Some(survivor) = survivor {
         part(on, id, survivor, calm, &pack_state(&back.state), now).await?;
+        // The operator wants it from now on, whether its subscribers at the hub come back to it or not.
+        sqlx::query("DELETE FROM hub_feeds WHERE feed_id = ?1").bind(id.0).execute(&mut *on).await?;
         tell(on, id, now).await?;
         return Ok(Unmoved::Apart(FeedId(survivor)));
     }

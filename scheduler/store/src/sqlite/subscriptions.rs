@@ -6,11 +6,12 @@ use common::url::FeedId;
 use sqlx::SqliteConnection;
 
 use super::SqliteStore;
+use super::feeds::erase_from;
 use crate::hub::hub_key;
 use crate::subscriptions::{MOST_SUBSCRIPTIONS, RENEWAL, SubscriptionRow, counted, readable, subscription_columns};
 use crate::{
-    Advance, DeliveryShare, DeliveryTurn, Hub, HubFeed, NewSubscription, StoreError, Stray, Subscription,
-    SubscriptionChange, SubscriptionCount, Subscriptions,
+    ANONYMOUS, Advance, DeliveryShare, DeliveryTurn, Hub, HubFeed, NewSubscription, StoreError, Stray, StrayQuery,
+    Subscription, SubscriptionChange, SubscriptionCount, Subscriptions,
 };
 
 const ALL: &str = concat!("SELECT ", subscription_columns!(), " FROM subscriptions WHERE id > ?1 ORDER BY id LIMIT ?2");
@@ -74,6 +75,12 @@ impl Subscriptions for SqliteStore {
         if !change.apply(&mut changed) {
             return Err(StoreError::Outdated);
         }
+        if let Some(feed) = change.named_feed(&changed) {
+            let exists = sqlx::query("SELECT 1 FROM feeds WHERE id = ?1").bind(feed.0).fetch_optional(&mut *tx).await;
+            if exists.map_err(StoreError::on(ACTION))?.is_none() {
+                return Err(StoreError::Outdated);
+            }
+        }
         store(&mut tx, &changed).await.map_err(StoreError::on(ACTION))?;
         tx.commit().await.map_err(StoreError::on(ACTION))?;
         Ok(Some(changed))
@@ -98,21 +105,47 @@ impl Subscriptions for SqliteStore {
     }
 
     async fn expire_subscriptions(&self, now: Timestamp) -> Result<u64, StoreError> {
-        let sql = "DELETE FROM subscriptions WHERE lease_until <= ?1 AND (intent IS NULL OR lease_until <= ?2)";
+        let sql = "DELETE FROM subscriptions WHERE lease_until <= ?1 AND (intent IS NULL OR lease_until <= ?2 \
+                   OR json_extract(intent, '$.is_first'))";
         let expire = sqlx::query(sql).bind(now.millis()).bind(now.before(RENEWAL).millis()).execute(&self.writer).await;
         Ok(expire.map_err(StoreError::on("remove the subscriptions whose lease ended"))?.rows_affected())
     }
 
-    async fn hub_feeds(&self) -> Result<Vec<HubFeed>, StoreError> {
-        let sql = "SELECT feeds.id, count(one.value) FROM hub_feeds JOIN feeds ON feeds.id = hub_feeds.feed_id LEFT JOIN                    (SELECT json_extract(filter, '$.feed') AS value FROM subscriptions) AS one ON one.value = feeds.id                    GROUP BY feeds.id HAVING count(one.value) <> feeds.subscribers OR count(one.value) = 0 LIMIT 500";
-        let rows: Result<Vec<(i64, u32)>, _> = sqlx::query_as(sql).fetch_all(&self.readers).await;
+    async fn hub_feeds(&self, added_before: Timestamp) -> Result<Vec<HubFeed>, StoreError> {
+        let find = sqlx::query_as(include_str!("hub_feeds.sql")).bind(added_before.millis());
+        let rows: Result<Vec<(i64, u32)>, _> = find.fetch_all(&self.readers).await;
         let rows = rows.map_err(StoreError::on("count the subscriptions of feeds"))?;
         Ok(rows.into_iter().map(|(feed, subscriptions)| HubFeed { feed: FeedId(feed), subscriptions }).collect())
     }
 
-    async fn stray_subscriptions(&self) -> Result<Vec<Stray>, StoreError> {
-        let sql = "SELECT it.id, feeds.merged_into FROM subscriptions AS it                    LEFT JOIN feeds ON feeds.id = json_extract(it.filter, '$.feed')                    WHERE it.kind = 'websub' AND it.intent IS NULL                    AND (feeds.id IS NULL OR feeds.status IN ('merged', 'removed', 'gone')) ORDER BY it.id LIMIT 500";
-        let rows: Result<Vec<(i64, Option<i64>)>, _> = sqlx::query_as(sql).fetch_all(&self.readers).await;
+    async fn release_hub_feed(&self, id: FeedId) -> Result<bool, StoreError> {
+        const ACTION: &str = "release a feed of the hub";
+        let mut tx = self.write(ACTION).await?;
+        let may = sqlx::query_scalar(include_str!("hub_release.sql")).bind(id.0).fetch_one(&mut *tx).await;
+        let may: bool = may.map_err(StoreError::on(ACTION))?;
+        let released = may && erase_from(&mut tx, id).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(released)
+    }
+
+    async fn hub_additions(&self, since: Timestamp) -> Result<u64, StoreError> {
+        let count = sqlx::query_scalar("SELECT count(*) FROM hub_feeds WHERE added > ?1").bind(since.millis());
+        let count: i64 =
+            count.fetch_one(&self.readers).await.map_err(StoreError::on("count the feeds that the hub added"))?;
+        Ok(count.unsigned_abs())
+    }
+
+    async fn unconfirmed_callbacks(&self) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT target FROM subscriptions WHERE intent IS NOT NULL AND by_whom = ?1 \
+                   AND json_extract(intent, '$.is_first') LIMIT 1000";
+        let found = sqlx::query_scalar(sql).bind(ANONYMOUS).fetch_all(&self.readers).await;
+        found.map_err(StoreError::on("find unconfirmed subscriptions"))
+    }
+
+    async fn stray_subscriptions(&self, query: StrayQuery) -> Result<Vec<Stray>, StoreError> {
+        let (all, anonymous) = query.closed();
+        let find = sqlx::query_as(include_str!("hub_strays.sql")).bind(query.after).bind(all).bind(anonymous);
+        let rows: Result<Vec<(i64, Option<i64>)>, _> = find.bind(ANONYMOUS).fetch_all(&self.readers).await;
         let rows = rows.map_err(StoreError::on("find subscriptions without a feed"))?;
         Ok(rows.into_iter().map(|(id, feed)| Stray { id, merged_into: feed.map(FeedId) }).collect())
     }
@@ -178,9 +211,10 @@ async fn lease(on: &mut SqliteConnection, turn: &DeliveryTurn<'_>) -> Result<Del
     if turn.lasts.is_zero() {
         return Ok(DeliveryShare::default());
     }
-    let take = "UPDATE subscriptions SET holder = ?1 WHERE state = 'active' AND holder <> ?1";
+    let take = "UPDATE subscriptions SET holder = ?1 WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL) AND holder <> ?1";
     sqlx::query(take).bind(turn.holder).execute(&mut *on).await?;
-    let held = "SELECT id, revision FROM subscriptions WHERE state = 'active' AND holder = ?1 ORDER BY id";
+    let held = "SELECT id, revision FROM subscriptions \
+                WHERE (state = 'active' OR state = 'disabled' AND intent IS NOT NULL) AND holder = ?1 ORDER BY id";
     let held = sqlx::query_as(held).bind(turn.holder).fetch_all(&mut *on).await?;
     let store = "SELECT epoch, (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events') FROM store";
     let (epoch, newest) = sqlx::query_as(store).fetch_one(on).await?;

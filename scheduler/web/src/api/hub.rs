@@ -6,7 +6,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use common::config::HubAccess;
 use scheduler::ops::hub::{HubRefusal, HubRequest, check_secret};
-use store::{DeliveryFormat, IntentMode};
+use store::{ANONYMOUS, DeliveryFormat, IntentMode};
 
 use super::audit::Who;
 use super::change::run_to_completion;
@@ -66,7 +66,7 @@ pub(super) async fn request(
     if fields.get("hub.mode") == Some("publish") {
         return published(&api, caller, &fields).await;
     }
-    let by = if access == HubAccess::Token { who.0.to_string() } else { "hub".to_owned() };
+    let by = if access == HubAccess::Token { who.0.to_string() } else { ANONYMOUS.to_owned() };
     let answered = match read(&fields, by) {
         Ok(wish) => {
             let ops = api.ops.clone();
@@ -80,6 +80,10 @@ pub(super) async fn request(
         Err(error @ HubRefusal::Bad(_)) => Ok(refusal(StatusCode::BAD_REQUEST, &error.to_string())),
         Err(error @ HubRefusal::Unknown(_)) => Ok(refusal(StatusCode::NOT_FOUND, &error.to_string())),
         Err(error @ HubRefusal::Paused) => Ok(refusal(StatusCode::FORBIDDEN, &error.to_string())),
+        Err(HubRefusal::Busy { why, wait }) => {
+            let message = HubRefusal::Busy { why, wait }.to_string();
+            Ok(later(StatusCode::TOO_MANY_REQUESTS, &message, wait.as_secs().max(1)))
+        }
         Err(error @ HubRefusal::Full) => Ok(later(StatusCode::SERVICE_UNAVAILABLE, &error.to_string(), BUSY)),
     }
 }
@@ -104,6 +108,9 @@ fn read(fields: &Fields, by: String) -> Result<HubRequest, HubRefusal> {
         Some(_) => return Err(HubRefusal::Bad("hub.format must be atom or json".to_owned())),
     };
     let (topic, callback) = (fields.needed("hub.topic")?, fields.needed("hub.callback")?);
+    if callback.contains(char::REPLACEMENT_CHARACTER) {
+        return Err(HubRefusal::Bad("hub.callback must be UTF-8 text".to_owned()));
+    }
     Ok(HubRequest { mode, topic, callback, lease: lease.transpose()?, secret, format, by })
 }
 

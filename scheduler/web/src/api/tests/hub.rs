@@ -35,7 +35,11 @@ async fn a_request_is_accepted_and_waits_for_its_confirmation() {
     assert!(!shown.to_string().contains("s3cret"));
     let refused = fleet.ask("PATCH", "/api/v1/subscriptions/1", Some(json!({ "batch": 1 }))).await;
     assert!(refused.status == 409 && refused.body["detail"].as_str().unwrap().contains("its subscriber changes it"));
-    assert_eq!(fleet.call("POST", "/hub", &[FORM], WISH).await.0, 202);
+    for body in [WISH.to_owned(), WISH.replace("=subscribe", "=unsubscribe")] {
+        let (status, headers, text) = fleet.call("POST", "/hub", &[FORM], &body).await;
+        assert!(status == 429 && headers.contains_key("retry-after") && text.contains("verified"), "{status} {text}");
+    }
+    assert_eq!(fleet.get("/api/v1/subscriptions/1").await.body["asks"], json!("subscribe"), "the first one waits");
     assert_eq!(fleet.get("/api/v1/subscriptions").await.body["items"].as_array().unwrap().len(), 1);
     assert_eq!(fleet.ask("DELETE", "/api/v1/subscriptions/1", None).await.status, 204);
 }
@@ -53,6 +57,8 @@ async fn refusals_are_texts_that_say_what_is_wrong() {
         (WISH.replace("https%3A%2F%2Fa.example", "nonsense"), 400, "hub.topic is not the URL of a feed"),
         (format!("{WISH}&hub.lease_seconds=-1"), 400, "hub.lease_seconds must be"),
         (format!("{WISH}&hub.secret={long}"), 400, "1 to 199 bytes"),
+        (format!("{WISH}&hub.secret=%ff%fe"), 400, "hub.secret must be UTF-8"),
+        (WISH.replace("s.example%2F", "s.example%2F%ff"), 400, "hub.callback must be UTF-8"),
         (format!("{WISH}&hub.format=rss"), 400, "hub.format must be"),
         (WISH.replace("=subscribe", "=unsubscribe"), 404, "no subscription"),
         ("hub.mode=publish".into(), 400, "hub.url is missing"),

@@ -1,0 +1,256 @@
+//! The hub among hostile and broken subscribers, feeds that move, and operators who change their mind.
+
+use std::time::Duration;
+
+use common::config::HubAccess;
+use common::secrets::Keyring;
+use common::time::Timestamp;
+
+use super::hub_tests::*;
+use super::tending::round;
+use crate::ops::hub::{HubRefusal, HubRequest};
+use crate::ops::{AddFeed, EditFeed};
+use crate::upkeep::reseal::Resealing;
+use store::{IntentMode, SubscriptionState};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn callbacks_that_never_answer_delay_no_notification() {
+    let world = World::new(HubAccess::Known).await;
+    let id = world.ops.add(&[feed(TOPIC)], None).await.unwrap()[0].id;
+    world.ask(&request()).await;
+    world.settled().await;
+    world.say(Says::Silence);
+    // More than all lanes together have slots.
+    for number in 0..20 {
+        world.ask(&HubRequest { callback: format!("https://s{number}.example/"), ..request() }).await;
+    }
+    world.requests(2).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    world.entry(id, "1").await;
+    world.until("notification", async |world| world.notified().first().cloned()).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn first_requests_of_one_host_and_those_that_are_put_off_end_soon() {
+    let world = World::new(HubAccess::Known).await;
+    world.ops.add(&[feed(TOPIC)], None).await.unwrap();
+    world.say(Says::Tomorrow);
+    let of = |number: usize| HubRequest { callback: format!("https://s.example/{number}"), ..request() };
+    for number in 0..50 {
+        world.ask(&of(number)).await;
+    }
+    let refused = world.ops.hub_request(&of(50)).await.unwrap_err();
+    assert!(matches!(refused, HubRefusal::Busy { .. }), "{refused:?}");
+    let by_token = HubRequest { by: "reader".into(), ..of(50) };
+    world.ask(&by_token).await;
+    let other = HubRequest { callback: "https://t.example/".into(), ..request() };
+    world.ask(&other).await;
+    let put_off =
+        world.until("question that is put off", async |world| world.subscription().await?.hub?.intent?.next_try).await;
+    assert!(put_off.since(world.clock.now()) <= MINUTE, "{put_off}");
+    world.clock.advance(10 * MINUTE);
+    round(&world.ops).await.unwrap();
+    assert!(world.subscription().await.is_none());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_request_in_the_name_of_a_disabled_subscriber_enables_nothing() {
+    let world = World::new(HubAccess::Known).await;
+    let id = world.ops.add(&[feed(TOPIC)], None).await.unwrap()[0].id;
+    world.ask(&request()).await;
+    world.settled().await;
+    world.say(Says::Gone);
+    world.entry(id, "1").await;
+    let disabled = async |world: &World| {
+        let found = world.subscription().await?;
+        let is_asked = found.hub.as_ref()?.intent.is_some();
+        (found.state == SubscriptionState::Disabled && !is_asked).then_some(found)
+    };
+    world.until("disabled subscription", &disabled).await;
+    for mode in [IntentMode::Subscribe, IntentMode::Unsubscribe] {
+        let asked = world.got.lock().unwrap().len();
+        world.ask(&HubRequest { mode, ..request() }).await;
+        assert_eq!(world.subscription().await.unwrap().state, SubscriptionState::Disabled, "{mode}");
+        world.requests(asked + 1).await;
+        world.until("refusal", &disabled).await;
+    }
+    assert_eq!(world.notified().len(), 1);
+    world.clock.advance(MINUTE);
+    world.say(Says::Yes);
+    world.ask(&request()).await;
+    world
+        .until("enabled subscription", async |world| {
+            (world.subscription().await?.state == SubscriptionState::Active).then_some(())
+        })
+        .await;
+    world.until("notification", async |world| world.notified().get(1).cloned()).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_question_that_waits_is_kept_and_delays_no_notification() {
+    let world = World::new(HubAccess::Known).await;
+    let id = world.ops.add(&[feed(TOPIC)], None).await.unwrap()[0].id;
+    world.ask(&request()).await;
+    world.settled().await;
+    world.say(Says::Tomorrow);
+    world.ask(&HubRequest { lease: Some(1_200), ..request() }).await;
+    let pending = async |world: &World| {
+        let intent = world.subscription().await?.hub?.intent?;
+        (intent.tries == 1).then_some(intent)
+    };
+    let before = world.until("question that is put off", &pending).await;
+    for mode in [IntentMode::Subscribe, IntentMode::Unsubscribe] {
+        let refused = world.ops.hub_request(&HubRequest { mode, ..request() }).await.unwrap_err();
+        assert!(matches!(refused, HubRefusal::Busy { wait, .. } if wait <= MINUTE), "{mode} {refused:?}");
+    }
+    for number in 1..=2 {
+        world.entry(id, &number.to_string()).await;
+        world.until("notification", async |world| (world.notified().len() == number).then_some(())).await;
+    }
+    assert_eq!(world.until("question", &pending).await, before);
+    world.say(Says::Yes);
+    world.clock.advance(MINUTE);
+    let until = world.settled().await.unwrap().hub.unwrap().until;
+    assert_eq!(until, world.clock.now().after(Duration::from_secs(1_200)));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_subscription_follows_a_merge_when_everything_before_it_was_delivered() {
+    let world = World::new(HubAccess::Known).await;
+    let ids = [feed(TOPIC), feed("https://b.example/feed.xml")];
+    let ids: Vec<_> = world.ops.add(&ids, None).await.unwrap().iter().map(|added| added.id).collect();
+    world.ask(&HubRequest { lease: Some(86_400), ..request() }).await;
+    world.settled().await;
+    world.say(Says::Nothing);
+    world.entry(ids[0], "https://a.example/before").await;
+    world.until("failure", async |world| (world.subscription().await?.progress.failures > 0).then_some(())).await;
+    world.merge(ids[0], ids[1]).await;
+    world.entry(ids[1], "https://b.example/since").await;
+    round(&world.ops).await.unwrap();
+    let feed_now = async || world.subscription().await.unwrap().wish.filter.feed.unwrap();
+    assert_eq!(feed_now().await, ids[0], "an entry of before the merge is not delivered yet");
+    world.say(Says::Yes);
+    world.clock.advance(MINUTE);
+    let text = |request: &common::delivery::DeliveryRequest| String::from_utf8(request.body.clone().unwrap()).unwrap();
+    let delivered = async |part: &str| {
+        world.until(part, async |world| world.notified().iter().rev().map(text).find(|it| it.contains(part))).await
+    };
+    delivered("https://a.example/before").await;
+    world.until("progress", async |world| (world.subscription().await?.progress.pending == 0).then_some(())).await;
+    round(&world.ops).await.unwrap();
+    assert_eq!(feed_now().await, ids[1]);
+    delivered("https://b.example/since").await;
+
+    // The operator takes the merge back: the next renewal is for the topic's own feed again.
+    world.ops.unmove(ids[0]).await.unwrap().unwrap();
+    world.ask(&HubRequest { lease: Some(86_400), ..request() }).await;
+    world.settled().await;
+    assert_eq!(feed_now().await, ids[0]);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_subscription_to_a_feed_that_moved_can_be_renewed() {
+    let world = World::new(HubAccess::Known).await;
+    let id = world.ops.add(&[feed(TOPIC)], None).await.unwrap()[0].id;
+    world.ask(&request()).await;
+    world.settled().await;
+    assert!(world.moved(id, "https://elsewhere.example/feed.xml").await.is_none());
+    world.ask(&request()).await;
+    assert_eq!(world.settled().await.unwrap().wish.filter.feed, Some(id));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn subscribers_of_a_feed_that_becomes_private_and_of_a_closed_hub_are_denied() {
+    let world = World::new(HubAccess::Known).await;
+    let private = AddFeed { private: true, ..feed("https://b.example/private") };
+    let ids: Vec<_> = world.ops.add(&[feed(TOPIC), private], None).await.unwrap().iter().map(|it| it.id).collect();
+    world.ask(&request()).await;
+    world.settled().await;
+    // A public feed that turns out to be a private one.
+    world.merge(ids[0], ids[1]).await;
+    round(&world.ops).await.unwrap();
+    let denied = world.until("denial", async |world| world.told("denied")).await;
+    assert_eq!(query(&denied, "hub.reason").unwrap(), "the feed is no longer polled here");
+    assert!(world.settled().await.is_none());
+    world.end().await;
+
+    let world = World::new(HubAccess::Known).await;
+    let id = world.ops.add(&[feed(TOPIC)], None).await.unwrap()[0].id;
+    world.ask(&request()).await;
+    world.settled().await;
+    world.ops.edit(id, &EditFeed { private: Some(true), ..EditFeed::default() }).await.unwrap();
+    round(&world.ops).await.unwrap();
+    world.until("denial", async |world| world.told("denied")).await;
+    assert!(world.settled().await.is_none());
+    world.end().await;
+
+    let world = World::new(HubAccess::Token).await;
+    world.ask(&request()).await;
+    world.settled().await;
+    world.ask(&HubRequest { callback: "https://t.example/".into(), by: "reader".into(), ..request() }).await;
+    round(&world.ops).await.unwrap();
+    let denied = world.until("denial", async |world| world.told("denied")).await;
+    assert_eq!(query(&denied, "hub.reason").unwrap(), "this hub is closed");
+    world.until("the other one", async |world| (world.subscription().await?.by == "reader").then_some(())).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn feeds_are_added_for_strangers_at_a_limited_rate_and_not_released_at_once() {
+    let world = World::new(HubAccess::Open).await;
+    let of = |number: usize| HubRequest { topic: format!("https://f{number}.example/"), ..request() };
+    let all = async || world.ops.store.subscriptions(0, 100).await.unwrap();
+    let added = async |count: usize| {
+        world
+            .until("confirmations", async |_| {
+                let all = all().await;
+                (all.iter().filter(|it| it.wish.filter.feed.is_some()).count() == count).then_some(())
+            })
+            .await;
+    };
+    for number in 0..10 {
+        world.ask(&of(number)).await;
+    }
+    added(10).await;
+    for number in 0..10 {
+        world.ask(&HubRequest { mode: IntentMode::Unsubscribe, ..of(number) }).await;
+    }
+    world.until("end", async |world| world.subscription().await.is_none().then_some(())).await;
+    round(&world.ops).await.unwrap();
+    let additions = async || world.ops.store.hub_additions(Timestamp::EPOCH).await.unwrap();
+    assert_eq!(additions().await, 10, "they were added a moment ago");
+    let refused = world.ops.hub_request(&of(10)).await.unwrap_err();
+    assert!(matches!(refused, HubRefusal::Busy { .. }), "{refused:?}");
+    world.clock.advance(Duration::from_secs(11));
+    world.ask(&of(10)).await;
+    added(1).await;
+    round(&world.ops).await.unwrap();
+    assert_eq!(additions().await, 1, "the others are released");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_secret_of_a_request_that_waits_is_sealed_with_the_new_key() {
+    let world = World::new(HubAccess::Known).await;
+    world.ops.add(&[feed(TOPIC)], None).await.unwrap();
+    world.say(Says::Tomorrow);
+    world.ask(&request()).await;
+    world.until("question", async |world| world.subscription().await?.hub?.intent?.next_try).await;
+    let mut config = common::config::defaults().secrets;
+    config.key = "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=".into();
+    config.old_keys = vec![KEY.into()];
+    let keys = Keyring::new(&config);
+    Resealing::default().round(&*world.ops.store, &keys).await.unwrap();
+    let secret = world.subscription().await.unwrap().hub.unwrap().intent.unwrap().secret.unwrap();
+    assert!(keys.is_current(&secret));
+    assert_eq!(keys.open_hub(&secret).as_deref(), Ok("s3cret"));
+    world.end().await;
+}

@@ -1,0 +1,17 @@
+-- Feeds of the hub: those that can be released and were added before $1, and those whose subscribers are to be counted.
+WITH counts AS (
+    SELECT (filter::json ->> 'feed')::bigint AS feed, count(*) AS number
+    FROM subscriptions
+    WHERE (intent IS NULL OR NOT coalesce((intent::json ->> 'is_first')::boolean, false))
+    GROUP BY 1
+)
+SELECT feeds.id, coalesce(own.number, 0)
+FROM hub_feeds
+JOIN feeds ON feeds.id = hub_feeds.feed_id
+LEFT JOIN counts AS own ON own.feed = feeds.id
+LEFT JOIN counts AS other ON other.feed = feeds.merged_into
+WHERE CASE
+    WHEN own.number IS NULL AND other.number IS NULL
+        THEN hub_feeds.added <= $1 AND NOT EXISTS (SELECT 1 FROM feeds AS merged WHERE merged.merged_into = feeds.id)
+    ELSE feeds.status <> 'merged' AND own.number <> feeds.subscribers END
+LIMIT 500
