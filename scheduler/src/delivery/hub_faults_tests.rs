@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::config::HubAccess;
 use common::secrets::Keyring;
-use common::time::Timestamp;
+use common::time::{Clock, Timestamp};
 
 use super::hub_tests::*;
 use super::tending::round;

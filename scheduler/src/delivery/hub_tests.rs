@@ -133,7 +133,8 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("no {what}: {:?}, {:?}", self.got.lock().unwrap(), self.subscription().await);
+        let subscription = self.subscription().await;
+        panic!("no {what}: {:?}, {subscription:?}", self.got.lock().unwrap());
     }
 
     /// Waits until this number of requests has arrived.

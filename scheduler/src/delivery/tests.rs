@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempts, Ended, Task};
-use super::lanes::Lanes;
+use super::lanes::{Lanes, Way};
 use super::recent::Recent;
 use super::saver::Saver;
 use super::share::Share;
@@ -330,8 +330,8 @@ async fn a_target_that_waits_for_the_slow_lane_takes_no_slot_from_the_quick_one(
     world.sql(&events(1, "host.refusing"));
     let id = world.add(wish(), From::After(0)).await.id;
     let attempts = Arc::new(world.attempts().await);
-    let slow = attempts.lanes.lane(true);
-    let full = [slow.enter(true).await, slow.enter(true).await];
+    let slow = attempts.lanes.lane(Way::Slow);
+    let full = [slow.enter(Way::Slow).await, slow.enter(Way::Slow).await];
     let (mut waiting, mut quick) = (world.task(id).await, world.task(id).await);
     let target = Targets::default().of(&waiting.url, 1, Duration::ZERO);
     (waiting.is_slow, waiting.target, quick.target) = (true, Arc::clone(&target), target);
