@@ -53,7 +53,7 @@ async fn settle(
         }
     }
     let mut pending = vec![verdicts];
-    let mut announced = Vec::new();
+    let (mut announced, mut unchanged) = (Vec::new(), Vec::new());
     while let Some(mut batch) = pending.pop() {
         if batch.is_empty() {
             continue;
@@ -65,7 +65,8 @@ async fn settle(
                     results.condition.watchdog.progressed();
                     results.metrics.entries.inc_by(u64::from(new_entries));
                     results.metrics.record_over_quota(&over_quota);
-                    announced.extend((new_entries > 0).then_some(verdict.report.feed));
+                    let brought = if new_entries > 0 { &mut announced } else { &mut unchanged };
+                    brought.push(verdict.report.feed);
                 }
             }
             Err(error) if error.refuses_data() && batch.len() > 1 => {
@@ -80,7 +81,9 @@ async fn settle(
         }
     }
     count(results, heard, &announced, &unread).await?;
-    poll(results, &unread, now).await
+    // A delivery without a new entry may tell of changed ones. Which form is the newer one, only a poll knows.
+    unchanged.extend(unread);
+    poll(results, &unchanged, now).await
 }
 
 /// Counts deliveries: one that brought something new counts for its feed's pushes.
@@ -101,7 +104,7 @@ async fn count(
     Ok(results.store.heard_pushes(&pushes).await?)
 }
 
-/// Has feeds polled whose deliveries could not be read.
+/// Has feeds polled whose deliveries could not be read, or brought nothing new, at the pace of pings.
 async fn poll(results: &Results, feeds: &[FeedId], now: Timestamp) -> Result<(), BackendError> {
     if feeds.is_empty() {
         return Ok(());

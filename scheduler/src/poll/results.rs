@@ -20,6 +20,7 @@ use common::policy::{
     Draw, Minutes, Notice, Policy, Rule, Status, category, first_hold, host_refused, is_refusal, may_be_ours, rank,
     spare,
 };
+use common::push::FeedPush;
 use common::queue::Queue;
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
@@ -305,7 +306,11 @@ impl Results {
         if !wishes.is_empty() {
             self.store.want_pushes(&wishes, now).await?;
         }
-        Ok(())
+        // Whose reliable subscription is left with that gets its old pace back.
+        let is_reliable = |feed: &Feed| feed.push.as_ref().is_some_and(FeedPush::is_reliable);
+        let left: Vec<FeedId> =
+            wishes.iter().map(|wish| wish.feed).filter(|id| feeds.get(id).is_some_and(is_reliable)).collect();
+        self.own_pace().restore(&left, now).await
     }
 
     /// Decides again on the feeds whose audience a person changed since they were read. After too many tries their leases bring

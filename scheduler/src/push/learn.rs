@@ -38,6 +38,11 @@ impl Results {
     ) -> Result<(), BackendError> {
         from_polls(self, verdicts, applied, feeds, now).await
     }
+
+    /// Brings feeds back to their own pace.
+    pub(crate) fn own_pace(&self) -> Pace<'_> {
+        Pace { store: &*self.store, schedule: &*self.schedule, rules: &self.rules, condition: &self.condition }
+    }
 }
 
 async fn from_polls(
@@ -67,13 +72,7 @@ async fn from_polls(
     if !missed.is_empty() {
         results.store.missed_pushes(&missed).await?;
     }
-    let pace = Pace {
-        store: &*results.store,
-        schedule: &*results.schedule,
-        rules: &results.rules,
-        condition: &results.condition,
-    };
-    pace.restore(&slowed, now).await
+    results.own_pace().restore(&slowed, now).await
 }
 
 /// Whether a push announced what a poll found: one that caused a poll since the last one, or any that came just now.

@@ -55,13 +55,14 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Requests and renews subscriptions until stopped. Without a public URL nothing is requested, which is logged once.
 pub(crate) async fn run(ops: &Arc<Ops>, stop: &CancellationToken) {
     let push = &ops.config.push;
-    if ops.sender.get().is_none() || !(push.websub || push.rsscloud) {
+    if ops.sender.get().is_none() {
         return stop.cancelled().await;
     }
-    if ops.config.api.public_url.is_empty() {
+    if ops.config.api.public_url.is_empty() && (push.websub || push.rsscloud) {
         tracing::info!("push is off: hubs need api.public_url to reach this fleet (docs/push.md)");
-        return stop.cancelled().await;
     }
+    // What is off is left: the feeds of such subscriptions get their old pace back.
+    let is_on = PushKind::ALL.into_iter().any(|kind| wish::is_on(&ops.config, kind));
     let mut loops = Subscriber::new(Arc::clone(ops));
     let mut acting = FailureLog::new("requesting push subscriptions");
     let mut counting = FailureLog::new("counting push subscriptions");
@@ -73,7 +74,9 @@ pub(crate) async fn run(ops: &Arc<Ops>, stop: &CancellationToken) {
             left = Some(Instant::now());
             acting.note(loops.leave().await);
         }
-        acting.note(loops.sweep().await);
+        if is_on {
+            acting.note(loops.sweep().await);
+        }
         if is_time(counted, COUNT_EVERY) {
             counted = Some(Instant::now());
             counting.note(loops.count().await);
@@ -198,11 +201,11 @@ fn place(of: &PushSubscription) -> &str {
 /// the result.
 async fn act_on(ops: &Ops, mut of: PushSubscription) -> Result<(), BackendError> {
     let spread = || rand::rng().random::<f64>();
+    let was_live = state::is_live(&of);
     // A kind that was switched off is left.
     if !wish::is_on(&ops.config, of.kind) && of.state != PushState::Unsubscribing {
         (of.state, of.asked_at, of.failures) = (PushState::Unsubscribing, None, 0);
     }
-    let was_live = state::is_live(&of);
     let next = match state::step(&of, ops.clock.now(), spread()) {
         Step::Ask(next) => *next,
         Step::Remove => {

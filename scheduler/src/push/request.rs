@@ -60,6 +60,11 @@ pub(super) async fn send(ops: &Ops, of: &PushSubscription, mode: Mode) -> Result
         }),
     };
     let Some((url, call)) = made else { return Ok(Answer::Failed("the hub's address cannot be used".to_owned())) };
+    if of.secret.is_some() && url.scheme() == "http" && mode == Mode::Subscribe && !ops.config.push.secret_over_http {
+        return Ok(Answer::Failed(
+            "the hub is reached over http, which gets no secret unless push.secret_over_http is set".into(),
+        ));
+    }
     Ok(match follow(ops, url, &call, of.secret.is_some()).await? {
         Ok(answer) if answer.outcome == DeliveryOutcome::Delivered => match of.kind {
             PushKind::RssCloud if cloud::is_refusal(&answer.detail) => Answer::Failed(answer.detail),

@@ -129,6 +129,8 @@ pub(super) struct Change<'a> {
     pub(super) entry: &'a Entry,
     pub(super) fingerprint: i64,
     pub(super) stored: Option<Form>,
+    /// A push brought it, which may be an old one that is repeated: what the store has stays as it is.
+    only_adds: bool,
 }
 
 /// What the store has of an entry.
@@ -151,7 +153,17 @@ pub(super) fn reported<'a>(fresh: &[Fresh<'a>]) -> Vec<Change<'a>> {
             if seen.insert(identity) {
                 let feed = fresh.verdict.report.feed;
                 let fingerprint = entry.fingerprint().0.cast_signed();
-                changes.push(Change { fresh: number, feed, identity, seq: 0, entry, fingerprint, stored: None });
+                let only_adds = fresh.is_pushed();
+                changes.push(Change {
+                    fresh: number,
+                    feed,
+                    identity,
+                    seq: 0,
+                    entry,
+                    fingerprint,
+                    stored: None,
+                    only_adds,
+                });
             }
         }
     }
@@ -174,9 +186,9 @@ impl Change<'_> {
         self.stored.is_none_or(|form| form.seen.is_none())
     }
 
-    /// The store has it with other content, or not at all.
+    /// The store has it with other content, which may be replaced, or not at all.
     pub(super) fn is_change(&self) -> bool {
-        self.stored.is_none_or(|form| form.fingerprint != self.fingerprint)
+        self.stored.is_none_or(|form| form.fingerprint != self.fingerprint && !self.only_adds)
     }
 
     /// When it was first seen: now, unless the store has it.

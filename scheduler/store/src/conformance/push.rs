@@ -137,7 +137,11 @@ pub(crate) async fn a_push_adds_entries_and_changes_nothing_of_the_polls(backend
     (pushed.report.pushed, pushed.report.version) = (true, Version(0));
     pushed.decision.next_due = None;
     assert_eq!(new_entries(&apply(&*store, &[pushed.clone()], 5).await[0]), (1, 0));
-    assert_eq!(new_entries(&apply(&*store, &[pushed], 6).await[0]), (0, 0), "a delivery that is repeated");
+    assert_eq!(new_entries(&apply(&*store, &[pushed.clone()], 6).await[0]), (0, 0), "a delivery that is repeated");
+    let newest = store.latest_seq().await.unwrap();
+    pushed.report.outcome = modified(vec![entry("1", "an older form, perhaps")]);
+    assert_eq!(new_entries(&apply(&*store, &[pushed], 7).await[0]), (0, 0), "polls alone know which form is newer");
+    assert_eq!(store.latest_seq().await.unwrap(), newest, "no update is published");
     let after = feed(&*store, id).await;
     assert_eq!(after, Feed { entries: 2, over_quota: after.over_quota, ..before });
     assert_eq!(store.jobs_for(&[id]).await.unwrap()[0].known, known);
