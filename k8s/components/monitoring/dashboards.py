@@ -58,6 +58,8 @@ FLEET = [
      [(quantile(0.5, "delivery_lag_seconds"), "p50"), (quantile(0.99, "delivery_lag_seconds"), "p99")], 8),
     ("Subscriptions", "Subscriptions by state. `failing`: the last request was not accepted; `disabled`: its target failed for days or answered 410.", "short",
      [(level("subscriptions", "kind", "state"), "{{kind}} {{state}}")], 8, {"stack": True}),
+    ("Push subscriptions", "Subscriptions with hubs and clouds that announce new entries; while one is verified its feed may be polled less often.",
+     "short", [(level("push_subscriptions", "kind", "state"), "{{kind}} {{state}}")], 8, {"stack": True}),
     ("SLA unmet", "Feeds whose SLA cannot be met because a publisher's limit, a hold or a failure takes precedence.", "short",
      [(level("sla_unmet"), "feeds")], 4, {"type": "stat"}),
     ("Paused", "1 while an operator has paused all polling, or while only probes are sent because the fleet's own network fails.", "short",

@@ -75,7 +75,7 @@ pub(super) fn written(
         }
         DeliveryFormat::Atom => {
             let channel = channel(subscription, epoch, topic, events);
-            Body { media_type: "application/atom+xml", bytes: atom::written(&channel).unwrap_or_default() }
+            Body { media_type: "application/atom+xml", bytes: atom::written(&channel) }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Entries as feeds: the documents of the river and of the WebSub hub.
 
 pub mod atom;
+mod xml;
 
 use common::feed::Feed;
 use common::outcome::OutcomeKind;

@@ -76,10 +76,12 @@ pub(crate) async fn run(ops: &Arc<Ops>, stop: &CancellationToken) {
         }
         if is_on {
             acting.note(loops.sweep().await);
+        } else if let Ok(0) = loops.count().await {
+            return stop.cancelled().await;
         }
         if is_time(counted, COUNT_EVERY) {
             counted = Some(Instant::now());
-            counting.note(loops.count().await);
+            counting.note(loops.count().await.map(drop));
         }
         let wait = match acted {
             Some(acted) if acted >= AT_ONCE as usize => Duration::ZERO,
@@ -177,7 +179,8 @@ impl Subscriber {
         Ok(())
     }
 
-    async fn count(&self) -> Result<(), BackendError> {
+    /// Counts subscriptions by kind and state; returns how many there are.
+    async fn count(&self) -> Result<u64, BackendError> {
         let counts = self.ops.store.count_pushes().await?;
         let gauge = &self.ops.metrics.push_subscriptions;
         for kind in PushKind::ALL {
@@ -186,7 +189,7 @@ impl Subscriber {
                 gauge.with_label_values(&[kind.as_str(), state.as_str()]).set(i64::try_from(count).unwrap_or(i64::MAX));
             }
         }
-        Ok(())
+        Ok(counts.iter().map(|count| count.2).sum())
     }
 }
 

@@ -29,7 +29,8 @@ pub(super) async fn atom(
     headers: HeaderMap,
     Params(params): Params<RiverParams>,
 ) -> Result<Response, ApiError> {
-    serve(&api, &uri, &headers, params, "application/atom+xml; charset=utf-8", atom_document::written).await
+    let written = |channel: &Channel| Some(atom_document::written(channel));
+    serve(&api, &uri, &headers, params, "application/atom+xml; charset=utf-8", written).await
 }
 
 /// `GET /entries.json`
