@@ -54,8 +54,9 @@ mod tests {
             request.header(header::ACCEPT_ENCODING, "gzip, br").header(header::CONTENT_TYPE, "application/json");
         let request = request.body(Body::from(body.to_owned())).unwrap();
         let (head, body) = fleet.router.clone().call(request).await.unwrap().into_parts();
-        assert!(head.status.is_success(), "{method} {path}: {}", head.status);
-        (head.headers, to_bytes(body, usize::MAX).await.unwrap().to_vec())
+        let body = to_bytes(body, usize::MAX).await.unwrap().to_vec();
+        assert!(head.status.is_success(), "{method} {path}: {} {}", head.status, String::from_utf8_lossy(&body));
+        (head.headers, body)
     }
 
     fn unzipped(bytes: &[u8]) -> Vec<u8> {
@@ -84,7 +85,7 @@ mod tests {
                 assert_eq!(again.status, 304, "{path}");
             }
         }
-        let filter = json!({ "label": "l".repeat(60), "host": "a.example" });
+        let filter = json!({ "label": "l".repeat(60), "host": "a.example:443" });
         let wish = json!({ "kind": "webhook", "target": format!("https://a.example/{}", "x".repeat(1_500)), "filter": filter });
         let (headers, body) = sent(&fleet, "POST", "/api/v1/subscriptions", &wish.to_string()).await;
         assert!(

@@ -26,6 +26,9 @@ min_interval = "1s"
 hot_minutes = false
 no_validator_factor = 1.0
 import_spread = "0s"
+[policy.category.c]
+interval = "1s"
+interval_max = "1s"
 [policy.category.d]
 interval = "1s"
 interval_max = "1s"
