@@ -89,11 +89,12 @@ impl Process {
         assert!(clean, "the program ended with an error:\n{}", self.stderr());
     }
 
-    /// Returns its memory in bytes: now (`VmRSS`), or at its peak (`VmHWM`).
+    /// Returns its memory in bytes: now (`VmRSS:`), or at its peak (`VmHWM:`). It must run.
     pub fn memory(&self, which: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix(which)?.split_whitespace().nth(1));
-        line.and_then(|kilobytes| kilobytes.parse::<u64>().ok()).unwrap_or_default() * 1024
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let value = status.lines().find_map(|line| line.strip_prefix(which)).and_then(|rest| rest.split_whitespace().next());
+        let kilobytes: u64 = value.and_then(|value| value.parse().ok()).expect("a size in kB");
+        kilobytes * 1024
     }
 }
 
