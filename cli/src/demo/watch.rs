@@ -169,29 +169,8 @@ impl Watch {
                 let title = plain(stored.entry.display_title(), 200);
                 news.entries.push(Came { at, feed, title });
             }
-            _ => news.happenings.extend(self.headline(&event.kind, &feed).map(|(good, text)| Happening {
-                at,
-                good,
-                text,
-            })),
+            _ => news.happenings.extend(headline(&event, &feed).map(|(good, text)| Happening { at, good, text })),
         }
-    }
-
-    /// Describes a feed's event in words, and says whether it is good news.
-    fn headline(&self, kind: &str, feed: &str) -> Option<(bool, String)> {
-        Some(match kind {
-            "feed.gone" => (false, format!("{feed} is gone (410): it is never asked again")),
-            "feed.moved" => (true, format!("{feed} moved: its new address is kept")),
-            "feed.penalised" => {
-                let boxed = self.picture.boxed.iter().find(|boxed| boxed.feed == feed);
-                let why = boxed.map_or(String::new(), |boxed| format!(": {}", boxed.why));
-                (false, format!("{feed} goes into the penalty box{why}"))
-            }
-            "feed.failing" => (false, format!("{feed} has failed for a long time: event feed.failing")),
-            "feed.recovered" => (true, format!("{feed} is well again")),
-            "feed.blacklisted" | "feed.quarantined" => (false, format!("{feed} is given up")),
-            _ => return None,
-        })
     }
 
     /// Counts an entry that was published during the demo.
@@ -329,6 +308,22 @@ fn by_turns(boxed: Vec<Boxed>) -> Vec<Boxed> {
     let mut turns: Vec<(usize, Boxed)> = boxed.into_iter().map(turn).collect();
     turns.sort_by_key(|(turn, _)| *turn);
     turns.into_iter().map(|(_, boxed)| boxed).collect()
+}
+
+/// Describes a feed's event in words, and says whether it is good news.
+fn headline(event: &Event, feed: &str) -> Option<(bool, String)> {
+    Some(match event.kind.as_str() {
+        "feed.gone" => (false, format!("{feed} is gone (410): it is never asked again")),
+        "feed.moved" => (true, format!("{feed} moved: its new address is kept")),
+        "feed.penalised" => {
+            let why = event.error.as_ref().map(|error| format!(": {}", error.short()));
+            (false, format!("{feed} goes into the penalty box{}", why.unwrap_or_default()))
+        }
+        "feed.failing" => (false, format!("{feed} has failed for a long time: event feed.failing")),
+        "feed.recovered" => (true, format!("{feed} is well again")),
+        "feed.blacklisted" | "feed.quarantined" => (false, format!("{feed} is given up")),
+        _ => return None,
+    })
 }
 
 /// Returns the reason why a feed is in the penalty box.

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::form::{Fields, object};
 use super::frame::{Frame, answer, see_other};
+use super::paging::Paging;
 use super::query::encoded;
 use super::words::{self, Moment};
 use crate::api::hosts::{self, BlockBody, PathHost, RuleBody};
@@ -35,8 +36,7 @@ struct HostsPage {
     troubled: Vec<Row>,
     more_troubled: usize,
     rows: Vec<Row>,
-    first: bool,
-    next: Option<String>,
+    paging: Paging,
 }
 
 struct Row {
@@ -57,6 +57,7 @@ struct Note {
 #[derive(Debug, Deserialize)]
 pub(super) struct HostsParams {
     after: Option<String>,
+    earlier: Option<String>,
     host: Option<String>,
 }
 
@@ -70,13 +71,11 @@ pub(super) async fn list(
         return Ok(see_other(&format!("./hosts/{}", encoded(host))));
     }
     let first = params.after.is_none();
-    let page = api.ops.hosts(params.after, USUAL).await?;
+    let page = api.ops.hosts(params.after.clone(), USUAL).await?;
+    let paging = Paging::new("hosts", "", params.earlier.as_deref(), params.after.as_deref(), page.next.as_deref());
     let (troubled, more_troubled) = if first { troubled(&api, frame.now).await? } else { (Vec::new(), 0) };
     let rows = page.items.into_iter().map(|state| row(state, frame.now)).collect();
-    answer(
-        StatusCode::OK,
-        &HostsPage { frame: frame.around("hosts"), troubled, more_troubled, rows, first, next: page.next },
-    )
+    answer(StatusCode::OK, &HostsPage { frame: frame.around("hosts"), troubled, more_troubled, rows, paging })
 }
 
 /// Hosts that are held, blocked, or refuse us: some of them, and the number of the others.

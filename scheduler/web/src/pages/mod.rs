@@ -27,6 +27,9 @@ mod login;
 #[cfg(test)]
 mod login_tests;
 mod outlook;
+mod paging;
+#[cfg(test)]
+mod paging_tests;
 mod query;
 mod requeues;
 mod river;

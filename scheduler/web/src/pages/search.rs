@@ -8,16 +8,20 @@ use common::feed::Feed;
 use common::outcome::FailureKind;
 use common::policy::{Category, Status};
 use common::time::Timestamp;
+use percent_encoding::percent_decode_str;
 
 use super::actions;
 use super::frame::{Frame, answer};
-use super::query::{encoded, without};
+use super::paging::Paging;
+use super::query::without;
 use super::words::{self, Moment};
 use crate::error::ApiError;
 use crate::listing::ListParams;
 use crate::request::Params;
 use crate::state::Api;
 
+/// The parameter that has the pages before this one.
+const EARLIER: &str = "earlier";
 /// Feeds on a page when nobody says how many.
 const USUAL: u32 = 50;
 
@@ -29,10 +33,7 @@ struct SearchPage {
     /// What was wrong with what was asked.
     wrong: Option<String>,
     rows: Vec<Row>,
-    /// The query strings of the first, the previous and the next page.
-    first: Option<String>,
-    previous: Option<String>,
-    next: Option<String>,
+    paging: Paging,
     /// What was done just now.
     done: Option<String>,
     /// The query string of this page.
@@ -91,8 +92,7 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
     let done = done.and_then(|done| actions::said_of_several(done).or_else(|| actions::said(done).map(str::to_owned)));
     let query = without(query, "done");
     let unreadable = |_| ApiError::bad("the query string is not readable; write name=value&name=value");
-    let trail = Trail::of(&query);
-    let listed = without(&query, Trail::NAME);
+    let listed = without(&query, EARLIER);
     let Params(asked) = Params::<ListParams>::of(&Uri::try_from(format!("/feeds?{listed}")).map_err(unreadable)?)?;
     let asked = given(asked);
     let listed = list(&api, &asked, now).await;
@@ -102,58 +102,17 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
         Err(error) => return Err(error),
     };
     let conditions = conditions(&query);
-    let first = asked.after.is_some().then(|| conditions.clone());
-    let previous = trail.previous().map(|part| format!("{conditions}{part}"));
-    let next = next.map(|cursor| format!("{conditions}{}", trail.behind(asked.after.as_deref()).part(Some(&cursor))));
+    let earlier = query.split('&').find_map(|pair| pair.strip_prefix("earlier="));
+    let earlier = earlier.map(|earlier| percent_decode_str(earlier).decode_utf8_lossy());
+    let paging = Paging::new("feeds", &conditions, earlier.as_deref(), asked.after.as_deref(), next.as_deref());
     let count = if wrong.is_none() { count(&api, &asked, now).await? } else { None };
     let frame = frame.around("feeds");
-    answer(status, &SearchPage { frame, asked, wrong, rows, first, previous, next, done, query, count })
+    answer(status, &SearchPage { frame, asked, wrong, rows, paging, done, query, count })
 }
 
 /// The part of a query string that says which feeds are listed, and in which order.
 fn conditions(query: &str) -> String {
-    without(&without(query, "after"), Trail::NAME)
-}
-
-/// The cursors of the pages before this one, so that there is a way back: lists are read in one direction.
-struct Trail(Vec<String>);
-
-impl Trail {
-    /// The parameter that has it.
-    const NAME: &str = "earlier";
-    /// The first page, which has no cursor.
-    const FIRST: &str = "-";
-    /// Pages that are remembered: their cursors fit into an address.
-    const LONGEST: usize = 40;
-
-    /// Reads it from a query string; anything else leads nowhere.
-    fn of(query: &str) -> Self {
-        let given = query.split('&').filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == Self::NAME);
-        let is_cursor = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        let cursors = given.map_or("", |(_, cursors)| cursors).split('.').filter(|text| !text.is_empty());
-        Trail(cursors.filter(|text| text.chars().all(is_cursor)).map(str::to_owned).collect())
-    }
-
-    /// The trail of the page behind the one with this cursor.
-    fn behind(&self, cursor: Option<&str>) -> Trail {
-        let mut cursors = self.0.clone();
-        cursors.push(cursor.unwrap_or(Self::FIRST).to_owned());
-        Trail(cursors.split_off(cursors.len().saturating_sub(Self::LONGEST)))
-    }
-
-    /// The end of the query string of the page before.
-    fn previous(&self) -> Option<String> {
-        let (last, rest) = self.0.split_last()?;
-        let cursor = Some(last.as_str()).filter(|cursor| *cursor != Self::FIRST);
-        Some(Trail(rest.to_vec()).part(cursor))
-    }
-
-    /// The end of a query string: this cursor and this trail.
-    fn part(&self, cursor: Option<&str>) -> String {
-        let cursor = cursor.map_or_else(String::new, |cursor| format!("&after={}", encoded(cursor)));
-        let trail = if self.0.is_empty() { String::new() } else { format!("&{}={}", Self::NAME, self.0.join(".")) };
-        cursor + &trail
-    }
+    without(&without(query, "after"), EARLIER)
 }
 
 /// A form sends every field, and empty what was left empty.
@@ -221,27 +180,4 @@ async fn count(api: &Api, asked: &ListParams, now: Timestamp) -> Result<Option<S
     Ok(counted(
         stats.feeds.iter().filter(|(category, status, _)| fits(*category, *status)).map(|(.., feeds)| feeds).sum(),
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_trail_leads_back_page_by_page() {
-        let mut trail = Trail::of("q=a");
-        assert_eq!(trail.previous(), None);
-        let mut cursor = None;
-        for next in ["one", "two", "three"] {
-            trail = Trail::of(&trail.behind(cursor).part(Some(next)));
-            cursor = Some(next);
-        }
-        assert_eq!(trail.previous().as_deref(), Some("&after=two&earlier=-.one"));
-        let trail = Trail::of("&after=two&earlier=-.one");
-        assert_eq!(trail.previous().as_deref(), Some("&after=one&earlier=-"));
-        assert_eq!(Trail::of("earlier=-").previous().as_deref(), Some(""), "the first page");
-        assert_eq!(Trail::of("earlier=<b>.%22").previous(), None);
-        let long = (0..99).fold(Trail(Vec::new()), |trail, number| trail.behind(Some(&number.to_string())));
-        assert!(long.0.len() == Trail::LONGEST && long.0[0] == "59");
-    }
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::form::{Fields, object};
 use super::frame::{Frame, answer, see_other};
+use super::paging::Paging;
 use super::words::{self, Moment};
 use crate::api::audit::{Subject, Who};
 use crate::api::subscriptions::{self as subscriptions, ChangeBody, ListParams, ReplayBody, SubscriptionId};
@@ -27,8 +28,7 @@ use store::{Delivery, DeliveryFormat, SubscriptionState};
 struct SubscriptionsPage {
     frame: Frame,
     rows: Vec<Row>,
-    first: bool,
-    next: Option<String>,
+    paging: Paging,
     done: &'static str,
 }
 
@@ -47,6 +47,7 @@ struct Row {
 #[derive(Debug, Deserialize)]
 pub(super) struct PageParams {
     after: Option<String>,
+    earlier: Option<String>,
     done: Option<String>,
 }
 
@@ -56,15 +57,13 @@ pub(super) async fn list(
     frame: Frame,
     Params(params): Params<PageParams>,
 ) -> Result<Response, ApiError> {
-    let first = params.after.is_none();
-    let params_of_list = ListParams { after: params.after, limit: None };
+    let params_of_list = ListParams { after: params.after.clone(), limit: None };
     let axum::Json(page) = subscriptions::list(State(api), Params(params_of_list)).await?;
+    let (earlier, after) = (params.earlier.as_deref(), params.after.as_deref());
+    let paging = Paging::new("subscriptions", "", earlier, after, page.next.as_deref());
     let done = if params.done.as_deref() == Some("removed") { "The subscription is removed." } else { "" };
     let rows = page.items.into_iter().map(|view| row(view, frame.now)).collect();
-    answer(
-        StatusCode::OK,
-        &SubscriptionsPage { frame: frame.around("subscriptions"), rows, first, next: page.next, done },
-    )
+    answer(StatusCode::OK, &SubscriptionsPage { frame: frame.around("subscriptions"), rows, paging, done })
 }
 
 fn row(view: SubscriptionView, now: Timestamp) -> Row {

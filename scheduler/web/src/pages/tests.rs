@@ -37,7 +37,7 @@ async fn hostile_fleet() -> Fleet {
     fleet
 }
 
-async fn page(fleet: &Fleet, path: &str) -> (u16, String) {
+pub(super) async fn page(fleet: &Fleet, path: &str) -> (u16, String) {
     let (status, _, body) = fleet.call("GET", path, &[("accept", "text/html")], "").await;
     (status, body)
 }
@@ -167,7 +167,7 @@ fn titles(page: &str) -> Vec<String> {
 }
 
 /// The address of the page before or behind this one.
-fn leads_to(page: &str, rel: &str) -> Option<String> {
+pub(super) fn leads_to(page: &str, rel: &str) -> Option<String> {
     let (_, link) = page.split_once(&format!("rel=\"{rel}\" href=\""))?;
     Some(format!("/{}", link.split('"').next()?.replace("&#38;", "&")))
 }

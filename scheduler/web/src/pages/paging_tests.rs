@@ -1,0 +1,75 @@
+//! The way forth and back through lists.
+
+use common::entry::Entry;
+use serde_json::json;
+
+use super::tests::{leads_to, page};
+use crate::testing::Fleet;
+
+#[tokio::test]
+async fn lists_and_the_filtered_river_lead_back_page_by_page() {
+    let fleet = Fleet::new().await;
+    let id = fleet.feed("https://a.example/1").await;
+    for number in 2..=7 {
+        fleet.feed(&format!("https://a.example/{number}")).await;
+    }
+    let entry = |n: usize| Entry {
+        id: n.to_string(),
+        title: Some(format!("{} {n}", if n.is_multiple_of(3) { "fog" } else { "snow" })),
+        ..Entry::default()
+    };
+    fleet.polled_with(id, (1..=21).map(entry).collect()).await;
+    for first in
+        ["/feeds?limit=2", "/feeds?limit=2&sort=subscribers", "/feeds?limit=2&sort=next_due", "/entries?limit=2&q=fog"]
+    {
+        let shown = async |path: &str| {
+            let page = fleet.call("GET", path, &[], "").await.2;
+            let body = page.split_once("</form>").unwrap().1.split_once("<nav class=\"pages\"").unwrap().0.to_owned();
+            // The list leads back to where a form was sent from.
+            let body = body.lines().filter(|line| !line.contains("name=\"back\"")).collect::<Vec<_>>().join("\n");
+            (body, leads_to(&page, "next"), leads_to(&page, "prev"))
+        };
+        let mut pages = vec![shown(first).await];
+        while let Some(next) = &pages[pages.len() - 1].1 {
+            let next = shown(next).await;
+            pages.push(next);
+        }
+        assert_eq!(pages.len(), 4, "{first}");
+        assert_eq!(pages[0].2, None, "{first}");
+        let mut at = 3;
+        while let Some(previous) = pages[at].2.clone() {
+            at -= 1;
+            let (body, _, before) = shown(&previous).await;
+            assert_eq!(body, pages[at].0, "{first}, page {at}");
+            pages[at].2 = before;
+        }
+        assert_eq!(at, 0, "{first}");
+    }
+}
+
+#[tokio::test]
+async fn hosts_and_subscriptions_lead_back_page_by_page() {
+    let fleet = Fleet::with_secrets().await;
+    for number in 0..201 {
+        fleet.feed(&format!("https://h{number:03}.example/feed")).await;
+        let target = json!({ "kind": "webhook", "target": format!("https://t{number:03}.example/hook") }).to_string();
+        let sent = fleet.call("POST", "/api/v1/subscriptions", &[("content-type", "application/json")], &target).await;
+        assert_eq!(sent.0, 201, "{}", sent.2);
+    }
+    for path in ["/hosts", "/subscriptions"] {
+        let mut pages = vec![(path.to_owned(), page(&fleet, path).await.1)];
+        while let Some(next) = leads_to(&pages[pages.len() - 1].1, "next") {
+            let text = page(&fleet, &next).await.1;
+            pages.push((next, text));
+        }
+        assert_eq!(pages.len(), 3, "{path}");
+        let rows = |page: &str| page.split("<tr>").skip(1).map(str::to_owned).collect::<Vec<_>>();
+        let mut shown = pages.pop().unwrap().1;
+        while let Some((address, before)) = pages.pop() {
+            let previous = leads_to(&shown, "prev").unwrap();
+            shown = page(&fleet, &previous).await.1;
+            assert_eq!(rows(&shown), rows(&before), "{previous} beside {address}");
+        }
+        assert_eq!(leads_to(&shown, "prev"), None, "{path}");
+    }
+}
