@@ -43,7 +43,7 @@ pub(crate) enum FeedCommand {
     Pause(FeedsArgs),
     /// Polls paused, blacklisted or quarantined feeds again
     Resume(FeedsArgs),
-    /// Drops the validators and content hashes of feeds, so that their next polls read them whole
+    /// Drops the validators and content hashes of feeds, so that their next polls read the whole document
     Forget(FeedsArgs),
     /// Takes feeds back to where they were before they moved or were merged; the same moves are not made again
     Unmove(FeedsArgs),

@@ -6,7 +6,7 @@ use common::document::{FeedAbout, FeedHints, Onward};
 use common::feed::OverQuota;
 use common::last_error::ExplainedError;
 use common::outcome::{FailureKind, OutcomeKind};
-use common::policy::{Rule, Status};
+use common::policy::{Rule, Status, named};
 use common::time::Timestamp;
 use common::words;
 use scheduler::about;
@@ -245,8 +245,7 @@ pub(crate) fn history_table(polls: &[HistoryEntry], width: Option<usize>) -> Str
             Some(kind) if kind != FailureKind::Status => words::failure(kind),
             _ => words::outcome(poll.outcome),
         };
-        let rules = poll.reasons.iter().filter_map(|rule| serde_json::to_value(rule).ok()?.as_str().map(str::to_owned));
-        let rules = rules.map(|rule| rule.replace('_', " ")).collect::<Vec<_>>();
+        let rules = poll.reasons.iter().map(|rule| named(*rule)).collect::<Vec<_>>();
         vec![
             when::cell(poll.at, "%Y-%m-%d %H:%M:%S").into(),
             Cell::new(outcome_ink(poll.outcome), outcome),

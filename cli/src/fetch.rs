@@ -7,7 +7,6 @@ use common::config::Config;
 use common::document::{Document, Validators};
 use common::policy::{Audience, Decision, Draw, ExplainedTerm, Policy, Subject, category, decide, explain};
 use common::report::Outcome;
-use common::time::Timestamp;
 use common::words;
 use rand::RngExt;
 use serde_json::{Value, json};
@@ -20,6 +19,7 @@ use crate::settings::SettingsArgs;
 use crate::single::{self, Single};
 use crate::terminal::Waiting;
 use crate::usage::Usage;
+use crate::when;
 
 /// Fetches a feed once, outside of the fleet, and explains it from the request to what would be decided
 ///
@@ -258,9 +258,9 @@ fn entries_text(document: &Document) -> Option<String> {
     const SHOWN: usize = 10;
     // The report has the document's last entry first.
     let rows = document.entries.iter().rev().take(SHOWN).map(|entry| {
-        let when = entry.published.or(entry.updated);
+        let published = entry.published.or(entry.updated);
         vec![
-            when.map_or_else(|| "-".to_owned(), |at| at.to_chrono().format("%Y-%m-%d %H:%M").to_string()),
+            published.map_or_else(|| "-".to_owned(), |at| when::cell(at, "%Y-%m-%d %H:%M")),
             plain(entry.display_title(), 80),
             plain(entry.url.as_deref().unwrap_or("-"), 500),
         ]
@@ -268,18 +268,18 @@ fn entries_text(document: &Document) -> Option<String> {
     let more = document.entries.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!("\n({more} more)") } else { String::new() };
     let rows: Vec<_> = rows.collect();
-    (!rows.is_empty()).then(|| table(&["PUBLISHED (UTC)", "TITLE", "LINK"], &rows) + &more)
+    (!rows.is_empty()).then(|| table(&[&when::head("PUBLISHED"), "TITLE", "LINK"], &rows) + &more)
 }
 
 fn verdict_text(verdict: &Verdict) -> String {
-    let clock = |at: Timestamp| at.to_chrono().format("%m-%d %H:%M:%S").to_string();
-    let rows: Vec<_> = verdict.terms.iter().map(|term| vec![clock(term.due), term.text.clone()]).collect();
+    let rows: Vec<_> =
+        verdict.terms.iter().map(|term| vec![when::cell(term.due, "%m-%d %H:%M:%S"), term.text.clone()]).collect();
     let base = verdict.decision.state.last_polled.unwrap_or_default();
-    let next = verdict.decision.next_due.map_or_else(|| "never".to_owned(), |due| words::moment(due, base));
+    let next = verdict.decision.next_due.map_or_else(|| "never".to_owned(), |due| when::moment(due, base));
     let head = fields(&[
         ("a fleet would poll it", Some(next)),
-        ("its host would rest until", verdict.decision.host_hold.map(|until| words::moment(until, base))),
+        ("its host would rest until", verdict.decision.host_hold.map(|until| when::moment(until, base))),
         ("status", Some(verdict.decision.status.as_str().to_owned())),
     ]);
-    if rows.is_empty() { head } else { format!("{head}\n\n{}", table(&["DUE (UTC)", "BECAUSE"], &rows)) }
+    if rows.is_empty() { head } else { format!("{head}\n\n{}", table(&[&when::head("DUE"), "BECAUSE"], &rows)) }
 }

@@ -113,6 +113,11 @@ impl FirstPoll<'_> {
         }
         match taken_out {
             true => note!("  it was not added"),
+            false if feed.status != Status::Active => note!(
+                "  {}; `feedfleet feed remove {id}` removes it, `feedfleet feed add` with its address tries it once more",
+                next_poll(feed),
+                id = feed.id
+            ),
             false => note!(
                 "  {}; `feedfleet feed refresh {id}` polls it now, `feedfleet feed remove {id}` removes it",
                 next_poll(feed),

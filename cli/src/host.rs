@@ -15,7 +15,7 @@ use crate::client::{Client, ClientArgs};
 use crate::output::{Cell, coloured_table, fields, plain};
 use crate::terminal::{Ink, width};
 use crate::usage::Usage;
-use crate::{output, values};
+use crate::{output, values, when};
 
 /// Shows hosts, sets their rules, blocks them
 #[derive(Debug, Subcommand)]
@@ -102,12 +102,13 @@ pub(crate) async fn run(command: HostCommand) -> anyhow::Result<ExitCode> {
         HostCommand::Block(args) => {
             let body = json!({ "for": args.duration.as_secs_f64() });
             let host = one(&args.client, Method::POST, &args.host, "/block", Some(&body)).await?;
-            let until = host.blocked_until.map_or_else(String::new, |until| format!(" until {until}"));
+            let until = host.blocked_until.map_or_else(String::new, |until| format!(" until {}", when::full(until)));
             print_host(&args.client, &host, &format!("blocked {}{until}", host.host))?;
         }
         HostCommand::Unblock(args) => {
             let host = one(&args.client, Method::POST, &args.host, "/unblock", None).await?;
-            let held = host.hold_until.map(|until| format!("; its server asked for no requests until {until}"));
+            let held =
+                host.hold_until.map(|until| format!("; its server asked for no requests until {}", when::full(until)));
             print_host(&args.client, &host, &format!("unblocked {}{}", host.host, held.unwrap_or_default()))?;
         }
     }
@@ -231,18 +232,14 @@ fn refusing_text(refusing: &RefusingView, now: Timestamp) -> String {
     let RefusingView { since, until, tries, failure, status, .. } = refusing;
     let how = match (failure, status) {
         (FailureKind::Status, Some(status)) => format!("HTTP {status}"),
-        (failure, Some(status)) => format!("{failure}, HTTP {status}"),
-        (failure, None) => failure.to_string(),
+        (failure, Some(status)) => format!("{}, HTTP {status}", words::failure(*failure)),
+        (failure, None) => words::failure(*failure).to_owned(),
     };
-    format!(
-        "{how}, since {}; rest {tries}, one feed is tried {}",
-        words::moment(*since, now),
-        words::moment(*until, now)
-    )
+    format!("{how}, since {}; rest {tries}, one feed is tried {}", when::moment(*since, now), when::moment(*until, now))
 }
 
 fn host_fields(host: &HostView, now: Timestamp) -> String {
-    let when = |at: Option<Timestamp>| at.map(|at| words::moment(at, now));
+    let when = |at: Option<Timestamp>| at.map(|at| when::moment(at, now));
     let mut lines = fields(&[
         ("host", Some(host.host.clone())),
         ("feeds", Some(host.feeds.to_string())),

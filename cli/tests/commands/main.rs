@@ -27,5 +27,6 @@ mod reload;
 mod requeue;
 mod simulate;
 mod single;
+mod states;
 mod top;
 mod unreachable;

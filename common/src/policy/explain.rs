@@ -42,6 +42,38 @@ pub fn explain(category: Category, base: Timestamp, terms: &[Term]) -> Vec<Expla
     explained.collect()
 }
 
+/// Names a rule in a word or two, as publishers know it.
+pub fn named(rule: Rule) -> &'static str {
+    match rule {
+        Rule::Category => "category",
+        Rule::Adaptive => "posting rate",
+        Rule::Person => "a person's wish",
+        Rule::NoSubscribers => "no subscribers",
+        Rule::HostInterval => "its host's interval",
+        Rule::MinInterval => "shortest interval",
+        Rule::Ttl => "ttl",
+        Rule::UpdatePeriod => "updatePeriod",
+        Rule::Freshness => "max-age",
+        Rule::Skip => "skipHours or skipDays",
+        Rule::NoValidators => "no validators",
+        Rule::EqualDownloads => "same bytes again",
+        Rule::Stretch => "throttled before",
+        Rule::Backoff => "back-off",
+        Rule::PenaltyBox => "penalty box",
+        Rule::RetryAfter => "Retry-After",
+        Rule::Throttled => "throttled",
+        Rule::Ceiling => "cut by a ceiling (hint_ceiling)",
+        Rule::Salt => "salt",
+        Rule::HotMinute => "a busy minute avoided",
+        Rule::Added => "added",
+        Rule::Late => "late",
+        Rule::Calm => "calm delivery",
+        Rule::OurFault => "our own fault",
+        Rule::HostRefuses => "its host refuses us",
+        Rule::Pushed => "new entries are pushed",
+    }
+}
+
 fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later: bool, due: Timestamp) -> String {
     let to = format!("{} it to {}", if later { "raised" } else { "brought" }, spoken(interval));
     match rule {

@@ -51,7 +51,7 @@ use std::time::Duration;
 pub use added::{first_due, postponed, replan};
 pub use category::{category, rank, sla_unmet, weight};
 pub use decide::decide;
-pub use explain::{ExplainedTerm, explain};
+pub use explain::{ExplainedTerm, explain, named};
 pub use head_first::HeadFirst;
 pub use host_refused::{host_refused, is_refusal};
 pub use hot_minute::{OPEN_REACH, next_open};

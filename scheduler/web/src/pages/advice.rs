@@ -57,7 +57,7 @@ fn failure(kind: FailureKind, status: Option<u16>) -> &'static str {
             "The server takes too long to answer. A feed that is kept as a file, or in a cache, answers at once."
         }
         (FailureKind::Status, Some(401 | 403)) => {
-            "The server refuses us the feed (401 or 403). If a wall against robots stands before the site, let the feed's address through it."
+            "The server refuses us the feed (401 or 403). If something on the site keeps robots out, exempt the feed's address."
         }
         (FailureKind::Status, Some(404)) => {
             "There is nothing at the feed's address (404). If the feed moved, answer with a permanent redirect (301 or 308); if it ended, with 410."
@@ -65,7 +65,7 @@ fn failure(kind: FailureKind, status: Option<u16>) -> &'static str {
         (FailureKind::Status, Some(500..)) => {
             "The server fails while it makes the feed (5xx). Its own error log says why."
         }
-        (FailureKind::Status, _) => "The server answers with a status that brings no feed.",
+        (FailureKind::Status, _) => "The server answers with an error status.",
         (FailureKind::TooLarge, _) => {
             "The feed is larger than we read. Keep the newest entries in it, and older ones in an archive (RFC 5005)."
         }
@@ -73,7 +73,7 @@ fn failure(kind: FailureKind, status: Option<u16>) -> &'static str {
             "The address does not serve a feed, but a page, an empty file, or a check for human visitors. Publish the feed's own address, and exempt it from such checks."
         }
         (FailureKind::Malformed, _) => {
-            "The feed, or the answer that brings it, is broken beyond what can be repaired. A feed validator shows the line."
+            "The feed, or the response that contains it, is too broken to repair. A feed validator shows the line."
         }
         (FailureKind::Truncated, _) => {
             "The answer ends before all the bytes came that it announced. A wrong Content-Length, or a proxy that gives up, does that."

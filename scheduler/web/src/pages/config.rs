@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::frame::{Frame, answer, see_other};
 use super::query::encoded;
-use super::words::Moment;
+use super::words::{self, Moment};
 use crate::api::audit::Who;
 use crate::api::config;
 use crate::error::ApiError;
@@ -88,7 +88,10 @@ fn flat(section: &Value) -> Vec<(String, String)> {
             }
             Value::Array(items) if items.is_empty() => {}
             Value::Null => {}
-            Value::String(text) => found.push((key, text.clone())),
+            Value::String(text) => {
+                let duration = humantime::parse_duration(text).ok().filter(|_| text != "0");
+                found.push((key, duration.map_or_else(|| text.clone(), words::duration)));
+            }
             other => found.push((key, other.to_string())),
         }
     }

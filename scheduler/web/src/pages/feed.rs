@@ -7,7 +7,7 @@ use axum::response::Response;
 use common::document::{FeedAbout, FeedHints};
 use common::feed::Feed;
 use common::outcome::{FailureKind, OutcomeKind};
-use common::policy::Status;
+use common::policy::{Status, named};
 use common::time::Timestamp;
 use common::url::FeedId;
 
@@ -170,7 +170,7 @@ pub(super) fn poll_line(poll: &HistoryEntry, now: Timestamp) -> PollLine {
         outcome: words::outcome(poll.outcome),
         what: what.join(", "),
         next: poll.next_due.map(interval),
-        reasons: poll.reasons.iter().map(|rule| words::rule(*rule)).collect::<Vec<_>>().join(", "),
+        reasons: poll.reasons.iter().map(|rule| named(*rule)).collect::<Vec<_>>().join(", "),
     }
 }
 

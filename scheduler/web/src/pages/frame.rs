@@ -165,12 +165,24 @@ pub(crate) async fn for_people(State(api): State<Api>, request: Request, next: N
     }
     let reason = status.canonical_reason().unwrap_or_default();
     let back = (!is_safe).then(|| frame.root.clone() + path_from_root(parent(&path)));
-    let page = RefusalPage { frame, status: status.as_u16(), reason, message, back };
+    let page = RefusalPage { frame, status: status.as_u16(), reason, message: in_pages(&message), back };
     let Ok(mut page) = answer(status, &page) else { return response };
     for name in [header::RETRY_AFTER, header::ALLOW] {
         page.headers_mut().extend(response.headers().get(&name).cloned().map(|value| (name, value)));
     }
     page
+}
+
+/// Requests that the API's refusals advise, and where people find the same on pages.
+const ADVICE: [(&str, &str); 3] = [
+    ("GET /api/v1/feeds lists them", "the page Feeds lists them"),
+    ("GET /api/v1/feeds?q= finds those too", "the search of the page Feeds finds those too"),
+    ("GET /api/v1/requeue lists them", "the page Requeues lists them"),
+];
+
+/// A refusal of the API in words for a page.
+fn in_pages(message: &str) -> String {
+    ADVICE.iter().fold(message.to_owned(), |said, (request, page)| said.replace(request, page))
 }
 
 /// The page that a form's address belongs to.

@@ -167,7 +167,7 @@ pub(super) async fn page(
     let rule = view.rule.clone().unwrap_or_default();
     let refusal = view.refusing.as_ref().map(|refusing| {
         let status = refusing.status.map_or_else(String::new, |status| format!(", HTTP {status}"));
-        let how = format!("{}{status}", words::spaced(refusing.failure.as_str()));
+        let how = format!("{}{status}", words::failure(refusing.failure));
         (how, Moment::of(refusing.since, now), refusing.advice.clone())
     });
     let text = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();

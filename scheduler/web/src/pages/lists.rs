@@ -104,7 +104,7 @@ pub(super) async fn fragments(ops: &Ops, shown: &Shown) -> Result<BTreeMap<&'sta
 pub(super) async fn lists(ops: &Ops, shown: &Shown) -> Result<Lists, BackendError> {
     let (stats, now) = (&shown.stats, shown.now);
     let count = |(name, number): (&String, &u64), filter: &str| Count {
-        name: words::spaced(name),
+        name: FailureKind::from_name(name).map_or_else(|| words::spaced(name), |kind| words::failure(kind).to_owned()),
         query: format!("{filter}={name}"),
         value: words::count(*number),
     };
@@ -194,7 +194,7 @@ async fn worst(ops: &Ops, now: Timestamp) -> Result<Vec<HostLine>, BackendError>
         let held = holds.iter().find(|(other, _)| *other == host).map(|(_, until)| Moment::of(*until, now));
         let last = match tally.last {
             Some(kind) => words::failure(kind).to_owned(),
-            None => words::spaced(OutcomeKind::Throttled.as_str()),
+            None => words::outcome(OutcomeKind::Throttled).to_lowercase(),
         };
         let (failed, throttled) = (words::count(tally.failed.into()), words::count(tally.throttled.into()));
         lines.push(HostLine { host: host.to_string(), failed, throttled, last, held });

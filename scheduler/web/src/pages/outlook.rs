@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::config::PolicyConfig;
 use common::feed::Feed;
-use common::outcome::FailureKind;
+use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{Status, rest_after_poll};
 use common::time::Timestamp;
 
@@ -92,8 +92,12 @@ fn verdict(feed: &Feed) -> (&'static str, &'static str) {
     let state = &feed.state;
     match feed.status {
         Status::Active if state.penalty.is_some() => ("bad", "Yes, but it fails."),
+        Status::Active if state.last_outcome == Some(OutcomeKind::Throttled) => {
+            ("warn", "Yes, but its server asked us to wait.")
+        }
         Status::Active if state.consecutive_failures > 0 => ("warn", "Yes, but its last poll failed."),
         Status::Active if state.last_polled.is_none() => ("good", "Yes, its first poll is still to come."),
+        Status::Active if state.last_success.is_none() => ("warn", "Yes, but no poll was answered with a feed yet."),
         Status::Active => ("good", "Yes, it is read."),
         Status::Paused => ("warn", "Not at present: it is paused."),
         Status::Gone => ("warn", "Not any more: its server said that it is gone."),

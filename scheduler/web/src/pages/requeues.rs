@@ -127,7 +127,7 @@ fn what(requeue: &Requeue, now: Timestamp) -> String {
         (!hosts.is_empty()).then(|| format!("host {}", hosts.join(", "))),
         filter.category.map(|category| format!("category {}", category.as_str())),
         filter.status.map(|status| format!("status {}", status.as_str())),
-        filter.failure.map(|failure| format!("failing: {}", words::spaced(failure.as_str()))),
+        filter.failure.map(|failure| format!("failing: {}", words::failure(failure))),
         filter.due_before.map(|due| format!("due {}", words::relative(due, now))),
     ];
     let mut parts: Vec<String> = parts.into_iter().flatten().collect();

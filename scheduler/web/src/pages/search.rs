@@ -105,7 +105,12 @@ pub(super) async fn page(State(api): State<Api>, frame: Frame, uri: Uri) -> Resu
     let earlier = query.split('&').find_map(|pair| pair.strip_prefix("earlier="));
     let earlier = earlier.map(|earlier| percent_decode_str(earlier).decode_utf8_lossy());
     let paging = Paging::new("feeds", &conditions, earlier.as_deref(), asked.after.as_deref(), next.as_deref());
-    let count = if wrong.is_none() { count(&api, &asked, now).await? } else { None };
+    let shown = match (&asked.after, &paging.next) {
+        (None, None) => Page::Whole(rows.len() as u64),
+        (None, Some(_)) => Page::First(rows.len() as u64),
+        (Some(_), _) => Page::Later,
+    };
+    let count = if wrong.is_none() { count(&api, &asked, now, shown).await? } else { None };
     let frame = frame.around("feeds");
     answer(status, &SearchPage { frame, asked, wrong, rows, paging, done, query, count })
 }
@@ -162,22 +167,32 @@ fn row(api: &Api, feed: Feed, now: Timestamp) -> Row {
     }
 }
 
-/// How many feeds match, from the counters: those know feeds by category and status.
-async fn count(api: &Api, asked: &ListParams, now: Timestamp) -> Result<Option<String>, ApiError> {
+/// How many feeds match: from the counters, which know feeds by category and status, or else as far as this page shows it.
+async fn count(api: &Api, asked: &ListParams, now: Timestamp, page: Page) -> Result<Option<String>, ApiError> {
     let query = asked.clone().query(USUAL)?;
-    let counted = |number| Some(words::counted(number, "feed", "feeds"));
-    if query.text.is_some() || query.host.is_some() || query.label.is_some() || query.external_id.is_some() {
-        return Ok(None);
-    }
-    // Failures are counted apart from the penalty box, and not by class.
-    if query.failing || query.failure.is_some() {
-        return Ok(None);
+    let counted = |number| words::counted(number, "feed", "feeds");
+    let marks = query.label.is_some() || query.external_id.is_some();
+    let others = query.text.is_some() || query.host.is_some() || query.failing || query.failure.is_some();
+    if marks || others {
+        return Ok(match page {
+            Page::Whole(rows) => Some(counted(rows)),
+            Page::First(0) | Page::Later => None,
+            Page::First(rows) => Some(format!("more than {}", counted(rows))),
+        });
     }
     let stats = api.ops.store.stats(now).await?;
     let fits = |category, status| {
         query.category.is_none_or(|wanted| wanted == category) && query.status.is_none_or(|wanted| wanted == status)
     };
-    Ok(counted(
-        stats.feeds.iter().filter(|(category, status, _)| fits(*category, *status)).map(|(.., feeds)| feeds).sum(),
-    ))
+    let classes = stats.feeds.iter().filter(|(category, status, _)| fits(*category, *status));
+    Ok(Some(counted(classes.map(|(.., feeds)| feeds).sum())))
+}
+
+/// Which part of a list a page is, and how many rows it has.
+enum Page {
+    /// All of it.
+    Whole(u64),
+    /// Its beginning.
+    First(u64),
+    Later,
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use common::outcome::OutcomeKind;
-use common::policy::Rule;
 use common::time::Timestamp;
 use store::StoredEntry;
 
@@ -52,38 +51,6 @@ pub(super) fn outcome(kind: OutcomeKind) -> &'static str {
         OutcomeKind::Failed => "Failed",
         OutcomeKind::Gone => "Gone",
         OutcomeKind::Deferred => "Deferred",
-    }
-}
-
-/// A rule in a word or two, as publishers know it.
-pub(super) fn rule(rule: Rule) -> &'static str {
-    match rule {
-        Rule::Category => "category",
-        Rule::Adaptive => "posting rate",
-        Rule::Person => "a person's wish",
-        Rule::NoSubscribers => "no subscribers",
-        Rule::HostInterval => "its host's interval",
-        Rule::MinInterval => "shortest interval",
-        Rule::Ttl => "ttl",
-        Rule::UpdatePeriod => "updatePeriod",
-        Rule::Freshness => "max-age",
-        Rule::Skip => "skipHours or skipDays",
-        Rule::NoValidators => "no validators",
-        Rule::EqualDownloads => "same bytes again",
-        Rule::Stretch => "throttled before",
-        Rule::Backoff => "back-off",
-        Rule::PenaltyBox => "penalty box",
-        Rule::RetryAfter => "Retry-After",
-        Rule::Throttled => "throttled",
-        Rule::Ceiling => "cut by a ceiling (hint_ceiling)",
-        Rule::Salt => "salt",
-        Rule::HotMinute => "a busy minute avoided",
-        Rule::Added => "added",
-        Rule::Late => "late",
-        Rule::Calm => "calm delivery",
-        Rule::OurFault => "our own fault",
-        Rule::HostRefuses => "its host refuses us",
-        Rule::Pushed => "new entries are pushed",
     }
 }
 

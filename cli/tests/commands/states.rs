@@ -1,0 +1,179 @@
+//! Every page in every state, in a real browser: no fault that the accessibility checker finds, nothing wider than the screen.
+
+use common::policy::Status;
+use common::time::{Clock, SystemClock};
+use common::url::FeedId;
+use load_tests::origin::feed::Feed;
+use load_tests::origin::script::Script;
+use serde_json::{Value, json};
+use store::sqlite::SqliteStore;
+use store::{FeedChange, Feeds, Upkeep};
+
+use crate::browser::{Browser, DESKTOP, Device, PHONE};
+use crate::fleet::Fleet;
+
+const WRITE: &str = "0123456789abcdef0123";
+const READ: &str = "3210fedcba9876543210";
+
+async fn post(fleet: &Fleet, path: &str, body: &Value) {
+    let url = format!("{}/api/v1/{path}", fleet.server);
+    let answer = reqwest::Client::new().post(url).header("content-type", "application/json").body(body.to_string());
+    let answer = answer.send().await.unwrap();
+    assert!(answer.status().is_success(), "{path}: {}", answer.text().await.unwrap());
+}
+
+/// A fleet with a feed in each state, in this order: read, boxed, held, gone, paused, merged, blacklisted, quarantined, new.
+async fn in_all_states(data: &str) -> Fleet {
+    let fleet = Fleet::start_at(data, "127.0.0.1:0", &[]).await;
+    let page = "<html><link rel=alternate type=application/rss+xml href=/read><title>A page</title></html>";
+    for (path, script) in [
+        ("/read", Script::feed(Feed::rss().title("Harbour news").initial(3))),
+        ("/boxed", Script::status(404)),
+        ("/held", Script::status(429).header("Retry-After", "7200")),
+        ("/gone", Script::status(410)),
+        ("/paused", Script::feed(Feed::rss())),
+        ("/page", Script::body("text/html", page)),
+        ("/blacklisted", Script::feed(Feed::rss())),
+        ("/quarantined", Script::feed(Feed::rss())),
+    ] {
+        fleet.origin.set(path, script);
+        post(&fleet, "feeds", &json!({ "url": fleet.origin.url(path) })).await;
+    }
+    let polled = |out: &str| out.lines().filter(|line| line.contains("\"last_polled\":\"")).count() == 8;
+    fleet.until(&["feed", "list", "--json"], polled);
+    post(&fleet, "feeds/5/pause", &json!(null)).await;
+
+    let mut fleet = fleet;
+    let origin = std::mem::replace(&mut fleet.origin, load_tests::origin::Origin::start().await.unwrap());
+    fleet.stop();
+    // What takes months, or kills workers.
+    let store = SqliteStore::open(&format!("sqlite://{data}/feedfleet.db")).await.unwrap();
+    for (id, status) in [(7, Status::Blacklisted), (8, Status::Quarantined)] {
+        let change = FeedChange { status: Some(status), ..FeedChange::default() };
+        assert!(store.change_feed(FeedId(id), &change, SystemClock.now()).await.unwrap().is_some());
+    }
+    store.close().await;
+    let mut fleet = Fleet::start_at(data, "127.0.0.1:0", &[]).await;
+    fleet.origin = origin;
+    post(&fleet, "fleet/pause", &json!(null)).await;
+    post(&fleet, "feeds", &json!({ "url": fleet.origin.url("/new") })).await;
+    fleet
+}
+
+async fn look_at_states(device: Device) {
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = in_all_states(folder.path().to_str().unwrap()).await;
+    let browser = Browser::open(device).await;
+    for (id, state, said) in [
+        (1, "read", "Yes, it is read."),
+        (2, "boxed", "Yes, but it fails."),
+        (3, "held", "Yes, but its server asked us to wait."),
+        (4, "gone", "Not any more: its server said that it is gone."),
+        (5, "paused", "Not at present: it is paused."),
+        (6, "page", "It is read as another feed."),
+        (7, "blacklisted", "Not any more: it failed for too long."),
+        (8, "quarantined", "Not at present: it is quarantined."),
+        (9, "new", "Yes, its first poll is still to come."),
+    ] {
+        browser.go(&format!("{}/feeds/{id}", fleet.server)).await;
+        browser.look(&format!("feed-{state}")).await;
+        browser.go(&format!("{}/status?url={}", fleet.server, fleet.origin.url(&format!("/{state}")))).await;
+        assert_eq!(browser.text(".verdict").await, said, "{state}");
+        browser.look(&format!("status-{state}")).await;
+    }
+    for (path, name) in [
+        ("", "fleet-in-trouble"),
+        ("feeds?failing=true", "feeds-failing"),
+        ("feeds?category=Z", "feeds-wrong"),
+        ("feeds?q=nothing+like+that", "feeds-none"),
+        ("status?url=https%3A%2F%2Funknown.example%2F", "status-unknown"),
+        ("entries?q=nothing+like+that", "entries-none"),
+    ] {
+        browser.go(&format!("{}/{path}", fleet.server)).await;
+        browser.look(name).await;
+    }
+    browser.go(&format!("{}/feeds/add", fleet.server)).await;
+    browser.fill("textarea[name=url]", &format!("ftp://a.example/\n{}", fleet.origin.url("/more"))).await;
+    browser.click("#main form button").await;
+    browser.until("document.body.textContent.includes('1 refused')").await;
+    browser.look("add-refused").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_state_is_accessible_on_a_phone() {
+    look_at_states(PHONE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_state_is_accessible_on_a_desktop() {
+    look_at_states(DESKTOP).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_without_rows_and_those_of_a_reader_are_accessible() {
+    let fleet = Fleet::start(&[]).await;
+    for device in [PHONE, DESKTOP] {
+        let browser = Browser::open(device).await;
+        for path in ["", "entries", "feeds", "hosts", "requeues", "subscriptions", "audit", "config", "docs/api"] {
+            browser.go(&format!("{}/{path}", fleet.server)).await;
+            browser.look(&format!("empty-{}", path.replace('/', "-"))).await;
+        }
+    }
+    fleet.stop();
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fleet.toml");
+    let token = |name: &str, token: &str| {
+        format!("[[api.tokens]]\nname = \"{name}\"\ntoken = \"{token}\"\nrole = \"{name}\"\n")
+    };
+    std::fs::write(&file, token("write", WRITE) + &token("read", READ)).unwrap();
+    let fleet = Fleet::start(&["--config", file.to_str().unwrap()]).await;
+    let browser = Browser::open(PHONE).await;
+    browser.go(&format!("{}/login", fleet.server)).await;
+    browser.fill("input[name=token]", "not the token at all").await;
+    browser.click("#main button").await;
+    browser.until("document.body.textContent.includes('not one of the tokens')").await;
+    browser.look("login-wrong").await;
+    browser.fill("input[name=token]", READ).await;
+    browser.click("#main button").await;
+    browser.until("document.body.textContent.includes('Log out')").await;
+    for path in ["", "feeds", "hosts", "requeues", "subscriptions", "config"] {
+        browser.go(&format!("{}/{path}", fleet.server)).await;
+        browser.look(&format!("reader-{path}")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_list_can_be_read_without_a_script() {
+    let fleet = Fleet::start(&[]).await;
+    fleet.origin.set("/harbour", Script::feed(Feed::rss().title("Harbour news").initial(60)));
+    let url = fleet.origin.url("/harbour");
+    fleet.done(&["feed", "add", &url]);
+    for device in [PHONE, DESKTOP] {
+        let browser = Browser::open(device).await;
+        browser.devtools("Emulation.setScriptExecutionDisabled", json!({ "value": true })).await;
+        for (path, said) in [
+            ("", "Harbour news"),
+            ("entries", "Harbour news"),
+            ("entries?feed=1", "Older entries"),
+            ("feeds?q=harb", "Harbour news"),
+            ("feeds/1", "New content"),
+            ("feeds/add", "Import"),
+            ("hosts", "127.0.0.1"),
+            ("hosts/127.0.0.1", "1 request per"),
+            ("requeues", "Requeue"),
+            ("subscriptions", "Target"),
+            ("audit", "POST /api/v1/feeds"),
+            ("config", "policy"),
+            ("docs/api", "openapi.json"),
+        ] {
+            browser.go(&format!("{}/{path}", fleet.server)).await;
+            let text = browser.text("body").await;
+            assert!(text.contains(said), "{path} without a script on a {device:?}: {text}");
+        }
+        browser.go(&format!("{}/entries", fleet.server)).await;
+        browser.click("nav.pages a[rel=next]").await;
+        browser.click("nav.pages a[rel=prev]").await;
+        assert!(browser.has("nav.pages a[rel=next]").await);
+    }
+}
