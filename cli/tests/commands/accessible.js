@@ -4,7 +4,9 @@ const name = (element) => `<${element.tagName.toLowerCase()}> "${(element.textCo
 const shown = (element) => element.checkVisibility({ visibilityProperty: true }) && element.getClientRects().length > 0;
 
 if (!document.documentElement.lang) wrong.push("the page has no language");
-if (document.querySelectorAll("main").length !== 1) wrong.push("there is not one main part");
+// A component may have the main part.
+const trees = [document, ...[...document.querySelectorAll("*")].flatMap((element) => element.shadowRoot ?? [])];
+if (trees.flatMap((tree) => [...tree.querySelectorAll("main")]).length !== 1) wrong.push("there is not one main part");
 for (const field of document.querySelectorAll("input, select, textarea")) {
   if (shown(field) && !field.labels.length && !field.ariaLabel) wrong.push(`${name(field)} has no label`);
 }

@@ -25,6 +25,9 @@ pub(crate) struct Device {
     pub(crate) mobile: bool,
 }
 
+/// The colour schemes that a person may prefer.
+const SCHEMES: [&str; 2] = ["light", "dark"];
+
 pub(crate) const PHONE: Device = Device { name: "phone", width: 390, height: 844, mobile: true };
 pub(crate) const DESKTOP: Device = Device { name: "desktop", width: 1280, height: 900, mobile: false };
 
@@ -248,21 +251,19 @@ impl Browser {
         }
     }
 
-    /// Takes screenshots of the whole page in both colour schemes, in `target/tmp/pages`; checks that nothing is wider
-    /// than the screen, lacks contrast, or lacks a text alternative.
+    /// Checks in both colour schemes that nothing is wider than the screen, lacks contrast, or lacks a text alternative.
+    pub(crate) async fn check(&self, name: &str) {
+        for scheme in SCHEMES {
+            self.check_in(name, scheme).await;
+        }
+    }
+
+    /// The same, and takes screenshots of the whole page, in `target/tmp/pages`.
     pub(crate) async fn look(&self, name: &str) {
-        let widths = self.eval("return [document.documentElement.scrollWidth, innerWidth]").await;
-        let [page, screen] = [0, 1].map(|index| widths[index].as_u64().unwrap());
-        assert!(page <= screen, "{name} is {page} wide, the {} {screen}", self.device.name);
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pages");
         std::fs::create_dir_all(&folder).unwrap();
-        for scheme in ["light", "dark"] {
-            let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
-            self.devtools("Emulation.setEmulatedMedia", features).await;
-            let wrong = self.eval(include_str!("accessible.js")).await;
-            assert_eq!(wrong, json!([]), "{name}, {}, {scheme}", self.device.name);
-            let violations = self.violations().await;
-            assert!(violations.is_empty(), "{name}, {}, {scheme}: {}", self.device.name, violations.join("\n"));
+        for scheme in SCHEMES {
+            self.check_in(name, scheme).await;
             let size = &self.devtools("Page.getLayoutMetrics", json!({})).await["cssContentSize"];
             let clip = json!({ "x": 0, "y": 0, "width": self.device.width, "height": size["height"], "scale": 1 });
             let picture = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
@@ -270,6 +271,18 @@ impl Browser {
             let bytes = BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
             std::fs::write(folder.join(format!("{name}-{}-{scheme}.png", self.device.name)), bytes).unwrap();
         }
+    }
+
+    async fn check_in(&self, name: &str, scheme: &str) {
+        let widths = self.eval("return [document.documentElement.scrollWidth, innerWidth]").await;
+        let [page, screen] = [0, 1].map(|index| widths[index].as_u64().unwrap());
+        assert!(page <= screen, "{name} is {page} wide, the {} {screen}", self.device.name);
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.devtools("Emulation.setEmulatedMedia", features).await;
+        let wrong = self.eval(include_str!("accessible.js")).await;
+        assert_eq!(wrong, json!([]), "{name}, {}, {scheme}", self.device.name);
+        let violations = self.violations().await;
+        assert!(violations.is_empty(), "{name}, {}, {scheme}: {}", self.device.name, violations.join("\n"));
     }
 
     /// Returns the console's warnings and errors since the last call.
