@@ -59,6 +59,7 @@ impl Document {
         self.all_entries = u32::try_from(entries.len()).unwrap_or(u32::MAX);
         self.known = known.after_document(fingerprints.iter().copied());
         self.new_entries = 0;
+        let known = known.polled();
         for (entry, fingerprint) in entries.into_iter().zip(fingerprints) {
             if !known.contains(fingerprint) {
                 self.new_entries += u32::from(!known.knows_identity(fingerprint));

@@ -66,9 +66,15 @@ pub struct FeedPush {
 }
 
 impl FeedPush {
-    /// Returns whether the feed may be polled less often.
+    /// Returns whether its pushes have proved reliable.
     pub fn is_reliable(&self) -> bool {
         self.state == PushState::Verified && self.announced >= RELIABLE_AFTER
+    }
+
+    /// Returns whether the feed may be polled less often: its pushes are reliable, and its lease has not expired, whether or not
+    /// anybody has noted that.
+    pub fn spares_polls(&self, now: Timestamp) -> bool {
+        self.is_reliable() && self.lease_until.is_some_and(|until| until > now)
     }
 
     /// Returns whether the hub accepted the subscription and sends nothing: polls found new entries, and no push ever arrived.
@@ -174,7 +180,12 @@ mod tests {
             heard_at: None,
             light_at: None,
         };
-        assert!(push.is_reliable());
+        let now = Timestamp::from_millis(1_790_000_000_000);
+        assert!(push.is_reliable() && !push.spares_polls(now));
+        let leased = |until| FeedPush { lease_until: Some(until), ..push.clone() };
+        assert!(
+            leased(now.after(std::time::Duration::from_secs(1))).spares_polls(now) && !leased(now).spares_polls(now)
+        );
         assert!(!FeedPush { announced: RELIABLE_AFTER - 1, ..push.clone() }.is_reliable());
         for state in [PushState::Pending, PushState::Denied, PushState::Lapsed, PushState::Unsubscribing] {
             assert!(!FeedPush { state, ..push.clone() }.is_reliable());

@@ -91,7 +91,8 @@ impl Process {
 
     /// Returns its memory in bytes: now (`VmRSS:`), or at its peak (`VmHWM:`). It must run.
     pub fn memory(&self, which: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("a process that runs has a status");
         let value =
             status.lines().find_map(|line| line.strip_prefix(which)).and_then(|rest| rest.split_whitespace().next());
         let kilobytes: u64 = value.and_then(|value| value.parse().ok()).expect("a size in kB");

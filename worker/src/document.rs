@@ -195,6 +195,7 @@ fn hold_within(document: &mut Document, known: &KnownEntries, max_bytes: usize) 
     }
     let left_out = &fingerprints[document.entries.len()..];
     document.known = document.known.without(left_out);
+    let known = known.polled();
     let new = left_out.iter().filter(|fingerprint| !known.knows_identity(**fingerprint)).count();
     document.new_entries = document.new_entries.saturating_sub(u32::try_from(new).unwrap_or(u32::MAX));
     left_out.is_empty()

@@ -13,7 +13,7 @@ mod way;
 
 use async_trait::async_trait;
 use common::config::FetchConfig;
-use common::document::Validators;
+use common::document::{ContentHash, Validators};
 use common::host::HostRules;
 use common::job::FetchJob;
 use common::push::PushedBody;
@@ -42,6 +42,9 @@ pub trait FetchFeed: Send + Sync {
     }
 }
 
+/// The hash that a delivery's document gets whose entries did not all fit into the report; others get none.
+const PARTLY_READ: ContentHash = ContentHash(0);
+
 #[async_trait]
 impl FetchFeed for Fetcher {
     async fn fetch(&self, job: &FetchJob, hops: &Hops<'_>) -> Fetched {
@@ -50,14 +53,16 @@ impl FetchFeed for Fetcher {
 
     async fn read_pushed(&self, job: &FetchJob, pushed: &PushedBody) -> Fetched {
         let begun = Instant::now();
+        let found_at = job.validators.for_url.as_deref().map(|url| url.trim_end_matches(Validators::POSTS));
         let answer = Answer {
             wire: pushed.body.clone(),
             codings: Codings::default(),
             content_type: pushed.content_type.clone(),
-            url: job.url.to_string(),
+            // Links are relative to where polls find the document, as theirs are.
+            url: found_at.map_or_else(|| job.url.to_string(), str::to_owned),
             validators: Validators::default(),
             stored: Validators::default(),
-            known_hash: None,
+            known_hash: Some(PARTLY_READ),
             known: job.known.clone(),
             announced: Announced::default(),
             // It holds what is new, and perhaps nothing else.

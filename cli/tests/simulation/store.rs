@@ -14,9 +14,10 @@ use store::sqlite::SqliteStore;
 use store::{
     AcceptedPolicy, Added, Applied, AuditLine, AuditPage, Audited, Audits, EntryRef, Event, EventPage, EventQuery,
     Events, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, HostOrders, HostQuery, HostRefusal, HostRow, Hosts,
-    JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, Page, Placement, Polls, PushCount, PushHeard,
-    PushSubscription, PushWish, Pushes, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan, RequeueStep,
-    Requeues, StoreError, StoreStats, StoredEntry, Subscriptions, Unmove, Unmoved, Unpushed, Upkeep, Verdict,
+    JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, OldSeal, OwedPace, Page, Placement, Polls, PushCount,
+    PushHeard, PushSubscription, PushWish, Pushes, RefusedHost, RelayTurn, Requeue, RequeueFilter, RequeuePlan,
+    RequeueStep, Requeues, StoreError, StoreStats, StoredEntry, Subscribed, Subscriptions, Unmove, Unmoved, Unpushed,
+    Upkeep, Verdict,
 };
 use store::{
     Advance, DeliveryShare, DeliveryTurn, HubFeed, NewSubscription, Stray, StrayQuery, Subscription,
@@ -481,13 +482,16 @@ impl Pushes for SeenStore {
         run(self.server.store.pushes_of(feeds))
     }
 
-    async fn push_due(
-        &self,
-        now: Timestamp,
-        again: Timestamp,
-        limit: u32,
-    ) -> Result<Vec<PushSubscription>, StoreError> {
-        run(self.server.store.push_due(now, again, limit))
+    async fn push_hosts(&self, now: Timestamp, until: Timestamp, limit: u32) -> Result<Vec<String>, StoreError> {
+        run(self.server.store.push_hosts(now, until, limit))
+    }
+
+    async fn push_due(&self, host: &str, now: Timestamp, limit: u32) -> Result<Vec<PushSubscription>, StoreError> {
+        run(self.server.store.push_due(host, now, limit))
+    }
+
+    async fn free_push_host(&self, host: &str, not_before: Option<Timestamp>) -> Result<(), StoreError> {
+        run(self.server.store.free_push_host(host, not_before))
     }
 
     async fn store_push(&self, changed: &PushSubscription) -> Result<bool, StoreError> {
@@ -502,12 +506,32 @@ impl Pushes for SeenStore {
         run(self.server.store.heard_pushes(heard))
     }
 
-    async fn missed_pushes(&self, feeds: &[FeedId]) -> Result<(), StoreError> {
-        run(self.server.store.missed_pushes(feeds))
+    async fn await_push(&self, feed: FeedId, at: Timestamp) -> Result<(), StoreError> {
+        run(self.server.store.await_push(feed, at))
     }
 
-    async fn leave_pushes(&self, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
-        run(self.server.store.leave_pushes(now, limit))
+    async fn lost_pushes(&self, before: Timestamp, limit: u32) -> Result<Vec<FeedId>, StoreError> {
+        run(self.server.store.lost_pushes(before, limit))
+    }
+
+    async fn forget_lost_pushes(&self, feeds: &[FeedId], before: Timestamp) -> Result<(), StoreError> {
+        run(self.server.store.forget_lost_pushes(feeds, before))
+    }
+
+    async fn owed_paces(&self, limit: u32) -> Result<Vec<OwedPace>, StoreError> {
+        run(self.server.store.owed_paces(limit))
+    }
+
+    async fn paces_restored(&self, of: &[OwedPace]) -> Result<(), StoreError> {
+        run(self.server.store.paces_restored(of))
+    }
+
+    async fn forget_left_pushes(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+        run(self.server.store.forget_left_pushes(before, limit))
+    }
+
+    async fn subscribed(&self, after: FeedId, limit: u32) -> Result<Vec<Subscribed>, StoreError> {
+        run(self.server.store.subscribed(after, limit))
     }
 
     async fn unpushed(&self, after: FeedId, limit: u32) -> Result<Vec<Unpushed>, StoreError> {

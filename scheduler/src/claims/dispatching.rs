@@ -272,7 +272,7 @@ impl Fleet {
             host_hold: None,
             notices: common::policy::Notices::default(),
         };
-        Verdict { report: fetched, decision, category: Category::C, audience_at: Timestamp::EPOCH }
+        Verdict { report: fetched, decision, category: Category::C, audience_at: Timestamp::EPOCH, push: None }
     }
 
     /// Stores a wake.

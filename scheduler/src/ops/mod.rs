@@ -38,7 +38,7 @@ use crate::condition::Condition;
 use crate::condition::live_config::ConfigSource;
 use crate::error::BackendError;
 use crate::poll::retire::retire;
-use crate::poll::subject::{draw, new_subject, placement_slot, slot, subject};
+use crate::poll::subject::{draw, new_subject, placement_slot, planned_subject, slot};
 use crate::push::wish::Wishes;
 use crate::schedule::{Band, Schedule, Slot};
 use crate::sender::Sender;
@@ -272,7 +272,7 @@ impl Ops {
         };
         let has_login = credentials.as_ref().map_or(before.credentials.is_some(), Option::is_some);
         let calm = edit.calm.as_deref().unwrap_or(&before.calm);
-        let subject = Subject { audience, calm, credentials: has_login, ..subject(&rules, before) };
+        let subject = Subject { audience, calm, credentials: has_login, ..planned_subject(&rules, before, now) };
         let config = self.condition.config.get();
         let policy =
             Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
@@ -306,7 +306,8 @@ impl Ops {
         let due = feeds.iter().filter_map(|feed| Some(slot(&rules, feed, feed.due()?)));
         let retired: Vec<FeedId> = feeds.iter().filter(|feed| feed.due().is_none()).map(|feed| feed.id).collect();
         self.schedule.lower(&due.collect::<Vec<_>>(), now).await?;
-        retire(&*self.store, &*self.schedule, &rules, &retired, now).await
+        retire(&*self.store, &*self.schedule, &rules, &retired, now).await?;
+        crate::push::leave_unfit(&*self.store, feeds, now).await
     }
 
     /// Drops a feed's validators and content hash: its next poll, which comes when it is due, reads it whole. `None`: there

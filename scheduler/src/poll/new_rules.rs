@@ -7,7 +7,7 @@ use common::time::Timestamp;
 use common::url::FeedId;
 
 use crate::error::BackendError;
-use crate::poll::subject::{draw, subject};
+use crate::poll::subject::{draw, planned_subject};
 use crate::schedule::{Band, Claim, Schedule, Slot};
 use store::{FeedChange, JobRow, Store, StoreError};
 
@@ -35,7 +35,7 @@ pub(crate) async fn replanned(
     }
     let (mut put_off, mut changes) = (Vec::new(), Vec::new());
     for feed in store.states_for(&ids).await? {
-        let subject = subject(rules, &feed);
+        let subject = planned_subject(rules, &feed, now);
         let Some((due_at, terms)) = postponed(&subject, now, draw(), policy) else { continue };
         let category = category(&subject);
         let change = FeedChange {

@@ -13,6 +13,7 @@ use common::url::FeedId;
 use crate::error::BackendError;
 use crate::poll::results::Results;
 use crate::poll::subject::{placement_slot, subject};
+use crate::push::learn::claim_of_delivery;
 use store::{Applied, PushHeard, Verdict};
 
 impl Results {
@@ -42,6 +43,9 @@ async fn settle(
     for report in reports {
         let Some(feed) = feeds.get(&report.feed).filter(|feed| feed.status == Status::Active) else { continue };
         heard.entry(feed.id).or_default().push(report.started);
+        // Its entries did not all fit into the report.
+        let is_cut = matches!(&report.outcome, Outcome::Modified(document) if document.content_hash.is_some());
+        unread.extend(is_cut.then_some(feed.id));
         match (report.outcome, of_feed.get(&feed.id)) {
             (Outcome::Modified(document), Some(place)) => add(&mut verdicts[*place], *document),
             (Outcome::Modified(document), None) => {
@@ -53,7 +57,9 @@ async fn settle(
         }
     }
     let mut pending = vec![verdicts];
-    let (mut announced, mut unchanged) = (Vec::new(), Vec::new());
+    // A delivery without a new entry may tell of changed ones, and which form is the newer one, only a poll knows. What the quotas or
+    // the database refused of a delivery, a poll brings again.
+    let mut polled = Vec::new();
     while let Some(mut batch) = pending.pop() {
         if batch.is_empty() {
             continue;
@@ -62,11 +68,11 @@ async fn settle(
             Ok(applied) => {
                 for (verdict, applied) in batch.iter().zip(applied) {
                     let Applied::Stored { new_entries, over_quota, .. } = applied else { continue };
+                    let is_whole = new_entries > 0 && over_quota.is_empty();
                     results.condition.watchdog.progressed();
                     results.metrics.entries.inc_by(u64::from(new_entries));
                     results.metrics.record_over_quota(&over_quota);
-                    let brought = if new_entries > 0 { &mut announced } else { &mut unchanged };
-                    brought.push(verdict.report.feed);
+                    polled.extend((!is_whole).then_some(verdict.report.feed));
                 }
             }
             Err(error) if error.refuses_data() && batch.len() > 1 => {
@@ -74,34 +80,27 @@ async fn settle(
                 pending.extend([rest, batch]);
             }
             Err(error) if error.refuses_data() => {
-                let ids = batch.iter().map(|verdict| verdict.report.feed);
-                tracing::error!(feeds = ?ids.collect::<Vec<_>>(), error = &error as &dyn std::error::Error, "the store refused a delivery");
+                let ids: Vec<FeedId> = batch.iter().map(|verdict| verdict.report.feed).collect();
+                polled.extend(&ids);
+                tracing::error!(feeds = ?ids, error = &error as &dyn std::error::Error, "the store refused a delivery");
             }
             Err(error) => return Err(error.into()),
         }
     }
-    count(results, heard, &announced, &unread).await?;
-    // A delivery without a new entry may tell of changed ones. Which form is the newer one, only a poll knows.
-    unchanged.extend(unread);
-    poll(results, &unchanged, now).await
+    count(results, heard, &unread).await?;
+    polled.extend(unread);
+    poll(results, &polled, now).await
 }
 
-/// Counts deliveries: one that brought something new counts for its feed's pushes.
+/// Counts deliveries. Nothing is awaited of them any more.
 async fn count(
     results: &Results,
     heard: HashMap<FeedId, Vec<Timestamp>>,
-    announced: &[FeedId],
     unread: &[FeedId],
 ) -> Result<(), BackendError> {
-    let mut pushes = Vec::new();
-    for (feed, times) in heard {
-        let (last, light) = (times.len() - 1, unread.contains(&feed));
-        pushes.extend(times.into_iter().enumerate().map(|(number, at)| {
-            let announced = number == last && announced.contains(&feed);
-            PushHeard { feed, at, light, counts: true, announced }
-        }));
-    }
-    Ok(results.store.heard_pushes(&pushes).await?)
+    let heard = heard.into_iter().flat_map(|(feed, times)| times.into_iter().map(move |at| (feed, at)));
+    let push = |(feed, at)| PushHeard { feed, at, light: unread.contains(&feed), settled: true };
+    Ok(results.store.heard_pushes(&heard.map(push).collect::<Vec<_>>()).await?)
 }
 
 /// Has feeds polled whose deliveries could not be read, or brought nothing new, at the pace of pings.
@@ -135,5 +134,6 @@ fn verdict(results: &Results, feed: &Feed, report: FetchReport) -> Verdict {
         host_hold: None,
         notices: Notices::default(),
     };
-    Verdict { report, decision, category: category(&subject(&rules, feed)), audience_at: feed.audience_at }
+    let push = claim_of_delivery(feed, report.started);
+    Verdict { report, decision, category: category(&subject(&rules, feed)), audience_at: feed.audience_at, push }
 }

@@ -31,7 +31,8 @@ use crate::error::BackendError;
 use crate::poll::log;
 use crate::poll::moves::{Moves, announced_instead, may_move};
 use crate::poll::retire::retire;
-use crate::poll::subject::subject;
+use crate::poll::subject::{planned_subject, subject};
+use crate::push::learn::claim_of_poll;
 use crate::push::wish::Wishes;
 use crate::schedule::{Band, Parking, Schedule, Slot};
 use store::{Applied, Store, StoreError, Verdict};
@@ -203,7 +204,8 @@ impl Results {
             report.answered_by.get_or_insert(charged);
             report.answered_by = report.answered_by.filter(|host| *host != report.host);
         }
-        let mut subject = subject(&rules, feed);
+        let push = claim_of_poll(feed, report.started);
+        let mut subject = planned_subject(&rules, feed, now);
         subject.soft_alike = self.condition.soft.alike(&feed.host, feed.id, now);
         report.moved_to = report.moved_to.filter(|to| may_move(&subject, feed, to));
         let config = self.condition.config.get();
@@ -211,12 +213,12 @@ impl Results {
             Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
         if self.is_spared(&report) {
             let decision = spare(&subject, now, (self.draw)(), &policy);
-            return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at };
+            return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push };
         }
         let refusal = self.condition.refusals.of(&report.host).filter(|_| is_refusal(&report, feed.state.signing));
         if let Some(refusal) = refusal.filter(|_| report.answered_by.is_none()) {
             let decision = host_refused(&subject, &report, refusal.until, now, (self.draw)(), &policy);
-            return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at };
+            return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push };
         }
         let draws = [(self.draw)(), (self.draw)()];
         let mut minutes = common::lock(&self.minutes);
@@ -231,7 +233,7 @@ impl Results {
         if let (Some(planned), Some(plans)) = (planned, plans) {
             self.condition.price.decided(planned, plans);
         }
-        Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at }
+        Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push }
     }
 
     /// Whether a report tells of a failure that does not count against its feed.
@@ -273,7 +275,6 @@ impl Results {
                     }
                     let config = self.condition.config.get();
                     self.moves.follow(&batch, &applied, feeds, &config.policy, now).await?;
-                    self.learn_from_polls(&batch, &applied, feeds, now).await?;
                     self.wish(&batch, &applied, feeds, now).await?;
                 }
                 Err(error) if error.refuses_data() && batch.len() > 1 => {
@@ -306,11 +307,12 @@ impl Results {
         if !wishes.is_empty() {
             self.store.want_pushes(&wishes, now).await?;
         }
-        // Whose reliable subscription is left with that gets its old pace back.
+        // Pushes that missed something, or a subscription that is left, give a feed its old pace back.
         let is_reliable = |feed: &Feed| feed.push.as_ref().is_some_and(FeedPush::is_reliable);
-        let left: Vec<FeedId> =
-            wishes.iter().map(|wish| wish.feed).filter(|id| feeds.get(id).is_some_and(is_reliable)).collect();
-        self.own_pace().restore(&left, now).await
+        if verdicts.iter().any(|verdict| feeds.get(&verdict.report.feed).is_some_and(is_reliable)) {
+            self.restore_paces(now).await?;
+        }
+        Ok(())
     }
 
     /// Decides again on the feeds whose audience a person changed since they were read. After too many tries their leases bring

@@ -4,7 +4,6 @@ use common::calm::CalmGroup;
 use common::feed::Feed;
 use common::host::HostRules;
 use common::policy::{Audience, Draw, Subject, category};
-use common::push::FeedPush;
 use common::time::Timestamp;
 use common::url::FeedUrl;
 use rand::RngExt;
@@ -12,11 +11,16 @@ use rand::RngExt;
 use crate::schedule::{Band, Slot};
 use store::{JobRow, Placement};
 
-/// The policy's view of a feed, its host's rules included.
+/// The policy's view of a feed, its host's rules included, but for its pushes: enough for its category.
 pub fn subject<'a>(rules: &'a HostRules, feed: &'a Feed) -> Subject<'a> {
     let new = new_subject(rules, &feed.url, feed.audience, &feed.calm, feed.credentials.is_some());
-    let pushed = feed.push.as_ref().is_some_and(FeedPush::is_reliable);
-    Subject { status: feed.status, state: feed.state, pushed, ..new }
+    Subject { status: feed.status, state: feed.state, ..new }
+}
+
+/// The policy's view of a feed whose next poll is to be planned.
+pub(crate) fn planned_subject<'a>(rules: &'a HostRules, feed: &'a Feed, now: Timestamp) -> Subject<'a> {
+    let pushed = feed.push.as_ref().is_some_and(|push| push.spares_polls(now));
+    Subject { pushed, ..subject(rules, feed) }
 }
 
 /// The same for a feed that was never polled.

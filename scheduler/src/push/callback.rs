@@ -5,31 +5,25 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::feed::Feed;
+use common::host::HostKey;
 use common::host_gate::Ticket;
 use common::job::FetchJob;
-use common::known::KnownEntries;
 use common::policy::Status;
 use common::push::{PushKind, PushState, PushedBody, is_signed};
 use common::time::Timestamp;
 use rand::RngExt;
-use store::{PushHeard, PushSubscription};
-use tokio::sync::Semaphore;
+use store::{JobRow, PushHeard, PushSubscription};
 use tokio::time::Instant;
 
-use super::learn::Pace;
+use super::limits::{Budgets, Depth, Room, Turn, Turns};
 use super::state;
+use super::wish::may_stay;
 use crate::error::BackendError;
 use crate::ops::Ops;
 use crate::ops::pings::Pings;
 
 /// The largest delivery that is read, in bytes; a larger one causes a poll.
 pub const MAX_BODY_BYTES: usize = 1024 * 1024;
-/// Deliveries in progress at once: each holds its body in memory.
-const IN_PROGRESS: usize = 64;
-/// How long a delivery waits for its turn.
-const TURN_WAIT: Duration = Duration::from_secs(5);
-/// How often the queue's depth is read.
-const DEPTH_EVERY: Duration = Duration::from_millis(100);
 /// How often a verification is judged again because something else changed the subscription.
 const TRIES: usize = 3;
 /// The longest challenge that is echoed, and the longest reason that is kept.
@@ -95,15 +89,22 @@ pub enum Taken {
 pub struct Callbacks {
     ops: Arc<Ops>,
     pings: Pings,
-    places: Semaphore,
-    /// When the queue's depth was read, and whether there was room.
-    room: Mutex<Option<(Instant, bool)>>,
+    turns: Turns,
+    budgets: Budgets,
+    depth: Mutex<Option<Depth>>,
+}
+
+/// A call for a subscription that exists, which may send its body now.
+#[derive(Debug)]
+pub struct Admitted {
+    of: PushSubscription,
+    _turn: Turn,
 }
 
 impl Callbacks {
     /// For the feeds of this fleet.
     pub fn new(ops: Arc<Ops>, pings: Pings) -> Self {
-        Callbacks { ops, pings, places: Semaphore::new(IN_PROGRESS), room: Mutex::default() }
+        Callbacks { ops, pings, turns: Turns::new(), budgets: Budgets::new(), depth: Mutex::default() }
     }
 
     async fn subscription(&self, id: &str, kind: PushKind) -> Result<Option<PushSubscription>, BackendError> {
@@ -160,57 +161,78 @@ impl Callbacks {
             return Ok(self.ops.store.remove_push(&of.id, of.revision).await?);
         }
         let reason = format!("the hub denied it: {}", common::words::plain(reason, LONGEST_REASON));
-        let denied = state::denied(of, reason, now, spread);
-        let stored = self.ops.store.store_push(&denied).await?;
-        if stored && state::is_live(of) {
-            Pace::of(&self.ops).restore(&[of.feed], now).await?;
-        }
-        Ok(stored)
+        Ok(self.ops.store.store_push(&state::denied(of, reason, now, spread)).await?)
+    }
+
+    /// Lets a delivery or notification in, before anything of its body is read: only for a subscription that is not being left, and
+    /// when it is its hub's turn.
+    pub async fn admit(&self, id: &str, kind: PushKind) -> Result<Result<Admitted, Taken>, BackendError> {
+        let of = self.subscription(id, kind).await?;
+        let is_expected = |of: &PushSubscription| match of.kind {
+            PushKind::WebSub => !matches!(of.state, PushState::Unsubscribing | PushState::Denied),
+            PushKind::RssCloud => of.state != PushState::Unsubscribing,
+        };
+        let Some(of) = of.filter(is_expected) else {
+            if kind == PushKind::WebSub {
+                self.count("websub_gone");
+            }
+            return Ok(Err(Taken::Gone));
+        };
+        let turn = self.turns.take(of.host()).await;
+        Ok(turn.map(|turn| Admitted { of, _turn: turn }).ok_or(Taken::Busy))
+    }
+
+    fn count(&self, kind: &str) {
+        self.ops.metrics.pushes.with_label_values(&[kind]).inc();
     }
 
     /// Takes a delivery. One that is signed is read by a worker as if a fetch had brought it; any other one of a subscription without a
-    /// secret, and one that cannot be read, only causes a poll.
-    pub async fn deliver(&self, id: &str, delivery: PushDelivery) -> Result<Taken, BackendError> {
-        let Ok(Ok(_turn)) = tokio::time::timeout(TURN_WAIT, self.places.acquire()).await else {
-            return Ok(Taken::Busy);
-        };
-        let count = |kind| self.ops.metrics.pushes.with_label_values(&[kind]).inc();
-        let of = self.subscription(id, PushKind::WebSub).await?;
-        let Some(of) = of.filter(|of| !matches!(of.state, PushState::Unsubscribing | PushState::Denied)) else {
-            count("websub_gone");
-            return Ok(Taken::Gone);
-        };
+    /// secret, one that cannot be read, and one beyond its feed's or its hub's budget only causes a poll.
+    pub async fn deliver(&self, admitted: Admitted, delivery: PushDelivery) -> Result<Taken, BackendError> {
+        let Admitted { of, _turn } = admitted;
         let secret = of.secret.as_ref().map(|sealed| self.ops.secrets.open_push(sealed)).transpose();
         let Ok(secret) = secret else { return Ok(Taken::Busy) };
-        // What is too large to be read is not checked either: it causes a poll at the pace of pings.
         let signed = match (&secret, &delivery.body) {
             (Some(secret), Some(body)) => is_signed(secret, delivery.signature.as_deref().unwrap_or_default(), body),
             (Some(_), None) | (None, _) => false,
         };
         if secret.is_some() && !signed && delivery.body.is_some() || of.state == PushState::Pending {
-            count("websub_forged");
+            self.count("websub_forged");
             return Ok(Taken::Ignored);
         }
+        let Some(feed) = self.feed(&of).await? else { return Ok(Taken::Gone) };
         let is_of_topic = delivery.topic.as_ref().is_none_or(|topic| *topic == of.topic);
         let body = delivery.body.filter(|body| signed && is_of_topic && !delivery.is_encoded && !body.is_empty());
-        let feed = self.feed(&of).await?;
-        match (feed, body) {
-            (Some(feed), Some(body)) if feed.status == Status::Active => {
-                if !self.has_room().await? {
-                    return Ok(Taken::Busy);
+        let is_unchecked = secret.is_some() && !signed;
+        let row = match &body {
+            Some(body) if self.budgets.take(of.feed, of.host(), body.len(), Instant::now()) => {
+                match self.room(body.len()).await? {
+                    Room::Full => return Ok(Taken::Busy),
+                    Room::TooLarge => None,
+                    Room::Free => self.ops.store.jobs_for(&[of.feed]).await?.pop(),
                 }
+            }
+            _ => None,
+        };
+        match (row, body) {
+            (Some(row), Some(body)) if feed.status == Status::Active => {
                 let pushed = PushedBody { content_type: delivery.content_type, body };
-                self.ops.jobs.publish(&[self.job(feed, pushed)]).await?;
-                count("websub");
-                Ok(Taken::Accepted)
+                // First: a queue may forget what it took, and the hub sends nothing twice.
+                self.ops.store.await_push(of.feed, self.ops.clock.now()).await?;
+                self.ops.jobs.publish(&[self.job(row, feed.host, pushed)]).await?;
+                self.count("websub");
             }
-            (Some(feed), _) => {
-                count("websub_light");
+            // What is too large to be checked may be anybody's: it causes a poll, and says nothing of the hub.
+            _ if is_unchecked => {
+                self.count("websub_light");
+                self.pings.announced(&feed).await?;
+            }
+            _ => {
+                self.count("websub_light");
                 self.light(&feed).await?;
-                Ok(Taken::Accepted)
             }
-            (None, _) => Ok(Taken::Gone),
         }
+        Ok(Taken::Accepted)
     }
 
     /// Answers a cloud that checks a registration: with its challenge, if the feed is the one that was registered just now.
@@ -221,59 +243,54 @@ impl Callbacks {
     }
 
     /// Takes a cloud's notification: the feed is polled.
-    pub async fn notify(&self, id: &str, url: &str) -> Result<Taken, BackendError> {
-        let Ok(Ok(_turn)) = tokio::time::timeout(TURN_WAIT, self.places.acquire()).await else {
-            return Ok(Taken::Busy);
-        };
-        let of = self.subscription(id, PushKind::RssCloud).await?;
-        let Some(of) = of.filter(|of| of.state != PushState::Unsubscribing) else { return Ok(Taken::Gone) };
+    pub async fn notify(&self, admitted: Admitted, url: &str) -> Result<Taken, BackendError> {
+        let Admitted { of, _turn } = admitted;
         if of.topic != url {
             return Ok(Taken::Ignored);
         }
-        self.ops.metrics.pushes.with_label_values(&["rsscloud"]).inc();
+        self.count("rsscloud");
         let Some(feed) = self.feed(&of).await? else { return Ok(Taken::Gone) };
         self.light(&feed).await?;
         Ok(Taken::Accepted)
     }
 
+    /// The feed of a subscription, unless the subscription is to be left.
     async fn feed(&self, of: &PushSubscription) -> Result<Option<Feed>, BackendError> {
-        Ok(self.ops.store.states_for(&[of.feed]).await?.pop())
+        let feed = self.ops.store.states_for(&[of.feed]).await?.pop();
+        Ok(feed.filter(|feed| may_stay(of, feed, &self.ops.config, &self.ops.rules.get())))
     }
 
     /// Has a feed polled soon, at the pace of pings.
     async fn light(&self, feed: &Feed) -> Result<(), BackendError> {
         let at = self.ops.clock.now();
-        let heard = PushHeard { feed: feed.id, at, light: true, counts: true, announced: false };
-        self.ops.store.heard_pushes(&[heard]).await?;
+        self.ops.store.heard_pushes(&[PushHeard { feed: feed.id, at, light: true, settled: false }]).await?;
         self.pings.announced(feed).await
     }
 
-    /// Whether the queue takes more: deliveries must not keep polls from being dispatched.
-    async fn has_room(&self) -> Result<bool, BackendError> {
-        let known = *common::lock(&self.room);
-        if let Some((at, has_room)) = known
-            && at.elapsed() < DEPTH_EVERY
-        {
-            return Ok(has_room);
+    /// Whether the queue takes a delivery: deliveries must not keep polls from being dispatched.
+    async fn room(&self, bytes: usize) -> Result<Room, BackendError> {
+        let is_old = common::lock(&self.depth).is_none_or(|depth| depth.is_old());
+        if is_old {
+            let items = self.ops.jobs.depth().await?.items;
+            *common::lock(&self.depth) = Some(Depth::read(items));
         }
-        let has_room = self.ops.jobs.depth().await?.items < (self.ops.config.scheduler.max_queued_jobs / 2).max(1);
-        *common::lock(&self.room) = Some((Instant::now(), has_room));
-        Ok(has_room)
+        let most = (self.ops.config.scheduler.max_queued_jobs / 2).max(1);
+        Ok(common::lock(&self.depth).as_mut().map_or(Room::Full, |depth| depth.room(bytes, most)))
     }
 
-    fn job(&self, feed: Feed, pushed: PushedBody) -> FetchJob {
+    /// The validators say where the feed's last document was found, the known entries by which ids; neither is requested with.
+    fn job(&self, row: JobRow, host: HostKey, pushed: PushedBody) -> FetchJob {
         FetchJob {
-            feed: feed.id,
-            version: feed.version,
-            host: feed.host,
-            url: feed.url,
+            feed: row.id,
+            version: row.version,
+            host,
+            url: row.url,
             credentials: None,
             ticket: Ticket(0),
             expires: self.ops.clock.now().after(self.ops.config.scheduler.queue_lease),
-            validators: Default::default(),
+            validators: row.validators,
             content_hash: None,
-            // The store knows what it has.
-            known: KnownEntries::default(),
+            known: row.known,
             wake_at: None,
             head_first: None,
             without_delta: false,

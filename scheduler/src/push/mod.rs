@@ -1,56 +1,54 @@
 //! Push: this fleet as a subscriber of WebSub hubs and rssCloud servers (`docs/push.md`, `docs/decisions/0030-push.md`).
 //!
 //! `wish` turns what a feed announces into a wanted subscription, `state` decides when it is requested and renewed, `request` sends the
-//! request, `callback` answers hubs and takes deliveries, `learn` finds out which feeds are pushed reliably. All state is in the store:
-//! any scheduler makes any request and takes any callback.
+//! request, `callback` answers hubs and takes deliveries, `learn` finds out which feeds are pushed reliably, `upkeep` finds what was
+//! forgotten. All state is in the store: any scheduler makes any request and takes any callback.
 
 mod address;
 pub mod callback;
 pub mod check;
 mod cloud;
 pub(crate) mod learn;
+mod limits;
 mod request;
 mod state;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 pub mod wish;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::feed::Feed;
 use common::push::{PushKind, PushState};
-use common::url::FeedId;
+use common::time::Timestamp;
 use rand::RngExt;
-use store::PushSubscription;
+use store::{PushSubscription, PushWish, Store};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::request::{Answer, Mode};
 use self::state::Step;
+use self::upkeep::{Upkeep, count};
 use crate::condition::failure_log::FailureLog;
 use crate::error::BackendError;
 use crate::ops::Ops;
 
 /// Between two looks for subscriptions that are due. Leases may be as short as a few seconds.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long subscriptions are hidden from other schedulers that one has taken.
-const TAKEN_FOR: Duration = Duration::from_secs(60);
-/// Subscriptions that are taken at once, and hosts with requests in flight.
-const AT_ONCE: u32 = 200;
+/// How long a scheduler keeps a hub's host to itself: if it dies, another one goes on after this time.
+const TAKEN_FOR: Duration = Duration::from_secs(30);
+/// Hosts with requests in flight, and subscriptions of one host that are acted on in one go.
 const HOSTS_AT_ONCE: usize = 256;
-/// Between two looks for feeds that ended.
-const LEAVE_EVERY: Duration = Duration::from_secs(15);
-/// Subscriptions that are left in one go.
-const LEAVE_AT_ONCE: u32 = 1_000;
+const OF_HOST: u32 = 20;
 /// Between two counts.
-const COUNT_EVERY: Duration = Duration::from_secs(15);
-/// Feeds whose announcements were stored before pushes were on: this many a look, and all of them again after this time.
-const SWEEP_AT_ONCE: u32 = 200;
-const SWEEP_EVERY: Duration = Duration::from_secs(60 * 60);
+const COUNT_EVERY: Duration = Duration::from_secs(60);
 /// After a failure of the store.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// How long requests in flight may take when this process ends.
+const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 /// Requests and renews subscriptions until stopped. Without a public URL nothing is requested, which is logged once.
 pub(crate) async fn run(ops: &Arc<Ops>, stop: &CancellationToken) {
@@ -61,183 +59,163 @@ pub(crate) async fn run(ops: &Arc<Ops>, stop: &CancellationToken) {
     if ops.config.api.public_url.is_empty() && (push.websub || push.rsscloud) {
         tracing::info!("push is off: hubs need api.public_url to reach this fleet (docs/push.md)");
     }
-    // What is off is left: the feeds of such subscriptions get their old pace back.
+    // What is off is left: the feeds of such subscriptions get their old pace back. Without any the loops end.
     let is_on = PushKind::ALL.into_iter().any(|kind| wish::is_on(&ops.config, kind));
-    let mut loops = Subscriber::new(Arc::clone(ops));
+    let needed = stop.child_token();
+    // Each at its own pace: a count over a large table delays no renewal.
+    tokio::join!(requests(ops, &needed), upkeep(ops, &needed), async {
+        let mut counting = FailureLog::new("counting push subscriptions");
+        loop {
+            if counting.note(count(ops).await) == Some(0) && !is_on {
+                needed.cancel();
+            }
+            if !common::sleep_or_stop(COUNT_EVERY, &needed).await {
+                return;
+            }
+        }
+    });
+    stop.cancelled().await;
+}
+
+async fn requests(ops: &Arc<Ops>, stop: &CancellationToken) {
+    let mut subscriber = Subscriber::new(Arc::clone(ops));
     let mut acting = FailureLog::new("requesting push subscriptions");
-    let mut counting = FailureLog::new("counting push subscriptions");
-    let [mut left, mut counted] = [None::<Instant>; 2];
-    let is_time = |last: Option<Instant>, every| last.is_none_or(|last| last.elapsed() >= every);
     loop {
-        let acted = acting.note(loops.act(stop).await);
-        if is_time(left, LEAVE_EVERY) {
-            left = Some(Instant::now());
-            acting.note(loops.leave().await);
+        let acted = acting.note(subscriber.act(stop).await);
+        let wait = if acted.is_some() { LOOK_EVERY } else { TRY_AGAIN };
+        if !common::sleep_or_stop(wait, stop).await {
+            break;
         }
-        if is_on {
-            acting.note(loops.sweep().await);
-        } else if let Ok(0) = loops.count().await {
-            return stop.cancelled().await;
-        }
-        if is_time(counted, COUNT_EVERY) {
-            counted = Some(Instant::now());
-            counting.note(loops.count().await.map(drop));
-        }
-        let wait = match acted {
-            Some(acted) if acted >= AT_ONCE as usize => Duration::ZERO,
-            Some(_) => LOOK_EVERY,
-            None => TRY_AGAIN,
-        };
+    }
+    // They end after the subscription in hand, and let other schedulers go on.
+    let _ =
+        tokio::time::timeout(LAST_REQUESTS, async { while subscriber.running.join_next().await.is_some() {} }).await;
+}
+
+async fn upkeep(ops: &Arc<Ops>, stop: &CancellationToken) {
+    let (mut upkeep, mut failing) = (Upkeep::new(Arc::clone(ops)), FailureLog::new("the upkeep of push subscriptions"));
+    loop {
+        let done = failing.note(upkeep.look().await);
+        let wait = if done.is_some() { LOOK_EVERY } else { TRY_AGAIN };
         if !common::sleep_or_stop(wait, stop).await {
             return;
         }
     }
 }
 
-/// The loop of one scheduler.
+/// Sends the requests of one scheduler.
 struct Subscriber {
     ops: Arc<Ops>,
-    /// The last feed that was looked at for announcements; `None` between two sweeps.
-    swept: Option<FeedId>,
-    sweep_at: Instant,
-    /// Requests to hubs, by host.
-    running: JoinSet<Result<(), BackendError>>,
+    /// One task for each host that this scheduler holds, with the number of subscriptions that it acted on.
+    running: JoinSet<Result<usize, BackendError>>,
 }
 
 /// What a task ended with; its panic is ours.
-fn done(ended: Result<Result<(), BackendError>, JoinError>) -> Result<(), BackendError> {
+fn done(ended: Result<Result<usize, BackendError>, JoinError>) -> Result<usize, BackendError> {
     match ended {
         Ok(result) => result,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => Ok(()),
+        Err(_) => Ok(0),
     }
 }
 
 impl Subscriber {
     fn new(ops: Arc<Ops>) -> Self {
-        Subscriber { ops, swept: Some(FeedId(0)), sweep_at: Instant::now(), running: JoinSet::new() }
+        Subscriber { ops, running: JoinSet::new() }
     }
 
-    /// Begins to act on the subscriptions that are due, those of one host one after the other; returns how many there are. A slow
-    /// hub keeps no other one waiting.
-    async fn act(&mut self, stop: &CancellationToken) -> Result<usize, BackendError> {
+    /// Takes hosts of hubs that have something due, and begins to act on their subscriptions, those of one host one after the other. A
+    /// hub that is slow, or has a long backlog, keeps no other one waiting.
+    async fn act(&mut self, stop: &CancellationToken) -> Result<(), BackendError> {
         while let Some(ended) = self.running.try_join_next() {
             done(ended)?;
         }
-        if self.running.len() >= HOSTS_AT_ONCE {
-            return Ok(0);
+        let free = HOSTS_AT_ONCE - self.running.len().min(HOSTS_AT_ONCE);
+        if free == 0 || stop.is_cancelled() {
+            return Ok(());
         }
         let now = self.ops.clock.now();
-        let due = self.ops.store.push_due(now, now.after(TAKEN_FOR), AT_ONCE).await?;
-        let begun = due.len();
-        let mut hosts: HashMap<String, Vec<PushSubscription>> = HashMap::new();
-        for of in due {
-            hosts.entry(place(&of).to_owned()).or_default().push(of);
-        }
-        let taken_until = Instant::now() + TAKEN_FOR / 2;
-        for of_host in hosts.into_values() {
+        let limit = u32::try_from(free).unwrap_or(u32::MAX);
+        for host in self.ops.store.push_hosts(now, now.after(TAKEN_FOR), limit).await? {
             let (ops, stop) = (Arc::clone(&self.ops), stop.clone());
-            self.running.spawn(async move {
-                for of in of_host {
-                    // What is not begun by then is due again when this scheduler no longer has it.
-                    if stop.is_cancelled() || Instant::now() >= taken_until {
-                        break;
-                    }
-                    act_on(&ops, of).await?;
-                }
-                Ok(())
-            });
-        }
-        Ok(begun)
-    }
-
-    /// Leaves the subscriptions of feeds that ended.
-    async fn leave(&self) -> Result<(), BackendError> {
-        while self.ops.store.leave_pushes(self.ops.clock.now(), LEAVE_AT_ONCE).await? >= u64::from(LEAVE_AT_ONCE) {}
-        Ok(())
-    }
-
-    /// Looks at some feeds that announce a hub and have no subscription: their documents came before pushes were on, or a process died
-    /// between a poll and its wish.
-    async fn sweep(&mut self) -> Result<(), BackendError> {
-        let Some(after) = self.swept else {
-            if Instant::now() >= self.sweep_at {
-                self.swept = Some(FeedId(0));
-            }
-            return Ok(());
-        };
-        let feeds = self.ops.store.unpushed(after, SWEEP_AT_ONCE).await?;
-        let rules = self.ops.rules.get();
-        let wishes: Vec<_> = feeds.iter().filter_map(|feed| self.ops.wishes.of_stored(feed, &rules)).collect();
-        if !wishes.is_empty() {
-            self.ops.store.want_pushes(&wishes, self.ops.clock.now()).await?;
-        }
-        self.swept = feeds.last().map(|feed| FeedId(feed.id));
-        if self.swept.is_none() {
-            self.sweep_at = Instant::now() + SWEEP_EVERY;
+            self.running.spawn(async move { act_at(&ops, &host, &stop).await });
         }
         Ok(())
-    }
-
-    /// Counts subscriptions by kind and state; returns how many there are.
-    async fn count(&self) -> Result<u64, BackendError> {
-        let counts = self.ops.store.count_pushes().await?;
-        let gauge = &self.ops.metrics.push_subscriptions;
-        for kind in PushKind::ALL {
-            for state in PushState::ALL {
-                let count = counts.iter().find(|count| (count.0, count.1) == (kind, state)).map_or(0, |count| count.2);
-                gauge.with_label_values(&[kind.as_str(), state.as_str()]).set(i64::try_from(count).unwrap_or(i64::MAX));
-            }
-        }
-        Ok(counts.iter().map(|count| count.2).sum())
     }
 }
 
-/// Returns the server that a subscription is requested at.
-fn place(of: &PushSubscription) -> &str {
-    let from = of.hub.find("://").map_or(0, |at| at + 3);
-    let rest = &of.hub[from..];
-    rest.split(['/', ' ', '?']).next().unwrap_or(rest)
+/// Acts on some subscriptions at a host that this scheduler holds, and frees it. Returns on how many.
+async fn act_at(ops: &Ops, host: &str, stop: &CancellationToken) -> Result<usize, BackendError> {
+    let held_until = Instant::now() + TAKEN_FOR / 2;
+    let (mut acted, mut closed_until) = (0, None);
+    let done = async {
+        for of in ops.store.push_due(host, ops.clock.now(), OF_HOST).await? {
+            // Renewals come first. Behind a gate that is closed they only note that their lease expired.
+            let waits = closed_until.is_some() && of.lease_until.is_none();
+            if waits || stop.is_cancelled() || Instant::now() >= held_until {
+                break;
+            }
+            acted += 1;
+            closed_until = closed_until.max(act_on(ops, of).await?);
+        }
+        Ok::<(), BackendError>(())
+    };
+    let done = done.await;
+    ops.store.free_push_host(host, closed_until).await?;
+    done.map(|()| acted)
 }
 
 /// Takes the next step of a subscription: stores that it is requested, so that its verification is expected, requests it, and stores
-/// the result.
-async fn act_on(ops: &Ops, mut of: PushSubscription) -> Result<(), BackendError> {
+/// the result. Returns until when the gate of its host is closed.
+async fn act_on(ops: &Ops, of: PushSubscription) -> Result<Option<Timestamp>, BackendError> {
     let spread = || rand::rng().random::<f64>();
-    let was_live = state::is_live(&of);
-    // A kind that was switched off is left.
-    if !wish::is_on(&ops.config, of.kind) && of.state != PushState::Unsubscribing {
-        (of.state, of.asked_at, of.failures) = (PushState::Unsubscribing, None, 0);
+    let is_left = of.state == PushState::Unsubscribing;
+    if !is_left && !may_stay(ops, &of).await? {
+        ops.store.want_pushes(&[PushWish { feed: of.feed, wanted: None }], ops.clock.now()).await?;
+        return Ok(None);
     }
     let next = match state::step(&of, ops.clock.now(), spread()) {
-        Step::Ask(next) => *next,
-        Step::Remove => {
+        Step::Ask(next) if !is_left || !ops.config.api.public_url.is_empty() => *next,
+        // Without a public URL a hub could not verify the request.
+        Step::Ask(_) | Step::Remove => {
             ops.store.remove_push(&of.id, of.revision).await?;
-            return Ok(());
+            return Ok(None);
         }
     };
     let mut next = PushSubscription { secret: resealed(ops, &next), ..next };
     if !ops.store.store_push(&next).await? {
-        return Ok(());
+        return Ok(None);
     }
     next.revision += 1;
-    let mode = if next.state == PushState::Unsubscribing { Mode::Unsubscribe } else { Mode::Subscribe };
+    let mode = if is_left { Mode::Unsubscribe } else { Mode::Subscribe };
     let answer = request::send(ops, &next, mode).await?;
+    tracing::debug!(feed = %next.feed, kind = %next.kind, ?mode, ?answer, "push subscription requested");
     let now = ops.clock.now();
     let after = match (&answer, next.kind) {
-        (Answer::Accepted, PushKind::WebSub) => None,
-        (Answer::Accepted, PushKind::RssCloud) => Some(state::registered(&next, now, spread())),
-        (Answer::Failed(reason), _) => Some(state::failed(&next, reason.clone(), None, now, spread())),
-        (Answer::Later(until), _) => Some(state::failed(&next, String::new(), Some(*until), now, spread())),
+        (Answer::Accepted, PushKind::WebSub) => return Ok(None),
+        (Answer::Accepted, PushKind::RssCloud) => state::registered(&next, now, spread()),
+        (Answer::Failed(reason, not_before), _) => state::failed(&next, reason.clone(), *not_before, now, spread()),
+        (Answer::Later(until), _) => state::put_off(&next, *until, now, spread()),
     };
-    tracing::debug!(feed = %next.feed, kind = %next.kind, ?mode, ?answer, "push subscription requested");
-    let is_live = after.as_ref().unwrap_or(&next).state == PushState::Verified;
-    if let Some(after) = after {
-        // A verification that came meanwhile has changed the revision: it stays.
-        ops.store.store_push(&after).await?;
-    }
-    if was_live && !is_live {
-        learn::Pace::of(ops).restore(&[next.feed], now).await?;
+    // A verification that came meanwhile has changed the revision: it stays.
+    ops.store.store_push(&after).await?;
+    Ok(match answer {
+        Answer::Later(until) => Some(until),
+        _ => None,
+    })
+}
+
+async fn may_stay(ops: &Ops, of: &PushSubscription) -> Result<bool, BackendError> {
+    let feed = ops.store.states_for(&[of.feed]).await?.pop();
+    Ok(feed.is_some_and(|feed| wish::may_stay(of, &feed, &ops.config, &ops.rules.get())))
+}
+
+/// Leaves the subscriptions of feeds that hubs may no longer know.
+pub(crate) async fn leave_unfit(store: &dyn Store, feeds: &[Feed], now: Timestamp) -> Result<(), BackendError> {
+    let unfit = feeds.iter().filter(|feed| !wish::may_be_subscribed(feed));
+    let wishes: Vec<PushWish> = unfit.map(|feed| PushWish { feed: feed.id, wanted: None }).collect();
+    if !wishes.is_empty() {
+        store.want_pushes(&wishes, now).await?;
     }
     Ok(())
 }

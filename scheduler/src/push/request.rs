@@ -35,9 +35,9 @@ pub(super) enum Mode {
 pub(super) enum Answer {
     /// The hub took it. A hub verifies it later; a cloud has done so.
     Accepted,
-    /// It did not, or could not be reached.
-    Failed(String),
-    /// The host takes no request before then.
+    /// It did not, or could not be reached; it may have said when to try again.
+    Failed(String, Option<Timestamp>),
+    /// Nothing was requested: the gate of its host is closed until then.
     Later(Timestamp),
 }
 
@@ -59,21 +59,21 @@ pub(super) async fn send(ops: &Ops, of: &PushSubscription, mode: Mode) -> Result
             Some((cloud.url, Call { media_type, body }))
         }),
     };
-    let Some((url, call)) = made else { return Ok(Answer::Failed("the hub's address cannot be used".to_owned())) };
+    let Some((url, call)) = made else {
+        return Ok(Answer::Failed("the hub's address cannot be used".to_owned(), None));
+    };
     if of.secret.is_some() && url.scheme() == "http" && mode == Mode::Subscribe && !ops.config.push.secret_over_http {
         return Ok(Answer::Failed(
             "the hub is reached over http, which gets no secret unless push.secret_over_http is set".into(),
+            None,
         ));
     }
     Ok(match follow(ops, url, &call, of.secret.is_some()).await? {
         Ok(answer) if answer.outcome == DeliveryOutcome::Delivered => match of.kind {
-            PushKind::RssCloud if cloud::is_refusal(&answer.detail) => Answer::Failed(answer.detail),
+            PushKind::RssCloud if cloud::is_refusal(&answer.detail) => Answer::Failed(answer.detail, None),
             _ => Answer::Accepted,
         },
-        Ok(answer) => match answer.retry_after {
-            Some(until) => Answer::Later(until),
-            None => Answer::Failed(told(&answer)),
-        },
+        Ok(answer) => Answer::Failed(told(&answer), answer.retry_after),
         Err(until) => Answer::Later(until),
     })
 }

@@ -51,26 +51,30 @@ pub(super) fn step(of: &PushSubscription, now: Timestamp, spread: f64) -> Step {
     Step::Ask(Box::new(next))
 }
 
-/// Returns the subscription after a request that failed. `later`: its host may not be asked before then, which is no failure.
+/// Returns the subscription after a request that failed. `not_before`: its hub wants no request before then.
 pub(super) fn failed(
     of: &PushSubscription,
     reason: String,
-    later: Option<Timestamp>,
+    not_before: Option<Timestamp>,
     now: Timestamp,
     spread: f64,
 ) -> PushSubscription {
-    let mut next = PushSubscription { asked_at: None, ..of.clone() };
-    match later {
-        Some(until) => {
-            let by = FIRST_RETRY.mul_f64(spread);
-            next.act_at = until.max(now.after(SHORTEST_RETRY)).after(by.min(until.since(now)));
-        }
-        None => {
-            (next.failures, next.reason) = (of.failures.saturating_add(1), Some(reason));
-            lapse(&mut next, now);
-            next.act_at = retry_at(&next, now, spread);
-        }
+    let failures = of.failures.saturating_add(1);
+    let mut next = PushSubscription { asked_at: None, failures, reason: Some(reason), ..of.clone() };
+    lapse(&mut next, now);
+    next.act_at = retry_at(&next, now, spread);
+    if let Some(until) = not_before {
+        next.act_at = next.act_at.max(until.min(now.after(LAST_RETRY)));
     }
+    next.act_at = before_the_end(&next, now);
+    next
+}
+
+/// Returns the subscription after its host's gate was closed until then: nothing was requested, so nothing failed.
+pub(super) fn put_off(of: &PushSubscription, until: Timestamp, now: Timestamp, spread: f64) -> PushSubscription {
+    let mut next = PushSubscription { asked_at: None, ..of.clone() };
+    let by = FIRST_RETRY.mul_f64(spread);
+    next.act_at = until.max(now.after(SHORTEST_RETRY)).after(by.min(until.since(now)));
     next.act_at = before_the_end(&next, now);
     next
 }
@@ -124,11 +128,6 @@ pub(super) fn denied(of: &PushSubscription, reason: String, now: Timestamp, spre
 /// Returns whether a request waits for its verification.
 pub(super) fn is_pending(of: &PushSubscription, now: Timestamp) -> bool {
     of.asked_at.is_some_and(|asked| now.since(asked) <= VERIFIED_WITHIN)
-}
-
-/// Whether feeds with this subscription are polled less often, if its pushes are reliable.
-pub(super) fn is_live(of: &PushSubscription) -> bool {
-    of.state == PushState::Verified
 }
 
 /// Notes that the lease has expired or that the hub is dead.
@@ -244,7 +243,7 @@ mod tests {
         let live = verified(&asked(&pending(), at(0)), Duration::from_secs(864_000), at(1), 0.0).unwrap();
         let mut of = live.clone();
         for failure in 1..=3 {
-            assert!(is_live(&of));
+            assert_eq!(of.state, PushState::Verified);
             of = failed(&of, "no".into(), None, at(1000 * failure), 0.0);
         }
         assert_eq!(of.state, PushState::Lapsed);
@@ -256,9 +255,31 @@ mod tests {
 
     #[test]
     fn a_busy_host_is_no_failure() {
-        let of = failed(&asked(&pending(), at(0)), String::new(), Some(at(60)), at(1), 0.5);
+        let of = put_off(&asked(&pending(), at(0)), at(60), at(1), 0.5);
         assert_eq!((of.failures, of.asked_at), (0, None));
         assert!(of.act_at >= at(60));
+    }
+
+    #[test]
+    fn a_hub_that_says_when_to_retry_still_fails_and_is_asked_later_and_later() {
+        let mut of = asked(&pending(), at(0));
+        let mut delays = Vec::new();
+        for failures in 1..=12 {
+            let now = of.act_at;
+            of = failed(&of, "503".into(), Some(now.after(Duration::from_secs(1))), now, 0.0);
+            assert_eq!(of.failures, failures);
+            delays.push(of.act_at.since(now));
+        }
+        assert!(delays.is_sorted() && delays[0] >= FIRST_RETRY && delays[11] == LAST_RETRY, "{delays:?}");
+        let later = failed(&pending(), "503".into(), Some(at(7200)), at(0), 0.0);
+        assert_eq!(later.act_at, at(7200), "never before the time that it named");
+        let far = failed(&pending(), "503".into(), Some(at(86_400 * 365)), at(0), 0.0);
+        assert_eq!(far.act_at, at(86_400));
+        let mut left = PushSubscription { state: PushState::Unsubscribing, ..pending() };
+        for _ in 0..LEFT_AFTER {
+            left = failed(&left, "503".into(), Some(left.act_at.after(LAST_RETRY)), left.act_at, 0.0);
+        }
+        assert_eq!(step(&left, left.act_at, 0.0), Step::Remove, "it is forgotten all the same");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The subscriber's half of WebSub and rssCloud over the embedded backends, with a hub that is a function and a clock that stands
 //! still. What `websub.rocks` tests of subscribers is here (200 to 205, 300 to 302) and in the worker's tests (100 to 104).
 
+mod faults;
+
+use std::collections::HashMap;
 use std::sync::Mutex;
 
 use aws_lc_rs::hmac;
@@ -19,11 +22,13 @@ use common::queue::Queue;
 use common::queue::memory::MemoryQueue;
 use common::report::{FetchReport, Outcome};
 use common::time::{Clock, ManualClock, Timestamp};
+use common::url::FeedId;
 use store::FeedRef;
 use store::sqlite::SqliteStore;
 
 use super::address::path;
 use super::callback::{Callbacks, PushDelivery, Taken, Verification, Verified};
+use super::learn::Pace;
 use super::*;
 use crate::ops::pings::Pings;
 use crate::ops::{AddFeed, EditFeed};
@@ -42,6 +47,7 @@ type Hub = dyn Fn(&DeliveryRequest) -> (u16, Option<String>) + Send + Sync;
 type Request = (String, HashMap<String, String>);
 
 struct World {
+    store: Arc<SqliteStore>,
     ops: Arc<Ops>,
     results: Arc<Results>,
     callbacks: Callbacks,
@@ -70,9 +76,23 @@ impl World {
         hub: impl Fn(&DeliveryRequest) -> (u16, Option<String>) + Send + Sync + 'static,
     ) -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_790_000_000_000)));
-        let jobs = Arc::new(MemoryQueue::new(1 << 20));
+        Self::over(Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()), clock, config, hub).await
+    }
+
+    /// Another process over the same store.
+    async fn restarted(&self, config: Config) -> Self {
+        Self::over(Arc::clone(&self.store), Arc::clone(&self.clock), config, |_| (202, None)).await
+    }
+
+    async fn over(
+        store: Arc<SqliteStore>,
+        clock: Arc<ManualClock>,
+        config: Config,
+        hub: impl Fn(&DeliveryRequest) -> (u16, Option<String>) + Send + Sync + 'static,
+    ) -> Self {
+        let jobs = Arc::new(MemoryQueue::new(1 << 26));
         let backends = Backends {
-            store: Arc::new(SqliteStore::open("sqlite::memory:").await.unwrap()),
+            store: store.clone(),
             schedule: Arc::new(MemorySchedule::default()),
             gate: Arc::new(MemoryGate::new(Timestamp::EPOCH)),
             jobs: jobs.clone(),
@@ -97,7 +117,7 @@ impl World {
         let Scheduler { ops, results, .. } = scheduler;
         assert!(ops.sender.set(Sender { send: Box::new(send), judge: Box::new(|_| Ok(())) }).is_ok());
         let callbacks = Callbacks::new(ops.clone(), Pings::new(ops.clone()));
-        World { ops, results, callbacks, jobs, clock, sent }
+        World { store, ops, results, callbacks, jobs, clock, sent }
     }
 
     async fn add(&self, url: &str) -> FeedId {
@@ -144,11 +164,18 @@ impl World {
 
     async fn act(&self) -> usize {
         let mut it = Subscriber::new(self.ops.clone());
-        let begun = it.act(&CancellationToken::new()).await.unwrap();
+        it.act(&CancellationToken::new()).await.unwrap();
+        let mut acted = 0;
         while let Some(ended) = it.running.join_next().await {
-            done(ended).unwrap();
+            acted += done(ended).unwrap();
         }
-        begun
+        Pace::of(&self.ops).restore_owed(self.clock.now()).await.unwrap();
+        acted
+    }
+
+    /// One look of the upkeep.
+    async fn upkeep(&self) {
+        Upkeep::new(self.ops.clone()).look().await.unwrap();
     }
 
     fn sent(&self) -> Vec<Request> {
@@ -182,7 +209,17 @@ impl World {
     }
 
     async fn deliver(&self, id: &str, delivery: PushDelivery) -> Taken {
-        self.callbacks.deliver(id, delivery).await.unwrap()
+        match self.callbacks.admit(id, PushKind::WebSub).await.unwrap() {
+            Ok(admitted) => self.callbacks.deliver(admitted, delivery).await.unwrap(),
+            Err(refused) => refused,
+        }
+    }
+
+    async fn notify(&self, id: &str, url: &str) -> Taken {
+        match self.callbacks.admit(id, PushKind::RssCloud).await.unwrap() {
+            Ok(admitted) => self.callbacks.notify(admitted, url).await.unwrap(),
+            Err(refused) => refused,
+        }
     }
 
     async fn jobs(&self) -> Vec<common::job::FetchJob> {
@@ -254,7 +291,6 @@ async fn a_feed_that_announces_a_hub_is_subscribed_and_left_when_it_goes() {
         .await
         .unwrap();
     assert_eq!(world.verify(&of.id, "unsubscribe", FEED, 0).await, REFUSED, "nobody asked for that yet");
-    Subscriber::new(world.ops.clone()).leave().await.unwrap();
     assert_eq!(world.act().await, 1);
     let (_, form) = world.sent().remove(0);
     assert_eq!((&*form["hub.mode"], &*form["hub.topic"], form.get("hub.secret")), ("unsubscribe", FEED, None));
@@ -387,7 +423,7 @@ async fn light_deliveries_and_those_of_another_topic_only_cause_a_poll() {
         assert_eq!(world.deliver(&of.id, delivery.clone()).await, Taken::Accepted);
         assert!(world.jobs().await.is_empty() && world.feed(id).await.wake_at.is_some(), "{delivery:?}");
     }
-    assert_eq!(world.push(id).await.deliveries, 4);
+    assert_eq!(world.push(id).await.deliveries, 3, "one that is too large may be anybody's");
 }
 
 #[tokio::test]
@@ -503,6 +539,7 @@ async fn a_denied_a_lapsed_and_a_dead_subscription_bring_the_old_pace_back_withi
                 }
             }
         }
+        world.upkeep().await;
         let feed = world.feed(id).await;
         assert!(!feed.push.unwrap().is_reliable(), "{fault}");
         let due = feed.next_due.unwrap();
@@ -582,9 +619,9 @@ async fn clouds_are_registered_with_challenged_and_have_their_feeds_polled() {
     assert_eq!(of.state, PushState::Verified);
     let renewal = of.act_at.since(world.clock.now());
     assert!(renewal > Duration::from_secs(21 * 3600) && renewal <= Duration::from_secs(24 * 3600));
-    assert_eq!(world.callbacks.notify(&of.id, "https://a.example/other").await.unwrap(), Taken::Ignored);
+    assert_eq!(world.notify(&of.id, "https://a.example/other").await, Taken::Ignored);
     assert_eq!(world.feed(id).await.wake_at, None);
-    assert_eq!(world.callbacks.notify(&of.id, FEED).await.unwrap(), Taken::Accepted);
+    assert_eq!(world.notify(&of.id, FEED).await, Taken::Accepted);
     assert!(world.feed(id).await.wake_at.is_some());
     assert_eq!(world.deliver(&of.id, PushDelivery::default()).await, Taken::Gone, "it is no hub's");
     // What the poll finds was announced.
@@ -606,9 +643,9 @@ async fn feeds_that_announced_a_hub_before_pushes_were_on_are_found() {
     let id = on.add(FEED).await;
     on.polled(id, announcing(HUB), &[1]).await;
     on.ops.store.remove_push(&on.push(id).await.id, 1).await.unwrap();
-    let mut it = Subscriber::new(on.ops.clone());
+    let mut it = Upkeep::new(on.ops.clone());
     it.sweep().await.unwrap();
     assert_eq!(on.push(id).await.hub, HUB);
     it.sweep().await.unwrap();
-    assert_eq!(it.swept, None, "the sweep ends");
+    assert!(it.is_swept(), "the sweep ends");
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use common::config::Config;
 use common::feed::Feed;
 use common::host::HostRules;
+use common::policy::Status;
 use common::push::{FeedPush, PushKind};
 use common::report::{FetchReport, Outcome};
 use common::secrets::Keyring;
 use common::url::{FeedId, FeedUrl};
 use rand::RngExt;
-use store::{NewPush, PushWish, Unpushed};
+use store::{NewPush, PushSubscription, PushWish, Subscribed, Unpushed};
 use url::Url;
 
 /// Makes wishes.
@@ -90,6 +91,26 @@ impl Wishes {
         self.wish(announced, None, rules)
     }
 
+    /// Returns what follows for a feed that has a subscription: `None` if it is the one that the feed announces.
+    pub(crate) fn of_subscribed(&self, row: &Subscribed, rules: &HostRules) -> Option<PushWish> {
+        let feed = FeedId(row.feed_id);
+        let is_kept = row.status.as_deref().and_then(|status| status.parse().ok()).is_some_and(is_kept);
+        let url: Option<FeedUrl> = row.url.as_deref().and_then(|url| url.parse().ok()).filter(|_| is_kept);
+        let Some(url) = url else { return Some(PushWish { feed, wanted: None }) };
+        let announced = Announced {
+            feed,
+            url: &url,
+            private: row.private.unwrap_or(true),
+            hub: row.hub.as_deref(),
+            self_link: row.self_link.as_deref(),
+            cloud: row.cloud.as_deref(),
+        };
+        let wanted = wanted(announced, &self.config, rules);
+        let there = (row.kind.as_str(), &row.subscribed_hub, &row.topic);
+        let is_same = wanted.as_ref().is_some_and(|new| (new.kind.as_str(), &new.hub, &new.topic) == there);
+        (!is_same).then(|| PushWish { feed, wanted: wanted.map(|wanted| self.new_push(wanted)) })
+    }
+
     fn wish(&self, of: Announced<'_>, there: Option<&FeedPush>, rules: &HostRules) -> Option<PushWish> {
         let wanted = wanted(of, &self.config, rules);
         let same = match (&wanted, there) {
@@ -120,6 +141,27 @@ pub(crate) fn is_on(config: &Config, kind: PushKind) -> bool {
         PushKind::RssCloud => config.push.rsscloud,
     };
     is_on && !config.api.public_url.is_empty()
+}
+
+/// Whether subscriptions of feeds in this status are kept.
+fn is_kept(status: Status) -> bool {
+    matches!(status, Status::Active | Status::Paused | Status::Blacklisted | Status::Quarantined)
+}
+
+/// Returns whether hubs may know this feed at all.
+pub(crate) fn may_be_subscribed(feed: &Feed) -> bool {
+    is_kept(feed.status) && !feed.is_private()
+}
+
+/// Returns whether a subscription may stay: its kind is on, hubs may know its feed, and no host rule is against it.
+pub(crate) fn may_stay(of: &PushSubscription, feed: &Feed, config: &Config, rules: &HostRules) -> bool {
+    let is_refused = |url: &Url| rules.rule_for(url).is_some_and(|rule| rule.push == Some(false));
+    let hub = match of.kind {
+        PushKind::WebSub => Url::parse(&of.hub).ok(),
+        PushKind::RssCloud => super::cloud::Cloud::parse(&of.hub).map(|cloud| cloud.url),
+    };
+    let is_refused = is_refused(feed.url.as_url()) || hub.as_ref().is_some_and(is_refused);
+    is_on(config, of.kind) && may_be_subscribed(feed) && !is_refused
 }
 
 /// A hub goes before a cloud: it sends the entries themselves. Nobody learns the URL of a private feed.

@@ -67,7 +67,7 @@ pub use filter::{EventFilter, EventQuery, Lowered, Part};
 pub use hosts::{AcceptedPolicy, HostOrders, HostQuery, HostRow, NewPolicy};
 pub use hub::{ANONYMOUS, Hub, HubFeed, Intent, IntentMode, MOST_AT_HUB, Stray, StrayQuery};
 pub use page_size::PAGE_BYTES;
-pub use push::{NewPush, PushCount, PushHeard, PushSubscription, PushWish, Unpushed};
+pub use push::{NewPush, OwedPace, PushClaim, PushCount, PushHeard, PushSubscription, PushWish, Subscribed, Unpushed};
 pub use refusals::{HostRefusal, RefusedHost};
 pub use requeues::{NewRequeue, Requeue, RequeueFilter, RequeuePlan, RequeueState, RequeueStep};
 pub use row::never;
@@ -175,6 +175,8 @@ pub struct Verdict {
     pub category: Category,
     /// [`audience_at`](common::feed::Feed::audience_at) of the state that this was decided on.
     pub audience_at: Timestamp,
+    /// What its new entries say of the feed's push subscription, if it has one.
+    pub push: Option<PushClaim>,
 }
 
 /// What became of a [`Verdict`].

@@ -1,7 +1,11 @@
 //! Push subscriptions: what this fleet asked of the hubs and clouds that feeds announce.
 //!
-//! Any scheduler acts on a row when its time comes: [`Pushes::push_due`](crate::Pushes::push_due) moves that time on, so that no other one does
-//! at the same moment. Changes are made from a revision and rejected if the row has another one by now.
+//! A scheduler takes the host of a hub ([`Pushes::push_hosts`](crate::Pushes::push_hosts)), acts on the rows of that host that are due, and
+//! frees it: a hub with a long backlog delays no other one. Changes are made from a revision and rejected if the row has another one
+//! by now.
+//!
+//! A statement that ends the reliability of a feed's pushes also notes in the row that the feed is to get its own pace back
+//! (`owed`). Only the scheduler that has given it that pace removes the note, so a process that dies in between loses nothing.
 
 use common::push::{PushKind, PushState};
 use common::secrets::Sealed;
@@ -54,6 +58,13 @@ pub struct PushSubscription {
     pub created: Timestamp,
 }
 
+impl PushSubscription {
+    /// The host of its hub or cloud, with the port.
+    pub fn host(&self) -> String {
+        hub_host(&self.hub)
+    }
+}
+
 /// What a feed announces, or that it announces nothing to subscribe to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PushWish {
@@ -87,10 +98,51 @@ pub struct PushHeard {
     pub at: Timestamp,
     /// It only causes a poll.
     pub light: bool,
-    /// It is one more delivery; otherwise only the other fields count.
-    pub counts: bool,
-    /// It announced new entries.
-    pub announced: bool,
+    /// It was accepted before ([`Pushes::await_push`](crate::Pushes::await_push)), and is stored now.
+    pub settled: bool,
+}
+
+/// What makes new entries announced: the time of the push that named them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PushClaim {
+    /// New entries that are older were not announced by it; `None`: no push came, so none was announced.
+    pub since: Option<Timestamp>,
+}
+
+/// A feed that is to get its own pace back.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct OwedPace {
+    /// The subscription.
+    pub id: String,
+    /// Its feed.
+    pub feed_id: i64,
+    /// How often that was found.
+    pub owed: i64,
+}
+
+/// A feed with a push subscription, and what it announces now.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct Subscribed {
+    /// Which feed; it may be erased.
+    pub feed_id: i64,
+    /// The protocol of its subscription.
+    pub kind: String,
+    /// The hub of its subscription.
+    pub subscribed_hub: String,
+    /// What is subscribed there.
+    pub topic: String,
+    /// Its status; `None` for all of the following: it is erased.
+    pub status: Option<String>,
+    /// Where it is polled.
+    pub url: Option<String>,
+    /// See [`Unpushed::private`].
+    pub private: Option<bool>,
+    /// Its hub.
+    pub hub: Option<String>,
+    /// Its own idea of its URL.
+    pub self_link: Option<String>,
+    /// Its cloud.
+    pub cloud: Option<String>,
 }
 
 /// Push subscriptions of a kind in a state.
@@ -113,11 +165,28 @@ pub struct Unpushed {
     pub cloud: Option<String>,
 }
 
-/// The statuses of feeds whose subscriptions are kept.
-macro_rules! kept_statuses {
-    () => {
-        "('active', 'paused', 'blacklisted', 'quarantined')"
-    };
+/// The maximum number of subscriptions of one feed that are being left at once. A feed that announces another topic with each document
+/// is not subscribed again before its hubs have forgotten the earlier ones.
+pub(super) const MOST_LEFT: i64 = 3;
+
+/// Returns the host of a hub or cloud, with its port.
+pub(super) fn hub_host(hub: &str) -> String {
+    let from = hub.find("://").map_or(0, |at| at + 3);
+    let rest = &hub[from..];
+    rest.split(['/', ' ', '?', '#']).next().unwrap_or(rest).to_ascii_lowercase()
+}
+
+/// Returns the rows of a host in the order in which they are acted on: renewals first.
+pub(super) fn in_turn(mut due: Vec<PushSubscription>, limit: u32) -> Vec<PushSubscription> {
+    due.sort_by_key(|of| (of.lease_until.is_none(), of.act_at));
+    due.truncate(limit as usize);
+    due
+}
+
+/// Returns when a host has something to do again; `None`: never. Renewals are looked at in any case, so that leases that expire are seen.
+pub(super) fn host_due(renewal: Option<i64>, request: Option<i64>, not_before: Option<Timestamp>) -> Option<i64> {
+    let request = request.map(|at| not_before.map_or(at, |until| at.max(until.millis())));
+    renewal.into_iter().chain(request).min()
 }
 
 /// A push subscription as both databases hold it.
@@ -202,41 +271,105 @@ pub(super) fn counted(rows: Vec<(String, String, i64)>) -> Vec<PushCount> {
 
 /// The statements that both databases understand.
 pub(super) mod sql {
-    /// A feed, and the kind, hub and topic that it announces, or three times nothing; now.
+    /// A feed, and the kind, hub and topic that it announces, or three times nothing; now; after how many pushes they are reliable.
     pub(crate) const LEAVE_OTHER: &str = "UPDATE push_subscriptions \
-        SET state = 'unsubscribing', act_at = $5, failures = 0, asked_at = NULL, revision = revision + 1 \
+        SET state = 'unsubscribing', act_at = $5, left_at = $5, lease_until = NULL, failures = 0, asked_at = NULL, \
+        owed = owed + CASE WHEN state = 'verified' AND announced >= $6 THEN 1 ELSE 0 END, revision = revision + 1 \
         WHERE feed_id = $1 AND state <> 'unsubscribing' \
-        AND (CAST($2 AS TEXT) IS NULL OR kind <> $2 OR hub <> $3 OR topic <> $4)";
-    /// Id, feed, kind, hub, topic, secret, now.
-    pub(crate) const ADD: &str = "INSERT INTO push_subscriptions (id, feed_id, kind, hub, topic, secret, state, act_at, created) \
-        VALUES ($1, $2, $3, $4, $5, $6, 'pending', $7, $7) ON CONFLICT DO NOTHING";
+        AND (CAST($2 AS TEXT) IS NULL OR kind <> $2 OR hub <> $3 OR topic <> $4) RETURNING host";
+    /// Feed.
+    pub(crate) const LEFT_OF_FEED: &str =
+        "SELECT count(*) FROM push_subscriptions WHERE feed_id = $1 AND state = 'unsubscribing'";
+    /// Id, feed, kind, hub, topic, secret, now, host.
+    pub(crate) const ADD: &str = "INSERT INTO push_subscriptions (id, feed_id, kind, hub, topic, secret, state, act_at, created, host) \
+        VALUES ($1, $2, $3, $4, $5, $6, 'pending', $7, $7, $8) ON CONFLICT DO NOTHING";
     /// Id.
     pub(crate) const ONE: &str = concat!("SELECT ", push_columns!(), " FROM push_subscriptions WHERE id = $1");
-    /// The subscription, without counters; its revision.
-    pub(crate) const STORE: &str = "UPDATE push_subscriptions \
-        SET secret = $3, state = $4, asked_at = $5, lease_until = $6, act_at = $7, failures = $8, reason = $9, \
-        revision = revision + 1 WHERE id = $1 AND revision = $2";
-    /// Id and revision.
-    pub(crate) const REMOVE: &str = "DELETE FROM push_subscriptions WHERE id = $1 AND revision = $2";
-    /// Feed, deliveries, time, light, announced.
-    pub(crate) const HEARD: &str = "UPDATE push_subscriptions \
-        SET deliveries = deliveries + $2, heard_at = $3, light_at = CASE WHEN $4 THEN $3 ELSE light_at END, \
-        announced = announced + $5 WHERE feed_id = $1 AND state <> 'unsubscribing'";
-    /// Feed.
-    pub(crate) const MISSED: &str = "UPDATE push_subscriptions SET announced = 0, missed = missed + 1 \
-        WHERE feed_id = $1 AND state <> 'unsubscribing'";
-    /// Now, and how many.
-    pub(crate) const LEAVE: &str = concat!(
-        "UPDATE push_subscriptions ",
-        "SET state = 'unsubscribing', act_at = $1, failures = 0, asked_at = NULL, revision = revision + 1 WHERE id IN (",
-        "SELECT p.id FROM push_subscriptions AS p LEFT JOIN feeds ON feeds.id = p.feed_id ",
-        "WHERE p.state <> 'unsubscribing' AND (feeds.status IS NULL OR feeds.status NOT IN ",
-        kept_statuses!(),
-        ") LIMIT $2)"
+    /// Host, now, how many.
+    pub(crate) const DUE: &str = concat!(
+        "SELECT ",
+        push_columns!(),
+        " FROM (SELECT * FROM push_subscriptions WHERE host = $1 AND lease_until IS NOT NULL AND act_at <= $2 ",
+        "ORDER BY act_at LIMIT $3) AS renewals UNION ALL SELECT ",
+        push_columns!(),
+        " FROM (SELECT * FROM push_subscriptions WHERE host = $1 AND lease_until IS NULL AND act_at <= $2 ",
+        "ORDER BY act_at LIMIT $3) AS requests"
     );
+    /// Host, time.
+    pub(crate) const HOST_DUE: &str = "INSERT INTO push_hosts (host, due_at) VALUES ($1, $2) \
+        ON CONFLICT (host) DO UPDATE SET due_at = excluded.due_at WHERE push_hosts.due_at > excluded.due_at";
+    /// Host.
+    pub(crate) const NEXT_RENEWAL: &str =
+        "SELECT min(act_at) FROM push_subscriptions WHERE host = $1 AND lease_until IS NOT NULL";
+    /// Host.
+    pub(crate) const NEXT_REQUEST: &str =
+        "SELECT min(act_at) FROM push_subscriptions WHERE host = $1 AND lease_until IS NULL";
+    /// Host, time.
+    pub(crate) const FREE_HOST: &str = "UPDATE push_hosts SET due_at = $2, taken_until = 0 WHERE host = $1";
+    /// Host.
+    pub(crate) const FORGET_HOST: &str = "DELETE FROM push_hosts WHERE host = $1";
+    /// The subscription, without counters; its revision; its host; after how many pushes they are reliable.
+    pub(crate) const STORE: &str = "UPDATE push_subscriptions \
+        SET secret = $3, asked_at = $5, lease_until = $6, act_at = $7, failures = $8, reason = $9, host = $10, \
+        owed = owed + CASE WHEN state = 'verified' AND $4 <> 'verified' AND announced >= $11 THEN 1 ELSE 0 END, \
+        state = $4, revision = revision + 1 WHERE id = $1 AND revision = $2";
+    /// Id and revision. What a feed is owed is settled first.
+    pub(crate) const REMOVE: &str = "DELETE FROM push_subscriptions WHERE id = $1 AND revision = $2 AND owed = 0";
+    /// Feed, time, light, settled.
+    pub(crate) const HEARD: &str = "UPDATE push_subscriptions \
+        SET deliveries = deliveries + 1, heard_at = $2, light_at = CASE WHEN $3 THEN $2 ELSE light_at END, \
+        awaited = CASE WHEN $4 AND awaited > 0 THEN awaited - 1 ELSE awaited END \
+        WHERE feed_id = $1 AND state <> 'unsubscribing'";
+    /// Feed, time.
+    pub(crate) const AWAIT: &str = "UPDATE push_subscriptions SET awaited = awaited + 1, awaited_at = $2 \
+        WHERE feed_id = $1 AND state <> 'unsubscribing'";
+    /// Accepted before, and how many.
+    pub(crate) const LOST: &str =
+        "SELECT feed_id FROM push_subscriptions WHERE awaited > 0 AND awaited_at < $1 ORDER BY feed_id LIMIT $2";
+    /// Feed, and accepted before.
+    pub(crate) const FORGET_LOST: &str =
+        "UPDATE push_subscriptions SET awaited = 0 WHERE feed_id = $1 AND awaited > 0 AND awaited_at < $2";
+    /// Feed; whether its new entries were announced; after how many pushes they are reliable.
+    pub(crate) const LEARNED: &str = "UPDATE push_subscriptions \
+        SET owed = owed + CASE WHEN NOT $2 AND state = 'verified' AND announced >= $3 THEN 1 ELSE 0 END, \
+        missed = missed + CASE WHEN $2 THEN 0 ELSE 1 END, announced = CASE WHEN $2 THEN announced + 1 ELSE 0 END \
+        WHERE feed_id = $1 AND state <> 'unsubscribing'";
+    /// How many.
+    pub(crate) const OWED: &str =
+        "SELECT id, feed_id, owed FROM push_subscriptions WHERE owed > 0 ORDER BY feed_id LIMIT $1";
+    /// Id, and how often it was found.
+    pub(crate) const PAID: &str = "UPDATE push_subscriptions SET owed = 0 WHERE id = $1 AND owed = $2";
+    /// Left before, and how many.
+    pub(crate) const FORGET_LEFT: &str = "DELETE FROM push_subscriptions WHERE id IN ( \
+        SELECT id FROM push_subscriptions WHERE state = 'unsubscribing' AND left_at < $1 AND owed = 0 ORDER BY left_at LIMIT $2)";
     /// The feed before, and how many.
     pub(crate) const UNPUSHED: &str = "SELECT id, url, (private OR sealed IS NOT NULL) AS private, hub, self_link, cloud FROM feeds \
         WHERE id > $1 AND status = 'active' AND (hub IS NOT NULL OR cloud IS NOT NULL) AND NOT EXISTS ( \
         SELECT 1 FROM push_subscriptions AS p WHERE p.feed_id = feeds.id AND p.state <> 'unsubscribing') ORDER BY id LIMIT $2";
+    /// The feed before, and how many.
+    pub(crate) const SUBSCRIBED: &str = "SELECT p.feed_id, p.kind, p.hub AS subscribed_hub, p.topic, f.status, f.url, \
+        (f.private OR f.sealed IS NOT NULL) AS private, f.hub, f.self_link, f.cloud \
+        FROM push_subscriptions AS p LEFT JOIN feeds AS f ON f.id = p.feed_id \
+        WHERE p.feed_id > $1 AND p.state <> 'unsubscribing' ORDER BY p.feed_id LIMIT $2";
     pub(crate) const COUNT: &str = "SELECT kind, state, count(*) FROM push_subscriptions GROUP BY kind, state";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_a_hub_is_read_from_urls_and_clouds() {
+        let hosts =
+            ["https://Hub.example:8443/a?b", "http://hub.example", "c.example:5337/rss http-post", "?x"].map(hub_host);
+        assert_eq!(hosts, ["hub.example:8443", "hub.example", "c.example:5337", ""]);
+    }
+
+    #[test]
+    fn a_host_that_refuses_requests_still_has_its_leases_looked_at() {
+        let until = Some(Timestamp::from_millis(50));
+        assert_eq!(host_due(Some(20), Some(10), until), Some(20));
+        assert_eq!(host_due(None, Some(10), until), Some(50));
+        assert_eq!((host_due(None, Some(10), None), host_due(None, None, until)), (Some(10), None));
+    }
 }

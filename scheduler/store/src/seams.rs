@@ -13,10 +13,10 @@ use common::url::{FeedId, Version};
 use crate::{
     AcceptedPolicy, Added, Advance, Applied, AuditLine, AuditPage, Audited, DeliveryShare, DeliveryTurn, EntryRef,
     Event, EventFilter, EventPage, EventQuery, FeedChange, FeedQuery, FeedRef, HistoryEntry, HostOrders, HostQuery,
-    HostRefusal, HostRow, HubFeed, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal, Page,
-    Placement, PushCount, PushHeard, PushSubscription, PushWish, RefusedHost, RelayTurn, Requeue, RequeueFilter,
-    RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Stray, StrayQuery, Subscription, SubscriptionChange,
-    SubscriptionCount, Unmove, Unmoved, Unpushed, Verdict,
+    HostRefusal, HostRow, HubFeed, JobRow, Move, Moved, NewFeed, NewPolicy, NewRequeue, NewSubscription, OldSeal,
+    OwedPace, Page, Placement, PushCount, PushHeard, PushSubscription, PushWish, RefusedHost, RelayTurn, Requeue,
+    RequeueFilter, RequeuePlan, RequeueStep, StoreError, StoreStats, StoredEntry, Stray, StrayQuery, Subscribed,
+    Subscription, SubscriptionChange, SubscriptionCount, Unmove, Unmoved, Unpushed, Verdict,
 };
 
 /// Everything at once, for the code that wires a fleet together.
@@ -287,25 +287,44 @@ pub trait Pushes: Send + Sync {
     /// The subscriptions of these feeds that are not being left.
     async fn pushes_of(&self, feeds: &[FeedId]) -> Result<Vec<PushSubscription>, StoreError>;
 
-    /// At most `limit` subscriptions that are due by `now`, as they were. They are due again at `again`, so that no other process
-    /// gets them meanwhile.
-    async fn push_due(&self, now: Timestamp, again: Timestamp, limit: u32)
-    -> Result<Vec<PushSubscription>, StoreError>;
+    /// At most `limit` hosts of hubs that have something due by `now` and that no process holds. They are held until `until`.
+    async fn push_hosts(&self, now: Timestamp, until: Timestamp, limit: u32) -> Result<Vec<String>, StoreError>;
+
+    /// At most `limit` subscriptions at a host that are due by `now`, renewals before new requests.
+    async fn push_due(&self, host: &str, now: Timestamp, limit: u32) -> Result<Vec<PushSubscription>, StoreError>;
+
+    /// Lets other processes take a host again when something is due there; new requests not before `not_before`.
+    async fn free_push_host(&self, host: &str, not_before: Option<Timestamp>) -> Result<(), StoreError>;
 
     /// Stores a changed subscription, all but its counters, if it still has this revision; returns whether it had.
     async fn store_push(&self, changed: &PushSubscription) -> Result<bool, StoreError>;
 
-    /// Removes a subscription of this revision; returns whether it was there.
+    /// Removes a subscription of this revision, unless its feed is owed its own pace; returns whether it did.
     async fn remove_push(&self, id: &str, revision: i64) -> Result<bool, StoreError>;
 
     /// Counts pushes that arrived.
     async fn heard_pushes(&self, heard: &[PushHeard]) -> Result<(), StoreError>;
 
-    /// Counts a poll that found entries which were not announced: the pushes of these feeds are not reliable any more.
-    async fn missed_pushes(&self, feeds: &[FeedId]) -> Result<(), StoreError>;
+    /// Notes that a delivery for a feed was accepted: until it is counted ([`heard_pushes`](Self::heard_pushes)), it may be lost.
+    async fn await_push(&self, feed: FeedId, at: Timestamp) -> Result<(), StoreError>;
 
-    /// Leaves the subscriptions of feeds that are erased, gone, removed or merged; at most `limit` a call. Returns how many.
-    async fn leave_pushes(&self, now: Timestamp, limit: u32) -> Result<u64, StoreError>;
+    /// At most `limit` feeds of which deliveries were accepted before `before`, the last one too, and not all were counted.
+    async fn lost_pushes(&self, before: Timestamp, limit: u32) -> Result<Vec<FeedId>, StoreError>;
+
+    /// Expects nothing more of these feeds' deliveries that were accepted before `before`.
+    async fn forget_lost_pushes(&self, feeds: &[FeedId], before: Timestamp) -> Result<(), StoreError>;
+
+    /// At most `limit` feeds that are to get their own pace back, because their subscription ended or their pushes missed something.
+    async fn owed_paces(&self, limit: u32) -> Result<Vec<OwedPace>, StoreError>;
+
+    /// Notes that these feeds have their own pace, unless they are owed it once more by now.
+    async fn paces_restored(&self, of: &[OwedPace]) -> Result<(), StoreError>;
+
+    /// Removes at most `limit` subscriptions that are being left since before `before`. Returns how many.
+    async fn forget_left_pushes(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
+
+    /// Feeds after `after` with a subscription that is not being left, by number, at most `limit`.
+    async fn subscribed(&self, after: FeedId, limit: u32) -> Result<Vec<Subscribed>, StoreError>;
 
     /// Feeds after `after` that announce a hub or a cloud and have no subscription, by number, at most `limit`.
     async fn unpushed(&self, after: FeedId, limit: u32) -> Result<Vec<Unpushed>, StoreError>;

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use common::config::QuotaConfig;
 use common::document::{Document, Validators};
-use common::entry::Entry;
+use common::entry::{Entry, Fingerprint};
 use common::host::HostKey;
+use common::known::KnownEntries;
 use common::outcome::OutcomeKind;
 use common::policy::{HostHold, Notice, Status, host_hold};
 use common::report::{FetchReport, Outcome};
@@ -233,12 +234,34 @@ pub(super) fn stored_forms(changes: &[Change<'_>], verdict: usize) -> Vec<i64> {
 }
 
 /// The fingerprints of the entries that stand in a verdict's document now, also of those that its job knew: a document's known
-/// entries begin with its own, and those that do not fit in there are reported each time.
+/// entries begin with its own, and those that do not fit in there are reported each time. A delivery is a part of a document: all
+/// that its job knew may stand in the rest.
 pub(super) fn still_there(fresh: &Fresh<'_>) -> Vec<i64> {
     let Some(document) = fresh.document() else { return Vec::new() };
-    let known = document.known.iter().take(usize::try_from(document.all_entries).unwrap_or(usize::MAX));
+    let own = usize::try_from(document.all_entries).unwrap_or(usize::MAX);
+    let known = document.known.iter().take(if fresh.is_pushed() { usize::MAX } else { own });
     let all = known.chain(document.entries.iter().map(Entry::fingerprint));
     all.map(|fingerprint| fingerprint.0.cast_signed()).collect()
+}
+
+/// What a feed's known entries are after a delivery of which these changes are stored: a poll then knows what was pushed by the same
+/// ids. `None`: as before.
+pub(super) fn known_after_push(before: &[u8], changes: &[Change<'_>], verdict: usize) -> Option<KnownEntries> {
+    let pushed = changes.iter().filter(|change| change.fresh == verdict);
+    let pushed: Vec<Fingerprint> = pushed.map(|change| Fingerprint(change.fingerprint.cast_unsigned())).collect();
+    (!pushed.is_empty()).then(|| KnownEntries::from_bytes(before).after_push(pushed.into_iter().rev()))
+}
+
+/// Feeds with a push subscription that have new entries, in order; with whether all of these were announced.
+pub(super) fn learned(fresh: &[Fresh<'_>], changes: &[Change<'_>]) -> Vec<(FeedId, bool)> {
+    let mut learned = BTreeMap::new();
+    for change in changes.iter().filter(|change| change.is_new()) {
+        let Some(claim) = fresh[change.fresh].verdict.push else { continue };
+        let at = change.entry.published.or(change.entry.updated);
+        let is_announced = claim.since.is_some_and(|since| at.is_none_or(|at| at >= since));
+        *learned.entry(change.feed).or_insert(true) &= is_announced;
+    }
+    learned.into_iter().collect()
 }
 
 /// What a verdict does to the entries.

@@ -1,6 +1,8 @@
-//! Feeds whose entries a hub pushes: with a hub that others wrote (Flask-WebSub, from PyPI), and under a flood of forgeries.
+//! Feeds whose entries a hub pushes: with a hub that others wrote (Flask-WebSub, from PyPI), with the hub of another feedfleet, with short
+//! leases, and under a flood of forgeries.
 
 mod flood;
+mod leases;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -69,13 +71,28 @@ parallel = 64
 }
 
 /// The hub of Flask-WebSub. Killed when dropped.
-struct Hub {
+struct Flask {
     child: Child,
     url: String,
 }
 
+impl Drop for Flask {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A hub that feeds announce.
+enum Hub {
+    /// Flask-WebSub.
+    OfOthers(Flask),
+    /// Another feedfleet, which polls the feeds often.
+    Own(Box<Fleet>, Home),
+}
+
 impl Hub {
-    fn start(home: &Home, port: &Port) -> Self {
+    fn flask(home: &Home, port: &Port) -> Self {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR"));
         let python = Command::new(tree.join("../dev/receivers")).arg(REQUIREMENTS).output().unwrap();
         assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
@@ -85,22 +102,37 @@ impl Hub {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "listening\n", "the hub did not start");
-        Hub { child, url: format!("http://{}/hub", port.address()) }
+        Hub::OfOthers(Flask { child, url: format!("http://{}/hub", port.address()) })
     }
 
-    /// Has the hub fetch a topic and deliver it, as its publisher does.
+    async fn own(port: &Port, origin: &Origin, paths: &[String]) -> Self {
+        let config = config(&port.address()).replace(&format!("\"{}s\"", INTERVAL.as_secs()), "\"500ms\"");
+        let config = config.replace("min_interval = \"1s\"", "min_interval = \"500ms\"");
+        let config = config.replace("secret_over_http = true", "websub = false");
+        let config = format!("{config}[delivery]\nhub = \"known\"\nhub_lease_min = \"1s\"\n");
+        let home = Home::with_fetch(&config, &format!("user_agent_url = \"{HUBS_AGENT}\"\n"));
+        let hub = home.start_at(&port.address(), &[]);
+        add(&hub, origin, paths).await;
+        Hub::Own(Box::new(hub), home)
+    }
+
+    /// Has the hub fetch a topic and deliver it, as its publisher does. The own hub finds it by itself.
     async fn publish(&self, client: &reqwest::Client, topic: &str) {
+        let Hub::OfOthers(Flask { url, .. }) = self else { return };
         let form = format!("hub.mode=publish&hub.topic={}", topic.replace(':', "%3A").replace('/', "%2F"));
-        let request = client.post(&self.url).header("content-type", "application/x-www-form-urlencoded").body(form);
+        let request = client.post(url).header("content-type", "application/x-www-form-urlencoded").body(form);
         assert_eq!(request.send().await.unwrap().status(), 202);
     }
 }
 
-impl Drop for Hub {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Names the own hub in its requests to the feeds.
+const HUBS_AGENT: &str = "https://hub.example/";
+
+/// Adds feeds to a fleet.
+async fn add(fleet: &Fleet, origin: &Origin, paths: &[String]) {
+    let lines: Vec<String> = paths.iter().map(|path| json!({ "url": origin.url(path) }).to_string()).collect();
+    let request = fleet.client.post(format!("{}/api/v1/feeds/bulk", fleet.api)).body(lines.join("\n"));
+    assert!(request.header("content-type", "application/x-ndjson").send().await.unwrap().status().is_success());
 }
 
 /// What the hub needs from PyPI, pinned.
@@ -108,8 +140,9 @@ const REQUIREMENTS: &str = "cli/tests/whole/webhooks/flask-websub.txt";
 
 /// Waits until the hub has verified the subscriptions of all feeds.
 async fn subscribed(fleet: &mut Fleet, feeds: usize) {
+    // A hub may let unconfirmed requests wait for some minutes.
     fleet
-        .wait_for("verified subscriptions", async |fleet| {
+        .wait_within(Duration::from_secs(600), "verified subscriptions", async |fleet| {
             let mut verified = 0;
             for id in 1..=feeds {
                 let feed = fleet.get(&format!("/api/v1/feeds/{id}")).await;
@@ -140,7 +173,7 @@ async fn stored(fleet: &Fleet) -> HashMap<String, Vec<Timestamp>> {
 fn polls(origin: &Origin, from: usize) -> usize {
     let is_ours = |record: &&load_tests::Record| {
         let agent = record.header("user-agent");
-        agent.is_some_and(|agent| agent.starts_with("feedfleet"))
+        agent.is_some_and(|agent| agent.starts_with("feedfleet") && !agent.contains(HUBS_AGENT))
     };
     origin.log_from(from).iter().filter(is_ours).count()
 }
@@ -149,20 +182,32 @@ fn polls(origin: &Origin, from: usize) -> usize {
 /// by polls, and the old pace comes back.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_hub_of_others_sends_is_stored_once_and_saves_polls_until_it_dies() {
+    let hub_port = Port::reserved();
+    let files = Home::new("");
+    let hub = Hub::flask(&files, &hub_port);
+    stores_and_saves(hub_port, async |_, _, _| hub).await;
+}
+
+/// The same with the hub of another feedfleet.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_hub_of_feedfleet_sends_is_stored_once_and_saves_polls_until_it_dies() {
+    stores_and_saves(Port::reserved(), async |port, origin, paths| Hub::own(port, origin, paths).await).await;
+}
+
+async fn stores_and_saves(hub_port: Port, start: impl AsyncFnOnce(&Port, &Origin, &[String]) -> Hub) {
     let size = Size::pick();
-    let (port, hub_port) = (Port::reserved(), Port::reserved());
+    let port = Port::reserved();
     let home = Home::new(&config(&port.address()));
-    let hub = Hub::start(&home, &hub_port);
     let origin = Origin::listen(&loopback(1, 0)).await.unwrap();
     let paths: Vec<String> = (0..size.feeds).map(|number| format!("/feed{number}")).collect();
+    let hub_url = format!("http://{}/hub", hub_port.address());
     for path in &paths {
-        let links = format!("<{}>; rel=\"hub\", <{}>; rel=\"self\"", hub.url, origin.url(path));
+        let links = format!("<{hub_url}>; rel=\"hub\", <{}>; rel=\"self\"", origin.url(path));
         origin.set(path, Script::feed(Feed::atom().initial(2)).header("Link", links));
     }
+    let hub = start(&hub_port, &origin, &paths).await;
     let mut fleet = home.start_at(&port.address(), &[]);
-    let lines: Vec<String> = paths.iter().map(|path| json!({ "url": origin.url(path) }).to_string()).collect();
-    let request = fleet.client.post(format!("{}/api/v1/feeds/bulk", fleet.api)).body(lines.join("\n"));
-    assert!(request.header("content-type", "application/x-ndjson").send().await.unwrap().status().is_success());
+    add(&fleet, &origin, &paths).await;
     subscribed(&mut fleet, size.feeds).await;
 
     let mut published: HashMap<String, Timestamp> = HashMap::new();
@@ -185,7 +230,10 @@ async fn what_a_hub_of_others_sends_is_stored_once_and_saves_polls_until_it_dies
     assert!(p50 < Duration::from_secs(1) && p99 < Duration::from_secs(5), "p50 {p50:?}, p99 {p99:?}");
 
     saves_polls(&mut fleet, &origin, &paths).await;
-    drop(hub);
+    match hub {
+        Hub::Own(hub, _home) => hub.kill(),
+        Hub::OfOthers(hub) => drop(hub),
+    }
     comes_back_without_a_hub(&mut fleet, &origin, &paths).await;
     let entries = stored(&fleet).await;
     assert!(entries.values().all(|seen| seen.len() == 1), "none doubled");

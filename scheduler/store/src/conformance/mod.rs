@@ -142,6 +142,7 @@ macro_rules! stamp {
                 large_entries_are_limited_by_their_bytes_and_changes_count_too;
                 beyond_its_rows_a_feed_loses_the_oldest_with_their_identities;
                 what_still_stands_in_the_document_stays;
+                a_delivery_takes_no_identity_of_what_may_stand_in_the_document;
             }
             counts {
                 counters_and_texts_are_those_of_a_recount_whatever_happened;
@@ -236,7 +237,11 @@ macro_rules! stamp {
                 a_feed_has_one_push_subscription_and_leaves_the_one_before;
                 a_push_subscription_is_due_once_and_changes_from_its_revision;
                 a_feed_says_how_reliable_its_pushes_are;
-                feeds_that_end_leave_their_hubs_and_feeds_with_hubs_are_found;
+                feeds_with_and_without_subscriptions_are_found_with_what_they_announce;
+                at_a_hub_renewals_go_first_and_a_freed_host_is_due_with_its_next_row;
+                a_feed_is_owed_its_own_pace_from_the_fault_until_it_has_it;
+                deliveries_that_are_accepted_and_not_counted_are_lost;
+                a_feed_is_not_subscribed_while_many_of_its_subscriptions_are_being_left;
                 a_push_adds_entries_and_changes_nothing_of_the_polls;
             }
             entries {
@@ -366,6 +371,7 @@ pub(crate) fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict
         },
         category: Category::D,
         audience_at: feed.audience_at,
+        push: None,
     }
 }
 

@@ -106,3 +106,22 @@ pub(crate) async fn what_still_stands_in_the_document_stays(backend: &dyn Backen
     let applied = poll(&*store, id, 30, modified(vec![entry("0", "changed")])).await;
     assert_eq!(new_entries(&applied), (0, 1), "an update, and not a new one");
 }
+
+pub(crate) async fn a_delivery_takes_no_identity_of_what_may_stand_in_the_document(backend: &dyn Backend) {
+    let store = backend.open_within(QuotaConfig { rows_per_feed: 20, ..QuotaConfig::NONE }).await;
+    let id = add(&*store, "https://a.org/feed").await;
+    poll(&*store, id, 10, numbered(0..5)).await;
+    let entries =
+        |numbers: std::ops::Range<usize>| numbers.map(|number| entry(&number.to_string(), &number.to_string()));
+    poll(&*store, id, 20, modified(entries(5..20).collect())).await;
+    // The document holds 5 to 19, and a push brings one more.
+    let known = KnownEntries::default().after_document(entries(5..20).map(|entry| entry.fingerprint()));
+    let mut delivered = document(Vec::new());
+    delivered.keep_news(entries(20..28).collect(), &known);
+    let mut pushed = verdict(&*store, id, 30, Outcome::Modified(Box::new(delivered))).await;
+    pushed.report.pushed = true;
+    let applied = apply(&*store, &[pushed], 30).await.remove(0);
+    assert_eq!((new_entries(&applied), over(&applied)), ((8, 0), (0, 0, 5)), "only what left the document goes");
+    let applied = poll(&*store, id, 40, modified(vec![entry("5", "changed")])).await;
+    assert_eq!(new_entries(&applied), (0, 1), "an update, and not a new one");
+}

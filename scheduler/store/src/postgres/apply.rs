@@ -14,8 +14,10 @@ use common::config::QuotaConfig;
 use common::feed::Feed;
 use common::host::HostKey;
 use common::job::Detour;
+use common::known::KnownEntries;
 use common::outcome::FailureKind;
 use common::policy::{HostHold, Status};
+use common::push::RELIABLE_AFTER;
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use sqlx::{Connection, Executor, PgConnection};
@@ -23,6 +25,7 @@ use sqlx::{Connection, Executor, PgConnection};
 use super::connection::{in_transaction, on_connection};
 use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, column, entries, numbers, optional_text, text};
+use crate::push::sql;
 use crate::quota::Spent;
 use crate::row::{
     FeedRow, JobColumns, PlaceColumns, feed_columns, pack_detour, pack_error, pack_onward, pack_state, pack_terms,
@@ -162,6 +165,7 @@ async fn apply(
     let mut tallies = verdicts::tallies(&fresh, &changes);
     make_room(&mut tx, quota, (&fresh, &changes), &mut spent, &mut tallies, now).await?;
     write_documents(&mut tx, &fresh, &tallies, &spent).await?;
+    write_pushes(&mut tx, (&fresh, &changes), &tallies, &spent).await?;
     entries::delete_older(&mut tx, &changes).await?;
     let holds = write_holds(&mut tx, &fresh, now).await?;
     let new_events = number(&mut tx, &fresh, &mut changes, &tallies).await?;
@@ -254,17 +258,8 @@ async fn write_documents(
     spent: &[Option<Spent>],
 ) -> Result<(), StoreError> {
     let brought = |((fresh, tally), spent)| Fresh::document(fresh).map(|document| (fresh, tally, spent, document));
-    let (pushes, rows): (Vec<_>, Vec<_>) =
-        fresh.iter().zip(tallies).zip(spent).filter_map(brought).partition(|(fresh, ..)| fresh.is_pushed());
-    if !pushes.is_empty() {
-        sqlx::query(include_str!("apply_push.sql"))
-            .bind(column(&pushes, |(fresh, ..)| fresh.row.id))
-            .bind(column(&pushes, |(_, tally, ..)| tally.more))
-            .bind(column(&pushes, |(.., spent, _)| spent.as_ref().map(|spent| spent.budget.packed())))
-            .execute(&mut *on)
-            .await
-            .map_err(StoreError::on(ACTION))?;
-    }
+    let rows = fresh.iter().zip(tallies).zip(spent).filter(|((fresh, _), _)| !fresh.is_pushed());
+    let rows: Vec<_> = rows.filter_map(brought).collect();
     if !rows.is_empty() {
         sqlx::query(include_str!("apply_document.sql"))
             .bind(column(&rows, |(fresh, ..)| fresh.row.id))
@@ -295,6 +290,37 @@ async fn write_documents(
             .execute(on)
             .await
             .map_err(StoreError::on(ACTION))?;
+    }
+    Ok(())
+}
+
+/// Writes what deliveries brought, and what new entries say of their feeds' pushes.
+async fn write_pushes(
+    on: &mut PgConnection,
+    (fresh, changes): (&[Fresh<'_>], &[Change<'_>]),
+    tallies: &[Tally],
+    spent: &[Option<Spent>],
+) -> Result<(), StoreError> {
+    let mut rows = Vec::new();
+    for (number, fresh) in fresh.iter().enumerate().filter(|(_, fresh)| fresh.is_pushed()) {
+        let known = sqlx::query_scalar("SELECT known FROM feeds WHERE id = $1").bind(fresh.row.id);
+        let known: Vec<u8> = known.fetch_one(&mut *on).await.map_err(StoreError::on(ACTION))?;
+        let known = verdicts::known_after_push(&known, changes, number);
+        rows.push((fresh.row.id, tallies[number].more, known, &spent[number]));
+    }
+    if !rows.is_empty() {
+        sqlx::query(include_str!("apply_push.sql"))
+            .bind(column(&rows, |(id, ..)| *id))
+            .bind(column(&rows, |(_, more, ..)| *more))
+            .bind(column(&rows, |(.., known, _)| known.as_ref().map(KnownEntries::to_bytes)))
+            .bind(column(&rows, |(.., spent)| spent.as_ref().map(|spent| spent.budget.packed())))
+            .execute(&mut *on)
+            .await
+            .map_err(StoreError::on(ACTION))?;
+    }
+    for (feed, is_announced) in verdicts::learned(fresh, changes) {
+        let learned = sqlx::query(sql::LEARNED).bind(feed.0).bind(is_announced).bind(i64::from(RELIABLE_AFTER));
+        learned.execute(&mut *on).await.map_err(StoreError::on(ACTION))?;
     }
     Ok(())
 }

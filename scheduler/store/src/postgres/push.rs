@@ -1,25 +1,32 @@
 //! Push subscriptions. Rows are locked in the order of their feeds.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
+use common::push::RELIABLE_AFTER;
 use common::secrets::Sealed;
 use common::time::Timestamp;
 use common::url::FeedId;
+use sqlx::Executor;
 
 use super::connection::{in_transaction, on_connection};
+use super::upkeep::WHOLE_TABLES;
 use super::{PostgresStore, numbers, optional_text, text};
-use crate::push::{PushRow, counted, push_columns, readable, sql};
-use crate::{PushCount, PushHeard, PushSubscription, PushWish, Pushes, StoreError, Unpushed};
+use crate::push::{MOST_LEFT, PushRow, counted, host_due, hub_host, in_turn, push_columns, readable, sql};
+use crate::{OwedPace, PushCount, PushHeard, PushSubscription, PushWish, Pushes, StoreError, Subscribed, Unpushed};
 
 const OF_FEEDS: &str = concat!(
     "SELECT ",
     push_columns!(),
     " FROM push_subscriptions WHERE feed_id = ANY ($1) AND state <> 'unsubscribing'"
 );
-const DUE: &str = concat!(
-    "UPDATE push_subscriptions SET act_at = $2 WHERE id IN (",
-    "SELECT id FROM push_subscriptions WHERE act_at <= $1 ORDER BY act_at LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING ",
-    push_columns!()
-);
+const TAKE_HOSTS: &str = "UPDATE push_hosts SET taken_until = $2 WHERE host IN ( \
+    SELECT host FROM push_hosts WHERE due_at <= $1 AND taken_until <= $1 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) \
+    RETURNING host";
+/// Locks a host, so that what is written meanwhile is seen afterwards.
+const LOCK_HOST: &str = "SELECT due_at FROM push_hosts WHERE host = $1 FOR UPDATE";
+/// [`RELIABLE_AFTER`] as a parameter.
+const RELIABLE: i64 = RELIABLE_AFTER as i64;
 
 #[async_trait]
 impl Pushes for PostgresStore {
@@ -27,17 +34,29 @@ impl Pushes for PostgresStore {
         let mut in_order: Vec<&PushWish> = wishes.iter().collect();
         in_order.sort_by_key(|wish| wish.feed);
         in_transaction!(self, "store what feeds announce", |tx| {
-            let mut changed = 0;
+            let (mut changed, mut hosts) = (0, BTreeSet::new());
             for wish in &in_order {
                 let wanted = wish.wanted.as_ref();
-                let left = sqlx::query(sql::LEAVE_OTHER).bind(wish.feed.0).bind(wanted.map(|new| new.kind.as_str()));
-                let left = left.bind(wanted.map(|new| text(&new.hub))).bind(wanted.map(|new| text(&new.topic)));
-                changed += left.bind(now.millis()).execute(&mut *tx).await?.rows_affected();
+                let leave = sqlx::query_scalar(sql::LEAVE_OTHER).bind(wish.feed.0);
+                let leave = leave.bind(wanted.map(|new| new.kind.as_str())).bind(wanted.map(|new| text(&new.hub)));
+                let leave = leave.bind(wanted.map(|new| text(&new.topic))).bind(now.millis()).bind(RELIABLE);
+                let left: Vec<String> = leave.fetch_all(&mut *tx).await?;
+                changed += left.len() as u64;
+                hosts.extend(left);
                 let Some(new) = wanted else { continue };
+                let left: i64 = sqlx::query_scalar(sql::LEFT_OF_FEED).bind(wish.feed.0).fetch_one(&mut *tx).await?;
+                if left > MOST_LEFT {
+                    continue;
+                }
+                let host = text(&hub_host(&new.hub)).into_owned();
                 let add = sqlx::query(sql::ADD).bind(&new.id).bind(wish.feed.0).bind(new.kind.as_str());
                 let add = add.bind(text(&new.hub)).bind(text(&new.topic));
-                let add = add.bind(new.secret.as_ref().map(Sealed::as_bytes)).bind(now.millis());
+                let add = add.bind(new.secret.as_ref().map(Sealed::as_bytes)).bind(now.millis()).bind(&host);
                 changed += add.execute(&mut *tx).await?.rows_affected();
+                hosts.insert(host);
+            }
+            for host in &hosts {
+                sqlx::query(sql::HOST_DUE).bind(host).bind(now.millis()).execute(&mut *tx).await?;
             }
             Ok(changed)
         })
@@ -57,26 +76,47 @@ impl Pushes for PostgresStore {
         })
     }
 
-    async fn push_due(
-        &self,
-        now: Timestamp,
-        again: Timestamp,
-        limit: u32,
-    ) -> Result<Vec<PushSubscription>, StoreError> {
-        on_connection!(self, "take push subscriptions that are due", |on| {
-            let take = sqlx::query_as(DUE).bind(now.millis()).bind(again.millis()).bind(i64::from(limit));
-            Ok(readable(take.fetch_all(on).await?))
+    async fn push_hosts(&self, now: Timestamp, until: Timestamp, limit: u32) -> Result<Vec<String>, StoreError> {
+        on_connection!(self, "take hosts of hubs that are due", |on| {
+            let take = sqlx::query_scalar(TAKE_HOSTS).bind(now.millis()).bind(until.millis()).bind(i64::from(limit));
+            take.fetch_all(on).await
+        })
+    }
+
+    async fn push_due(&self, host: &str, now: Timestamp, limit: u32) -> Result<Vec<PushSubscription>, StoreError> {
+        on_connection!(self, "read push subscriptions that are due", |on| {
+            let due = sqlx::query_as(sql::DUE).bind(host).bind(now.millis()).bind(i64::from(limit));
+            Ok(in_turn(readable(due.fetch_all(on).await?), limit))
+        })
+    }
+
+    async fn free_push_host(&self, host: &str, not_before: Option<Timestamp>) -> Result<(), StoreError> {
+        in_transaction!(self, "free the host of a hub", |tx| {
+            let _: Option<i64> = sqlx::query_scalar(LOCK_HOST).bind(host).fetch_optional(&mut *tx).await?;
+            let renewal: Option<i64> = sqlx::query_scalar(sql::NEXT_RENEWAL).bind(host).fetch_one(&mut *tx).await?;
+            let request: Option<i64> = sqlx::query_scalar(sql::NEXT_REQUEST).bind(host).fetch_one(&mut *tx).await?;
+            let free = match host_due(renewal, request, not_before) {
+                Some(due) => sqlx::query(sql::FREE_HOST).bind(host).bind(due),
+                None => sqlx::query(sql::FORGET_HOST).bind(host),
+            };
+            free.execute(&mut *tx).await?;
+            Ok(())
         })
     }
 
     async fn store_push(&self, changed: &PushSubscription) -> Result<bool, StoreError> {
-        on_connection!(self, "store a push subscription", |on| {
+        let host = text(&hub_host(&changed.hub)).into_owned();
+        in_transaction!(self, "store a push subscription", |tx| {
             let store = sqlx::query(sql::STORE).bind(&changed.id).bind(changed.revision);
             let store = store.bind(changed.secret.as_ref().map(Sealed::as_bytes)).bind(changed.state.as_str());
             let store = store.bind(changed.asked_at.map(Timestamp::millis));
             let store = store.bind(changed.lease_until.map(Timestamp::millis)).bind(changed.act_at.millis());
             let store = store.bind(i64::from(changed.failures)).bind(optional_text(&changed.reason));
-            Ok(store.execute(on).await?.rows_affected() > 0)
+            let stored = store.bind(&host).bind(RELIABLE).execute(&mut *tx).await?.rows_affected() > 0;
+            if stored {
+                sqlx::query(sql::HOST_DUE).bind(&host).bind(changed.act_at.millis()).execute(&mut *tx).await?;
+            }
+            Ok(stored)
         })
     }
 
@@ -91,27 +131,64 @@ impl Pushes for PostgresStore {
         in_order.sort_by_key(|push| push.feed);
         in_transaction!(self, "count pushes", |tx| {
             for push in &in_order {
-                let count = sqlx::query(sql::HEARD).bind(push.feed.0).bind(i64::from(push.counts));
-                let count = count.bind(push.at.millis()).bind(push.light).bind(i64::from(push.announced));
-                count.execute(&mut *tx).await?;
+                let count = sqlx::query(sql::HEARD).bind(push.feed.0).bind(push.at.millis()).bind(push.light);
+                count.bind(push.settled).execute(&mut *tx).await?;
             }
             Ok(())
         })
     }
 
-    async fn missed_pushes(&self, feeds: &[FeedId]) -> Result<(), StoreError> {
-        in_transaction!(self, "count missed pushes", |tx| {
+    async fn await_push(&self, feed: FeedId, at: Timestamp) -> Result<(), StoreError> {
+        on_connection!(self, "note that a delivery was accepted", |on| {
+            sqlx::query(sql::AWAIT).bind(feed.0).bind(at.millis()).execute(on).await?;
+            Ok(())
+        })
+    }
+
+    async fn lost_pushes(&self, before: Timestamp, limit: u32) -> Result<Vec<FeedId>, StoreError> {
+        on_connection!(self, "find deliveries that were lost", |on| {
+            let feeds = sqlx::query_scalar(sql::LOST).bind(before.millis()).bind(i64::from(limit));
+            let feeds: Vec<i64> = feeds.fetch_all(on).await?;
+            Ok(feeds.into_iter().map(FeedId).collect())
+        })
+    }
+
+    async fn forget_lost_pushes(&self, feeds: &[FeedId], before: Timestamp) -> Result<(), StoreError> {
+        in_transaction!(self, "note that deliveries were lost", |tx| {
             for feed in numbers(feeds.iter().copied()) {
-                sqlx::query(sql::MISSED).bind(feed).execute(&mut *tx).await?;
+                sqlx::query(sql::FORGET_LOST).bind(feed).bind(before.millis()).execute(&mut *tx).await?;
             }
             Ok(())
         })
     }
 
-    async fn leave_pushes(&self, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
-        on_connection!(self, "leave push subscriptions", |on| {
-            let left = sqlx::query(sql::LEAVE).bind(now.millis()).bind(i64::from(limit));
-            Ok(left.execute(on).await?.rows_affected())
+    async fn owed_paces(&self, limit: u32) -> Result<Vec<OwedPace>, StoreError> {
+        on_connection!(self, "find feeds that are to get their own pace back", |on| {
+            sqlx::query_as(sql::OWED).bind(i64::from(limit)).fetch_all(on).await
+        })
+    }
+
+    async fn paces_restored(&self, of: &[OwedPace]) -> Result<(), StoreError> {
+        let mut in_order: Vec<&OwedPace> = of.iter().collect();
+        in_order.sort_by_key(|of| of.feed_id);
+        in_transaction!(self, "note that feeds have their own pace", |tx| {
+            for of in &in_order {
+                sqlx::query(sql::PAID).bind(&of.id).bind(of.owed).execute(&mut *tx).await?;
+            }
+            Ok(())
+        })
+    }
+
+    async fn forget_left_pushes(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+        on_connection!(self, "remove push subscriptions that were left", |on| {
+            let removed = sqlx::query(sql::FORGET_LEFT).bind(before.millis()).bind(i64::from(limit));
+            Ok(removed.execute(on).await?.rows_affected())
+        })
+    }
+
+    async fn subscribed(&self, after: FeedId, limit: u32) -> Result<Vec<Subscribed>, StoreError> {
+        on_connection!(self, "read what subscribed feeds announce", |on| {
+            sqlx::query_as(sql::SUBSCRIBED).bind(after.0).bind(i64::from(limit)).fetch_all(on).await
         })
     }
 
@@ -122,8 +199,9 @@ impl Pushes for PostgresStore {
     }
 
     async fn count_pushes(&self) -> Result<Vec<PushCount>, StoreError> {
-        on_connection!(self, "count push subscriptions", |on| {
-            Ok(counted(sqlx::query_as(sql::COUNT).fetch_all(on).await?))
+        in_transaction!(self, "count push subscriptions", |tx| {
+            tx.execute(WHOLE_TABLES).await?;
+            Ok(counted(sqlx::query_as(sql::COUNT).fetch_all(tx).await?))
         })
     }
 }

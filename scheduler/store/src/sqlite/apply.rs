@@ -11,14 +11,17 @@ use common::document::{Document, Validators};
 use common::feed::Feed;
 use common::host::HostKey;
 use common::job::Detour;
+use common::known::KnownEntries;
 use common::outcome::FailureKind;
 use common::policy::HostHold;
+use common::push::RELIABLE_AFTER;
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use sqlx::{FromRow, SqliteConnection};
 
 use super::batch::{Batch, id_list};
 use super::{SqliteStore, entries};
+use crate::push::sql;
 use crate::quota::Spent;
 use crate::row::{
     FeedRow, JobColumns, PlaceColumns, pack_detour, pack_error, pack_onward, pack_state, pack_terms, readable,
@@ -90,7 +93,8 @@ impl Polls for SqliteStore {
         let mut tallies = verdicts::tallies(&fresh, &changes);
         self.make_room(&mut tx, &fresh, &changes, &mut spent, &mut tallies, now).await?;
         entries::write(&mut tx, &changes, now).await?;
-        write_feeds(&mut tx, &fresh, &tallies, &spent, clock_skew).await?;
+        write_feeds(&mut tx, (&fresh, &changes), &tallies, &spent, clock_skew).await?;
+        learn(&mut tx, &fresh, &changes).await?;
         let holds = write_holds(&mut tx, &fresh, now).await?;
         write_events(&mut tx, &new_events, &tallies, now).await?;
         tx.commit().await.map_err(StoreError::on(ACTION))?;
@@ -204,15 +208,18 @@ async fn number(
 /// Writes the feeds' rows. Every poll writes the first part; the others are rare, so that a 304 costs one statement's row.
 async fn write_feeds(
     tx: &mut SqliteConnection,
-    fresh: &[Fresh<'_>],
+    (fresh, changes): (&[Fresh<'_>], &[Change<'_>]),
     tallies: &[Tally],
     spent: &[Option<Spent>],
     clock_skew: Duration,
 ) -> Result<(), StoreError> {
     let [mut standings, mut polls, mut documents, mut validators, mut pushes] = <[Batch; 5]>::default();
-    for ((fresh, tally), spent) in fresh.iter().zip(tallies).zip(spent) {
+    for (number, ((fresh, tally), spent)) in fresh.iter().zip(tallies).zip(spent).enumerate() {
         if fresh.is_pushed() {
-            push(&mut pushes, fresh, tally.more, spent.as_ref());
+            let known = sqlx::query_scalar("SELECT known FROM feeds WHERE id = ?1").bind(fresh.row.id);
+            let known: Vec<u8> = known.fetch_one(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+            let known = verdicts::known_after_push(&known, changes, number);
+            push(&mut pushes, fresh, tally.more, (known.as_ref(), spent.as_ref()));
             continue;
         }
         poll(&mut polls, fresh, fresh.unanswered_wake(clock_skew));
@@ -272,10 +279,20 @@ fn document(documents: &mut Batch, fresh: &Fresh<'_>, document: &Document, more:
     });
 }
 
-fn push(pushes: &mut Batch, fresh: &Fresh<'_>, more: i64, spent: Option<&Spent>) {
+/// Counts what new entries say of their feeds' pushes.
+async fn learn(tx: &mut SqliteConnection, fresh: &[Fresh<'_>], changes: &[Change<'_>]) -> Result<(), StoreError> {
+    for (feed, is_announced) in verdicts::learned(fresh, changes) {
+        let learned = sqlx::query(sql::LEARNED).bind(feed.0).bind(is_announced).bind(RELIABLE_AFTER);
+        learned.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+    }
+    Ok(())
+}
+
+fn push(pushes: &mut Batch, fresh: &Fresh<'_>, more: i64, (known, spent): (Option<&KnownEntries>, Option<&Spent>)) {
     pushes.row(|row| {
         row.int(fresh.verdict.report.feed.0);
         row.int(more);
+        row.bytes(known.map(KnownEntries::to_bytes).as_deref());
         row.text(spent.map(|spent| spent.budget.packed()).as_deref());
     });
 }

@@ -1,41 +1,56 @@
 //! Push subscriptions.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
+use common::push::RELIABLE_AFTER;
 use common::secrets::Sealed;
 use common::time::Timestamp;
 use common::url::FeedId;
 
 use super::SqliteStore;
 use super::batch::id_list;
-use crate::push::{PushRow, counted, push_columns, readable, sql};
-use crate::{PushCount, PushHeard, PushSubscription, PushWish, Pushes, StoreError, Unpushed};
+use crate::push::{MOST_LEFT, PushRow, counted, host_due, hub_host, in_turn, push_columns, readable, sql};
+use crate::{OwedPace, PushCount, PushHeard, PushSubscription, PushWish, Pushes, StoreError, Subscribed, Unpushed};
 
 const OF_FEEDS: &str = concat!(
     "SELECT ",
     push_columns!(),
     " FROM push_subscriptions WHERE feed_id IN (SELECT value FROM json_each(?1)) AND state <> 'unsubscribing'"
 );
-const DUE: &str = concat!(
-    "UPDATE push_subscriptions SET act_at = ?2 WHERE id IN (",
-    "SELECT id FROM push_subscriptions WHERE act_at <= ?1 ORDER BY act_at LIMIT ?3) RETURNING ",
-    push_columns!()
-);
+pub(super) const TAKE_HOSTS: &str = "UPDATE push_hosts SET taken_until = ?2 WHERE host IN ( \
+    SELECT host FROM push_hosts WHERE due_at <= ?1 AND taken_until <= ?1 ORDER BY due_at LIMIT ?3) RETURNING host";
 
 #[async_trait]
 impl Pushes for SqliteStore {
     async fn want_pushes(&self, wishes: &[PushWish], now: Timestamp) -> Result<u64, StoreError> {
         const ACTION: &str = "store what feeds announce";
         let mut tx = self.write(ACTION).await?;
-        let mut changed = 0;
+        let (mut changed, mut hosts) = (0, BTreeSet::new());
         for wish in wishes {
             let wanted = wish.wanted.as_ref();
-            let left = sqlx::query(sql::LEAVE_OTHER).bind(wish.feed.0).bind(wanted.map(|new| new.kind.as_str()));
-            let left = left.bind(wanted.map(|new| &new.hub)).bind(wanted.map(|new| &new.topic)).bind(now.millis());
-            changed += left.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?.rows_affected();
+            let leave =
+                sqlx::query_scalar(sql::LEAVE_OTHER).bind(wish.feed.0).bind(wanted.map(|new| new.kind.as_str()));
+            let leave = leave.bind(wanted.map(|new| &new.hub)).bind(wanted.map(|new| &new.topic)).bind(now.millis());
+            let left: Vec<String> =
+                leave.bind(RELIABLE_AFTER).fetch_all(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+            changed += left.len() as u64;
+            hosts.extend(left);
             let Some(new) = wanted else { continue };
+            let count = sqlx::query_scalar(sql::LEFT_OF_FEED).bind(wish.feed.0).fetch_one(&mut *tx);
+            let left: i64 = count.await.map_err(StoreError::on(ACTION))?;
+            if left > MOST_LEFT {
+                continue;
+            }
+            let host = hub_host(&new.hub);
             let add = sqlx::query(sql::ADD).bind(&new.id).bind(wish.feed.0).bind(new.kind.as_str()).bind(&new.hub);
             let add = add.bind(&new.topic).bind(new.secret.as_ref().map(Sealed::as_bytes)).bind(now.millis());
-            changed += add.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?.rows_affected();
+            changed += add.bind(&host).execute(&mut *tx).await.map_err(StoreError::on(ACTION))?.rows_affected();
+            hosts.insert(host);
+        }
+        for host in hosts {
+            let due = sqlx::query(sql::HOST_DUE).bind(host).bind(now.millis()).execute(&mut *tx);
+            due.await.map_err(StoreError::on(ACTION))?;
         }
         tx.commit().await.map_err(StoreError::on(ACTION))?;
         Ok(changed)
@@ -52,25 +67,45 @@ impl Pushes for SqliteStore {
         Ok(readable(rows.map_err(StoreError::on("read push subscriptions"))?))
     }
 
-    async fn push_due(
-        &self,
-        now: Timestamp,
-        again: Timestamp,
-        limit: u32,
-    ) -> Result<Vec<PushSubscription>, StoreError> {
-        let take = sqlx::query_as(DUE).bind(now.millis()).bind(again.millis()).bind(limit);
-        Ok(readable(
-            take.fetch_all(&self.writer).await.map_err(StoreError::on("take push subscriptions that are due"))?,
-        ))
+    async fn push_hosts(&self, now: Timestamp, until: Timestamp, limit: u32) -> Result<Vec<String>, StoreError> {
+        let take = sqlx::query_scalar(TAKE_HOSTS).bind(now.millis()).bind(until.millis()).bind(limit);
+        take.fetch_all(&self.writer).await.map_err(StoreError::on("take hosts of hubs that are due"))
+    }
+
+    async fn push_due(&self, host: &str, now: Timestamp, limit: u32) -> Result<Vec<PushSubscription>, StoreError> {
+        let due = sqlx::query_as(sql::DUE).bind(host).bind(now.millis()).bind(limit).fetch_all(&self.readers).await;
+        Ok(in_turn(readable(due.map_err(StoreError::on("read push subscriptions that are due"))?), limit))
+    }
+
+    async fn free_push_host(&self, host: &str, not_before: Option<Timestamp>) -> Result<(), StoreError> {
+        const ACTION: &str = "free the host of a hub";
+        let mut tx = self.write(ACTION).await?;
+        let next = sqlx::query_scalar(sql::NEXT_RENEWAL).bind(host).fetch_one(&mut *tx).await;
+        let renewal: Option<i64> = next.map_err(StoreError::on(ACTION))?;
+        let next = sqlx::query_scalar(sql::NEXT_REQUEST).bind(host).fetch_one(&mut *tx).await;
+        let request: Option<i64> = next.map_err(StoreError::on(ACTION))?;
+        let free = match host_due(renewal, request, not_before) {
+            Some(due) => sqlx::query(sql::FREE_HOST).bind(host).bind(due),
+            None => sqlx::query(sql::FORGET_HOST).bind(host),
+        };
+        free.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))
     }
 
     async fn store_push(&self, changed: &PushSubscription) -> Result<bool, StoreError> {
+        const ACTION: &str = "store a push subscription";
+        let (mut tx, host) = (self.write(ACTION).await?, hub_host(&changed.hub));
         let store = sqlx::query(sql::STORE).bind(&changed.id).bind(changed.revision);
         let store = store.bind(changed.secret.as_ref().map(Sealed::as_bytes)).bind(changed.state.as_str());
         let store =
             store.bind(changed.asked_at.map(Timestamp::millis)).bind(changed.lease_until.map(Timestamp::millis));
         let store = store.bind(changed.act_at.millis()).bind(changed.failures).bind(&changed.reason);
-        let stored = store.execute(&self.writer).await.map_err(StoreError::on("store a push subscription"))?;
+        let stored = store.bind(&host).bind(RELIABLE_AFTER).execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+        if stored.rows_affected() > 0 {
+            let due = sqlx::query(sql::HOST_DUE).bind(&host).bind(changed.act_at.millis()).execute(&mut *tx);
+            due.await.map_err(StoreError::on(ACTION))?;
+        }
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
         Ok(stored.rows_affected() > 0)
     }
 
@@ -83,25 +118,56 @@ impl Pushes for SqliteStore {
         const ACTION: &str = "count pushes";
         let mut tx = self.write(ACTION).await?;
         for push in heard {
-            let count = sqlx::query(sql::HEARD).bind(push.feed.0).bind(i64::from(push.counts)).bind(push.at.millis());
-            let count = count.bind(push.light).bind(i64::from(push.announced));
-            count.execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+            let count = sqlx::query(sql::HEARD).bind(push.feed.0).bind(push.at.millis()).bind(push.light);
+            count.bind(push.settled).execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
         }
         tx.commit().await.map_err(StoreError::on(ACTION))
     }
 
-    async fn missed_pushes(&self, feeds: &[FeedId]) -> Result<(), StoreError> {
-        const ACTION: &str = "count missed pushes";
+    async fn await_push(&self, feed: FeedId, at: Timestamp) -> Result<(), StoreError> {
+        let noted = sqlx::query(sql::AWAIT).bind(feed.0).bind(at.millis()).execute(&self.writer).await;
+        noted.map(drop).map_err(StoreError::on("note that a delivery was accepted"))
+    }
+
+    async fn lost_pushes(&self, before: Timestamp, limit: u32) -> Result<Vec<FeedId>, StoreError> {
+        let feeds = sqlx::query_scalar(sql::LOST).bind(before.millis()).bind(limit).fetch_all(&self.readers).await;
+        let feeds: Vec<i64> = feeds.map_err(StoreError::on("find deliveries that were lost"))?;
+        Ok(feeds.into_iter().map(FeedId).collect())
+    }
+
+    async fn forget_lost_pushes(&self, feeds: &[FeedId], before: Timestamp) -> Result<(), StoreError> {
+        const ACTION: &str = "note that deliveries were lost";
         let mut tx = self.write(ACTION).await?;
         for feed in feeds {
-            sqlx::query(sql::MISSED).bind(feed.0).execute(&mut *tx).await.map_err(StoreError::on(ACTION))?;
+            let forget = sqlx::query(sql::FORGET_LOST).bind(feed.0).bind(before.millis()).execute(&mut *tx);
+            forget.await.map_err(StoreError::on(ACTION))?;
         }
         tx.commit().await.map_err(StoreError::on(ACTION))
     }
 
-    async fn leave_pushes(&self, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
-        let left = sqlx::query(sql::LEAVE).bind(now.millis()).bind(limit).execute(&self.writer).await;
-        Ok(left.map_err(StoreError::on("leave push subscriptions"))?.rows_affected())
+    async fn owed_paces(&self, limit: u32) -> Result<Vec<OwedPace>, StoreError> {
+        let owed = sqlx::query_as(sql::OWED).bind(limit).fetch_all(&self.readers).await;
+        owed.map_err(StoreError::on("find feeds that are to get their own pace back"))
+    }
+
+    async fn paces_restored(&self, of: &[OwedPace]) -> Result<(), StoreError> {
+        const ACTION: &str = "note that feeds have their own pace";
+        let mut tx = self.write(ACTION).await?;
+        for of in of {
+            let paid = sqlx::query(sql::PAID).bind(&of.id).bind(of.owed).execute(&mut *tx);
+            paid.await.map_err(StoreError::on(ACTION))?;
+        }
+        tx.commit().await.map_err(StoreError::on(ACTION))
+    }
+
+    async fn forget_left_pushes(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+        let removed = sqlx::query(sql::FORGET_LEFT).bind(before.millis()).bind(limit).execute(&self.writer).await;
+        Ok(removed.map_err(StoreError::on("remove push subscriptions that were left"))?.rows_affected())
+    }
+
+    async fn subscribed(&self, after: FeedId, limit: u32) -> Result<Vec<Subscribed>, StoreError> {
+        let feeds = sqlx::query_as(sql::SUBSCRIBED).bind(after.0).bind(limit).fetch_all(&self.readers).await;
+        feeds.map_err(StoreError::on("read what subscribed feeds announce"))
     }
 
     async fn unpushed(&self, after: FeedId, limit: u32) -> Result<Vec<Unpushed>, StoreError> {

@@ -356,6 +356,38 @@ async fn every_statement_of_a_batch_finds_its_feeds_by_number() {
     }
 }
 
+/// A fleet has millions of feeds and subscriptions, and these statements run several times a second.
+#[tokio::test]
+async fn statements_on_pushes_use_their_indexes() {
+    use crate::push::sql;
+    let store = SqliteStore::open("sqlite::memory:").await.unwrap();
+    let statements = [
+        (sql::LEAVE_OTHER, "push_of_feed"),
+        (sql::LEFT_OF_FEED, "push_left_of_feed"),
+        (sql::DUE, "push_renewals"),
+        (sql::DUE, "push_requests"),
+        (sql::NEXT_RENEWAL, "push_renewals"),
+        (sql::NEXT_REQUEST, "push_requests"),
+        (sql::HEARD, "push_of_feed"),
+        (sql::LEARNED, "push_of_feed"),
+        (sql::LOST, "push_awaited"),
+        (sql::FORGET_LOST, "push_awaited"),
+        (sql::OWED, "push_owed"),
+        (sql::FORGET_LEFT, "push_left"),
+        (sql::SUBSCRIBED, "push_of_feed"),
+        (sql::UNPUSHED, "feeds_announcing"),
+        (super::push::TAKE_HOSTS, "push_hosts_due"),
+    ];
+    for (statement, index) in statements {
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+        let plan: Vec<(i64, i64, i64, String)> = sqlx::query_as(explain).fetch_all(&store.writer).await.unwrap();
+        let steps: Vec<&str> = plan.iter().map(|step| step.3.as_str()).collect();
+        assert!(steps.iter().any(|step| step.contains(&format!("INDEX {index}"))), "{statement}\n{steps:#?}");
+        let is_whole = |step: &&&str| step.starts_with("SCAN") && !step.contains("INDEX") && step.contains("push_");
+        assert_eq!(steps.iter().find(is_whole), None, "{statement}");
+    }
+}
+
 #[test]
 fn every_migration_in_the_folder_is_compiled_in() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite");

@@ -4,11 +4,14 @@
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use common::push::PushKind;
 use scheduler::push::callback::{MAX_BODY_BYTES, PushDelivery, Taken, Verification, Verified};
 use scheduler::push::check::{self, PushCheck};
 
@@ -18,6 +21,8 @@ use crate::state::Api;
 
 /// Bytes of a notification: one address.
 const MAX_FORM_BYTES: usize = 16 * 1024;
+/// How long a body may take.
+const BODY_WITHIN: Duration = Duration::from_secs(10);
 /// When a delivery that found no room is to be sent again.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("10");
 
@@ -63,6 +68,11 @@ pub(crate) async fn deliver(
     if token == check::TOKEN {
         return Ok(plain(format!("{}\n", check::REACHED)));
     }
+    let callbacks = api.callbacks.clone();
+    let admitted = match callbacks.admit(&token, PushKind::WebSub).await? {
+        Ok(admitted) => admitted,
+        Err(refused) => return Ok(answer(refused)),
+    };
     let (head, body) = request.into_parts();
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let delivery = PushDelivery {
@@ -70,10 +80,15 @@ pub(crate) async fn deliver(
         content_type: text(header::CONTENT_TYPE.as_str()),
         is_encoded: head.headers.contains_key(header::CONTENT_ENCODING),
         topic: topic(&head.headers),
-        body: whole(body).await?,
+        body: in_time(whole(body)).await??,
     };
-    let callbacks = api.callbacks.clone();
-    Ok(answer(run_to_completion(async move { callbacks.deliver(&token, delivery).await }).await?))
+    Ok(answer(run_to_completion(async move { callbacks.deliver(admitted, delivery).await }).await?))
+}
+
+/// A body that comes too slowly keeps others from their turn.
+async fn in_time<T>(body: impl Future<Output = T>) -> Result<T, ApiError> {
+    let late = |_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
+    tokio::time::timeout(BODY_WITHIN, body).await.map_err(late)
 }
 
 /// The body, or `None` if it is too large. One that breaks off is not a delivery: the hub sends it again.
@@ -125,12 +140,16 @@ pub(crate) async fn notify(
     Path(token): Path<String>,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let callbacks = api.callbacks.clone();
+    let admitted = match callbacks.admit(&token, PushKind::RssCloud).await? {
+        Ok(admitted) => admitted,
+        Err(refused) => return Ok(answer(refused)),
+    };
     let broken = |_| ApiError::bad("the body is too large or broke off before its end");
-    let body = to_bytes(request.into_body(), MAX_FORM_BYTES).await.map_err(broken)?;
+    let body = in_time(to_bytes(request.into_body(), MAX_FORM_BYTES)).await?.map_err(broken)?;
     let form: Pairs = form(&body);
     let url = value(&form, "url");
-    let callbacks = api.callbacks.clone();
-    Ok(answer(run_to_completion(async move { callbacks.notify(&token, &url).await }).await?))
+    Ok(answer(run_to_completion(async move { callbacks.notify(admitted, &url).await }).await?))
 }
 
 fn form(body: &[u8]) -> Pairs {

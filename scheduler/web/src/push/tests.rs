@@ -162,3 +162,21 @@ async fn a_check_says_what_to_do() {
     let fleet = Fleet::with(open).await;
     assert!(call(&fleet, "POST", "/websub/check", &[], "").await.1.starts_with("feedfleet takes deliveries here"));
 }
+
+/// A body that nobody may read.
+fn unread() -> axum::body::Body {
+    let chunk = || -> Result<Vec<u8>, std::io::Error> { panic!("the body was read") };
+    axum::body::Body::from_stream(futures_util::stream::once(async move { chunk() }))
+}
+
+#[tokio::test]
+async fn of_a_delivery_for_nobody_not_a_byte_is_read() {
+    let fleet = Fleet::with(open).await;
+    for path in ["websub", "rsscloud"] {
+        for token in ["0".repeat(32), "x".repeat(5000)] {
+            let request = axum::http::Request::post(format!("/{path}/{token}"));
+            let request = PROXIED.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+            assert_eq!(fleet.send(request.body(unread()).unwrap()).await.status, 410);
+        }
+    }
+}

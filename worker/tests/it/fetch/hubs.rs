@@ -90,3 +90,37 @@ async fn rocks_201_and_202_the_last_response_of_a_redirect_counts() {
         assert_eq!((document.hub.clone(), document.self_link.clone()), both(), "{status}");
     }
 }
+
+/// A delivery is read like the document that polls find: with the same ids, and links relative to the same place.
+#[tokio::test]
+async fn a_delivery_has_the_ids_and_links_of_polls() {
+    let bench = Bench::start().await;
+    let entry = |name: &str| {
+        let link = format!("<link href=\"{name}\"/>");
+        format!("<entry><id>urn:shared</id><title>{name}</title>{link}</entry>")
+    };
+    let feed = |entries: &[&str]| {
+        let entries: String = entries.iter().map(|name| entry(name)).collect();
+        format!("<feed xmlns=\"http://www.w3.org/2005/Atom\"><title>t</title>{entries}</feed>")
+    };
+    let there = Script::body("application/atom+xml", feed(&["c", "b", "a"])).header("ETag", "\"1\"");
+    bench.origin.set("/deep/feed", there);
+    let mut job = bench.feed("/feed", Script::redirect(302, bench.origin.url("/deep/feed")));
+    let polled = bench.fetch(&job).await;
+    let polled = document(&polled);
+    job.validators = polled.validators.clone();
+    job.known = polled.known.clone();
+
+    let pushed = common::push::PushedBody {
+        content_type: Some("application/atom+xml".into()),
+        body: feed(&["d", "c"]).into_bytes(),
+    };
+    let delivered = worker::fetch::FetchFeed::read_pushed(&bench.fetcher, &job, &pushed).await;
+    let delivered = document(&delivered);
+    let urls: Vec<_> = delivered.entries.iter().map(|entry| entry.url.clone().unwrap()).collect();
+    assert_eq!(urls, [bench.origin.url("/deep/d")], "relative to the end of the redirects, and c is known");
+
+    let alone = common::push::PushedBody { body: feed(&["b"]).into_bytes(), ..pushed };
+    let alone = worker::fetch::FetchFeed::read_pushed(&bench.fetcher, &job, &alone).await;
+    assert!(document(&alone).entries.is_empty(), "alone with its id, and yet the one that polls know");
+}
