@@ -9,7 +9,7 @@ use common::document::{Document, Validators};
 use common::entry::Entry;
 use common::host::HostKey;
 use common::outcome::FailureKind;
-use common::policy::{Audience, Draw, Policy, Subject, decide};
+use common::policy::{Audience, Draw, Minutes, Policy, Subject, decide};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
 use common::url::{FeedId, Version};
@@ -40,6 +40,7 @@ fn no_decision_takes_memory() {
     let defaults = common::config::defaults().policy;
     let start = Timestamp::from_millis(1_790_000_000_000);
     let mut decisions = 0;
+    let mut minutes = Minutes::default();
     for mode in [PolicyMode::Adaptive, PolicyMode::Classes] {
         let config = PolicyConfig { mode, ..defaults.clone() };
         for subscribers in [1, 7, 100] {
@@ -53,6 +54,10 @@ fn no_decision_takes_memory() {
                     let mut decided = None;
                     let taken = measure(|| decided = Some(decide(&subject, &report, at, draw, &policy)));
                     assert_eq!(taken.count_total, 0, "{:?} at {subscribers} subscribers", report.outcome);
+                    let placed = measure(|| {
+                        black_box(minutes.decide(&subject, &report, at, [draw; 2], &policy));
+                    });
+                    assert_eq!(placed.count_total, 0, "{:?} in the emptier minute", report.outcome);
                     decisions += 1;
                     subject.state = decided.unwrap().state;
                 }

@@ -155,7 +155,7 @@ impl Drop for Terminal {
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     let mut words = line.split_whitespace().peekable();
-    let digits = |word: &str| word.trim_start_matches(['+', '(']).bytes().all(|byte| byte.is_ascii_digit());
+    let digits = |word: &str| word.trim_start_matches(['+', '-', '(']).bytes().all(|byte| byte.is_ascii_digit());
     while let Some(word) = words.next() {
         let unit = words.peek().map(|next| next.trim_end_matches(')'));
         if digits(word) && matches!(unit, Some("ms" | "s" | "min" | "h" | "d")) {
@@ -227,8 +227,10 @@ fn the_commands_of_readme_work_as_printed() {
 #[test]
 fn a_shape_keeps_words_and_leaves_out_numbers() {
     let mut shapes = String::new();
-    for line in ["1   D  in 5 h 9 min   modified 7 s ago", "salt +17 min 47 s", "12:03:04  9 entries (in 45 min)"] {
+    for line in
+        ["1   D  in 5 h 9 min   modified 7 s ago", "salt +17 min 47 s", "salt -47 s", "12:03:04  9 entries (in 45 min)"]
+    {
         writeln!(shapes, "{}", shape(line)).unwrap();
     }
-    assert_eq!(shapes, " # D in T modified T ago\n salt T\n #:#:# # entries (in T\n");
+    assert_eq!(shapes, " # D in T modified T ago\n salt T\n salt T\n #:#:# # entries (in T\n");
 }

@@ -4,7 +4,7 @@
 //! waiting, summed over subscribers and items, is worth a poll. The price of a poll is the same for all feeds, so the
 //! next poll always goes where it saves the most waiting. For posts at a constant rate this is the square-root rule,
 //! sqrt(2 price / (weight x rate)); the loop below also takes into account the hours and weekdays at which a feed
-//! posts.
+//! posts, and that posts come in groups.
 //!
 //! The controller that adjusts the price to the fleet's capacity is in `price`.
 
@@ -16,6 +16,11 @@ use crate::time::Timestamp;
 /// Number of hours for which the hourly profile is used; after them the mean rate applies.
 const STEPS: i64 = 24;
 const MILLIS_PER_HOUR: f64 = 3_600_000.0;
+/// Just after a post a feed is expected to post more often by this share of its rate, and by less later: posts come in
+/// groups.
+const BURST: f64 = 1.5;
+/// The time constant, in hours, with which that share decays.
+const BURST_HOURS: f64 = 6.0;
 
 /// Returns the interval, from a poll at `polled`, after which the expected waiting of `weight` subscribers is worth
 /// `price`, in subscriber-hours. The result is only exact up to `longest`.
@@ -29,9 +34,13 @@ pub(super) fn interval(rhythm: &Rhythm, polled: Timestamp, weight: f64, price: f
     let mut pending = 0.0;
     let mut missing = price / weight;
     let mut part = 1.0 - (polled.millis() % 3_600_000) as f64 / MILLIS_PER_HOUR;
+    let quiet_for = rhythm.quiet_for(polled).map(|hours| hours + part / 2.0);
+    // In the middle of the first part; the following ones are almost an hour apart.
+    let mut burst = quiet_for.map_or(0.0, |hours| BURST * (-hours / BURST_HOURS).exp());
+    let decay = (-1.0 / BURST_HOURS).exp();
     for hour in first..=first + STEPS {
         let (hour_of_day, weekday) = place(hour);
-        let now = rate * f64::from(hours[hour_of_day]) * f64::from(days[weekday]);
+        let now = rate * f64::from(hours[hour_of_day]) * f64::from(days[weekday]) * (1.0 + burst);
         let waiting = (pending + now * part / 2.0) * part;
         if waiting >= missing || passed >= longest {
             return as_duration(passed + time_to_wait(missing, pending, now));
@@ -40,6 +49,7 @@ pub(super) fn interval(rhythm: &Rhythm, polled: Timestamp, weight: f64, price: f
         pending += now * part;
         passed += part;
         part = 1.0;
+        burst *= decay;
     }
     as_duration(passed + time_to_wait(missing, pending, rate))
 }

@@ -89,6 +89,7 @@ pub(super) fn base(subject: &Subject<'_>, category: Category, polled: Timestamp,
         _ => config.min_interval,
     };
     plan.at_least(Rule::MinInterval, shortest);
+    plan.least = adaptive_bounds(subject, config).0;
     plan
 }
 
@@ -142,13 +143,18 @@ fn class_interval(subject: &Subject<'_>, load: f64, config: &PolicyConfig) -> Du
 
 /// Returns the interval after which the expected waiting is worth a poll, within the category's bounds.
 fn adaptive_interval(subject: &Subject<'_>, polled: Timestamp, policy: &Policy<'_>) -> Duration {
-    let categories = &policy.config.category;
+    let (least, most) = adaptive_bounds(subject, policy.config);
+    let weight = weight(&subject.audience);
+    adaptive::interval(&subject.state.rhythm, polled, weight, policy.price, most).min(most).max(least)
+}
+
+/// Returns the shortest and the longest interval of the category in adaptive mode.
+fn adaptive_bounds(subject: &Subject<'_>, config: &PolicyConfig) -> (Duration, Duration) {
+    let categories = &config.category;
     let (b, c, d) = (&categories.b, &categories.c, &categories.d);
-    let (least, most) = match natural(subject, subject.audience.subscribers) {
+    match natural(subject, subject.audience.subscribers) {
         Category::A | Category::B => (b.min, b.max),
         Category::C | Category::F => (c.min, c.max),
         Category::D => (d.min, d.max),
-    };
-    let weight = weight(&subject.audience);
-    adaptive::interval(&subject.state.rhythm, polled, weight, policy.price, most).min(most).max(least)
+    }
 }

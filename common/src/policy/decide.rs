@@ -6,7 +6,7 @@ use super::category::{base, category};
 use super::penalty::FailureContext;
 use super::plan::Plan;
 use super::{Decision, Draw, Notice, Notices, Policy, Rule, Subject, Terms};
-use super::{cost, failing, hints, hot_minute, midnight, moves, penalty, pushed, remember, salt, throttle};
+use super::{cost, failing, hints, hot_minute, midnight, moves, near, penalty, pushed, remember, salt, throttle};
 use crate::config::PolicyConfig;
 use crate::outcome::FailureKind;
 use crate::policy::{Category, PollState, Status};
@@ -18,6 +18,9 @@ use crate::time::Timestamp;
 ///
 /// Intervals count from the start of the fetch. `draw` is used for salt and hot minutes only: the same arguments
 /// produce the same decision. A deferred report requires no decision and changes nothing.
+///
+/// Salt and moves out of hot minutes are wide here, so that minutes are even in every fleet. [`super::Minutes`], which
+/// measures how even they are, decides nearer.
 pub fn decide(
     subject: &Subject<'_>,
     report: &FetchReport,
@@ -25,6 +28,42 @@ pub fn decide(
     draw: Draw,
     policy: &Policy<'_>,
 ) -> Decision {
+    match prepare(subject, report, now, policy) {
+        Prepared::Settled(decision) => decision,
+        Prepared::Open(open) => open.decided(open.wide(draw)),
+    }
+}
+
+/// What follows from a report, before it is placed in a minute.
+pub(super) enum Prepared<'a> {
+    /// The feed is not placed.
+    Settled(Decision),
+    /// The feed is polled again.
+    Open(Open<'a>),
+}
+
+/// A decision without its salt (rule 6) and its move out of hot minutes (rule 7).
+pub(super) struct Open<'a> {
+    plan: Plan,
+    state: PollState,
+    status: Status,
+    category: Category,
+    now: Timestamp,
+    config: &'a PolicyConfig,
+    /// The response was good, and asked for no wait.
+    undisturbed: bool,
+    throttled_until: Option<Timestamp>,
+    rests: bool,
+    notices: Notices,
+}
+
+/// Does all that needs no draw.
+pub(super) fn prepare<'a>(
+    subject: &Subject<'_>,
+    report: &FetchReport,
+    now: Timestamp,
+    policy: &Policy<'a>,
+) -> Prepared<'a> {
     let before = &subject.state;
     let polled = report.started.min(now);
     let mut state = remember::answer(before, report, polled, now);
@@ -32,9 +71,11 @@ pub fn decide(
     let mut trouble = None;
     let (mut hold, mut failing) = (None, None);
     match &report.outcome {
-        Outcome::Deferred { until } => return deferred(subject, *until),
-        Outcome::Gone if subject.status == Status::Gone => return retired(state, Status::Gone, Notices::default()),
-        Outcome::Gone => return retired(state, Status::Gone, Notice::Gone.into()),
+        Outcome::Deferred { until } => return Prepared::Settled(deferred(subject, *until)),
+        Outcome::Gone => {
+            let notices = if subject.status == Status::Gone { Notices::default() } else { Notice::Gone.into() };
+            return Prepared::Settled(retired(state, Status::Gone, notices));
+        }
         Outcome::Modified(document) => {
             remember::modified(&mut state, report.conditional, document, polled);
             moves::sighted(&mut state, report, polled);
@@ -49,7 +90,7 @@ pub fn decide(
         Outcome::Failed { failure, .. } => {
             remember::failed(&mut state, before, polled);
             if is_polled(subject.status) && is_given_up(&state, polled, policy.config) {
-                return retired(state, Status::Blacklisted, Notice::Blacklisted.into());
+                return Prepared::Settled(retired(state, Status::Blacklisted, Notice::Blacklisted.into()));
             }
             failing = failing::began(&mut state, polled, &policy.config.failing).then_some(Notice::Failing);
             let failing_for = state.failing_since.map_or(Duration::ZERO, |since| polled.since(since));
@@ -63,9 +104,10 @@ pub fn decide(
         }
     }
     let good = trouble.is_none() && hold.is_none();
+    let throttled_until = hold.map(|hold| hold.until);
     let Some(status) = standing(subject.status, good) else {
-        let host_hold = hold.map(|hold| hold.until);
-        return Decision { host_hold, ..retired(state, subject.status, Notices::default()) };
+        let retired = retired(state, subject.status, Notices::default());
+        return Prepared::Settled(Decision { host_hold: throttled_until, ..retired });
     };
 
     let category = category(subject);
@@ -79,20 +121,58 @@ pub fn decide(
         }
         (None, None) => {}
     }
-    if let (None, Some(asked)) = (hold, report.retry_after.filter(|asked| *asked > report.started)) {
+    let asked_to_wait = report.retry_after.filter(|asked| *asked > report.started);
+    if let (None, Some(asked)) = (hold, asked_to_wait) {
         throttle::asked_to_wait(&mut state, asked, now, policy.config).apply(&mut plan);
     }
-    finish(&mut plan, &state, category, now, draw, policy.config); // rules 6 and 7; 5 is in each rule that has a ceiling
-    if let Some(penalty) = &mut state.penalty {
-        penalty.until = plan.due;
-    }
-    Decision {
+    Prepared::Open(Open {
+        plan,
         state,
         status,
-        next_due: Some(plan.due),
-        terms: plan.terms,
-        host_hold: hold.map(|hold| hold.until).or_else(|| report.outcome.rest().map(|_| plan.due)),
+        category,
+        now,
+        config: policy.config,
+        undisturbed: good && asked_to_wait.is_none(),
+        throttled_until,
+        rests: report.outcome.rest().is_some(),
         notices: Notices::of(standing_changed(before, &state, subject.status != status), failing),
+    })
+}
+
+impl Open<'_> {
+    /// Returns the plan with the wide salt and moves (rules 6 and 7; rule 5 is in each rule that has a ceiling).
+    pub(super) fn wide(&self, draw: Draw) -> Plan {
+        let mut plan = self.plan;
+        finish(&mut plan, &self.state, self.category, self.now, draw, self.config);
+        plan
+    }
+
+    /// Returns the plan at a moment of the open minutes near its interval's end; `None` if the adaptive rule did not choose
+    /// that interval, or the response was not good.
+    pub(super) fn near(&self, draw: Draw) -> Option<Plan> {
+        if !self.undisturbed || !self.plan.is_adaptive() {
+            return None;
+        }
+        let mut plan = self.plan;
+        not_too_soon(&mut plan, &self.state, self.now);
+        near::apply(&mut plan, self.now, draw, self.config);
+        Some(plan)
+    }
+
+    /// Returns the decision for a plan.
+    pub(super) fn decided(&self, plan: Plan) -> Decision {
+        let mut state = self.state;
+        if let Some(penalty) = &mut state.penalty {
+            penalty.until = plan.due;
+        }
+        Decision {
+            state,
+            status: self.status,
+            next_due: Some(plan.due),
+            terms: plan.terms,
+            host_hold: self.throttled_until.or(self.rests.then_some(plan.due)),
+            notices: self.notices,
+        }
     }
 }
 
@@ -120,10 +200,7 @@ pub(super) fn finish(
     draw: Draw,
     config: &PolicyConfig,
 ) {
-    if let Some(until) = state.hold_until {
-        plan.not_before(Rule::RetryAfter, until);
-    }
-    plan.not_before(Rule::Late, now);
+    not_too_soon(plan, state, now);
     if !midnight::apply(plan, config.hot_minutes, draw.salt) {
         salt::apply(plan, category, draw.salt, config);
     }
@@ -133,6 +210,14 @@ pub(super) fn finish(
         config.salt,
         draw.minute,
     );
+}
+
+/// Applies holds and the lower bound `now`.
+fn not_too_soon(plan: &mut Plan, state: &PollState, now: Timestamp) {
+    if let Some(until) = state.hold_until {
+        plan.not_before(Rule::RetryAfter, until);
+    }
+    plan.not_before(Rule::Late, now);
 }
 
 /// Returns true if the plan is due before the midnight that it is meant for: a move might miss that.

@@ -96,7 +96,7 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
         Rule::RetryAfter => format!("the server asked to wait until {due}"),
         Rule::Throttled => format!("the server throttles without saying for how long, which {to}"),
         Rule::Ceiling => format!("policy.hint_ceiling cut it back to {}", spoken(interval)),
-        Rule::Salt => format!("salt +{}", spoken(by)),
+        Rule::Salt => format!("salt {}{}", if later { '+' } else { '-' }, spoken(by)),
         Rule::HotMinute => format!("moved off a hot minute +{}", spoken(by)),
         Rule::Added if interval.is_zero() => "just added: at once".to_owned(),
         Rule::Added => format!("just added: at its place in the import's spread, after {}", spoken(interval)),

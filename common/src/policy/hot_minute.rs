@@ -15,7 +15,7 @@ use super::Rule;
 use super::plan::{Plan, scaled};
 use crate::time::Timestamp;
 
-const MINUTE: i64 = 60_000;
+pub(super) const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 /// The farthest that a due time is moved.
 const REACH: Duration = Duration::from_secs(15 * 60);
@@ -144,7 +144,7 @@ fn missing(minute: i64, interval: Duration, salt: Duration) -> f64 {
 }
 
 /// Returns the number of hot milliseconds since the epoch.
-fn hot_until(millis: i64) -> i64 {
+pub(super) fn hot_until(millis: i64) -> i64 {
     let (hour, rest) = (millis.div_euclid(HOUR), millis.rem_euclid(HOUR));
     let marks = (1..12).map(|mark| (rest - mark * 5 * MINUTE).clamp(0, MINUTE));
     hour * 15 * MINUTE + rest.min(4 * MINUTE) + marks.sum::<i64>()

@@ -1,35 +1,55 @@
-//! How full the coming minutes are. A due time is drawn twice, and the draw in the emptier minute wins: the power of
-//! two choices, which keeps the fullest minute close to the others (Mitzenmacher, "The Power of Two Choices in
-//! Randomized Load Balancing", 2001).
+//! How full the coming minutes are, and how full each minute of the hour was.
+//!
+//! A due time is drawn twice, and the draw in the emptier minute wins: the power of two choices, which keeps the fullest
+//! minute close to the others (Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001).
+//!
+//! Due times are near ones (`near`), which cost the least delay, as long as that leaves the minutes of the hour even. A minute
+//! that got more than its share in the last hours takes no more near ones: those draw the wide way, as [`super::decide()`] does.
 //!
 //! Each scheduler counts its own decisions. Feeds are distributed randomly over schedulers, so each of them evens out
 //! its own part, and the sum of even parts is even.
 
-use super::{Decision, Draw, Policy, Subject, decide};
+use super::decide::{Prepared, prepare};
+use super::hot_minute::is_hot;
+use super::plan::Plan;
+use super::{Decision, Draw, Policy, Subject};
 use crate::report::FetchReport;
 use crate::time::Timestamp;
 
 const MINUTE: i64 = 60_000;
 /// Number of minutes counted: more than the longest interval with its salt, publishers' hints and failures aside.
-const SPAN: usize = 2048;
+const SPAN: usize = 4096;
+/// The time constant, in minutes, with which the counts of minutes of the hour decay.
+const MEMORY: f32 = 360.0;
+/// A minute of the hour is full with this many times the mean of the open ones ...
+const FULL: f32 = 1.03;
+/// ... and this many times the square root of that mean, the noise of a count ...
+const NOISE: f32 = 1.5;
+/// ... and this many more: in a small fleet no minute is full.
+const FEW: f32 = 2.0;
+const MINUTES: usize = 60;
+const OPEN_MINUTES: f32 = 45.0;
 
-/// Due times by minute, starting now.
+/// Due times by minute, starting now, and by minute of the hour.
 #[derive(Clone, Debug)]
 pub struct Minutes {
     due: Box<[u32]>,
     /// The first minute that is still counted.
     present: i64,
+    /// Due times by minute of the hour, and their sum, decayed.
+    by_minute: [f32; MINUTES],
+    counted: f32,
 }
 
 impl Default for Minutes {
     fn default() -> Self {
-        Minutes { due: vec![0; SPAN].into(), present: 0 }
+        Minutes { due: vec![0; SPAN].into(), present: 0, by_minute: [0.0; MINUTES], counted: 0.0 }
     }
 }
 
 impl Minutes {
-    /// Runs [`decide()`] with both draws, returns the decision whose due time is in the emptier minute, and counts it
-    /// there.
+    /// Decides as [`super::decide()`] does, with a near due time where minutes are even: of both draws, the one in the emptier
+    /// minute. Counts the due time.
     pub fn decide(
         &mut self,
         subject: &Subject<'_>,
@@ -39,14 +59,43 @@ impl Minutes {
         policy: &Policy<'_>,
     ) -> Decision {
         self.advance(now.millis().div_euclid(MINUTE));
-        let [one, other] = draws.map(|draw| decide(subject, report, now, draw, policy));
-        let [place, other_place] = [&one, &other].map(|decision| self.place(decision.next_due));
-        let due = |place: Option<usize>| place.map_or(0, |place| self.due[place]);
-        let (decision, place) = if due(other_place) < due(place) { (other, other_place) } else { (one, place) };
-        if let Some(place) = place {
+        let open = match prepare(subject, report, now, policy) {
+            Prepared::Settled(decision) => return decision,
+            Prepared::Open(open) => open,
+        };
+        let [one, other] = draws.map(|draw| open.near(draw).filter(|plan| !self.is_full(plan.due)));
+        let plan = match (one, other) {
+            (Some(one), Some(other)) => self.emptier(one, other),
+            (Some(near), None) | (None, Some(near)) => near,
+            (None, None) => {
+                let [one, other] = draws.map(|draw| open.wide(draw));
+                self.emptier(one, other)
+            }
+        };
+        self.count(plan.due);
+        open.decided(plan)
+    }
+
+    fn emptier(&self, one: Plan, other: Plan) -> Plan {
+        let due = |plan: &Plan| self.place(plan.due).map_or(0, |place| self.due[place]);
+        if due(&other) < due(&one) { other } else { one }
+    }
+
+    /// Returns true if this minute of the hour got more than its share.
+    fn is_full(&self, due: Timestamp) -> bool {
+        let mean = self.counted / OPEN_MINUTES;
+        self.by_minute[minute_of_the_hour(due)] > FULL * mean + NOISE * mean.sqrt() + FEW
+    }
+
+    fn count(&mut self, due: Timestamp) {
+        if let Some(place) = self.place(due) {
             self.due[place] = self.due[place].saturating_add(1);
         }
-        decision
+        // Hot minutes are for those that may not wait.
+        if !is_hot(due) {
+            self.by_minute[minute_of_the_hour(due)] += 1.0;
+            self.counted += 1.0;
+        }
     }
 
     /// Drops the minutes that have passed.
@@ -55,17 +104,27 @@ impl Minutes {
         for minute in (present - past as i64)..present {
             self.due[slot(minute)] = 0;
         }
+        if past > 0 {
+            let kept = (-(past as f32) / MEMORY).exp();
+            self.by_minute.iter_mut().for_each(|count| *count *= kept);
+            // Anew each time, because a running sum collects rounding errors.
+            self.counted = self.by_minute.iter().sum();
+        }
         self.present = self.present.max(present);
     }
 
-    fn place(&self, due: Option<Timestamp>) -> Option<usize> {
-        let minute = due?.millis().div_euclid(MINUTE);
+    fn place(&self, due: Timestamp) -> Option<usize> {
+        let minute = due.millis().div_euclid(MINUTE);
         (self.present..self.present + SPAN as i64).contains(&minute).then(|| slot(minute))
     }
 }
 
 fn slot(minute: i64) -> usize {
     usize::try_from(minute.rem_euclid(SPAN as i64)).unwrap_or(0)
+}
+
+fn minute_of_the_hour(at: Timestamp) -> usize {
+    usize::try_from(at.millis().div_euclid(MINUTE).rem_euclid(MINUTES as i64)).unwrap_or(0)
 }
 
 #[cfg(test)]

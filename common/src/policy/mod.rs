@@ -3,7 +3,7 @@
 //!
 //! `docs/policy.md` lists the numbers and their reasons. The files, in the order in which a due time is computed:
 //! [`category()`], `adaptive` and `rhythm` (the base interval), `hints` (what the publisher asks for), `cost` (feeds
-//! that are expensive to poll), `penalty` and `throttle` (failures), `salt` and `hot_minute` (even load). `moves`
+//! that are expensive to poll), `penalty` and `throttle` (failures), `salt` and `hot_minute` or `near` (even load). `moves`
 //! decides when a permanent redirect is followed for good, `head_first` when a poll starts with HEAD. `plan` holds the
 //! due time in progress.
 //!
@@ -27,6 +27,7 @@ mod hot_minute;
 mod midnight;
 mod minutes;
 mod moves;
+mod near;
 mod notices;
 mod our_fault;
 mod penalty;

@@ -22,6 +22,8 @@ pub(super) struct Plan {
     /// The same for a retry after a failure: a document's hints say how long it stays as it is, not how long to leave a
     /// server alone, so they count up to the ceiling of the penalty box.
     pub(super) retry_floor: Duration,
+    /// The shortest interval that the base interval's own rule allows; salt does not go below it.
+    pub(super) least: Duration,
     /// The due time.
     pub(super) due: Timestamp,
     /// The rules that moved it.
@@ -42,6 +44,7 @@ impl Plan {
             interval,
             floor: Duration::ZERO,
             retry_floor: Duration::ZERO,
+            least: Duration::ZERO,
             due,
             terms,
             window: None,
@@ -87,6 +90,11 @@ impl Plan {
             self.move_to(rule, at);
             self.leave_skipped();
         }
+    }
+
+    /// Returns true if the adaptive rule chose the interval that the plan started with.
+    pub(super) fn is_adaptive(&self) -> bool {
+        self.terms.first().is_some_and(|term| term.rule == Rule::Adaptive)
     }
 
     /// Sets the due time.

@@ -3,7 +3,8 @@
 //! The rate is a Gamma estimate over a decaying window: items seen, over time watched, both decaying with a time
 //! constant of 30 days. Hours and weekdays (UTC) are counts, shrunk towards a uniform distribution by a prior of a few
 //! items, so that a feed has a profile only after enough posts. Constant space is enough to follow a feed whose habits
-//! change.
+//! change. The time of the newest item is kept to a quarter of an hour, because a feed that has just
+//! posted is likely to post again soon.
 
 use crate::document::Document;
 use crate::entry::Entry;
@@ -12,11 +13,14 @@ use crate::time::Timestamp;
 /// Items and watched time decay with this time constant, in days: long enough for a monthly feed, short enough to
 /// notice that a feed has gone quiet.
 const MEMORY_DAYS: f64 = 30.0;
-/// The prior: half an item in ten days, an item in twenty days.
-const PRIOR_ITEMS: f64 = 0.5;
-const PRIOR_DAYS: f64 = 10.0;
-/// The prior of the profiles: items that are assumed to be spread evenly over the day, and over the week.
+/// The prior: four tenths of an item in four days, an item in ten days. A longer one keeps busy feeds below their rate for
+/// weeks.
+const PRIOR_ITEMS: f64 = 0.4;
+const PRIOR_DAYS: f64 = 4.0;
+/// The prior of the profiles: items that are assumed to be spread evenly over the day, and over the week, whose days differ
+/// less than hours do.
 const EVEN_ITEMS: f32 = 8.0;
+const EVEN_WEEK_ITEMS: f32 = 16.0;
 /// An item counts in its hour and, less, in both adjacent hours: cron jobs are punctual, people are not.
 const OWN_HOUR: u8 = 3;
 const HOUR_BESIDE: u8 = 1;
@@ -26,6 +30,11 @@ const HOURS_PER_ITEM: f32 = (OWN_HOUR + 2 * HOUR_BESIDE) as f32;
 const KNOWN_HOUR: i64 = 3 * HOUR;
 
 const HOUR: i64 = 3_600_000;
+const QUARTER: i64 = HOUR / 4;
+/// The time of the newest item is known modulo this: 682 days.
+const QUARTERS: i64 = 65_535;
+/// After so many hours without an item the newest one's time is forgotten: long before it would repeat.
+const LONG_AGO: f64 = 24.0 * 365.0;
 const HOURS: usize = 24;
 const DAYS: usize = 7;
 /// 1970-01-01 was a Thursday; Monday is 0.
@@ -41,6 +50,8 @@ pub struct Rhythm {
     days: f32,
     /// When both were last updated; `None`: nothing is known.
     at: Option<Timestamp>,
+    /// When the newest item was posted, see [`quarter`]; 0: unknown, or long ago.
+    newest: u16,
     /// Items by hour of the day, in units of a fifth; scaled down together when one is full.
     hours: [u8; HOURS],
     /// Items by day of the week, Monday first; scaled down together when one is full.
@@ -67,9 +78,15 @@ impl Rhythm {
         (items.max(0.0) + PRIOR_ITEMS) / (days.max(0.0) + PRIOR_DAYS)
     }
 
+    /// Returns the hours since the newest item was posted; `None` if that is unknown.
+    pub(super) fn quiet_for(&self, at: Timestamp) -> Option<f64> {
+        let posted = i64::from(self.newest.checked_sub(1)?);
+        Some((at.millis() / QUARTER - posted).rem_euclid(QUARTERS) as f64 / 4.0)
+    }
+
     /// Returns by how much each hour of the day, and each day of the week (from Monday), is above or below the mean.
     pub(super) fn profile(&self) -> ([f32; HOURS], [f32; DAYS]) {
-        (shares(&self.hours, HOURS_PER_ITEM), shares(&self.weekdays, 1.0))
+        (shares(&self.hours, EVEN_ITEMS * HOURS_PER_ITEM), shares(&self.weekdays, EVEN_WEEK_ITEMS))
     }
 
     /// Returns the rhythm after a good answer at `at` without anything new.
@@ -78,10 +95,12 @@ impl Rhythm {
         let Some(before) = self.at else { return Rhythm { at: Some(at), ..self } };
         let days = days_between(before, at);
         let kept = (-days / MEMORY_DAYS).exp();
+        let at = at.max(before);
         Rhythm {
             items: narrow(f64::from(self.items) * kept),
             days: narrow(f64::from(self.days) * kept + MEMORY_DAYS * (1.0 - kept)),
-            at: Some(at.max(before)),
+            newest: if self.quiet_for(at).is_some_and(|hours| hours < LONG_AGO) { self.newest } else { 0 },
+            at: Some(at),
             ..self
         }
     }
@@ -98,14 +117,20 @@ impl Rhythm {
         let dates = document.entries.iter().rev().filter_map(date).filter(|date| (before..=at).contains(date));
         let new_entries = usize::try_from(document.new_entries).unwrap_or(usize::MAX);
         let mut dated = 0;
+        let mut newest = None;
         for date in dates.take(new_entries) {
             after.count(date);
+            newest = newest.max(Some(date));
             dated += 1;
         }
         let gap = at.millis() - before.millis();
         if (0..=KNOWN_HOUR).contains(&gap) {
             let between = Timestamp::from_millis(at.millis() - gap / 2);
             (dated..new_entries.min(document.entries.len())).for_each(|_| after.count(between));
+            newest = newest.or((new_entries > 0).then_some(between));
+        }
+        if let Some(newest) = newest {
+            after.newest = quarter(newest, at);
         }
         after
     }
@@ -129,13 +154,15 @@ impl Rhythm {
     /// is known.
     fn from_history(entries: &[Entry], at: Timestamp) -> Self {
         let mut rhythm = Rhythm { at: Some(at), ..Rhythm::default() };
-        let (mut items, mut oldest) = (0.0, 0.0_f64);
+        let (mut items, mut oldest, mut newest) = (0.0, 0.0_f64, None);
         for date in entries.iter().filter_map(date).filter(|date| *date <= at) {
             let age = days_between(date, at);
             items += (-age / MEMORY_DAYS).exp();
             oldest = oldest.max(age);
+            newest = newest.max(Some(date));
             rhythm.count(date);
         }
+        rhythm.newest = newest.map_or(0, |newest| quarter(newest, at));
         rhythm.items = narrow(items);
         rhythm.days = narrow(MEMORY_DAYS * (1.0 - (-oldest / MEMORY_DAYS).exp()));
         rhythm
@@ -157,7 +184,7 @@ impl Rhythm {
         let parts: [&[u8]; 5] = [
             &self.items.to_le_bytes(),
             &self.days.to_le_bytes(),
-            &self.at.map_or(0, Timestamp::millis).to_le_bytes(),
+            &packed(self.at, self.newest).to_le_bytes(),
             &self.hours,
             &self.weekdays,
         ];
@@ -174,11 +201,12 @@ impl Rhythm {
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let Ok(bytes) = <[u8; Self::SIZE]>::try_from(bytes) else { return Rhythm::default() };
         let part = |from: usize| std::array::from_fn(|place| bytes[from + place]);
-        let at = i64::from_le_bytes(std::array::from_fn(|place| bytes[8 + place]));
+        let (at, newest) = unpacked(u64::from_le_bytes(std::array::from_fn(|place| bytes[8 + place])));
         Rhythm {
             items: f32::from_le_bytes(part(0)),
             days: f32::from_le_bytes(part(4)),
-            at: (at > 0).then(|| Timestamp::from_millis(at)),
+            at,
+            newest,
             hours: std::array::from_fn(|hour| bytes[16 + hour]),
             weekdays: std::array::from_fn(|day| bytes[16 + HOURS + day]),
         }
@@ -217,11 +245,32 @@ fn make_room(counts: &mut [u8], more: u8) {
     }
 }
 
-fn shares<const N: usize>(counts: &[u8; N], per_item: f32) -> [f32; N] {
-    let even = EVEN_ITEMS * per_item;
+fn shares<const N: usize>(counts: &[u8; N], even: f32) -> [f32; N] {
     let sum: u16 = counts.iter().map(|count| u16::from(*count)).sum();
     let scale = N as f32 / (f32::from(sum) + even);
     counts.map(|count| (f32::from(count) + even / N as f32) * scale)
+}
+
+/// The bits of a time in milliseconds, which last until the year 10000. The newest item is above them, where older versions
+/// wrote zeros.
+const TIME_BITS: u32 = 48;
+
+fn packed(at: Option<Timestamp>, newest: u16) -> u64 {
+    let millis = at.and_then(|at| u64::try_from(at.millis()).ok()).unwrap_or(0);
+    millis.min((1 << TIME_BITS) - 1) | u64::from(newest) << TIME_BITS
+}
+
+fn unpacked(bits: u64) -> (Option<Timestamp>, u16) {
+    let millis = i64::try_from(bits & ((1 << TIME_BITS) - 1)).unwrap_or(0);
+    let at = (millis > 0).then(|| Timestamp::from_millis(millis));
+    (at, u16::try_from(bits >> TIME_BITS).unwrap_or(0))
+}
+
+/// Returns a time in quarters of an hour since 1970, modulo [`QUARTERS`], counted from 1; 0 if it was long ago.
+fn quarter(posted: Timestamp, now: Timestamp) -> u16 {
+    let is_recent = days_between(posted, now) * 24.0 < LONG_AGO;
+    let quarter = u16::try_from((posted.millis() / QUARTER).rem_euclid(QUARTERS)).unwrap_or(0);
+    if is_recent { quarter + 1 } else { 0 }
 }
 
 fn days_between(earlier: Timestamp, later: Timestamp) -> f64 {

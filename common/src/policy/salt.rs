@@ -1,6 +1,7 @@
 //! Salt: a random share of the interval, added to it (rule 6), so that feeds that were polled together drift apart.
 //!
-//! Salt only ever delays: what the publisher asked for is a floor. The caller draws a new number for each decision.
+//! This salt only delays; `near` salts intervals of the adaptive rule on both sides. The caller draws a new number for each
+//! decision.
 
 use super::Rule;
 use super::plan::{Plan, scaled};

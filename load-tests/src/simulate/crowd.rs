@@ -22,7 +22,7 @@ const MINUTE: i64 = 60 * SECOND;
 const DAY: i64 = 1440 * MINUTE;
 const WEEK: i64 = 7 * DAY;
 /// The timer wheel: one slot per second, over more than the longest interval with its salt.
-const WHEEL: usize = 2 * 86_400;
+const WHEEL: usize = 3 * 86_400;
 /// The end of a list in the wheel.
 const NOBODY: u32 = u32::MAX;
 /// Feeds are first polled over this time, the longest interval, as in a fleet that has been running for long.

@@ -7,7 +7,7 @@ use common::config::{PolicyConfig, PolicyMode};
 use common::document::{Document, Validators};
 use common::entry::Entry;
 use common::host::HostKey;
-use common::policy::{Audience, Draw, Policy, Subject, decide};
+use common::policy::{Audience, Draw, Minutes, Policy, Subject, decide};
 use common::push::RELIABLE_AFTER;
 use common::report::{FetchReport, Outcome};
 use common::url::{FeedId, Version};
@@ -22,6 +22,8 @@ pub(super) struct Decided<'a> {
     config: &'a PolicyConfig,
     price: f64,
     subject: Subject<'static>,
+    /// The minutes of a fleet of this one feed, as in a scheduler.
+    minutes: Minutes,
     newsgator: bool,
     /// Its posts are pushed, and this many were so far.
     pushed: Option<u32>,
@@ -73,18 +75,19 @@ impl<'a> Decided<'a> {
             config,
             price,
             subject: Subject::new(audience, None),
+            minutes: Minutes::default(),
             newsgator,
             // NewsGator polled them all.
             pushed: (feed.pushed && !newsgator).then_some(0),
             unchanged: unchanged(),
             modified: changed(),
         };
-        rule.decide(feed.start, &feed.shown, Draw { salt: 0.0, minute: 0.0 }, 0.0);
+        rule.decide(feed.start, &feed.shown, [Draw { salt: 0.0, minute: 0.0 }; 2], 0.0);
         rule
     }
 
     /// Returns the seconds until the feed is due again.
-    fn decide(&mut self, at: f64, new: &[f64], draw: Draw, load: f64) -> f64 {
+    fn decide(&mut self, at: f64, new: &[f64], draws: [Draw; 2], load: f64) -> f64 {
         let polled = timestamp(at);
         let first = self.subject.state.last_polled.is_none();
         let report = if new.is_empty() && !first { &mut self.unchanged } else { &mut self.modified };
@@ -96,7 +99,10 @@ impl<'a> Decided<'a> {
             document.new_entries = u32::try_from(new.len()).unwrap_or(u32::MAX);
         }
         let policy = Policy { config: self.config, load, price: self.price };
-        let decision = decide(&self.subject, report, polled, draw, &policy);
+        let decision = match self.newsgator {
+            true => decide(&self.subject, report, polled, draws[0], &policy),
+            false => self.minutes.decide(&self.subject, report, polled, draws, &policy),
+        };
         self.subject.state = decision.state;
         decision.next_due.map_or(f64::INFINITY, |due| seconds(due) - seconds(polled))
     }
@@ -119,10 +125,10 @@ impl Rule for Decided<'_> {
         if self.newsgator {
             // Its intervals depended on the load, which is not simulated: all loads are equally likely.
             let load = if self.subject.audience.subscribers > 20 { 0.0 } else { random.fraction() };
-            return self.decide(at, new, Draw { salt: 0.0, minute: 0.0 }, load);
+            return self.decide(at, new, [Draw { salt: 0.0, minute: 0.0 }; 2], load);
         }
-        let draw = Draw { salt: random.fraction(), minute: random.fraction() };
-        self.decide(at, new, draw, 0.0)
+        let draws = [(); 2].map(|()| Draw { salt: random.fraction(), minute: random.fraction() });
+        self.decide(at, new, draws, 0.0)
     }
 }
 

@@ -55,24 +55,26 @@ fn classes_mode_polls_each_category_at_newsgators_interval() {
 
 /// Returns a feed that was watched for a long time and posts `per_day` items a day.
 fn posting(subject: Subject<'static>, per_day: f32) -> Subject<'static> {
-    // In equilibrium the window holds 30 days of watching; the prior adds ten with half an item.
-    let rhythm = Rhythm::steady(per_day * 40.0 - 0.5, 30.0, noon());
+    // In equilibrium the window holds 30 days of watching; the prior adds four with four tenths of an item.
+    let rhythm = Rhythm::steady(per_day * 34.0 - 0.4, 30.0, noon());
     Subject { state: PollState { rhythm, ..PollState::default() }, ..subject }
 }
 
 #[test]
 fn adaptive_mode_follows_the_square_root_rule_inside_the_categorys_bounds() {
-    let config = PolicyConfig { mode: PolicyMode::Adaptive, ..plain() };
+    let mut config = PolicyConfig { mode: PolicyMode::Adaptive, ..plain() };
+    // At the default price no feed reaches the default bounds.
+    (config.category.b.max, config.category.c.max) = (4 * HOUR, 12 * HOUR);
     let minutes = |subject: &Subject<'_>| interval(subject, 0.0, &config).as_secs() / 60;
     assert_eq!(minutes(&posting(readers(1), 1.0)), 131, "sqrt(2 x 0.1 h x 24 h) is 2.19 h");
     assert_eq!(minutes(&posting(readers(1), 4.0)), 65, "four times the posts, half the interval");
     assert_eq!(minutes(&posting(readers(4), 1.0)), 65, "four times the readers as well");
     assert_eq!(minutes(&posting(readers(1), 1000.0)), 15);
-    assert_eq!(minutes(&posting(readers(1), 0.0)), 19 * 60 + 35, "an item in 80 days");
-    assert_eq!(minutes(&posting(readers(2), 0.0)), 12 * 60, "C's ceiling");
+    assert_eq!(minutes(&posting(readers(1), 0.0)), 20 * 60 + 11, "an item in 85 days");
+    assert_eq!(minutes(&posting(readers(2), 0.0)), 12 * 60, "C's bound");
     assert_eq!(minutes(&posting(readers(21), 0.02)), 202);
     let important = with(Audience { important: true, ..Audience::default() });
-    assert_eq!(minutes(&posting(important, 0.01)), 4 * 60, "B's ceiling");
+    assert_eq!(minutes(&posting(important, 0.01)), 4 * 60, "B's bound");
     let sla = with(Audience { sla: true, ..Audience::default() });
     assert_eq!(minutes(&posting(sla, 0.0)), 1, "category A is the same in both modes");
     assert_eq!(minutes(&posting(readers(0), 100.0)), 24 * 60, "so is a feed without subscribers");

@@ -1,5 +1,5 @@
 //! What [`decide`] guarantees: by example in `categories`, `rhythm`, `table`, `failing`, `order`, `moves` and `state`; for all
-//! inputs in `properties`; over many feeds in `even`.
+//! inputs in `properties`; over many feeds in `even` and `near`.
 
 mod calm;
 mod categories;
@@ -7,6 +7,7 @@ mod even;
 mod failing;
 mod head_first;
 mod moves;
+mod near;
 mod order;
 mod price;
 mod properties;

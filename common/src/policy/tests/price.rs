@@ -112,7 +112,7 @@ fn run(feeds: usize, hours: u32, cap: impl Fn(u32) -> u32) -> Vec<Minute> {
 }
 
 fn posting(subject: Subject<'static>, per_day: f32, at: Timestamp) -> Subject<'static> {
-    let rhythm = Rhythm::steady(per_day * 40.0 - 0.5, 30.0, at);
+    let rhythm = Rhythm::steady(per_day * 34.0 - 0.4, 30.0, at);
     Subject { state: PollState { rhythm, ..PollState::default() }, ..subject }
 }
 

@@ -25,7 +25,19 @@ struct Life {
     subject: Subject<'static>,
     config: PolicyConfig,
     load: f64,
+    /// Decided as a scheduler does whose minutes are even.
+    near: bool,
     steps: Vec<Step>,
+}
+
+impl Life {
+    fn decide(&self, subject: &Subject<'_>, report: &FetchReport, now: Timestamp, draw: Draw) -> Decision {
+        let policy = Policy { config: &self.config, load: self.load, price: self.config.price };
+        match self.near {
+            true => Minutes::default().decide(subject, report, now, [draw; 2], &policy),
+            false => decide(subject, report, now, draw, &policy),
+        }
+    }
 }
 
 fn any_hints() -> impl Strategy<Value = FeedHints> {
@@ -88,11 +100,11 @@ fn any_subject() -> impl Strategy<Value = Subject<'static>> {
 }
 
 fn any_life(answer: impl Strategy<Value = FetchReport>, polls: usize) -> impl Strategy<Value = Life> {
-    let config = (any::<bool>(), any::<bool>(), prop_oneof![Just(0.0), Just(0.1), Just(1.0)]);
+    let config = (any::<bool>(), any::<bool>(), prop_oneof![Just(0.0), Just(0.1), Just(1.0)], any::<bool>());
     (any_subject(), config, 0.0..1.0, proptest::collection::vec(any_step(answer), 1..polls)).prop_map(
-        |(subject, (adaptive, hot_minutes, salt), load, steps)| {
+        |(subject, (adaptive, hot_minutes, salt, near), load, steps)| {
             let mode = if adaptive { PolicyMode::Adaptive } else { PolicyMode::Classes };
-            Life { subject, config: PolicyConfig { mode, hot_minutes, salt, ..plain() }, load, steps }
+            Life { subject, config: PolicyConfig { mode, hot_minutes, salt, ..plain() }, load, near, steps }
         },
     )
 }
@@ -169,8 +181,7 @@ fn judge(life: &Life, mut verdict: impl FnMut(&Judged<'_>) -> Result<(), TestCas
         if let Outcome::Throttled { retry_after } = &mut report.outcome {
             *retry_after = retry_after.map(retry_after_from_now);
         }
-        let policy = Policy { config: &life.config, load: life.load, price: life.config.price };
-        let decision = decide(&subject, &report, now, draw, &policy);
+        let decision = life.decide(&subject, &report, now, draw);
         let Some(next_due) = decision.next_due else {
             prop_assert!(decision.status != Status::Active);
             return Ok(());
@@ -264,8 +275,7 @@ proptest! {
     #[test]
     fn the_same_input_gives_the_same_output(life in any_life(any_answer(), 10)) {
         judge(&life, |poll| {
-            let policy = Policy { config: poll.config(), load: poll.life.load, price: poll.config().price };
-            prop_assert_eq!(decide(&poll.before, &poll.report, poll.now, poll.draw, &policy), poll.decision);
+            prop_assert_eq!(poll.life.decide(&poll.before, &poll.report, poll.now, poll.draw), poll.decision);
             Ok(())
         })?;
     }
@@ -289,7 +299,8 @@ proptest! {
             // A full list keeps its end, not its middle.
             let kept = terms.len().min(Terms::CAPACITY - 1);
             for pair in terms[..kept].windows(2).filter(|pair| later.contains(&pair[1].rule)) {
-                prop_assert!(pair[1].due > pair[0].due, "{terms:?}");
+                let both_ways = poll.life.near && pair[1].rule == Rule::Salt && terms[0].rule == Rule::Adaptive;
+                prop_assert!(both_ways || pair[1].due > pair[0].due, "{terms:?}");
             }
             Ok(())
         })?;

@@ -38,7 +38,7 @@ fn the_first_documents_dates_stand_for_the_history_that_was_not_watched() {
     let yearly = first(&aged([DAY, 365 * DAY, 730 * DAY])).per_day();
     assert!(yearly < 0.05, "{yearly}");
     let unknown = Rhythm::default().per_day();
-    assert_eq!(unknown, 0.05, "an item in twenty days");
+    assert!((unknown - 0.1).abs() < 1e-9, "an item in ten days: {unknown}");
     let undated = Document { entries: vec![Entry::default()], new_entries: 1, ..Document::default() };
     assert_eq!(first(&undated).per_day(), unknown);
     assert_eq!(first(&dated([noon().after(DAY)])).per_day(), unknown, "announced for tomorrow");
@@ -54,7 +54,7 @@ fn the_rate_follows_what_is_seen_and_fades() {
         let four = Document { new_entries: 4, ..Document::default() };
         rhythm = rhythm.observed(&four, noon().after(day * DAY));
     }
-    assert!((rhythm.per_day() - 3.1).abs() < 0.1, "four a day, drawn to the prior by a quarter: {rhythm:?}");
+    assert!((rhythm.per_day() - 3.6).abs() < 0.1, "four a day, drawn to the prior by a tenth: {rhythm:?}");
     let quiet = rhythm.watched(noon().after(210 * DAY));
     assert!(quiet.per_day() < 0.2, "{quiet:?}");
     assert_eq!(
@@ -96,6 +96,27 @@ fn only_new_entries_teach_an_hour() {
     assert_eq!(learned(&dated([start.before(HOUR)])), even, "older than the last look, and no telling when it came");
     let soon = Rhythm::default().watched(start).observed(&dated([start.before(HOUR)]), start.after(2 * HOUR));
     assert!(soon.profile().0[1] > 1.0, "it came between two looks that are close: {:?}", soon.profile().0);
+}
+
+#[test]
+fn a_feed_that_just_posted_is_polled_sooner_for_some_hours() {
+    let posted = |hours: u32| {
+        Rhythm::default()
+            .watched(noon().before(90 * DAY))
+            .observed(&dated([noon()]), noon())
+            .watched(noon().after(hours * HOUR))
+    };
+    let interval = |hours: u32| adaptive::interval(&posted(hours), noon().after(hours * HOUR), 1.0, 0.1, 2 * DAY);
+    let [at_once, later, next_day] = [0, 6, 24].map(interval);
+    assert!(at_once < later && later < next_day, "{at_once:?} {later:?} {next_day:?}");
+    assert_eq!(posted(5).quiet_for(noon().after(6 * HOUR)), Some(6.0));
+    let stored = Rhythm::from_bytes(&posted(5).to_bytes());
+    assert_eq!(stored.quiet_for(noon().after(30 * HOUR)), Some(30.0), "from the last document on, and in the store");
+    assert_eq!(posted(400 * 24).quiet_for(noon().after(401 * DAY)), None, "forgotten after a year");
+    assert_eq!(first(&aged([800 * DAY])).quiet_for(noon()), None);
+    let mut old = posted(5).to_bytes();
+    old[14..16].fill(0);
+    assert_eq!(Rhythm::from_bytes(&old).quiet_for(noon()), None, "stored by an older version");
 }
 
 #[test]
