@@ -22,6 +22,7 @@ mod hosts;
 mod hub;
 mod listing;
 mod marked;
+mod news;
 mod page_size;
 pub mod postgres;
 pub mod push;
@@ -446,7 +447,7 @@ pub struct Event {
     pub subscription: Option<i64>,
     /// When it was stored.
     pub at: Timestamp,
-    /// The feed as it is now; nothing when it was erased.
+    /// The feed as it is now; nothing when it was erased, unless the event is about that.
     #[serde(flatten)]
     pub feed: EntryFeed,
     /// The feed's category now.
@@ -458,6 +459,9 @@ pub struct Event {
     /// The feed that it turned out to be, when it is merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<FeedId>,
+    /// The settings that changed, for `feed.changed`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
     /// Why the feed failed, if that is what happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<LastError>,

@@ -73,9 +73,12 @@ pub(crate) struct Chosen<'a> {
 }
 
 /// Every kind of event.
-pub(crate) const KINDS: [&str; 12] = [
+pub(crate) const KINDS: [&str; 15] = [
     "entry.new",
     "entry.updated",
+    "feed.added",
+    "feed.changed",
+    "feed.removed",
     "feed.gone",
     "feed.moved",
     "feed.failing",

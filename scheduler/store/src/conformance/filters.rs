@@ -106,7 +106,8 @@ pub(crate) async fn a_page_looks_at_so_many_and_goes_on_where_it_ended(backend: 
         ] {
             let (mut found, mut after, mut pages) = (Vec::new(), 0, 0);
             loop {
-                let query = EventQuery { filter: filter.clone(), newest, after, limit: 10 };
+                let kinds = vec!["entry.*".to_owned()];
+                let query = EventQuery { filter: EventFilter { kinds, ..filter.clone() }, newest, after, limit: 10 };
                 let events = store.find_events(&query).await.unwrap();
                 let page = store.find_entries(&query).await.unwrap();
                 assert_eq!((events.next, events.items.len()), (page.next, page.items.len()));
