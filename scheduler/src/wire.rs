@@ -630,6 +630,9 @@ pub struct ReloadView {
     pub hash: String,
     /// Something is different from before.
     pub changed: bool,
+    /// The tokens of the API are others than before, in this process.
+    #[serde(default)]
+    pub tokens: bool,
     /// Keys that have other values than at the start, and need a restart.
     pub needs_restart: Vec<String>,
 }
@@ -637,8 +640,8 @@ pub struct ReloadView {
 impl ReloadView {
     /// The answer to a reload.
     pub fn of(reloaded: Reloaded) -> Self {
-        let Reloaded { version, hash, changed, needs_restart } = reloaded;
-        ReloadView { version, hash, changed, needs_restart }
+        let Reloaded { version, hash, changed, tokens, needs_restart } = reloaded;
+        ReloadView { version, hash, changed, tokens, needs_restart }
     }
 }
 

@@ -376,6 +376,8 @@ pub struct FeedQuery {
     pub label: Option<String>,
     /// With this id of the caller's own.
     pub external_id: Option<String>,
+    /// With one of these labels: all that the caller may see. Empty: all feeds.
+    pub visible: Vec<String>,
     /// In this order.
     pub sort: FeedSort,
     /// After this cursor of an earlier page.

@@ -28,7 +28,7 @@ pub(crate) async fn an_error_stays_with_its_feed_and_its_event_until_a_good_poll
 
     poll(&*store, id, 30, unchanged()).await;
     assert_eq!(feed(&*store, id).await.last_error, None);
-    assert_eq!(store.events(0, 1).await.unwrap().items[0].error, Some(error), "an event says what was, not what is");
+    assert_eq!(store.events(2, 1).await.unwrap().items[0].error, Some(error), "an event says what was, not what is");
     poll(&*store, id, 40, Outcome::Gone).await;
     let gone = feed(&*store, id).await.last_error.unwrap();
     assert!(gone.is_lasting() && gone.detail.ends_with("the feed is gone for good"), "{gone:?}");
