@@ -81,11 +81,14 @@ pub(crate) async fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
 }
 
 fn reload_text(reloaded: &ReloadView) -> String {
-    let ReloadView { version, hash, changed, needs_restart } = reloaded;
+    let ReloadView { version, hash, changed, tokens, needs_restart } = reloaded;
     let mut text = match changed {
         true => format!("policy and host rules are version {version} now ({hash})"),
         false => format!("policy and host rules are the same as before: version {version} ({hash})"),
     };
+    if *tokens {
+        text += "\nthe tokens of the API have changed in the scheduler that reloaded";
+    }
     if !needs_restart.is_empty() {
         text += &format!("\nneeds a restart: {}", needs_restart.join(", "));
     }

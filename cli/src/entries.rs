@@ -229,7 +229,7 @@ pub(crate) fn event_line(event: &EventView) -> String {
     let title = match (&event.entry, &event.error) {
         (Some(entry), _) => plain(&entry.display_title, 100),
         (None, Some(error)) => paint(Ink::Bad, &plain(&error.error.detail, 200)),
-        (None, None) => String::new(),
+        (None, None) => event.changed.join(", "),
     };
     format!("{}  {when}  {}  {feed}  {title}", event.seq, event.kind).trim_end().to_owned()
 }

@@ -11,6 +11,9 @@ use crate::live_rules;
 /// The sections that may change while a fleet runs.
 pub const SECTIONS: [&str; 3] = ["policy", "host", "host_rule"];
 
+/// What each process takes over from its own file.
+const TOKENS: &str = "api.tokens";
+
 /// Returns what these sections of a configuration set otherwise than this program's defaults. Equal configurations have equal
 /// texts, and a program with other defaults has the same text for the same file.
 pub fn text(config: &Config) -> String {
@@ -52,12 +55,18 @@ pub fn laid_over(own: &Config, text: &str) -> Result<Config, String> {
 
 /// Returns the keys outside of these sections in which two configurations differ: they need a restart.
 pub fn needs_restart(before: &Config, after: &Config) -> Vec<String> {
+    let (before_has_no_tokens, after_has_no_tokens) = (before.api.tokens.is_empty(), after.api.tokens.is_empty());
     let (Ok(before), Ok(after)) = (serde_json::to_value(before), serde_json::to_value(after)) else {
         return Vec::new();
     };
     let mut different = Vec::new();
     compare("", &before, &after, &mut different);
     different.retain(|key| !SECTIONS.iter().any(|section| key.split('.').next() == Some(section)));
+    // Tokens are taken over, unless none are left: then the addresses on which others are answered must change too.
+    different.retain(|key| key != TOKENS);
+    if after_has_no_tokens && !before_has_no_tokens {
+        different.push(TOKENS.to_owned());
+    }
     different
 }
 

@@ -28,6 +28,9 @@ pub(crate) struct Options {
     /// With what.
     #[arg(long, value_enum, default_value_t = Client::Reqwest)]
     client: Client,
+    /// Posts this file instead of asking for feeds, with reqwest.
+    #[arg(long)]
+    post: Option<PathBuf>,
 }
 
 /// A bare part.
@@ -53,6 +56,9 @@ impl Client {
 pub(crate) async fn poll(options: &Options) -> anyhow::Result<()> {
     let urls: Vec<reqwest::Url> =
         std::fs::read_to_string(&options.urls)?.lines().map(str::parse).collect::<Result<_, _>>()?;
+    if let Some(body) = &options.post {
+        return post_with_reqwest(urls, std::fs::read(body)?.into(), options.concurrency).await;
+    }
     match options.client {
         Client::Reqwest => poll_with_reqwest(urls, options.concurrency).await,
         Client::Hyper => poll_with_hyper(&urls, options.concurrency).await,
@@ -78,6 +84,25 @@ async fn poll_with_reqwest(urls: Vec<reqwest::Url>, concurrency: usize) -> anyho
                 if let Some(etag) = answer.headers().get(header::ETAG).cloned() {
                     let _ = etags[number].set(etag);
                 }
+                let _ = answer.bytes().await;
+            }
+        });
+    }
+    while loops.join_next().await.is_some() {}
+    Ok(())
+}
+
+async fn post_with_reqwest(urls: Vec<reqwest::Url>, body: Bytes, concurrency: usize) -> anyhow::Result<()> {
+    let (urls, next) = (Arc::new(urls), Arc::new(AtomicUsize::new(0)));
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let mut loops = JoinSet::new();
+    for _ in 0..concurrency {
+        let (urls, client, next, body) = (Arc::clone(&urls), client.clone(), Arc::clone(&next), body.clone());
+        loops.spawn(async move {
+            loop {
+                let url = urls[next.fetch_add(1, Ordering::Relaxed) % urls.len()].clone();
+                let request = client.post(url).header(header::CONTENT_TYPE, "application/json").body(body.clone());
+                let Ok(answer) = request.send().await else { continue };
                 let _ = answer.bytes().await;
             }
         });

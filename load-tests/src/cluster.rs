@@ -48,6 +48,11 @@ impl Cluster {
         Ok(Cluster { binary: binary.into(), folder: folder.into(), urls, namespace, address })
     }
 
+    /// Where its scheduler listens.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     pub(crate) fn roles(&self) -> Vec<Command> {
         let role = |name: &str, listen: &str| {
             let mut command = Command::new(&self.binary);

@@ -4,6 +4,7 @@
 mod bare;
 mod bench;
 mod cluster;
+mod deliveries;
 mod measure;
 mod play;
 mod serve;
@@ -28,6 +29,8 @@ enum Command {
     Origin(serve::Options),
     /// Measure 304 polls of the fleet or of the worker beside the bare parts.
     Bench(bench::Options),
+    /// Measure deliveries to webhooks beside a bare loop, and polls beside subscriptions that match nothing.
+    Deliveries(deliveries::Options),
     /// Run load scenarios of files against a real fleet, and judge them by the origin's log.
     Scenario(play::Options),
     /// Print made-up posting histories, in the format that `feedfleet simulate` and the reference simulation read.
@@ -49,6 +52,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
         Command::Origin(options) => serve::serve(&options).await?,
         Command::Bench(options) => bench::bench(&options).await?,
+        Command::Deliveries(options) => deliveries::bench(&options).await?,
         Command::Scenario(options) => {
             return Ok(if play::play(&options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }

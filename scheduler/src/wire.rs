@@ -309,7 +309,7 @@ pub struct EventView {
     /// The epoch in which that number was given; absent in lists, which have it once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
-    /// What happened: `entry.new`, `entry.updated`, `feed.gone`, `feed.moved`, `feed.penalised`, `feed.failing`,
+    /// What happened: `entry.new`, `entry.updated`, `feed.added`, `feed.changed`, `feed.removed`, `feed.gone`, `feed.moved`, `feed.penalised`, `feed.failing`,
     /// `feed.recovered`, `feed.blacklisted`, `feed.quarantined`, `host.refusing`, `host.recovered`,
     /// `subscription.disabled`.
     pub kind: String,
@@ -318,7 +318,7 @@ pub struct EventView {
     /// To which subscription, for `subscription.*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscription: Option<i64>,
-    /// The feed as it is now; when it was erased, its URL and title are absent.
+    /// The feed as it is now; when it was erased, its URL and title are absent, except in `feed.removed`.
     #[serde(flatten)]
     pub feed: EntryFeed,
     /// The host that the feed is polled at now; absent when it was erased.
@@ -329,6 +329,9 @@ pub struct EventView {
     pub merged_into: Option<FeedId>,
     /// When it was stored.
     pub at: Timestamp,
+    /// The settings that changed, for `feed.changed`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
     /// Why the feed failed, if that is what happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ExplainedError>,
@@ -340,9 +343,10 @@ pub struct EventView {
 impl EventView {
     /// The event in a list.
     pub fn of(event: Event) -> Self {
-        let Event { seq, kind, feed_id, subscription, at, feed, host, merged_into, error, entry, category: _ } = event;
+        let Event { seq, kind, feed_id, subscription, at, feed, host, merged_into, changed, error, entry, category: _ } =
+            event;
         let (error, entry) = (error.map(ExplainedError::from), entry.map(EntryView::of));
-        EventView { seq, epoch: None, kind, feed_id, subscription, feed, host, merged_into, at, error, entry }
+        EventView { seq, epoch: None, kind, feed_id, subscription, feed, host, merged_into, at, changed, error, entry }
     }
 
     /// The event alone.
@@ -626,6 +630,9 @@ pub struct ReloadView {
     pub hash: String,
     /// Something is different from before.
     pub changed: bool,
+    /// The tokens of the API are others than before, in this process.
+    #[serde(default)]
+    pub tokens: bool,
     /// Keys that have other values than at the start, and need a restart.
     pub needs_restart: Vec<String>,
 }
@@ -633,8 +640,8 @@ pub struct ReloadView {
 impl ReloadView {
     /// The answer to a reload.
     pub fn of(reloaded: Reloaded) -> Self {
-        let Reloaded { version, hash, changed, needs_restart } = reloaded;
-        ReloadView { version, hash, changed, needs_restart }
+        let Reloaded { version, hash, changed, tokens, needs_restart } = reloaded;
+        ReloadView { version, hash, changed, tokens, needs_restart }
     }
 }
 

@@ -140,13 +140,13 @@ async fn what_retention_took_is_told_and_a_follower_goes_on_with_the_rest() {
     fleet.until(&["entries", "--json"], str::is_empty);
     let gone = fleet.run(&["entries", "--after", "1"]);
     assert_eq!((gone.code, gone.out.as_str()), (Some(1), ""));
-    let told = "error: after=1 is older than what is kept; continue after 3\n";
+    let told = "error: after=1 is older than what is kept; continue after 4\n";
     assert_eq!(gone.err, told);
 
     let mut follower = Follower::of(&fleet.server, &["--after", "1"]);
     assert_eq!(follower.told(), told.trim_end().replace("error", "warning"));
     fleet.done(&["feed", "add", &fleet.origin.url("/b")]);
-    assert!(follower.seq() > 3);
+    assert!(follower.seq() > 4);
     assert_eq!(json_line(&fleet.done(&["stats", "--json"]))["feeds"], 2);
     let again = fleet.run(&["feed", "show", "1", "--json"]);
     assert_eq!(json_line(&again.out)["last_outcome"], "modified");

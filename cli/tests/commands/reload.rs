@@ -97,6 +97,37 @@ async fn a_file_with_a_mistake_changes_nothing_and_the_answer_names_the_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tokens_change_without_a_restart_unless_none_are_left() {
+    let it = Reloading::start("30days").await;
+    let status = async |token: &str| {
+        let request = reqwest::Client::new().get(format!("{}/api/v1/stats", it.fleet.server)).bearer_auth(token);
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(status("anything").await, 200, "there are no tokens");
+    let tokens = |token: &str| {
+        let one = format!("[[api.tokens]]\nname = \"ann\"\ntoken = \"{token}\"\nrole = \"write\"\n");
+        configuration("30days", "first") + &one
+    };
+    it.write(&tokens("0123456789abcdef"));
+    let said = it.fleet.done(&["config", "reload"]);
+    assert!(said.contains("the tokens of the API have changed") && !said.contains("restart"), "{said}");
+    assert_eq!((status("anything").await, status("0123456789abcdef").await), (401, 200));
+    it.write(&tokens("fedcba9876543210"));
+    it.fleet.hang_up();
+    let begun = std::time::Instant::now();
+    while status("fedcba9876543210").await != 200 {
+        assert!(begun.elapsed() < crate::fleet::PATIENCE, "the new token is refused");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(status("0123456789abcdef").await, 401);
+    it.write(&configuration("30days", "first"));
+    let reload = reqwest::Client::new().post(format!("{}/api/v1/config/reload", it.fleet.server));
+    let reloaded = reload.bearer_auth("fedcba9876543210").send().await.unwrap().text().await.unwrap();
+    assert_eq!(json(&reloaded)["needs_restart"], serde_json::json!(["api.tokens"]), "{reloaded}");
+    assert_eq!((status("anything").await, status("fedcba9876543210").await), (401, 200));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn keys_that_need_a_restart_are_listed_and_the_rest_counts() {
     let it = Reloading::start("30days").await;
     it.write(&(configuration("20days", "first") + "[worker]\nconcurrency = 9\n"));

@@ -165,8 +165,8 @@ impl Feeds for SeenStore {
         run(self.server.store.change_feeds(changes, now))
     }
 
-    async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError> {
-        run(self.server.store.erase_feed(id))
+    async fn erase_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError> {
+        run(self.server.store.erase_feed(id, now))
     }
 
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
@@ -429,8 +429,8 @@ impl Subscriptions for SeenStore {
         run(self.server.store.hub_feeds(added_before))
     }
 
-    async fn release_hub_feed(&self, id: FeedId) -> Result<bool, StoreError> {
-        run(self.server.store.release_hub_feed(id))
+    async fn release_hub_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError> {
+        run(self.server.store.release_hub_feed(id, now))
     }
 
     async fn hub_additions(&self, since: Timestamp) -> Result<u64, StoreError> {

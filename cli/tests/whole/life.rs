@@ -165,7 +165,7 @@ async fn items_that_move_or_are_edited_are_no_new_entries_and_an_update_where_te
 
     let events = home.store().await.events(0, 100).await.unwrap().items;
     let told = |kind: &str| events.iter().filter(|event| event.kind == kind).collect::<Vec<_>>();
-    assert_eq!((told("entry.new").len(), events.len()), (4, 6), "{events:?}");
+    assert_eq!((told("entry.new").len(), events.len()), (4, 7), "{events:?}");
     let updated: Vec<_> =
         told("entry.updated").iter().map(|event| event.entry.as_ref().unwrap().entry.clone()).collect();
     assert_eq!(updated[0].summary.as_deref(), Some("Now with words"));

@@ -10,6 +10,7 @@ use super::{
     PolicyConfig, SchedulerConfig,
 };
 use crate::host::HostRule;
+use crate::labels::read_labels;
 use crate::secrets::{SecretsConfig, key_bytes};
 
 /// Shortest API token, in characters: what a random one needs so that nobody guesses it.
@@ -426,6 +427,12 @@ fn check_api(api: &ApiConfig, refusals: &mut Refusals) {
         });
         refusals.require(is_hash || token.token_hash.is_empty(), "api.tokens", || {
             format!("hold \"{}\", whose token_hash must be the 64 digits that sha256sum prints", token.name)
+        });
+        let labels = token.labels.as_deref().map(read_labels);
+        let named = labels.as_ref().is_none_or(|labels| labels.as_ref().is_ok_and(|labels| !labels.is_empty()));
+        refusals.require(named, "api.tokens", || {
+            let why = labels.and_then(Result::err).unwrap_or_else(|| "leave them out for a token for all feeds".into());
+            format!("hold \"{}\", whose labels cannot be: {why}", token.name)
         });
         refusals.require(secrets.insert(token.hash()), "api.tokens", || {
             format!("hold \"{}\", whose token another one has too", token.name)

@@ -180,7 +180,7 @@ impl Layers {
         insert(&mut tree, key, value.clone());
         let error = tree.try_into::<Config>().err()?;
         if key == "api.tokens" {
-            return Some("must be tables with name, role (\"read\" or \"write\"), token or token_hash, and perhaps expires (a time in quotes)".to_owned());
+            return Some("must be tables with name, role (\"read\" or \"write\"), token or token_hash, and perhaps expires (a time in quotes) and labels (a list of texts)".to_owned());
         }
         let example = match key {
             "fetch.allow_networks" | "fetch.address_exempt" | "api.trusted_proxies" => "[\"127.0.0.0/8\"]".to_owned(),

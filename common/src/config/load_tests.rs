@@ -246,6 +246,8 @@ fn without_loopback_tokens_are_asked_for_and_short_or_doubled_ones_refused() {
     let loaded = from_file(&format!("{open}{hashed}expires = \"2027-01-01T00:00:00Z\"\n")).unwrap();
     assert_eq!(loaded.config.api.tokens[0].hash(), hash);
     assert!(loaded.config.api.tokens[0].expires.is_some());
+    let limited = from_file(&format!("{open}{one}labels = [\"news\"]\n")).unwrap();
+    assert_eq!(limited.config.api.tokens[0].labels.as_deref(), Some(&["news".to_owned()][..]));
     assert!(!format!("{:?}", loaded.settings).contains(&hash), "{:?}", loaded.settings);
     for tokens in [
         token("a", "short"),
@@ -256,6 +258,8 @@ fn without_loopback_tokens_are_asked_for_and_short_or_doubled_ones_refused() {
         token("b", "").replace("token = \"\"", "token_hash = \"0123\""),
         token("b", ""),
         format!("{one}token_hash = \"{hash}\"\n"),
+        format!("{one}labels = []\n"),
+        format!("{one}labels = [\"\"]\n"),
     ] {
         let error = from_file(&format!("{open}{tokens}")).unwrap_err().to_string();
         assert!(error.contains("api.tokens") && !error.contains("0123456789abcdef"), "{error}");

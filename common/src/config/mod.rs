@@ -379,7 +379,7 @@ pub struct ApiConfig {
 }
 
 /// `[[api.tokens]]`
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiToken {
     pub name: String,
@@ -390,12 +390,15 @@ pub struct ApiToken {
     pub role: ApiRole,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Vec<String>>,
 }
 
 impl ApiToken {
-    /// A token that is stored as it is and does not expire.
+    /// A token that is stored as it is, does not expire, and is for all feeds.
     pub fn new(name: &str, token: &str, role: ApiRole) -> Self {
-        ApiToken { name: name.to_owned(), token: token.to_owned(), token_hash: String::new(), role, expires: None }
+        let (name, token) = (name.to_owned(), token.to_owned());
+        ApiToken { name, token, token_hash: String::new(), role, expires: None, labels: None }
     }
 
     /// Returns the SHA-256 hash of the token, in lower-case hexadecimal digits.

@@ -11,8 +11,11 @@ pub mod price;
 pub mod refusals;
 pub mod soft;
 pub mod storing;
+pub mod tokens;
 pub mod watchdog;
 pub mod worst;
+
+use std::sync::Arc;
 
 use common::config::Config;
 
@@ -25,6 +28,7 @@ use price::Price;
 use refusals::Refusals;
 use soft::SoftAnswers;
 use storing::Storing;
+use tokens::Tokens;
 use watchdog::Watchdog;
 use worst::WorstHosts;
 
@@ -33,6 +37,8 @@ use worst::WorstHosts;
 pub struct Condition {
     /// The configuration in force.
     pub config: LiveConfig,
+    /// The tokens in force.
+    pub tokens: Arc<Tokens>,
     /// What a poll costs.
     pub price: Price,
     /// How loaded the fleet is.
@@ -60,6 +66,7 @@ impl Condition {
     pub fn new(config: &Config) -> Self {
         Condition {
             config: LiveConfig::new(config),
+            tokens: Arc::new(Tokens::of(config)),
             price: Price::new(config),
             load: Load::default(),
             storing: Storing::default(),

@@ -104,7 +104,7 @@ async fn following(ops: &Ops, of: &Subscription, to: FeedId) -> Result<Option<Su
 
 /// Erases a feed that only the hub wanted.
 async fn release(ops: &Ops, feed: FeedId) -> Result<(), BackendError> {
-    if ops.store.release_hub_feed(feed).await? {
+    if ops.store.release_hub_feed(feed, ops.clock.now()).await? {
         tracing::info!(%feed, "erased a feed that the hub had added: its last subscriber left");
         ops.schedule.remove(&[feed]).await?;
     }

@@ -26,6 +26,9 @@ pub struct SubscriptionView {
     pub target: String,
     /// Which events.
     pub filter: FilterView,
+    /// Only of feeds with one of these labels, to which the token that added it is limited.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limited_to: Vec<String>,
     /// How they are written.
     pub format: DeliveryFormat,
     /// The maximum number of events in a request.
@@ -134,6 +137,7 @@ impl SubscriptionView {
             state,
             reason,
             target: wish.target,
+            limited_to: wish.filter.visible.clone(),
             filter: FilterView::of(wish.filter),
             format: wish.format,
             batch: wish.batch,

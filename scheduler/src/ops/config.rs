@@ -20,6 +20,8 @@ pub struct Reloaded {
     pub hash: String,
     /// The sections differ from those that were in force before.
     pub changed: bool,
+    /// The tokens of the API differ from those that were in force before.
+    pub tokens: bool,
     /// Keys outside of these sections that have other values than at the start.
     pub needs_restart: Vec<String>,
 }
@@ -39,7 +41,7 @@ pub enum ReloadError {
 }
 
 impl Ops {
-    /// Reads the configuration again, and makes its sections those of the fleet.
+    /// Reads the configuration again, makes its sections those of the fleet, and takes over its tokens.
     pub async fn reload_config(self: &Arc<Self>, by: &str) -> Result<Reloaded, ReloadError> {
         let reloaded = self.reload(by).await;
         let now = self.clock.now();
@@ -63,7 +65,7 @@ impl Ops {
             let config = (source.read)().map_err(ReloadError::Refused)?;
             Ok::<_, ReloadError>((accepted::needs_restart(&source.started_with, &config), config))
         });
-        let (needs_restart, config) = match read.await {
+        let (mut needs_restart, config) = match read.await {
             Ok(read) => read?,
             Err(panicked) => return Err(ReloadError::Refused(panicked.to_string())),
         };
@@ -78,7 +80,20 @@ impl Ops {
         if let Some(why) = self.condition.config.in_force().refused {
             return Err(ReloadError::Refused(why));
         }
+        let tokens = self.condition.tokens.replace(&config);
+        // Also for tokens that came after the start.
+        let stay = config.api.tokens.is_empty() && !self.condition.tokens.get().is_empty();
+        if stay && !needs_restart.iter().any(|key| key == "api.tokens") {
+            needs_restart.push("api.tokens".to_owned());
+        }
+        if tokens {
+            tracing::info!(
+                tokens = config.api.tokens.len(),
+                "the tokens of the API are those of the configuration now"
+            );
+        }
         let changed = before.is_none_or(|before| before.hash != policy.hash);
-        Ok((own_hash, Reloaded { version: policy.version, hash: policy.hash, changed, needs_restart }))
+        let (version, hash) = (policy.version, policy.hash);
+        Ok((own_hash, Reloaded { version, hash, changed, tokens, needs_restart }))
     }
 }

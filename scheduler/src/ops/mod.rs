@@ -321,7 +321,7 @@ impl Ops {
 
     /// Erases a feed with its entries and history. False when there is none.
     pub async fn erase(&self, id: FeedId) -> Result<bool, BackendError> {
-        let erased = self.store.erase_feed(id).await?;
+        let erased = self.store.erase_feed(id, self.clock.now()).await?;
         self.schedule.remove(&[id]).await?;
         Ok(erased)
     }

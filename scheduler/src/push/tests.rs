@@ -451,7 +451,7 @@ async fn what_a_delivery_brings_is_stored_once_and_changes_no_due_time() {
     let after = world.feed(id).await;
     assert_eq!((after.entries, after.next_due, after.version), (4, before.next_due, before.version));
     assert_eq!(after.state, before.state);
-    let kinds: Vec<String> = world.ops.store.events(0, 100).await.unwrap().items.into_iter().map(|e| e.kind).collect();
+    let kinds: Vec<String> = world.ops.store.events(1, 100).await.unwrap().items.into_iter().map(|e| e.kind).collect();
     assert_eq!(kinds, ["entry.new"; 4]);
     let push = after.push.unwrap();
     assert_eq!((push.announced, push.deliveries), (2, 4));

@@ -16,8 +16,9 @@ use common::url::FeedId;
 use serde::{Deserialize, Serialize};
 use sqlx_macros::FromRow;
 
+use super::news::About;
 use super::page_size::fitting;
-use super::row::{read_error, read_marks};
+use super::row::{pack_labels, read_error, read_marks};
 use super::{Event, EventPage, StoredEntry};
 
 /// Lines that a call with a filter looks at.
@@ -126,6 +127,10 @@ pub(crate) struct Line {
     host: Option<String>,
     category: Option<String>,
     error: Option<String>,
+    about: Option<String>,
+    /// What `about` says.
+    #[sqlx(skip)]
+    changed: Vec<String>,
 }
 
 /// The texts of an entry in which filters look, in lower case: made when a filter looks for the first time.
@@ -332,6 +337,24 @@ fn by_seq(entries: Vec<StoredEntry>) -> HashMap<i64, StoredEntry> {
 }
 
 impl Line {
+    /// Reads a row. Of an erased feed it has what the event itself says.
+    pub(crate) fn read<'r, Row: sqlx::Row>(row: &'r Row) -> Result<Line, sqlx::Error>
+    where
+        Line: sqlx::FromRow<'r, Row>,
+    {
+        let mut line = <Line as sqlx::FromRow<'r, Row>>::from_row(row)?;
+        if line.about.is_some() {
+            let about = About::read(line.about.take().as_deref());
+            line.changed = about.changed;
+            if let (None, Some(removed)) = (&line.feed_url, about.feed) {
+                (line.feed_url, line.feed_title) = (Some(removed.url), removed.title);
+                (line.host, line.category) = (Some(removed.host.as_str().to_owned()), Some(removed.category));
+                (line.labels, line.external_id) = (pack_labels(&removed.marks.labels), removed.marks.external_id);
+            }
+        }
+        Ok(line)
+    }
+
     fn event(self, entries: &HashMap<i64, StoredEntry>) -> Event {
         Event {
             seq: self.seq,
@@ -346,6 +369,7 @@ impl Line {
             category: self.category.as_deref().and_then(Category::from_name),
             host: self.host,
             merged_into: self.merged_into.map(FeedId),
+            changed: self.changed,
             error: read_error(self.error.as_deref()),
             entry: self.entry.and_then(|seq| entries.get(&seq).cloned()),
             kind: self.kind,

@@ -22,6 +22,7 @@ mod hosts;
 mod hub;
 mod listing;
 mod marked;
+mod news;
 mod page_size;
 pub mod postgres;
 pub mod push;
@@ -375,6 +376,8 @@ pub struct FeedQuery {
     pub label: Option<String>,
     /// With this id of the caller's own.
     pub external_id: Option<String>,
+    /// With one of these labels: all that the caller may see. Empty: all feeds.
+    pub visible: Vec<String>,
     /// In this order.
     pub sort: FeedSort,
     /// After this cursor of an earlier page.
@@ -446,7 +449,7 @@ pub struct Event {
     pub subscription: Option<i64>,
     /// When it was stored.
     pub at: Timestamp,
-    /// The feed as it is now; nothing when it was erased.
+    /// The feed as it is now; nothing when it was erased, unless the event is about that.
     #[serde(flatten)]
     pub feed: EntryFeed,
     /// The feed's category now.
@@ -458,6 +461,9 @@ pub struct Event {
     /// The feed that it turned out to be, when it is merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<FeedId>,
+    /// The settings that changed, for `feed.changed`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
     /// Why the feed failed, if that is what happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<LastError>,

@@ -20,7 +20,7 @@ use common::policy::{Category, Status};
 
 use super::counts::Counts;
 use super::cursor::{self, Position};
-use super::marked::{Marked, marked};
+use super::marked::{Marked, marked, one_of};
 use super::row::{FeedRow, never, readable};
 use super::source::{Dialect, MOST, Source};
 use super::statement::{Statement, Value};
@@ -391,5 +391,9 @@ fn filter(sql: &mut Statement, query: &FeedQuery, dialect: Dialect) {
         sql.push(" AND EXISTS (SELECT 1 FROM feed_labels WHERE feed_labels.feed_id = id AND label = ")
             .text(label)
             .push(")");
+    }
+    if !query.visible.is_empty() {
+        sql.push(" AND EXISTS (SELECT 1 FROM feed_labels WHERE feed_labels.feed_id = id AND ");
+        one_of(sql, &query.visible).push(")");
     }
 }

@@ -15,22 +15,38 @@ pub(super) enum Marked {
     Some(Vec<i64>),
 }
 
+/// Adds the condition that a label is one of these.
+pub(super) fn one_of<'a>(sql: &'a mut Statement, labels: &[String]) -> &'a mut Statement {
+    sql.push("label IN (");
+    for (place, label) in labels.iter().enumerate() {
+        sql.push(if place == 0 { "" } else { ", " }).text(label);
+    }
+    sql.push(")")
+}
+
 /// Looks for the feeds that a query's label or id names.
 pub(super) async fn marked(
     source: &mut impl Source,
     query: &FeedQuery,
     after: Option<Position>,
 ) -> Result<Marked, StoreError> {
-    let (from, value, id) = match (&query.external_id, &query.label) {
-        (Some(id), _) => ("id FROM feeds WHERE external_id = ", id, "id"),
-        (None, Some(label)) => ("feed_id FROM feed_labels WHERE label = ", label, "feed_id"),
-        (None, None) => return Ok(Marked::Many),
+    let (from, values, id) = match (&query.external_id, &query.label, &query.visible[..]) {
+        (Some(id), ..) => ("id FROM feeds WHERE ", std::slice::from_ref(id), "id"),
+        (None, Some(label), _) => ("feed_id FROM feed_labels WHERE ", std::slice::from_ref(label), "feed_id"),
+        (None, None, []) => return Ok(Marked::Many),
+        // A feed with several of them is one.
+        (None, None, [_]) => ("feed_id FROM feed_labels WHERE ", &query.visible[..], "feed_id"),
+        (None, None, several) => ("DISTINCT feed_id FROM feed_labels WHERE ", several, "feed_id"),
     };
     // As in other lists, only the index of feeds is in the order of -id in PostgreSQL.
     let plain = source.dialect().names_indexes || id != "id";
     let statement = |after: i64, limit: i64| {
         let mut sql = Statement::default();
-        sql.push("SELECT ").push(from).text(value);
+        sql.push("SELECT ").push(from);
+        match id {
+            "id" => sql.push("external_id = ").text(&values[0]),
+            _ => one_of(&mut sql, values),
+        };
         match plain {
             true => sql.push(&format!(" AND {id} > ")).int(after).push(&format!(" ORDER BY {id} LIMIT ")).int(limit),
             false => sql.push(" AND -id < ").int(-after).push(" ORDER BY -id DESC LIMIT ").int(limit),

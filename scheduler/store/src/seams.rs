@@ -86,7 +86,7 @@ pub trait Feeds: Send + Sync {
     async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError>;
 
     /// Erases a feed with its entries and history. False when there is none.
-    async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError>;
+    async fn erase_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError>;
 
     /// Drops a feed's validators and content hash, so that the next poll reads it whole. False when there is none.
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError>;
@@ -242,7 +242,7 @@ pub trait Subscriptions: Send + Sync {
 
     /// Erases a feed if only the hub wants it: the hub added it, nobody else did since, no confirmed subscription names it or the
     /// feed that it was merged into, and no feed is merged into it. False otherwise.
-    async fn release_hub_feed(&self, id: FeedId) -> Result<bool, StoreError>;
+    async fn release_hub_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError>;
 
     /// Returns the number of feeds that the hub added after this time and that still are its own.
     async fn hub_additions(&self, since: Timestamp) -> Result<u64, StoreError>;

@@ -9,6 +9,8 @@ mod cors;
 mod error;
 mod explain;
 mod hardened;
+#[cfg(test)]
+mod label_tests;
 pub mod listener;
 mod listing;
 pub mod opml;

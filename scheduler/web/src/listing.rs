@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::request::limit;
+use crate::state::Api;
 use store::{FeedQuery, FeedSort};
 
 /// The parameters of `GET /feeds`.
@@ -27,8 +28,8 @@ pub(crate) struct ListParams {
 }
 
 impl ListParams {
-    /// What to ask the store for; so many feeds when no `limit` is given.
-    pub(crate) fn query(self, usual: u32) -> Result<FeedQuery, ApiError> {
+    /// What to ask the store for, of what the caller may see; so many feeds when no `limit` is given.
+    pub(crate) fn query(self, api: &Api, usual: u32) -> Result<FeedQuery, ApiError> {
         Ok(FeedQuery {
             host: self.host.as_deref().map(host_key).transpose()?,
             category: named("category", self.category.as_deref(), &Category::ALL, Category::as_str)?,
@@ -45,6 +46,7 @@ impl ListParams {
             external_id: self.external_id.map(|id| mark("external_id", &id, LONGEST_EXTERNAL_ID)).transpose()?,
             sort: named("sort", self.sort.as_deref(), &SORTS, sort_name)?.unwrap_or_default(),
             limit: limit(self.limit.as_deref(), usual, 1000)?,
+            visible: api.labels().to_vec(),
             after: self.after,
             text: self.q.filter(|text| !text.is_empty()).map(searched).transpose()?,
         })

@@ -73,9 +73,12 @@ pub(crate) struct Chosen<'a> {
 }
 
 /// Every kind of event.
-pub(crate) const KINDS: [&str; 12] = [
+pub(crate) const KINDS: [&str; 15] = [
     "entry.new",
     "entry.updated",
+    "feed.added",
+    "feed.changed",
+    "feed.removed",
     "feed.gone",
     "feed.moved",
     "feed.failing",
@@ -115,7 +118,7 @@ impl Chosen<'_> {
             feed,
             host: self.host.map(host_key).transpose()?,
             label: self.label.map(label).transpose()?.and_then(|labels| labels.into_iter().next()),
-            visible: Vec::new(),
+            visible: api.labels().to_vec(),
             category: named("category", self.category, &Category::ALL, Category::as_str)?,
             language: self.language.map(language).transpose()?,
             text: self.q.filter(|text| !text.is_empty()).map(|text| searched(text.to_owned())).transpose()?,
@@ -133,7 +136,7 @@ pub(crate) async fn feed_id(api: &Api, text: &str) -> Result<FeedId, ApiError> {
     let url = api.feed_url(text)?;
     let unknown =
         || ApiError::new(StatusCode::NOT_FOUND, format!("no feed without credentials has the URL {url}; give its id"));
-    Ok(api.ops.feed(&FeedRef::Url(url.clone())).await?.ok_or_else(unknown)?.id)
+    Ok(api.find(&FeedRef::Url(url.clone())).await?.ok_or_else(unknown)?.id)
 }
 
 /// Kinds, separated by commas; `entry.*` and `feed.*` are all of one sort.

@@ -36,30 +36,39 @@ const PUBLIC: [&str; 15] = [
 ];
 
 /// A route: its path as it is declared, a path that it matches, and a method.
-struct Route {
-    declared: String,
+pub(crate) struct Route {
+    pub(crate) declared: String,
     path: String,
-    method: String,
+    pub(crate) method: String,
 }
 
 impl Route {
-    fn is_public(&self) -> bool {
+    /// A path that it matches, with this id and this number of an event.
+    pub(crate) fn path_with(&self, id: &str, seq: &str) -> String {
+        path_of(&self.declared, id, seq)
+    }
+
+    pub(crate) fn is_public(&self) -> bool {
         PUBLIC.contains(&self.declared.as_str())
     }
 
-    fn is_api(&self) -> bool {
+    pub(crate) fn is_api(&self) -> bool {
         self.declared.starts_with(api::PREFIX)
     }
 }
 
-async fn routes() -> Vec<Route> {
+fn path_of(declared: &str, id: &str, seq: &str) -> String {
+    let path = declared.replace("{id}", id).replace("{seq}", seq);
+    path.replace("{host}", "example.com").replace("{name}", "pages.css")
+}
+
+pub(crate) async fn routes() -> Vec<Route> {
     let local = Fleet::new().await;
     let versioned = api::versioned().paths.into_iter().map(|path| format!("{}{path}", api::PREFIX));
     let all: BTreeSet<String> = versioned.chain(api::outer().paths).chain(pages::served().paths).collect();
     let mut routes = Vec::new();
     for declared in all {
-        let path = declared.replace("{id}", "1").replace("{seq}", "1");
-        let path = path.replace("{host}", "example.com").replace("{name}", "pages.css");
+        let path = path_of(&declared, "1", "1");
         for method in local.methods_of(&path).await {
             routes.push(Route { declared: declared.clone(), path: path.clone(), method });
         }

@@ -2,7 +2,7 @@
 //! configuration can make. Nothing is stored: every scheduler of a fleet accepts the login of every other one, and a token that is
 //! replaced or taken away takes its logins along.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
@@ -10,8 +10,10 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use common::config::{ApiRole, ApiToken, Config, hash_of_token};
+use common::labels::read_labels;
 use common::time::Timestamp;
 use rand::RngExt;
+use scheduler::condition::tokens::Tokens;
 use subtle::ConstantTimeEq;
 
 /// What the MAC speaks about: nothing else that is signed with these keys can be taken for a login.
@@ -31,27 +33,42 @@ pub(crate) struct Caller {
     pub(crate) role: Option<ApiRole>,
     /// Logged in on the pages: there is something to log out from.
     pub(crate) in_session: bool,
+    /// It sees and changes only feeds with one of these labels; none: all feeds.
+    pub(crate) labels: Arc<[String]>,
+    /// Its token's hash.
+    token: Option<Arc<str>>,
 }
 
 impl Caller {
     /// Somebody without a token.
     pub(crate) fn nobody() -> Self {
-        Caller { name: NOBODY.into(), role: None, in_session: false }
+        Caller { name: NOBODY.into(), role: None, in_session: false, labels: Arc::default(), token: None }
     }
 
     /// A program or browser on this machine, where there are no tokens.
     pub(crate) fn loopback() -> Self {
-        Caller { name: "loopback".into(), role: Some(ApiRole::Write), in_session: false }
+        Caller { name: "loopback".into(), role: Some(ApiRole::Write), ..Caller::nobody() }
     }
 
     /// Somebody with this token.
     pub(crate) fn with(token: &ApiToken) -> Self {
-        Caller { name: token.name.as_str().into(), role: Some(token.role), in_session: false }
+        Caller {
+            name: token.name.as_str().into(),
+            role: Some(token.role),
+            in_session: false,
+            labels: labels_of(token),
+            token: Some(token.hash().into()),
+        }
     }
 
     /// Somebody who logged in with this token.
     pub(crate) fn logged_in(token: &ApiToken) -> Self {
         Caller { in_session: true, ..Caller::with(token) }
+    }
+
+    /// Returns whether this caller sees only feeds with its labels.
+    pub(crate) fn is_limited(&self) -> bool {
+        !self.labels.is_empty()
     }
 
     /// Returns whether this caller may change something.
@@ -60,47 +77,99 @@ impl Caller {
     }
 }
 
+/// The labels of a token as feeds have them. The configuration was checked: it has some, and all of them can be read.
+fn labels_of(token: &ApiToken) -> Arc<[String]> {
+    let labels = token.labels.as_deref().unwrap_or_default();
+    read_labels(labels).unwrap_or_else(|_| labels.to_vec()).into()
+}
+
+/// The tokens in force.
+struct Known {
+    /// What this was made from.
+    source: Arc<[ApiToken]>,
+    tokens: Vec<KnownToken>,
+}
+
+struct KnownToken {
+    token: Arc<ApiToken>,
+    hash: String,
+    /// The key of its logins.
+    key: hmac::Key,
+}
+
 /// Makes and checks logins.
 pub(crate) struct Sessions {
-    /// Each with its hash, and the key of its logins.
-    tokens: Vec<(ApiToken, String, hmac::Key)>,
+    live: Arc<Tokens>,
+    known: RwLock<Arc<Known>>,
+    /// A cookie alone, without the key, gives no way to try out tokens.
+    pepper: hmac::Key,
+    /// Whoever reads a hash in the configuration could make logins of it: without a key they hold in this process only.
+    own: hmac::Key,
+    has_key: bool,
     lifetime: Duration,
     /// Browsers reach the pages over https: the cookie never leaves it.
     secure: bool,
 }
 
 impl Sessions {
-    /// Returns the logins that this configuration allows.
-    pub(crate) fn new(config: &Config) -> Self {
-        // A cookie alone, without the key, gives no way to try out tokens.
-        let pepper = hmac::Key::new(hmac::HMAC_SHA256, config.secrets.key.as_bytes());
-        // Whoever reads a hash in the configuration could make logins of it: without a key they hold in this process only.
+    /// Returns the logins that this configuration allows, with the tokens in force.
+    pub(crate) fn new(config: &Config, live: Arc<Tokens>) -> Self {
         let own: [u8; 32] = rand::rng().random();
-        let key = |token: &ApiToken| {
-            let is_guessable = token.token.is_empty() && config.secrets.key.is_empty();
-            let pepper = if is_guessable { &hmac::Key::new(hmac::HMAC_SHA256, &own) } else { &pepper };
-            let derived = hmac::sign(pepper, format!("{PURPOSE}\n{}", token.hash()).as_bytes());
-            hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())
-        };
+        let none = Known { source: Arc::default(), tokens: Vec::new() };
         Sessions {
-            tokens: config.api.tokens.iter().map(|token| (token.clone(), token.hash(), key(token))).collect(),
+            live,
+            known: RwLock::new(Arc::new(none)),
+            pepper: hmac::Key::new(hmac::HMAC_SHA256, config.secrets.key.as_bytes()),
+            own: hmac::Key::new(hmac::HMAC_SHA256, &own),
+            has_key: !config.secrets.key.is_empty(),
             lifetime: config.api.session,
             secure: config.api.public_url.starts_with("https:"),
         }
     }
 
+    /// The tokens in force, with their keys: made anew when the configuration was read again.
+    fn known(&self) -> Arc<Known> {
+        let source = self.live.get();
+        let known = Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner));
+        if Arc::ptr_eq(&known.source, &source) {
+            return known;
+        }
+        let tokens = source.iter().map(|token| self.made(token)).collect();
+        let made = Arc::new(Known { source, tokens });
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&made);
+        made
+    }
+
+    fn made(&self, token: &ApiToken) -> KnownToken {
+        let is_guessable = token.token.is_empty() && !self.has_key;
+        let pepper = if is_guessable { &self.own } else { &self.pepper };
+        let hash = token.hash();
+        let derived = hmac::sign(pepper, format!("{PURPOSE}\n{hash}").as_bytes());
+        KnownToken { token: Arc::new(token.clone()), hash, key: hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()) }
+    }
+
     /// Returns whether callers need a token at all.
     pub(crate) fn needs_token(&self) -> bool {
-        !self.tokens.is_empty()
+        !self.live.get().is_empty()
+    }
+
+    /// Returns whether a caller of before may still read what it may read then: its token is the same and has not expired.
+    pub(crate) fn admits(&self, caller: &Caller, now: Timestamp) -> bool {
+        let Some(hash) = &caller.token else { return !self.needs_token() };
+        self.known().tokens.iter().any(|known| {
+            let token = &known.token;
+            let is_same = known.hash == **hash && Some(token.role) == caller.role && labels_of(token) == caller.labels;
+            is_same && token.expires.is_none_or(|expires| expires > now)
+        })
     }
 
     /// Returns the token that was shown.
-    pub(crate) fn token(&self, shown: &str) -> Option<&ApiToken> {
+    pub(crate) fn token(&self, shown: &str) -> Option<Arc<ApiToken>> {
         // Every hash is compared, and each in constant time: the time reveals nothing about any of them.
         let (mut found, shown) = (None, hash_of_token(shown));
-        for (token, hash, _) in &self.tokens {
-            if bool::from(hash.as_bytes().ct_eq(shown.as_bytes())) {
-                found = Some(token);
+        for known in &self.known().tokens {
+            if bool::from(known.hash.as_bytes().ct_eq(shown.as_bytes())) {
+                found = Some(Arc::clone(&known.token));
             }
         }
         found
@@ -108,7 +177,8 @@ impl Sessions {
 
     /// Returns the cookie of a new login with this token.
     pub(crate) fn begin(&self, token: &ApiToken, now: Timestamp) -> Option<HeaderValue> {
-        let (_, _, key) = self.tokens.iter().find(|(known, ..)| known.name == token.name)?;
+        let known = self.known();
+        let KnownToken { key, .. } = known.tokens.iter().find(|known| known.token.name == token.name)?;
         let until = now.after(self.lifetime).millis() / 1000;
         let mac = BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(key, signed(&token.name, until).as_bytes()));
         let name = BASE64_URL_SAFE_NO_PAD.encode(&token.name);
@@ -121,13 +191,13 @@ impl Sessions {
     }
 
     /// Returns the token of the login that these headers have.
-    pub(crate) fn of(&self, headers: &HeaderMap, now: Timestamp) -> Option<&ApiToken> {
+    pub(crate) fn of(&self, headers: &HeaderMap, now: Timestamp) -> Option<Arc<ApiToken>> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         let mut pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
         pairs.find_map(|(name, value)| if name == self.name() { self.read(value, now) } else { None })
     }
 
-    fn read(&self, value: &str, now: Timestamp) -> Option<&ApiToken> {
+    fn read(&self, value: &str, now: Timestamp) -> Option<Arc<ApiToken>> {
         if value.len() > LONGEST {
             return None;
         }
@@ -135,13 +205,14 @@ impl Sessions {
         let (name, mac) = rest.split_once('.')?;
         let until: i64 = until.parse().ok()?;
         let (name, mac) = (BASE64_URL_SAFE_NO_PAD.decode(name).ok()?, BASE64_URL_SAFE_NO_PAD.decode(mac).ok()?);
-        let (token, _, key) = self.tokens.iter().find(|(token, ..)| token.name.as_bytes() == name)?;
+        let known = self.known();
+        let KnownToken { token, key, .. } = known.tokens.iter().find(|known| known.token.name.as_bytes() == name)?;
         hmac::verify(key, signed(&token.name, until).as_bytes(), &mac).ok()?;
         // One that lasts longer than a login does was made by a clock that went wrong, or with another lifetime.
         let left = until.saturating_sub(now.millis() / 1000);
         let lasts = i64::try_from(self.lifetime.as_secs()).unwrap_or(i64::MAX);
         let is_in_force = token.expires.is_none_or(|expires| expires > now);
-        (is_in_force && 0 < left && left <= lasts.saturating_add(60)).then_some(token)
+        (is_in_force && 0 < left && left <= lasts.saturating_add(60)).then(|| Arc::clone(token))
     }
 
     /// Browsers take a cookie of the first name only with `Secure`, for this host alone.
@@ -176,7 +247,7 @@ mod tests {
             token("eve", "fedcba9876543210", ApiRole::Read),
         ];
         change(&mut config);
-        Sessions::new(&config)
+        Sessions::new(&config, Arc::new(Tokens::of(&config)))
     }
 
     fn now() -> Timestamp {
@@ -191,7 +262,7 @@ mod tests {
     }
 
     fn begun(sessions: &Sessions, index: usize) -> HeaderValue {
-        sessions.begin(&sessions.tokens[index].0, now()).unwrap()
+        sessions.begin(&sessions.live.get()[index], now()).unwrap()
     }
 
     #[test]
@@ -199,7 +270,7 @@ mod tests {
         let (one, other) = (sessions(|_| ()), sessions(|_| ()));
         for (index, name) in [(0, "ann; x=\"y\""), (1, "eve")] {
             let cookie = sent(&begun(&one, index));
-            assert_eq!(other.of(&cookie, now()).map(|token| token.name.as_str()), Some(name));
+            assert_eq!(other.of(&cookie, now()).map(|token| token.name.clone()), Some(name.to_owned()));
             assert!(other.of(&cookie, now().after(Duration::from_secs(12 * 3600 - 1))).is_some());
             assert!(other.of(&cookie, now().after(Duration::from_secs(12 * 3600))).is_none());
         }

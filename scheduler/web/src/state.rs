@@ -1,8 +1,11 @@
 //! What every handler works on.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::{FromRef, FromRequestParts};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use common::feed::Feed;
 use common::input;
@@ -17,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
 use crate::recent::Recent;
-use crate::session::Sessions;
+use crate::session::{Caller, Sessions};
 use crate::streams::Streams;
 use crate::visitors::Visitors;
 
@@ -26,6 +29,8 @@ use crate::visitors::Visitors;
 pub(crate) struct Api {
     /// The operations.
     pub(crate) ops: Arc<Ops>,
+    /// Who makes the request that this is handed to.
+    pub(crate) caller: Caller,
     /// Counts the visitors of the publisher's page.
     pub(crate) publishers: Arc<Visitors>,
     /// Counts requests that a token's role forbids.
@@ -58,6 +63,22 @@ pub(crate) struct Api {
     pub(crate) sanitisers: Arc<Semaphore>,
 }
 
+/// The state for one request: with its caller, so that a token with labels finds only its feeds. Handlers take it instead of axum's.
+pub(crate) struct State<T>(pub(crate) T);
+
+impl<S> FromRequestParts<S> for State<Api>
+where
+    Api: FromRef<S>,
+    S: Send + Sync,
+{
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_else(Caller::nobody);
+        Ok(State(Api { caller, ..Api::from_ref(state) }))
+    }
+}
+
 /// Pages of entries and events that are read, written or sent at once. Each holds at most 8 MB of text three times over (as
 /// read, as HTML that may be shown, as JSON): about 300 MB for all of them. Short ones are sent at once and hold nothing up.
 const PAGES: usize = 8;
@@ -68,6 +89,11 @@ pub(crate) const LARGE_EVENTS: usize = if cfg!(test) { 4 << 10 } else { 64 << 10
 const PAGE_WAIT: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 15_000 });
 
 impl Api {
+    /// Returns whether the caller's token is still in force: streams outlast it otherwise.
+    pub(crate) fn admits_still(&self) -> bool {
+        self.sessions.admits(&self.caller, self.ops.clock.now())
+    }
+
     /// Waits for the turn to read a page of entries or events; 503 when it does not come.
     pub(crate) async fn page_turn(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         turn(&self.pages).await
@@ -84,7 +110,8 @@ impl Api {
         Api {
             callbacks: Arc::new(Callbacks::new(ops.clone(), pings.clone())),
             refusals: Arc::default(),
-            sessions: Arc::new(Sessions::new(&ops.config)),
+            sessions: Arc::new(Sessions::new(&ops.config, ops.condition.tokens.clone())),
+            caller: Caller::nobody(),
             logins: Arc::default(),
             publishers: Arc::default(),
             visitors: Arc::default(),
@@ -101,9 +128,9 @@ impl Api {
         }
     }
 
-    /// Returns the feed, or 404.
+    /// Returns the feed, or 404, also for one that the caller may not see.
     pub(crate) async fn feed(&self, id: FeedId) -> Result<Feed, ApiError> {
-        self.ops.feed(&FeedRef::Id(id)).await?.ok_or_else(|| ApiError::no_feed(id))
+        self.find(&FeedRef::Id(id)).await?.ok_or_else(|| ApiError::no_feed(id))
     }
 
     /// Returns the feed as the API shows it.

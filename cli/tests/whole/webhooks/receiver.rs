@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -61,6 +62,31 @@ impl Received {
 pub(crate) struct Receiver {
     address: SocketAddr,
     state: Arc<Mutex<Inside>>,
+    in_flight: Arc<InFlight>,
+}
+
+/// Requests that are being answered.
+#[derive(Default)]
+struct InFlight {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// Counts a request until its response was sent or its client is gone.
+struct Answering(Arc<InFlight>);
+
+impl Answering {
+    fn begin(in_flight: &Arc<InFlight>) -> Self {
+        let now = in_flight.now.fetch_add(1, Ordering::SeqCst) + 1;
+        in_flight.most.fetch_max(now, Ordering::SeqCst);
+        Answering(Arc::clone(in_flight))
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 #[derive(Default)]
@@ -73,7 +99,8 @@ struct Inside {
 impl Receiver {
     pub(crate) async fn listen() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let receiver = Receiver { address: listener.local_addr().unwrap(), state: Arc::default() };
+        let receiver =
+            Receiver { address: listener.local_addr().unwrap(), state: Arc::default(), in_flight: Arc::default() };
         let router = Router::new().fallback(receive).with_state(receiver.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         receiver
@@ -86,6 +113,11 @@ impl Receiver {
     /// Answers these in turn, and the last one from then on.
     pub(crate) fn set(&self, path: &str, replies: &[Reply]) {
         self.state.lock().unwrap().replies.insert(path.to_owned(), replies.to_vec());
+    }
+
+    /// The largest number of requests that were answered at once.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.in_flight.most.load(Ordering::SeqCst)
     }
 
     /// The requests to a path, in order.
@@ -110,15 +142,16 @@ impl Receiver {
 
 async fn receive(State(receiver): State<Receiver>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let status = |status| StatusCode::from_u16(status).unwrap();
+    let answering = Answering::begin(&receiver.in_flight);
     match receiver.note(&uri, headers, body) {
         Reply::Status(code @ 300..400) => (status(code), [("location", "/elsewhere")]).into_response(),
         Reply::Status(code) => (status(code), format!("answered {code}\u{1b}[31m")).into_response(),
         Reply::RetryAfter(code, seconds) => (status(code), [("retry-after", seconds.to_string())]).into_response(),
         Reply::Hang => std::future::pending().await,
         Reply::Drip => {
-            let drops = futures_util::stream::unfold((), |()| async {
+            let drops = futures_util::stream::unfold(answering, |answering| async {
                 tokio::time::sleep(Duration::from_millis(200)).await;
-                Some((Ok::<_, std::io::Error>(Bytes::from_static(b".")), ()))
+                Some((Ok::<_, std::io::Error>(Bytes::from_static(b".")), answering))
             });
             axum::body::Body::from_stream(drops).into_response()
         }

@@ -39,7 +39,7 @@ pub(crate) async fn counters_and_texts_are_those_of_a_recount_whatever_happened(
             6 => change_one(&*store, &mut draw, &ids, step).await,
             7 => move_one(&*store, &mut draw, &ids, step).await,
             8 => {
-                store.erase_feed(draw.feed(&ids)).await.unwrap();
+                store.erase_feed(draw.feed(&ids), at(9_000)).await.unwrap();
             }
             _ => store.fold_counts().await.unwrap(),
         }

@@ -22,13 +22,13 @@ pub(crate) async fn an_error_stays_with_its_feed_and_its_event_until_a_good_poll
     assert_eq!((error.short().as_str(), error.status), ("404 Not Found", Some(404)));
     assert_eq!(error.detail, "the server answered 404 Not Found at https://a.org/? [2J");
     assert_eq!(feed(&*store, other).await.last_error, None);
-    let events = store.events(0, 10).await.unwrap().items;
+    let events = store.events(2, 10).await.unwrap().items;
     let told = events.iter().map(|event| (event.kind.as_str(), event.error.as_ref())).collect::<Vec<_>>();
     assert_eq!(told, [("feed.penalised", Some(&error)), ("entry.new", None)]);
 
     poll(&*store, id, 30, unchanged()).await;
     assert_eq!(feed(&*store, id).await.last_error, None);
-    assert_eq!(store.events(0, 1).await.unwrap().items[0].error, Some(error), "an event says what was, not what is");
+    assert_eq!(store.events(2, 1).await.unwrap().items[0].error, Some(error), "an event says what was, not what is");
     poll(&*store, id, 40, Outcome::Gone).await;
     let gone = feed(&*store, id).await.last_error.unwrap();
     assert!(gone.is_lasting() && gone.detail.ends_with("the feed is gone for good"), "{gone:?}");

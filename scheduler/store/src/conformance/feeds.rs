@@ -203,8 +203,8 @@ pub(crate) async fn an_erased_feed_takes_its_entries_along_and_its_number_is_not
     poll(&*store, kept, 10, modified(vec![entry("1", "kept")])).await;
     let id = add(&*store, "https://a.org/feed").await;
     poll(&*store, id, 10, modified(vec![entry("1", "one"), entry("2", "two")])).await;
-    assert!(store.erase_feed(id).await.unwrap());
-    assert!(!store.erase_feed(id).await.unwrap());
+    assert!(store.erase_feed(id, at(9_000)).await.unwrap());
+    assert!(!store.erase_feed(id, at(9_000)).await.unwrap());
     assert_eq!(store.feed(&FeedRef::Id(id)).await.unwrap(), None);
     assert_eq!(store.history(id).await.unwrap(), None);
     let entries = store.entries(None, 0, 10).await.unwrap().items;

@@ -129,7 +129,7 @@ pub(crate) async fn feeds_that_only_the_hub_wants_are_counted_until_somebody_els
     added(&*store, "https://s.org/3", Some(known), at(60)).await;
     assert_eq!(found().await, [counted(ids[0], 2), counted(ids[1], 0)]);
     assert!(store.end_subscription(two.id, 2).await.unwrap());
-    assert!(store.erase_feed(ids[1]).await.unwrap());
+    assert!(store.erase_feed(ids[1], at(9_000)).await.unwrap());
     assert_eq!(found().await, []);
     store.expire_subscriptions(at(9_999)).await.unwrap();
     assert_eq!(found().await, [counted(ids[0], 0)]);
@@ -154,28 +154,28 @@ pub(crate) async fn a_feed_is_released_only_while_nobody_wants_it(backend: &dyn 
     let [one, two, three] =
         [of_hub("https://a.org/").await, of_hub("https://b.org/").await, of_hub("https://c.org/").await];
     let own = add(&*store, "https://own.org/").await;
-    assert!(!store.release_hub_feed(own).await.unwrap(), "the hub did not add it");
+    assert!(!store.release_hub_feed(own, at(9_000)).await.unwrap(), "the hub did not add it");
 
     // Listed, and then wanted by somebody.
     assert_eq!(store.hub_feeds(at(9)).await.unwrap().len(), 3);
     let wanted = confirm(&*store, &added(&*store, "https://s.org/1", Some(one), at(60)).await).await;
-    assert!(!store.release_hub_feed(one).await.unwrap(), "it has a subscription");
+    assert!(!store.release_hub_feed(one, at(9_000)).await.unwrap(), "it has a subscription");
     add(&*store, "https://b.org/").await;
-    assert!(!store.release_hub_feed(two).await.unwrap(), "somebody else added it");
-    assert!(store.release_hub_feed(three).await.unwrap());
-    assert!(!store.release_hub_feed(three).await.unwrap());
+    assert!(!store.release_hub_feed(two, at(9_000)).await.unwrap(), "somebody else added it");
+    assert!(store.release_hub_feed(three, at(9_000)).await.unwrap());
+    assert!(!store.release_hub_feed(three, at(9_000)).await.unwrap());
 
     // A merged feed stays while its survivor has subscriptions: the merge can be taken back.
     merge(&*store, one, "https://b.org/").await;
-    assert!(!store.release_hub_feed(one).await.unwrap(), "its subscription did not follow yet");
+    assert!(!store.release_hub_feed(one, at(9_000)).await.unwrap(), "its subscription did not follow yet");
     let mut wish = wanted.wish.clone();
     wish.filter.feed = Some(two);
     let follow = SubscriptionChange { wish: Some(wish), revision: wanted.revision, ..SubscriptionChange::default() };
     store.change_subscription(wanted.id, &follow).await.unwrap().unwrap();
-    assert!(!store.release_hub_feed(one).await.unwrap());
+    assert!(!store.release_hub_feed(one, at(9_000)).await.unwrap());
     assert_eq!(store.hub_feeds(at(9)).await.unwrap(), []);
     assert!(store.end_subscription(wanted.id, 3).await.unwrap());
-    assert!(store.release_hub_feed(one).await.unwrap());
+    assert!(store.release_hub_feed(one, at(9_000)).await.unwrap());
 }
 
 pub(crate) async fn a_feed_that_others_merge_into_is_not_released(backend: &dyn Backend) {
@@ -187,13 +187,15 @@ pub(crate) async fn a_feed_that_others_merge_into_is_not_released(backend: &dyn 
     let (own, survivor) = (add(&*store, "https://own.org/").await, of_hub("https://a.org/").await);
     merge(&*store, own, "https://a.org/").await;
     assert_eq!(store.hub_feeds(at(9)).await.unwrap(), [], "it is the operator's now, and so are its subscribers");
-    assert!(!store.release_hub_feed(survivor).await.unwrap());
+    assert!(!store.release_hub_feed(survivor, at(9_000)).await.unwrap());
 
     let (one, two) = (of_hub("https://b.org/").await, of_hub("https://c.org/").await);
     merge(&*store, one, "https://c.org/").await;
-    assert!(!store.release_hub_feed(two).await.unwrap(), "another feed is merged into it");
+    assert!(!store.release_hub_feed(two, at(9_000)).await.unwrap(), "another feed is merged into it");
     assert_eq!(store.hub_feeds(at(9)).await.unwrap(), [HubFeed { feed: one, subscriptions: 0 }]);
-    assert!(store.release_hub_feed(one).await.unwrap() && store.release_hub_feed(two).await.unwrap());
+    assert!(
+        store.release_hub_feed(one, at(9_000)).await.unwrap() && store.release_hub_feed(two, at(9_000)).await.unwrap()
+    );
 }
 
 pub(crate) async fn subscriptions_that_nobody_may_have_any_more_are_found(backend: &dyn Backend) {
@@ -249,7 +251,7 @@ pub(crate) async fn subscriptions_whose_feed_is_gone_or_merged_are_found(backend
     for (number, feed) in [one, two, three].into_iter().enumerate() {
         subscriptions.push(added(&*store, &format!("https://s.org/{number}"), Some(feed), at(60)).await);
     }
-    assert!(store.erase_feed(one).await.unwrap());
+    assert!(store.erase_feed(one, at(9_000)).await.unwrap());
     merge(&*store, two, "https://c.org/").await;
     let query = StrayQuery { after: 0, access: HubAccess::Open };
     assert_eq!(store.stray_subscriptions(query).await.unwrap(), [], "they are not confirmed yet");

@@ -63,7 +63,7 @@ pub(crate) async fn labels_and_ids_are_kept_changed_and_found(backend: &dyn Back
     assert_eq!(feed(&*store, ids[1]).await.marks, Marks { labels: names(&["green"]), external_id: Some("x-2".into()) });
     assert_eq!(feed(&*store, ids[0]).await.marks.external_id.as_deref(), Some("x-1"));
 
-    store.erase_feed(ids[2]).await.unwrap();
+    store.erase_feed(ids[2], at(9_000)).await.unwrap();
     assert_eq!((with_label(&*store, "green").await, with_label(&*store, "blue").await), (vec![two], vec![one]));
 }
 

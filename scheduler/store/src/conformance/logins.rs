@@ -89,7 +89,7 @@ pub(crate) async fn another_login_is_another_version_without_validators(backend:
     let taken = store.change_feed(id, &change(None), at(30)).await.unwrap_err();
     assert!(matches!(taken, StoreError::Taken), "{taken:?}");
     assert_eq!(feed(&*store, id).await, changed);
-    assert!(store.erase_feed(plain.id).await.unwrap());
+    assert!(store.erase_feed(plain.id, at(9_000)).await.unwrap());
     let bare = store.change_feed(id, &change(None), at(40)).await.unwrap().unwrap();
     assert_eq!((bare.credentials, bare.version), (None, Version(changed.version.0 + 1)));
     let left = FeedChange { private: Some(true), ..FeedChange::default() };

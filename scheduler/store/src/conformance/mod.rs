@@ -16,6 +16,7 @@ pub(crate) mod life;
 pub(crate) mod lists;
 pub(crate) mod logins;
 pub(crate) mod moves;
+pub(crate) mod news;
 pub(crate) mod plans;
 pub(crate) mod push;
 pub(crate) mod quotas;
@@ -129,6 +130,13 @@ macro_rules! stamp {
                 a_change_of_labels_that_was_made_from_others_changes_nothing;
                 a_given_title_stays_until_the_feed_has_one;
                 adding_known_feeds_uses_up_no_numbers;
+            }
+            news {
+                feeds_that_come_and_go_are_published_once;
+                a_removed_feed_is_recognised_by_those_who_had_it;
+                changes_are_published_with_their_settings_and_nothing_else_is;
+                a_merge_is_published_at_both_feeds;
+                thousands_of_added_feeds_are_read_in_pages;
             }
             filters {
                 entries_and_events_carry_their_feed;
@@ -412,8 +420,10 @@ pub(crate) fn new_entries(applied: &Applied) -> (u32, u32) {
     }
 }
 
-/// Returns every event, as kind and title of its entry.
+/// Returns every event but those of what people did to feeds, as kind and title of its entry.
 pub(crate) async fn told(store: &dyn Store) -> Vec<(String, Option<String>)> {
     let events = store.events(0, 1000).await.unwrap().items;
-    events.into_iter().map(|event| (event.kind, event.entry.and_then(|entry| entry.entry.title))).collect()
+    let events =
+        events.into_iter().filter(|event| !["feed.added", "feed.changed", "feed.removed"].contains(&&*event.kind));
+    events.map(|event| (event.kind, event.entry.and_then(|entry| entry.entry.title))).collect()
 }

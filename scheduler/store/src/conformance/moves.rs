@@ -42,7 +42,7 @@ pub(crate) async fn a_feed_that_moves_onto_a_known_one_is_merged_into_it(backend
     assert_eq!(feed(&*store, survivor).await.audience.subscribers, 2, "its readers read the survivor");
     assert_eq!(feed(&*store, survivor).await.calm, [midnight(2), midnight(2)].concat(), "so do the calm ones");
     assert!(store.jobs_for(&[id]).await.unwrap().is_empty());
-    assert!(store.erase_feed(survivor).await.unwrap());
+    assert!(store.erase_feed(survivor, at(9_000)).await.unwrap());
     assert_eq!(feed(&*store, id).await.merged_into, None);
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn a_merged_feed_that_is_erased_takes_its_readers_along(backend
     store.move_feed(id, version, &to("https://a.org/feed"), at(20)).await.unwrap();
     let merged = feed(&*store, survivor).await;
     assert_eq!(merged.audience.subscribers, 2);
-    assert!(store.erase_feed(id).await.unwrap());
+    assert!(store.erase_feed(id, at(9_000)).await.unwrap());
     let after = feed(&*store, survivor).await;
     assert_eq!((after.audience, after.calm), (before.audience, before.calm));
     assert_ne!(after.audience_at, merged.audience_at, "a decision for the readers before is to be made again");
@@ -104,7 +104,7 @@ pub(crate) async fn a_feed_that_is_the_same_elsewhere_keeps_what_is_known_of_it_
     let taken = store.unmove_feed(id, there.version, &back(old, state), at(30)).await.unwrap();
     assert_eq!(taken, Unmoved::Taken(other));
     assert_eq!(feed(&*store, id).await, there);
-    assert!(store.erase_feed(other).await.unwrap());
+    assert!(store.erase_feed(other, at(9_000)).await.unwrap());
     assert_eq!(store.unmove_feed(id, there.version, &back(old, state), at(30)).await.unwrap(), Unmoved::Back);
     let again = feed(&*store, id).await;
     assert_eq!((again.url.as_str(), again.host.as_str(), again.moved_from), (old, "a.org:443", None));

@@ -134,7 +134,7 @@ pub(crate) async fn feeds_with_and_without_subscriptions_are_found_with_what_the
         let change = FeedChange { status: Some(status), ..FeedChange::default() };
         store.change_feed(id, &change, at(2)).await.unwrap();
     }
-    assert!(store.erase_feed(ids[0]).await.unwrap());
+    assert!(store.erase_feed(ids[0], at(9_000)).await.unwrap());
     let rows = store.subscribed(FeedId(0), 10).await.unwrap();
     let seen: Vec<_> = rows.iter().map(|row| (FeedId(row.feed_id), row.status.as_deref(), row.private)).collect();
     let expected =

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use common::time::Timestamp;
-use sqlx::{FromRow, PgConnection};
+use sqlx::PgConnection;
 
 use super::PostgresStore;
 use super::connection::{SNAPSHOT, in_transaction, on_connection};
@@ -43,7 +43,7 @@ macro_rules! entry_lines {
             "CASE WHEN entries.seen = entries.stored THEN 'entry.new' ELSE 'entry.updated' END AS kind, ",
             "NULL::bigint AS subscription, ",
             shared_columns!(),
-            ", NULL AS error ",
+            ", NULL AS error, NULL AS about ",
             "FROM (SELECT seq, feed_id, seen, stored, title, summary, content, enclosures, details FROM entries ",
             "WHERE seq > $1 AND seq < $2",
             $of,
@@ -61,8 +61,8 @@ macro_rules! event_lines {
         concat!(
             "SELECT line.seq, line.at, line.kind, line.feed_id, line.subscription, entries.seq AS entry, ",
             shared_columns!(),
-            ", line.error ",
-            "FROM (SELECT seq, at, kind, feed_id, subscription, identity, error FROM events WHERE seq > $1 AND seq < $2 ORDER BY seq",
+            ", line.error, line.about ",
+            "FROM (SELECT seq, at, kind, feed_id, subscription, identity, error, about FROM events WHERE seq > $1 AND seq < $2 ORDER BY seq",
             $order,
             " LIMIT $3) AS line ",
             "LEFT JOIN entry_identities AS known ON known.feed_id = line.feed_id AND known.identity = line.identity ",
@@ -181,7 +181,7 @@ async fn choose(
     let lines = sqlx::query(sql).bind(low).bind(high).bind(i64::from(scanned));
     let lines = if let Some(feed) = feed { lines.bind(feed) } else { lines };
     let rows = lines.fetch_all(on).await?;
-    Ok(query.choose(rows.iter().map(Line::from_row).collect::<Result<Vec<_>, _>>()?, scanned))
+    Ok(query.choose(rows.iter().map(Line::read).collect::<Result<Vec<_>, _>>()?, scanned))
 }
 
 /// The entries of a page.

@@ -12,9 +12,10 @@ use sqlx::{Connection, PgConnection};
 
 use super::connection::{in_transaction, on_connection};
 use super::urls::lock_urls;
-use super::{PostgresStore, column, list, moves, numbers};
+use super::{PostgresStore, column, list, moves, news, numbers};
 use crate::hub::hub_feeds;
 use crate::listing;
+use crate::news::{News, ids_of_new};
 use crate::row::{
     CHUNK, FeedRow, PlaceColumns, added_terms, feed_columns, interval_millis, pack_calm, pack_labels, pack_terms,
     push_column, readable,
@@ -33,6 +34,7 @@ impl Feeds for PostgresStore {
             for chunk in feeds.chunks(CHUNK) {
                 added.extend(add_chunk(&mut *tx, chunk, now).await?);
             }
+            news::tell(tx, &News::added(ids_of_new(&added)), now).await?;
             Ok(added)
         })
     }
@@ -71,34 +73,22 @@ impl Feeds for PostgresStore {
 
     async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError> {
         const ACTION: &str = "change a feed";
-        self.call(ACTION, || async {
-            let mut on = self.acquire(ACTION).await?;
-            let row = change_row(&mut on, id, change, now).await?;
-            on.keep();
-            row.map(Feed::try_from).transpose()
-        })
-        .await
+        let changes = [(id, change)];
+        let rows = self.call(ACTION, || self.change_rows(ACTION, &changes, now)).await?;
+        rows.into_iter().next().map(Feed::try_from).transpose()
     }
 
     /// Rows are locked in the order of their numbers, as everywhere.
     async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError> {
         const ACTION: &str = "change feeds";
-        let mut on = self.acquire(ACTION).await?;
-        let mut tx = on.begin().await.map_err(StoreError::on(ACTION))?;
-        let mut in_order: Vec<&(FeedId, FeedChange)> = changes.iter().collect();
+        let mut in_order: Vec<(FeedId, &FeedChange)> = changes.iter().map(|(id, change)| (*id, change)).collect();
         in_order.sort_by_key(|(id, _)| *id);
-        let mut rows = Vec::with_capacity(changes.len());
-        for (id, change) in in_order {
-            rows.extend(change_row(&mut tx, *id, change, now).await?);
-        }
-        tx.commit().await.map_err(StoreError::on(ACTION))?;
-        on.keep();
-        Ok(readable(rows))
+        Ok(readable(self.call(ACTION, || self.change_rows(ACTION, &in_order, now)).await?))
     }
 
-    /// Its events stay until retention takes them; they no longer hold anything of it but its number.
-    async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError> {
-        in_transaction!(self, "erase a feed", |tx| erase_from(tx, id).await)
+    /// Its events stay until retention takes them; of it they hold its number, and the last one what it was.
+    async fn erase_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError> {
+        in_transaction!(self, "erase a feed", |tx| erase_from(tx, id, now).await)
     }
 
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
@@ -151,6 +141,27 @@ impl Feeds for PostgresStore {
 }
 
 impl PostgresStore {
+    /// Changes feeds, which are in the order of their numbers, in one transaction.
+    async fn change_rows(
+        &self,
+        action: &'static str,
+        changes: &[(FeedId, &FeedChange)],
+        now: Timestamp,
+    ) -> Result<Vec<FeedRow>, StoreError> {
+        let mut on = self.acquire(action).await?;
+        let mut tx = on.begin().await.map_err(StoreError::on(action))?;
+        let before = news::known(&mut tx, &numbers(changes.iter().map(|(id, _)| *id))).await;
+        let before = before.map_err(StoreError::on(action))?;
+        let mut rows = Vec::with_capacity(changes.len());
+        for (id, change) in changes {
+            rows.extend(change_row(&mut tx, *id, change, now).await?);
+        }
+        news::tell_changes(&mut tx, Vec::new(), &before, now).await.map_err(StoreError::on(action))?;
+        tx.commit().await.map_err(StoreError::on(action))?;
+        on.keep();
+        Ok(rows)
+    }
+
     /// A past wake moves up to `now`, so that a fetch that began before does not answer the new wish; a future one is never
     /// postponed; none comes before the end of a hold.
     async fn wake_rows(
@@ -309,13 +320,17 @@ async fn revive(
     Ok(revive.fetch_all(on).await?.into_iter().collect())
 }
 
-pub(super) async fn erase_from(on: &mut PgConnection, id: FeedId) -> Result<bool, sqlx::Error> {
+pub(super) async fn erase_from(on: &mut PgConnection, id: FeedId, now: Timestamp) -> Result<bool, sqlx::Error> {
+    let survivor = sqlx::query_scalar("SELECT merged_into FROM feeds WHERE id = $1").bind(id.0);
+    let survivor: Option<i64> = survivor.fetch_optional(&mut *on).await?.flatten();
+    let before = news::known(on, &Vec::from_iter([Some(id.0), survivor].into_iter().flatten())).await?;
     moves::leave_survivor(&mut *on, id).await?;
     let erase = sqlx::query_scalar("DELETE FROM feeds WHERE id = $1 RETURNING entries").bind(id.0);
     let entries: Option<i64> = erase.fetch_optional(&mut *on).await?;
     let Some(entries) = entries else { return Ok(false) };
     sqlx::query("DELETE FROM entry_identities WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
     sqlx::query("DELETE FROM entries WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
-    sqlx::query("UPDATE store SET entries = entries - $1").bind(entries).execute(on).await?;
+    sqlx::query("UPDATE store SET entries = entries - $1").bind(entries).execute(&mut *on).await?;
+    news::tell_changes(on, Vec::new(), &before, now).await?;
     Ok(true)
 }

@@ -7,8 +7,9 @@ use common::url::FeedId;
 use sqlx::PgConnection;
 
 use super::connection::{in_transaction, on_connection};
-use super::{PostgresStore, column};
+use super::{PostgresStore, column, news};
 use crate::hosts::packed;
+use crate::news::News;
 use crate::{
     AcceptedPolicy, HostOrders, HostQuery, HostRefusal, HostRow, Hosts, NewPolicy, Page, RefusedHost, StoreError,
 };
@@ -141,11 +142,8 @@ async fn refuse(
 
 /// Publishes a change of the feed's host, and counts it, so that every scheduler learns of it. Last in its transaction: it
 /// takes the row of `store`.
-async fn tell(on: &mut PgConnection, kind: &str, feed: FeedId, now: Timestamp) -> Result<(), sqlx::Error> {
-    let take = sqlx::query_scalar(include_str!("apply_numbers.sql")).bind(1_i64).bind(0_i64);
-    let last: i64 = take.fetch_one(&mut *on).await?;
-    let told = sqlx::query("INSERT INTO events (seq, at, kind, feed_id) VALUES ($1, $2, $3, $4)").bind(last + 1);
-    told.bind(now.millis()).bind(kind).bind(feed.0).execute(&mut *on).await?;
+async fn tell(on: &mut PgConnection, kind: &'static str, feed: FeedId, now: Timestamp) -> Result<(), sqlx::Error> {
+    news::tell(on, &[News::of(kind, feed.0)], now).await?;
     count_change(on).await
 }
 

@@ -22,6 +22,7 @@ mod feeds;
 mod hosts;
 mod list;
 mod moves;
+mod news;
 mod open;
 mod push;
 mod requeues;

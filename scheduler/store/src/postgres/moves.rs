@@ -4,7 +4,9 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use sqlx::PgConnection;
 
+use super::news;
 use super::urls::lock_urls;
+use crate::news::News;
 use crate::row::{added_terms, calm_without, pack_state};
 use crate::{Move, Moved, Unmove, Unmoved};
 
@@ -23,8 +25,10 @@ pub(super) async fn move_on(
         return Ok(Moved::Stale);
     }
     let known = rows.iter().find(|(_, _, there, ..)| *there).map(|(id, ..)| *id);
+    let mut survivors = Vec::new();
     match known {
         Some(survivor) => {
+            survivors = news::known(on, &[survivor]).await?;
             let add = sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());
             add.execute(&mut *on).await?;
             sqlx::query(include_str!("move_merged.sql")).bind(id.0).bind(survivor).execute(&mut *on).await?;
@@ -45,7 +49,7 @@ pub(super) async fn move_on(
         let keep = sqlx::query("UPDATE feeds SET also_announced = $2 WHERE id = $1").bind(id.0).bind(others);
         keep.execute(&mut *on).await?;
     }
-    tell(on, id, now).await?;
+    news::tell_changes(on, vec![has_moved(id)], &survivors, now).await?;
     Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
 }
 
@@ -82,6 +86,7 @@ pub(super) async fn move_back(
     };
     let state = pack_state(&back.state);
     if let Some(survivor) = *survivor {
+        let before = news::known(on, &[survivor]).await?;
         let all = rows.iter().find(|(row, ..)| *row == survivor).and_then(|(.., calm)| calm.clone());
         let out = sqlx::query(include_str!("unmove_out.sql")).bind(id.0).bind(survivor).bind(now.millis());
         out.bind(calm_without(FeedId(survivor), all, calm.clone())).execute(&mut *on).await?;
@@ -89,7 +94,7 @@ pub(super) async fn move_back(
         apart.bind(state).execute(&mut *on).await?;
         // The operator wants it from now on, whether its subscribers at the hub come back to it or not.
         sqlx::query("DELETE FROM hub_feeds WHERE feed_id = $1").bind(id.0).execute(&mut *on).await?;
-        tell(on, id, now).await?;
+        news::tell_changes(on, vec![has_moved(id)], &before, now).await?;
         return Ok(Unmoved::Apart(FeedId(survivor)));
     }
     if !moved {
@@ -100,15 +105,10 @@ pub(super) async fn move_back(
     }
     let here = sqlx::query(include_str!("unmove_here.sql")).bind(id.0).bind(back.host.as_str());
     here.bind(back.category.as_str()).bind(state).execute(&mut *on).await?;
-    tell(on, id, now).await?;
+    news::tell(on, &[has_moved(id)], now).await?;
     Ok(Unmoved::Back)
 }
 
-/// Last in its transaction: it takes the row of `store`.
-async fn tell(on: &mut PgConnection, id: FeedId, now: Timestamp) -> Result<(), sqlx::Error> {
-    let take = sqlx::query_scalar(include_str!("apply_numbers.sql")).bind(1_i64).bind(0_i64);
-    let last: i64 = take.fetch_one(&mut *on).await?;
-    let told = sqlx::query("INSERT INTO events (seq, at, kind, feed_id) VALUES ($1, $2, 'feed.moved', $3)");
-    told.bind(last + 1).bind(now.millis()).bind(id.0).execute(on).await?;
-    Ok(())
+fn has_moved(id: FeedId) -> News {
+    News::of("feed.moved", id.0)
 }

@@ -141,8 +141,8 @@ impl Subscriptions for PostgresStore {
         })
     }
 
-    async fn release_hub_feed(&self, id: FeedId) -> Result<bool, StoreError> {
-        in_transaction!(self, "release a feed of the hub", |tx| release(tx, id).await)
+    async fn release_hub_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError> {
+        in_transaction!(self, "release a feed of the hub", |tx| release(tx, id, now).await)
     }
 
     async fn hub_additions(&self, since: Timestamp) -> Result<u64, StoreError> {
@@ -202,12 +202,12 @@ impl Subscriptions for PostgresStore {
 }
 
 /// Nobody gives feeds URLs meanwhile, or adds this one.
-async fn release(on: &mut PgConnection, id: FeedId) -> Result<bool, sqlx::Error> {
+async fn release(on: &mut PgConnection, id: FeedId, now: Timestamp) -> Result<bool, sqlx::Error> {
     lock_urls(&mut *on).await?;
     let lock = "SELECT id FROM feeds WHERE id = $1 OR id = (SELECT merged_into FROM feeds WHERE id = $1) ORDER BY id FOR UPDATE";
     sqlx::query(lock).bind(id.0).execute(&mut *on).await?;
     let may: bool = sqlx::query_scalar(include_str!("hub_release.sql")).bind(id.0).fetch_one(&mut *on).await?;
-    if may { erase_from(on, id).await } else { Ok(false) }
+    if may { erase_from(on, id, now).await } else { Ok(false) }
 }
 
 async fn store(on: &mut PgConnection, changed: &Subscription) -> Result<(), sqlx::Error> {

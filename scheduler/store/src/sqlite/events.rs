@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use common::time::Timestamp;
-use sqlx::{FromRow, Row, SqliteConnection};
+use sqlx::{Row, SqliteConnection};
 
 use super::SqliteStore;
 use crate::filter::{Chosen, Line, Since};
@@ -39,7 +39,7 @@ macro_rules! entry_lines {
             "CASE WHEN entries.seen = entries.stored THEN 'entry.new' ELSE 'entry.updated' END AS kind, NULL AS subscription, ",
             bytes!(),
             " AS bytes, feeds.url AS feed_url, feeds.title AS feed_title, feeds.labels, feeds.external_id, feeds.merged_into, ",
-            "feeds.host, feeds.category, NULL AS error ",
+            "feeds.host, feeds.category, NULL AS error, NULL AS about ",
             "FROM (SELECT seq FROM entries WHERE seq > ?1 AND seq < ?2",
             $of,
             " ORDER BY seq",
@@ -58,7 +58,7 @@ macro_rules! event_lines {
             "SELECT line.seq, line.at, line.kind, line.feed_id, line.subscription, entries.seq AS entry, ",
             bytes!(),
             " AS bytes, feeds.url AS feed_url, feeds.title AS feed_title, feeds.labels, feeds.external_id, feeds.merged_into, ",
-            "feeds.host, feeds.category, line.error ",
+            "feeds.host, feeds.category, line.error, line.about ",
             "FROM (SELECT * FROM events WHERE seq > ?1 AND seq < ?2 ORDER BY seq",
             $order,
             " LIMIT ?3) AS line ",
@@ -176,7 +176,7 @@ async fn choose(
     let lines = sqlx::query(sql).bind(low).bind(high).bind(scanned);
     let lines = if let Some(feed) = feed { lines.bind(feed) } else { lines };
     let rows = lines.fetch_all(on).await.map_err(StoreError::on(ACTION))?;
-    let lines = rows.iter().map(Line::from_row).collect::<Result<Vec<_>, _>>().map_err(StoreError::on(ACTION))?;
+    let lines = rows.iter().map(Line::read).collect::<Result<Vec<_>, _>>().map_err(StoreError::on(ACTION))?;
     Ok(query.choose(lines, scanned))
 }
 

@@ -13,8 +13,9 @@ use sqlx::{FromRow, Row, Sqlite, SqliteConnection, Transaction};
 
 use super::batch::{Batch, id_list};
 use super::list::View;
-use super::{SqliteStore, moves};
+use super::{SqliteStore, moves, news};
 use crate::hub::hub_feeds;
+use crate::news::{News, ids_of_new};
 use crate::row::{
     CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_calm, pack_labels, pack_terms, push_column,
     readable,
@@ -31,7 +32,9 @@ impl Feeds for SqliteStore {
         let mut tx = self.write(failed).await?;
         let mut added = Vec::with_capacity(feeds.len());
         for chunk in feeds.chunks(CHUNK) {
-            added.extend(add_chunk(&mut tx, chunk, now).await.map_err(StoreError::on(failed))?);
+            let chunk = add_chunk(&mut tx, chunk, now).await.map_err(StoreError::on(failed))?;
+            news::tell(&mut tx, &News::added(ids_of_new(&chunk)), now).await.map_err(StoreError::on(failed))?;
+            added.extend(chunk);
         }
         tx.commit().await.map_err(StoreError::on(failed))?;
         Ok(added)
@@ -66,9 +69,11 @@ impl Feeds for SqliteStore {
     async fn change_feed(&self, id: FeedId, change: &FeedChange, now: Timestamp) -> Result<Option<Feed>, StoreError> {
         let failed = "change a feed";
         let mut tx = self.write(failed).await?;
+        let before = news::known(&mut tx, &[id.0]).await.map_err(StoreError::on(failed))?;
         let row = change_row(&mut tx, id, change, now).await?;
         let Some(row) = row else { return Ok(None) };
         let feed = row.try_into()?;
+        news::tell_changes(&mut tx, Vec::new(), &before, now).await.map_err(StoreError::on(failed))?;
         tx.commit().await.map_err(StoreError::on(failed))?;
         Ok(Some(feed))
     }
@@ -76,19 +81,22 @@ impl Feeds for SqliteStore {
     async fn change_feeds(&self, changes: &[(FeedId, FeedChange)], now: Timestamp) -> Result<Vec<Feed>, StoreError> {
         let failed = "change feeds";
         let mut tx = self.write(failed).await?;
+        let ids: Vec<i64> = changes.iter().map(|(id, _)| id.0).collect();
+        let before = news::known(&mut tx, &ids).await.map_err(StoreError::on(failed))?;
         let mut rows = Vec::with_capacity(changes.len());
         for (id, change) in changes {
             rows.extend(change_row(&mut tx, *id, change, now).await?);
         }
+        news::tell_changes(&mut tx, Vec::new(), &before, now).await.map_err(StoreError::on(failed))?;
         tx.commit().await.map_err(StoreError::on(failed))?;
         Ok(readable(rows))
     }
 
-    /// Its events stay until retention takes them; they no longer hold anything of it but its number.
-    async fn erase_feed(&self, id: FeedId) -> Result<bool, StoreError> {
+    /// Its events stay until retention takes them; of it they hold its number, and the last one what it was.
+    async fn erase_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError> {
         let failed = "erase a feed";
         let mut tx = self.write(failed).await?;
-        let erased = erase_from(&mut tx, id).await.map_err(StoreError::on(failed))?;
+        let erased = erase_from(&mut tx, id, now).await.map_err(StoreError::on(failed))?;
         tx.commit().await.map_err(StoreError::on(failed))?;
         Ok(erased)
     }
@@ -240,11 +248,15 @@ async fn change_row(
     Ok(row)
 }
 
-pub(super) async fn erase_from(on: &mut SqliteConnection, id: FeedId) -> Result<bool, sqlx::Error> {
+pub(super) async fn erase_from(on: &mut SqliteConnection, id: FeedId, now: Timestamp) -> Result<bool, sqlx::Error> {
+    let survivor = sqlx::query_scalar("SELECT merged_into FROM feeds WHERE id = ?1").bind(id.0);
+    let survivor: Option<i64> = survivor.fetch_optional(&mut *on).await?.flatten();
+    let before = news::known(on, &Vec::from_iter([Some(id.0), survivor].into_iter().flatten())).await?;
     moves::leave_survivor(&mut *on, id).await?;
     let erase = sqlx::query_scalar("DELETE FROM feeds WHERE id = ?1 RETURNING entries").bind(id.0);
     let entries: Option<i64> = erase.fetch_optional(&mut *on).await?;
-    sqlx::query("UPDATE store SET entries = entries - ?1").bind(entries.unwrap_or(0)).execute(on).await?;
+    sqlx::query("UPDATE store SET entries = entries - ?1").bind(entries.unwrap_or(0)).execute(&mut *on).await?;
+    news::tell_changes(on, Vec::new(), &before, now).await?;
     Ok(entries.is_some())
 }
 

@@ -6,8 +6,9 @@ use common::time::Timestamp;
 use common::url::FeedId;
 use sqlx::SqliteConnection;
 
-use super::SqliteStore;
+use super::{SqliteStore, news};
 use crate::hosts::packed;
+use crate::news::News;
 use crate::{
     AcceptedPolicy, HostOrders, HostQuery, HostRefusal, HostRow, Hosts, NewPolicy, Page, RefusedHost, StoreError,
 };
@@ -157,9 +158,8 @@ impl Hosts for SqliteStore {
 }
 
 /// Publishes a change of the feed's host, and counts it, so that every scheduler learns of it.
-async fn tell(on: &mut SqliteConnection, kind: &str, feed: FeedId, now: Timestamp) -> Result<(), sqlx::Error> {
-    let told = sqlx::query("INSERT INTO events (at, kind, feed_id) VALUES (?1, ?2, ?3)").bind(now.millis()).bind(kind);
-    told.bind(feed.0).execute(&mut *on).await?;
+async fn tell(on: &mut SqliteConnection, kind: &'static str, feed: FeedId, now: Timestamp) -> Result<(), sqlx::Error> {
+    news::tell(on, &[News::of(kind, feed.0)], now).await?;
     count_change(on).await
 }
 

@@ -15,6 +15,7 @@ mod hosts;
 mod list;
 mod lock;
 mod moves;
+mod news;
 mod open;
 mod push;
 mod requeues;

@@ -4,6 +4,8 @@ use common::time::Timestamp;
 use common::url::{FeedId, Version};
 use sqlx::SqliteConnection;
 
+use super::news;
+use crate::news::News;
 use crate::row::{added_terms, calm_without, pack_state};
 use crate::{Move, Moved, Unmove, Unmoved};
 
@@ -32,8 +34,10 @@ pub(super) async fn move_on(
     if known == Some(id.0) {
         return Ok(Moved::Stale);
     }
+    let mut survivors = Vec::new();
     match known {
         Some(survivor) => {
+            survivors = news::known(on, &[survivor]).await?;
             let add = sqlx::query(include_str!("move_into.sql")).bind(id.0).bind(survivor).bind(now.millis());
             add.execute(&mut *on).await?;
             let sql = "UPDATE feeds SET status = 'merged', version = version + 1, next_due = NULL, wake_at = NULL, \
@@ -56,7 +60,7 @@ pub(super) async fn move_on(
         let keep = sqlx::query("UPDATE feeds SET also_announced = ?2 WHERE id = ?1").bind(id.0).bind(others);
         keep.execute(&mut *on).await?;
     }
-    tell(on, id, now).await?;
+    news::tell_changes(on, vec![has_moved(id)], &survivors, now).await?;
     Ok(known.map_or(Moved::Here, |survivor| Moved::Into(FeedId(survivor))))
 }
 
@@ -73,10 +77,11 @@ pub(super) async fn move_back(
     let row: Option<Row> = look.bind(id.0).bind(version.0).fetch_optional(&mut *on).await?;
     let Some((survivor, moved, calm)) = row else { return Ok(Unmoved::Stale) };
     if let Some(survivor) = survivor {
+        let before = news::known(on, &[survivor]).await?;
         part(on, id, survivor, calm, &pack_state(&back.state), now).await?;
         // The operator wants it from now on, whether its subscribers at the hub come back to it or not.
         sqlx::query("DELETE FROM hub_feeds WHERE feed_id = ?1").bind(id.0).execute(&mut *on).await?;
-        tell(on, id, now).await?;
+        news::tell_changes(on, vec![has_moved(id)], &before, now).await?;
         return Ok(Unmoved::Apart(FeedId(survivor)));
     }
     if !moved {
@@ -90,7 +95,7 @@ pub(super) async fn move_back(
     }
     let here = sqlx::query(include_str!("unmove_here.sql")).bind(id.0).bind(back.host.as_str());
     here.bind(back.category.as_str()).bind(pack_state(&back.state)).execute(&mut *on).await?;
-    tell(on, id, now).await?;
+    news::tell(on, &[has_moved(id)], now).await?;
     Ok(Unmoved::Back)
 }
 
@@ -126,8 +131,6 @@ async fn part(
     Ok(())
 }
 
-async fn tell(on: &mut SqliteConnection, id: FeedId, now: Timestamp) -> Result<(), sqlx::Error> {
-    let told = sqlx::query("INSERT INTO events (at, kind, feed_id) VALUES (?1, 'feed.moved', ?2)");
-    told.bind(now.millis()).bind(id.0).execute(on).await?;
-    Ok(())
+fn has_moved(id: FeedId) -> News {
+    News::of("feed.moved", id.0)
 }

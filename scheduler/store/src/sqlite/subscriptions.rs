@@ -118,12 +118,12 @@ impl Subscriptions for SqliteStore {
         Ok(rows.into_iter().map(|(feed, subscriptions)| HubFeed { feed: FeedId(feed), subscriptions }).collect())
     }
 
-    async fn release_hub_feed(&self, id: FeedId) -> Result<bool, StoreError> {
+    async fn release_hub_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError> {
         const ACTION: &str = "release a feed of the hub";
         let mut tx = self.write(ACTION).await?;
         let may = sqlx::query_scalar(include_str!("hub_release.sql")).bind(id.0).fetch_one(&mut *tx).await;
         let may: bool = may.map_err(StoreError::on(ACTION))?;
-        let released = may && erase_from(&mut tx, id).await.map_err(StoreError::on(ACTION))?;
+        let released = may && erase_from(&mut tx, id, now).await.map_err(StoreError::on(ACTION))?;
         tx.commit().await.map_err(StoreError::on(ACTION))?;
         Ok(released)
     }

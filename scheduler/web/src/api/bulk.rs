@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderName, StatusCode, header};
 use common::feed::Feed;
 use common::labels::limited;
@@ -17,9 +17,9 @@ use super::change::run_to_completion;
 use super::feeds::FeedBody;
 use crate::error::ApiError;
 use crate::request::{body_bytes, fields, media_type, object};
-use crate::state::Api;
+use crate::state::{Api, State};
 use scheduler::error::BackendError;
-use scheduler::ops::{AddFeed, AudienceEdit, EditFeed, Ops};
+use scheduler::ops::{AddFeed, AudienceEdit, EditFeed};
 use scheduler::wire::BulkView;
 use store::Added;
 
@@ -76,9 +76,15 @@ pub(crate) async fn settled(api: &Api, lines: &[(usize, &[u8])]) -> Result<Vec<B
     }
     let mut all = Vec::with_capacity(lines.len());
     for batch in lines.chunks(BATCH) {
-        let wishes: Vec<_> = batch.iter().map(|(_, line)| wish(api, line)).collect();
-        let ops = api.ops.clone();
-        let answers = run_to_completion(async move { settle(&ops, wishes).await }).await?;
+        let mut wishes = Vec::with_capacity(batch.len());
+        for (_, line) in batch {
+            wishes.push(match wish(api, line) {
+                Ok(wish) => admitted(api, wish).await,
+                refused => refused,
+            });
+        }
+        let api = api.clone();
+        let answers = run_to_completion(async move { settle(&api, wishes).await }).await?;
         for ((line, _), answer) in batch.iter().zip(answers) {
             let answer =
                 answer.unwrap_or_else(|error| BulkView { error: Some(error.to_string()), ..BulkView::default() });
@@ -114,15 +120,23 @@ fn wish(api: &Api, line: &[u8]) -> Result<Wish, ApiError> {
     Ok(Wish { target, body })
 }
 
+/// Refuses to add a feed that others have, for a caller with labels.
+async fn admitted(api: &Api, wish: Wish) -> Result<Wish, ApiError> {
+    if let Target::Add(feed) = &wish.target {
+        api.may_add(feed).await?;
+    }
+    Ok(wish)
+}
+
 /// Adds what is to be added, then sets the fields of what was known.
-async fn settle(ops: &Ops, wishes: Vec<Result<Wish, ApiError>>) -> Result<Answers, BackendError> {
+async fn settle(api: &Api, wishes: Vec<Result<Wish, ApiError>>) -> Result<Answers, BackendError> {
     let to_add = wishes.iter().flatten().filter_map(|wish| match &wish.target {
         Target::Add(feed) => Some((**feed).clone()),
         Target::Known(_) => None,
     });
     let to_add: Vec<AddFeed> = to_add.collect();
     let places: Vec<f64> = to_add.iter().map(|_| rand::rng().random()).collect();
-    let mut added = ops.add(&to_add, Some(&places)).await?.into_iter();
+    let mut added = api.ops.add(&to_add, Some(&places)).await?.into_iter();
     let found: Vec<Result<(Added, FeedBody), ApiError>> = wishes
         .into_iter()
         .map(|wish| {
@@ -135,22 +149,25 @@ async fn settle(ops: &Ops, wishes: Vec<Result<Wish, ApiError>>) -> Result<Answer
             found.map(|found| (found, body)).ok_or_else(|| ApiError::bad("the feed was not added; try again"))
         })
         .collect();
-    set_fields(ops, found).await
+    set_fields(api, found).await
 }
 
-async fn set_fields(ops: &Ops, found: Vec<Result<(Added, FeedBody), ApiError>>) -> Result<Answers, BackendError> {
+async fn set_fields(api: &Api, found: Vec<Result<(Added, FeedBody), ApiError>>) -> Result<Answers, BackendError> {
     let known: HashSet<FeedId> =
         found.iter().flatten().filter(|(added, _)| !added.new).map(|(added, _)| added.id).collect();
-    let states = ops.store.states_for(&known.into_iter().collect::<Vec<_>>()).await?;
-    let mut edits: HashMap<FeedId, (Feed, EditFeed)> =
-        states.into_iter().map(|feed| (feed.id, (feed, EditFeed::default()))).collect();
+    let states = api.ops.store.states_for(&known.into_iter().collect::<Vec<_>>()).await?;
+    let mut edits: HashMap<FeedId, (Feed, EditFeed)> = states
+        .into_iter()
+        .filter(|feed| api.shows(&feed.marks))
+        .map(|feed| (feed.id, (feed, EditFeed::default())))
+        .collect();
     let answers = found
         .into_iter()
         .map(|found| {
             let (Added { id, new, revived }, body) = found?;
             let changed = match edits.get_mut(&id) {
                 _ if new => false,
-                Some((before, edit)) => lay_over(before, edit, body)?,
+                Some((before, edit)) => lay_over(api, before, edit, body)?,
                 None => return Err(ApiError::no_feed(id)),
             };
             Ok(BulkView { id: Some(id), new, revived, changed, ..BulkView::default() })
@@ -162,12 +179,12 @@ async fn set_fields(ops: &Ops, found: Vec<Result<(Added, FeedBody), ApiError>>) 
     };
     let edits: Vec<_> =
         edits.into_iter().map(|(id, (_, edit))| (id, edit)).filter(|(_, edit)| is_change(edit)).collect();
-    ops.edit_all(&edits).await?;
+    api.ops.edit_all(&edits).await?;
     Ok(answers)
 }
 
 /// Adds a line's fields to what earlier lines want of the same feed; returns whether they change anything.
-fn lay_over(before: &Feed, edit: &mut EditFeed, body: FeedBody) -> Result<bool, ApiError> {
+fn lay_over(api: &Api, before: &Feed, edit: &mut EditFeed, body: FeedBody) -> Result<bool, ApiError> {
     let so_far = edit.audience.map_or(before.audience, |edit| edit.over(before.audience));
     let calm_so_far = edit.calm.as_deref().unwrap_or(&before.calm);
     let audience = body.audience(so_far, calm_so_far)?;
@@ -176,7 +193,9 @@ fn lay_over(before: &Feed, edit: &mut EditFeed, body: FeedBody) -> Result<bool, 
     let calm = body.calm.filter(|calm| calm != edit.calm.as_ref().unwrap_or(&before.calm));
     let marks = &before.marks;
     let labels = edit.labels.over(&marks.labels);
-    let relabelled = limited(more.over(&labels)).map_err(ApiError::bad)? != labels;
+    let relabelled = limited(more.over(&labels)).map_err(ApiError::bad)?;
+    api.may_label(&labels, &relabelled)?;
+    let relabelled = relabelled != labels;
     let id_so_far = edit.external_id.as_ref().unwrap_or(&marks.external_id);
     let external_id = external_id.filter(|id| id != id_so_far);
     let changed = audience != so_far || private.is_some() || calm.is_some() || relabelled || external_id.is_some();

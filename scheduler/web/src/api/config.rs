@@ -1,13 +1,12 @@
 //! The configuration in force, and reading it again.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 
 use super::audit::Who;
 use super::change::run_to_completion;
 use crate::error::ApiError;
-use crate::state::Api;
+use crate::state::{Api, State};
 use scheduler::ops::config::ReloadError;
 use scheduler::wire::{ConfigView, ReloadView};
 

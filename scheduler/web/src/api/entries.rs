@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use common::calm::Zone;
@@ -14,7 +14,7 @@ use crate::error::ApiError;
 use crate::reading::{cursor, feed_id, parameters, refuse_lost};
 use crate::request::{Params, PathId, explained};
 use crate::sanitised::sanitised;
-use crate::state::Api;
+use crate::state::{Api, State};
 use crate::until_sent::until_sent;
 use crate::written::written;
 use scheduler::wire::{EntryList, EntryView};
@@ -121,7 +121,7 @@ async fn one(
 ) -> Result<Response, ApiError> {
     let with_html = with_html(html)?;
     let turn = api.page_turn().await?;
-    let entry = api.ops.store.entry(which).await?.ok_or_else(&unknown)?;
+    let entry = api.ops.store.entry(which).await?.filter(|entry| api.shows(&entry.feed.marks)).ok_or_else(&unknown)?;
     let mut views = views(api, vec![entry], with_html).await?;
     let view = views.pop().ok_or_else(unknown)?;
     Ok(until_sent(written(view).await?, turn))

@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use axum::response::sse;
@@ -18,7 +17,7 @@ use tokio::time::Instant;
 use crate::error::ApiError;
 use crate::reading::{parameters, refuse_lost};
 use crate::request::{Params, parsed};
-use crate::state::{Api, LARGE_EVENTS};
+use crate::state::{Api, LARGE_EVENTS, State};
 use crate::streams::{HEARTBEAT, heartbeat};
 use crate::until_sent::until_sent;
 use crate::written::written;
@@ -106,6 +105,7 @@ fn room_for(events: &[Event]) -> usize {
 
 /// A stream to one client.
 struct Telling {
+    api: Api,
     follower: Follower,
     epoch: String,
     /// Read and not yet sent.
@@ -129,6 +129,7 @@ impl Telling {
     fn new(follower: Follower, after: i64, first: EventPage<Event>, api: &Api) -> Self {
         let (epoch, oldest, ready) = (first.epoch, first.oldest, VecDeque::from(first.items));
         Telling {
+            api: api.clone(),
             follower,
             epoch,
             events: ready.len(),
@@ -158,6 +159,10 @@ impl Telling {
             self.room = None;
         }
         loop {
+            // The next request gets the reason.
+            if !self.api.admits_still() {
+                return None;
+            }
             if let Some(event) = self.ready.pop_front() {
                 let told = self.told(event)?;
                 return Some((told, self));

@@ -1,6 +1,5 @@
 //! Feeds: add, list, show, change, erase, pause, resume, refresh, and what one feed did and will do.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use common::calm::{CalmGroup, calm_subscribers};
@@ -18,7 +17,7 @@ use crate::error::ApiError;
 use crate::explain;
 use crate::listing::ListParams;
 use crate::request::{Accepts, Body, Params, PathId};
-use crate::state::Api;
+use crate::state::{Api, State};
 use scheduler::ops::unmove::TakenBack;
 use scheduler::ops::{AddFeed, AudienceEdit, EditFeed};
 use scheduler::wire::{AddedView, ExplainView, FeedView, List};
@@ -146,7 +145,7 @@ impl FeedBody {
         }
         let (calm, private) = (self.calm.clone().unwrap_or_default(), self.private.unwrap_or(false));
         let audience = self.audience(Audience::default(), &[])?;
-        let labels = limited(self.labels()?.over(&[])).map_err(ApiError::bad)?;
+        let labels = api.labels_for_new(limited(self.labels()?.over(&[])).map_err(ApiError::bad)?)?;
         let marks = Marks { labels, external_id: self.external_id()?.flatten() };
         let title = self.title.as_deref().map(read_title).transpose().map_err(ApiError::bad)?;
         Ok(AddFeed { url, login: of_fields.or(of_url), audience, calm, private, marks, title })
@@ -159,11 +158,15 @@ pub(crate) async fn add(
     Body(body): Body<FeedBody>,
 ) -> Result<(StatusCode, Extension<Subject>, Json<AddedView>), ApiError> {
     let feed = body.new_feed(&api)?;
+    api.may_add(&feed).await?;
     let ops = api.ops.clone();
     let added = run_to_completion(async move { ops.add(&[feed], None).await }).await?;
     let gone = || ApiError::new(StatusCode::CONFLICT, "the feed was erased while it was added; add it again");
     let added = added.into_iter().next().ok_or_else(gone)?;
     let feed = api.ops.feed(&FeedRef::Id(added.id)).await?.ok_or_else(gone)?;
+    if !api.shows(&feed.marks) {
+        return Err(api.of_others());
+    }
     let status = if added.new { StatusCode::CREATED } else { StatusCode::OK };
     let subject = Extension(Subject(format!("feeds/{}", added.id)));
     Ok((status, subject, Json(AddedView { new: added.new, revived: added.revived, feed: api.view(feed) })))
@@ -174,7 +177,7 @@ pub(crate) async fn list(
     State(api): State<Api>,
     Params(params): Params<ListParams>,
 ) -> Result<Json<List<FeedView>>, ApiError> {
-    let query = params.query(100)?;
+    let query = params.query(&api, 100)?;
     let page = api.ops.feeds(&query).await?;
     let items = page.items.into_iter().map(|feed| api.view(feed)).collect();
     Ok(Json(List { items, next: page.next }))
@@ -198,7 +201,7 @@ pub(crate) async fn lookup(
             format!("no feed has the URL {url}, unless with credentials: GET /api/v1/feeds?q= finds those too");
         ApiError::new(StatusCode::NOT_FOUND, message).coded("unknown_feed")
     };
-    let feed = api.ops.feed(&FeedRef::Url(url.clone())).await?.ok_or_else(unknown)?;
+    let feed = api.find(&FeedRef::Url(url.clone())).await?.ok_or_else(unknown)?;
     Ok(Json(api.view(feed)))
 }
 
@@ -224,7 +227,8 @@ pub(crate) async fn change(
     }
     let before = api.feed(id).await?;
     let (labels, external_id) = (body.labels()?, body.external_id()?);
-    limited(labels.over(&before.marks.labels)).map_err(ApiError::bad)?;
+    let after = limited(labels.over(&before.marks.labels)).map_err(ApiError::bad)?;
+    api.may_label(&before.marks.labels, &after)?;
     let (audience, login) = (body.audience(before.audience, &before.calm)?, body.login()?);
     let audience = AudienceEdit::between(before.audience, audience);
     let edited =
@@ -234,6 +238,7 @@ pub(crate) async fn change(
 
 /// `DELETE /feeds/{id}`: erases the feed with its entries and history.
 pub(crate) async fn erase(State(api): State<Api>, PathId(id): PathId) -> Result<StatusCode, ApiError> {
+    api.may_touch(id).await?;
     let erased = run_to_completion(async move { api.ops.erase(id).await }).await?;
     if erased { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::no_feed(id)) }
 }
@@ -261,6 +266,7 @@ pub(crate) async fn refresh(
     State(api): State<Api>,
     PathId(id): PathId,
 ) -> Result<(StatusCode, Json<FeedView>), ApiError> {
+    api.may_touch(id).await?;
     let ops = api.ops.clone();
     let woken = run_to_completion(async move { ops.wake(&[id]).await }).await?;
     let feed = api.feed(id).await?;
@@ -272,6 +278,7 @@ pub(crate) async fn refresh(
 
 /// `POST /feeds/{id}/unmove`: back to where it was before it moved or was merged.
 pub(crate) async fn unmove(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+    api.may_touch(id).await?;
     let ops = api.ops.clone();
     let taken = run_to_completion(async move { ops.unmove(id).await }).await?;
     match taken.ok_or_else(|| ApiError::no_feed(id))? {
@@ -286,6 +293,7 @@ pub(crate) async fn unmove(State(api): State<Api>, PathId(id): PathId) -> Result
 
 /// `POST /feeds/{id}/forget`: drops validators and content hash, so that the next poll reads the feed whole.
 pub(crate) async fn forget(State(api): State<Api>, PathId(id): PathId) -> Result<Json<FeedView>, ApiError> {
+    api.may_touch(id).await?;
     let ops = api.ops.clone();
     let forgotten = run_to_completion(async move { ops.forget(id).await }).await?;
     Ok(Json(api.view(forgotten.ok_or_else(|| ApiError::no_feed(id))?)))
@@ -299,6 +307,7 @@ pub(crate) async fn explain(State(api): State<Api>, PathId(id): PathId) -> Resul
 
 /// `GET /feeds/{id}/history`: its last polls, newest first, in one part.
 pub(crate) async fn history(State(api): State<Api>, PathId(id): PathId) -> Result<Json<List<HistoryEntry>>, ApiError> {
+    api.may_touch(id).await?;
     let items = api.ops.store.history(id).await?.ok_or_else(|| ApiError::no_feed(id))?;
     Ok(Json(List { items, next: None }))
 }

@@ -3,7 +3,6 @@
 use std::error::Error;
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use common::bot_auth::DIRECTORY_TYPE;
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::change::run_to_completion;
 use crate::error::ApiError;
-use crate::state::Api;
+use crate::state::{Api, State};
 use scheduler::error::BackendError;
 use scheduler::wire::StatsView;
 

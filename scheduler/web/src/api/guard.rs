@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use common::config::{ApiRole, HubAccess};
 
 use super::audit::{self, Judged, Who};
+use super::scope;
 use crate::error::ApiError;
 use crate::session::Caller;
 use crate::state::Api;
@@ -76,18 +77,19 @@ impl Guard {
             return (Caller::loopback(), local.and(direct));
         }
         let in_session = || self.api.sessions.of(headers, self.api.ops.clock.now());
+        let logged_in = || in_session().map_or_else(Caller::nobody, |token| Caller::logged_in(&token));
         match door {
             Door::Hub | Door::Callback => (Caller::nobody(), Ok(())),
             // Somebody who is logged in finds the way back to the other pages.
-            Door::Public => (in_session().map_or_else(Caller::nobody, Caller::logged_in), Ok(())),
+            Door::Public => (logged_in(), Ok(())),
             Door::Api => self.with_token(method, &bearer(headers)),
             Door::Login => {
                 let from_page = if method.is_safe() { Ok(()) } else { self.refuse_other_pages(request) };
-                (in_session().map_or_else(Caller::nobody, Caller::logged_in), from_page)
+                (logged_in(), from_page)
             }
             Door::Feed | Door::Page => match in_session() {
                 Some(token) => {
-                    let caller = Caller::logged_in(token);
+                    let caller = Caller::logged_in(&token);
                     let allowed = within_role(token.role, method);
                     // A browser sends the cookie along whoever made it send the request.
                     let from_page = if method.is_safe() { Ok(()) } else { self.refuse_other_pages(request) };
@@ -109,7 +111,7 @@ impl Guard {
                 let message = |at| format!("this token expired at {at}; ask the operator for another one");
                 let refused =
                     expired.map(|at| ApiError::new(StatusCode::UNAUTHORIZED, message(at)).coded("token_expired"));
-                (Caller::with(token), refused.map_or_else(|| within_role(token.role, method), Err))
+                (Caller::with(&token), refused.map_or_else(|| within_role(token.role, method), Err))
             }
             None => {
                 let message = "the Authorization header must be 'Bearer ' and one of the tokens in api.tokens";
@@ -158,6 +160,11 @@ pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next
     let door = guard.door(request.uri().path());
     let is_change = !matches!(door, Door::Public | Door::Callback) && !request.method().is_safe();
     let (caller, admitted) = guard.judge(&request, door);
+    if admitted.is_ok() && scope::leads_home(&caller, &request) {
+        return Redirect::to("feeds").into_response();
+    }
+    let is_scoped = !matches!(door, Door::Public | Door::Callback | Door::Login);
+    let admitted = admitted.and_then(|()| if is_scoped { scope::within_labels(&caller, &request) } else { Ok(()) });
     let is_unknown = admitted.as_ref().is_err_and(|refusal| refusal.status() == StatusCode::UNAUTHORIZED);
     // A browser that is not logged in shows nothing: it is sent to the login.
     if is_unknown && (door != Door::Page || request.headers().contains_key(header::AUTHORIZATION)) {

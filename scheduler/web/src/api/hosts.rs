@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::{FromRequestParts, Path};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use common::config::check_host_rule;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::change::run_to_completion;
 use crate::error::ApiError;
 use crate::request::{Accepts, Body, Params, limit};
-use crate::state::Api;
+use crate::state::{Api, State};
 use scheduler::ops::hosts::RuleChange;
 use scheduler::wire::{HostView, List, RULE_DURATIONS};
 use store::HostOrders;

@@ -1,7 +1,7 @@
 //! The WebSub hub: `POST /hub`. Refusals are texts, as the specification wants them (WebSub, section 5.1).
 
 use axum::Form;
-use axum::extract::{Extension, FromRequest, Request, State};
+use axum::extract::{Extension, FromRequest, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use common::config::HubAccess;
@@ -12,7 +12,7 @@ use super::audit::Who;
 use super::change::run_to_completion;
 use super::pings;
 use crate::error::ApiError;
-use crate::state::Api;
+use crate::state::{Api, State};
 use crate::visitors::Caller;
 
 /// Bytes of a request.

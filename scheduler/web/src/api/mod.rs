@@ -19,6 +19,7 @@ mod openapi;
 mod pings;
 pub(crate) mod requeue;
 mod river;
+pub(crate) mod scope;
 pub(crate) mod subscriptions;
 mod xml_rpc;
 

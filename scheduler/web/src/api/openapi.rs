@@ -1,10 +1,9 @@
 //! The API's own description, kept by hand beside the code. Its tests hold the two together: every path that is served is
 //! described, every described operation is asked, and every answer has the shape that is written there.
 
-use axum::extract::State;
 use axum::http::{HeaderName, header};
 
-use crate::state::Api;
+use crate::state::{Api, State};
 
 const DOCUMENT: &str = include_str!("openapi.json");
 

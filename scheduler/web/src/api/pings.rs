@@ -1,7 +1,7 @@
 //! Where publishers say that a feed has something new: `POST /ping` and `POST /RPC2`, open to everybody, so bounded in every
 //! direction. Nothing is fetched at an address that only a ping named.
 
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Form, Json};
@@ -13,7 +13,7 @@ use super::change::run_to_completion;
 use super::xml_rpc;
 use crate::error::ApiError;
 use crate::request::{Accepts, body_bytes, fields, media_type, object};
-use crate::state::Api;
+use crate::state::{Api, State};
 use crate::visitors::Caller;
 
 /// Bytes of a ping: a few addresses.

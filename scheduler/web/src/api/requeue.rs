@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::Json;
-use axum::extract::{Extension, FromRequestParts, Path, State};
+use axum::extract::{Extension, FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -21,7 +21,7 @@ use super::change::run_to_completion;
 use crate::error::ApiError;
 use crate::listing::named;
 use crate::request::{Accepts, Body, explained, fields};
-use crate::state::Api;
+use crate::state::{Api, State};
 use scheduler::wire::{List, RequeuedView};
 use store::requeues::MOST_REQUEUES;
 use store::{NewRequeue, Requeue, RequeueFilter};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, FromRequestParts, Path, State};
+use axum::extract::{Extension, FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -22,7 +22,7 @@ use crate::error::ApiError;
 use crate::listing::named;
 use crate::reading::{Chosen, time};
 use crate::request::{Accepts, Body, Params, explained, fields, limit, parsed};
-use crate::state::Api;
+use crate::state::{Api, State};
 
 /// Events of a request, unless somebody says otherwise.
 const BATCH: u32 = 100;
@@ -119,11 +119,31 @@ pub(crate) async fn list(
 ) -> Result<Json<List<SubscriptionView>>, ApiError> {
     let limit = limit(params.limit.as_deref(), 100, 1000)?;
     let after = parsed("after", params.after.as_deref(), "the cursor that the page before returned")?.unwrap_or(0);
-    let mut found = api.ops.store.subscriptions(after, limit.saturating_add(1)).await?;
+    let mut found = readable(&api, after, limit.saturating_add(1)).await?;
     let more = found.len() > limit as usize;
     found.truncate(limit as usize);
     let next = found.last().filter(|_| more).map(|last| last.id.to_string());
     Ok(Json(List { items: found.into_iter().map(|it| view(&api, it)).collect(), next }))
+}
+
+/// At most so many subscriptions that the caller may see. There are some thousands at most.
+async fn readable(api: &Api, mut after: i64, limit: u32) -> Result<Vec<Subscription>, ApiError> {
+    let mut found = Vec::new();
+    loop {
+        let page = api.ops.store.subscriptions(after, limit).await?;
+        let is_last = page.len() < limit as usize;
+        after = page.last().map_or(after, |last| last.id);
+        found.extend(page.into_iter().filter(|it| api.owns(it)));
+        if is_last || found.len() >= limit as usize {
+            found.truncate(limit as usize);
+            return Ok(found);
+        }
+    }
+}
+
+/// The subscription, or 404, also for one that the caller may not see.
+async fn found(api: &Api, id: i64) -> Result<Subscription, ApiError> {
+    api.ops.subscription(id).await?.filter(|it| api.owns(it)).ok_or_else(|| unknown(id))
 }
 
 /// The parameters of the list.
@@ -177,7 +197,7 @@ pub(crate) async fn show(
     State(api): State<Api>,
     SubscriptionId(id): SubscriptionId,
 ) -> Result<Json<SubscriptionView>, ApiError> {
-    let found = api.ops.subscription(id).await?.ok_or_else(|| unknown(id))?;
+    let found = found(&api, id).await?;
     Ok(Json(view(&api, found)))
 }
 
@@ -196,7 +216,11 @@ pub(crate) async fn change(
     let changes = target.is_some() || filter.is_some() || format.is_some() || batch.is_some() || delay.is_some();
     let change = move |wish: &mut Wish| {
         wish.target = target.clone().unwrap_or_else(|| wish.target.clone());
-        wish.filter = filter.clone().unwrap_or_else(|| wish.filter.clone());
+        if let Some(filter) = &filter {
+            // The limit of the token that added it stays, whoever changes it.
+            let visible = if filter.visible.is_empty() { wish.filter.visible.clone() } else { filter.visible.clone() };
+            wish.filter = EventFilter { visible, ..filter.clone() };
+        }
         wish.format = format.unwrap_or(wish.format);
         wish.batch = batch.unwrap_or(wish.batch);
         wish.delay = delay.unwrap_or(wish.delay);
@@ -241,6 +265,7 @@ pub(crate) async fn replay(
 
 /// `DELETE /subscriptions/{id}`
 pub(crate) async fn remove(State(api): State<Api>, SubscriptionId(id): SubscriptionId) -> Result<StatusCode, ApiError> {
+    found(&api, id).await?;
     let ops = api.ops.clone();
     let removed = run_to_completion(async move { ops.store.remove_subscription(id).await }).await?;
     if removed { Ok(StatusCode::NO_CONTENT) } else { Err(unknown(id)) }
@@ -251,11 +276,12 @@ pub(crate) async fn deliveries(
     State(api): State<Api>,
     SubscriptionId(id): SubscriptionId,
 ) -> Result<Json<List<Delivery>>, ApiError> {
-    let found = api.ops.subscription(id).await?.ok_or_else(|| unknown(id))?;
+    let found = found(&api, id).await?;
     Ok(Json(List { items: found.progress.deliveries, next: None }))
 }
 
 async fn edited(api: &Api, id: i64, edit: EditSubscription) -> Result<Json<SubscriptionView>, ApiError> {
+    found(api, id).await?;
     let ops = api.ops.clone();
     let edited = async move { ops.edit_subscription(id, &edit).await.map_err(refused) };
     let (changed, secret) = run_to_completion(edited).await?.ok_or_else(|| unknown(id))?;

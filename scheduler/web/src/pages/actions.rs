@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use common::feed::Feed;
@@ -23,7 +23,7 @@ use crate::api::feeds::{self, FeedBody};
 use crate::api::requeue::{RequeueBody, requeue};
 use crate::error::ApiError;
 use crate::request::{Accepts, Body, PathId, fields};
-use crate::state::Api;
+use crate::state::{Api, State};
 
 /// Something that is done to a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +145,9 @@ async fn act(api: &Api, who: &Who, action: Action, id: FeedId, sent: &Fields) ->
 /// Requeues these feeds, which may be penalised, as one requeue; returns how many of them will be polled, and the requeue's number
 /// if there are any.
 async fn requeued(api: &Api, who: &Who, ids: &[FeedId]) -> Result<(u64, Option<i64>), ApiError> {
+    for id in ids {
+        api.may_touch(*id).await?;
+    }
     let body = json!({ "filter": { "feeds": ids }, "lift_penalties": true });
     let begun = requeue(api, who, read::<RequeueBody>(&body)?).await?;
     Ok((begun.queued, begun.id))

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::Extension;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::api::feeds::{self, FeedBody};
 use crate::error::ApiError;
 use crate::opml;
 use crate::request::{Body, fields};
-use crate::state::Api;
+use crate::state::{Api, State};
 
 /// Addresses in one form: each is stored before the next one.
 const MOST_ADDRESSES: usize = 50;

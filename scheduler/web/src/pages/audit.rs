@@ -1,7 +1,6 @@
 //! `/audit`: who changed what.
 
 use askama::Template;
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
@@ -10,7 +9,7 @@ use super::frame::{Frame, answer};
 use super::words::{self, Moment};
 use crate::error::ApiError;
 use crate::request::{Params, parsed};
-use crate::state::Api;
+use crate::state::{Api, State};
 use store::audit::MOST_AUDITED;
 use store::{AuditLine, AuditOutcome, AuditPage, Audited};
 

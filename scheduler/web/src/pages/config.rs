@@ -2,7 +2,6 @@
 
 use askama::Template;
 use axum::Extension;
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
@@ -15,7 +14,7 @@ use crate::api::audit::Who;
 use crate::api::config;
 use crate::error::ApiError;
 use crate::request::Params;
-use crate::state::Api;
+use crate::state::{Api, State};
 use scheduler::wire::ConfigView;
 
 #[derive(Template)]

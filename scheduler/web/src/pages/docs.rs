@@ -5,7 +5,6 @@ use std::io::Read;
 
 use askama::Template;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use flate2::read::GzDecoder;
@@ -13,7 +12,7 @@ use tokio::sync::OnceCell;
 
 use super::frame::{Frame, answer};
 use crate::error::ApiError;
-use crate::state::Api;
+use crate::state::{Api, State};
 
 const SCRIPT: &[u8] = include_bytes!("../../third-party/rapidoc/rapidoc-min.js.gz");
 /// The name of the script among the assets, and its version.

@@ -1,7 +1,7 @@
 //! `/feeds/{id}`: everything about one feed, and forms that change it.
 
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use common::document::{FeedAbout, FeedHints};
@@ -19,7 +19,7 @@ use super::{actions, advice};
 use crate::error::ApiError;
 use crate::explain;
 use crate::request::Params;
-use crate::state::Api;
+use crate::state::{Api, State};
 use scheduler::about;
 use scheduler::wire::{ExplainView, FeedView};
 use serde::Deserialize;

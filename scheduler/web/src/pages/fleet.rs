@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
 
@@ -14,7 +14,7 @@ use super::shown::Shown;
 use super::{actions, charts};
 use crate::error::ApiError;
 use crate::request::Params;
-use crate::state::Api;
+use crate::state::{Api, State};
 use serde::Deserialize;
 
 #[derive(Template)]
@@ -48,7 +48,7 @@ impl FleetPage {
 pub(super) async fn page(
     State(api): State<Api>,
     frame: Frame,
-    State(live): State<Arc<Live>>,
+    Shared(live): Shared<Arc<Live>>,
     Params(params): Params<FleetParams>,
 ) -> Result<Response, ApiError> {
     let shown = Shown::now(&api.ops, live.ring()).await?;

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use askama::Template;
-use axum::extract::{FromRef, FromRequestParts, Request, State};
+use axum::extract::{FromRef, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
@@ -16,7 +16,7 @@ use super::query::encoded;
 use super::words;
 use crate::error::{ApiError, Refused};
 use crate::session::Caller;
-use crate::state::Api;
+use crate::state::{Api, State};
 
 /// What stands around every page.
 pub(super) struct Frame {
@@ -72,8 +72,11 @@ impl Frame {
         &self.caller.name
     }
 
-    pub(super) fn navigation(&self) -> [(&'static str, &'static str, &'static str); 9] {
-        NAVIGATION
+    /// The pages that the reader may open.
+    pub(super) fn navigation(&self) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+        let is_limited = self.caller.is_limited();
+        let for_labels = |name: &str| matches!(name, "entries" | "feeds" | "subscriptions" | "status");
+        NAVIGATION.into_iter().filter(move |(name, ..)| !is_limited || for_labels(name))
     }
 
     pub(super) fn at(&self) -> String {

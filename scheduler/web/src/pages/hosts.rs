@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use common::host::HostKey;
@@ -20,7 +20,7 @@ use super::words::{self, Moment};
 use crate::api::hosts::{self, BlockBody, PathHost, RuleBody};
 use crate::error::ApiError;
 use crate::request::{Body, Params, explained, fields};
-use crate::state::Api;
+use crate::state::{Api, State};
 use scheduler::ops::hosts::HostState;
 use scheduler::wire::HostView;
 

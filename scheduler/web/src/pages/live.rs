@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::extract::{Extension, State};
+use axum::extract::{Extension, State as Shared};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -22,7 +22,7 @@ use super::lists::fragments;
 use super::shown::Shown;
 use crate::error::ApiError;
 use crate::session::Caller;
-use crate::state::Api;
+use crate::state::{Api, State};
 use scheduler::condition::failure_log::FailureLog;
 use scheduler::error::BackendError;
 use scheduler::ops::Ops;
@@ -126,7 +126,7 @@ pub(crate) async fn watch(live: Arc<Live>, ops: Arc<Ops>, stop: CancellationToke
 /// `GET /live`: server-sent events `numbers`, `lists`, and `again` as the last one.
 pub(super) async fn stream(
     State(api): State<Api>,
-    State(live): State<Arc<Live>>,
+    Shared(live): Shared<Arc<Live>>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {

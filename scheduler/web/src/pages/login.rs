@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::State as Shared;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use super::words;
 use crate::error::ApiError;
 use crate::request::Params;
 use crate::session::Caller as LoggedIn;
-use crate::state::Api;
+use crate::state::{Api, State};
 use crate::visitors::Caller;
 
 /// Attempts of one address in a minute: nobody mistypes a token as often, and nobody guesses one of sixteen signs.
@@ -79,15 +79,15 @@ pub(super) async fn log_in(
         return form(&api, frame, next, Some(wrong));
     };
     let mut response = see_other(&onward(next));
-    let cookie = api.sessions.begin(token, frame.now);
+    let cookie = api.sessions.begin(&token, frame.now);
     response.headers_mut().extend(cookie.map(|cookie| (header::SET_COOKIE, cookie)));
     // For the audit: who it turned out to be.
-    response.extensions_mut().insert(LoggedIn::logged_in(token));
+    response.extensions_mut().insert(LoggedIn::logged_in(&token));
     Ok(response)
 }
 
 /// `POST /logout`
-pub(super) async fn log_out(State(api): State<Api>, State(live): State<Arc<Live>>) -> Response {
+pub(super) async fn log_out(State(api): State<Api>, Shared(live): Shared<Arc<Live>>) -> Response {
     live.someone_left();
     let mut response = see_other("./login");
     response.headers_mut().extend(api.sessions.end().map(|cookie| (header::SET_COOKIE, cookie)));

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use common::host::HostKey;
@@ -19,7 +19,7 @@ use crate::api::audit::{Subject, Who};
 use crate::api::requeue::{self, RequeueBody, RequeueId};
 use crate::error::ApiError;
 use crate::request::{Params, fields};
-use crate::state::Api;
+use crate::state::{Api, State};
 use scheduler::wire::RequeuedView;
 use store::{Requeue, RequeueState};
 

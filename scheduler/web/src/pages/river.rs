@@ -4,7 +4,6 @@
 //! it could pass on (`docs/decisions/0025-no-images-of-strangers.md`).
 
 use askama::Template;
-use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use common::policy::Category;
@@ -16,9 +15,9 @@ use crate::error::ApiError;
 use crate::request::Params;
 use crate::river::text::first_words;
 use crate::river::{self, River, RiverParams};
-use crate::state::Api;
+use crate::state::{Api, State};
 use crate::until_sent::until_sent;
-use store::{FeedRef, StoredEntry};
+use store::StoredEntry;
 
 /// Entries on a page when no `limit` is given.
 const USUAL: u32 = 30;
@@ -104,7 +103,7 @@ async fn read(api: &Api, asked: &RiverParams) -> Result<(River, Option<(i64, Str
         None => None,
         Some(feed) => {
             let id = crate::reading::feed_id(api, feed).await?;
-            let feed = api.ops.feed(&FeedRef::Id(id)).await?.ok_or_else(|| ApiError::no_feed(id))?;
+            let feed = api.feed(id).await?;
             Some((id.0, feed.title.unwrap_or_else(|| feed.url.to_string())))
         }
     };

@@ -1,7 +1,6 @@
 //! `/feeds`: feeds by words, host, category, status and failure, a page at a time.
 
 use askama::Template;
-use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use common::feed::Feed;
@@ -18,7 +17,7 @@ use super::words::{self, Moment};
 use crate::error::ApiError;
 use crate::listing::ListParams;
 use crate::request::Params;
-use crate::state::Api;
+use crate::state::{Api, State};
 
 /// The parameter that has the pages before this one.
 const EARLIER: &str = "earlier";
@@ -140,7 +139,7 @@ fn given(params: ListParams) -> ListParams {
 }
 
 async fn list(api: &Api, asked: &ListParams, now: Timestamp) -> Result<(Vec<Row>, Option<String>), ApiError> {
-    let page = api.ops.feeds(&asked.clone().query(USUAL)?).await?;
+    let page = api.ops.feeds(&asked.clone().query(api, USUAL)?).await?;
     Ok((page.items.into_iter().map(|feed| row(api, feed, now)).collect(), page.next))
 }
 
@@ -169,11 +168,12 @@ fn row(api: &Api, feed: Feed, now: Timestamp) -> Row {
 
 /// How many feeds match: from the counters, which know feeds by category and status, or else as far as this page shows it.
 async fn count(api: &Api, asked: &ListParams, now: Timestamp, page: Page) -> Result<Option<String>, ApiError> {
-    let query = asked.clone().query(USUAL)?;
+    let query = asked.clone().query(api, USUAL)?;
     let counted = |number| words::counted(number, "feed", "feeds");
     let marks = query.label.is_some() || query.external_id.is_some();
     let others = query.text.is_some() || query.host.is_some() || query.failing || query.failure.is_some();
-    if marks || others {
+    // For a caller with labels, what others have is not counted.
+    if marks || others || !api.labels().is_empty() {
         return Ok(match page {
             Page::Whole(rows) => Some(counted(rows)),
             Page::First(0) | Page::Later => None,

@@ -2,7 +2,6 @@
 //! mended. Public and rate-limited; a private feed looks like one that is not in the fleet.
 
 use askama::Template;
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use common::feed::Feed;
@@ -18,7 +17,7 @@ use super::outlook::{self, Outlook};
 use super::words::{self, Moment};
 use crate::error::ApiError;
 use crate::request::Params;
-use crate::state::Api;
+use crate::state::{Api, State};
 use crate::visitors::Caller;
 use store::FeedRef;
 

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use common::outcome::DeliveryOutcome;
@@ -19,7 +19,7 @@ use crate::api::audit::{Subject, Who};
 use crate::api::subscriptions::{self as subscriptions, ChangeBody, ListParams, ReplayBody, SubscriptionId};
 use crate::error::ApiError;
 use crate::request::{Body, Params, fields};
-use crate::state::Api;
+use crate::state::{Api, State};
 use scheduler::delivery::view::SubscriptionView;
 use store::{Delivery, DeliveryFormat, SubscriptionState};
 
@@ -204,6 +204,7 @@ fn show(
 fn facts(view: &SubscriptionView) -> Vec<(&'static str, String)> {
     let all = [
         ("Events", Some(what(view))),
+        ("Only of feeds with one of the labels", Some(view.limited_to.join(", ")).filter(|labels| !labels.is_empty())),
         ("Format", Some(view.format.as_str().to_owned())),
         ("Events in a request, at most", Some(view.batch.to_string())),
         ("Waits for further events", Some(words::seconds(view.delay))),

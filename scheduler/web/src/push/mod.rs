@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{Path, Query, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use common::push::PushKind;
@@ -17,7 +17,7 @@ use scheduler::push::check::{self, PushCheck};
 
 use crate::api::change::run_to_completion;
 use crate::error::ApiError;
-use crate::state::Api;
+use crate::state::{Api, State};
 
 /// Bytes of a notification: one address.
 const MAX_FORM_BYTES: usize = 16 * 1024;

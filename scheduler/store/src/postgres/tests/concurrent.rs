@@ -123,9 +123,14 @@ async fn a_reader_with_a_cursor_misses_no_event_of_concurrent_slow_and_failing_t
 
 /// Polls two feeds of its own; gives the events that were stored, and the transactions that failed.
 async fn write(store: &PostgresStore, number: usize) -> (usize, usize) {
-    let ids =
-        [add(store, &format!("https://a.org/{number}")).await, add(store, &format!("https://b.org/{number}")).await];
-    let (mut stored, mut failed) = (0, 0);
+    let new = [new_feed(&format!("https://a.org/{number}")), new_feed(&format!("https://b.org/{number}"))];
+    let (mut stored, mut failed) = (2, 0);
+    let ids = loop {
+        match store.add_feeds(&new, at(0)).await {
+            Ok(added) => break [added[0].id, added[1].id],
+            Err(_) => failed += 1,
+        }
+    };
     for round in 1..=40 {
         let mut batch = Vec::new();
         for id in ids {
@@ -183,7 +188,7 @@ async fn applying_waking_adding_erasing_and_pruning_at_once_leave_a_sound_store(
             store.wake(&ids, at(round), at(round)).await.unwrap();
             store.prune(at(round * 5), Some(at(round * 5))).await.unwrap();
             store.add_feeds(&new, at(round)).await.unwrap();
-            store.erase_feed(ids[usize::try_from(round).unwrap()]).await.unwrap();
+            store.erase_feed(ids[usize::try_from(round).unwrap()], at(9_000)).await.unwrap();
         }
     };
     tokio::join!(applying(&stores[0]), applying(&stores[1]), meddling);

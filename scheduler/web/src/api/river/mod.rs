@@ -2,7 +2,6 @@
 
 mod json_feed;
 
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use common::time::Timestamp;
@@ -13,10 +12,9 @@ use crate::conditional;
 use crate::error::ApiError;
 use crate::request::Params;
 use crate::river::{self, RiverParams};
-use crate::state::Api;
+use crate::state::{Api, State};
 use crate::until_sent::until_sent;
 use scheduler::documents::{Channel, atom as atom_document};
-use store::FeedRef;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Entries when no `limit` is given.
@@ -101,7 +99,7 @@ async fn title(api: &Api, params: &RiverParams) -> Result<String, ApiError> {
     let mut parts = Vec::new();
     if let Some(feed) = params.get("feed") {
         let id = crate::reading::feed_id(api, feed).await?;
-        let feed = api.ops.feed(&FeedRef::Id(id)).await?.ok_or_else(|| ApiError::no_feed(id))?;
+        let feed = api.feed(id).await?;
         parts.push(feed.title.unwrap_or_else(|| feed.url.to_string()));
     }
     for name in ["label", "category", "language", "host"] {

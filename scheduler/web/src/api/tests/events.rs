@@ -79,12 +79,14 @@ async fn events_are_listed_with_their_feeds_and_entries() {
     fleet.polled(id, &["1", "2"]).await;
     fleet.moved(id, "https://example.org/feed.xml").await;
     let list = fleet.get("/api/v1/events?limit=2").await;
+    let added = &list.body["items"][0];
+    assert_eq!((&added["kind"], &added["feed_url"]), (&json!("feed.added"), &json!("https://example.org/feed.xml")));
     assert_eq!((list.status, &list.body["oldest"], &list.body["next"]), (200, &json!(1), &json!(2)));
-    let list = fleet.get("/api/v1/events?after=1").await.body;
-    assert_eq!((&list["epoch"], &list["next"]), (&json!(fleet.epoch().await), &json!(3)));
+    let list = fleet.get("/api/v1/events?after=2").await.body;
+    assert_eq!((&list["epoch"], &list["next"]), (&json!(fleet.epoch().await), &json!(4)));
     let [entry, moved] = list["items"].as_array().unwrap().as_slice() else { panic!("{list}") };
-    assert_eq!((&entry["seq"], &entry["kind"], &entry["feed_id"]), (&json!(2), &json!("entry.new"), &json!(id)));
-    assert_eq!((&entry["entry"]["id"], &entry["entry"]["seq"]), (&json!("2"), &json!(2)));
+    assert_eq!((&entry["seq"], &entry["kind"], &entry["feed_id"]), (&json!(3), &json!("entry.new"), &json!(id)));
+    assert_eq!((&entry["entry"]["id"], &entry["entry"]["seq"]), (&json!("2"), &json!(3)));
     assert_eq!((&moved["kind"], &moved["feed_url"]), (&json!("feed.moved"), &json!("https://example.org/feed.xml")));
     assert_eq!(fleet.get("/api/v1/events?after=x").await.status, 400);
 }
@@ -98,18 +100,20 @@ async fn a_stream_tells_what_is_there_and_goes_on_with_what_comes() {
     let mut reader = fleet.follow("/api/v1/events").await;
     let (kind, told) = reader.event().await;
     assert_eq!((kind.as_str(), told), ("epoch", json!({ "epoch": epoch, "oldest": 1, "after": 0 })));
-    let first = reader.next().await.unwrap();
-    assert_eq!((first["id"].as_str(), first["event"].as_str()), ("1", "entry.new"));
+    for (id, kind) in [("1", "feed.added"), ("2", "entry.new")] {
+        let next = reader.next().await.unwrap();
+        assert_eq!((next["id"].as_str(), next["event"].as_str()), (id, kind));
+    }
     assert_eq!(reader.event().await.1["entry"]["id"], "2");
     fleet.polled(id, &["3"]).await;
     let (kind, told) = reader.event().await;
-    assert_eq!((kind.as_str(), &told["seq"], &told["epoch"]), ("entry.new", &json!(3), &json!(epoch)));
+    assert_eq!((kind.as_str(), &told["seq"], &told["epoch"]), ("entry.new", &json!(4), &json!(epoch)));
 
-    let mut again = fleet.stream("/api/v1/events?after=0", &[("last-event-id", "2")]).await.unwrap();
-    assert_eq!(again.event().await.1["after"], 2);
-    assert_eq!(again.event().await.1["seq"], 3);
+    let mut again = fleet.stream("/api/v1/events?after=0", &[("last-event-id", "3")]).await.unwrap();
+    assert_eq!(again.event().await.1["after"], 3);
+    assert_eq!(again.event().await.1["seq"], 4);
     let mut latest = fleet.follow("/api/v1/events?after=latest").await;
-    assert_eq!(latest.event().await.1["after"], 3);
+    assert_eq!(latest.event().await.1["after"], 4);
 }
 
 #[tokio::test]
@@ -131,20 +135,20 @@ async fn a_cursor_that_means_nothing_here_is_refused_with_the_oldest_number() {
         fleet.polled(id, &[&round.to_string()]).await;
     }
     let epoch = fleet.epoch().await;
-    for path in ["/api/v1/events?after=4", "/api/v1/events?epoch=another", "/api/v1/events?after=2&epoch=another"] {
+    for path in ["/api/v1/events?after=5", "/api/v1/events?epoch=another", "/api/v1/events?after=2&epoch=another"] {
         let refusal = fleet.refusal(path).await;
         assert_eq!((refusal.status, &refusal.body["epoch"]), (410, &json!(epoch)), "{path}: {}", refusal.body);
         assert_eq!(fleet.get(path).await.status, 410, "{path} as a list");
     }
-    assert!(fleet.stream(&format!("/api/v1/events?after=3&epoch={epoch}"), &[]).await.is_ok());
+    assert!(fleet.stream(&format!("/api/v1/events?after=4&epoch={epoch}"), &[]).await.is_ok());
 
     fleet.ops.store.prune(fleet.clock.now().after(Duration::from_secs(1)), None).await.unwrap();
     fleet.polled(id, &["4"]).await;
     let refusal = fleet.refusal("/api/v1/events?after=1").await;
-    assert_eq!((refusal.status, &refusal.body["oldest"]), (410, &json!(4)), "{}", refusal.body);
-    assert!(fleet.stream("/api/v1/events?after=3", &[]).await.is_ok());
+    assert_eq!((refusal.status, &refusal.body["oldest"]), (410, &json!(5)), "{}", refusal.body);
+    assert!(fleet.stream("/api/v1/events?after=4", &[]).await.is_ok());
     let mut anew = fleet.follow("/api/v1/events?after=0").await;
-    assert_eq!((anew.event().await.0, anew.event().await.1["seq"].clone()), ("epoch".to_owned(), json!(4)));
+    assert_eq!((anew.event().await.0, anew.event().await.1["seq"].clone()), ("epoch".to_owned(), json!(5)));
 }
 
 /// What nobody has taken yet is in the store and not in memory: when retention takes it, it cannot be told any more.
@@ -169,7 +173,7 @@ async fn nothing_is_gathered_for_a_client_that_does_not_read() {
 async fn a_new_epoch_is_told_and_ends_the_stream() {
     let fleet = Fleet::new().await;
     let id = fleet.feed("https://example.com/feed.xml").await;
-    let mut reader = fleet.follow("/api/v1/events").await;
+    let mut reader = fleet.follow("/api/v1/events?after=1").await;
     assert_eq!(reader.event().await.0, "epoch");
     let epoch = fleet.ops.store.begin_epoch().await.unwrap();
     fleet.polled(id, &["1"]).await;
@@ -220,7 +224,7 @@ async fn streams_share_the_room_for_large_events() {
     fleet.polled_with(id, vec![large]).await;
     let mut readers = Vec::new();
     for _ in 0..6 {
-        let mut reader = fleet.follow("/api/v1/events").await;
+        let mut reader = fleet.follow("/api/v1/events?after=1").await;
         assert_eq!(reader.event().await.0, "epoch");
         readers.push(reader);
     }

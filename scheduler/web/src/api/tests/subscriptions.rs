@@ -104,18 +104,18 @@ async fn a_cursor_that_retention_left_behind_is_refused_with_the_oldest_that_is_
     let fleet = Fleet::with_secrets().await;
     let id = fleet.feed("https://example.com/feed.xml").await;
     fleet.polled(id, &["1", "2", "3"]).await;
-    let wish = json!({ "kind": "webhook", "target": "https://a.example/hook", "after": 1 });
+    let wish = json!({ "kind": "webhook", "target": "https://a.example/hook", "after": 2 });
     let added = fleet.post(PATH, wish).await.body;
-    assert_eq!(added["cursor"], 1);
+    assert_eq!(added["cursor"], 2);
     fleet.post("/api/v1/subscriptions/1/pause", json!({})).await;
     let later = fleet.clock.advance(std::time::Duration::from_secs(100));
     fleet.ops.store.prune(later, None).await.unwrap();
     let lost = fleet.post("/api/v1/subscriptions/1/resume", json!({})).await;
-    assert_eq!((lost.status, &lost.body["oldest"], &lost.body["code"]), (410, &json!(4), &json!("unknown_cursor")));
-    assert!(lost.body["detail"].as_str().unwrap().contains("continue after 3"), "{}", lost.body);
+    assert_eq!((lost.status, &lost.body["oldest"], &lost.body["code"]), (410, &json!(5), &json!("unknown_cursor")));
+    assert!(lost.body["detail"].as_str().unwrap().contains("continue after 4"), "{}", lost.body);
     assert_eq!(fleet.get("/api/v1/subscriptions/1").await.body["state"], "paused");
     for (body, status) in
-        [(json!({ "after": 2 }), 410), (json!({ "after": 9 }), 410), (json!({}), 400), (json!({ "after": 3 }), 200)]
+        [(json!({ "after": 3 }), 410), (json!({ "after": 9 }), 410), (json!({}), 400), (json!({ "after": 4 }), 200)]
     {
         let answer = fleet.post("/api/v1/subscriptions/1/replay", body.clone()).await;
         assert_eq!(answer.status, status, "{body}: {}", answer.body);
@@ -124,5 +124,5 @@ async fn a_cursor_that_retention_left_behind_is_refused_with_the_oldest_that_is_
     let since = later.to_string();
     fleet.polled(id, &["4"]).await;
     let replayed = fleet.post("/api/v1/subscriptions/1/replay", json!({ "since": since })).await;
-    assert_eq!((replayed.status, &replayed.body["cursor"]), (200, &json!(3)), "{}", replayed.body);
+    assert_eq!((replayed.status, &replayed.body["cursor"]), (200, &json!(4)), "{}", replayed.body);
 }

@@ -1,0 +1,2 @@
+-- What an event says beside its kind: which settings of a feed changed, or what a removed feed was.
+ALTER TABLE events ADD COLUMN about text;  -- JSON; NULL: nothing
