@@ -2,6 +2,7 @@
 
 use common::testing::Port;
 
+use crate::fleet::Fleet;
 use crate::program::{Ran, command, run};
 
 #[test]
@@ -34,4 +35,13 @@ fn wrong_usage_has_an_exit_code_of_its_own() {
         assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments:?}: {}", ran.err);
         assert!(!ran.err.is_empty());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_without_root_certificates_reaches_a_fleet_over_http() {
+    let fleet = Fleet::start(&[]).await;
+    let mut list = command(&["feed", "list", "--server", &fleet.server]);
+    let ran: Ran =
+        list.env("SSL_CERT_FILE", "/nonexistent").env("SSL_CERT_DIR", "/nonexistent").output().unwrap().into();
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
 }

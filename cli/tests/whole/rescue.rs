@@ -47,7 +47,7 @@ const STATES: [State; 8] = [
     State {
         name: "held",
         before: || Script::status(429).header("Retry-After", "3600"),
-        verdict: "Yes, it is read.",
+        verdict: "Yes, but its server asked us to wait.",
         sentences: &["Its server asked us to wait. We do, and nothing polls it before", "not even a ping."],
         rescued: false,
     },

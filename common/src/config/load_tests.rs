@@ -207,7 +207,7 @@ fn configurations_that_would_break_a_promise_are_refused_by_key() {
         ("policy.salt", "nan"),
         ("policy.price", "0.0"),
         ("policy.min_interval", "0s"),
-        ("policy.category.b.min", "5h"),
+        ("policy.category.b.min", "25h"),
         ("policy.category.c.interval", "3h"),
         ("policy.category.d.idle_interval", "9h"),
         ("policy.category.a.interval", "91s"),

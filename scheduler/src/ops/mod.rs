@@ -307,7 +307,7 @@ impl Ops {
         let retired: Vec<FeedId> = feeds.iter().filter(|feed| feed.due().is_none()).map(|feed| feed.id).collect();
         self.schedule.lower(&due.collect::<Vec<_>>(), now).await?;
         retire(&*self.store, &*self.schedule, &rules, &retired, now).await?;
-        crate::push::leave_unfit(&*self.store, feeds, now).await
+        crate::push::wish::leave_unfit(&*self.store, feeds, now).await
     }
 
     /// Drops a feed's validators and content hash: its next poll, which comes when it is due, reads it whole. `None`: there

@@ -20,11 +20,10 @@ pub mod wish;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::feed::Feed;
 use common::push::{PushKind, PushState};
 use common::time::Timestamp;
 use rand::RngExt;
-use store::{PushSubscription, PushWish, Store};
+use store::{PushSubscription, PushWish};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -208,16 +207,6 @@ async fn act_on(ops: &Ops, of: PushSubscription) -> Result<Option<Timestamp>, Ba
 async fn may_stay(ops: &Ops, of: &PushSubscription) -> Result<bool, BackendError> {
     let feed = ops.store.states_for(&[of.feed]).await?.pop();
     Ok(feed.is_some_and(|feed| wish::may_stay(of, &feed, &ops.config, &ops.rules.get())))
-}
-
-/// Leaves the subscriptions of feeds that hubs may no longer know.
-pub(crate) async fn leave_unfit(store: &dyn Store, feeds: &[Feed], now: Timestamp) -> Result<(), BackendError> {
-    let unfit = feeds.iter().filter(|feed| !wish::may_be_subscribed(feed));
-    let wishes: Vec<PushWish> = unfit.map(|feed| PushWish { feed: feed.id, wanted: None }).collect();
-    if !wishes.is_empty() {
-        store.want_pushes(&wishes, now).await?;
-    }
-    Ok(())
 }
 
 /// The secret under the key in force, if another one sealed it.

@@ -11,10 +11,13 @@ use common::policy::Status;
 use common::push::{FeedPush, PushKind};
 use common::report::{FetchReport, Outcome};
 use common::secrets::Keyring;
+use common::time::Timestamp;
 use common::url::{FeedId, FeedUrl};
 use rand::RngExt;
-use store::{NewPush, PushSubscription, PushWish, Subscribed, Unpushed};
+use store::{NewPush, PushSubscription, PushWish, Store, Subscribed, Unpushed};
 use url::Url;
+
+use crate::error::BackendError;
 
 /// Makes wishes.
 pub struct Wishes {
@@ -203,6 +206,16 @@ fn youtube(url: &Url) -> Option<(Url, String)> {
     let (_, channel) = url.query_pairs().find(|(name, _)| name == "channel_id").filter(|_| is_feed)?;
     let topic = Url::parse_with_params(YOUTUBE_TOPIC, [("channel_id", channel)]).ok()?;
     Some((Url::parse(YOUTUBE_HUB).ok()?, topic.into()))
+}
+
+/// Leaves the subscriptions of feeds that hubs may no longer know.
+pub(crate) async fn leave_unfit(store: &dyn Store, feeds: &[Feed], now: Timestamp) -> Result<(), BackendError> {
+    let unfit = feeds.iter().filter(|feed| !may_be_subscribed(feed));
+    let wishes: Vec<PushWish> = unfit.map(|feed| PushWish { feed: feed.id, wanted: None }).collect();
+    if !wishes.is_empty() {
+        store.want_pushes(&wishes, now).await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -153,14 +153,14 @@ async fn subscribed(fleet: &mut Fleet, feeds: usize) {
         .await;
 }
 
-/// All entries, by id, with the time at which they were stored.
+/// All entries, by id, with each time at which they were announced as new: events do not move when an entry is updated.
 async fn stored(fleet: &Fleet) -> HashMap<String, Vec<Timestamp>> {
     let (mut entries, mut after) = (HashMap::<String, Vec<Timestamp>>::new(), 0);
     loop {
-        let page = fleet.get(&format!("/api/v1/entries?after={after}&limit=1000")).await;
-        for entry in page["items"].as_array().unwrap() {
-            let seen = serde_json::from_value(entry["seen"].clone()).unwrap();
-            entries.entry(entry["id"].as_str().unwrap().to_owned()).or_default().push(seen);
+        let page = fleet.get(&format!("/api/v1/events?kind=entry.new&after={after}&limit=1000")).await;
+        for event in page["items"].as_array().unwrap() {
+            let at = serde_json::from_value(event["at"].clone()).unwrap();
+            entries.entry(event["entry"]["id"].as_str().unwrap().to_owned()).or_default().push(at);
         }
         after = page["next"].as_i64().unwrap();
         if page["items"].as_array().unwrap().is_empty() {

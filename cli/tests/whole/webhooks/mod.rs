@@ -224,7 +224,7 @@ async fn a_target_that_wants_no_more_or_fails_for_too_long_is_disabled_with_an_e
         operator(&home, &fleet, &["subscription", "add", &receiver.url(path), "--after", "0", "--kind", "entry.*"]);
     }
     let watcher = receiver.url("/watch");
-    operator(&home, &fleet, &["subscription", "add", &watcher, "--kind", "subscription.*"]);
+    operator(&home, &fleet, &["subscription", "add", &watcher, "--after", "0", "--kind", "subscription.*"]);
     let disabled = fleet
         .wait_for("three subscriptions to be disabled", async |_| {
             let events: Vec<Value> = receiver.log("/watch").iter().flat_map(Received::events).collect();
