@@ -115,6 +115,12 @@ pub fn assert_linear(name: &str, make: impl Fn(usize) -> String, read: impl Fn(&
     if large < NOTHING {
         return;
     }
-    let (small, large) = (best(BYTES, 3), best(4 * BYTES, 3));
-    assert!(large < NOTHING || large < 8 * small, "{name}: {small:?} for {BYTES} bytes, {large:?} for four times that");
+    // On a busy machine, caches and clock rates differ from one measurement to the next; what is quadratic fails each time.
+    let mut measured = Vec::new();
+    let is_linear = (0..4).any(|_| {
+        let (small, large) = (best(BYTES, 3), best(4 * BYTES, 3));
+        measured.push((small, large));
+        large < NOTHING || large < 8 * small
+    });
+    assert!(is_linear, "{name}: processor times for {BYTES} bytes and for four times that: {measured:?}");
 }

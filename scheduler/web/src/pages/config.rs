@@ -87,14 +87,18 @@ fn flat(section: &Value) -> Vec<(String, String)> {
             }
             Value::Array(items) if items.is_empty() => {}
             Value::Null => {}
-            Value::String(text) => {
-                let duration = humantime::parse_duration(text).ok().filter(|_| text != "0");
-                found.push((key, duration.map_or_else(|| text.clone(), words::duration)));
-            }
+            Value::String(text) => found.push((key, said(text))),
             other => found.push((key, other.to_string())),
         }
     }
     found
+}
+
+/// A duration as people write it, if that loses nothing; any other text as it is.
+fn said(text: &str) -> String {
+    let duration = humantime::parse_duration(text).ok();
+    let words = duration.map(words::duration);
+    words.filter(|words| humantime::parse_duration(words).ok() == duration).unwrap_or_else(|| text.to_owned())
 }
 
 /// `POST /config/reload`
@@ -102,4 +106,15 @@ pub(super) async fn reload(State(api): State<Api>, who: Extension<Who>) -> Resul
     let axum::Json(view) = config::reload(State(api), who).await?;
     let what = if view.changed { "changed" } else { "same" };
     Ok(see_other(&format!("../config?reloaded={what}&restart={}", encoded(&view.needs_restart.join(", ")))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_said_in_words_that_lose_nothing() {
+        let shown = ["2months 29days 2h 52m 48s", "1m", "1h 1m 1s", "0s", "off", "2000days"].map(said);
+        assert_eq!(shown, ["90 d", "1 min", "1h 1m 1s", "0 s", "off", "2000days"]);
+    }
 }

@@ -354,7 +354,7 @@ async fn the_audit_and_the_configuration_are_shown_and_read_again() {
     let (to, page) = send(&fleet, "/config/reload", &[]).await;
     assert!(to.starts_with("/config?reloaded=") && page.contains("was read again"), "{page}");
     assert!(
-        page.contains("<dt>category.a.interval</dt><dd>1m</dd>") && page.contains("is in force in the whole fleet"),
+        page.contains("<dt>category.a.interval</dt><dd>1 min</dd>") && page.contains("is in force in the whole fleet"),
         "{page}"
     );
 }
