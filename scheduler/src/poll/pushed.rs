@@ -13,7 +13,7 @@ use common::url::FeedId;
 use crate::error::BackendError;
 use crate::poll::results::Results;
 use crate::poll::subject::{placement_slot, subject};
-use crate::push::learn::claim_of_delivery;
+use crate::push::claim::claim_of_delivery;
 use store::{Applied, PushHeard, Verdict};
 
 impl Results {

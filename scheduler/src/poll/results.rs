@@ -32,7 +32,7 @@ use crate::poll::log;
 use crate::poll::moves::{Moves, announced_instead, may_move};
 use crate::poll::retire::retire;
 use crate::poll::subject::{planned_subject, subject};
-use crate::push::learn::claim_of_poll;
+use crate::push::claim::claim_of_poll;
 use crate::push::wish::Wishes;
 use crate::schedule::{Band, Parking, Schedule, Slot};
 use store::{Applied, Store, StoreError, Verdict};

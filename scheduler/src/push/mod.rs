@@ -1,15 +1,16 @@
 //! Push: this fleet as a subscriber of WebSub hubs and rssCloud servers (`docs/push.md`, `docs/decisions/0030-push.md`).
 //!
 //! `wish` turns what a feed announces into a wanted subscription, `state` decides when it is requested and renewed, `request` sends the
-//! request, `callback` answers hubs and takes deliveries, `learn` finds out which feeds are pushed reliably, `upkeep` finds what was
-//! forgotten. All state is in the store: any scheduler makes any request and takes any callback.
+//! request, `callback` answers hubs and takes deliveries, `claim` finds out which feeds are pushed reliably, `pace` plans the others
+//! again, `upkeep` finds what was forgotten. All state is in the store: any scheduler makes any request and takes any callback.
 
 mod address;
 pub mod callback;
 pub mod check;
+pub(crate) mod claim;
 mod cloud;
-pub(crate) mod learn;
 mod limits;
+mod pace;
 mod request;
 mod state;
 #[cfg(test)]

@@ -28,7 +28,7 @@ use store::sqlite::SqliteStore;
 
 use super::address::path;
 use super::callback::{Callbacks, PushDelivery, Taken, Verification, Verified};
-use super::learn::Pace;
+use super::pace::Pace;
 use super::*;
 use crate::ops::pings::Pings;
 use crate::ops::{AddFeed, EditFeed};

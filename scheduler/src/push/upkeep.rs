@@ -8,7 +8,7 @@ use common::push::{PushKind, PushState};
 use common::url::FeedId;
 use tokio::time::Instant;
 
-use super::learn::Pace;
+use super::pace::Pace;
 use crate::error::BackendError;
 use crate::ops::Ops;
 
