@@ -157,7 +157,10 @@ async fn subscribed(fleet: &mut Fleet, feeds: usize) {
 async fn stored(fleet: &Fleet) -> HashMap<String, Vec<Timestamp>> {
     let (mut entries, mut after) = (HashMap::<String, Vec<Timestamp>>::new(), 0);
     loop {
-        let page = fleet.get(&format!("/api/v1/events?kind=entry.new&after={after}&limit=1000")).await;
+        let url = format!("{}/api/v1/events?kind=entry.new&after={after}&limit=1000", fleet.api);
+        // By default they are a stream.
+        let answer = fleet.client.get(url).header("accept", "application/json").send().await.unwrap();
+        let page: serde_json::Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
         for event in page["items"].as_array().unwrap() {
             let at = serde_json::from_value(event["at"].clone()).unwrap();
             entries.entry(event["entry"]["id"].as_str().unwrap().to_owned()).or_default().push(at);
