@@ -17,7 +17,7 @@ pub struct KnownEntries {
     pushed: usize,
 }
 
-/// Stands behind the fingerprints that were pushed, where lists are stored and sent. Earlier versions take it for one more entry.
+/// Separates pushed fingerprints from polled ones in stored and sent lists. Earlier versions read it as one more entry.
 const PUSHED: Fingerprint = Fingerprint(u64::from_le_bytes(*b"<pushed>"));
 
 impl KnownEntries {

@@ -169,7 +169,7 @@ pub(crate) async fn bench(options: &Options) -> anyhow::Result<()> {
     let binary = found(options.binary.as_deref().unwrap_or(Path::new(part.binary())))?;
     let other = options.against.as_deref().map(found).transpose()?;
     let folder = Folder::new()?;
-    let origin = listen(options, &folder).await.context("cannot listen on so many addresses")?;
+    let origin = listen(options, &folder).await.context("cannot listen on an address for each host")?;
     let urls = script(&origin, options);
     std::fs::write(folder.0.join("urls"), urls.join("\n"))?;
 

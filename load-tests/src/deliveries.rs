@@ -124,7 +124,8 @@ fn config(options: &Options) -> String {
 pub(crate) async fn bench(options: &Options) -> anyhow::Result<()> {
     let binary = std::fs::canonicalize(&options.binary).with_context(|| format!("{:?}", options.binary))?;
     let folder = Folder::new()?;
-    let origin = Origin::listen(&loopback(options.targets, 0)).await.context("cannot listen on so many addresses")?;
+    let origin =
+        Origin::listen(&loopback(options.targets, 0)).await.context("cannot listen on an address for each target")?;
     let is_polls = options.part == Part::Polls;
     origin.set("/hook", if is_polls { Script::feed(Feed::rss()) } else { Script::status(204) });
     let urls: Vec<String> = (0..usize::from(options.targets)).map(|host| origin.url_on(host, "/hook")).collect();

@@ -73,7 +73,7 @@ async fn look_at_states(device: Device) {
         (2, "boxed", "Yes, but it fails."),
         (3, "gone", "Not any more: its server said that it is gone."),
         (4, "paused", "Not at present: it is paused."),
-        // Whoever looks for the page sees the feed that it leads to.
+        // The publisher's page of a merged feed is that of the feed it leads to.
         (5, "page", "Yes, it is read."),
         (6, "blacklisted", "Not any more: it failed for too long."),
         (7, "quarantined", "Not at present: it is quarantined."),

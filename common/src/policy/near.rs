@@ -5,7 +5,7 @@
 //! hour ahead, which costs feeds at the shortest interval a tenth of their delay. It keeps minutes even in every fleet;
 //! this one does not. So [`super::Minutes`] chooses: near, unless the near minute is already fuller than others.
 //!
-//! An interval that the adaptive rule chose is no promise, so that salt may shorten it, but never below a floor: our
+//! The adaptive rule's intervals are estimates, not promises. Salt may therefore shorten them, but never below a floor: our
 //! own, the publisher's, a hold, the present. Where a floor leaves no room, half a salt is added.
 
 use super::hot_minute::{MINUTE, hot_until, is_hot};

@@ -33,7 +33,7 @@ const HOUR: i64 = 3_600_000;
 const QUARTER: i64 = HOUR / 4;
 /// The time of the newest item is known modulo this: 682 days.
 const QUARTERS: i64 = 65_535;
-/// After so many hours without an item the newest one's time is forgotten: long before it would repeat.
+/// The time of the newest item is dropped after this many hours, long before its counter wraps.
 const LONG_AGO: f64 = 24.0 * 365.0;
 const HOURS: usize = 24;
 const DAYS: usize = 7;

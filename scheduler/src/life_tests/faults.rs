@@ -108,7 +108,7 @@ async fn a_ping_has_a_feed_that_is_gone_polled_once_and_a_good_answer_brings_it_
     assert!((5..=11).contains(&tries), "{tries} polls of a dead feed, each wait twice the one before");
     let events = fleet.ops.store.events(0, 100).await.unwrap().items;
     let gone = events.iter().filter(|event| event.kind == "feed.gone").count();
-    assert_eq!((gone, events.len()), (1, 2), "consumers are told once that it is gone, after it was added");
+    assert_eq!((gone, events.len()), (1, 2), "one event that it was added, one that it is gone");
 
     fleet.clock.advance(2 * day);
     pings.ping(&[url]).await.unwrap();

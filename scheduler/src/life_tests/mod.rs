@@ -557,7 +557,7 @@ async fn a_page_that_never_was_a_feed_is_left_for_the_feed_that_it_announces_and
     assert_eq!((moved.url.as_str(), moved.moved_from.as_deref()), ("http://b.example/feed", Some("http://a.example/")));
     let events = fleet.ops.store.events(0, 10).await.unwrap().items;
     let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
-    assert_eq!(kinds, ["feed.added", "feed.moved"], "a page that leads to its feed is no failure to consumers");
+    assert_eq!(kinds, ["feed.added", "feed.moved"], "consumers see no failure of a page that leads to its feed");
     let again = page("http://c.example/").await;
     assert_eq!((again.url.as_str(), again.state.consecutive_failures), ("http://b.example/feed", 1));
     let job = &fleet.dispatched().await[0];

@@ -116,7 +116,7 @@ impl Hub {
         Hub::Own(Box::new(hub), home)
     }
 
-    /// Has the hub fetch a topic and deliver it, as its publisher does. The own hub finds it by itself.
+    /// Tells the hub of others that a topic changed, as a publisher does. feedfleet's own hub polls its topics.
     async fn publish(&self, client: &reqwest::Client, topic: &str) {
         let Hub::OfOthers(Flask { url, .. }) = self else { return };
         let form = format!("hub.mode=publish&hub.topic={}", topic.replace(':', "%3A").replace('/', "%2F"));

@@ -82,7 +82,7 @@ pub(crate) fn leads_home(caller: &Caller, request: &Request) -> bool {
 /// Refuses a route that is not for tokens with labels.
 pub(crate) fn within_labels(caller: &Caller, request: &Request) -> Result<(), ApiError> {
     let matched = request.extensions().get::<MatchedPath>();
-    // Where nothing is served there is nothing to see.
+    // A path without a route is a 404 for everybody.
     if !caller.is_limited() || matched.is_none_or(|path| OPEN.contains(&path.as_str())) {
         return Ok(());
     }
