@@ -228,7 +228,7 @@ pub(crate) fn event_line(event: &EventView) -> String {
     let feed = feed.map_or_else(|| format!("feed {}", event.feed_id), |name| plain(name, 50));
     let title = match (&event.entry, &event.error) {
         (Some(entry), _) => plain(&entry.display_title, 100),
-        (None, Some(error)) => paint(Ink::Bad, &plain(&error.error.detail, 200)),
+        (None, Some(error)) => paint(Ink::Bad, &plain(&when::said(&error.error.detail), 200)),
         (None, None) => event.changed.join(", "),
     };
     format!("{}  {when}  {}  {feed}  {title}", event.seq, event.kind).trim_end().to_owned()

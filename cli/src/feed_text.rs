@@ -92,7 +92,10 @@ fn outcome_ink(outcome: OutcomeKind) -> Ink {
 /// Why the last poll failed, and what helps.
 pub(crate) fn error_lines(feed: &FeedView) -> Option<String> {
     let ExplainedError { error, remedy } = feed.last_error.as_ref()?;
-    Some(fields(&[("last error", Some(paint(Ink::Bad, &plain(&error.detail, 300)))), ("what helps", remedy.clone())]))
+    Some(fields(&[
+        ("last error", Some(paint(Ink::Bad, &plain(&when::said(&error.detail), 300)))),
+        ("what helps", remedy.clone()),
+    ]))
 }
 
 /// Everything about a feed.
@@ -104,7 +107,9 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         None => words::outcome(outcome).to_owned(),
     });
     let (error, remedy) = match &feed.last_error {
-        Some(ExplainedError { error, remedy }) => (Some(paint(Ink::Bad, &plain(&error.detail, 300))), remedy.clone()),
+        Some(ExplainedError { error, remedy }) => {
+            (Some(paint(Ink::Bad, &plain(&when::said(&error.detail), 300))), remedy.clone())
+        }
         None => (None, None),
     };
     let failures = (feed.consecutive_failures > 0).then(|| match feed.failing_since {
@@ -232,7 +237,7 @@ pub(crate) fn explanation(explained: &ExplainView, now: Timestamp) -> String {
     ]);
     let row = |due, text: &str| -> Vec<Cell> { vec![when::cell(due, "%m-%d %H:%M:%S").into(), text.into()] };
     let rows: Vec<_> = explained.terms.iter().map(|term| row(term.due, &term.text)).collect();
-    let notes = explained.notes.iter().map(|note| format!("note: {note}"));
+    let notes = explained.notes.iter().map(|note| format!("note: {}", when::said(note)));
     let terms = coloured_table((Ink::Dim, &[&when::head("DUE"), "BECAUSE"]), &rows, None);
     let terms = Some(terms).filter(|_| !rows.is_empty());
     [Some(head), terms].into_iter().flatten().chain(notes).collect::<Vec<_>>().join("\n\n")

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::output::{self, plain};
 use crate::terminal::{Ink, Waiting, paint};
+use crate::when;
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long a failed poll may still turn out to be a page whose feed is taken, on a busy machine.
@@ -63,7 +64,7 @@ impl FirstPoll<'_> {
         let paused = self.client.get::<StatsView>("/stats", &[]).await?.paused;
         match (paused, &feed.last_error) {
             (true, _) => note!("{id}: all polling is paused; see `feedfleet feed show {id}`"),
-            (false, Some(error)) => note!("{id}: {}; see `feedfleet feed show {id}`", error.error.detail),
+            (false, Some(error)) => note!("{id}: {}; see `feedfleet feed show {id}`", when::said(&error.error.detail)),
             (false, None) => note!("{id}: it is not read yet; see `feedfleet feed show {id}`"),
         }
         Ok(true)
@@ -91,7 +92,7 @@ impl FirstPoll<'_> {
         match &feed.last_error {
             Some(error) if error.error.is_lasting() => self.lasting(added, error).await,
             Some(error) => {
-                note!("{}: its first poll failed: {}; {}", feed.id, error.error.detail, next_poll(feed));
+                note!("{}: its first poll failed: {}; {}", feed.id, when::said(&error.error.detail), next_poll(feed));
                 Ok(true)
             }
             None => {
@@ -107,7 +108,7 @@ impl FirstPoll<'_> {
         let is_no_feed = error.kind == ErrorKind::Failed(FailureKind::NotAFeed);
         let taken_out = is_no_feed && self.take_out(added).await?;
         let also = if is_no_feed { ", and it announces none" } else { "" };
-        note!("{} {}: {}{also}", paint(Ink::Bad, "error:"), feed.url, error.detail);
+        note!("{} {}: {}{also}", paint(Ink::Bad, "error:"), feed.url, when::said(&error.detail));
         if let Some(remedy) = remedy {
             note!("  what helps: {remedy}");
         }

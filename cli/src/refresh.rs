@@ -15,6 +15,7 @@ use crate::client::{Client, Refused};
 use crate::feeds::FeedsArgs;
 use crate::output;
 use crate::terminal::Waiting;
+use crate::when;
 
 /// `feed refresh`
 #[derive(Debug, Args)]
@@ -110,7 +111,7 @@ async fn report(client: &Client, refreshed: &Refreshed, waited: bool, json: bool
 async fn notes(client: &Client, feed: &FeedView) -> anyhow::Result<()> {
     let explained: ExplainView = client.get(&format!("/feeds/{}/explain", feed.id), &[]).await?;
     let others = explained.notes.iter().skip(usize::from(explained.wake_at.is_some()));
-    others.for_each(|note| note!("note: {note}"));
+    others.for_each(|note| note!("note: {}", when::said(note)));
     Ok(())
 }
 
@@ -131,7 +132,7 @@ fn outcome(refreshed: &Refreshed, json: bool) -> anyhow::Result<bool> {
         }
         return Ok(true);
     }
-    let why = feed.last_error.as_ref().map_or("it failed", |error| &error.error.detail);
+    let why = feed.last_error.as_ref().map_or_else(|| "it failed".to_owned(), |error| when::said(&error.error.detail));
     note!("{}: {why}; next poll {next}", feed.id);
     if let Some(remedy) = feed.last_error.as_ref().and_then(|error| error.remedy.as_ref()) {
         note!("  what helps: {remedy}");

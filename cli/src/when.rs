@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 
-use chrono::{DateTime, Local, TimeZone, Utc};
+use chrono::{DateTime, Local, NaiveDateTime, TimeZone, Utc};
 use chrono_tz::Tz;
 use common::time::Timestamp;
 use common::words;
@@ -46,9 +46,11 @@ fn zone() -> Zone {
     *ZONE.get_or_init(|| if std::io::stdout().is_terminal() { Zone::of_person() } else { Zone::Utc })
 }
 
+const FULL: &str = "%Y-%m-%d %H:%M:%S %Z";
+
 /// Formats a time in full, to the second.
 pub(crate) fn full(at: Timestamp) -> String {
-    zone().format(at, "%Y-%m-%d %H:%M:%S %Z")
+    zone().format(at, FULL)
 }
 
 /// Formats a time in full and as seen from `now`.
@@ -75,9 +77,48 @@ pub(crate) fn head(name: &str) -> String {
     }
 }
 
+/// How servers write times in sentences ([`words::moment`]): this many characters, then the zone.
+const WRITTEN: (&str, usize) = ("%Y-%m-%d %H:%M:%S", 19);
+
+/// Returns a sentence of a server with its times as this person reads them.
+pub(crate) fn said(sentence: &str) -> String {
+    said_in(zone(), sentence)
+}
+
+fn said_in(zone: Zone, sentence: &str) -> String {
+    let mut said = String::new();
+    let mut rest = sentence;
+    while let Some((before, after)) = rest.split_once(" UTC") {
+        let written = before.len().checked_sub(WRITTEN.1).and_then(|start| before.split_at_checked(start));
+        let time = written.and_then(|(_, time)| NaiveDateTime::parse_from_str(time, WRITTEN.0).ok());
+        match (written, time) {
+            (Some((words, _)), Some(time)) => {
+                let at = Timestamp::from_millis(time.and_utc().timestamp_millis());
+                said.extend([words, &zone.format(at, FULL)]);
+            }
+            _ => said.extend([before, " UTC"]),
+        }
+        rest = after;
+    }
+    said + rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_in_sentences_are_shown_in_the_persons_zone() {
+        let tokyo = |sentence: &str| said_in(Zone::Named(chrono_tz::Asia::Tokyo), sentence);
+        let (before, after) =
+            ("no requests before 2026-01-15 23:00:00 UTC (now)", "no requests before 2026-01-16 08:00:00 JST (now)");
+        assert_eq!(tokyo(before), after);
+        assert_eq!(said_in(Zone::Utc, before), before);
+        assert_eq!(tokyo(&format!("{before}, {before}")), format!("{after}, {after}"));
+        for other in ["", " UTC", "12 UTC", "ä026-01-15 23:00:00 UTC", "2026-13-15 23:00:00 UTC", "no time"] {
+            assert_eq!(tokyo(other), other);
+        }
+    }
 
     #[test]
     fn a_named_zone_is_shown_with_its_abbreviation_of_that_day() {

@@ -169,6 +169,10 @@ impl Feeds for SeenStore {
         run(self.server.store.erase_feed(id, now))
     }
 
+    async fn erase_pages(&self, before: Timestamp, now: Timestamp) -> Result<u64, StoreError> {
+        run(self.server.store.erase_pages(before, now))
+    }
+
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
         run(self.server.store.forget_validators(id))
     }

@@ -1,7 +1,8 @@
 //! A store of the previous version, polled by this one: nothing that was announced is announced again.
 //!
 //! previous/previous.db.gz was written by the program of commit da7b9b8, which polled the documents beside it once at
-//! [`PLACE`]. Its parser had another version, so every document is read again although it is the same.
+//! [`PLACE`]. Its parser had another version, so every document is read again although it is the same. All its feeds are due in the
+//! year 2100, so that they are polled when the test says so and not before.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ use crate::harness::{Fleet, Home, PATIENCE};
 
 /// An address of the loopback network that no other test listens at.
 const PLACE: &str = "127.84.18.97:8097";
-const CONFIG: &str = "[host]\ngap = \"10ms\"\n";
+/// What was stored stays, whatever the date of the test.
+const CONFIG: &str = "[host]\ngap = \"10ms\"\n[retention]\nentries = \"0s\"\nevents = \"36500days\"\n";
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/whole/previous").join(name)

@@ -46,9 +46,9 @@ pub enum RuleChange {
 const USUAL_PORTS: [u16; 1] = [443];
 
 impl Ops {
-    /// A page of hosts by name, those with feeds, holds, blocks or operators' rules.
-    pub async fn hosts(&self, after: Option<String>, limit: u32) -> Result<Page<HostState>, BackendError> {
-        let page = self.store.hosts(&HostQuery::all(after, limit), self.clock.now()).await?;
+    /// A page of hosts: those with feeds, holds, blocks or operators' rules.
+    pub async fn hosts(&self, query: &HostQuery) -> Result<Page<HostState>, BackendError> {
+        let page = self.store.hosts(query, self.clock.now()).await?;
         Ok(Page { items: page.items.into_iter().map(|row| self.host_state(row)).collect(), next: page.next })
     }
 

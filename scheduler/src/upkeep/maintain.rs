@@ -56,6 +56,9 @@ const RESEAL_EVERY: Duration = Duration::from_secs(60);
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 /// The share of a retention that may pass between two: so much longer than configured may something be kept.
 const PRUNE_SHARE: u32 = 10;
+/// How long a page stays whose feed was known before it was added: until then its number tells who added it what became of it, and
+/// its move can be taken back.
+const PAGES_KEPT: Duration = Duration::from_secs(3_600);
 /// Between two prunings, at least.
 const PRUNE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -166,6 +169,12 @@ impl Maintainer {
         // Not kept without an end: what is there forever is read by nobody.
         while !stop.is_cancelled() {
             match self.store.prune_audit(now.before(retention.audit)).await? {
+                0 => break,
+                some => gone += some,
+            }
+        }
+        while !stop.is_cancelled() {
+            match self.store.erase_pages(now.before(PAGES_KEPT), now).await? {
                 0 => break,
                 some => gone += some,
             }

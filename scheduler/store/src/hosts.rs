@@ -118,6 +118,8 @@ pub struct HostQuery {
     /// The first and the last name that may be in the list.
     pub(super) from: String,
     pub(super) to: String,
+    /// Those with the most feeds first, instead of by name; only those with feeds.
+    pub by_feeds: bool,
     /// After this cursor of an earlier page.
     pub after: Option<String>,
     /// The maximum number to return.
@@ -130,32 +132,52 @@ const END: char = '\u{7f}';
 impl HostQuery {
     /// All of them.
     pub fn all(after: Option<String>, limit: u32) -> Self {
-        HostQuery { from: String::new(), to: END.to_string(), after, limit }
+        HostQuery { from: String::new(), to: END.to_string(), by_feeds: false, after, limit }
+    }
+
+    /// All that have feeds, those with the most of them first.
+    pub fn by_feeds(after: Option<String>, limit: u32) -> Self {
+        HostQuery { by_feeds: true, ..HostQuery::all(after, limit) }
     }
 
     /// One name at all of its ports.
     pub fn of_name(name: &str) -> Self {
-        HostQuery { from: format!("{name}:"), to: format!("{name}:{END}"), after: None, limit: MOST_PORTS }
+        HostQuery { from: format!("{name}:"), to: format!("{name}:{END}"), ..HostQuery::all(None, MOST_PORTS) }
     }
 
     /// One host.
     pub fn of_key(key: &HostKey) -> Self {
-        HostQuery { from: key.to_string(), to: key.to_string(), after: None, limit: 1 }
+        HostQuery { from: key.to_string(), to: key.to_string(), ..HostQuery::all(None, 1) }
     }
 
     /// The name after which the page begins.
     pub(super) fn place(&self) -> Result<String, StoreError> {
-        let Some(cursor) = &self.after else { return Ok(String::new()) };
-        let name = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        let name = name.filter(|name| !name.is_empty() && !name.contains('\0'));
-        name.ok_or_else(|| StoreError::Cursor(cursor.clone()))
+        Ok(self.cursor()?.unwrap_or_default())
+    }
+
+    /// The number of feeds, and the name, after which the page begins.
+    pub(super) fn place_by_feeds(&self) -> Result<(i64, String), StoreError> {
+        let Some(cursor) = self.cursor()? else { return Ok((i64::MAX, String::new())) };
+        let place = cursor.split_once(' ').and_then(|(feeds, name)| Some((feeds.parse().ok()?, name.to_owned())));
+        place.ok_or_else(|| StoreError::Cursor(self.after.clone().unwrap_or_default()))
+    }
+
+    fn cursor(&self) -> Result<Option<String>, StoreError> {
+        let Some(cursor) = &self.after else { return Ok(None) };
+        let place = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let place = place.filter(|place| !place.is_empty() && !place.contains('\0'));
+        place.map(Some).ok_or_else(|| StoreError::Cursor(cursor.clone()))
     }
 
     /// The page that these rows make, of which there is one more than asked for when there is a next page.
     pub(super) fn page(&self, mut rows: Vec<HostColumns>) -> Page<HostRow> {
         let more = rows.len() > self.limit as usize;
         rows.truncate(self.limit as usize);
-        let next = rows.last().filter(|_| more).map(|last| URL_SAFE_NO_PAD.encode(&last.host));
+        let place = |last: &HostColumns| match self.by_feeds {
+            true => format!("{} {}", last.feeds, last.host),
+            false => last.host.clone(),
+        };
+        let next = rows.last().filter(|_| more).map(|last| URL_SAFE_NO_PAD.encode(place(last)));
         Page { items: rows.into_iter().map(HostRow::from).collect(), next }
     }
 }

@@ -88,6 +88,10 @@ pub trait Feeds: Send + Sync {
     /// Erases a feed with its entries and history. False when there is none.
     async fn erase_feed(&self, id: FeedId, now: Timestamp) -> Result<bool, StoreError>;
 
+    /// Erases pages that were added before a known feed took them in, up to `before`; a bounded number a call. Leaves those that
+    /// a caller gave something: readers, labels, a number of its own, an interval or importance. Returns how many it looked at.
+    async fn erase_pages(&self, before: Timestamp, now: Timestamp) -> Result<u64, StoreError>;
+
     /// Drops a feed's validators and content hash, so that the next poll reads it whole. False when there is none.
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError>;
 

@@ -53,6 +53,30 @@ pub(crate) async fn every_change_of_orders_is_seen_and_nothing_else(backend: &dy
     assert_eq!(store.host_orders(Some(known)).await.unwrap(), None);
 }
 
+pub(crate) async fn hosts_are_listed_by_the_number_of_their_feeds(backend: &dyn Backend) {
+    let store = backend.open().await;
+    for (host, feeds) in [("a", 1), ("b", 3), ("c", 2), ("d", 1), ("e", 1), ("f", 2)] {
+        for feed in 0..feeds {
+            add(&*store, &format!("https://{host}.org/{feed}")).await;
+        }
+    }
+    store.block_hosts(&[HostKey::new("c.org:443")], Some(at(50))).await.unwrap();
+    store.fold_counts().await.unwrap();
+    let (mut after, mut found) = (None, Vec::new());
+    loop {
+        let page = store.hosts(&HostQuery::by_feeds(after, 2), at(1)).await.unwrap();
+        found.extend(page.items.iter().map(|row| (row.host.to_string(), row.feeds, row.blocked_until)));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let row = |host: &str, feeds| (format!("{host}.org:443"), feeds, (host == "c").then(|| at(50)));
+    assert_eq!(found, [row("b", 3), row("c", 2), row("f", 2), row("a", 1), row("d", 1), row("e", 1)]);
+    let wrong = HostQuery::by_feeds(Some("AAAA".to_owned()), 2);
+    assert!(matches!(store.hosts(&wrong, at(1)).await, Err(StoreError::Cursor(_))));
+}
+
 pub(crate) async fn a_block_is_kept_beside_a_hold_and_lifted_without_it(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = add(&*store, "https://a.org/feed").await;

@@ -161,6 +161,7 @@ macro_rules! stamp {
                 an_offered_policy_counts_once_unless_a_person_decides;
                 schedulers_that_offer_at_once_agree_on_one_policy;
                 a_host_that_refuses_us_is_published_once_and_rests_longer_each_time;
+                hosts_are_listed_by_the_number_of_their_feeds;
                 a_block_is_kept_beside_a_hold_and_lifted_without_it;
                 hosts_are_listed_by_name_in_complete_pages;
             }
@@ -176,6 +177,7 @@ macro_rules! stamp {
                 a_moved_feed_starts_anew_and_keeps_its_number_audience_and_history;
                 a_feed_that_moves_onto_a_known_one_is_merged_into_it;
                 a_merged_feed_that_is_erased_takes_its_readers_along;
+                a_page_whose_feed_was_known_is_erased_unless_a_caller_gave_it_something;
                 a_feed_of_another_version_or_a_retired_one_is_not_moved;
                 a_feed_that_is_the_same_elsewhere_keeps_what_is_known_of_it_and_can_be_taken_back;
                 validators_stay_with_the_url_that_gave_them;

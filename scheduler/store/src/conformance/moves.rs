@@ -61,6 +61,44 @@ pub(crate) async fn a_merged_feed_that_is_erased_takes_its_readers_along(backend
     assert_ne!(after.audience_at, merged.audience_at, "a decision for the readers before is to be made again");
 }
 
+pub(crate) async fn a_page_whose_feed_was_known_is_erased_unless_a_caller_gave_it_something(backend: &dyn Backend) {
+    let store = backend.open().await;
+    let known = add(&*store, "https://a.org/feed").await;
+    let plain = |url: &str| NewFeed { calm: Vec::new(), ..new_feed(url) };
+    let labelled = Marks { labels: vec!["news".to_owned()], ..Marks::default() };
+    let named = Marks { external_id: Some("7".to_owned()), ..Marks::default() };
+    let read = Audience { subscribers: 12, ..Audience::default() };
+    let pages = [
+        plain("https://a.org/"),
+        NewFeed { marks: labelled, ..plain("https://a.org/1") },
+        NewFeed { marks: named, ..plain("https://a.org/2") },
+        NewFeed { audience: read, ..plain("https://a.org/3") },
+        plain("https://a.org/4"),
+        plain("https://a.org/same"),
+    ];
+    let ids: Vec<FeedId> = store.add_feeds(&pages, at(0)).await.unwrap().iter().map(|added| added.id).collect();
+    for (page, id) in pages.iter().zip(&ids) {
+        let same = page.url.as_str().ends_with("same");
+        let version = feed(&*store, *id).await.version;
+        let moved = store.move_feed(*id, version, &Move { same, ..to("https://a.org/feed") }, at(20)).await.unwrap();
+        assert_eq!(moved, Moved::Into(known));
+    }
+    let taken_back = feed(&*store, ids[4]).await;
+    let apart = back("https://a.org/4", taken_back.state);
+    store.unmove_feed(ids[4], taken_back.version, &apart, at(21)).await.unwrap();
+    let audience = feed(&*store, known).await.audience;
+
+    assert_eq!(store.erase_pages(at(19), at(30)).await.unwrap(), 0, "too early");
+    assert_eq!(store.erase_pages(at(20), at(30)).await.unwrap(), 5, "what is the same feed elsewhere is no page");
+    assert_eq!(store.erase_pages(at(20), at(30)).await.unwrap(), 0);
+    let mut left = Vec::new();
+    for id in &ids {
+        left.push(store.feed(&FeedRef::Id(*id)).await.unwrap().is_some());
+    }
+    assert_eq!(left, [false, true, true, true, true, true]);
+    assert_eq!(feed(&*store, known).await.audience.subscribers, audience.subscribers - 1);
+}
+
 pub(crate) async fn a_feed_of_another_version_or_a_retired_one_is_not_moved(backend: &dyn Backend) {
     let store = backend.open().await;
     let id = add(&*store, "https://a.org/").await;

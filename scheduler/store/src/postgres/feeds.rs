@@ -91,6 +91,10 @@ impl Feeds for PostgresStore {
         in_transaction!(self, "erase a feed", |tx| erase_from(tx, id, now).await)
     }
 
+    async fn erase_pages(&self, before: Timestamp, now: Timestamp) -> Result<u64, StoreError> {
+        in_transaction!(self, "erase pages whose feed is known", |tx| erase_pages(tx, before, now).await)
+    }
+
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
         on_connection!(self, "forget a feed's validators", |on| {
             let sql = "UPDATE feeds SET etag = NULL, last_modified = NULL, validators_url = NULL, content_hash = NULL \
@@ -318,6 +322,23 @@ async fn revive(
         .bind(column(&retired, |(_, feed)| added_terms(feed.first_due)))
         .bind(column(&retired, |(_, feed)| feed.by_hand));
     Ok(revive.fetch_all(on).await?.into_iter().collect())
+}
+
+/// Pages that are erased in a call.
+const PAGES: i64 = 100;
+
+/// Erases pages that known feeds took in up to `before`; leaves those to which a caller gave something. Returns how many it looked at.
+async fn erase_pages(on: &mut PgConnection, before: Timestamp, now: Timestamp) -> Result<u64, sqlx::Error> {
+    lock_urls(&mut *on).await?;
+    let look = sqlx::query_as(include_str!("known_pages.sql")).bind(before.millis()).bind(PAGES);
+    let pages: Vec<(i64, bool)> = look.fetch_all(&mut *on).await?;
+    for (id, is_plain) in &pages {
+        if *is_plain {
+            erase_from(on, FeedId(*id), now).await?;
+        }
+        sqlx::query("DELETE FROM known_pages WHERE feed_id = $1").bind(id).execute(&mut *on).await?;
+    }
+    Ok(pages.len() as u64)
 }
 
 pub(super) async fn erase_from(on: &mut PgConnection, id: FeedId, now: Timestamp) -> Result<bool, sqlx::Error> {

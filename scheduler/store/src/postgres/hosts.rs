@@ -73,6 +73,14 @@ impl Hosts for PostgresStore {
     }
 
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
+        if query.by_feeds {
+            let (feeds, name) = query.place_by_feeds()?;
+            let rows = on_connection!(self, "list hosts", |on| {
+                let list = sqlx::query_as(include_str!("hosts_by_feeds.sql")).bind(feeds).bind(name.clone());
+                list.bind(i64::from(query.limit) + 1).bind(now.millis()).fetch_all(on).await
+            });
+            return Ok(query.page(rows?));
+        }
         let after = query.place()?;
         let rows = on_connection!(self, "list hosts", |on| {
             let list = sqlx::query_as(include_str!("hosts.sql")).bind(&query.from).bind(&query.to).bind(after.clone());

@@ -101,6 +101,14 @@ impl Feeds for SqliteStore {
         Ok(erased)
     }
 
+    async fn erase_pages(&self, before: Timestamp, now: Timestamp) -> Result<u64, StoreError> {
+        const ACTION: &str = "erase pages whose feed is known";
+        let mut tx = self.write(ACTION).await?;
+        let looked = erase_pages(&mut tx, before, now).await.map_err(StoreError::on(ACTION))?;
+        tx.commit().await.map_err(StoreError::on(ACTION))?;
+        Ok(looked)
+    }
+
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
         let sql = "UPDATE feeds SET etag = NULL, last_modified = NULL, validators_url = NULL, content_hash = NULL WHERE id = ?1";
         let done = sqlx::query(sql)
@@ -246,6 +254,22 @@ async fn change_row(
         }
     }
     Ok(row)
+}
+
+/// Pages that are erased in a call.
+const PAGES: i64 = 100;
+
+/// Erases pages that known feeds took in up to `before`; leaves those to which a caller gave something. Returns how many it looked at.
+async fn erase_pages(on: &mut SqliteConnection, before: Timestamp, now: Timestamp) -> Result<u64, sqlx::Error> {
+    let look = sqlx::query_as(include_str!("known_pages.sql")).bind(before.millis()).bind(PAGES);
+    let pages: Vec<(i64, bool)> = look.fetch_all(&mut *on).await?;
+    for (id, is_plain) in &pages {
+        if *is_plain {
+            erase_from(on, FeedId(*id), now).await?;
+        }
+        sqlx::query("DELETE FROM known_pages WHERE feed_id = ?1").bind(id).execute(&mut *on).await?;
+    }
+    Ok(pages.len() as u64)
 }
 
 pub(super) async fn erase_from(on: &mut SqliteConnection, id: FeedId, now: Timestamp) -> Result<bool, sqlx::Error> {

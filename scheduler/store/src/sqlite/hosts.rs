@@ -144,6 +144,12 @@ impl Hosts for SqliteStore {
     }
 
     async fn hosts(&self, query: &HostQuery, now: Timestamp) -> Result<Page<HostRow>, StoreError> {
+        if query.by_feeds {
+            let (feeds, name) = query.place_by_feeds()?;
+            let rows = sqlx::query_as(include_str!("hosts_by_feeds.sql")).bind(feeds).bind(name);
+            let rows = rows.bind(i64::from(query.limit) + 1).bind(now.millis()).fetch_all(&self.readers);
+            return Ok(query.page(rows.await.map_err(StoreError::on("list hosts"))?));
+        }
         let rows = sqlx::query_as(include_str!("hosts.sql"))
             .bind(&query.from)
             .bind(&query.to)

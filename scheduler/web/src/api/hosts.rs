@@ -20,7 +20,7 @@ use crate::request::{Accepts, Body, Params, limit};
 use crate::state::{Api, State};
 use scheduler::ops::hosts::RuleChange;
 use scheduler::wire::{HostView, List, RULE_DURATIONS};
-use store::HostOrders;
+use store::{HostOrders, HostQuery};
 
 /// A rule in a request: the keys of a `[[host_rule]]`, with durations in seconds. Null is as good as absent.
 #[derive(Debug, Deserialize)]
@@ -102,7 +102,7 @@ pub(crate) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<Json<List<HostView>>, ApiError> {
     let limit = limit(params.limit.as_deref(), 100, 1000)?;
-    let page = api.ops.hosts(params.after, limit).await?;
+    let page = api.ops.hosts(&HostQuery::all(params.after, limit)).await?;
     Ok(Json(List { items: page.items.into_iter().map(HostView::of).collect(), next: page.next }))
 }
 

@@ -13,7 +13,7 @@ use scheduler::ops::subscriptions::{EditSubscription, From, SubscriptionError, W
 use scheduler::wire::List;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use store::subscriptions::MOST_BATCH;
+use store::subscriptions::{MOST_BATCH, MOST_SUBSCRIPTIONS};
 use store::{Delivery, DeliveryFormat, EventFilter, Subscription, SubscriptionKind, SubscriptionState, Wish};
 
 use super::audit::{Subject, Who};
@@ -124,6 +124,12 @@ pub(crate) async fn list(
     found.truncate(limit as usize);
     let next = found.last().filter(|_| more).map(|last| last.id.to_string());
     Ok(Json(List { items: found.into_iter().map(|it| view(&api, it)).collect(), next }))
+}
+
+/// All subscriptions that the caller may see.
+pub(crate) async fn all(api: &Api) -> Result<Vec<SubscriptionView>, ApiError> {
+    let found = readable(api, 0, u32::try_from(MOST_SUBSCRIPTIONS).unwrap_or(u32::MAX)).await?;
+    Ok(found.into_iter().map(|it| view(api, it)).collect())
 }
 
 /// At most so many subscriptions that the caller may see. There are some thousands at most.

@@ -23,6 +23,7 @@ use crate::request::{Body, Params, explained, fields};
 use crate::state::{Api, State};
 use scheduler::ops::hosts::HostState;
 use scheduler::wire::HostView;
+use store::HostQuery;
 
 /// Hosts on a page.
 const USUAL: u32 = 100;
@@ -33,6 +34,7 @@ const TROUBLED: usize = 20;
 #[template(path = "pages/hosts.html")]
 struct HostsPage {
     frame: Frame,
+    by_feeds: bool,
     troubled: Vec<Row>,
     more_troubled: usize,
     rows: Vec<Row>,
@@ -56,6 +58,7 @@ struct Note {
 /// The parameters of `GET /hosts`. `host` leads to that one's page.
 #[derive(Debug, Deserialize)]
 pub(super) struct HostsParams {
+    sort: Option<String>,
     after: Option<String>,
     earlier: Option<String>,
     host: Option<String>,
@@ -71,11 +74,19 @@ pub(super) async fn list(
         return Ok(see_other(&format!("./hosts/{}", encoded(host))));
     }
     let first = params.after.is_none();
-    let page = api.ops.hosts(params.after.clone(), USUAL).await?;
-    let paging = Paging::new("hosts", "", params.earlier.as_deref(), params.after.as_deref(), page.next.as_deref());
+    let by_feeds = match params.sort.as_deref() {
+        None | Some("" | "host") => false,
+        Some("feeds") => true,
+        Some(_) => return Err(ApiError::bad("sort must be host or feeds")),
+    };
+    let after = params.after.clone();
+    let query = if by_feeds { HostQuery::by_feeds(after, USUAL) } else { HostQuery::all(after, USUAL) };
+    let page = api.ops.hosts(&query).await?;
+    let order = if by_feeds { "sort=feeds" } else { "" };
+    let paging = Paging::new("hosts", order, params.earlier.as_deref(), params.after.as_deref(), page.next.as_deref());
     let (troubled, more_troubled) = if first { troubled(&api, frame.now).await? } else { (Vec::new(), 0) };
     let rows = page.items.into_iter().map(|state| row(state, frame.now)).collect();
-    answer(StatusCode::OK, &HostsPage { frame: frame.around("hosts"), troubled, more_troubled, rows, paging })
+    answer(StatusCode::OK, &HostsPage { frame: frame.around("hosts"), by_feeds, troubled, more_troubled, rows, paging })
 }
 
 /// Hosts that are held, blocked, or refuse us: some of them, and the number of the others.

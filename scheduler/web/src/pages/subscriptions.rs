@@ -1,5 +1,7 @@
 //! `/subscriptions` and `/subscriptions/{id}`: targets that events are sent to, how far deliveries are, and forms for them.
 
+use std::cmp::Reverse;
+
 use askama::Template;
 use axum::Extension;
 use axum::extract::Path;
@@ -16,9 +18,10 @@ use super::frame::{Frame, answer, see_other};
 use super::paging::Paging;
 use super::words::{self, Moment};
 use crate::api::audit::{Subject, Who};
-use crate::api::subscriptions::{self as subscriptions, ChangeBody, ListParams, ReplayBody, SubscriptionId};
+use crate::api::subscriptions::{self as subscriptions, ChangeBody, ReplayBody, SubscriptionId};
 use crate::error::ApiError;
-use crate::request::{Body, Params, fields};
+use crate::listing::named;
+use crate::request::{Body, Params, fields, parsed};
 use crate::state::{Api, State};
 use scheduler::delivery::view::SubscriptionView;
 use store::{Delivery, DeliveryFormat, SubscriptionState};
@@ -28,8 +31,48 @@ use store::{Delivery, DeliveryFormat, SubscriptionState};
 struct SubscriptionsPage {
     frame: Frame,
     rows: Vec<Row>,
+    count: String,
+    sort: Order,
     paging: Paging,
     done: &'static str,
+}
+
+common::named! {
+    /// How the list is sorted.
+    Order {
+        /// As added.
+        Id = "id",
+        /// By target.
+        Target = "target",
+        /// The ones that do not work first.
+        State = "state",
+        /// The longest lag first.
+        Lag = "lag",
+        /// The most deliveries first.
+        Delivered = "delivered",
+    }
+}
+
+impl Order {
+    fn sort(self, views: &mut [SubscriptionView]) {
+        match self {
+            Order::Id => {}
+            Order::Target => views.sort_by(|one, other| one.target.cmp(&other.target)),
+            Order::State => {
+                views.sort_by_key(|view| Reverse((view.state == SubscriptionState::Disabled, view.failures)))
+            }
+            Order::Lag => views.sort_by(|one, other| other.lag.total_cmp(&one.lag)),
+            Order::Delivered => views.sort_by_key(|view| Reverse(view.delivered)),
+        }
+    }
+}
+
+impl SubscriptionsPage {
+    /// The direction of a column if the list is sorted by it.
+    fn sorted(&self, order: &str) -> Option<&'static str> {
+        let direction = if order == "target" { "ascending" } else { "descending" };
+        (self.sort.as_str() == order).then_some(direction)
+    }
 }
 
 struct Row {
@@ -46,10 +89,13 @@ struct Row {
 /// The parameters of `GET /subscriptions`.
 #[derive(Debug, Deserialize)]
 pub(super) struct PageParams {
+    sort: Option<String>,
     after: Option<String>,
-    earlier: Option<String>,
     done: Option<String>,
 }
+
+/// Subscriptions on a page.
+const USUAL: usize = 100;
 
 /// `GET /subscriptions`
 pub(super) async fn list(
@@ -57,13 +103,22 @@ pub(super) async fn list(
     frame: Frame,
     Params(params): Params<PageParams>,
 ) -> Result<Response, ApiError> {
-    let params_of_list = ListParams { after: params.after.clone(), limit: None };
-    let axum::Json(page) = subscriptions::list(State(api), Params(params_of_list)).await?;
-    let (earlier, after) = (params.earlier.as_deref(), params.after.as_deref());
-    let paging = Paging::new("subscriptions", "", earlier, after, page.next.as_deref());
+    let sort = named("sort", params.sort.as_deref(), &Order::ALL, Order::as_str)?.unwrap_or(Order::Id);
+    let before: usize = parsed("after", params.after.as_deref(), "a number of subscriptions")?.unwrap_or(0);
+    let mut views = subscriptions::all(&api).await?;
+    sort.sort(&mut views);
+    let all = views.len();
+    let page = |before: usize| format!("subscriptions?sort={sort}&after={before}");
+    let paging = Paging {
+        first: (before > 0).then(|| page(0)),
+        previous: (before > 0).then(|| page(before.saturating_sub(USUAL))),
+        next: before.checked_add(USUAL).filter(|next| *next < all).map(page),
+    };
     let done = if params.done.as_deref() == Some("removed") { "The subscription is removed." } else { "" };
-    let rows = page.items.into_iter().map(|view| row(view, frame.now)).collect();
-    answer(StatusCode::OK, &SubscriptionsPage { frame: frame.around("subscriptions"), rows, paging, done })
+    let rows = views.into_iter().skip(before).take(USUAL).map(|view| row(view, frame.now)).collect();
+    let count = common::words::counted(all as u64, "subscription", "subscriptions");
+    let page = SubscriptionsPage { frame: frame.around("subscriptions"), rows, count, sort, paging, done };
+    answer(StatusCode::OK, &page)
 }
 
 fn row(view: SubscriptionView, now: Timestamp) -> Row {

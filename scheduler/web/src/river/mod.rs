@@ -13,8 +13,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 /// The maximum number of entries on a page.
 const MOST: u32 = 200;
-/// How long a page looks for entries that fit, but for the last look: searches are answered within 100 ms.
-const LOOKS: Duration = Duration::from_millis(50);
+/// How long a page looks for entries that fit: pages are answered within 50 ms, searches for words within 100 ms.
+const LOOKS: Duration = Duration::from_millis(30);
+const SEARCHES: Duration = Duration::from_millis(70);
 
 parameters! {
     /// The parameters of the river. `after` and `before` continue with older and with newer entries than a number.
@@ -84,11 +85,13 @@ pub(crate) struct River {
 }
 
 /// Reads on until the page is full: one look at the store ends after some thousand entries, and of a large fleet few of these fit
-/// the conditions. What takes longer is left to the next page.
+/// the conditions. Ends when another look, as long as the longest before it, would take too long: the rest is left to the next page.
 async fn filled(api: &Api, query: EventQuery) -> Result<EventPage<StoredEntry>, ApiError> {
+    let time = if query.filter.text.is_some() { SEARCHES } else { LOOKS };
     let begun = Instant::now();
     let mut page = api.ops.store.find_entries(&query).await?;
-    while page.more && begun.elapsed() < LOOKS {
+    let (mut looked, mut longest) = (begun.elapsed(), begun.elapsed());
+    while page.more && looked + longest <= time {
         let missing = (query.limit as usize).saturating_sub(page.items.len());
         let Some(limit) = u32::try_from(missing).ok().filter(|missing| *missing > 0) else { break };
         let behind = EventQuery { after: page.next, limit, ..query.clone() };
@@ -98,6 +101,8 @@ async fn filled(api: &Api, query: EventQuery) -> Result<EventPage<StoredEntry>, 
         }
         page.items.extend(further.items);
         (page.next, page.more) = (further.next, further.more);
+        longest = longest.max(begun.elapsed() - looked);
+        looked = begun.elapsed();
     }
     Ok(page)
 }
