@@ -247,7 +247,7 @@ async fn lags(home: &Home, until: Timestamp) -> Vec<Duration> {
     lags
 }
 
-fn percentile(ascending: &[Duration], share: f64) -> Duration {
+pub(crate) fn percentile(ascending: &[Duration], share: f64) -> Duration {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index into a list")]
     let index = (ascending.len() as f64 * share) as usize;
     ascending[index.min(ascending.len() - 1)]
