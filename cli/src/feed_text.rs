@@ -146,6 +146,8 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("failures", failures),
         ("penalty box", penalty),
         ("failing", feed.failing.then(|| "for long enough that readers should know (event feed.failing)".to_owned())),
+        ("complete", complete_text(feed, now)),
+        ("silent since", when(feed.silent_since)),
         ("entries", Some(feed.entries.to_string())),
         ("over quota", over_quota_text(&feed.over_quota)),
         ("push", feed.push.as_ref().map(push_text)),
@@ -218,6 +220,12 @@ pub(crate) fn onward_fields(onward: &Onward) -> [(&'static str, Option<String>);
         ("says it moved to", link(&onward.new_feed_url)),
         ("says it has ended", onward.expired.then(|| "yes".to_owned())),
     ]
+}
+
+/// Says whether entries may be missing; nothing before the feed was read.
+fn complete_text(feed: &FeedView, now: Timestamp) -> Option<String> {
+    let gap = |since| format!("no: entries after {} may be missing (event feed.overflowed)", when::moment(since, now));
+    feed.last_success.map(|_| feed.gap_since.map_or_else(|| "yes".to_owned(), gap))
 }
 
 /// What to say about a document that was not well-formed.

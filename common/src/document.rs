@@ -47,6 +47,9 @@ pub struct Document {
     pub new_entries: u32,
     /// Entries in the whole document.
     pub all_entries: u32,
+    /// None of its entries was known, although some were: entries between those and these may have been missed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub none_known: bool,
     /// The known entries after this document.
     pub known: KnownEntries,
 }
@@ -59,6 +62,8 @@ impl Document {
         self.all_entries = u32::try_from(entries.len()).unwrap_or(u32::MAX);
         self.known = known.after_document(fingerprints.iter().copied());
         self.new_entries = 0;
+        let is_unknown = |fingerprint: &Fingerprint| !known.knows_identity(*fingerprint);
+        self.none_known = !known.is_empty() && !fingerprints.is_empty() && fingerprints.iter().all(is_unknown);
         let known = known.polled();
         for (entry, fingerprint) in entries.into_iter().zip(fingerprints) {
             if !known.contains(fingerprint) {

@@ -129,6 +129,12 @@ pub struct Metrics {
     pub push_subscriptions: IntGaugeVec,
     /// Feeds whose SLA cannot be kept: a publisher's floor, a hold or a failure overrides it.
     pub sla_unmet: IntGauge,
+    /// Documents without any known entry, although some were known: entries may have been missed.
+    pub overflowed: IntCounter,
+    /// Feeds that have not posted for far longer than they ever pause.
+    pub silent_feeds: IntGauge,
+    /// The share of the polled feeds that were read, and from which nothing can be missing.
+    pub complete_ratio: Gauge,
     /// The price of a poll in adaptive mode, in subscriber-hours of expected waiting.
     pub poll_price: Gauge,
     /// Polls per second that the feeds want at that price.
@@ -252,6 +258,16 @@ impl Metrics {
                 &["kind", "state"],
             ),
             sla_unmet: factory.gauge("sla_unmet", "Feeds under an SLA that cannot be kept."),
+            overflowed: factory.counter(
+                "overflowed_total",
+                "Documents without any known entry: the feed may have posted more than a document holds.",
+            ),
+            silent_feeds: factory
+                .gauge("silent_feeds", "Feeds that have not posted for far longer than they usually pause."),
+            complete_ratio: factory.level(
+                "complete_ratio",
+                "Share of the polled feeds that were read and of which no entry can have been missed.",
+            ),
             poll_price: factory.level(
                 "poll_price",
                 "What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.",

@@ -321,6 +321,8 @@ fn headline(event: &Event, feed: &str) -> Option<(bool, String)> {
         }
         "feed.failing" => (false, format!("{feed} has failed for a long time: event feed.failing")),
         "feed.recovered" => (true, format!("{feed} is well again")),
+        "feed.overflowed" => (false, format!("{feed} posts faster than it is polled: event feed.overflowed")),
+        "feed.silent" => (false, format!("{feed} has not posted for unusually long: event feed.silent")),
         "feed.blacklisted" | "feed.quarantined" => (false, format!("{feed} is given up")),
         _ => return None,
     })

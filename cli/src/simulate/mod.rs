@@ -16,7 +16,7 @@ use common::time::Timestamp;
 use common::words;
 use fault::Fault;
 use load_tests::simulate::histories::{self, Series};
-use load_tests::simulate::{Comparison, Goals, Recipe, Row, Simulated, sample, svg};
+use load_tests::simulate::{Comparison, Goals, Recipe, Row, Simulated, Watched, sample, svg};
 
 use crate::output;
 use crate::progress::Progress;
@@ -57,6 +57,9 @@ pub(crate) struct SimulateArgs {
     /// Prints the ratios that the policy is held to on public histories, in place of the table
     #[arg(long)]
     goals: bool,
+    /// Counts the events feed.silent and feed.overflowed, and lost entries, over whole histories
+    #[arg(long, conflicts_with_all = ["policy", "goals", "plot", "crowd", "fault"])]
+    watched: bool,
     /// Runs all feeds on one clock, under feedfleet: how even the minutes are, how fast decisions
     #[arg(long, conflicts_with_all = ["policy", "goals", "plot", "fault"])]
     crowd: bool,
@@ -121,6 +124,9 @@ pub(crate) async fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
             output::line(&outcome.text())?;
         }
         return Ok(ExitCode::SUCCESS);
+    }
+    if args.watched {
+        return print_watched(&histories, args.json);
     }
     let samples = args.seed.0.iter().map(|seed| sample(&histories, &Recipe { seed: *seed, ..recipe }));
     let samples = samples.collect::<Option<Vec<_>>>().ok_or_else(|| too_short(args.days))?;
@@ -235,6 +241,33 @@ fn print_goals(comparison: &Comparison, as_json: bool) -> anyhow::Result<()> {
     }
     output::line(&output::table(&["RATIO", "MEASURED", "MUST", "GOAL"], &goal_rows(&goals)))?;
     Ok(())
+}
+
+fn print_watched(histories: &[Series], as_json: bool) -> anyhow::Result<ExitCode> {
+    let watched = Watched::run(histories, &common::config::defaults().policy);
+    if as_json {
+        output::json(&watched)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let row = |name: &str, value: String| vec![name.to_owned(), value];
+    let rows = [
+        row("feeds", watched.feeds.to_string()),
+        row("years of all feeds together", format!("{:.0}", watched.feed_years)),
+        row("feed.silent per feed and year", format!("{:.3}", watched.silent_per_feed_year)),
+        row("most feed.silent of one feed per year", format!("{:.2}", watched.most_silent_per_year)),
+        row(
+            "longest time until the silence of an ended feed is published, in its longest pauses",
+            format!("{:.2}", watched.latest_silence),
+        ),
+        row("ended feeds of whose silence nothing is published: too few pauses", watched.never_silent.to_string()),
+        row("bursts of 50 posts, with documents of 20 entries", watched.bursts.to_string()),
+        row("entries lost without an archive", watched.lost.to_string()),
+        row("feeds that lost entries", watched.feeds_that_lost.to_string()),
+        row("of these, without feed.overflowed", watched.unnamed.to_string()),
+        row("feed.overflowed of feeds that lost nothing", watched.false_overflows.to_string()),
+    ];
+    output::line(&output::table(&["WHAT", "COUNT"], &rows))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn goal_rows(goals: &Goals) -> Vec<Vec<String>> {

@@ -206,6 +206,7 @@ fn configurations_that_would_break_a_promise_are_refused_by_key() {
         ("policy.salt", "1.5"),
         ("policy.salt", "nan"),
         ("policy.price", "0.0"),
+        ("policy.silent_factor", "0.5"),
         ("policy.min_interval", "0s"),
         ("policy.category.b.min", "25h"),
         ("policy.category.c.interval", "3h"),

@@ -158,6 +158,7 @@ pub struct PolicyConfig {
     pub push_factor: f64,
     #[serde(with = "text")]
     pub stretch_ceiling: Duration,
+    pub silent_factor: f64,
     pub category: CategoriesConfig,
     pub penalty: PenaltyConfig,
     pub failing: FailingConfig,

@@ -6,7 +6,10 @@ use super::category::{base, category};
 use super::penalty::FailureContext;
 use super::plan::Plan;
 use super::{Decision, Draw, Notice, Notices, Policy, Rule, Subject, Terms};
-use super::{cost, failing, hints, hot_minute, midnight, moves, near, penalty, pushed, remember, salt, throttle};
+use super::{
+    cost, failing, hints, hot_minute, midnight, moves, near, overflow, pauses, penalty, pushed, remember, salt,
+    throttle,
+};
 use crate::config::PolicyConfig;
 use crate::outcome::FailureKind;
 use crate::policy::{Category, PollState, Status};
@@ -69,7 +72,7 @@ pub(super) fn prepare<'a>(
     let mut state = remember::answer(before, report, polled, now);
     let fresh_for = remember::freshness(before, report, polled);
     let mut trouble = None;
-    let (mut hold, mut failing) = (None, None);
+    let (mut hold, mut noticed) = (None, None);
     match &report.outcome {
         Outcome::Deferred { until } => return Prepared::Settled(deferred(subject, *until)),
         Outcome::Gone => {
@@ -78,10 +81,15 @@ pub(super) fn prepare<'a>(
         }
         Outcome::Modified(document) => {
             remember::modified(&mut state, report.conditional, document, polled);
+            noticed = overflow::observed(&mut state, before, document, polled).then_some(Notice::Overflowed);
+            pauses::observed(&mut state, before, document, polled);
+            noticed = noticed.or(pauses::silence(&mut state, polled, policy.config));
             moves::sighted(&mut state, report, polled);
         }
         Outcome::NotModified { validators } => {
             remember::not_modified(&mut state, report, validators, polled);
+            overflow::relax(&mut state);
+            noticed = pauses::silence(&mut state, polled, policy.config);
             moves::sighted(&mut state, report, polled);
         }
         Outcome::Throttled { retry_after } => {
@@ -92,7 +100,7 @@ pub(super) fn prepare<'a>(
             if is_polled(subject.status) && is_given_up(&state, polled, policy.config) {
                 return Prepared::Settled(retired(state, Status::Blacklisted, Notice::Blacklisted.into()));
             }
-            failing = failing::began(&mut state, polled, &policy.config.failing).then_some(Notice::Failing);
+            noticed = failing::began(&mut state, polled, &policy.config.failing).then_some(Notice::Failing);
             let failing_for = state.failing_since.map_or(Duration::ZERO, |since| polled.since(since));
             trouble = Some(FailureContext {
                 kind: *failure,
@@ -135,7 +143,7 @@ pub(super) fn prepare<'a>(
         undisturbed: good && asked_to_wait.is_none(),
         throttled_until,
         rests: report.outcome.rest().is_some(),
-        notices: Notices::of(standing_changed(before, &state, subject.status != status), failing),
+        notices: Notices::of(standing_changed(before, &state, subject.status != status), noticed),
     })
 }
 
@@ -185,6 +193,7 @@ pub(super) fn normal_plan(
     policy: &Policy<'_>,
 ) -> Plan {
     let mut plan = base(subject, category, polled, policy);
+    overflow::apply(&mut plan, &subject.state);
     hints::apply(&mut plan, &subject.state.hints, fresh_for, policy.config);
     cost::apply(&mut plan, &subject.state, category, policy.config);
     pushed::apply(&mut plan, subject, category, polled, policy);

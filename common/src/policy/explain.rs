@@ -71,6 +71,7 @@ pub fn named(rule: Rule) -> &'static str {
         Rule::OurFault => "our own fault",
         Rule::HostRefuses => "its host refuses us",
         Rule::Pushed => "new entries are pushed",
+        Rule::Overflow => "it overflowed",
     }
 }
 
@@ -105,6 +106,7 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
             format!("its host refuses most of our requests, which is not held against the feed: not before {due}")
         }
         Rule::Pushed => format!("its new entries are pushed reliably, which {to}"),
+        Rule::Overflow => format!("it posts more between polls than its document holds, which {to}"),
         Rule::Late => "that time had passed when the report came: at once".to_owned(),
     }
 }

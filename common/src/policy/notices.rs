@@ -18,10 +18,14 @@ pub enum Notice {
     Blacklisted,
     /// Crashed its workers: polled rarely.
     Quarantined,
+    /// None of its entries was known: some may have been missed.
+    Overflowed,
+    /// Has not posted for far longer than it ever pauses.
+    Silent,
 }
 
 /// The notices of one decision, in the order in which they are published. At most two: a change of the feed's standing, and
-/// that it is failing.
+/// that it is failing, overflowed or silent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notices([Option<Notice>; 2]);
 

@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 /// poll a month is cheap.
 const WITHOUT_DELTA: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// A document with fewer entries may well be all new every time, such as a picture of the day.
-const MANY: u32 = 5;
+pub(super) const MANY: u32 = 5;
 
 /// Returns the state after any response. A hold that has not expired is kept, whatever the response.
 pub(super) fn answer(before: &PollState, report: &FetchReport, polled: Timestamp, now: Timestamp) -> PollState {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::head_first::HeadFirst;
+use super::pauses::Pauses;
 use super::rhythm::Rhythm;
 use super::signing::Signing;
 use crate::document::FeedHints;
@@ -180,6 +181,21 @@ pub struct PollState {
     /// Polls in a row that a ping or refresh asked for and that brought no new entry: see [`super::PingWindow`].
     #[serde(skip_serializing_if = "is_zero")]
     pub fruitless_wakes: u8,
+    /// The last document had no entry that was known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub overflowing: bool,
+    /// The last good poll before entries may have been missed that were not recovered since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap_since: Option<Timestamp>,
+    /// The longest interval for now, because the feed overflowed a while ago.
+    #[serde(with = "crate::duration::optional_seconds", skip_serializing_if = "Option::is_none")]
+    pub overflow_cap: Option<Duration>,
+    /// How long the feed pauses.
+    #[serde(skip_serializing_if = "Pauses::is_unknown")]
+    pub pauses: Pauses,
+    /// The newest entry of a feed that is silent: published as [`super::Notice::Silent`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent_since: Option<Timestamp>,
     /// When the feed posts. Packed, and so not part of the JSON: a store keeps [`Rhythm::to_bytes`] in its own column.
     #[serde(skip)]
     pub rhythm: Rhythm,

@@ -69,6 +69,8 @@ named! {
         HostRefuses = "host_refuses",
         /// A hub or a cloud announces its new entries reliably: polled less often.
         Pushed = "pushed",
+        /// It overflowed a while ago: polled more often.
+        Overflow = "overflow",
     }
 }
 

@@ -62,6 +62,7 @@ fn jobs() -> Vec<FetchJob> {
 
 fn document() -> Document {
     Document {
+        none_known: false,
         title: Some("Example".into()),
         link: Some("https://example.com/".into()),
         validators: validators(),

@@ -14,7 +14,7 @@ use common::url::{FeedId, Version};
 
 use super::histories::HOUR;
 use super::random::Random;
-use super::sample::SampledFeed;
+use super::sample::{ITEMS_SHOWN, SampledFeed};
 use super::trial::{Rule, seconds, timestamp};
 
 /// A feed under our own policy.
@@ -97,6 +97,9 @@ impl<'a> Decided<'a> {
             let dated = |post: &f64| Entry { published: Some(timestamp(*post)), ..Entry::default() };
             document.entries.extend(new.iter().map(dated));
             document.new_entries = u32::try_from(new.len()).unwrap_or(u32::MAX);
+            document.all_entries = u32::try_from(ITEMS_SHOWN).unwrap_or(u32::MAX);
+            // NewsGator did not look for it.
+            document.none_known = !first && !self.newsgator && new.len() >= ITEMS_SHOWN;
         }
         let policy = Policy { config: self.config, load, price: self.price };
         let decision = match self.newsgator {

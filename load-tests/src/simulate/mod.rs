@@ -18,6 +18,7 @@ mod random;
 mod sample;
 mod table;
 mod trial;
+mod watched;
 
 pub use compare::Simulated;
 pub use crowd::{Crowd, Measured};
@@ -26,3 +27,4 @@ pub use plot::svg;
 pub use random::Random;
 pub use sample::{ITEMS_SHOWN, Recipe, SampledFeed, sample};
 pub use table::{Comparison, Goals, Row};
+pub use watched::Watched;

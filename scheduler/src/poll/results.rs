@@ -381,6 +381,9 @@ impl Results {
                     self.metrics.record_decision(verdict.decision.terms.iter().map(|term| term.rule));
                     self.metrics.entries.inc_by(u64::from(*new_entries));
                     self.metrics.record_over_quota(over_quota);
+                    self.metrics
+                        .overflowed
+                        .inc_by(u64::from(verdict.decision.state.overflowing && is_document(report)));
                     match due {
                         Some(due_at) => slots.push(Slot {
                             feed: report.feed,
@@ -402,6 +405,10 @@ impl Results {
 /// The hosts that a report speaks of, each with the time of its request.
 fn hosts_asked(report: &FetchReport) -> impl Iterator<Item = (HostKey, Timestamp)> {
     [Some(&report.host), report.answered_by.as_ref()].into_iter().flatten().map(|host| (host.clone(), report.started))
+}
+
+fn is_document(report: &FetchReport) -> bool {
+    matches!(report.outcome, Outcome::Modified(_))
 }
 
 /// Logs why a feed that was just added cannot be read.

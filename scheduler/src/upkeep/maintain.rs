@@ -133,6 +133,8 @@ impl Maintainer {
             let count = stats.penalised.iter().find(|found| found.0 == kind).map_or(0, |found| found.1);
             self.metrics.penalised_feeds.with_label_values(&[kind.as_str()]).set(gauge(count));
         }
+        self.metrics.complete_ratio.set(stats.complete_ratio());
+        self.metrics.silent_feeds.set(gauge(stats.silent));
         let config = self.condition.config.get();
         let a = &config.policy.category.a;
         let longest = a.promise.saturating_sub(a.fetch_allowance);

@@ -78,6 +78,15 @@ pub struct FeedView {
     /// What the feed itself says about when to poll it.
     #[serde(default, skip_serializing_if = "FeedHints::is_empty")]
     pub hints: FeedHints,
+    /// It was read, and no entry can have been missed since, or all that were missed have been recovered.
+    #[serde(default)]
+    pub complete: bool,
+    /// The last good poll before entries may have been missed: see the event `feed.overflowed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_since: Option<Timestamp>,
+    /// The newest entry of a feed that is silent: see the event `feed.silent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_since: Option<Timestamp>,
     /// Its last document was broken, and read after a repair.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repaired: bool,
@@ -146,6 +155,9 @@ impl FeedView {
             wake_at: feed.wake_at,
             moved_from: feed.moved_from,
             hints: state.hints,
+            complete: state.last_success.is_some() && state.gap_since.is_none(),
+            gap_since: state.gap_since,
+            silent_since: state.silent_since,
             repaired: state.repaired,
             onward,
             about,
@@ -305,7 +317,7 @@ pub struct EventView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
     /// What happened: `entry.new`, `entry.updated`, `feed.added`, `feed.changed`, `feed.removed`, `feed.gone`, `feed.moved`, `feed.penalised`, `feed.failing`,
-    /// `feed.recovered`, `feed.blacklisted`, `feed.quarantined`, `host.refusing`, `host.recovered`,
+    /// `feed.recovered`, `feed.blacklisted`, `feed.quarantined`, `feed.overflowed`, `feed.silent`, `host.refusing`, `host.recovered`,
     /// `subscription.disabled`.
     pub kind: String,
     /// To which feed; zero for `subscription.*`.
@@ -327,6 +339,9 @@ pub struct EventView {
     /// The settings that changed, for `feed.changed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
+    /// The last good poll before the gap, for `feed.overflowed`; the newest entry, for `feed.silent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
     /// Why the feed failed, if that is what happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ExplainedError>,
@@ -338,10 +353,37 @@ pub struct EventView {
 impl EventView {
     /// The event in a list.
     pub fn of(event: Event) -> Self {
-        let Event { seq, kind, feed_id, subscription, at, feed, host, merged_into, changed, error, entry, category: _ } =
-            event;
+        let Event {
+            seq,
+            kind,
+            feed_id,
+            subscription,
+            at,
+            feed,
+            host,
+            merged_into,
+            changed,
+            since,
+            error,
+            entry,
+            category: _,
+        } = event;
         let (error, entry) = (error.map(ExplainedError::from), entry.map(EntryView::of));
-        EventView { seq, epoch: None, kind, feed_id, subscription, feed, host, merged_into, at, changed, error, entry }
+        EventView {
+            seq,
+            epoch: None,
+            kind,
+            feed_id,
+            subscription,
+            feed,
+            host,
+            merged_into,
+            at,
+            changed,
+            since,
+            error,
+            entry,
+        }
     }
 
     /// The event alone.

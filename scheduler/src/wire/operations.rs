@@ -44,6 +44,12 @@ pub struct StatsView {
     pub oldest_due: f64,
     /// Hosts that are held now.
     pub hosts_held: u64,
+    /// The share of the polled feeds that were read and of which no entry can have been missed; 1 without any feed.
+    #[serde(default)]
+    pub complete_ratio: f64,
+    /// Feeds that have not posted for far longer than they usually pause.
+    #[serde(default)]
+    pub silent: u64,
     /// What a poll has to be worth in adaptive mode, in subscriber-hours of expected waiting.
     pub poll_price: f64,
     /// Polls a second that the feeds want at that price.
@@ -70,6 +76,8 @@ impl StatsView {
             due: depth.due as u64,
             parked: depth.parked as u64,
             hosts_held: store.hosts_held,
+            complete_ratio: store.complete_ratio(),
+            silent: store.silent,
             poll_price: price.get(),
             demand_per_second: price.demand(),
             ..StatsView::default()

@@ -131,6 +131,8 @@ pub(crate) struct Line {
     /// What `about` says.
     #[sqlx(skip)]
     changed: Vec<String>,
+    #[sqlx(skip)]
+    since: Option<Timestamp>,
 }
 
 /// The texts of an entry in which filters look, in lower case: made when a filter looks for the first time.
@@ -345,7 +347,7 @@ impl Line {
         let mut line = <Line as sqlx::FromRow<'r, Row>>::from_row(row)?;
         if line.about.is_some() {
             let about = About::read(line.about.take().as_deref());
-            line.changed = about.changed;
+            (line.changed, line.since) = (about.changed, about.since);
             if let (None, Some(removed)) = (&line.feed_url, about.feed) {
                 (line.feed_url, line.feed_title) = (Some(removed.url), removed.title);
                 (line.host, line.category) = (Some(removed.host.as_str().to_owned()), Some(removed.category));
@@ -370,6 +372,7 @@ impl Line {
             host: self.host,
             merged_into: self.merged_into.map(FeedId),
             changed: self.changed,
+            since: self.since,
             error: read_error(self.error.as_deref()),
             entry: self.entry.and_then(|seq| entries.get(&seq).cloned()),
             kind: self.kind,

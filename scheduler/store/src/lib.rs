@@ -158,6 +158,17 @@ pub struct JobRow {
     pub subscribers: u32,
 }
 
+impl StoreStats {
+    /// Returns the share of the active feeds that were read and of which no entry can be missing; 1 without any feed.
+    pub fn complete_ratio(&self) -> f64 {
+        let active = self.feeds.iter().filter(|(_, status, _)| *status == Status::Active);
+        match active.map(|(.., feeds)| *feeds).sum::<u64>() {
+            0 => 1.0,
+            active => 1.0 - self.incomplete.min(active) as f64 / active as f64,
+        }
+    }
+}
+
 impl JobRow {
     /// The earlier of `next_due` and a wake.
     pub fn due(&self) -> Timestamp {
@@ -464,6 +475,9 @@ pub struct Event {
     /// The settings that changed, for `feed.changed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
+    /// The last good poll before the gap, for `feed.overflowed`; the newest entry, for `feed.silent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
     /// Why the feed failed, if that is what happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<LastError>,
@@ -547,4 +561,8 @@ pub struct StoreStats {
     pub events: u64,
     /// Hosts held now.
     pub hosts_held: u64,
+    /// Active feeds that were not read yet, or of which entries may be missing.
+    pub incomplete: u64,
+    /// Active feeds that are silent.
+    pub silent: u64,
 }

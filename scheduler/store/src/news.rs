@@ -5,6 +5,7 @@
 
 use common::host::HostKey;
 use common::labels::Marks;
+use common::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use sqlx_macros::FromRow;
 
@@ -61,6 +62,9 @@ pub(crate) struct About {
     /// The feed as it was when it was removed: its row may be erased.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) feed: Option<Removed>,
+    /// Since when there is what happened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) since: Option<Timestamp>,
 }
 
 /// A feed that was removed.
@@ -90,8 +94,12 @@ impl News {
 }
 
 impl About {
+    pub(crate) fn since(since: Timestamp) -> Self {
+        About { since: Some(since), ..About::default() }
+    }
+
     /// Returns its JSON: texts and numbers, which JSON can hold.
-    fn packed(&self) -> Option<String> {
+    pub(crate) fn packed(&self) -> Option<String> {
         serde_json::to_string(self).ok()
     }
 

@@ -18,6 +18,7 @@ use common::url::FeedId;
 use serde::Deserialize;
 use sqlx_macros::FromRow;
 
+use super::news::About;
 use super::quota::Spent;
 use super::row::{entry_identity, pack_error};
 use super::{Applied, Verdict};
@@ -293,6 +294,8 @@ pub(super) struct NewEvent {
     pub(super) identity: Option<[u8; 16]>,
     /// Why the feed fails, if that is what happened.
     pub(super) error: Option<String>,
+    /// See [`About`].
+    pub(super) about: Option<String>,
 }
 
 /// Returns the number of events.
@@ -314,11 +317,13 @@ pub(super) fn number(fresh: &[Fresh<'_>], changes: &mut [Change<'_>], last: i64)
         while let Some(change) = changes.next_if(|change| change.fresh == number) {
             change.seq = next();
             let kind = if change.is_new() { "entry.new" } else { "entry.updated" };
-            new_events.push(NewEvent { seq: change.seq, kind, feed, identity: Some(change.identity), error: None });
+            let identity = Some(change.identity);
+            new_events.push(NewEvent { seq: change.seq, kind, feed, identity, error: None, about: None });
         }
         for notice in fresh.verdict.decision.notices.iter() {
             let error = pack_error(&fresh.verdict.report);
-            new_events.push(NewEvent { seq: next(), kind: event_kind(notice), feed, identity: None, error });
+            let about = since(notice, fresh.verdict).and_then(|since| About::since(since).packed());
+            new_events.push(NewEvent { seq: next(), kind: event_kind(notice), feed, identity: None, error, about });
         }
     }
     new_events
@@ -333,6 +338,21 @@ fn in_order_of_time(changes: &mut [Change<'_>]) {
     }
 }
 
+/// Since when there is what a notice tells of, if that was not now.
+fn since(notice: Notice, verdict: &Verdict) -> Option<Timestamp> {
+    match notice {
+        Notice::Overflowed => verdict.decision.state.gap_since,
+        Notice::Silent => verdict.decision.state.silent_since,
+        _ => None,
+    }
+}
+
+/// The value of the column `gap_since`: 0 before a feed was read, null while nothing is missing.
+pub(super) fn gap_column(fresh: &Fresh<'_>) -> Option<i64> {
+    let state = &fresh.verdict.decision.state;
+    state.last_success.map_or(Some(0), |_| state.gap_since.map(Timestamp::millis))
+}
+
 fn event_kind(notice: Notice) -> &'static str {
     match notice {
         Notice::Gone => "feed.gone",
@@ -341,6 +361,8 @@ fn event_kind(notice: Notice) -> &'static str {
         Notice::Recovered => "feed.recovered",
         Notice::Blacklisted => "feed.blacklisted",
         Notice::Quarantined => "feed.quarantined",
+        Notice::Overflowed => "feed.overflowed",
+        Notice::Silent => "feed.silent",
     }
 }
 

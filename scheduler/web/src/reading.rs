@@ -73,7 +73,7 @@ pub(crate) struct Chosen<'a> {
 }
 
 /// Every kind of event.
-pub(crate) const KINDS: [&str; 15] = [
+pub(crate) const KINDS: [&str; 17] = [
     "entry.new",
     "entry.updated",
     "feed.added",
@@ -86,6 +86,8 @@ pub(crate) const KINDS: [&str; 15] = [
     "feed.recovered",
     "feed.blacklisted",
     "feed.quarantined",
+    "feed.overflowed",
+    "feed.silent",
     "host.refusing",
     "host.recovered",
     "subscription.disabled",

@@ -3,6 +3,7 @@
 
 mod calm;
 mod categories;
+mod completeness;
 mod even;
 mod failing;
 mod head_first;

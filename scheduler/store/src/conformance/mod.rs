@@ -4,6 +4,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod audit;
+pub(crate) mod completeness;
 pub(crate) mod counts;
 pub(crate) mod entries;
 pub(crate) mod errors;
@@ -137,6 +138,10 @@ macro_rules! stamp {
                 changes_are_published_with_their_settings_and_nothing_else_is;
                 a_merge_is_published_at_both_feeds;
                 thousands_of_added_feeds_are_read_in_pages;
+            }
+            completeness {
+                feeds_that_may_miss_entries_and_silent_ones_are_counted;
+                an_overflow_and_a_silence_are_published_with_their_time;
             }
             filters {
                 entries_and_events_carry_their_feed;

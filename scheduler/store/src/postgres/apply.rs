@@ -213,6 +213,8 @@ async fn write_polls(on: &mut PgConnection, fresh: &[&Fresh<'_>], clock_skew: Du
         .bind(column(&rows, |fresh| history::pack(&fresh.verdict.report, &fresh.verdict.decision)))
         .bind(column(&rows, |fresh| pack_error(&fresh.verdict.report)))
         .bind(i32::try_from(history::EARLIER).unwrap_or(i32::MAX))
+        .bind(column(&rows, |fresh| verdicts::gap_column(fresh)))
+        .bind(column(&rows, |fresh| state(fresh).silent_since.map(Timestamp::millis)))
         .execute(on)
         .await
         .map_err(StoreError::on(ACTION))?;
@@ -384,6 +386,7 @@ async fn write_events(on: &mut PgConnection, new_events: &[NewEvent], now: Times
         .bind(column(new_events, |event| event.feed.0))
         .bind(column(new_events, |event| event.identity))
         .bind(column(new_events, |event| event.error.as_deref()))
+        .bind(column(new_events, |event| event.about.as_deref()))
         .execute(on)
         .await
         .map_err(StoreError::on(ACTION))?;

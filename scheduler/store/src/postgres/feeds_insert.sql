@@ -2,11 +2,11 @@
 INSERT INTO feeds (
     url, url_digest, host, added, audience_at,
     subscribers, active_subscribers, sla, important, interval_ms,
-    private, category, next_due, terms, calm, credentials, sealed, by_hand, labels, external_id, title)
+    private, category, next_due, terms, calm, credentials, sealed, by_hand, labels, external_id, title, gap_since)
 SELECT
     url, sha256(convert_to(url, 'UTF8')), host, $1, $1,
     subscribers, active_subscribers, sla, important, interval_ms,
-    private, category, next_due, terms, calm, credentials, sealed, by_hand, labels, external_id, title
+    private, category, next_due, terms, calm, credentials, sealed, by_hand, labels, external_id, title, 0
 FROM UNNEST(
         $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::boolean[], $7::boolean[], $8::bigint[],
         $9::boolean[], $10::text[], $11::bigint[], $12::bytea[], $13::text[],

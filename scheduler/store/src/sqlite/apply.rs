@@ -257,6 +257,8 @@ fn poll(polls: &mut Batch, fresh: &Fresh<'_>, wake: Option<Timestamp>) {
         row.bytes(pack_terms(&decision.terms).as_slice());
         row.bytes(history::pack(report, decision).as_slice());
         row.text(pack_error(report).as_deref());
+        row.int(verdicts::gap_column(fresh));
+        row.int(decision.state.silent_since.map(Timestamp::millis));
     });
 }
 
@@ -366,6 +368,7 @@ async fn write_events(
             row.int(event.feed.0);
             row.bytes(event.identity.as_ref().map(<[u8; 16]>::as_slice));
             row.text(event.error.as_deref());
+            row.text(event.about.as_deref());
         });
     }
     events.run(&mut *tx, include_str!("apply_events.sql"), ACTION).await?;

@@ -1,4 +1,4 @@
--- Rows: feed, next due, wake, hold, failure, penalty, state, rhythm, terms, poll, error. Every applied report. The history keeps ?3 bytes of
+-- Rows: feed, next due, wake, hold, failure, penalty, state, rhythm, terms, poll, error, gap, silence. Every applied report. The history keeps ?3 bytes of
 -- earlier polls. `||` makes a text even of two blobs, byte for byte, hence the cast; `substr` of an empty blob is NULL.
 UPDATE feeds
 SET version    = version + 1,
@@ -11,6 +11,8 @@ SET version    = version + 1,
     rhythm     = substr(?2, new.value ->> 8, new.value ->> 9),
     terms      = substr(?2, new.value ->> 10, new.value ->> 11),
     last_error = CAST(substr(?2, new.value ->> 14, new.value ->> 15) AS TEXT),
+    gap_since  = new.value ->> 16,
+    silent_since = new.value ->> 17,
     history    = CAST(substr(?2, new.value ->> 12, new.value ->> 13) || coalesce(substr(history, 1, ?3), x'') AS BLOB)
 FROM jsonb_each(?1) AS new
 WHERE feeds.id = new.value ->> 0

@@ -203,9 +203,17 @@ fn said(feed: &FeedView, now: Timestamp) -> Vec<(&'static str, String)> {
         ("Archive before it", text(&feed.onward.prev_archive)),
         ("Wants to be read at", text(&feed.onward.new_feed_url)),
         ("Its end", feed.onward.expired.then(|| "nothing will follow".to_owned())),
+        ("Complete", completeness(feed, now)),
+        ("Silent since", feed.silent_since.map(|at| format!("{} ({})", words::full(at), words::relative(at, now)))),
         ("Content hash", feed.content_hash.map(|hash| hash.to_string())),
     ];
     all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// Whether entries may be missing; nothing before it was read.
+fn completeness(feed: &FeedView, now: Timestamp) -> Option<String> {
+    let gap = |since| format!("entries after {} ({}) may be missing", words::full(since), words::relative(since, now));
+    feed.last_success.map(|_| feed.gap_since.map_or_else(|| "no entry can be missing".to_owned(), gap))
 }
 
 /// What the feed says about itself, as the page writes it.

@@ -76,6 +76,7 @@ fn numbers(ops: &Ops, stats: &StatsView) -> BTreeMap<String, String> {
     ];
     let mut texts: BTreeMap<String, String> =
         numbers.into_iter().map(|(name, value)| (name.to_owned(), words::count(value))).collect();
+    texts.insert("complete".to_owned(), format!("{:.1} %", (stats.complete_ratio * 1000.0).floor() / 10.0));
     texts.insert("oldest".to_owned(), words::seconds(stats.oldest_due));
     texts.insert("wanted".to_owned(), words::rate(stats.demand_per_second));
     texts

@@ -1,0 +1,141 @@
+//! Feeds that overflow, and feeds that fall silent.
+
+use super::*;
+use crate::entry::Entry;
+use crate::policy::Pauses;
+
+/// Returns a 200 with this many entries, all of them new, posted one minute apart until the poll.
+fn all_new(entries: u32, until: Timestamp) -> FetchReport {
+    let dated = |number| Entry { published: Some(until.before(MINUTE * number)), ..Entry::default() };
+    let document = Document {
+        entries: (0..entries).map(dated).collect(),
+        new_entries: entries,
+        all_entries: entries,
+        none_known: true,
+        validators: validators(),
+        ..Document::default()
+    };
+    FetchReport { started: until, ..report(Outcome::Modified(Box::new(document)), Some(200)) }
+}
+
+/// Returns a feed with this interval by its category, which was read at noon.
+fn read_at_noon() -> Subject<'static> {
+    let known = FetchReport { started: noon(), ..news(3) };
+    after(&reader(), &ask(&reader(), &known, &plain()))
+}
+
+#[test]
+fn an_overflow_is_published_once_and_halves_the_interval_until_documents_overlap() {
+    let config = plain();
+    let first = ask(&read_at_noon(), &all_new(20, noon().after(HOUR)), &config);
+    assert_eq!(first.notices.iter().collect::<Vec<_>>(), [Notice::Overflowed]);
+    assert_eq!((first.state.gap_since, delay(&first)), (Some(noon()), 30 * MINUTE), "{:?}", first.terms);
+    assert_eq!(rules(&first), [Rule::Category, Rule::Overflow]);
+
+    let again = all_new(20, first.next_due.unwrap());
+    let second = ask(&after(&read_at_noon(), &first), &again, &config);
+    assert_eq!((second.notices.first(), delay(&second)), (None, 15 * MINUTE), "the floor");
+    assert_eq!(second.state.gap_since, Some(noon()), "it began at noon");
+
+    let reports = (0..12).map(|_| unchanged());
+    let mut feed = after(&read_at_noon(), &second);
+    let mut due = second.next_due.unwrap();
+    let calmer: Vec<Duration> = reports
+        .map(|report| {
+            let decision = ask(&feed, &FetchReport { started: due, ..report }, &config);
+            (feed, due) = (after(&feed, &decision), decision.next_due.unwrap());
+            delay(&decision)
+        })
+        .collect();
+    assert!(calmer.is_sorted() && calmer[0] < HOUR && calmer[11] == HOUR, "{calmer:?}");
+    assert_eq!(feed.state.gap_since, Some(noon()), "nothing was recovered");
+    let silent = ask(&feed, &all_new(20, due), &config);
+    assert_eq!(silent.notices.first(), None, "no document has overlapped since");
+    let overlapping = ask(&feed, &FetchReport { started: due, ..news(3) }, &config);
+    let third = ask(&after(&feed, &overlapping), &all_new(20, overlapping.next_due.unwrap()), &config);
+    assert_eq!(third.notices.first(), Some(Notice::Overflowed), "a new one");
+}
+
+#[test]
+fn nothing_is_hurried_that_a_person_set_or_that_renames_its_entries_or_that_has_few() {
+    let config = plain();
+    let wished = Audience { interval: Some(4 * HOUR), ..Audience::default() };
+    let wished = Subject { audience: wished, ..read_at_noon() };
+    assert_eq!(delay(&ask(&wished, &all_new(20, noon().after(HOUR)), &config)), 4 * HOUR);
+    let few = ask(&read_at_noon(), &all_new(1, noon().after(MINUTE)), &config);
+    assert_eq!((few.notices.first(), delay(&few)), (Some(Notice::Overflowed), HOUR), "it may have lost some");
+
+    let mut old = all_new(20, noon().before(DAY));
+    let mut feed = read_at_noon();
+    for hour in 1..4 {
+        old.started = noon().after(HOUR * hour);
+        let decision = ask(&feed, &old, &config);
+        assert_eq!(delay(&decision), if hour == 1 { 30 * MINUTE } else { HOUR }, "poll {hour}");
+        feed = after(&feed, &decision);
+    }
+}
+
+#[test]
+fn a_publishers_floor_stays_above_a_feed_that_overflowed() {
+    let hints = FeedHints { ttl: Some(3 * HOUR), ..FeedHints::default() };
+    let mut overflowed = all_new(20, noon().after(HOUR));
+    if let Outcome::Modified(document) = &mut overflowed.outcome {
+        document.hints = hints;
+    }
+    assert_eq!(delay(&ask(&read_at_noon(), &overflowed, &plain())), 3 * HOUR);
+}
+
+/// Returns a feed that posted every day at noon for this many days, the last time now.
+fn daily(days: u32) -> Subject<'static> {
+    let dated = |number| Entry { published: Some(noon().before(DAY * number)), ..Entry::default() };
+    let document = Document {
+        entries: (0..days).map(dated).collect(),
+        new_entries: days,
+        all_entries: days,
+        ..Document::default()
+    };
+    let first = report(Outcome::Modified(Box::new(document)), Some(200));
+    after(&reader(), &ask(&reader(), &first, &plain()))
+}
+
+/// Polls it every hour without news, for ten days. Returns after how many hours it was published as silent, each time.
+fn silences(mut feed: Subject<'static>, config: &PolicyConfig) -> Vec<u32> {
+    let hours = (1..=240).filter(|hour| {
+        let decision = ask(&feed, &FetchReport { started: noon().after(HOUR * *hour), ..unchanged() }, config);
+        feed = after(&feed, &decision);
+        decision.notices.iter().any(|notice| notice == Notice::Silent)
+    });
+    hours.collect()
+}
+
+#[test]
+fn silence_is_published_once_after_two_and_a_half_of_the_longest_pauses() {
+    let config = plain();
+    assert_eq!(silences(daily(30), &config), [61]);
+    assert_eq!(silences(daily(10), &config), [0; 0], "nine pauses are too few");
+    assert_eq!(silences(daily(30), &PolicyConfig { silent_factor: 0.0, ..config }), [0; 0]);
+}
+
+#[test]
+fn a_post_ends_the_silence_and_a_failure_begins_none() {
+    let config = plain();
+    let mut feed = daily(30);
+    let late = FetchReport { started: noon().after(DAY * 3), ..answered(404) };
+    assert!(ask(&feed, &late, &config).notices.iter().all(|notice| notice != Notice::Silent));
+    let decision = ask(&feed, &FetchReport { started: noon().after(DAY * 3), ..unchanged() }, &config);
+    feed = after(&feed, &decision);
+    assert_eq!(feed.state.silent_since, Some(noon()));
+    let posted = ask(&feed, &all_new(1, noon().after(DAY * 4)), &config);
+    assert_eq!(posted.state.silent_since, None);
+    assert_eq!(posted.state.pauses.longest(), Some(DAY * 4));
+}
+
+#[test]
+fn pauses_fade_and_come_back_equal_from_json() {
+    let posts = (0..400).map(|day| noon().after(DAY * day));
+    let vacation = Pauses::default().posted(noon().before(DAY * 40));
+    let pauses = posts.fold(vacation, Pauses::posted);
+    let longest = pauses.longest().unwrap();
+    assert!(longest > DAY * 12 && longest < DAY * 15, "40 days, more than a year later: {longest:?}");
+    assert_eq!(serde_json::from_str::<Pauses>(&serde_json::to_string(&pauses).unwrap()).unwrap(), pauses);
+}
