@@ -12,6 +12,10 @@ pub(super) struct Counts {
     pub(super) failing: Vec<(FailureKind, u64)>,
     /// In the penalty box.
     pub(super) penalised: Vec<(FailureKind, u64)>,
+    /// Active ones of which no entry can be missing.
+    complete: u64,
+    /// Active ones that are silent.
+    pub(super) silent: u64,
 }
 
 impl Counts {
@@ -25,6 +29,8 @@ impl Counts {
                 "class" => counts.classes.extend(class(&name).map(|(category, status)| (category, status, feeds))),
                 "failure" => counts.failing.extend(failure.map(|failure| (failure, feeds))),
                 "penalty" => counts.penalised.extend(failure.map(|failure| (failure, feeds))),
+                "standing" if name == "complete" => counts.complete = feeds,
+                "standing" if name == "silent" => counts.silent = feeds,
                 _ => {}
             }
         }
@@ -32,6 +38,11 @@ impl Counts {
         counts.failing.sort_by_key(|(failure, _)| failure.as_str());
         counts.penalised.sort_by_key(|(failure, _)| failure.as_str());
         counts
+    }
+
+    /// Active feeds that were not read yet, or of which entries may be missing.
+    pub(super) fn incomplete(&self) -> u64 {
+        self.of_classes(|_, status| status == Status::Active).saturating_sub(self.complete)
     }
 
     /// Feeds of these categories and statuses.

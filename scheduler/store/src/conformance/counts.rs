@@ -76,6 +76,9 @@ async fn poll_some(store: &dyn Store, draw: &mut Draw, ids: &[FeedId], step: u64
         verdict.report.host = HostKey::new(&format!("h{}.org:443", draw.below(9)));
         let penalty = Penalty { kind: failure, until: at(900) };
         verdict.decision.state.penalty = (fails && draw.below(2) == 0).then_some(penalty);
+        let state = &mut verdict.decision.state;
+        let mut some = |share: usize| (draw.below(share) > 0).then(|| at(step));
+        (state.last_success, state.gap_since, state.silent_since) = (some(5), some(2), some(2));
         let ends = fails && feed.status == Status::Active && draw.below(3) == 0;
         if ends {
             verdict.decision.status = draw.of(&[Status::Gone, Status::Blacklisted, Status::Quarantined]);

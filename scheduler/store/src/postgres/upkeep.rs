@@ -29,17 +29,16 @@ impl Upkeep for PostgresStore {
         in_transaction!(self, "count what it holds", |tx| {
             let counts = super::list::counts(&mut *tx).await?;
             let stats = sqlx::query_as(include_str!("stats.sql")).bind(now.millis());
-            let (entries, events, hosts_held, incomplete, silent): (i64, i64, i64, i64, i64) =
-                stats.fetch_one(tx).await?;
+            let (entries, events, hosts_held): (i64, i64, i64) = stats.fetch_one(tx).await?;
             let count = |number: i64| u64::try_from(number).unwrap_or(0);
             Ok(StoreStats {
+                incomplete: counts.incomplete(),
+                silent: counts.silent,
                 feeds: counts.classes,
                 penalised: counts.penalised,
                 entries: count(entries),
                 events: count(events),
                 hosts_held: count(hosts_held),
-                incomplete: count(incomplete),
-                silent: count(silent),
             })
         })
     }

@@ -15,8 +15,8 @@ const ACTION: &str = "list feeds";
 
 /// The counters but for those of hosts.
 pub(super) async fn counts(on: &mut SqliteConnection) -> Result<Counts, sqlx::Error> {
-    let rows =
-        sqlx::query_as("SELECT kind, name, feeds FROM feed_counts WHERE kind IN ('class', 'failure', 'penalty')");
+    let sql = "SELECT kind, name, feeds FROM feed_counts WHERE kind IN ('class', 'failure', 'penalty', 'standing')";
+    let rows = sqlx::query_as(sql);
     Ok(Counts::read(rows.fetch_all(on).await?))
 }
 

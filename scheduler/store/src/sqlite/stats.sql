@@ -2,7 +2,5 @@
 SELECT
     store.entries,
     coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0) - store.events_gone,
-    (SELECT count(*) FROM host_holds WHERE held_until > ?1),
-    (SELECT count(*) FROM feeds WHERE gap_since IS NOT NULL AND status = 'active'),
-    (SELECT count(*) FROM feeds WHERE silent_since IS NOT NULL AND status = 'active')
+    (SELECT count(*) FROM host_holds WHERE held_until > ?1)
 FROM store

@@ -22,21 +22,20 @@ impl Upkeep for SqliteStore {
         const ACTION: &str = "count what it holds";
         let mut tx = self.readers.begin().await.map_err(failed(ACTION))?;
         let counts = super::list::counts(&mut tx).await.map_err(failed(ACTION))?;
-        let (entries, events, hosts_held, incomplete, silent): (i64, i64, i64, i64, i64) =
-            sqlx::query_as(include_str!("stats.sql"))
-                .bind(now.millis())
-                .fetch_one(&mut *tx)
-                .await
-                .map_err(failed(ACTION))?;
+        let (entries, events, hosts_held): (i64, i64, i64) = sqlx::query_as(include_str!("stats.sql"))
+            .bind(now.millis())
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(failed(ACTION))?;
         let count = |number: i64| u64::try_from(number).unwrap_or(0);
         Ok(StoreStats {
+            incomplete: counts.incomplete(),
+            silent: counts.silent,
             feeds: counts.classes,
             penalised: counts.penalised,
             entries: count(entries),
             events: count(events),
             hosts_held: count(hosts_held),
-            incomplete: count(incomplete),
-            silent: count(silent),
         })
     }
 
