@@ -45,6 +45,8 @@ pub(crate) enum FeedCommand {
     Resume(FeedsArgs),
     /// Drops the validators and content hashes of feeds, so that their next polls read the whole document
     Forget(FeedsArgs),
+    /// Reads the older entries that feeds link to (RFC 5005), page by page
+    Backfill(BackfillArgs),
     /// Takes feeds back to where they were before they moved or were merged; the same moves are not made again
     Unmove(FeedsArgs),
     /// Erases feeds with their entries and history
@@ -71,6 +73,16 @@ pub(crate) struct LabelArgs {
     what: Vec<String>,
     #[command(flatten)]
     client: ClientArgs,
+}
+
+/// `feed backfill`
+#[derive(Debug, Args)]
+pub(crate) struct BackfillArgs {
+    #[command(flatten)]
+    feeds: FeedsArgs,
+    /// Leaves out what is dated before this time, such as 2026-01-01T00:00:00Z, or longer ago, such as 30days
+    #[arg(long, value_name = "TIME", value_parser = crate::filters::since)]
+    since: String,
 }
 
 /// Feeds that are listed at once when nobody says how many.
@@ -132,6 +144,7 @@ pub(crate) async fn run(command: FeedCommand) -> anyhow::Result<ExitCode> {
         FeedCommand::Pause(args) => act(&args, "/pause", "paused").await,
         FeedCommand::Resume(args) => act(&args, "/resume", "resumed").await,
         FeedCommand::Forget(args) => act(&args, "/forget", "forgot the validators of").await,
+        FeedCommand::Backfill(args) => backfill(&args).await,
         FeedCommand::Unmove(args) => act(&args, "/unmove", "took back").await,
         FeedCommand::Remove(args) => remove(&args).await,
     }
@@ -168,6 +181,22 @@ async fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
     }
     change(&args.feeds.feed, &args.feeds.client, &Value::Object(body), |feed| {
         format!("set {} {}: category {}", feed.id, feed.url, feed.category)
+    })
+    .await
+}
+
+async fn backfill(args: &BackfillArgs) -> anyhow::Result<ExitCode> {
+    let flags = &args.feeds.client;
+    let client = Client::new(flags)?;
+    each(&args.feeds.feed, async |feed| {
+        let id = client.find(feed).await?;
+        let body = json!({ "since": args.since });
+        let feed: FeedView = client.change(Method::POST, &format!("/feeds/{id}/backfill"), Some(&body)).await?;
+        match flags.json {
+            true => output::json(&feed)?,
+            false => output::line(&format!("reading older entries of {} {}", feed.id, feed.url))?,
+        }
+        Ok(())
     })
     .await
 }

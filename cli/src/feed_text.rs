@@ -10,7 +10,7 @@ use common::policy::{Rule, Status, named};
 use common::time::Timestamp;
 use common::words;
 use scheduler::about;
-use scheduler::wire::{ExplainView, FeedView, PushView};
+use scheduler::wire::{ArchiveView, ExplainView, FeedView, PushView};
 use store::HistoryEntry;
 
 use crate::output::{Cell, coloured_table, fields, natural_width, plain};
@@ -147,6 +147,7 @@ pub(crate) fn feed_fields(feed: &FeedView, now: Timestamp) -> String {
         ("penalty box", penalty),
         ("failing", feed.failing.then(|| "for long enough that readers should know (event feed.failing)".to_owned())),
         ("complete", complete_text(feed, now)),
+        ("archive", feed.archive.as_ref().map(archive_text)),
         ("silent since", when(feed.silent_since)),
         ("entries", Some(feed.entries.to_string())),
         ("over quota", over_quota_text(&feed.over_quota)),
@@ -226,6 +227,16 @@ pub(crate) fn onward_fields(onward: &Onward) -> [(&'static str, Option<String>);
 fn complete_text(feed: &FeedView, now: Timestamp) -> Option<String> {
     let gap = |since| format!("no: entries after {} may be missing (event feed.overflowed)", when::moment(since, now));
     feed.last_success.map(|_| feed.gap_since.map_or_else(|| "yes".to_owned(), gap))
+}
+
+/// How far older entries were read.
+fn archive_text(archive: &ArchiveView) -> String {
+    let pages = words::counted(archive.pages, "page", "pages");
+    format!(
+        "{pages} read, {} in them; next {}",
+        words::counted(archive.entries, "entry", "entries"),
+        plain(&archive.next, 300)
+    )
 }
 
 /// What to say about a document that was not well-formed.

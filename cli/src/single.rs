@@ -101,6 +101,7 @@ pub(crate) async fn fetch(
         search: true,
         subscribers,
         pushed: None,
+        page: false,
     };
     let mut exchanges = Vec::new();
     let patience = config.fetch.timeout;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::archive::ArchiveRead;
 use crate::calm::{CalmGroup, calm_subscribers};
 use crate::document::{ContentHash, Onward, Validators};
 use crate::host::HostKey;
@@ -68,6 +69,8 @@ pub struct Feed {
     pub over_quota: OverQuota,
     /// Its subscription with a hub or a cloud that notifies of new entries.
     pub push: Option<FeedPush>,
+    /// How far its older entries were read, while they are.
+    pub archive: Option<ArchiveRead>,
     /// When it was added.
     pub added: Timestamp,
 }

@@ -62,6 +62,9 @@ pub struct FetchJob {
     /// What a hub delivered: it is read in place of a fetch, and nobody is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pushed: Option<Box<PushedBody>>,
+    /// [`Self::url`] is a page of the feed's older entries ([`crate::archive`]), not the feed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub page: bool,
 }
 
 /// How far redirects led a fetch, when the next host was busy: the next job of the feed goes on there.
@@ -71,4 +74,7 @@ pub struct Detour {
     pub next: FeedUrl,
     /// The way there, as workers write it; opaque to everybody else.
     pub way: String,
+    /// The fetch is of a page of older entries: see [`FetchJob::page`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub page: bool,
 }

@@ -4,6 +4,7 @@
 //! Nothing in here knows SQL, HTTP or a schedule. A newcomer reads [`policy::decide`] first.
 
 pub mod accepted;
+pub mod archive;
 pub mod bot_auth;
 pub mod calm;
 pub mod causes;

@@ -131,6 +131,8 @@ pub struct Metrics {
     pub sla_unmet: IntGauge,
     /// Documents without any known entry, although some were known: entries may have been missed.
     pub overflowed: IntCounter,
+    /// Pages of older entries, by how they ended: `read`, `failed`.
+    pub archive_pages: IntCounterVec,
     /// Feeds that have not posted for far longer than they ever pause.
     pub silent_feeds: IntGauge,
     /// The share of the polled feeds that were read, and from which nothing can be missing.
@@ -262,6 +264,11 @@ impl Metrics {
                 "overflowed_total",
                 "Documents without any known entry: the feed may have posted more than a document holds.",
             ),
+            archive_pages: factory.counters(
+                "archive_pages_total",
+                "Pages of older entries that were requested, read or failed.",
+                &["outcome"],
+            ),
             silent_feeds: factory
                 .gauge("silent_feeds", "Feeds that have not posted for far longer than they usually pause."),
             complete_ratio: factory.level(
@@ -321,6 +328,9 @@ impl Metrics {
         }
         for rule in Rule::ALL {
             self.decisions.with_label_values(&[rule.as_str()]);
+        }
+        for outcome in ["read", "failed"] {
+            self.archive_pages.with_label_values(&[outcome]);
         }
         for kind in PUSH_KINDS {
             self.pushes.with_label_values(&[kind]);

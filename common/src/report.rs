@@ -83,6 +83,9 @@ pub struct FetchReport {
     /// It tells of what a hub delivered ([`crate::job::FetchJob::pushed`]), not of a poll: the feed's state and due time stay.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pushed: bool,
+    /// It tells of a page of older entries ([`crate::job::FetchJob::page`]), not of a poll.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub page: bool,
 }
 
 /// Whether a HEAD before the GET told, or would have told, that nothing is new.
@@ -135,6 +138,7 @@ impl FetchReport {
             wants_signature: false,
             permanent_url: None,
             pushed: false,
+            page: false,
         }
     }
 

@@ -95,6 +95,7 @@ fn job(poller: &Poller, number: i64, url: FeedUrl) -> FetchJob {
         search: false,
         subscribers: 3,
         pushed: None,
+        page: false,
     }
 }
 

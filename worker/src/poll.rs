@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::config::Config;
 use common::host::HostKey;
 use common::host_gate::{AcquireRequest, Acquired, GateError, HostGate, Isolation, Nonces, Permit, Release};
-use common::job::FetchJob;
+use common::job::{Detour, FetchJob};
 use common::live_rules::LiveRules;
 use common::metrics::Metrics;
 use common::outcome::FailureKind;
@@ -290,7 +290,8 @@ pub fn report(job: &FetchJob, started: Timestamp, fetched: Fetched) -> FetchRepo
         permanent_url: fetched.permanent_url,
         pushed: job.pushed.is_some(),
         blocked_by: fetched.blocked_by,
-        detour: fetched.detour,
+        detour: fetched.detour.map(|detour| Detour { page: job.page, ..detour }),
+        page: job.page,
         // an actor's posts are found from the page itself
         announced: fetched.announced.into_iter().filter(|feed| !feed.is_actor()).map(|feed| feed.url).collect(),
     }

@@ -35,6 +35,7 @@ fn job(rules: &HostRules, url: &str) -> FetchJob {
         search: false,
         subscribers: 1,
         pushed: None,
+        page: false,
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use common::archive::ArchiveRead;
 use common::feed::Feed;
 use common::host::{HostKey, HostRule};
 use common::job::Detour;
@@ -175,6 +176,16 @@ impl Feeds for SeenStore {
 
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError> {
         run(self.server.store.forget_validators(id))
+    }
+
+    async fn begin_archive(
+        &self,
+        id: FeedId,
+        version: Version,
+        archive: &ArchiveRead,
+        now: Timestamp,
+    ) -> Result<Option<Placement>, StoreError> {
+        run(self.server.store.begin_archive(id, version, archive, now))
     }
 
     async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError> {

@@ -162,5 +162,6 @@ fn job(n: usize) -> anyhow::Result<FetchJob> {
         search: false,
         subscribers: 12,
         pushed: None,
+        page: false,
     })
 }

@@ -168,6 +168,7 @@ fn check_policy(policy: &PolicyConfig, refusals: &mut Refusals) {
     refusals.require(factor >= 1.0 && factor.is_finite(), "policy.no_validator_factor", || "must be 1 or more".into());
     let factor = policy.push_factor;
     refusals.require(factor >= 1.0 && factor.is_finite(), "policy.push_factor", || "must be 1 or more".into());
+    refusals.positive("policy.archive_gap", policy.archive_gap);
     let factor = policy.silent_factor;
     let is_factor = factor == 0.0 || factor >= 1.0 && factor.is_finite();
     refusals.require(is_factor, "policy.silent_factor", || "must be 0 (off), or 1 or more".into());

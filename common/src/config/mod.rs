@@ -159,6 +159,11 @@ pub struct PolicyConfig {
     #[serde(with = "text")]
     pub stretch_ceiling: Duration,
     pub silent_factor: f64,
+    pub archive_pages: u32,
+    pub archive_bytes: u64,
+    pub archive_entries: u64,
+    #[serde(with = "text")]
+    pub archive_gap: Duration,
     pub category: CategoriesConfig,
     pub penalty: PenaltyConfig,
     pub failing: FailingConfig,

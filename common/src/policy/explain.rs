@@ -72,6 +72,7 @@ pub fn named(rule: Rule) -> &'static str {
         Rule::HostRefuses => "its host refuses us",
         Rule::Pushed => "new entries are pushed",
         Rule::Overflow => "it overflowed",
+        Rule::Archive => "a page of its archive",
     }
 }
 
@@ -107,6 +108,7 @@ fn words(rule: Rule, category: Category, interval: Duration, by: Duration, later
         }
         Rule::Pushed => format!("its new entries are pushed reliably, which {to}"),
         Rule::Overflow => format!("it posts more between polls than its document holds, which {to}"),
+        Rule::Archive => format!("a page of its older entries is read before, at {due}"),
         Rule::Late => "that time had passed when the report came: at once".to_owned(),
     }
 }

@@ -71,6 +71,8 @@ named! {
         Pushed = "pushed",
         /// It overflowed a while ago: polled more often.
         Overflow = "overflow",
+        /// A page of its older entries is read before the next poll.
+        Archive = "archive",
     }
 }
 

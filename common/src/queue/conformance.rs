@@ -79,6 +79,7 @@ pub fn job(n: i64) -> FetchJob {
         search: false,
         subscribers: 1,
         pushed: None,
+        page: false,
     }
 }
 

@@ -49,6 +49,7 @@ fn jobs() -> Vec<FetchJob> {
         search: false,
         subscribers: 12,
         pushed: None,
+        page: false,
     };
     let bare = FetchJob {
         validators: Validators::default(),
@@ -146,6 +147,7 @@ fn reports() -> Vec<FetchReport> {
         wants_signature: false,
         permanent_url: None,
         pushed: false,
+        page: false,
     };
     outcomes.into_iter().map(report).collect()
 }

@@ -66,6 +66,8 @@ FLEET = [
      [("min (feedfleet_complete_ratio{@})", "complete")], 8),
     ("Overflowed", "Documents without any known entry: the feed may have posted more between two polls than a document holds.", "reqps",
      [(rate("overflowed_total"), "overflowed")], 8),
+    ("Pages of archives", "Pages of older entries that were requested after an overflow or for a backfill.", "reqps",
+     [(rate("archive_pages_total", "outcome"), "{{outcome}}")], 8),
     ("Silent feeds", "Feeds that have not posted for far longer than they usually pause.", "short", [(level("silent_feeds"), "silent")], 8),
     ("Paused", "1 while an operator has paused all polling, or while only probes are sent because the fleet's own network fails.", "short",
      [(level("paused"), "paused"), (level("our_fault"), "our fault")], 4, {"type": "stat"}),

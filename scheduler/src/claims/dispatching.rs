@@ -151,6 +151,8 @@ impl Fleet {
 
     fn job_row(&self, feed: i64, row: &Row) -> JobRow {
         JobRow {
+            archive: None,
+            page: false,
             credentials: None,
             id: FeedId(feed),
             version: Version(row.version),
@@ -272,7 +274,14 @@ impl Fleet {
             host_hold: None,
             notices: common::policy::Notices::default(),
         };
-        Verdict { report: fetched, decision, category: Category::C, audience_at: Timestamp::EPOCH, push: None }
+        Verdict {
+            report: fetched,
+            decision,
+            category: Category::C,
+            audience_at: Timestamp::EPOCH,
+            push: None,
+            archive: None,
+        }
     }
 
     /// Stores a wake.

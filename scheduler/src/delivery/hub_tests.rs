@@ -173,7 +173,14 @@ impl World {
         let next_due = terms.last().map(|term| term.due);
         let (status, notices) = (feed.status, Notices::default());
         let decision = Decision { state, status, next_due, terms, host_hold: None, notices };
-        let verdict = Verdict { report, decision, category: Category::D, audience_at: feed.audience_at, push: None };
+        let verdict = Verdict {
+            report,
+            decision,
+            category: Category::D,
+            audience_at: feed.audience_at,
+            push: None,
+            archive: None,
+        };
         self.ops.store.apply(&[verdict], Duration::from_secs(1), now).await.unwrap();
     }
 

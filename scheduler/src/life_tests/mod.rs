@@ -1,6 +1,7 @@
 //! The scheduler's half of a feed's life over the embedded backends, with a clock that stands still: every row of the
 //! crash table that does not need a real process to die.
 
+mod archives;
 mod crowd;
 mod faults;
 mod intake;

@@ -17,7 +17,7 @@ async fn interrupted(fleet: &Fleet, job: &FetchJob, until: Timestamp) -> FetchRe
     let request = AcquireRequest { host, limits, ticket, feed, version, deadline, nonce, isolation };
     let Acquired::Granted(permit) = fleet.ops.gate.acquire(&request, now).await.unwrap() else { panic!("not granted") };
     fleet.ops.gate.release(&permit, Release::default(), now).await.unwrap();
-    let detour = Some(Detour { next: HUB.parse().unwrap(), way: format!("of feed {}", job.feed) });
+    let detour = Some(Detour { next: HUB.parse().unwrap(), way: format!("of feed {}", job.feed), page: false });
     FetchReport { detour, ..report(job, now, Outcome::Deferred { until }) }
 }
 

@@ -84,6 +84,7 @@ fn failed(feed: &Feed, failure: FailureKind) -> Verdict {
         category: Category::B,
         audience_at: feed.audience_at,
         push: None,
+        archive: None,
     }
 }
 

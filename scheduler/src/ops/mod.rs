@@ -4,6 +4,7 @@
 //! Each operation writes the store first and the schedule second: a crash between the two is repaired by reconcile. No
 //! polling decisions are made here.
 
+pub mod backfill;
 pub mod config;
 pub mod hosts;
 pub mod hub;

@@ -29,7 +29,7 @@ use crate::condition::pace::Pace;
 use crate::error::BackendError;
 use crate::poll::retire::retire;
 use crate::poll::subject::{band, rank};
-use crate::poll::{new_rules, open_minutes};
+use crate::poll::{archive, new_rules, open_minutes};
 use crate::schedule::{Band, Claim, Parking, Schedule, Slot};
 use store::{JobRow, Store};
 
@@ -246,6 +246,7 @@ impl Dispatcher {
     /// Reserves, parks and publishes; gives how many jobs were published.
     async fn dispatch(&self, due: Vec<(JobRow, Claim)>, now: Timestamp) -> Result<usize, BackendError> {
         let rules = self.rules.get();
+        let due: Vec<_> = due.into_iter().map(|(row, claim)| (archive::page_or_feed(row, now), claim)).collect();
         let mut requests = Vec::with_capacity(due.len());
         for (row, _) in &due {
             // A fetch that a busy host interrupted goes on there.
@@ -395,5 +396,6 @@ pub(crate) fn job(row: JobRow, request: ReserveRequest, ticket: Ticket, now: Tim
         search: row.by_hand,
         subscribers: row.subscribers,
         pushed: None,
+        page: row.page,
     }
 }

@@ -1,5 +1,6 @@
 //! One poll: a due feed becomes a job ([`dispatch`]), its report becomes a stored state ([`results`]).
 
+pub(crate) mod archive;
 pub mod dispatch;
 pub mod intake;
 mod log;

@@ -135,5 +135,12 @@ fn verdict(results: &Results, feed: &Feed, report: FetchReport) -> Verdict {
         notices: Notices::default(),
     };
     let push = claim_of_delivery(feed, report.started);
-    Verdict { report, decision, category: category(&subject(&rules, feed)), audience_at: feed.audience_at, push }
+    Verdict {
+        report,
+        decision,
+        category: category(&subject(&rules, feed)),
+        audience_at: feed.audience_at,
+        push,
+        archive: feed.archive.clone(),
+    }
 }

@@ -28,6 +28,7 @@ use common::url::FeedId;
 
 use crate::condition::Condition;
 use crate::error::BackendError;
+use crate::poll::archive::{self, is_page_that_ended};
 use crate::poll::log;
 use crate::poll::moves::{Moves, announced_instead, may_move};
 use crate::poll::retire::retire;
@@ -92,6 +93,8 @@ impl Results {
         let (pushes, reports): (Vec<_>, Vec<_>) = reports.into_iter().partition(|report| report.pushed);
         // First, so that a poll beside them finds nothing new.
         self.settle_pushes(pushes, &feeds, now).await?;
+        let (pages, reports): (Vec<_>, Vec<_>) = reports.into_iter().partition(is_page_that_ended);
+        self.settle_pages(pages, &feeds, now).await?;
         let (mut verdicts, mut slots) = (Vec::new(), Vec::new());
         let (mut interrupted, mut kept) = (Vec::new(), Vec::new());
         let asked: HashMap<HostKey, Timestamp> = reports.iter().flat_map(hosts_asked).collect();
@@ -160,7 +163,7 @@ impl Results {
             return None;
         }
         let (planned_by, due) = (feed.state.last_polled?, feed.next_due?);
-        let is_request = !matches!(report.outcome, Outcome::Deferred { .. });
+        let is_request = !matches!(report.outcome, Outcome::Deferred { .. }) && !report.page;
         let later = is_request && report.started > planned_by && feed.status == Status::Active;
         // Without what a late report was put off by.
         let planned = feed.terms.iter().take_while(|term| term.rule != Rule::Late).last();
@@ -213,12 +216,26 @@ impl Results {
             Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
         if self.is_spared(&report) {
             let decision = spare(&subject, now, (self.draw)(), &policy);
-            return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push };
+            return Verdict {
+                report,
+                decision,
+                category: category(&subject),
+                audience_at: feed.audience_at,
+                push,
+                archive: feed.archive.clone(),
+            };
         }
         let refusal = self.condition.refusals.of(&report.host).filter(|_| is_refusal(&report, feed.state.signing));
         if let Some(refusal) = refusal.filter(|_| report.answered_by.is_none()) {
             let decision = host_refused(&subject, &report, refusal.until, now, (self.draw)(), &policy);
-            return Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push };
+            return Verdict {
+                report,
+                decision,
+                category: category(&subject),
+                audience_at: feed.audience_at,
+                push,
+                archive: feed.archive.clone(),
+            };
         }
         let draws = [(self.draw)(), (self.draw)()];
         let mut minutes = common::lock(&self.minutes);
@@ -228,12 +245,13 @@ impl Results {
             // The feed that the page announces takes its place at once: nothing fails for its consumers.
             decision.notices = decision.notices.without(Notice::Penalised);
         }
+        let archive = archive::after_poll(feed, &report, &mut decision, &config.policy, now);
         let planned = feed.next_due.zip(feed.state.last_polled).map(|(due, last)| due.since(last));
         let plans = decision.next_due.map(|due| due.since(report.started));
         if let (Some(planned), Some(plans)) = (planned, plans) {
             self.condition.price.decided(planned, plans);
         }
-        Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push }
+        Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push, archive }
     }
 
     /// Whether a report tells of a failure that does not count against its feed.

@@ -299,6 +299,7 @@ impl Callbacks {
             search: false,
             subscribers: 0,
             pushed: Some(Box::new(pushed)),
+            page: false,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod operations;
 
+use common::archive::ArchiveRead;
 use common::calm::CalmGroup;
 use common::document::{ContentHash, FeedAbout, FeedHints, Onward};
 use common::entry::canonical_url;
@@ -87,6 +88,9 @@ pub struct FeedView {
     /// The newest entry of a feed that is silent: see the event `feed.silent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<Timestamp>,
+    /// Its older entries are being read; absent when they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<ArchiveView>,
     /// Its last document was broken, and read after a repair.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repaired: bool,
@@ -158,6 +162,7 @@ impl FeedView {
             complete: state.last_success.is_some() && state.gap_since.is_none(),
             gap_since: state.gap_since,
             silent_since: state.silent_since,
+            archive: feed.archive.map(ArchiveView::of),
             repaired: state.repaired,
             onward,
             about,
@@ -168,6 +173,30 @@ impl FeedView {
             entries: feed.entries,
             over_quota: feed.over_quota,
             added: feed.added,
+        }
+    }
+}
+
+/// How far a feed's older entries were read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArchiveView {
+    /// The page that is read next.
+    pub next: String,
+    /// Entries dated before are left out.
+    pub since: Timestamp,
+    /// Pages read.
+    pub pages: u64,
+    /// Entries that they contained.
+    pub entries: u64,
+}
+
+impl ArchiveView {
+    fn of(archive: ArchiveRead) -> Self {
+        ArchiveView {
+            next: archive.next.to_string(),
+            since: archive.since,
+            pages: archive.read.len() as u64,
+            entries: archive.entries,
         }
     }
 }

@@ -44,6 +44,7 @@ mod wanted;
 #[cfg(any(test, feature = "conformance"))]
 pub use verdicts::{row_after, wake_after};
 
+use common::archive::ArchiveRead;
 use common::calm::CalmGroup;
 use common::document::{ContentHash, Validators};
 use common::entry::Entry;
@@ -156,6 +157,10 @@ pub struct JobRow {
     pub by_hand: bool,
     /// Subscribers in all, calm ones included: for the `User-Agent` and for the order of waiting.
     pub subscribers: u32,
+    /// How far its older entries were read, while they are.
+    pub archive: Option<ArchiveRead>,
+    /// It stands for a page of these, not for the feed: never set by the store.
+    pub page: bool,
 }
 
 impl StoreStats {
@@ -189,6 +194,8 @@ pub struct Verdict {
     pub audience_at: Timestamp,
     /// What its new entries say of the feed's push subscription, if it has one.
     pub push: Option<PushClaim>,
+    /// How far its older entries are read afterwards; `None`: they are not.
+    pub archive: Option<ArchiveRead>,
 }
 
 /// What became of a [`Verdict`].

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use common::archive::ArchiveRead;
 use common::calm::{CalmGroup, calm_subscribers};
 use common::document::{ContentHash, Onward, Validators};
 use common::entry::{Enclosure, Entry, EntryDetails};
@@ -32,7 +33,7 @@ macro_rules! feed_columns {
     () => {
         "id, url, sealed, host, added, status, subscribers, active_subscribers, sla, important, interval_ms, audience_at, calm, private, \
          labels, external_id, version, next_due, wake_at, hold_until, etag, last_modified, validators_url, content_hash, title, entries, moved_from, \
-         onward, merged_into, state, rhythm, terms, quota, last_error, also_announced"
+         onward, merged_into, state, rhythm, terms, quota, last_error, also_announced, archive"
     };
 }
 pub(crate) use feed_columns;
@@ -85,6 +86,7 @@ pub(crate) struct FeedRow {
     terms: Vec<u8>,
     last_error: Option<String>,
     also_announced: Option<String>,
+    archive: Option<String>,
     /// See [`push_column`]; lists do not read it.
     #[sqlx(default)]
     push: Option<String>,
@@ -111,6 +113,7 @@ pub(crate) struct JobColumns {
     calm: Option<String>,
     detour: Option<String>,
     by_hand: bool,
+    archive: Option<String>,
 }
 
 /// A feed whose credentials are sealed with another key.
@@ -238,6 +241,7 @@ impl TryFrom<FeedRow> for Feed {
             entries: u64::try_from(row.entries).unwrap_or(0),
             over_quota: Budget::read(row.quota.as_deref()).over,
             push: row.push.as_deref().and_then(read_push),
+            archive: row.archive.as_deref().and_then(|archive| read_archive(id, archive)),
             added: Timestamp::from_millis(row.added),
         })
     }
@@ -281,6 +285,8 @@ impl TryFrom<JobColumns> for JobRow {
             signed: advice.signing == Signing::Wanted,
             detour: row.detour.and_then(|detour| StoredDetour::read(&detour, version)),
             by_hand: row.by_hand,
+            archive: row.archive.as_deref().and_then(|archive| read_archive(id, archive)),
+            page: false,
             subscribers: count(row.subscribers).saturating_add(calm_subscribers(&calm)),
         })
     }
@@ -407,6 +413,17 @@ pub(crate) fn pack_error(report: &FetchReport) -> Option<String> {
 /// An error that cannot be read is not shown.
 pub(crate) fn read_error(error: Option<&str>) -> Option<LastError> {
     serde_json::from_str(error?).ok()
+}
+
+/// How far an archive was read, as it is stored.
+pub(crate) fn pack_archive(archive: &ArchiveRead) -> Option<String> {
+    serde_json::to_string(archive).ok()
+}
+
+/// What cannot be read is not continued: a person can begin again.
+fn read_archive(feed: FeedId, text: &str) -> Option<ArchiveRead> {
+    let warn = |error| tracing::error!(%feed, %error, "how far an archive was read cannot be read");
+    serde_json::from_str(text).map_err(warn).ok()
 }
 
 /// The policy's memory as it is stored, without the rhythm, which is packed in a column of its own.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use common::archive::ArchiveRead;
 use common::feed::Feed;
 use common::host::{HostKey, HostRule};
 use common::job::Detour;
@@ -94,6 +95,16 @@ pub trait Feeds: Send + Sync {
 
     /// Drops a feed's validators and content hash, so that the next poll reads it whole. False when there is none.
     async fn forget_validators(&self, id: FeedId) -> Result<bool, StoreError>;
+
+    /// Has the older entries of a feed of this version read, from now on; raises the version. `None`: it has another one, or is not
+    /// polled.
+    async fn begin_archive(
+        &self,
+        id: FeedId,
+        version: Version,
+        archive: &ArchiveRead,
+        now: Timestamp,
+    ) -> Result<Option<Placement>, StoreError>;
 
     /// Gives a live feed of this version another URL; it keeps its number, its audience and its history, and more if it is the
     /// [same](Move::same). Consumers get the event `feed.moved`. A feed with credentials moves inside of its origin only.

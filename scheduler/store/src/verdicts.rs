@@ -10,7 +10,7 @@ use common::document::{Document, Validators};
 use common::entry::{Entry, Fingerprint};
 use common::host::HostKey;
 use common::known::KnownEntries;
-use common::outcome::OutcomeKind;
+use common::outcome::{FailureKind, OutcomeKind};
 use common::policy::{HostHold, Notice, Status, host_hold};
 use common::report::{FetchReport, Outcome};
 use common::time::Timestamp;
@@ -21,7 +21,7 @@ use sqlx_macros::FromRow;
 use super::news::About;
 use super::quota::Spent;
 use super::row::{entry_identity, pack_error};
-use super::{Applied, Verdict};
+use super::{Applied, Verdict, history};
 
 /// A verdict on the version that the store has, with what the feed's row said before.
 pub(super) struct Fresh<'a> {
@@ -91,6 +91,29 @@ impl<'a> Fresh<'a> {
         self.verdict.report.pushed
     }
 
+    /// It tells of a page of older entries: of what its document says only the entries count.
+    pub(super) fn is_page(&self) -> bool {
+        self.verdict.report.page
+    }
+
+    /// How the poll failed. A page that fails is no failure of its feed.
+    pub(super) fn failure(&self) -> Option<FailureKind> {
+        self.verdict.report.outcome.failure().filter(|_| !self.is_page())
+    }
+
+    /// Why the poll failed, as it is stored.
+    pub(super) fn error(&self) -> Option<String> {
+        pack_error(&self.verdict.report).filter(|_| !self.is_page())
+    }
+
+    /// The poll for the feed's history; nothing for a page.
+    pub(super) fn history(&self) -> Vec<u8> {
+        match self.is_page() {
+            true => Vec::new(),
+            false => history::pack(&self.verdict.report, &self.verdict.decision).to_vec(),
+        }
+    }
+
     /// Category, status and host as they are to be, if one of them changes: they are indexed.
     pub(super) fn new_standing(&self) -> Option<(&str, Status, &str)> {
         let Verdict { report, decision, category, .. } = self.verdict;
@@ -111,7 +134,7 @@ impl<'a> Fresh<'a> {
     pub(super) fn new_validators(&self) -> Option<&'a Validators> {
         let Before { etag, last_modified, validators_url, .. } = &self.row;
         match &self.verdict.report.outcome {
-            Outcome::NotModified { validators: new } => {
+            Outcome::NotModified { validators: new } if !self.is_page() => {
                 let same = (etag, last_modified, validators_url) == (&new.etag, &new.last_modified, &new.for_url);
                 (!same).then_some(new)
             }
@@ -155,7 +178,7 @@ pub(super) fn reported<'a>(fresh: &[Fresh<'a>]) -> Vec<Change<'a>> {
             if seen.insert(identity) {
                 let feed = fresh.verdict.report.feed;
                 let fingerprint = entry.fingerprint().0.cast_signed();
-                let only_adds = fresh.is_pushed();
+                let only_adds = fresh.is_pushed() || fresh.is_page();
                 changes.push(Change {
                     fresh: number,
                     feed,
@@ -240,7 +263,7 @@ pub(super) fn stored_forms(changes: &[Change<'_>], verdict: usize) -> Vec<i64> {
 pub(super) fn still_there(fresh: &Fresh<'_>) -> Vec<i64> {
     let Some(document) = fresh.document() else { return Vec::new() };
     let own = usize::try_from(document.all_entries).unwrap_or(usize::MAX);
-    let known = document.known.iter().take(if fresh.is_pushed() { usize::MAX } else { own });
+    let known = document.known.iter().take(if fresh.is_pushed() || fresh.is_page() { usize::MAX } else { own });
     let all = known.chain(document.entries.iter().map(Entry::fingerprint));
     all.map(|fingerprint| fingerprint.0.cast_signed()).collect()
 }

@@ -133,6 +133,7 @@ fn job(number: i64) -> FetchJob {
         search: false,
         subscribers: 1,
         pushed: None,
+        page: false,
     }
 }
 

@@ -96,8 +96,11 @@ pub(crate) async fn adding_a_retired_feed_revives_it_for_one_try(backend: &dyn B
 pub(crate) async fn a_job_goes_on_where_its_feeds_last_fetch_was_interrupted(backend: &dyn Backend) {
     let store = backend.open().await;
     let ids = [add(&*store, "https://a.org/1").await, add(&*store, "https://a.org/2").await];
-    let detour =
-        |way: &str| common::job::Detour { next: "https://b.org/x?y='\"".parse().unwrap(), way: way.to_owned() };
+    let detour = |way: &str| common::job::Detour {
+        next: "https://b.org/x?y='\"".parse().unwrap(),
+        way: way.to_owned(),
+        page: false,
+    };
     let version = feed(&*store, ids[0]).await.version;
     let kept = [(ids[0], version, detour("{\"a\":1}")), (ids[1], Version(99), detour("of another version"))];
     store.keep_detours(&kept).await.unwrap();

@@ -142,6 +142,8 @@ macro_rules! stamp {
             completeness {
                 feeds_that_may_miss_entries_and_silent_ones_are_counted;
                 an_overflow_and_a_silence_are_published_with_their_time;
+                a_page_of_older_entries_changes_nothing_of_its_feed_but_its_entries;
+                an_archive_is_begun_on_the_version_that_was_read;
             }
             filters {
                 entries_and_events_carry_their_feed;
@@ -387,6 +389,7 @@ pub(crate) fn verdict_on(feed: &Feed, started: u64, outcome: Outcome) -> Verdict
         category: Category::D,
         audience_at: feed.audience_at,
         push: None,
+        archive: None,
     }
 }
 

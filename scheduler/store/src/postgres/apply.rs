@@ -28,7 +28,7 @@ use super::{PostgresStore, column, entries, numbers, optional_text, text};
 use crate::push::sql;
 use crate::quota::Spent;
 use crate::row::{
-    FeedRow, JobColumns, PlaceColumns, feed_columns, pack_detour, pack_error, pack_onward, pack_state, pack_terms,
+    FeedRow, JobColumns, PlaceColumns, feed_columns, pack_archive, pack_detour, pack_onward, pack_state, pack_terms,
     push_column, readable,
 };
 use crate::verdicts::{self, Before, Change, Fresh, HostHolds, NewEvent, Tally};
@@ -205,16 +205,17 @@ async fn write_polls(on: &mut PgConnection, fresh: &[&Fresh<'_>], clock_skew: Du
         .bind(column(&rows, |fresh| fresh.verdict.decision.next_due.map(Timestamp::millis)))
         .bind(column(&rows, |fresh| fresh.unanswered_wake(clock_skew).map(Timestamp::millis)))
         .bind(column(&rows, |fresh| state(fresh).hold_until.map(Timestamp::millis)))
-        .bind(column(&rows, |fresh| fresh.verdict.report.outcome.failure().map(FailureKind::as_str)))
+        .bind(column(&rows, |fresh| fresh.failure().map(FailureKind::as_str)))
         .bind(column(&rows, |fresh| state(fresh).penalty.map(|penalty| penalty.kind.as_str())))
         .bind(column(&rows, |fresh| pack_state(&fresh.verdict.decision.state)))
         .bind(column(&rows, |fresh| state(fresh).rhythm.to_bytes()))
         .bind(column(&rows, |fresh| pack_terms(&fresh.verdict.decision.terms)))
-        .bind(column(&rows, |fresh| history::pack(&fresh.verdict.report, &fresh.verdict.decision)))
-        .bind(column(&rows, |fresh| pack_error(&fresh.verdict.report)))
+        .bind(column(&rows, |fresh| fresh.history()))
+        .bind(column(&rows, |fresh| fresh.error()))
         .bind(i32::try_from(history::EARLIER).unwrap_or(i32::MAX))
         .bind(column(&rows, |fresh| verdicts::gap_column(fresh)))
         .bind(column(&rows, |fresh| state(fresh).silent_since.map(Timestamp::millis)))
+        .bind(column(&rows, |fresh| fresh.verdict.archive.as_ref().and_then(pack_archive)))
         .execute(on)
         .await
         .map_err(StoreError::on(ACTION))?;
@@ -260,7 +261,7 @@ async fn write_documents(
     spent: &[Option<Spent>],
 ) -> Result<(), StoreError> {
     let brought = |((fresh, tally), spent)| Fresh::document(fresh).map(|document| (fresh, tally, spent, document));
-    let rows = fresh.iter().zip(tallies).zip(spent).filter(|((fresh, _), _)| !fresh.is_pushed());
+    let rows = fresh.iter().zip(tallies).zip(spent).filter(|((fresh, _), _)| !fresh.is_pushed() && !fresh.is_page());
     let rows: Vec<_> = rows.filter_map(brought).collect();
     if !rows.is_empty() {
         sqlx::query(include_str!("apply_document.sql"))
@@ -310,6 +311,8 @@ async fn write_pushes(
         let known = verdicts::known_after_push(&known, changes, number);
         rows.push((fresh.row.id, tallies[number].more, known, &spent[number]));
     }
+    let pages = fresh.iter().zip(tallies).zip(spent).filter(|((fresh, _), _)| fresh.is_page());
+    rows.extend(pages.map(|((fresh, tally), spent)| (fresh.row.id, tally.more, None, spent)));
     if !rows.is_empty() {
         sqlx::query(include_str!("apply_push.sql"))
             .bind(column(&rows, |(id, ..)| *id))

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use async_trait::async_trait;
+use common::archive::ArchiveRead;
 use common::feed::Feed;
 use common::policy::Status;
 use common::secrets::Credentials;
@@ -17,8 +18,8 @@ use crate::hub::hub_feeds;
 use crate::listing;
 use crate::news::{News, ids_of_new};
 use crate::row::{
-    CHUNK, FeedRow, PlaceColumns, added_terms, feed_columns, interval_millis, pack_calm, pack_labels, pack_terms,
-    push_column, readable,
+    CHUNK, FeedRow, PlaceColumns, added_terms, feed_columns, interval_millis, pack_archive, pack_calm, pack_labels,
+    pack_terms, push_column, readable,
 };
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
@@ -101,6 +102,21 @@ impl Feeds for PostgresStore {
                        WHERE id = $1";
             Ok(sqlx::query(sql).bind(id.0).execute(on).await?.rows_affected() > 0)
         })
+    }
+
+    async fn begin_archive(
+        &self,
+        id: FeedId,
+        version: Version,
+        archive: &ArchiveRead,
+        now: Timestamp,
+    ) -> Result<Option<Placement>, StoreError> {
+        let begun = on_connection!(self, "begin to read an archive", |on| {
+            let begun = sqlx::query_as::<_, PlaceColumns>(include_str!("begin_archive.sql"));
+            let begun = begun.bind(id.0).bind(version.0).bind(pack_archive(archive)).bind(now.millis());
+            begun.fetch_optional(on).await
+        })?;
+        begun.map(Placement::try_from).transpose()
     }
 
     async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError> {

@@ -24,7 +24,7 @@ use super::{SqliteStore, entries};
 use crate::push::sql;
 use crate::quota::Spent;
 use crate::row::{
-    FeedRow, JobColumns, PlaceColumns, pack_detour, pack_error, pack_onward, pack_state, pack_terms, readable,
+    FeedRow, JobColumns, PlaceColumns, pack_archive, pack_detour, pack_onward, pack_state, pack_terms, readable,
 };
 use crate::verdicts::{self, Before, Change, Fresh, HostHolds, NewEvent, Tally};
 use crate::{Applied, JobRow, Placement, Polls, StoreError, Verdict, history};
@@ -223,6 +223,10 @@ async fn write_feeds(
             continue;
         }
         poll(&mut polls, fresh, fresh.unanswered_wake(clock_skew));
+        if fresh.is_page() {
+            push(&mut pushes, fresh, tally.more, (None, spent.as_ref()));
+            continue;
+        }
         standing(&mut standings, fresh);
         if let Some(new) = fresh.document() {
             document(&mut documents, fresh, new, tally.more, spent.as_ref());
@@ -250,15 +254,16 @@ fn poll(polls: &mut Batch, fresh: &Fresh<'_>, wake: Option<Timestamp>) {
         row.int(decision.next_due.map(Timestamp::millis));
         row.int(wake.map(Timestamp::millis));
         row.int(decision.state.hold_until.map(Timestamp::millis));
-        row.word(report.outcome.failure().map(FailureKind::as_str));
+        row.word(fresh.failure().map(FailureKind::as_str));
         row.word(decision.state.penalty.map(|penalty| penalty.kind.as_str()));
         row.text(pack_state(&decision.state).as_str());
         row.bytes(decision.state.rhythm.to_bytes().as_slice());
         row.bytes(pack_terms(&decision.terms).as_slice());
-        row.bytes(history::pack(report, decision).as_slice());
-        row.text(pack_error(report).as_deref());
+        row.bytes(fresh.history().as_slice());
+        row.text(fresh.error().as_deref());
         row.int(verdicts::gap_column(fresh));
         row.int(decision.state.silent_since.map(Timestamp::millis));
+        row.text(fresh.verdict.archive.as_ref().and_then(pack_archive).as_deref());
     });
 }
 

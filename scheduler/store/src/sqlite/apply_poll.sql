@@ -1,4 +1,4 @@
--- Rows: feed, next due, wake, hold, failure, penalty, state, rhythm, terms, poll, error, gap, silence. Every applied report. The history keeps ?3 bytes of
+-- Rows: feed, next due, wake, hold, failure, penalty, state, rhythm, terms, poll, error, gap, silence, archive. Every applied report. The history keeps ?3 bytes of
 -- earlier polls. `||` makes a text even of two blobs, byte for byte, hence the cast; `substr` of an empty blob is NULL.
 UPDATE feeds
 SET version    = version + 1,
@@ -13,6 +13,7 @@ SET version    = version + 1,
     last_error = CAST(substr(?2, new.value ->> 14, new.value ->> 15) AS TEXT),
     gap_since  = new.value ->> 16,
     silent_since = new.value ->> 17,
+    archive    = CAST(substr(?2, new.value ->> 18, new.value ->> 19) AS TEXT),
     history    = CAST(substr(?2, new.value ->> 12, new.value ->> 13) || coalesce(substr(history, 1, ?3), x'') AS BLOB)
 FROM jsonb_each(?1) AS new
 WHERE feeds.id = new.value ->> 0

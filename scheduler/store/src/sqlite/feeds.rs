@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use async_trait::async_trait;
+use common::archive::ArchiveRead;
 use common::feed::Feed;
 use common::policy::Status;
 use common::secrets::Credentials;
@@ -17,8 +18,8 @@ use super::{SqliteStore, moves, news};
 use crate::hub::hub_feeds;
 use crate::news::{News, ids_of_new};
 use crate::row::{
-    CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_calm, pack_labels, pack_terms, push_column,
-    readable,
+    CHUNK, FeedRow, PlaceColumns, added_terms, interval_millis, pack_archive, pack_calm, pack_labels, pack_terms,
+    push_column, readable,
 };
 use crate::{
     Added, FeedChange, FeedQuery, FeedRef, Feeds, HistoryEntry, Move, Moved, NewFeed, Page, Placement, Polls,
@@ -117,6 +118,24 @@ impl Feeds for SqliteStore {
             .await
             .map_err(StoreError::on("forget a feed's validators"))?;
         Ok(done.rows_affected() > 0)
+    }
+
+    async fn begin_archive(
+        &self,
+        id: FeedId,
+        version: Version,
+        archive: &ArchiveRead,
+        now: Timestamp,
+    ) -> Result<Option<Placement>, StoreError> {
+        let begun: Option<PlaceColumns> = sqlx::query_as(include_str!("begin_archive.sql"))
+            .bind(id.0)
+            .bind(version.0)
+            .bind(pack_archive(archive))
+            .bind(now.millis())
+            .fetch_optional(&self.writer)
+            .await
+            .map_err(StoreError::on("begin to read an archive"))?;
+        begun.map(Placement::try_from).transpose()
     }
 
     async fn move_feed(&self, id: FeedId, version: Version, to: &Move, now: Timestamp) -> Result<Moved, StoreError> {

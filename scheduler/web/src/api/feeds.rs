@@ -8,6 +8,7 @@ use common::input;
 use common::labels::{LabelEdit, Marks, limited, read_external_id, read_labels, read_title};
 use common::policy::{Audience, Status};
 use common::secrets::Login;
+use common::time::Timestamp;
 use common::url::FeedId;
 use serde::{Deserialize, Deserializer};
 
@@ -18,6 +19,7 @@ use crate::explain;
 use crate::listing::ListParams;
 use crate::request::{Accepts, Body, Params, PathId};
 use crate::state::{Api, State};
+use scheduler::ops::backfill::Backfill;
 use scheduler::ops::unmove::TakenBack;
 use scheduler::ops::{AddFeed, AudienceEdit, EditFeed};
 use scheduler::wire::{AddedView, ExplainView, FeedView, List};
@@ -297,6 +299,45 @@ pub(crate) async fn forget(State(api): State<Api>, PathId(id): PathId) -> Result
     let ops = api.ops.clone();
     let forgotten = run_to_completion(async move { ops.forget(id).await }).await?;
     Ok(Json(api.view(forgotten.ok_or_else(|| ApiError::no_feed(id))?)))
+}
+
+/// The body of a backfill.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct BackfillBody {
+    since: Option<Timestamp>,
+}
+
+impl Accepts for BackfillBody {
+    fn accepts(_: &str) -> &'static str {
+        "a time, such as 2026-01-01T00:00:00Z"
+    }
+}
+
+/// `POST /feeds/{id}/backfill`: reads the older entries that the feed links to. 202: page by page, from now on.
+pub(crate) async fn backfill(
+    State(api): State<Api>,
+    PathId(id): PathId,
+    Body(body): Body<BackfillBody>,
+) -> Result<(StatusCode, Json<FeedView>), ApiError> {
+    api.may_touch(id).await?;
+    let since =
+        body.since.ok_or_else(|| ApiError::bad("since is missing: the time from which on entries are wanted"))?;
+    let ops = api.ops.clone();
+    let begun = run_to_completion(async move { ops.backfill(id, since).await }).await?;
+    match begun.ok_or_else(|| ApiError::no_feed(id))? {
+        Backfill::Begun(feed) => Ok((StatusCode::ACCEPTED, Json(api.view(*feed)))),
+        Backfill::NotPolled(feed) => Err(conflict(&feed, not_polled(&feed))),
+        Backfill::NoArchive(feed) => {
+            let none =
+                "links to no older entries (rel=\"prev-archive\" or rel=\"next\", next_url): nothing can be read";
+            Err(conflict(&feed, none))
+        }
+        Backfill::Off => Err(ApiError::new(
+            StatusCode::CONFLICT,
+            "policy.archive_pages is 0: no older entries are read; set it to the number of pages to read",
+        )),
+    }
 }
 
 /// `GET /feeds/{id}/explain`

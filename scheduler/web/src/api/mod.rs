@@ -71,6 +71,7 @@ pub(crate) fn versioned() -> Routes<Api> {
         .route("/feeds/{id}/resume", post(feeds::resume))
         .route("/feeds/{id}/refresh", post(feeds::refresh))
         .route("/feeds/{id}/forget", post(feeds::forget))
+        .route("/feeds/{id}/backfill", post(feeds::backfill))
         .route("/feeds/{id}/unmove", post(feeds::unmove))
         .route("/entries", get(entries::all))
         .route("/entries/lookup", get(entries::lookup))

@@ -97,6 +97,11 @@ pub(super) mod tests {
             if path.ends_with("/unmove") {
                 fleet.moved(id, "https://example.org/feed.xml").await;
             }
+            if path.ends_with("/backfill") {
+                let mut document = common::document::Document::default();
+                document.onward.next = Some("https://example.com/feed.xml?paged=2".into());
+                fleet.read(id, document).await;
+            }
             let body = &operation["requestBody"]["content"]["application/json"]["example"];
             let body = (!body.is_null()).then(|| body.clone());
             let form = &operation["requestBody"]["content"]["application/x-www-form-urlencoded"]["example"];

@@ -17,7 +17,7 @@ use crate::session::Caller;
 use crate::state::Api;
 
 /// The routes that a token with labels may use.
-pub(crate) const OPEN: [&str; 50] = [
+pub(crate) const OPEN: [&str; 51] = [
     "/api/v1/feeds",
     "/api/v1/feeds/bulk",
     "/api/v1/feeds/lookup",
@@ -29,6 +29,7 @@ pub(crate) const OPEN: [&str; 50] = [
     "/api/v1/feeds/{id}/resume",
     "/api/v1/feeds/{id}/refresh",
     "/api/v1/feeds/{id}/forget",
+    "/api/v1/feeds/{id}/backfill",
     "/api/v1/entries",
     "/api/v1/entries/lookup",
     "/api/v1/entries/{seq}",

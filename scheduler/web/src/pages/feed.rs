@@ -204,6 +204,7 @@ fn said(feed: &FeedView, now: Timestamp) -> Vec<(&'static str, String)> {
         ("Wants to be read at", text(&feed.onward.new_feed_url)),
         ("Its end", feed.onward.expired.then(|| "nothing will follow".to_owned())),
         ("Complete", completeness(feed, now)),
+        ("Older entries", feed.archive.as_ref().map(|archive| format!("being read: {} pages so far", archive.pages))),
         ("Silent since", feed.silent_since.map(|at| format!("{} ({})", words::full(at), words::relative(at, now)))),
         ("Content hash", feed.content_hash.map(|hash| hash.to_string())),
     ];

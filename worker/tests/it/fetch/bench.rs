@@ -102,6 +102,7 @@ impl Bench {
             search: true,
             subscribers: 3,
             pushed: None,
+            page: false,
         }
     }
 

@@ -137,6 +137,7 @@ fn job(feed: i64, url: FeedUrl, host: common::host::HostKey, ticket: Ticket, exp
         without_delta: false,
         signed: false,
         pushed: None,
+        page: false,
     }
 }
 

@@ -1,0 +1,216 @@
+//! Older entries: bursts of 50 in feeds that show 20, with and without an archive; and what a person has read.
+
+use std::collections::HashMap;
+
+use common::archive::ArchiveRead;
+use common::document::Document;
+use common::entry::Entry;
+
+use super::*;
+use crate::ops::backfill::Backfill;
+
+/// Entries of a page.
+const WINDOW: usize = 20;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The feeds of an origin, and what they have posted so far, oldest first.
+struct Origin {
+    start: Timestamp,
+    /// Nothing more is posted.
+    is_over: bool,
+    posts: HashMap<FeedId, Vec<Timestamp>>,
+    /// Those that link to pages of older entries.
+    archived: Vec<FeedId>,
+    /// Requests for pages, in order, with their feeds.
+    pages: Vec<(FeedId, Timestamp)>,
+    polls: usize,
+}
+
+impl Origin {
+    fn new(start: Timestamp) -> Self {
+        Origin { start, is_over: false, posts: HashMap::new(), archived: Vec::new(), pages: Vec::new(), polls: 0 }
+    }
+
+    /// Posts 50 entries in an hour, every ten hours, and another one every two hours; each feed at times of its own.
+    fn post(&mut self, now: Timestamp) {
+        if self.is_over {
+            return;
+        }
+        let minute = now.since(self.start).as_secs() / 60;
+        for (feed, posts) in &mut self.posts {
+            let minute = minute + 37 * feed.0.unsigned_abs();
+            let is_burst = minute % 600 < 50;
+            if is_burst || minute % 120 == 0 {
+                posts.push(now);
+            }
+        }
+    }
+
+    /// The response to a job.
+    fn response(&mut self, job: &FetchJob, now: Timestamp) -> Outcome {
+        let query = job.url.as_url().query().and_then(|query| query.strip_prefix("paged="));
+        let page: usize = query.map_or(1, |number| number.parse().unwrap());
+        assert_eq!(job.page, page > 1);
+        match job.page {
+            true => self.pages.push((job.feed, now)),
+            false => self.polls += 1,
+        }
+        let posts = &self.posts[&job.feed];
+        let all: Vec<Entry> = posts.iter().rev().map(|at| dated(*at)).collect();
+        let shown: Vec<Entry> = all.iter().skip((page - 1) * WINDOW).take(WINDOW).cloned().collect();
+        let mut document = Document::default();
+        document.validators.etag = Some("\"1\"".into());
+        let is_last = all.len() <= page * WINDOW;
+        if self.archived.contains(&job.feed) && !is_last {
+            document.onward.next =
+                Some(format!("http://{}/feed?paged={}", job.url.as_url().host_str().unwrap(), page + 1));
+        }
+        document.keep_news(shown, &job.known);
+        Outcome::Modified(Box::new(document))
+    }
+}
+
+fn dated(at: Timestamp) -> Entry {
+    Entry { id: at.to_string(), published: Some(at), ..Entry::default() }
+}
+
+/// Lets a fleet and an origin run for this many minutes.
+async fn run(fleet: &Fleet, origin: &mut Origin, minutes: u64) {
+    for _ in 0..minutes {
+        origin.post(fleet.clock.now());
+        for _ in 0..4 {
+            for job in fleet.dispatched().await {
+                let outcome = origin.response(&job, fleet.clock.now());
+                let report = FetchReport { page: job.page, ..fleet.work(&job, outcome).await };
+                fleet.settle(report).await;
+            }
+            fleet.clock.advance(MINUTE / 4);
+        }
+    }
+}
+
+async fn stored(fleet: &Fleet, feed: FeedId) -> usize {
+    let entries = fleet.ops.store.entries(Some(feed), 0, 10_000).await.unwrap().items;
+    entries.iter().map(|stored| &stored.entry.id).collect::<std::collections::HashSet<_>>().len()
+}
+
+#[tokio::test]
+async fn with_an_archive_no_entry_is_lost_and_every_feed_that_loses_some_is_named() {
+    let fleet = Fleet::new().await;
+    let mut origin = Origin::new(fleet.clock.now());
+    for number in 0..12 {
+        let id = fleet.add(&format!("http://a{number}.example/feed")).await;
+        // What was posted before the first poll.
+        origin.posts.insert(id, vec![fleet.clock.now().before(MINUTE * 600)]);
+        if number % 2 == 0 {
+            origin.archived.push(id);
+        }
+    }
+    run(&fleet, &mut origin, 3 * 24 * 60).await;
+    // What was posted last is polled, and recovered, before it is counted.
+    origin.is_over = true;
+    fleet.ops.wake(&origin.posts.keys().copied().collect::<Vec<_>>()).await.unwrap();
+    run(&fleet, &mut origin, 120).await;
+    let events = fleet.ops.store.events(0, 1_000_000).await.unwrap().items;
+    let named: Vec<FeedId> =
+        events.iter().filter(|event| event.kind == "feed.overflowed").map(|event| event.feed_id).collect();
+    let (mut lost, mut feeds_that_lost) = (0, 0);
+    for (feed, posts) in &origin.posts {
+        let missing = posts.len() - stored(&fleet, *feed).await;
+        let state = fleet.feed(*feed).await;
+        if origin.archived.contains(feed) {
+            assert_eq!(missing, 0, "feed {feed} has an archive: {:?}", state.archive);
+            assert!(named.contains(feed), "it overflowed");
+            assert_eq!((state.state.gap_since, state.archive), (None, None), "and was recovered");
+        } else {
+            lost += missing;
+            feeds_that_lost += usize::from(missing > 0);
+            assert!(missing == 0 || named.contains(feed), "feed {feed} lost {missing}");
+            assert!(missing == 0 || state.state.gap_since.is_some());
+        }
+    }
+    println!(
+        "{lost} entries lost by {feeds_that_lost} feeds without an archive; {} pages of archives",
+        origin.pages.len()
+    );
+    assert!(feeds_that_lost >= 4 && lost > 50, "{lost} entries of {feeds_that_lost} feeds");
+    for pair in origin.pages.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+        assert!(pair[1].1.since(pair[0].1) >= Duration::from_secs(10), "pages are paced");
+    }
+}
+
+/// A feed with an archive of five pages, polled once.
+async fn with_pages() -> (Fleet, Origin, FeedId) {
+    let fleet = Fleet::new().await;
+    let mut origin = Origin::new(fleet.clock.now());
+    let id = fleet.add("http://a.example/feed").await;
+    let posts = (1..=100).rev().map(|hours| fleet.clock.now().before(MINUTE * 60 * hours)).collect();
+    origin.posts.insert(id, posts);
+    origin.archived.push(id);
+    let job = &fleet.dispatched().await[0];
+    let outcome = origin.response(job, fleet.clock.now());
+    let report = fleet.work(job, outcome).await;
+    fleet.settle(report).await;
+    (fleet, origin, id)
+}
+
+#[tokio::test]
+async fn a_person_has_older_entries_read_back_to_a_time_and_the_feed_is_polled_as_planned() {
+    let (fleet, mut origin, id) = with_pages().await;
+    let planned = fleet.feed(id).await;
+    assert_eq!((stored(&fleet, id).await, planned.archive.as_ref()), (20, None));
+    let since = fleet.clock.now().before(MINUTE * 60 * 70);
+    let Some(Backfill::Begun(begun)) = fleet.ops.backfill(id, since).await.unwrap() else { panic!("it did not begin") };
+    assert_eq!(begun.next_due, Some(fleet.clock.now()));
+    let ArchiveRead { poll_due, .. } = begun.archive.unwrap();
+    assert_eq!(Some(poll_due), planned.next_due);
+    let mut clock = 0;
+    while fleet.feed(id).await.archive.is_some() && clock < 60 {
+        for job in fleet.dispatched().await {
+            assert!(job.page && job.validators.is_empty() && job.content_hash.is_none());
+            let outcome = origin.response(&job, fleet.clock.now());
+            let report = FetchReport { page: true, ..fleet.work(&job, outcome).await };
+            fleet.settle(report).await;
+        }
+        fleet.clock.advance(Duration::from_secs(5));
+        clock += 1;
+    }
+    let read = fleet.feed(id).await;
+    assert_eq!((stored(&fleet, id).await, origin.pages.len(), origin.polls), (70, 4, 1), "the fifth page is older");
+    assert_eq!((read.next_due, read.state, read.terms), (planned.next_due, planned.state, planned.terms));
+}
+
+#[tokio::test]
+async fn a_page_that_fails_is_no_failure_of_its_feed_and_is_given_up_after_three() {
+    let (fleet, mut origin, id) = with_pages().await;
+    fleet.ops.backfill(id, Timestamp::EPOCH).await.unwrap();
+    let mut failed = 0;
+    for _ in 0..3_000 {
+        for job in fleet.dispatched().await {
+            let outcome = match job.page {
+                true => Outcome::Failed { failure: FailureKind::Status, detail: "404".into() },
+                false => origin.response(&job, fleet.clock.now()),
+            };
+            failed += usize::from(job.page);
+            let report = FetchReport { page: job.page, ..fleet.work(&job, outcome).await };
+            fleet.settle(report).await;
+            let feed = fleet.feed(id).await;
+            assert_eq!((feed.last_error, feed.state.consecutive_failures, feed.state.penalty), (None, 0, None));
+        }
+        fleet.clock.advance(MINUTE);
+    }
+    assert_eq!((failed, fleet.feed(id).await.archive), (3, None));
+    assert!(origin.polls > 3, "it is polled as ever");
+}
+
+#[tokio::test]
+async fn a_feed_without_a_link_or_that_is_not_polled_has_nothing_to_backfill() {
+    let fleet = Fleet::new().await;
+    let id = fleet.add("http://a.example/feed").await;
+    let wish = |id| fleet.ops.backfill(id, Timestamp::EPOCH);
+    assert!(matches!(wish(id).await.unwrap(), Some(Backfill::NoArchive(_))));
+    let pause = store::FeedChange { status: Some(Status::Paused), ..Default::default() };
+    fleet.ops.store.change_feed(id, &pause, fleet.clock.now()).await.unwrap();
+    assert!(matches!(wish(id).await.unwrap(), Some(Backfill::NotPolled(_))));
+    assert!(wish(FeedId(99)).await.unwrap().is_none());
+}

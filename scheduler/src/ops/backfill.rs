@@ -1,0 +1,53 @@
+//! Has the older entries of a feed read.
+
+use common::archive::ArchiveRead;
+use common::feed::Feed;
+use common::known::KnownEntries;
+use common::policy::Status;
+use common::time::Timestamp;
+use common::url::FeedId;
+
+use super::{Ops, TRIES};
+use crate::error::BackendError;
+use crate::poll::subject::placement_slot;
+use store::{FeedRef, StoreError};
+
+/// What became of the wish.
+#[derive(Debug)]
+pub enum Backfill {
+    /// It began.
+    Begun(Box<Feed>),
+    /// The feed is not polled.
+    NotPolled(Box<Feed>),
+    /// Its document links to no older entries.
+    NoArchive(Box<Feed>),
+    /// `policy.archive_pages` is 0.
+    Off,
+}
+
+impl Ops {
+    /// Has the entries of a feed read that are dated `since` or later, page by page, as far as it links to them. `None`: there is
+    /// no such feed.
+    pub async fn backfill(&self, id: FeedId, since: Timestamp) -> Result<Option<Backfill>, BackendError> {
+        if self.condition.config.get().policy.archive_pages == 0 {
+            return Ok(Some(Backfill::Off));
+        }
+        for _ in 0..TRIES {
+            let now = self.clock.now();
+            let Some(feed) = self.store.feed(&FeedRef::Id(id)).await? else { return Ok(None) };
+            let Some(due) = feed.next_due.filter(|_| feed.status == Status::Active) else {
+                return Ok(Some(Backfill::NotPolled(Box::new(feed))));
+            };
+            let poll_due = feed.archive.as_ref().map_or(due, |archive| archive.poll_due);
+            let Some(archive) = ArchiveRead::begin(&feed.onward, since, KnownEntries::default(), poll_due) else {
+                return Ok(Some(Backfill::NoArchive(Box::new(feed))));
+            };
+            if let Some(place) = self.store.begin_archive(id, feed.version, &archive, now).await? {
+                self.schedule.lower(&[placement_slot(&place)], now).await?;
+                let feed = self.store.feed(&FeedRef::Id(id)).await?;
+                return Ok(feed.map(|feed| Backfill::Begun(Box::new(feed))));
+            }
+        }
+        Err(StoreError::Outdated.into())
+    }
+}
