@@ -40,7 +40,7 @@ impl Origin {
         for (feed, posts) in &mut self.posts {
             let minute = minute + 37 * feed.0.unsigned_abs();
             let is_burst = minute % 600 < 50;
-            if is_burst || minute % 120 == 0 {
+            if is_burst || minute.is_multiple_of(120) {
                 posts.push(now);
             }
         }

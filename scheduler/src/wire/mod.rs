@@ -162,7 +162,7 @@ impl FeedView {
             complete: state.last_success.is_some() && state.gap_since.is_none(),
             gap_since: state.gap_since,
             silent_since: state.silent_since,
-            archive: feed.archive.map(ArchiveView::of),
+            archive: feed.archive.as_ref().map(ArchiveView::of),
             repaired: state.repaired,
             onward,
             about,
@@ -191,7 +191,7 @@ pub struct ArchiveView {
 }
 
 impl ArchiveView {
-    fn of(archive: ArchiveRead) -> Self {
+    fn of(archive: &ArchiveRead) -> Self {
         ArchiveView {
             next: archive.next.to_string(),
             since: archive.since,
