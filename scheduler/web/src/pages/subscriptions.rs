@@ -59,7 +59,7 @@ impl Order {
             Order::Id => {}
             Order::Target => views.sort_by(|one, other| one.target.cmp(&other.target)),
             Order::State => {
-                views.sort_by_key(|view| Reverse((view.state == SubscriptionState::Disabled, view.failures)))
+                views.sort_by_key(|view| Reverse((view.state == SubscriptionState::Disabled, view.failures)));
             }
             Order::Lag => views.sort_by(|one, other| other.lag.total_cmp(&one.lag)),
             Order::Delivered => views.sort_by_key(|view| Reverse(view.delivered)),
