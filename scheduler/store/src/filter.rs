@@ -23,6 +23,9 @@ use super::{Event, EventPage, StoredEntry};
 
 /// Lines that a call with a filter looks at.
 const SCANNED: u32 = 2_000;
+/// Lines that it looks at first, for each item that is wanted and besides.
+const FEW_PER_ITEM: u32 = 4;
+const FEW: u32 = 32;
 /// Entries that a call reads in full to look at their texts, at most.
 const READ: usize = 500;
 
@@ -253,9 +256,17 @@ impl EventQuery {
         EventQuery { after, limit, ..EventQuery::default() }
     }
 
-    /// How many lines to read: of all feeds, or only those of the filter's.
-    pub(crate) fn scanned(&self, reads_feed: bool) -> u32 {
-        if self.filter.is_open(reads_feed) { self.limit } else { SCANNED.max(self.limit) }
+    /// How many lines to read, of all feeds or only of the filter's: first a few, which suffice if many of them match, and then as
+    /// many as a call looks at.
+    pub(crate) fn scans(&self, reads_feed: bool) -> Vec<u32> {
+        let most = if self.filter.is_open(reads_feed) { self.limit } else { SCANNED.max(self.limit) };
+        let few = self.limit.saturating_mul(FEW_PER_ITEM).saturating_add(FEW);
+        if few < most / 2 { vec![few, most] } else { vec![most] }
+    }
+
+    /// Returns whether a page that was read from a few lines is the page.
+    pub(crate) fn suffices<T>(&self, page: &EventPage<T>) -> bool {
+        !page.more || page.items.len() >= self.limit as usize
     }
 
     /// The numbers between which lines are read, both exclusive; `since` is the first number at that time or later.

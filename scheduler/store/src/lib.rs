@@ -518,6 +518,12 @@ pub struct EventPage<T> {
     pub more: bool,
 }
 
+impl<T> Default for EventPage<T> {
+    fn default() -> Self {
+        EventPage { epoch: String::new(), oldest: 0, items: Vec::new(), next: 0, more: false }
+    }
+}
+
 /// A process's wish to be the one that passes events on to the exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayTurn<'a> {

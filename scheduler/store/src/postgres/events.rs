@@ -95,10 +95,17 @@ impl Events for PostgresStore {
         let numbers = "SELECT min(seq), max(seq) FROM entries";
         let from = "SELECT seq, stored FROM entries WHERE seq >= $1 ORDER BY seq LIMIT 1";
         in_transaction!(self, "read entries", SNAPSHOT, |tx| {
-            let chosen = choose(tx, query, (sql, feed), [numbers, from]).await?;
-            let entries = whole(tx, &chosen).await?;
             let (epoch, _, entries_gone) = bounds(tx).await?;
-            Ok(query.entries(chosen, entries, (epoch, entries_gone + 1)))
+            let mut page = EventPage::default();
+            for scanned in query.scans(feed.is_some()) {
+                let chosen = choose(tx, query, (sql, feed, scanned), [numbers, from]).await?;
+                let entries = whole(tx, &chosen).await?;
+                page = query.entries(chosen, entries, (epoch.clone(), entries_gone + 1));
+                if query.suffices(&page) {
+                    break;
+                }
+            }
+            Ok(page)
         })
     }
 
@@ -107,10 +114,17 @@ impl Events for PostgresStore {
         let numbers = "SELECT min(seq), max(seq) FROM events";
         let from = "SELECT seq, at FROM events WHERE seq >= $1 ORDER BY seq LIMIT 1";
         in_transaction!(self, "read events", SNAPSHOT, |tx| {
-            let chosen = choose(tx, query, (sql, None), [numbers, from]).await?;
-            let entries = whole(tx, &chosen).await?;
             let (epoch, events_gone, _) = bounds(tx).await?;
-            Ok(query.events(chosen, entries, (epoch, events_gone + 1)))
+            let mut page = EventPage::default();
+            for scanned in query.scans(false) {
+                let chosen = choose(tx, query, (sql, None, scanned), [numbers, from]).await?;
+                let entries = whole(tx, &chosen).await?;
+                page = query.events(chosen, entries, (epoch.clone(), events_gone + 1));
+                if query.suffices(&page) {
+                    break;
+                }
+            }
+            Ok(page)
         })
     }
 
@@ -163,7 +177,7 @@ impl Events for PostgresStore {
 async fn choose(
     on: &mut PgConnection,
     query: &EventQuery,
-    (sql, feed): (&'static str, Option<i64>),
+    (sql, feed, scanned): (&'static str, Option<i64>, u32),
     [numbers, from]: [&'static str; 2],
 ) -> Result<Chosen, sqlx::Error> {
     let since = match query.filter.since {
@@ -177,7 +191,7 @@ async fn choose(
             search.found()
         }
     };
-    let ((low, high), scanned) = (query.bounds(since), query.scanned(feed.is_some()));
+    let (low, high) = query.bounds(since);
     let lines = sqlx::query(sql).bind(low).bind(high).bind(i64::from(scanned));
     let lines = if let Some(feed) = feed { lines.bind(feed) } else { lines };
     let rows = lines.fetch_all(on).await?;

@@ -89,10 +89,17 @@ impl Events for SqliteStore {
         let numbers = "SELECT min(seq), max(seq) FROM entries";
         let from = "SELECT seq, stored FROM entries WHERE seq >= ?1 ORDER BY seq LIMIT 1";
         let feed = query.filter.feed.map(|feed| feed.0);
-        let chosen = choose(&mut tx, query, (sql, feed), [numbers, from]).await?;
-        let entries = whole(&mut tx, &chosen).await?;
         let bounds = bounds(&mut tx, "entries_gone").await?;
-        Ok(query.entries(chosen, entries, bounds))
+        let mut page = EventPage::default();
+        for scanned in query.scans(feed.is_some()) {
+            let chosen = choose(&mut tx, query, (sql, feed, scanned), [numbers, from]).await?;
+            let entries = whole(&mut tx, &chosen).await?;
+            page = query.entries(chosen, entries, bounds.clone());
+            if query.suffices(&page) {
+                break;
+            }
+        }
+        Ok(page)
     }
 
     async fn find_events(&self, query: &EventQuery) -> Result<EventPage<Event>, StoreError> {
@@ -100,10 +107,17 @@ impl Events for SqliteStore {
         let sql = if query.newest { event_lines!(" DESC") } else { event_lines!("") };
         let numbers = "SELECT min(seq), max(seq) FROM events";
         let from = "SELECT seq, at FROM events WHERE seq >= ?1 ORDER BY seq LIMIT 1";
-        let chosen = choose(&mut tx, query, (sql, None), [numbers, from]).await?;
-        let entries = whole(&mut tx, &chosen).await?;
         let bounds = bounds(&mut tx, "events_gone").await?;
-        Ok(query.events(chosen, entries, bounds))
+        let mut page = EventPage::default();
+        for scanned in query.scans(false) {
+            let chosen = choose(&mut tx, query, (sql, None, scanned), [numbers, from]).await?;
+            let entries = whole(&mut tx, &chosen).await?;
+            page = query.events(chosen, entries, bounds.clone());
+            if query.suffices(&page) {
+                break;
+            }
+        }
+        Ok(page)
     }
 
     async fn entry(&self, which: &EntryRef) -> Result<Option<StoredEntry>, StoreError> {
@@ -152,11 +166,11 @@ impl Events for SqliteStore {
     }
 }
 
-/// The lines of a page. `numbers` reads the first and the last number, `from` the first line from a number on.
+/// The lines of a page, of as many as are `scanned`. `numbers` reads the first and the last number, `from` the first line from a number on.
 async fn choose(
     on: &mut SqliteConnection,
     query: &EventQuery,
-    (sql, feed): (&'static str, Option<i64>),
+    (sql, feed, scanned): (&'static str, Option<i64>, u32),
     [numbers, from]: [&'static str; 2],
 ) -> Result<Chosen, StoreError> {
     let since = match query.filter.since {
@@ -172,7 +186,7 @@ async fn choose(
             search.found()
         }
     };
-    let ((low, high), scanned) = (query.bounds(since), query.scanned(feed.is_some()));
+    let (low, high) = query.bounds(since);
     let lines = sqlx::query(sql).bind(low).bind(high).bind(scanned);
     let lines = if let Some(feed) = feed { lines.bind(feed) } else { lines };
     let rows = lines.fetch_all(on).await.map_err(StoreError::on(ACTION))?;
