@@ -277,10 +277,21 @@ async fn comes_back_without_a_hub(fleet: &mut Fleet, origin: &Origin, paths: &[S
     assert!(took < INTERVAL * FACTOR + Duration::from_secs(10), "{took:?}");
     let from = origin.request_count();
     let again = Instant::now();
-    let twice = async |_: &Fleet| {
-        let log = origin.log_from(from);
+    let late = |log: &[load_tests::Record]| -> Vec<usize> {
         let polled = |path: &String| log.iter().filter(|record| *record.path == **path && is_poll(record)).count();
-        paths.iter().all(|path| polled(path) >= 2).then_some(())
+        (1..=paths.len()).filter(|id| polled(&paths[id - 1]) < 2).collect()
+    };
+    let mut told = false;
+    let twice = async |fleet: &Fleet| {
+        let late = late(&origin.log_from(from));
+        if again.elapsed() > INTERVAL * FACTOR / 2 && !told {
+            told = true;
+            for id in late.iter().take(3) {
+                let explained = fleet.get(&format!("/api/v1/feeds/{id}/explain")).await;
+                println!("{} feeds late, such as {id}: {}", late.len(), explained["text"].as_str().unwrap_or_default());
+            }
+        }
+        late.is_empty().then_some(())
     };
     fleet.wait_for("two polls of each feed", twice).await;
     let took = again.elapsed();
