@@ -46,6 +46,14 @@ fn no_decision_takes_memory() {
         for subscribers in [1, 7, 100] {
             let audience = Audience { subscribers, active_subscribers: subscribers, ..Audience::default() };
             let mut subject = Subject::new(audience, None);
+            for report in reports(start) {
+                let policy = Policy { config: &config, load: 0.3, price: config.price };
+                let draw = Draw { salt: 0.5, minute: 0.5 };
+                let taken = measure(|| {
+                    black_box(decide(&subject, &report, start, draw, &policy));
+                });
+                assert_eq!(taken.count_total, 0, "{:?} of a feed that was never polled", report.outcome);
+            }
             for step in 0..100_u32 {
                 let at = start.after(step * 97 * MINUTE);
                 for report in reports(at) {

@@ -150,11 +150,7 @@ impl Home {
         let options: sqlx::sqlite::SqliteConnectOptions = self.store_url().parse().unwrap();
         let mut connection = options.connect().await.unwrap();
         let verdict = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&mut connection).await.unwrap();
-        let recount = "SELECT 'class', category || ' ' || status, count(*) FROM feeds GROUP BY 2 \
-                       UNION ALL SELECT 'host', host, count(*) FROM feeds GROUP BY 2 \
-                       UNION ALL SELECT 'failure', failure, count(*) FROM feeds WHERE failure IS NOT NULL GROUP BY 2 \
-                       UNION ALL SELECT 'penalty', penalty, count(*) FROM feeds WHERE penalty IS NOT NULL GROUP BY 2 \
-                       ORDER BY 1, 2";
+        let recount = include_str!("../../../scheduler/store/src/conformance/recount.sql");
         let counters = "SELECT kind, name, feeds FROM feed_counts WHERE feeds <> 0 ORDER BY 1, 2";
         let counted: Vec<(String, String, i64)> = sqlx::query_as(counters).fetch_all(&mut connection).await.unwrap();
         assert_eq!(

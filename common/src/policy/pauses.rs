@@ -94,9 +94,13 @@ fn whole(minutes: f64) -> u32 {
 pub(super) fn observed(state: &mut PollState, before: &PollState, document: &Document, polled: Timestamp) {
     let date = |entry: &Entry| entry.published.or(entry.updated);
     let Some(last) = before.last_success else {
-        let mut dates: Vec<Timestamp> = document.entries.iter().filter_map(date).filter(|at| *at <= polled).collect();
-        dates.sort_unstable();
-        state.pauses = dates.into_iter().fold(Pauses::default(), Pauses::posted);
+        // Most documents begin with the newest entry, some with the oldest. What is out of order counts as no pause.
+        let dates = || document.entries.iter().filter_map(date).filter(|at| *at <= polled);
+        let newest_last = dates().next() <= dates().next_back();
+        state.pauses = match newest_last {
+            true => dates().fold(Pauses::default(), Pauses::posted),
+            false => dates().rev().fold(Pauses::default(), Pauses::posted),
+        };
         return;
     };
     if document.new_entries == 0 {
