@@ -7,7 +7,7 @@ use super::penalty::FailureContext;
 use super::plan::Plan;
 use super::{Decision, Draw, Notice, Notices, Policy, Rule, Subject, Terms};
 use super::{
-    cost, failing, hints, hot_minute, midnight, moves, near, overflow, pauses, penalty, pushed, remember, salt,
+    cost, failing, hints, hot_minute, midnight, moves, near, overflow, penalty, pushed, remember, salt, silence,
     throttle,
 };
 use crate::config::PolicyConfig;
@@ -82,14 +82,14 @@ pub(super) fn prepare<'a>(
         Outcome::Modified(document) => {
             remember::modified(&mut state, report.conditional, document, polled);
             noticed = overflow::observed(&mut state, before, document, polled).then_some(Notice::Overflowed);
-            pauses::observed(&mut state, before, document, polled);
-            noticed = noticed.or(pauses::silence(&mut state, polled, policy.config));
+            silence::observed(&mut state, before, document, polled);
+            noticed = noticed.or(silence::fell_silent(&mut state, polled, policy.config));
             moves::sighted(&mut state, report, polled);
         }
         Outcome::NotModified { validators } => {
             remember::not_modified(&mut state, report, validators, polled);
             overflow::relax(&mut state);
-            noticed = pauses::silence(&mut state, polled, policy.config);
+            noticed = silence::fell_silent(&mut state, polled, policy.config);
             moves::sighted(&mut state, report, polled);
         }
         Outcome::Throttled { retry_after } => {

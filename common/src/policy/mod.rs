@@ -41,6 +41,7 @@ mod remember;
 mod rhythm;
 mod salt;
 mod signing;
+mod silence;
 mod skip;
 mod state;
 mod terms;

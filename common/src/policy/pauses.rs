@@ -1,4 +1,4 @@
-//! How long a feed pauses, and whether it has fallen silent.
+//! How long a feed pauses.
 //!
 //! The longest pause between two posts is remembered, and fades with a time constant of a year. A feed is silent once it has not
 //! posted for `policy.silent_factor` times as long. Nothing that follows from the mean works: posts come in groups, so that some
@@ -8,12 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Notice;
 use super::plan::scaled;
 use crate::config::PolicyConfig;
-use crate::document::Document;
-use crate::entry::Entry;
-use crate::policy::PollState;
 use crate::time::Timestamp;
 
 /// Posts less than an hour apart are one post.
@@ -87,35 +83,4 @@ impl Pauses {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than the number that it faded from")]
 fn whole(minutes: f64) -> u32 {
     minutes as u32
-}
-
-/// Records what a document says about posts: the dates of its new entries between the last good poll and this one, or the time
-/// of this poll if they have no such date. The first document's dates are the history before.
-pub(super) fn observed(state: &mut PollState, before: &PollState, document: &Document, polled: Timestamp) {
-    let date = |entry: &Entry| entry.published.or(entry.updated);
-    let Some(last) = before.last_success else {
-        // Most documents begin with the newest entry, some with the oldest. What is out of order counts as no pause.
-        let dates = || document.entries.iter().filter_map(date).filter(|at| *at <= polled);
-        let newest_last = dates().next() <= dates().next_back();
-        state.pauses = match newest_last {
-            true => dates().fold(Pauses::default(), Pauses::posted),
-            false => dates().rev().fold(Pauses::default(), Pauses::posted),
-        };
-        return;
-    };
-    if document.new_entries == 0 {
-        return;
-    }
-    let dates = || document.entries.iter().filter_map(date).filter(|at| last < *at && *at <= polled);
-    let (first, newest) = (dates().min().unwrap_or(polled), dates().max().unwrap_or(polled));
-    state.pauses = state.pauses.posted(first).posted(newest);
-    state.silent_since = None;
-}
-
-/// Returns the notice that a feed fell silent, after a good poll.
-pub(super) fn silence(state: &mut PollState, polled: Timestamp, config: &PolicyConfig) -> Option<Notice> {
-    let newest = state.pauses.newest().filter(|_| state.silent_since.is_none())?;
-    let is_silent = polled.since(newest) > state.pauses.silent_after(config)?;
-    state.silent_since = is_silent.then_some(newest);
-    is_silent.then_some(Notice::Silent)
 }
