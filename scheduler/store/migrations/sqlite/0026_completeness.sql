@@ -4,6 +4,13 @@ ALTER TABLE feeds ADD COLUMN silent_since INTEGER;  -- time of the newest entry;
 
 -- Counted in feed_counts, for the store's numbers: live feeds of which nothing is missing, and live ones that are silent. A feed that
 -- is added is neither.
+-- By the version before, which does not know the column.
+CREATE TRIGGER complete_feed_was_added AFTER INSERT ON feeds
+WHEN NEW.gap_since IS NULL AND NEW.status = 'active' BEGIN
+    INSERT INTO feed_counts (kind, name, feeds) VALUES ('standing', 'complete', 1)
+    ON CONFLICT (kind, name) DO UPDATE SET feeds = feeds + 1;
+END;
+
 CREATE TRIGGER feed_changed_completeness AFTER UPDATE OF gap_since, status ON feeds
 WHEN (OLD.gap_since IS NULL AND OLD.status = 'active') <> (NEW.gap_since IS NULL AND NEW.status = 'active') BEGIN
     INSERT INTO feed_counts (kind, name, feeds)
