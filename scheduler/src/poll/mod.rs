@@ -1,6 +1,7 @@
 //! One poll: a due feed becomes a job ([`dispatch`]), its report becomes a stored state ([`results`]).
 
 pub(crate) mod archive;
+pub(crate) mod archive_pages;
 pub mod dispatch;
 pub mod intake;
 mod log;
