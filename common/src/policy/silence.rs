@@ -1,0 +1,40 @@
+//! Whether a feed has fallen silent: it has not posted for much longer than it ever paused ([`Pauses`]).
+
+use super::Notice;
+use super::pauses::Pauses;
+use crate::config::PolicyConfig;
+use crate::document::Document;
+use crate::entry::Entry;
+use crate::policy::PollState;
+use crate::time::Timestamp;
+
+/// Records what a document says about posts: the dates of its new entries between the last good poll and this one, or the time
+/// of this poll if they have no such date. The first document's dates are the history before.
+pub(super) fn observed(state: &mut PollState, before: &PollState, document: &Document, polled: Timestamp) {
+    let date = |entry: &Entry| entry.published.or(entry.updated);
+    let Some(last) = before.last_success else {
+        // Most documents begin with the newest entry, some with the oldest. What is out of order counts as no pause.
+        let dates = || document.entries.iter().filter_map(date).filter(|at| *at <= polled);
+        let newest_last = dates().next() <= dates().next_back();
+        state.pauses = match newest_last {
+            true => dates().fold(Pauses::default(), Pauses::posted),
+            false => dates().rev().fold(Pauses::default(), Pauses::posted),
+        };
+        return;
+    };
+    if document.new_entries == 0 {
+        return;
+    }
+    let dates = || document.entries.iter().filter_map(date).filter(|at| last < *at && *at <= polled);
+    let (first, newest) = (dates().min().unwrap_or(polled), dates().max().unwrap_or(polled));
+    state.pauses = state.pauses.posted(first).posted(newest);
+    state.silent_since = None;
+}
+
+/// Returns the notice that a feed fell silent, after a good poll.
+pub(super) fn fell_silent(state: &mut PollState, polled: Timestamp, config: &PolicyConfig) -> Option<Notice> {
+    let newest = state.pauses.newest().filter(|_| state.silent_since.is_none())?;
+    let is_silent = polled.since(newest) > state.pauses.silent_after(config)?;
+    state.silent_since = is_silent.then_some(newest);
+    is_silent.then_some(Notice::Silent)
+}

@@ -1,0 +1,143 @@
+//! Settles the pages of archives that workers read: stores their entries, and plans the next page or the end.
+
+use std::collections::HashMap;
+
+use common::archive::{ArchiveLimits, Onwards};
+use common::feed::Feed;
+use common::host::HostKey;
+use common::policy::{Decision, Notices, Rule, Terms, category, first_hold};
+use common::report::{FetchReport, Outcome};
+use common::time::Timestamp;
+use common::url::FeedId;
+
+use crate::error::BackendError;
+use crate::poll::archive::page_due;
+use crate::poll::results::Results;
+use crate::poll::subject::subject;
+use crate::schedule::{Band, Slot};
+use store::{Applied, Verdict};
+
+impl Results {
+    /// Stores what pages brought, and plans the next ones. Safe to repeat.
+    pub(crate) async fn settle_pages(
+        &self,
+        reports: Vec<FetchReport>,
+        feeds: &HashMap<FeedId, Feed>,
+        now: Timestamp,
+    ) -> Result<(), BackendError> {
+        if reports.is_empty() {
+            return Ok(());
+        }
+        self.hold_hosts(reports.iter(), now).await?;
+        let gaps = self.rules.get();
+        let free: Vec<(HostKey, Timestamp)> = reports
+            .iter()
+            .map(|report| (report.host.clone(), report.started.after(gaps.limits_of(&report.host).gap)))
+            .collect();
+        let current = reports.into_iter().filter_map(|report| {
+            let feed = feeds.get(&report.feed).filter(|feed| feed.version == report.version);
+            self.metrics.stale_reports.inc_by(u64::from(feed.is_none()));
+            Some(self.judge_page(feed?, report, now))
+        });
+        let mut pending = vec![current.collect::<Vec<_>>()];
+        while let Some(mut batch) = pending.pop() {
+            if batch.is_empty() {
+                continue;
+            }
+            match self.store.apply(&batch, self.config.scheduler.clock_skew, now).await {
+                Ok(applied) => self.pages_applied(&batch, &applied, now).await?,
+                Err(error) if error.refuses_data() && batch.len() > 1 => {
+                    let rest = batch.split_off(batch.len() / 2);
+                    pending.extend([rest, batch]);
+                }
+                Err(error) if error.refuses_data() => {
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "the store refused a page of older entries"
+                    );
+                    pending.push(batch.into_iter().filter_map(without_page).collect());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.schedule.unpark(&free).await?;
+        Ok(())
+    }
+
+    async fn pages_applied(&self, batch: &[Verdict], applied: &[Applied], now: Timestamp) -> Result<(), BackendError> {
+        let mut slots = Vec::new();
+        for (verdict, applied) in batch.iter().zip(applied) {
+            // Of those that a person changed meanwhile the page is read again when its lease has ended.
+            let Applied::Stored { due, wake, new_entries, over_quota, .. } = applied else { continue };
+            self.condition.watchdog.progressed();
+            let is_read = matches!(verdict.report.outcome, Outcome::Modified(_) | Outcome::NotModified { .. });
+            self.metrics.archive_pages.with_label_values(&[if is_read { "read" } else { "failed" }]).inc();
+            self.metrics.entries.inc_by(u64::from(*new_entries));
+            self.metrics.record_over_quota(over_quota);
+            let band = Band::of(verdict.category, *wake);
+            slots.extend(due.map(|due_at| Slot { feed: verdict.report.feed, due_at, band }));
+        }
+        Ok(self.schedule.put(&slots, now).await?)
+    }
+
+    /// What follows from a page: its entries, and the next page or the end.
+    fn judge_page(&self, feed: &Feed, mut report: FetchReport, now: Timestamp) -> Verdict {
+        let (config, rules) = (self.condition.config.get(), self.rules.get());
+        let config = &config.policy;
+        // The feed stays with its own host.
+        let charged = std::mem::replace(&mut report.host, feed.host.clone());
+        report.answered_by = report.answered_by.or(Some(charged)).filter(|host| *host != report.host);
+        let mut decision = Decision {
+            state: feed.state,
+            status: feed.status,
+            next_due: feed.next_due,
+            terms: Terms::default(),
+            host_hold: report.outcome.rest().map(|until| first_hold(until, now, config.penalty.throttled)),
+            notices: Notices::default(),
+        };
+        feed.terms
+            .iter()
+            .filter(|term| term.rule != Rule::Archive)
+            .for_each(|term| decision.terms.push(term.rule, term.due));
+        let archive = feed.archive.clone().and_then(|archive| {
+            let (poll_due, since) = (archive.poll_due, archive.since);
+            decision.next_due = Some(poll_due);
+            let failed = !matches!(report.outcome, Outcome::Modified(_));
+            let onwards = match &mut report.outcome {
+                Outcome::Modified(document) => {
+                    let limits = ArchiveLimits {
+                        pages: config.archive_pages,
+                        bytes: config.archive_bytes,
+                        entries: config.archive_entries,
+                    };
+                    archive.after(document, report.wire_bytes, limits)
+                }
+                _ => archive.after_failure(),
+            };
+            match onwards {
+                Onwards::More(archive) => {
+                    let next = page_due(decision.state.hold_until, poll_due, config, now);
+                    if next < poll_due && !failed {
+                        decision.next_due = Some(next);
+                        decision.terms.push(Rule::Archive, next);
+                    }
+                    return Some(archive);
+                }
+                Onwards::Done => {
+                    decision.state.gap_since = decision.state.gap_since.filter(|gap| *gap < since);
+                }
+                Onwards::GivenUp => {}
+            }
+            None
+        });
+        let category = category(&subject(&rules, feed));
+        Verdict { report, decision, category, audience_at: feed.audience_at, push: None, archive }
+    }
+}
+
+/// The same verdict on a page that cannot be stored: nothing follows from it, and its archive is read no further.
+fn without_page(verdict: Verdict) -> Option<Verdict> {
+    let Outcome::Modified(document) = &verdict.report.outcome else { return None };
+    let outcome = Outcome::NotModified { validators: document.validators.clone() };
+    Some(Verdict { report: FetchReport { outcome, ..verdict.report }, archive: None, ..verdict })
+}
