@@ -9,8 +9,7 @@ use common::push::FeedPush;
 use common::time::Timestamp;
 use store::PushClaim;
 
-/// A push so shortly before a poll, or while it ran, announced what the poll found; or one interval of its feed before it if that is
-/// shorter, because otherwise each push would answer for the polls after it.
+/// A push so shortly before a poll, or while it ran, announced what the poll found.
 const SHORTLY: Duration = Duration::from_secs(30);
 /// An entry may be dated so long before its push, or one interval of its feed if that is longer.
 const DATED_WITHIN: Duration = Duration::from_secs(15 * 60);
@@ -19,8 +18,7 @@ const DATED_WITHIN: Duration = Duration::from_secs(15 * 60);
 /// before.
 pub(crate) fn claim_of_poll(feed: &Feed, started: Timestamp) -> Option<PushClaim> {
     let push = feed.push.as_ref().filter(|_| feed.state.last_success.is_some())?;
-    let shortly = unpushed_interval(feed).map_or(SHORTLY, |interval| interval.min(SHORTLY));
-    let at = announced_at(push, feed.state.last_polled, started, shortly);
+    let at = announced_at(push, feed.state.last_polled, started);
     Some(PushClaim { since: at.map(|at| at.before(dated_within(feed))) })
 }
 
@@ -31,25 +29,16 @@ pub(crate) fn claim_of_delivery(feed: &Feed, came: Timestamp) -> Option<PushClai
 }
 
 /// The time of the push that announced what a poll found: one that caused a poll since the last one, or any that came just now.
-fn announced_at(
-    push: &FeedPush,
-    last_polled: Option<Timestamp>,
-    started: Timestamp,
-    shortly: Duration,
-) -> Option<Timestamp> {
+fn announced_at(push: &FeedPush, last_polled: Option<Timestamp>, started: Timestamp) -> Option<Timestamp> {
     let caused = push.light_at.filter(|light| last_polled.is_none_or(|last| *light >= last));
-    caused.or_else(|| push.heard_at.filter(|heard| *heard >= started.before(shortly)))
+    caused.or_else(|| push.heard_at.filter(|heard| *heard >= started.before(SHORTLY)))
 }
 
-/// What is found later than after the feed's interval without pushes would have been found by a poll.
+/// The feed's interval without pushes: what is found later than that would have been found by a poll.
 fn dated_within(feed: &Feed) -> Duration {
-    unpushed_interval(feed).unwrap_or_default().max(DATED_WITHIN)
-}
-
-/// The feed's interval without pushes, as far as it was planned.
-fn unpushed_interval(feed: &Feed) -> Option<Duration> {
     let unpushed = feed.terms.iter().take_while(|term| term.rule != Rule::Pushed).last();
-    unpushed.zip(feed.state.last_polled).map(|(term, polled)| term.due.since(polled))
+    let interval = unpushed.zip(feed.state.last_polled).map(|(term, polled)| term.due.since(polled));
+    interval.unwrap_or_default().max(DATED_WITHIN)
 }
 
 #[cfg(test)]
@@ -73,12 +62,10 @@ mod tests {
             heard_at: heard.map(at),
             light_at: light.map(at),
         };
-        let judged = |heard, light| announced_at(&push(heard, light), Some(at(1000)), at(2000), SHORTLY);
+        let judged = |heard, light| announced_at(&push(heard, light), Some(at(1000)), at(2000));
         assert_eq!(judged(Some(1500), Some(1400)), Some(at(1400)), "a ping since the last poll");
         assert_eq!(judged(Some(1500), None), None, "a delivery of something else");
         assert_eq!(judged(Some(1980), None), Some(at(1980)), "a delivery that crosses the poll");
         assert_eq!((judged(Some(900), Some(900)), judged(None, None)), (None, None));
-        let often = announced_at(&push(Some(1980), None), Some(at(1990)), at(2000), Duration::from_secs(10));
-        assert_eq!(often, None, "a delivery of something else, two polls before");
     }
 }

@@ -265,6 +265,8 @@ async fn saves_polls(fleet: &mut Fleet, origin: &Origin, paths: &[String]) {
 
 /// What the hub does not send is found by the next poll, and from then on each feed has its own pace.
 async fn comes_back_without_a_hub(fleet: &mut Fleet, origin: &Origin, paths: &[String]) {
+    // Within half a minute a push answers for what a poll finds, because the two may cross.
+    tokio::time::sleep(Duration::from_secs(10)).await;
     let before = stored(fleet).await.len();
     let lost = Instant::now();
     for path in paths {
