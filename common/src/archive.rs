@@ -65,9 +65,15 @@ pub enum Onwards {
 }
 
 impl ArchiveRead {
-    /// Begins at the page that a document links to; `None` if it links to none.
-    pub fn begin(onward: &Onward, since: Timestamp, before: KnownEntries, poll_due: Timestamp) -> Option<Self> {
-        let next = link(onward)?;
+    /// Begins at the page that the document of a feed at `url` links to; `None` if it links to none.
+    pub fn begin(
+        url: &FeedUrl,
+        onward: &Onward,
+        since: Timestamp,
+        before: KnownEntries,
+        poll_due: Timestamp,
+    ) -> Option<Self> {
+        let next = link(url, onward)?;
         Some(ArchiveRead { next, since, before, poll_due, read: Vec::new(), bytes: 0, entries: 0, failures: 0 })
     }
 
@@ -87,7 +93,8 @@ impl ArchiveRead {
         let newest = document.entries.iter().filter_map(date).max();
         let is_past = newest.is_some_and(|newest| newest < self.since);
         document.entries.retain(|entry| date(entry).is_none_or(|date| date >= self.since));
-        let Some(next) = link(&document.onward).filter(|_| !reached && !is_past && document.all_entries > 0) else {
+        let goes_on = !reached && !is_past && document.all_entries > 0;
+        let Some(next) = link(&self.next, &document.onward).filter(|_| goes_on) else {
             return Onwards::Done;
         };
         let is_within = self.read.len() < limits.pages as usize && self.bytes < limits.bytes;
@@ -104,9 +111,11 @@ impl ArchiveRead {
     }
 }
 
-/// Returns the page with older entries that a document links to.
-pub fn link(onward: &Onward) -> Option<FeedUrl> {
-    onward.prev_archive.as_ref().or(onward.next.as_ref())?.parse().ok()
+/// Returns the page with older entries that the document at `url` links to. Only one of the same host: otherwise any feed could have
+/// dozens of requests sent to somebody else.
+fn link(url: &FeedUrl, onward: &Onward) -> Option<FeedUrl> {
+    let page: FeedUrl = onward.prev_archive.as_ref().or(onward.next.as_ref())?.parse().ok()?;
+    Some(page).filter(|page| page.as_url().host() == url.as_url().host())
 }
 
 fn date(entry: &Entry) -> Option<Timestamp> {
@@ -141,9 +150,13 @@ mod tests {
         document
     }
 
+    fn feed() -> FeedUrl {
+        "https://a.example/feed".parse().unwrap()
+    }
+
     fn begun(since: Timestamp, before: &KnownEntries) -> ArchiveRead {
         let onward = page(90..100, &KnownEntries::default(), Some(2)).onward;
-        ArchiveRead::begin(&onward, since, before.clone(), at(100)).unwrap()
+        ArchiveRead::begin(&feed(), &onward, since, before.clone(), at(100)).unwrap()
     }
 
     #[test]
@@ -169,7 +182,10 @@ mod tests {
         assert!(matches!(begun(at(85), &none).after(&mut older, 10, LIMITS), Onwards::More(_)));
         assert_eq!(older.entries.len(), 5);
         assert_eq!(begun(at(90), &none).after(&mut page(80..90, &none, Some(3)), 10, LIMITS), Onwards::Done);
-        assert_eq!(link(&Onward { next: Some("javascript:x".into()), ..Onward::default() }), None);
+        let links_to = |next: &str| link(&feed(), &Onward { next: Some(next.into()), ..Onward::default() });
+        assert_eq!(links_to("javascript:x"), None);
+        assert_eq!(links_to("https://b.example/feed?paged=2"), None, "another host");
+        assert!(links_to("http://a.example/feed?paged=2").is_some());
     }
 
     #[test]

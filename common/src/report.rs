@@ -83,7 +83,7 @@ pub struct FetchReport {
     /// It tells of what a hub delivered ([`crate::job::FetchJob::pushed`]), not of a poll: the feed's state and due time stay.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pushed: bool,
-    /// It tells of a page of older entries ([`crate::job::FetchJob::page`]), not of a poll.
+    /// It is the report on a page of older entries ([`crate::job::FetchJob::page`]), not on a poll.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub page: bool,
 }

@@ -4,8 +4,7 @@
 //! twice as often as before, and more often still while that does not help, down to its floors. Later each poll that finds known
 //! entries, or nothing new, takes back a part of it.
 //!
-//! A feed that renames all of its entries looks the same, and cannot be told apart the first time. One that renames them at each
-//! poll is recognised by their dates ([`super::Rhythm`]), and polled as usual.
+//! A feed that renames all of its entries looks the same the first time. One that renames them at each poll is recognised by their dates ([`super::Rhythm`]), and polled as usual.
 
 use std::time::Duration;
 

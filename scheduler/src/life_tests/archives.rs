@@ -19,6 +19,8 @@ struct Origin {
     /// Nothing more is posted.
     is_over: bool,
     posts: HashMap<FeedId, Vec<Timestamp>>,
+    /// All entries have other ids in each response.
+    renames: bool,
     /// Those that link to pages of older entries.
     archived: Vec<FeedId>,
     /// Requests for pages, in order, with their feeds.
@@ -28,7 +30,15 @@ struct Origin {
 
 impl Origin {
     fn new(start: Timestamp) -> Self {
-        Origin { start, is_over: false, posts: HashMap::new(), archived: Vec::new(), pages: Vec::new(), polls: 0 }
+        Origin {
+            start,
+            is_over: false,
+            renames: false,
+            posts: HashMap::new(),
+            archived: Vec::new(),
+            pages: Vec::new(),
+            polls: 0,
+        }
     }
 
     /// Posts 50 entries in an hour, every ten hours, and another one every two hours; each feed at times of its own.
@@ -57,7 +67,11 @@ impl Origin {
         }
         let posts = &self.posts[&job.feed];
         let all: Vec<Entry> = posts.iter().rev().map(|at| dated(*at)).collect();
-        let shown: Vec<Entry> = all.iter().skip((page - 1) * WINDOW).take(WINDOW).cloned().collect();
+        let named = |entry: Entry| match self.renames {
+            true => Entry { id: format!("{} {now}", entry.id), ..entry },
+            false => entry,
+        };
+        let shown: Vec<Entry> = all.iter().skip((page - 1) * WINDOW).take(WINDOW).cloned().map(named).collect();
         let mut document = Document::default();
         document.validators.etag = Some("\"1\"".into());
         let is_last = all.len() <= page * WINDOW;
@@ -178,6 +192,15 @@ async fn a_person_has_older_entries_read_back_to_a_time_and_the_feed_is_polled_a
     let read = fleet.feed(id).await;
     assert_eq!((stored(&fleet, id).await, origin.pages.len(), origin.polls), (70, 4, 1), "the fifth page is older");
     assert_eq!((read.next_due, read.state, read.terms), (planned.next_due, planned.state, planned.terms));
+}
+
+#[tokio::test]
+async fn a_feed_that_renames_its_entries_is_not_read_back_at_each_poll() {
+    let (fleet, mut origin, _) = with_pages().await;
+    (origin.is_over, origin.renames) = (true, true);
+    run(&fleet, &mut origin, 2 * 24 * 60).await;
+    assert!(origin.polls > 5, "{} polls", origin.polls);
+    assert!(origin.pages.len() <= 2, "{} pages in {} polls", origin.pages.len(), origin.polls);
 }
 
 #[tokio::test]

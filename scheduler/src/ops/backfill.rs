@@ -19,7 +19,7 @@ pub enum Backfill {
     Begun(Box<Feed>),
     /// The feed is not polled.
     NotPolled(Box<Feed>),
-    /// Its document links to no older entries.
+    /// Its document links to no older entries on its own host.
     NoArchive(Box<Feed>),
     /// `policy.archive_pages` is 0.
     Off,
@@ -39,7 +39,8 @@ impl Ops {
                 return Ok(Some(Backfill::NotPolled(Box::new(feed))));
             };
             let poll_due = feed.archive.as_ref().map_or(due, |archive| archive.poll_due);
-            let Some(archive) = ArchiveRead::begin(&feed.onward, since, KnownEntries::default(), poll_due) else {
+            let begun = ArchiveRead::begin(&feed.url, &feed.onward, since, KnownEntries::default(), poll_due);
+            let Some(archive) = begun else {
                 return Ok(Some(Backfill::NoArchive(Box::new(feed))));
             };
             if let Some(place) = self.store.begin_archive(id, feed.version, &archive, now).await? {

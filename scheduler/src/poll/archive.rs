@@ -18,7 +18,7 @@ use store::JobRow;
 /// Entries that are dated this long before the last good poll are not missing: some are published with an earlier date.
 const BACKDATED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Whether a report tells of a page that was requested.
+/// Returns whether a report is about a page that was requested.
 pub(crate) fn is_page_that_ended(report: &FetchReport) -> bool {
     report.page && !matches!(report.outcome, Outcome::Deferred { .. })
 }
@@ -59,32 +59,29 @@ pub(crate) fn after_poll(
     config: &PolicyConfig,
     now: Timestamp,
 ) -> Option<ArchiveRead> {
-    let poll_due = decision.next_due.filter(|_| decision.status == Status::Active)?;
+    let poll_due = decision.next_due.filter(|_| decision.status == Status::Active && config.archive_pages > 0)?;
     let begun = match &report.outcome {
-        Outcome::Modified(document) if document.none_known && config.archive_pages > 0 => {
+        // Feeds that rename all of their entries, or have only a few, look like this at each poll.
+        Outcome::Modified(document) if document.none_known && decision.state.overflow_cap.is_some() => {
             let gap = decision.state.gap_since.unwrap_or(report.started).before(BACKDATED);
             // A gap that is being read goes on to where it began.
             let since = feed.archive.as_ref().map_or(gap, |archive| archive.since.min(gap));
             let known = |archive: &ArchiveRead| (!archive.before.is_empty()).then(|| archive.before.clone());
             let before = feed.archive.as_ref().and_then(known).unwrap_or_else(|| ArchiveRead::known_before(document));
-            ArchiveRead::begin(&document.onward, since, before, poll_due)
+            ArchiveRead::begin(&feed.url, &document.onward, since, before, poll_due)
         }
         _ => None,
     };
     let archive = ArchiveRead { poll_due, ..begun.or_else(|| feed.archive.clone())? };
     let is_good = matches!(report.outcome, Outcome::Modified(_) | Outcome::NotModified { .. });
-    if is_good && config.archive_pages > 0 {
-        let next = page_due(feed_hold(decision), poll_due, config, now);
+    if is_good {
+        let next = page_due(decision.state.hold_until, poll_due, config, now);
         if next < poll_due {
             decision.next_due = Some(next);
             decision.terms.push(Rule::Archive, next);
         }
     }
     Some(archive)
-}
-
-fn feed_hold(decision: &Decision) -> Option<Timestamp> {
-    decision.state.hold_until
 }
 
 /// When the next page is read: not during a hold, and not after the feed's own poll.

@@ -214,28 +214,22 @@ impl Results {
         let config = self.condition.config.get();
         let policy =
             Policy { config: &config.policy, load: self.condition.load.get(), price: self.condition.price.get() };
+        let put_off = |report, decision| Verdict {
+            report,
+            decision,
+            category: category(&subject),
+            audience_at: feed.audience_at,
+            push,
+            archive: feed.archive.clone(),
+        };
         if self.is_spared(&report) {
             let decision = spare(&subject, now, (self.draw)(), &policy);
-            return Verdict {
-                report,
-                decision,
-                category: category(&subject),
-                audience_at: feed.audience_at,
-                push,
-                archive: feed.archive.clone(),
-            };
+            return put_off(report, decision);
         }
         let refusal = self.condition.refusals.of(&report.host).filter(|_| is_refusal(&report, feed.state.signing));
         if let Some(refusal) = refusal.filter(|_| report.answered_by.is_none()) {
             let decision = host_refused(&subject, &report, refusal.until, now, (self.draw)(), &policy);
-            return Verdict {
-                report,
-                decision,
-                category: category(&subject),
-                audience_at: feed.audience_at,
-                push,
-                archive: feed.archive.clone(),
-            };
+            return put_off(report, decision);
         }
         let draws = [(self.draw)(), (self.draw)()];
         let mut minutes = common::lock(&self.minutes);
@@ -245,12 +239,14 @@ impl Results {
             // The feed that the page announces takes its place at once: nothing fails for its consumers.
             decision.notices = decision.notices.without(Notice::Penalised);
         }
-        let archive = archive::after_poll(feed, &report, &mut decision, &config.policy, now);
-        let planned = feed.next_due.zip(feed.state.last_polled).map(|(due, last)| due.since(last));
+        let due = feed.archive.as_ref().map(|archive| archive.poll_due).or(feed.next_due);
+        let planned = due.zip(feed.state.last_polled).map(|(due, last)| due.since(last));
         let plans = decision.next_due.map(|due| due.since(report.started));
         if let (Some(planned), Some(plans)) = (planned, plans) {
             self.condition.price.decided(planned, plans);
         }
+        // Pages of its archive are requested before that, and say nothing of the feed's interval.
+        let archive = archive::after_poll(feed, &report, &mut decision, &config.policy, now);
         Verdict { report, decision, category: category(&subject), audience_at: feed.audience_at, push, archive }
     }
 

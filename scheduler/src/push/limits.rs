@@ -13,7 +13,7 @@ const TURNS: usize = 64;
 const TURNS_OF_HUB: usize = 16;
 /// How long a delivery waits for its turn.
 const TURN_WAIT: Duration = Duration::from_secs(5);
-/// Hubs whose turns are kept, beyond which idle ones are dropped; and budgets that are kept, beyond which all begin anew.
+/// The maximum number of hubs whose turns are kept (idle ones are dropped first), and of budgets (beyond it all start again).
 const MOST_HUBS: usize = 1_000;
 const MOST_BUDGETS: usize = 100_000;
 /// Bytes of deliveries of one feed, and of all feeds of one hub's host, at once and for each second. A large hub announces hundreds of

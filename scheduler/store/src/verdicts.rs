@@ -91,12 +91,12 @@ impl<'a> Fresh<'a> {
         self.verdict.report.pushed
     }
 
-    /// It tells of a page of older entries: of what its document says only the entries count.
+    /// It is the report on a page of older entries: only the entries of its document count.
     pub(super) fn is_page(&self) -> bool {
         self.verdict.report.page
     }
 
-    /// How the poll failed. A page that fails is no failure of its feed.
+    /// How the poll failed. A page that cannot be read does not make its feed fail.
     pub(super) fn failure(&self) -> Option<FailureKind> {
         self.verdict.report.outcome.failure().filter(|_| !self.is_page())
     }
@@ -361,7 +361,7 @@ fn in_order_of_time(changes: &mut [Change<'_>]) {
     }
 }
 
-/// Since when there is what a notice tells of, if that was not now.
+/// When the condition that a notice reports began, if that was before this poll.
 fn since(notice: Notice, verdict: &Verdict) -> Option<Timestamp> {
     match notice {
         Notice::Overflowed => verdict.decision.state.gap_since,

@@ -283,11 +283,11 @@ async fn comes_back_without_a_hub(fleet: &mut Fleet, origin: &Origin, paths: &[S
         let polled = |path: &String| log.iter().filter(|record| *record.path == **path && is_poll(record)).count();
         (1..=paths.len()).filter(|id| polled(&paths[id - 1]) < 2).collect()
     };
-    let mut told = false;
+    let mut explained_late = false;
     let twice = async |fleet: &Fleet| {
         let late = late(&origin.log_from(from));
-        if again.elapsed() > INTERVAL * FACTOR / 2 && !told {
-            told = true;
+        if again.elapsed() > INTERVAL * FACTOR / 2 && !explained_late {
+            explained_late = true;
             for id in late.iter().take(3) {
                 let explained = fleet.get(&format!("/api/v1/feeds/{id}/explain")).await;
                 println!("{} feeds late, such as {id}: {}", late.len(), explained["text"].as_str().unwrap_or_default());

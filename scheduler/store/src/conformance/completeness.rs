@@ -55,7 +55,7 @@ pub(crate) async fn an_overflow_and_a_silence_are_published_with_their_time(back
 
 fn archive() -> ArchiveRead {
     let onward = Onward { next: Some("https://a.org/1?paged=2".into()), ..Onward::default() };
-    ArchiveRead::begin(&onward, at(5), KnownEntries::default(), at(9_000)).unwrap()
+    ArchiveRead::begin(&"https://a.org/1".parse().unwrap(), &onward, at(5), KnownEntries::default(), at(9_000)).unwrap()
 }
 
 pub(crate) async fn a_page_of_older_entries_changes_nothing_of_its_feed_but_its_entries(backend: &dyn Backend) {
