@@ -56,7 +56,7 @@ async fn hosts_and_subscriptions_lead_back_page_by_page() {
         let sent = fleet.call("POST", "/api/v1/subscriptions", &[("content-type", "application/json")], &target).await;
         assert_eq!(sent.0, 201, "{}", sent.2);
     }
-    for path in ["/hosts", "/subscriptions"] {
+    for path in ["/hosts", "/hosts?sort=feeds", "/subscriptions", "/subscriptions?sort=target"] {
         let mut pages = vec![(path.to_owned(), page(&fleet, path).await.1)];
         while let Some(next) = leads_to(&pages[pages.len() - 1].1, "next") {
             let text = page(&fleet, &next).await.1;
@@ -71,5 +71,37 @@ async fn hosts_and_subscriptions_lead_back_page_by_page() {
             assert_eq!(rows(&shown), rows(&before), "{previous} beside {address}");
         }
         assert_eq!(leads_to(&shown, "prev"), None, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn hosts_and_subscriptions_are_sorted_by_column() {
+    let fleet = Fleet::with_secrets().await;
+    for (host, feeds) in [("a", 1), ("b", 3), ("c", 2)] {
+        for feed in 0..feeds {
+            fleet.feed(&format!("https://{host}.example/{feed}")).await;
+        }
+    }
+    for target in ["https://b.example/hook", "https://a.example/hook"] {
+        let body = json!({ "kind": "webhook", "target": target }).to_string();
+        let sent = fleet.call("POST", "/api/v1/subscriptions", &[("content-type", "application/json")], &body).await;
+        assert_eq!(sent.0, 201, "{}", sent.2);
+    }
+    let order = async |path: &str, all: &[&str]| {
+        let page = page(&fleet, path).await.1;
+        let list = page.split_once("<tbody>").unwrap().1.to_owned();
+        let mut places: Vec<_> = all.iter().map(|name| (list.find(name).unwrap(), (*name).to_owned())).collect();
+        places.sort();
+        (places.into_iter().map(|(_, name)| name).collect::<Vec<_>>(), page.matches("aria-sort").count())
+    };
+    let hosts = ["a.example", "b.example", "c.example"];
+    assert_eq!(order("/hosts", &hosts).await, (vec!["a.example".into(), "b.example".into(), "c.example".into()], 1));
+    let by_feeds = order("/hosts?sort=feeds", &hosts).await;
+    assert_eq!(by_feeds, (vec!["b.example".into(), "c.example".into(), "a.example".into()], 1));
+    let targets = ["a.example/hook", "b.example/hook"];
+    assert_eq!(order("/subscriptions", &targets).await.0, ["b.example/hook", "a.example/hook"], "as added");
+    assert_eq!(order("/subscriptions?sort=target", &targets).await.0, ["a.example/hook", "b.example/hook"]);
+    for path in ["/hosts?sort=size", "/subscriptions?sort=size", "/subscriptions?sort=lag&after=x"] {
+        assert_eq!(fleet.call("GET", path, &[], "").await.0, 400, "{path}");
     }
 }

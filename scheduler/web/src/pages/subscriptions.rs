@@ -18,7 +18,7 @@ use super::frame::{Frame, answer, see_other};
 use super::paging::Paging;
 use super::words::{self, Moment};
 use crate::api::audit::{Subject, Who};
-use crate::api::subscriptions::{self as subscriptions, ChangeBody, ReplayBody, SubscriptionId};
+use crate::api::subscriptions::{self as subscriptions, ChangeBody, ListParams, ReplayBody, SubscriptionId};
 use crate::error::ApiError;
 use crate::listing::named;
 use crate::request::{Body, Params, fields, parsed};
@@ -91,10 +91,11 @@ struct Row {
 pub(super) struct PageParams {
     sort: Option<String>,
     after: Option<String>,
+    earlier: Option<String>,
     done: Option<String>,
 }
 
-/// Subscriptions on a page.
+/// Subscriptions on a sorted page.
 const USUAL: usize = 100;
 
 /// `GET /subscriptions`
@@ -104,8 +105,31 @@ pub(super) async fn list(
     Params(params): Params<PageParams>,
 ) -> Result<Response, ApiError> {
     let sort = named("sort", params.sort.as_deref(), &Order::ALL, Order::as_str)?.unwrap_or(Order::Id);
+    let (views, count, paging) =
+        if sort == Order::Id { as_added(api, &params).await? } else { sorted(&api, sort, &params).await? };
+    let done = if params.done.as_deref() == Some("removed") { "The subscription is removed." } else { "" };
+    let rows = views.into_iter().map(|view| row(view, frame.now)).collect();
+    let page = SubscriptionsPage { frame: frame.around("subscriptions"), rows, count, sort, paging, done };
+    answer(StatusCode::OK, &page)
+}
+
+/// A page of the list, how many there are if that is known, and the links to other pages.
+type Part = (Vec<SubscriptionView>, String, Paging);
+
+async fn as_added(api: Api, params: &PageParams) -> Result<Part, ApiError> {
+    let params_of_list = ListParams { after: params.after.clone(), limit: None };
+    let axum::Json(page) = subscriptions::list(State(api), Params(params_of_list)).await?;
+    let (earlier, after) = (params.earlier.as_deref(), params.after.as_deref());
+    let is_all = after.is_none() && page.next.is_none();
+    let count = if is_all { counted(page.items.len()) } else { String::new() };
+    let paging = Paging::new("subscriptions", "", earlier, after, page.next.as_deref());
+    Ok((page.items, count, paging))
+}
+
+/// Reads all subscriptions: what they are sorted by changes with each delivery, so that no index has it.
+async fn sorted(api: &Api, sort: Order, params: &PageParams) -> Result<Part, ApiError> {
     let before: usize = parsed("after", params.after.as_deref(), "a number of subscriptions")?.unwrap_or(0);
-    let mut views = subscriptions::all(&api).await?;
+    let mut views = subscriptions::all(api).await?;
     sort.sort(&mut views);
     let all = views.len();
     let page = |before: usize| format!("subscriptions?sort={sort}&after={before}");
@@ -114,11 +138,11 @@ pub(super) async fn list(
         previous: (before > 0).then(|| page(before.saturating_sub(USUAL))),
         next: before.checked_add(USUAL).filter(|next| *next < all).map(page),
     };
-    let done = if params.done.as_deref() == Some("removed") { "The subscription is removed." } else { "" };
-    let rows = views.into_iter().skip(before).take(USUAL).map(|view| row(view, frame.now)).collect();
-    let count = common::words::counted(all as u64, "subscription", "subscriptions");
-    let page = SubscriptionsPage { frame: frame.around("subscriptions"), rows, count, sort, paging, done };
-    answer(StatusCode::OK, &page)
+    Ok((views.into_iter().skip(before).take(USUAL).collect(), counted(all), paging))
+}
+
+fn counted(subscriptions: usize) -> String {
+    words::counted(subscriptions as u64, "subscription", "subscriptions")
 }
 
 fn row(view: SubscriptionView, now: Timestamp) -> Row {
